@@ -79,7 +79,7 @@ coverage: setup ## which lines and branches the tests run, by room and crate: bu
 .PHONY: clients
 clients: ## other people's clients, and their test suites, against a store on this machine
 	@hack/setup --clients
-	@.venv/bin/python -m pytest -q e2e/clients $(PYTEST_ARGS)
+	@CLIENTS_SCALE=1 .venv/bin/python -m pytest -q e2e/clients $(PYTEST_ARGS)
 
 # make fuzz MINUTES=10 FUZZ_SEED=7
 MINUTES ?= 10
@@ -99,12 +99,6 @@ SIM_ARGS ?=
 .PHONY: sim
 sim: setup ## whole clusters simulated from SEED on, SEEDS of them, in JOBS processes; SIM_ARGS='--trace' tells one seed's whole history
 	@cd services && exec ../.venv/bin/python -m swiftlet.testing.sim --seed $(SEED) --seeds $(SEEDS) $(if $(JOBS),--workers $(JOBS)) $(SIM_ARGS)
-
-# make mutants MUTANT_SEEDS=500
-MUTANT_SEEDS ?= 500
-.PHONY: mutants
-mutants: setup ## rules of sync and listings broken one by one in the simulator: the first of MUTANT_SEEDS seeds that finds each
-	@MUTANT_SEEDS=$(MUTANT_SEEDS) .venv/bin/python -m pytest -q -s services/swiftlet/testing/sim/tests/test_mutants.py $(PYTEST_ARGS)
 
 .PHONY: kills
 kills: setup ## a replicator killed KILLS times at moments chosen by SEED, with a real Redis that is killed too

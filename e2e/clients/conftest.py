@@ -17,6 +17,8 @@ from e2e.standalone.wire import Client
 
 Run = Callable[..., str]
 PROGRAM_TIMEOUT_S = 1500
+SCALE = float(os.environ.get("CLIENTS_SCALE", "0.3"))
+"""The share of files that trees have (`make clients`: all)."""
 
 
 @pytest.fixture(scope="session")

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from e2e.clients.conftest import Run, digests, random_file
+from e2e.clients.conftest import SCALE, Run, digests, random_file
 from e2e.standalone.wire import Client
 
-FILES = 2000
+FILES = int(2000 * SCALE)
 KEPT = 1
 """Snapshots that are kept when old ones are forgotten."""
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from e2e.clients.conftest import Run, digests, md5, random_file
+from e2e.clients.conftest import SCALE, Run, digests, md5, random_file
 from e2e.standalone.wire import Client
 
-FILES = 300
+FILES = int(300 * SCALE)
 LARGE = 600 << 20
 SEGMENT = "100M"
 

@@ -15,19 +15,22 @@ import time
 import urllib.error
 import urllib.request
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import yaml
+
 SOURCES = Path(__file__).parents[2] / "services"
 START_WITHIN_S = 90.0
 END_WITHIN_S = 60.0
 FRONT_VARIABLE = "E2E_FRONT"
 """Environment variable: `1` or `0`, whether proxies have a native front; not set: the default."""
-_POLL_S = 0.05
+_POLL_S = 0.02
 
 
 @dataclass(slots=True)
@@ -44,17 +47,28 @@ class Cluster:
     process: subprocess.Popen[bytes]
     ready_s: float
     """Seconds from the command to readiness."""
+    ready_file: Path
     settings: Mapping[str, str] = field(default_factory=dict)
     """Environment variables of all services, in addition to those that the store itself sets."""
-    _restarted: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     @property
     def pids(self) -> dict[str, int]:
-        """Process ids by service."""
-        return {
-            name: self._restarted[name].pid if name in self._restarted else s["pid"]
-            for name, s in self.services.items()
-        }
+        """Process ids by service, of those that run."""
+        known: dict[str, dict[str, Any]] = json.loads(self.ready_file.read_text())["services"]
+        return {name: service["pid"] for name, service in known.items() if service["pid"] is not None}
+
+    def settings_file(self, service: str) -> Path:
+        """The file from which a service takes its settings when it starts."""
+        command = self.services[service]["command"]
+        return Path(command[command.index("--config") + 1])
+
+    def set(self, service: str, **sections: Mapping[str, Any]) -> None:
+        """Change settings of a service, which take effect when it is started again."""
+        file = self.settings_file(service)
+        settings = yaml.safe_load(file.read_text())
+        for section, values in sections.items():
+            settings[section] = {**settings.get(section, {}), **values}
+        file.write_text(yaml.safe_dump(settings))
 
     def url(self, service: str) -> str:
         """Base URL of a service."""
@@ -68,37 +82,40 @@ class Cluster:
         """What a service has logged."""
         return Path(self.services[service]["log"]).read_text()
 
-    def kill(self, service: str, number: int = signal.SIGKILL) -> None:
-        """Send a signal to a service and wait until nobody listens on its ports."""
-        os.kill(self.pids[service], number)
-        again = self._restarted.pop(service, None)
-        if again is not None:
-            again.wait(END_WITHIN_S)
-        ports = {urlsplit(self.services[service][url]).port or 0 for url in ("url", "management_url")}
-        _wait(lambda: not any(_listens(port) for port in ports), END_WITHIN_S, f"{service} to end")
+    @contextmanager
+    def changed(self, service: str, **sections: Mapping[str, Any]) -> Iterator[None]:
+        """Within the block a service runs with other settings."""
+        file = self.settings_file(service)
+        before = file.read_text()
+        self.kill(service)
+        self.set(service, **sections)
+        self.start(service)
+        try:
+            yield
+        finally:
+            self.kill(service)
+            file.write_text(before)
+            self.start(service)
+
+    def kill(self, *services: str, number: int = signal.SIGKILL) -> None:
+        """Send services a signal, all at once, and wait until nobody listens on their ports."""
+        for service in services:
+            os.kill(self.pids[service], number)
+        for service in services:
+            ports = {urlsplit(self.services[service][url]).port or 0 for url in ("url", "management_url")}
+            _wait(lambda ports=ports: not any(map(_listens, ports)), END_WITHIN_S, f"{service} to end")
 
     def start(self, *services: str) -> None:
-        """Start killed services again, all at once, and wait until they are ready."""
-        for service in services:
-            with Path(self.services[service]["log"]).open("ab") as log:
-                self._restarted[service] = subprocess.Popen(
-                    [*self.services[service]["command"], *end_with_us()],
-                    stdout=log,
-                    stderr=log,
-                    stdin=subprocess.DEVNULL,
-                    env={**environment(), **self.settings},
-                )
+        """Start killed services again, all at once, and wait until they are ready. No others may have ended."""
+        others = self.services.keys() - services
+        _wait(lambda: self.pids.keys() == others, END_WITHIN_S, f"{services}, and no others, to end")
+        self.process.send_signal(signal.SIGUSR1)
         for service in services:
             log_file = self.services[service]["log"]
             _wait(partial(_ready, self.url(service)), START_WITHIN_S, f"{service} to be ready; see {log_file}")
 
     def stop(self) -> int:
         """Stop the store as Ctrl-C would; the supervisor's exit code."""
-        for process in self._restarted.values():
-            process.terminate()
-        for process in self._restarted.values():
-            process.wait(END_WITHIN_S)
-        self._restarted.clear()
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGINT)
         return self.process.wait(END_WITHIN_S)
@@ -139,6 +156,7 @@ def start_cluster(
         known["services"],
         process,
         ready_s,
+        ready_file,
         chosen,
     )
 

@@ -42,10 +42,10 @@ WITHIN_S = 90.0
 """For what is waited for."""
 ROUND_S = 120.0
 AUDITED = {
-    "SWIFTLET_REPLICATOR__LISTING_AUDIT_INTERVAL_S": "1",
-    "SWIFTLET_REPLICATOR__LISTING_AUDIT_ROWS_PER_S": "0",
-    "SWIFTLET_REPLICATOR__LISTING_AUDIT_MIN_AGE_S": "1",
-    "SWIFTLET_REPLICATOR__LISTING_AUDIT_SHARE": "1",
+    "listing_audit_interval_s": 1,
+    "listing_audit_rows_per_s": 0,
+    "listing_audit_min_age_s": 1,
+    "listing_audit_share": 1,
 }
 EVERYTHING = ListingQuery(limit=10_000)
 
@@ -261,11 +261,18 @@ class Checks:
 
     def _audit(self) -> None:
         """A whole pass from both sides finds nothing that is wrong."""
-        before = self._cluster.settings
-        self._restart_replicators({**before, **AUDITED})
+        files = [self._cluster.settings_file(service) for service in REPLICATORS]
+        before = [file.read_text() for file in files]
+        self._cluster.kill(*REPLICATORS)
+        for service in REPLICATORS:
+            self._cluster.set(service, replicator=AUDITED)
+        self._cluster.start(*REPLICATORS)
         for service in REPLICATORS:
             self._audited(service)
-        self._restart_replicators(before)
+        self._cluster.kill(*REPLICATORS)
+        for file, text in zip(files, before, strict=True):
+            file.write_text(text)
+        self._cluster.start(*REPLICATORS)
 
     def _audited(self, service: str) -> None:
         def last_pass() -> object:
@@ -288,13 +295,6 @@ class Checks:
         assert looked_at > 0, metrics
         assert (wrong, undecided) == (0, 0), f"{metrics}\n" + "\n".join(log)
         assert log == []
-
-    def _restart_replicators(self, settings: Mapping[str, str]) -> None:
-        """From this thread: a service ends with the thread that started it."""
-        self._cluster.settings = settings
-        for service in REPLICATORS:
-            self._cluster.kill(service)
-            self._cluster.start(service)
 
 
 def _seen(answer: Answer) -> Seen | None:

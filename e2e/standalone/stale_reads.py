@@ -18,8 +18,6 @@ from urllib.parse import urlsplit
 
 from e2e.standalone.wire import Client
 
-CONTAINER = "stale"
-
 
 @dataclass
 class Name:
@@ -61,9 +59,12 @@ class Connection:
 class Load:
     """Writers and readers, each a thread with a connection, until there were so many reads."""
 
-    def __init__(self, client: Client, writers: int = 3, readers: int = 5, names: int = 12, seed: int = 0) -> None:
+    def __init__(
+        self, client: Client, container: str, writers: int = 3, readers: int = 5, names: int = 12, seed: int = 0
+    ) -> None:
         """`names` for each writer."""
         self._client = client
+        self._container = container
         self._names = [[Name(f"{writer}-{number}") for number in range(names)] for writer in range(writers)]
         self._readers = readers
         self._seed = seed
@@ -83,7 +84,7 @@ class Load:
             name = chooser.choice(own)
             method = chooser.choices(["PUT", "POST", "DELETE"], [6, 2, 1])[0]
             there = name.certain and name.operations[name.acknowledged] == "PUT"
-            path = f"{CONTAINER}/{name.name}"
+            path = f"{self._container}/{name.name}"
             if method == "POST":
                 if there:
                     status, _, _ = connection.call("POST", path, b"", number=str(name.acknowledged))
@@ -112,12 +113,12 @@ class Load:
         while not self._end.is_set():
             name, method = chooser.choice(every), chooser.choices(["GET", "HEAD", "LIST"], [16, 4, 1])[0]
             if method == "LIST":
-                status, _, _ = connection.call("HEAD", CONTAINER)
+                status, _, _ = connection.call("HEAD", self._container)
                 if status == 404:
                     self.wrong.append("HEAD of the container answered 404")
             else:
                 least = name.acknowledged
-                status, body, number = connection.call(method, f"{CONTAINER}/{name.name}")
+                status, body, number = connection.call(method, f"{self._container}/{name.name}")
                 shown = body.split(b" ", 1)[0].decode() if method == "GET" and status == 200 else number
                 self._judge_read(method, name, least, status, shown)
             self._count(f"{method} {status}")
@@ -132,8 +133,8 @@ class Load:
         if status == 404 and "DELETE" not in begun:
             self.wrong.append(f"{method} of {name.name} answered 404, {least} was acknowledged")
 
-    def run(self, disturb: Callable[[], None], reads: int, within_s: float) -> float:
-        """Disturb the store until there were so many reads, or the time is over; the seconds it took."""
+    def run(self, disturb: Callable[[], None], times: int, reads: int, within_s: float) -> float:
+        """Disturb the store so often, and until there were so many reads or the time is over; the seconds it took."""
         writers = [(self._write, (own, random.Random(self._seed + at))) for at, own in enumerate(self._names)]
         readers = [(self._read, (random.Random(self._seed + 1000 + at),)) for at in range(self._readers)]
         threads = [threading.Thread(target=target, args=args) for target, args in writers]
@@ -142,8 +143,9 @@ class Load:
         for thread in threads:
             thread.start()
         try:
-            while self.reads < reads and time.monotonic() < begun + within_s:
+            while (times > 0 or self.reads < reads) and time.monotonic() < begun + within_s:
                 disturb()
+                times -= 1
         finally:
             self._end.set()
             for thread in threads:

@@ -22,7 +22,8 @@ from swiftclient.client import Connection, get_auth
 from swiftclient.exceptions import ClientException
 from swiftclient.utils import generate_temp_url
 
-from e2e.standalone.cluster import Cluster, start_cluster
+from e2e.standalone.cluster import Cluster
+from e2e.standalone.conftest import Stores
 from e2e.standalone.wire import Client
 from swiftlet.auth.users import hash_secret
 
@@ -32,11 +33,11 @@ USERS_WITHIN_S = 20.0
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def cluster(stores: Stores) -> Iterator[Cluster]:
     """A store with one process for the API: what is taken away from somebody is remembered by others for a while."""
-    running = start_cluster(tmp_path_factory.mktemp("access"), "--workers", "1")
-    yield running
-    assert running.stop() == 0
+    running = stores.whole()
+    with running.changed("proxy", proxy={"workers": 1}):
+        yield running
 
 
 @pytest.fixture(scope="module")
@@ -213,13 +214,12 @@ def test_scripts_of_other_sites(cluster: Cluster, client: Client, container: str
 
 
 def test_rate_limits(own_cluster: Cluster) -> None:
-    file = settings_file(own_cluster)
-    settings = yaml.safe_load(file.read_text())
-    own_cluster.kill("proxy")
-    settings["proxy"]["workers"] = 1
-    settings["rate_limits"] = {"account_ratelimit": 0.1, "max_sleep_time_s": 0, "refuse_with": 429}
-    file.write_text(yaml.safe_dump(settings))
-    own_cluster.start("proxy")
+    limits = {"account_ratelimit": 0.1, "max_sleep_time_s": 0, "refuse_with": 429}
+    with own_cluster.changed("proxy", proxy={"workers": 1}, rate_limits=limits):
+        check_rate_limits(own_cluster)
+
+
+def check_rate_limits(own_cluster: Cluster) -> None:
     client = Client(own_cluster.endpoint, own_cluster.user, own_cluster.key)
     assert client.call("PUT", "first").status == 201
     refused = client.call("PUT", "second")

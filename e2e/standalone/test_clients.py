@@ -15,9 +15,9 @@ from swiftclient.client import Connection
 
 from e2e.standalone.cluster import Cluster, rclone_environment
 
-FILES = 200
-LARGEST = 20 << 20
-LARGE = 256 << 20
+FILES = 100
+LARGEST = 6 << 20
+LARGE = 80 << 20
 
 
 def md5(path: Path) -> str:
@@ -36,7 +36,7 @@ def random_file(path: Path, size: int, seed: int) -> None:
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """200 files of 0 B to 20 MB in a few folders, most of them small, as trees are."""
+    """100 files of 0 B to 6 MiB in a few folders, most of them small, as trees are."""
     root = tmp_path_factory.mktemp("tree")
     chooser = random.Random(1)
     sizes = [0, 1, LARGEST, LARGEST - 1, 1 << 20, (1 << 20) + 1]

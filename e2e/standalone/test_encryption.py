@@ -150,14 +150,14 @@ def domains(cluster: Cluster) -> list[list[str]]:
 
 def restart_all(cluster: Cluster, mode: str, user: User) -> None:
     """A rolling restart into another mode, while the store is in use."""
-    cluster.settings = {**cluster.settings, MODE: mode}
+    for name in cluster.services:
+        cluster.set(name, cluster={"encryption": mode})
     for domain in domains(cluster):
         alone = domain == ["proxy"]
         if alone:
             # There is one here; in a cluster its clients would turn to another.
             user.pause()
-        for name in domain:
-            cluster.kill(name, signal.SIGTERM)
+        cluster.kill(*domain, number=signal.SIGTERM)
         cluster.start(*domain)
         if alone:
             user.resume()

@@ -8,32 +8,20 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-import yaml
 from swiftclient.client import Connection
 from swiftclient.exceptions import ClientException
 from swiftclient.service import SwiftService, SwiftUploadObject
 
-from e2e.standalone.cluster import Cluster, start_cluster
+from e2e.standalone.cluster import Cluster
+from e2e.standalone.conftest import Stores
 
 WITHIN_S = 60.0
-QUICK = {"interval_s": 0.5, "delay_s": 0.0}
-
-
-def set_expirer(cluster: Cluster) -> None:
-    """Start the replicator anew with an expirer that does not wait."""
-    file = cluster.data / "etc" / "replicator.yaml"
-    settings = yaml.safe_load(file.read_text())
-    file.write_text(yaml.safe_dump(settings | {"expirer": QUICK}))
-    cluster.kill("replicator")
-    cluster.start("replicator")
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    running = start_cluster(tmp_path_factory.mktemp("expiry"))
-    set_expirer(running)
-    yield running
-    assert running.stop() == 0
+def cluster(stores: Stores) -> Cluster:
+    """A store whose expirer does not wait."""
+    return stores.whole()
 
 
 @pytest.fixture

@@ -87,8 +87,7 @@ def test_what_was_acknowledged_outlives_the_sudden_end_of_all_object_servers(
         for server in servers:
             own_cluster.kill(server)
         answers = [change.result() for change in changes]
-    for server in servers:
-        own_cluster.start(server)
+    own_cluster.start(*servers)
     for number, answer in enumerate(answers):
         # The newest of all copies: one that was not reached in time may still have the version before.
         old, new = (client.call("GET", f"all/{name}-{number}", {"X-Newest": "true"}) for name in ("old", "new"))
@@ -102,8 +101,7 @@ def test_what_was_acknowledged_outlives_the_sudden_end_of_all_object_servers(
             assert old.body == body_of(number)
             assert new.body == body_of(number) if done else new.status == 404 or new.body == body_of(number), number
     assert {answer.status for answer in answers} >= {201, 204}
-    for server in servers:
-        own_cluster.kill(server)
+    own_cluster.kill(*servers)
     for device in sorted((own_cluster.data / "devices").glob("d*")):
         check = [sys.executable, "-m", "swiftlet.main", "store", "check", "--data", str(device)]
         done_check = subprocess.run(check, env=environment(), capture_output=True, text=True, check=False)
@@ -143,20 +141,17 @@ def test_listings_survive_the_loss_of_a_container_server(own_cluster: Cluster, s
             break
         assert time.monotonic() < deadline, answer
         time.sleep(0.1)
-    own_cluster.start(service)
 
 
 def test_too_few_replicas_say_so_and_store_nothing_visible(own_cluster: Cluster) -> None:
     client = Client(own_cluster.endpoint, own_cluster.user, own_cluster.key)
     client.call("PUT", "few")
     client.call("PUT", "few/kept", body=b"kept")
-    for service in ("object-1", "object-2", "object-3"):
-        own_cluster.kill(service)
+    own_cluster.kill("object-1", "object-2", "object-3")
     answer = client.call("PUT", "few/new", body=b"new")
     assert answer.status == 503
     assert "2 replicas must answer" in answer.text
     assert int(answer.headers["Retry-After"]) >= 1
-    for service in ("object-1", "object-2", "object-3"):
-        own_cluster.start(service)
+    own_cluster.start("object-1", "object-2", "object-3")
     assert client.call("GET", "few/kept").body == b"kept"
     assert client.call("PUT", "few/new", body=b"new").status == 201

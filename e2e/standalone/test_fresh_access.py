@@ -21,7 +21,8 @@ from pathlib import Path
 
 import pytest
 
-from e2e.standalone.cluster import START_WITHIN_S, Cluster, end_with_us, environment, start_cluster
+from e2e.standalone.cluster import START_WITHIN_S, Cluster, end_with_us, environment
+from e2e.standalone.conftest import Stores
 from e2e.standalone.wire import Client
 
 ACCOUNT = "AUTH_test"
@@ -29,7 +30,9 @@ CONNECTIONS = 16
 WITHIN_S = 1.0
 SLACK_S = 1.5
 """What a machine with much else to do may add before another proxy has asked."""
-ROUNDS = 5
+ROUNDS = int(os.environ.get("E2E_ROUNDS", "3"))
+SAME = 5
+"""How often all connections are asked again, and are answered the same."""
 BODY = b"some bytes"
 
 
@@ -67,10 +70,9 @@ class Readers:
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    running = start_cluster(tmp_path_factory.mktemp("fresh"), "--workers", "2")
-    yield running
-    assert running.stop() == 0
+def cluster(stores: Stores) -> Cluster:
+    """A store with two workers of its proxy, one of which may be killed."""
+    return stores.whole()
 
 
 @pytest.fixture(scope="module")
@@ -169,7 +171,7 @@ def measure(client: Client, path: str, readers: Readers, change: Change) -> dict
                 else:
                     readers.until(200 if allowed else 401)
                     took[allowed].append(time.monotonic() - began)
-                for _ in range(20):
+                for _ in range(SAME):
                     assert readers.statuses() == {200 if allowed else 401}, "and goes on so"
     finally:
         readers.close()

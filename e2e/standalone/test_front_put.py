@@ -9,7 +9,6 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 
@@ -17,15 +16,25 @@ from e2e.standalone.cluster import Cluster, start_cluster
 from e2e.standalone.wire import Client
 
 WRITERS = 8
+PAUSE_S = 0.02
+"""Between two of a writer: all that were created are read in the end."""
 WITHIN_S = 90.0
 FRONT = {"SWIFTLET_PROXY__FRONT": "true", "SWIFTLET_PROXY__FRONT_PUT": "true"}
 
 
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    running = start_cluster(tmp_path / "store", "--workers", "1", settings=FRONT)
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    running = start_cluster(tmp_path_factory.mktemp("front"), "--workers", "1", settings=FRONT)
     yield running
     running.stop()
+
+
+@pytest.fixture
+def cluster(store: Cluster) -> Iterator[Cluster]:
+    """The store; what a test has killed is there again for the next one."""
+    yield store
+    if ended := store.services.keys() - store.pids.keys():
+        store.start(*ended)
 
 
 def body_of(name: str) -> bytes:
@@ -56,6 +65,7 @@ class Writing:
         self.others: list[int] = []
         self._pool = ThreadPoolExecutor(max_workers=WRITERS)
         assert self._client.call("PUT", container).status in {201, 202}
+        self._cluster, self._answered = cluster, answered_by_front(cluster)
         self._running = [self._pool.submit(self._write, number) for number in range(WRITERS)]
 
     def _write(self, number: int) -> None:
@@ -69,9 +79,14 @@ class Writing:
                 status = 0
             if status == 201:
                 self.created.append(name)
+                time.sleep(PAUSE_S)
             else:
                 self.others.append(status)
                 time.sleep(0.05)
+
+    def is_served(self, least: int) -> bool:
+        """Whether more than so many requests have been answered by the front."""
+        return answered_by_front(self._cluster) - self._answered > least
 
     def stop(self) -> None:
         """No more; errors of the writers are raised."""
@@ -97,7 +112,7 @@ def check(cluster: Cluster, container: str, created: list[str]) -> None:
 
 def test_many_are_answered_by_the_front_and_listed_at_once(cluster: Cluster) -> None:
     writing = Writing(cluster, "many")
-    until(lambda: answered_by_front(cluster) > 100, "PUTs through the front")
+    until(lambda: writing.is_served(100), "PUTs through the front")
     writing.stop()
     assert not writing.others
     client = Client(cluster.endpoint, cluster.user, cluster.key)
@@ -111,7 +126,7 @@ def test_many_are_answered_by_the_front_and_listed_at_once(cluster: Cluster) -> 
 def test_the_proxy_is_killed(cluster: Cluster) -> None:
     """Between stored and listed, in the middle of bodies, before answers: nothing that was acknowledged is lost."""
     writing = Writing(cluster, "killed")
-    until(lambda: answered_by_front(cluster) > 50, "PUTs through the front")
+    until(lambda: writing.is_served(50), "PUTs through the front")
     cluster.kill("proxy")
     cluster.start("proxy")
     until(lambda: 0 in writing.others, "somebody noticed")
@@ -122,21 +137,19 @@ def test_the_proxy_is_killed(cluster: Cluster) -> None:
 def test_container_servers_are_killed(cluster: Cluster) -> None:
     """PUTs are answered all the same; their rows come from the devices once the servers are back."""
     writing = Writing(cluster, "rows")
-    until(lambda: answered_by_front(cluster) > 50, "PUTs through the front")
+    until(lambda: writing.is_served(50), "PUTs through the front")
     servers = [name for name in cluster.services if name.startswith("container-")]
-    for name in servers:
-        cluster.kill(name)
+    cluster.kill(*servers)
     before = len(writing.created)
     until(lambda: len(writing.created) > before + WRITERS, "PUTs without container servers")
-    for name in servers:
-        cluster.start(name)
+    cluster.start(*servers)
     writing.stop()
     check(cluster, "rows", writing.created)
 
 
 def test_an_object_server_is_killed(cluster: Cluster) -> None:
     writing = Writing(cluster, "devices")
-    until(lambda: answered_by_front(cluster) > 50, "PUTs through the front")
+    until(lambda: writing.is_served(50), "PUTs through the front")
     cluster.kill("object-1")
     before = len(writing.created)
     until(lambda: len(writing.created) > before + 50, "PUTs without one server")

@@ -16,8 +16,8 @@ from e2e.standalone.cluster import Cluster
 from e2e.standalone.wire import Client
 
 MIB = 1 << 20
-SIZE = 100 * MIB + 12_345
-SEGMENT = 8 * MIB
+SIZE = 40 * MIB + 12_345
+SEGMENT = 4 * MIB
 
 
 @pytest.fixture(scope="module")

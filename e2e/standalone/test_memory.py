@@ -1,6 +1,6 @@
 """A large object passes through every process in bounded memory, up and down.
 
-It has 1 GiB; `MEMORY_GIB=5` makes it as large as one object may be (`make memory`).
+It has 256 MiB; `MEMORY_GIB=5` makes it as large as one object may be (`make memory`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from e2e.standalone.cluster import Cluster
 from e2e.standalone.wire import Client
 
 MIB = 1 << 20
-SIZE = int(os.environ.get("MEMORY_GIB", "1")) << 30
+SIZE = int(float(os.environ.get("MEMORY_GIB", "0.25")) * (1 << 30))
 BLOCK = bytes(range(256)) * (MIB // 256)
 ALLOWED = 64 * MIB
 

@@ -20,7 +20,7 @@ from e2e.standalone.cluster import Cluster
 from e2e.standalone.polite_clients import Fleet, clients
 
 IDLE_S = 1.5
-ROUNDS = 4
+ROUNDS = 2
 _OBJECTS = 4
 
 

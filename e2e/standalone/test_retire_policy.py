@@ -39,22 +39,18 @@ class Store:
         self.cluster: Cluster = start_cluster(root / "store", "--policies", "gold,silver", settings=settings)
         for service in self.cluster.services:
             self._take_policies_from_the_file(service)
+        self.cluster.kill(*self.cluster.services, number=signal.SIGTERM)
+        self.cluster.start(*self.cluster.services)
         login = {"X-Auth-User": self.cluster.user, "X-Auth-Key": self.cluster.key}
         answer = requests.get(self.cluster.auth_url, headers=login, timeout=30)
         self.url, self.token = answer.headers["X-Storage-Url"], {"X-Auth-Token": answer.headers["X-Auth-Token"]}
 
     def _take_policies_from_the_file(self, service: str) -> None:
-        config = self._config(service)
+        config = self.cluster.settings_file(service)
         settings = yaml.safe_load(config.read_text())
         settings.pop("policies", None)
         settings["cluster"]["policies_file"] = str(self.file)
         config.write_text(yaml.safe_dump(settings))
-        self.cluster.kill(service, signal.SIGTERM)
-        self.cluster.start(service)
-
-    def _config(self, service: str) -> Path:
-        command = self.cluster.services[service]["command"]
-        return Path(command[command.index("--config") + 1])
 
     def write(self, policies: list[dict[str, Any]]) -> None:
         self.file.with_suffix(".new").write_text(yaml.safe_dump(policies))
@@ -81,7 +77,7 @@ class Store:
 
     def listed(self) -> list[dict[str, Any]]:
         """Return the output of `swiftlet policy usage silver`."""
-        config = str(self._config("proxy"))
+        config = str(self.cluster.settings_file("proxy"))
         run = subprocess.run(
             [sys.executable, "-m", "swiftlet.main", "policy", "usage", "silver", "--config", config, "--json"],
             env={**environment(), **self.settings, "PYTHONPATH": os.pathsep.join([str(SOURCES)])},

@@ -18,56 +18,52 @@ import pytest
 from e2e.standalone.cluster import SOURCES, Cluster, start_cluster
 from e2e.standalone.wire import Client
 
+STARTED = """
+import sys, time
+from pathlib import Path
+from e2e.standalone.cluster import start_cluster
+store = start_cluster(Path(sys.argv[1]))
+store.kill("object-1")
+store.start("object-1")
+print(store.process.pid, *store.pids.values(), flush=True)
+time.sleep(600)
+"""
 
-def test_a_second_start_keeps_data_and_secrets_on_other_ports(tmp_path: Path) -> None:
-    first = start_cluster(tmp_path / "store")
+
+def test_stop_leaves_nothing_running_and_a_second_start_keeps_data_and_secrets(tmp_path: Path) -> None:
+    first = start_cluster(tmp_path / "store", "--user", "acme:alice", "--key", "wonderland")
+    assert (first.user, first.key) == ("acme:alice", "wonderland")
     client = Client(first.endpoint, first.user, first.key)
     assert client.call("PUT", "kept").status == 201
     assert client.call("PUT", "kept/o", body=b"still here").status == 201
-    assert first.stop() == 0
-    second = start_cluster(tmp_path / "store")
-    try:
-        assert second.services["object-1"]["port"] != first.services["object-1"]["port"]
-        assert (second.user, second.key) == (first.user, first.key)
-        client = Client(second.endpoint, second.user, second.key)
-        assert client.call("GET", "kept/o").body == b"still here"
-        assert client.call("GET", "kept").text == "o\n"
-    finally:
-        assert second.stop() == 0
-
-
-def test_stop_leaves_nothing_running(tmp_path: Path) -> None:
-    store = start_cluster(tmp_path / "store", "--user", "acme:alice", "--key", "wonderland")
-    assert (store.user, store.key) == ("acme:alice", "wonderland")
-    processes = [psutil.Process(store.process.pid), *psutil.Process(store.process.pid).children(recursive=True)]
-    command = [sys.executable, "-m", "swiftlet.main", "standalone", "--data", str(store.data)]
+    processes = [psutil.Process(first.process.pid), *psutil.Process(first.process.pid).children(recursive=True)]
+    command = [sys.executable, "-m", "swiftlet.main", "standalone", "--data", str(first.data)]
     environment = {**os.environ, "PYTHONPATH": str(SOURCES)}
     again = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert again.returncode == 1
     assert "already running" in again.stderr
     stopped = subprocess.run([*command, "--stop"], env=environment, capture_output=True, text=True, check=False)
     assert (stopped.returncode, stopped.stderr) == (0, "")
-    assert store.process.wait(10) == 0
+    assert first.process.wait(10) == 0
     assert not any(process.is_running() for process in processes)
-    private = [path for path in (store.data / "etc").iterdir() if stat.S_IMODE(path.stat().st_mode) != 0o600]
+    private = [path for path in (first.data / "etc").iterdir() if stat.S_IMODE(path.stat().st_mode) != 0o600]
     assert private == []
 
-
-def test_a_killed_test_run_takes_its_store_along(tmp_path: Path) -> None:
-    code = (
-        "import sys, time; from pathlib import Path; from e2e.standalone.cluster import start_cluster; "
-        "store = start_cluster(Path(sys.argv[1])); store.kill('object-1'); store.start('object-1'); "
-        "print(store.process.pid, *store.pids.values(), flush=True); time.sleep(600)"
-    )
-    paths = os.pathsep.join([str(SOURCES), str(SOURCES.parent)])
+    # Started by a test run that is killed in the end: the store goes with it.
     run = subprocess.Popen(
-        [sys.executable, "-c", code, str(tmp_path / "store")],
-        env={**os.environ, "PYTHONPATH": paths},
+        [sys.executable, "-c", STARTED, str(tmp_path / "store")],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(SOURCES), str(SOURCES.parent)])},
         stdout=subprocess.PIPE,
     )
     assert run.stdout is not None
     started = [psutil.Process(int(pid)) for pid in run.stdout.readline().split()]
     assert len(started) > 5
+    second = json.loads((first.data / "ready.json").read_text())
+    assert second["services"]["object-1"]["port"] != first.services["object-1"]["port"]
+    assert (second["user"], second["key"]) == (first.user, first.key)
+    client = Client(second["endpoint"], first.user, first.key)
+    assert client.call("GET", "kept/o").body == b"still here"
+    assert client.call("GET", "kept").text == "o\n"
     run.kill()
     run.wait(10)
     run.stdout.close()

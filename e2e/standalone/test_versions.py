@@ -10,15 +10,22 @@ import pytest
 from swiftclient.client import Connection
 from swiftclient.exceptions import ClientException
 
-from e2e.standalone.cluster import Cluster
+from e2e.standalone.cluster import Cluster, start_cluster
 
 LARGE = 3 << 20
 """Bytes that are streamed, and stored in a file of their own."""
 
 
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A store whose account is empty at first."""
+    running = start_cluster(tmp_path_factory.mktemp("versions"))
+    yield running
+    assert running.stop() == 0
+
+
 @pytest.fixture
-def swift(own_cluster: Cluster) -> Iterator[Connection]:
-    cluster = own_cluster
+def swift(cluster: Cluster) -> Iterator[Connection]:
     connection = Connection(authurl=cluster.auth_url, user=cluster.user, key=cluster.key, retries=0)
     yield connection
     connection.close()

@@ -6,6 +6,7 @@ import contextlib
 import http.client
 import io
 import json
+import re
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -49,8 +50,20 @@ def parse_answer(received: bytes, method: str = "GET") -> Answer:
     return Answer(response.status, dict(response.headers.items()), response.read())
 
 
+def _is_whole(received: bytes, method: str) -> bool:
+    """Whether an answer that tells its length is there to its end."""
+    while received.startswith(b"HTTP/1.1 100"):
+        received = received.partition(b"\r\n\r\n")[2]
+    head, end, body = received.partition(b"\r\n\r\n")
+    length = re.search(rb"(?im)^content-length: *(\d+)", head)
+    return bool(end) and length is not None and (method == "HEAD" or len(body) >= int(length[1]))
+
+
 def exchange(endpoint: str, request: bytes, *, hang_up: bool = False, timeout_s: float = 30.0) -> Answer:
-    """Send raw bytes; with `hang_up` close the sending side at once. Reads until the server closes or goes quiet."""
+    """Send raw bytes, and read one answer, or until the server closes or goes quiet.
+
+    With `hang_up` close the sending side at once, and read all that comes.
+    """
     parts = urlsplit(endpoint)
     assert parts.hostname is not None
     method = request.split(b" ", 1)[0].decode("latin-1")
@@ -62,7 +75,8 @@ def exchange(endpoint: str, request: bytes, *, hang_up: bool = False, timeout_s:
             connection.shutdown(socket.SHUT_WR)
         received = bytearray()
         with contextlib.suppress(ConnectionResetError):
-            while chunk := connection.recv(65_536):
+            # Where the rest of a body is missing, the server waits for it behind its answer.
+            while (hang_up or not _is_whole(bytes(received), method)) and (chunk := connection.recv(65_536)):
                 received += chunk
     return parse_answer(bytes(received), method)
 

@@ -1,4 +1,4 @@
-"""Finds what is wrong with a cluster and the objects around it: a chain of pure checks that reads like a list.
+"""What is wrong with a cluster and the objects around it: a chain of pure checks that reads like a list.
 
 Each check looks at one thing and says for each object that it concerns whether it is violated. While the cluster
 violates one, the specs that were accepted last stand in (`swiftlet_operator.plan.accepted`); a violation of another
@@ -10,15 +10,13 @@ from __future__ import annotations
 import base64
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import yaml
 
 from swiftlet.crd import Pool, RdmaSpec, Resource, StoragePolicySpec, StorageUserSpec, quantity_bytes
-from swiftlet.documents import read_document
 from swiftlet_operator.build import network
 from swiftlet_operator.build.ring_maps import BUILDER_LABEL
 from swiftlet_operator.build.secrets import credentials_key, credentials_name, keys_copy_name, keys_name
@@ -62,26 +60,23 @@ class Verdict:
 
 Check = Callable[[World], Iterator[Verdict]]
 
-_REMEMBERED = 256
-"""The number of policies files that are remembered, as each is read several times in a reconcile of its cluster."""
-
 KEYS_LOST = "KeysLost"
 KEY_REASONS = frozenset({KEYS_LOST, "KeysIncomplete", "KeysDiffer"})
 TLS_REASONS = frozenset({"TLSSecretMissing", "TLSSecretIncomplete", "TLSSecretUnusable"})
-"""Reasons about what is wrong with Secrets, not with a spec."""
+"""What is wrong with Secrets, not with a spec."""
 AWAITED = frozenset({"CertificateNotIssued"})
-"""Reasons about what is being made, and is waited for."""
+"""What is being made, and is waited for."""
 
 
 def check(world: World) -> list[Verdict]:
-    """Return all verdicts, in the order of `CHECKS`."""
+    """All verdicts, in the order of `CHECKS`."""
     return [verdict for one in CHECKS for verdict in one(world)]
 
 
 def policies_of(world: World) -> tuple[Policy, ...]:
-    """Return the policies that count: those of the StoragePolicies, and the implicit one where it is or was in use."""
+    """The policies that count: those of the StoragePolicies, and the implicit one where it is or was in use."""
     ordered = sorted(world.policies, key=lambda one: (one.spec.index, one.meta.name))
-    # A policy that is being deleted is the default until another one is.
+    # One that is being deleted is the default until another one is.
     chosen = any(one.spec.default and not one.meta.deleting for one in ordered)
     made = tuple(_policy(one, chosen) for one in ordered if counts(world, one))
     if not made:
@@ -89,7 +84,7 @@ def policies_of(world: World) -> tuple[Policy, ...]:
     if all(one.spec.index for one in ordered) and (
         live_policies(world).get(0) == IMPLICIT.name or 0 in _restored_policies(world)
     ):
-        # A first policy of the user's changes nothing for clients that name none, unless it says so.
+        # A first policy of one's own changes nothing for who names none, unless it says so.
         return (Policy(0, IMPLICIT.name, default=not any(policy.default for policy in made)), *made)
     return made
 
@@ -111,7 +106,7 @@ def _policy(one: Resource[StoragePolicySpec], chosen: bool) -> Policy:
 
 
 def counts(world: World, one: Resource[StoragePolicySpec]) -> bool:
-    """Return whether a StoragePolicy is a policy of the cluster: it is wanted, or deleted and something may use it."""
+    """Whether a StoragePolicy is a policy of the cluster: it is asked for, or deleted and something may use it."""
     if not one.meta.deleting:
         return True
     index = one.spec.index
@@ -123,7 +118,7 @@ def counts(world: World, one: Resource[StoragePolicySpec]) -> bool:
 
 
 def pools_of(world: World, policy: Policy) -> list[Pool]:
-    """Return the pools that keep a policy's objects."""
+    """The pools that a policy's objects are kept in."""
     return [
         pool
         for pool in world.cluster.spec.pools
@@ -132,7 +127,7 @@ def pools_of(world: World, policy: Policy) -> list[Pool]:
 
 
 def replicas_of(world: World, ring: str, policy: Policy | None = None) -> float:
-    """Return the replicas of a ring: the policy's if it has any, or else the Ring's, or else the cluster's."""
+    """The replicas of a ring: the policy's if it says so, else the Ring's, else the cluster's."""
     if policy is not None and policy.replicas is not None:
         return policy.replicas
     found = next((one.spec.replicas for one in world.ring_objects if one.spec.ring_name == ring), None)
@@ -140,7 +135,7 @@ def replicas_of(world: World, ring: str, policy: Policy | None = None) -> float:
 
 
 def offers(node: Manifest, rdma: RdmaSpec) -> bool:
-    """Return whether a node has the RDMA resource."""
+    """Whether a node has the RDMA resource."""
     allocatable = (node.get("status") or {}).get("allocatable") or {}
     fits = rdma.node_selector.items() <= labels_of(node).items()
     return fits and str(allocatable.get(rdma.resource, "0")) != "0"
@@ -150,7 +145,7 @@ def _damaged(world: World) -> Iterator[Verdict]:
     for one in world.unreadable:
         yield Verdict("Unreadable", one.problem, True, one.kind.kind, name_of(one.manifest))
         if one.kind.kind in ("Ring", "StoragePolicy"):
-            # Without the ring nobody knows where objects are.
+            # Without it nobody knows where objects are.
             yield Verdict("Unreadable", f"{one.kind.kind} {name_of(one.manifest)}: {one.problem}", True)
 
 
@@ -224,7 +219,7 @@ def _policy_set(world: World) -> Iterator[Verdict]:
     both = [policy.name for policy in policies if policy.default and policy.deprecated]
     message = f"StoragePolicy {', '.join(both)} is deprecated and the default; set default: true on another one"
     yield Verdict("DefaultDeprecated", message, bool(both))
-    # Some rings of a policy that is being deleted may be gone already.
+    # Of one that is going not all may be gone yet.
     going = {(one.spec.index, one.spec.name) for one in world.policies if one.meta.deleting and not counts(world, one)}
     taken = [index for index, _ in going - {(one.index, one.name) for one in policies}]
     indexes = _twice(str(index) for index in [*(policy.index for policy in policies), *taken])
@@ -339,7 +334,7 @@ def _users(world: World) -> Iterator[Verdict]:
 def _secret(world: World, user: Resource[StorageUserSpec]) -> Verdict:
     name, key = credentials_name(user), credentials_key(user)
     secret = world.secrets.get(name)
-    # A generated Secret that does not exist will be made.
+    # A generated Secret that is not there will be made.
     lacking = user.spec.secret_ref is not None if secret is None else not (secret.get("data") or {}).get(key)
     message = f"Secret {name} with an entry {key} is not there; make it, or remove secretRef to have one generated"
     return Verdict("SecretMissing", message, lacking, "StorageUser", user.meta.name)
@@ -414,18 +409,18 @@ def _storage_class(world: World) -> Iterator[Verdict]:
 
 
 def class_in(stateful_set: Manifest) -> str | None:
-    """Return the class that the templates of a StatefulSet's claims name, None for the default one."""
+    """The class that the templates of a StatefulSet's claims name, None for the default one."""
     templates = stateful_set["spec"].get("volumeClaimTemplates") or []
     return next((one["spec"].get("storageClassName") for one in templates), None)
 
 
 def claims_of_set(world: World, name: str) -> list[Manifest]:
-    """Return the claims of a StatefulSet's pods: `d0-NAME-2` and so on."""
+    """The claims of a StatefulSet's pods: `d0-NAME-2` and so on."""
     return [one for one in world.claims if name_of(one).partition("-")[2].rpartition("-")[0] == name]
 
 
 def has_volumes(world: World, name: str) -> bool:
-    """Return whether a pod of a StatefulSet may have a volume: one is on a node, or one of their claims is bound."""
+    """Whether a pod of a StatefulSet may have a volume: one stands on a node, or a claim of theirs is bound."""
     placed = (pod["spec"].get("nodeName") for pod in world.pods if name_of(pod).rpartition("-")[0] == name)
     bound = (one["spec"].get("volumeName") for one in claims_of_set(world, name))
     return any(placed) or any(bound)
@@ -458,9 +453,7 @@ def _twice(values: Iterator[str]) -> list[str]:
 
 
 def _restored_policies(world: World) -> set[int]:
-    """Return policies whose rings were kept when the cluster was deleted; none when there are settings, which know
-    better.
-    """
+    """Policies whose rings were kept when the cluster was deleted; none when there are settings, which know better."""
     if world.child(CONFIG_MAP, f"{world.cluster.meta.name}-settings") is not None:
         return set()
     rings = {labels_of(one).get(BUILDER_LABEL, "") for one in world.children.values()}
@@ -468,16 +461,12 @@ def _restored_policies(world: World) -> set[int]:
 
 
 def live_policies(world: World) -> dict[int, str]:
-    """Return the policies that the services know now, name by index; none when there are no settings yet."""
+    """The policies that the services know now, name by index; none when there are no settings yet."""
     live = world.child(CONFIG_MAP, f"{world.cluster.meta.name}-settings")
-    return dict(_policies_in(str(((live or {}).get("data") or {}).get(POLICIES_FILE, ""))))
-
-
-@lru_cache(maxsize=_REMEMBERED)
-def _policies_in(text: str) -> Mapping[int, str]:
+    text = ((live or {}).get("data") or {}).get(POLICIES_FILE, "")
     try:
-        document: Any = read_document(text) or []
+        document: Any = yaml.safe_load(text) or []
         return {int(entry["index"]): str(entry["name"]) for entry in document}
     except (yaml.YAMLError, AttributeError, KeyError, TypeError, ValueError):
-        # Somebody edited it; it will be written anew.
+        # Somebody wrote into it; it will be written anew.
         return {}

@@ -1,6 +1,4 @@
-"""Values that cross boundaries: what stores hold, transports carry and the API shows. They have no
-behaviour, no I/O.
-"""
+"""Values that cross boundaries: what stores hold, transports carry and the API shows. No behaviour, no I/O."""
 
 from __future__ import annotations
 
@@ -14,7 +12,7 @@ from swiftlet.timestamp import ZERO, Timestamp
 DIGEST_SIZE = 16
 """Bytes of a name's digest."""
 SUFFIX_CHARS = 3
-"""The number of hex digits at the end of a digest that name its suffix."""
+"""Hex digits at the end of a digest that name its suffix."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,17 +25,17 @@ class ObjectKey:
 
     @property
     def hex(self) -> str:
-        """Return the digest in hex, 32 digits."""
+        """The digest in hex, 32 digits."""
         return self.digest.hex()
 
     @property
     def suffix(self) -> str:
-        """Return the digest's last three hex digits: the unit in which partitions are compared."""
+        """The digest's last three hex digits: the unit in which partitions are compared."""
         return self.digest.hex()[-SUFFIX_CHARS:]
 
 
 class Kind(IntEnum):
-    """The kind of an object's newest record."""
+    """What the newest record of an object is."""
 
     DATA = 1
     TOMBSTONE = 2
@@ -45,11 +43,11 @@ class Kind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class PutRecord:
-    """Everything about a new version of an object except its bytes.
+    """Everything about a new version of an object but its bytes.
 
     `name` is `/account/container/object`; `metadata` is what a POST replaces as a whole (user metadata,
-    Content-Encoding, X-Delete-At, ...); `sysmeta` is fixed by the PUT. Content-Type is a field of its own because a
-    POST may change it or leave it.
+    Content-Encoding, X-Delete-At, ...); `sysmeta` is fixed by the PUT. Content-Type stands apart because a POST
+    may change it or leave it.
     """
 
     name: str
@@ -61,7 +59,7 @@ class PutRecord:
 
 @dataclass(frozen=True, slots=True)
 class PutFooter:
-    """The part of a record that is known only after the last byte: size in bytes, ETag, xxh3-64 of the data."""
+    """What is known once the last byte has passed: size in bytes, ETag, xxh3-64 of the data."""
 
     size: int
     etag: str
@@ -72,8 +70,8 @@ class PutFooter:
 class PostRecord:
     """Metadata that replaces an object's from `timestamp` on.
 
-    With `content_type` None the type stays as it is; otherwise it counts from `content_type_timestamp` (the same as
-    `timestamp` when a client sends both at once).
+    `content_type` None leaves the type as it is; otherwise it counts from `content_type_timestamp` (the same
+    as `timestamp` when a client sends both at once).
     """
 
     timestamp: Timestamp
@@ -84,10 +82,10 @@ class PostRecord:
 
 @dataclass(frozen=True, slots=True)
 class ObjectInfo:
-    """A stored object after all PUTs and POSTs are merged.
+    """A stored object as it stands after all PUTs and POSTs merged.
 
     `timestamp` is the data's, `meta_timestamp` that of the newest POST (equal to `timestamp` when none),
-    `content_type_timestamp` that of the request that set the content type last.
+    `content_type_timestamp` that of whatever set the content type last.
     """
 
     name: str
@@ -103,13 +101,13 @@ class ObjectInfo:
 
     @property
     def modified(self) -> Timestamp:
-        """Return the newest of its timestamps: `X-Timestamp` and `Last-Modified` in the API."""
+        """The newest of its timestamps: `X-Timestamp` and `Last-Modified` in the API."""
         return max(self.timestamp, self.meta_timestamp)
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Entry:
-    """One object when partitions are compared: the versions of it that a device holds, in 16 + 1 + 3 x 8 bytes."""
+    """One object in a partition's comparison: which versions of it a device holds, 16 + 1 + 3 x 8 bytes."""
 
     digest: bytes
     kind: Kind
@@ -120,9 +118,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """A device's fullness in bytes, and the number of objects and tombstones on it (None where counting is
-    too costly).
-    """
+    """A device's fullness in bytes, and the objects and tombstones on it (None where counting would cost)."""
 
     total_bytes: int
     free_bytes: int
@@ -149,7 +145,7 @@ class ObjectRow:
 
     @classmethod
     def of(cls, name: str, info: ObjectInfo) -> ObjectRow:
-        """Return the row of an object as a device holds it, POSTs included."""
+        """The row of an object as a device holds it, POSTs included."""
         stamp = info.timestamp
         typed = info.content_type_timestamp if info.content_type_timestamp > stamp else ZERO
         posted = info.meta_timestamp if info.meta_timestamp > stamp else ZERO
@@ -157,14 +153,12 @@ class ObjectRow:
 
     @property
     def modified(self) -> Timestamp:
-        """Return the newest of its timestamps: `last_modified` in listings."""
+        """The newest of its timestamps: `last_modified` in listings."""
         return max(self.timestamp, self.meta_timestamp)
 
     @property
     def plain(self) -> ObjectRow:
-        """Return the row in its stored form: without redundant timestamps, and without size and ETag when it is
-        deleted.
-        """
+        """The row as it is kept: without timestamps that say nothing, and without size and ETag when it is deleted."""
         typed = self.content_type_timestamp if self.content_type_timestamp > self.timestamp else ZERO
         posted = self.meta_timestamp if self.meta_timestamp > self.timestamp else ZERO
         if not self.deleted:
@@ -173,11 +167,11 @@ class ObjectRow:
         return ObjectRow(self.name, self.timestamp, 0, "", content_type, True, typed, posted)
 
     def merged(self, other: ObjectRow) -> ObjectRow:
-        """Return the merge of two rows of one name in stored form: each field is from the newest write that set it.
+        """What remains of two plain rows of one name: each field of the newest write that set it.
 
         Size, ETag and deletion rank by `timestamp`, the content type by its own timestamp or the data's, metadata by
         theirs. Where timestamps are equal a deletion wins, then the larger value: arbitrary, but the same everywhere.
-        Merging is commutative, associative and idempotent.
+        Commutative, associative, idempotent.
         """
         data = max(self, other, key=lambda row: (row.timestamp, row.deleted, row.size, row.etag))
         typed, content_type = max(
@@ -193,7 +187,7 @@ class ObjectRow:
 
 @dataclass(frozen=True, slots=True)
 class Subdir:
-    """A common prefix in a listing with a delimiter; it includes the delimiter."""
+    """A common prefix in a listing with a delimiter, the delimiter included."""
 
     name: str
 
@@ -215,7 +209,7 @@ class ContainerRow:
 
     @property
     def deleted(self) -> bool:
-        """Return whether the deletion is newer than the creation."""
+        """Whether the deletion is newer than the creation."""
         return self.delete_timestamp > self.put_timestamp
 
 
@@ -250,10 +244,10 @@ class AccountInfo:
 
 @dataclass(frozen=True, slots=True)
 class ListingQuery:
-    """The query of a listing; names in `marker` and `end_marker` are excluded from the answer.
+    """A listing as the API asks for it; names in `marker` and `end_marker` are excluded from the answer.
 
-    `path` is the older way to list one level (prefix + "/" + delimiter "/" without subdirs); `reverse` reverses the
-    order and the meaning of the markers.
+    `path` is the older way to list one level (prefix + "/" + delimiter "/" without subdirs); `reverse` turns
+    the order and the meaning of the markers round.
     """
 
     limit: int = 10_000
@@ -270,7 +264,7 @@ ListingRow: TypeAlias = ObjectRow | ContainerRow
 
 
 class DatabaseKind(Enum):
-    """What a database lists; the value is the name of its directory and its word in URLs."""
+    """What a database lists; the value is its directory's name and its word in URLs."""
 
     CONTAINER = "containers"
     """Objects of one container."""
@@ -280,7 +274,7 @@ class DatabaseKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class DatabaseId:
-    """One database on a device: its kind, its partition in that kind's ring, and its name's digest."""
+    """One database on a device: its kind, its partition in that kind's ring, its name's digest."""
 
     kind: DatabaseKind
     partition: int
@@ -293,7 +287,7 @@ class DatabaseId:
 
 @dataclass(frozen=True, slots=True)
 class DatabaseName:
-    """The account and container of a database; `container` is None for an account's."""
+    """Whose database it is; `container` None for an account's."""
 
     account: str
     container: str | None = None
@@ -305,7 +299,7 @@ class DatabaseName:
 
 @dataclass(frozen=True, slots=True, order=True)
 class MetadataItem:
-    """One metadata item; an empty value records that the item was removed then."""
+    """One metadata item; an empty value says that the item was removed then."""
 
     name: str
     timestamp: Timestamp
@@ -314,9 +308,7 @@ class MetadataItem:
 
 @dataclass(frozen=True, slots=True)
 class MetadataBounds:
-    """The most metadata with names that begin with `prefix` that an account or container may have, over all
-    requests.
-    """
+    """How much metadata whose names begin with `prefix` an account or container may have, all requests together."""
 
     prefix: str
     items: int
@@ -325,15 +317,15 @@ class MetadataBounds:
 
     @property
     def remembered(self) -> int:
-        """Return how many names there may be including recently removed ones, which replicas have to remember."""
+        """How many names there may be with those that were removed lately, which replicas have to remember."""
         return 10 * self.items
 
 
 @dataclass(frozen=True, slots=True)
 class DatabaseState:
-    """Everything about a database but its rows; of the rows it has the set hash.
+    """Everything about a database but its rows; of these it has the set hash.
 
-    `metadata` is sorted by name. Replicas with equal states are equal.
+    `metadata` is sorted by name. Two replicas with equal states are equal.
     """
 
     name: DatabaseName
@@ -346,15 +338,13 @@ class DatabaseState:
 
     @property
     def deleted(self) -> bool:
-        """Return whether the deletion is newer than the last PUT."""
+        """Whether the deletion is newer than the last PUT."""
         return self.delete_timestamp > self.put_timestamp
 
 
 @dataclass(frozen=True, slots=True)
 class RowPage:
-    """Rows of one database with `after < name <= upto`, by name, including removed ones; `upto` "" means up
-    to the end.
-    """
+    """Rows of one database with `after < name <= upto`, by name, removed ones included; `upto` "" is the end."""
 
     rows: Sequence[ListingRow]
     upto: str
@@ -371,7 +361,7 @@ class Amounts:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """The most that an account or container may hold of each amount; None is no limit."""
+    """The most that an account or container may hold of each; None is no limit."""
 
     containers: int | None = None
     objects: int | None = None
@@ -380,7 +370,7 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The amounts that a write in progress is going to take, by an id that no other write has."""
+    """What a write that is under way is going to take, by an id that no other write has."""
 
     id: str
     asked: Amounts
@@ -388,9 +378,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Excess:
-    """Why a claim was refused: at most `most` of `what` (a field of Amounts) fit, and `used` are taken, including
-    claims.
-    """
+    """Why a claim was refused: of `what` (a field of Amounts) at most `most` fit, `used` are taken, claims included."""
 
     what: str
     most: int
@@ -408,7 +396,7 @@ class Confirmation:
 
 @dataclass(frozen=True, slots=True)
 class RowsChange:
-    """The amounts in a shard's replica after an update, and how much more that is than before."""
+    """What a shard's replica holds after an update, and how much more that is than before."""
 
     objects: int
     bytes: int
@@ -418,11 +406,11 @@ class RowsChange:
 
 @dataclass(frozen=True, slots=True)
 class ShardLook:
-    """The state of a replica of a shard, or of a split container's own database.
+    """How a replica of a shard, or of a split container's own database, stands.
 
-    `points` bound it or split it; `beyond`: it has rows above the first one. `moving`: this replica still has rows to
-    move. `founded`: its container's replica began it, so it was not made by sync. `middle`: where to split it, if that
-    was asked and it has enough rows.
+    `points` bound it or split it; `beyond`: it has rows above the first one. `moving`: rows are still to be moved by
+    this replica. `founded`: its container's replica began it, so it was not made by sync. `middle`: where to split it,
+    if that was asked and it has enough rows.
     """
 
     objects: int

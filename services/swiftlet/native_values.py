@@ -1,6 +1,6 @@
-"""Converts values for the native package: texts to bytes, timestamps to numbers, records to tuples.
+"""Values as they cross the border to the native package: texts as bytes, timestamps as numbers, tuples for records.
 
-Names need not be valid Unicode; bytes can represent all of them, and the strings of the native package can't.
+Names need not be valid Unicode, which bytes can say and the border's own texts could not.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def raw(text: str) -> bytes:
 
 
 def text(data: bytes) -> str:
-    """Return the text that `raw` turned into these bytes."""
+    """The inverse of `raw`."""
     return data.decode("utf-8", "surrogatepass")
 
 
@@ -40,7 +40,7 @@ def raw_pairs(texts: Mapping[str, str]) -> Pairs:
 
 
 def text_pairs(pairs: Pairs) -> dict[str, str]:
-    """Return the metadata that `raw_pairs` turned into these pairs."""
+    """The inverse of `raw_pairs`."""
     return {text(name): text(value) for name, value in pairs}
 
 
@@ -50,12 +50,12 @@ def place(key: ObjectKey) -> Place:
 
 
 def key_at(parts: Place) -> ObjectKey:
-    """Return the key that `place` turned into this tuple."""
+    """The inverse of `place`."""
     return ObjectKey(*parts)
 
 
 def delete_at(metadata: Mapping[str, str]) -> int:
-    """Return the seconds since 1970 at which the object expires by its metadata; 0 for never."""
+    """Seconds since 1970 at which the metadata ends the object; 0 for never."""
     value = metadata.get(_DELETE_AT, "")
     return int(value) if value.isascii() and value.isdecimal() and len(value) < 19 else 0
 
@@ -78,13 +78,13 @@ def info_of(parts: InfoParts) -> ObjectInfo:
 
 
 def entry_of(parts: EntryParts) -> Entry:
-    """Return the entry in native code's tuple."""
+    """What is held of an object."""
     digest, kind, timestamp, meta, content_type = parts
     return Entry(digest, Kind(kind), Timestamp(timestamp), Timestamp(meta), Timestamp(content_type))
 
 
 def entry_parts(entry: Entry) -> EntryParts:
-    """Return an entry as native code takes it."""
+    """The inverse of `entry_of`."""
     return (
         entry.digest,
         int(entry.kind),
@@ -95,7 +95,7 @@ def entry_parts(entry: Entry) -> EntryParts:
 
 
 def bits_of(replicas: Iterable[int]) -> int:
-    """Return container replicas as bits. Raises ValueError for a number that is not in 0..31."""
+    """Container replicas as bits; ValueError for one that is not in 0..31."""
     bits = 0
     for replica in replicas:
         if not 0 <= replica < 32:
@@ -105,25 +105,25 @@ def bits_of(replicas: Iterable[int]) -> int:
 
 
 def replicas_of(bits: int) -> tuple[int, ...]:
-    """Return the replicas of bits, ascending."""
+    """The inverse of `bits_of`, ascending."""
     return tuple(index for index in range(32) if bits >> index & 1)
 
 
 def version_parts(written: Sequence[tuple[ObjectKey, Timestamp]]) -> list[tuple[Place, int]]:
-    """Return versions whose rows have been delivered, as native code takes them."""
+    """Versions whose rows are through."""
     return [(place(key), timestamp.value) for key, timestamp in written]
 
 
 class EncodedRows(Sequence[ObjectRow]):
-    """Rows as native code has encoded them, each as `[name, timestamp, size, etag, content type, deleted]` in JSON.
+    """Rows as native code has written them down, one as `[name, timestamp, size, etag, content type, deleted]` in JSON.
 
-    They are decoded only when somebody reads them.
+    Made into rows only for who looks at them.
     """
 
     __slots__ = ("_count", "_rows", "encoded")
 
     def __init__(self, count: int, encoded: bytes) -> None:
-        """Hold `count` rows, encoded with commas between them."""
+        """So many, with commas between them."""
         self._count = count
         self.encoded = encoded
         self._rows: list[ObjectRow] | None = None
@@ -139,7 +139,7 @@ class EncodedRows(Sequence[ObjectRow]):
         return self._count
 
     def __iter__(self) -> Iterator[ObjectRow]:
-        """Yield the rows one after the other."""
+        """One after the other."""
         return iter(self._decoded())
 
     @overload
@@ -154,7 +154,7 @@ class EncodedRows(Sequence[ObjectRow]):
 
 
 def together(parts: Sequence[Sequence[ObjectRow]]) -> Sequence[ObjectRow]:
-    """Return all rows in one sequence, which is encoded where all parts are."""
+    """All rows in one sequence; encoded where all of them are."""
     if len(parts) == 1:
         return parts[0]
     encoded = [part for part in parts if isinstance(part, EncodedRows)]

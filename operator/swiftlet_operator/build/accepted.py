@@ -1,4 +1,4 @@
-"""The ConfigMap `X-accepted`: the specs that fitted together last."""
+"""ConfigMap `X-accepted`: the specs that fitted together last."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ ENTRY = "specs.json"
 
 
 def accepted_name(cluster: str) -> str:
-    """Return the name of the ConfigMap with the accepted specs of a cluster."""
+    """The name of the ConfigMap with the accepted specs of a cluster."""
     return f"{cluster}-accepted"
 
 
 def build_accepted(site: Site, specs: Mapping[str, Any]) -> Manifest:
-    """Return the ConfigMap; `specs` is plain data that `swiftlet_operator.plan.accepted` reads back."""
+    """The ConfigMap; `specs` is plain data that `swiftlet_operator.plan.accepted` reads back."""
     data = {ENTRY: json.dumps(specs, sort_keys=True, indent=1)}
     return site.object(CONFIG_MAP, accepted_name(site.name), "accepted", {"data": data})

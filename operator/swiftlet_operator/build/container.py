@@ -1,4 +1,4 @@
-"""StatefulSets of the container servers: account and container databases, and their replicator."""
+"""StatefulSets of the container servers: account and container databases, and the replicator of these."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ServiceMonitor and PrometheusRule, if the kinds of the Prometheus operator are installed."""
+"""ServiceMonitor and PrometheusRule, where a Prometheus operator has brought these kinds."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _COMPONENT = "monitoring"
 
 
 def build_monitoring(site: Site) -> list[Manifest]:
-    """Return both; nothing unless they are wanted and their kinds are installed."""
+    """Nothing unless it is asked for and possible."""
     if not (site.spec.monitoring.enabled and site.has_monitoring):
         return []
     monitor = {
@@ -48,18 +48,18 @@ def _endpoint(port: str) -> dict[str, Any]:
         "path": "/metrics",
         "interval": "30s",
         "relabelings": [
-            # Alerts and dashboards select series by these labels: by name, pod `lab-2-0` would look like one of `lab`.
+            # What alerts and dashboards pick series by: names of pods say too little, `lab-2-0` begins like `lab`.
             _copied("service", INSTANCE_LABEL, "swiftlet_cluster"),
             _copied("pod", POOL_LABEL, "swiftlet_pool"),
             _copied("pod", ZONE_LABEL, "swiftlet_zone"),
-            # `job` has the Service's name; in metrics `service` says which of Swiftlet's services it is.
+            # The Service's name stands in `job`; in metrics `service` says which of Swiftlet's services it is.
             {"action": "labeldrop", "regex": "service"},
         ],
     }
 
 
 def _copied(of: str, label: str, target: str) -> dict[str, Any]:
-    """Return a rule that copies a label of a Service or pod to all its series, if it has the label."""
+    """The label of a Service or pod as a label of all its series; none where it has none."""
     source = "".join(letter if letter.isalnum() else "_" for letter in label)
     return {"action": "replace", "sourceLabels": [f"__meta_kubernetes_{of}_label_{source}"], "targetLabel": target}
 
@@ -71,7 +71,7 @@ def _rule(site: Site, alert: Alert) -> dict[str, Any]:
         "for": alert.lasting,
         "labels": {
             "severity": alert.severity,
-            # The labels are the same in all alerts of a cluster, whoever exported the numbers, as routes use them.
+            # Of all alerts of a cluster the same, whoever exported the numbers: routes go by them.
             "namespace": site.namespace,
             "swiftlet_cluster": site.name,
         },

@@ -1,4 +1,4 @@
-"""The input of manifests: the cluster's spec with a value for everything that it leaves out."""
+"""What manifests are made from: the cluster's spec with a value for everything that is not in it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ KEYS = "keys"
 
 OBJECT_PORT = 6200
 OBJECT_NATIVE_PORT = 7200
-"""The port of the native transport: at the services' default distance from the HTTP port."""
+"""The port of the native transport: the services' default distance from the port over HTTP."""
 CONTAINER_PORT = 6300
 REPLICATOR_PORT = 6400
 API_PORT = 8080
@@ -40,15 +40,14 @@ REDIS_PORT = 6379
 DATABASE_DEVICE = "db"
 
 EncryptionMode = Literal["none", "accepted", "required"]
-"""The values of `cluster.encryption`, in the order in which a cluster reaches them."""
+"""`cluster.encryption`, in the order in which a cluster comes to it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """A storage policy of the cluster; without pools it uses all that keep objects.
+    """A storage policy of the cluster; no pools means all that keep objects. `deprecated`: no new containers get it.
 
-    `deprecated` tells that no new containers get it. Objects up to `aggregate_below` bytes share volume files. `etag`
-    is the hash in ETags of new objects.
+    `aggregate_below`: bytes up to which its objects share volume files. `etag`: the hash in ETags of its new objects.
     """
 
     index: int
@@ -63,7 +62,7 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The pods of one StatefulSet: those of a pool (or of the container servers) in one zone, or in all zones."""
+    """The pods of one StatefulSet: those of a pool (or of the container servers) in one zone, or in all."""
 
     name: str
     component: str
@@ -73,7 +72,7 @@ class Group:
 
     @property
     def labels(self) -> dict[str, str]:
-        """The labels of its pods besides the cluster's."""
+        """What its pods have besides the cluster's labels."""
         labels = {COMPONENT_LABEL: self.component}
         if self.pool is not None:
             labels[POOL_LABEL] = self.pool
@@ -82,26 +81,23 @@ class Group:
         return labels
 
     def pod(self, ordinal: int) -> str:
-        """Return the name of a pod."""
+        """The name of a pod."""
         return f"{self.name}-{ordinal}"
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A cluster with all that its manifests need.
+    """A cluster, ready to be built.
 
-    `ring_chunks` is how many ConfigMaps each ring has. `replicas` are pods per StatefulSet where that is more than the
-    spec says, because devices are still being drained. `freed` are pods with data that may be evicted freely,
-    `disruptions` is how many of the others may be away, and `cordons` is what is remembered of nodes that are being
-    emptied.
-
-    `rdma_pools` are pools whose pods request an RDMA device, and `rdma_proxies` tells whether the proxies' pods do.
-    `has_...` tells whether the kinds of the Prometheus operator, the Gateway API and cert-manager are installed.
-    `encryption` is how far services are on the way to spec.encryption.
-
-    `operator_namespace` is where the operator's own pod is, None when it runs outside. `runbook_url` is the page that
-    each alert names, and `monitoring_labels` are the labels by which a Prometheus selects what it reads. `redis_digest`
-    changes when the embedded Redis has to be restarted for another password or certificate.
+    `ring_chunks`: how many ConfigMaps each ring has. `replicas`: pods per StatefulSet where that is more than the
+    spec says, because devices are still being drained. `freed`: pods with data that may go as they like, `disruptions`:
+    how many of the others may be away, `cordons`: what is remembered of nodes that are being emptied.
+    `rdma_pools`: pools whose pods ask for an RDMA device; `rdma_proxies`: whether the proxies' own pods do.
+    `has_...`: whether the kinds of the Prometheus operator, the Gateway API and cert-manager are known.
+    `encryption`: how far services are on the way to what spec.encryption says.
+    `operator_namespace`: where the operator's own pod is, None when it runs outside. `runbook_url`: the page that each
+    alert names, and `monitoring_labels` what a Prometheus looks for on what it is to take up. `redis_digest` differs
+    when the embedded Redis has to be started with another password or certificate.
     """
 
     cluster: Resource[StorageClusterSpec]
@@ -141,7 +137,7 @@ class Site:
 
     @property
     def labels(self) -> dict[str, str]:
-        """The labels by which everything of the cluster is found."""
+        """What everything of the cluster is found by."""
         return cluster_labels(self.name)
 
     @property
@@ -151,11 +147,11 @@ class Site:
 
     @property
     def has_embedded_redis(self) -> bool:
-        """Whether the operator runs a Redis: it is wanted, and somebody named an image."""
+        """Whether the operator runs a Redis: asked for, and somebody named an image."""
         return self.spec.redis.mode == "embedded" and self.redis_image is not None
 
     def child(self, suffix: str) -> str:
-        """Return the name of a child: the cluster's name for the empty suffix."""
+        """The name of a child: the cluster's alone for the empty suffix."""
         return f"{self.name}-{suffix}" if suffix else self.name
 
     def object(
@@ -170,9 +166,9 @@ class Site:
         owned: bool = True,
         guarded: bool = False,
     ) -> Manifest:
-        """Return a manifest in the cluster's namespace, with its labels and, unless it outlives the cluster, its owner.
+        """A manifest in the cluster's namespace, with its labels and, unless it outlives the cluster, its owner.
 
-        `guarded` adds the finalizer of objects without which data can't be found.
+        `guarded`: with the finalizer of what data can't be found without.
         """
         own = {**self.labels, COMPONENT_LABEL: component}
         metadata: dict[str, Any] = {
@@ -189,7 +185,7 @@ class Site:
         return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, **content}
 
     def host(self, group: Group, ordinal: int) -> str:
-        """Return a pod's stable DNS name, as in rings."""
+        """A pod's stable name in DNS, as it stands in rings."""
         return f"{group.pod(ordinal)}.{self.child(group.component)}.{self.namespace}.svc"
 
     def rdma_of(self, pods: Pool | ProxySpec) -> RdmaSpec | None:
@@ -198,7 +194,7 @@ class Site:
         return self.spec.rdma_of(pods) if asking else None
 
     def rdma_mode(self, pods: Pool | ProxySpec) -> str | None:
-        """Return `cluster.rdma` for their services; None for the default, as pods that request no device find none."""
+        """`cluster.rdma` for their services; None leaves the default: nobody who asks for none finds a device."""
         asked = self.rdma_of(pods)
         if asked is not None:
             return asked.mode
@@ -206,17 +202,17 @@ class Site:
 
 
 def groups_of_pool(cluster: str, pool: Pool) -> list[Group]:
-    """Return a pool's StatefulSets; the first zones have one pod more when the pods can't be divided evenly."""
+    """A pool's StatefulSets; the first zones have one pod more when it does not come out even."""
     return _groups(f"{cluster}-{pool.name}", STORAGE, pool.zones, pool.replicas, pool.name)
 
 
 def container_groups(cluster: str, spec: StorageClusterSpec) -> list[Group]:
-    """Return the StatefulSets of the container servers."""
+    """The StatefulSets of the container servers."""
     return _groups(f"{cluster}-{CONTAINER}", CONTAINER, spec.container.zones, spec.container.replicas, None)
 
 
 def all_groups(cluster: str, spec: StorageClusterSpec) -> list[Group]:
-    """Return all StatefulSets that keep data."""
+    """All StatefulSets that keep data."""
     storage = [group for pool in spec.pools for group in groups_of_pool(cluster, pool)]
     return storage + container_groups(cluster, spec)
 

@@ -1,12 +1,12 @@
-"""What exists of a ring from earlier: in ConfigMaps, in copies in Secrets, or at services that use it.
+"""What there is of a ring from an earlier look: in ConfigMaps, in copies in Secrets, or with services that use it.
 
-A ring is laid out for the first time only when nothing indicates an earlier one. Data lie where the earlier ring put
+A ring is laid out for the first time only when nothing speaks for an earlier one. Data lie where the earlier ring put
 them, so a new one in its place would look for most of them on devices that do not have them.
 
 Fault model: people delete ConfigMaps and Secrets, of the builder, of the ring, or all of them; a backup brings back
 some of them, perhaps of an older version, perhaps without labels. A cluster is made again over the volumes of one of
-the same name. Services hand out the ring that they use, and servers of devices keep it on their volumes, so running
-pods can give back what the cluster has lost. A pod that does not answer may be the one that knows of the ring.
+the same name. Services hand out the ring that they use, and servers of devices keep it on their volumes, so what runs
+can give back what the cluster has lost. A pod that does not answer may be the one that knows of the ring.
 """
 
 from __future__ import annotations
@@ -38,10 +38,9 @@ from swiftlet_operator.world import World
 
 
 def saved(world: World, task: Task) -> Saved | None:
-    """Return the newest builder of a ring, or one made from the newest copy of the ring; None before the first layout.
+    """The newest builder of a ring, or one made from the newest copy of the ring; None before the first layout.
 
-    Raises BrokenState when there has been a ring, and what is left of it can't be used or is older than what services
-    use.
+    BrokenState when there has been a ring, and what is left of it can't be used or is older than what services use.
     """
     ring, newest = task.ring, _newest_builder(world, task.ring)
     chunks = _chunks(world, ring)
@@ -58,9 +57,7 @@ def saved(world: World, task: Task) -> Saved | None:
 
 
 def lost_rings(world: World) -> dict[str, list[str]]:
-    """Return the rings that services use in a version that no object in the cluster has, with the pods that use the
-    newest.
-    """
+    """The rings that services use in a version that nothing in the cluster has, and the pods that use the newest."""
     newest: dict[str, tuple[int, list[str]]] = {}
     for pod, reports in sorted(world.reports.items()):
         for ring, version in ((ring, number) for one in reports.values() for ring, number in one.rings.items()):
@@ -77,18 +74,18 @@ def lost_rings(world: World) -> dict[str, list[str]]:
 
 
 def published_ring(world: World, ring: str) -> Ring | None:
-    """Return a ring as the services should have it; None when there is none or it can't be read."""
+    """A ring as the services should have it, None when there is none or it can't be read."""
     return _joined(_chunks(world, ring))
 
 
 def has_been(world: World, ring: str) -> bool:
-    """Return whether anything indicates that a ring has been laid out."""
+    """Whether anything speaks for a ring's having been laid out."""
     told = any(one.rings.get(ring, 0) for reports in world.reports.values() for one in reports.values())
     return told or bool(_chunks(world, ring)) or _has_pieces(world, ring) or bool(_published_version(world, ring))
 
 
 def _is_retired(world: World, ring: str) -> bool:
-    """Return whether a ring's policy has been retired, so that services merely have not heard of it."""
+    """Whether a ring's policy has been retired, and services only have not heard of it."""
     index, known = ring.removeprefix("object-"), live_policies(world)
     if not index.isdecimal() or not known or int(index) in known:
         return False
@@ -96,13 +93,13 @@ def _is_retired(world: World, ring: str) -> bool:
 
 
 def kept_builder(world: World, ring: str, kind: Kind) -> bytes | None:
-    """Return the bytes of a builder in objects of one kind; None when some are missing or damaged."""
+    """The bytes of a builder as objects of one kind have them; None when they are not all there or damaged."""
     entry = dict(BUILDER_KINDS)[kind]
     return unite(_binary(world, kind, ring, builder_map, entry, "piece")[0])
 
 
 def unheard(world: World) -> str:
-    """Return why a first layout has to wait: pods on volumes older than the cluster have not all answered."""
+    """Why a first layout has to wait: pods on volumes that are older than the cluster have not all answered."""
     silent = sorted(
         name_of(pod)
         for pod in world.pods
@@ -133,7 +130,7 @@ def _newest_builder(world: World, ring: str) -> Saved | None:
             problem = error
     if problem is not None and not found:
         raise problem
-    # Of two equal ones the first is returned.
+    # Of equals the first.
     return max(found, key=lambda one: (known(ring, one).version, one.rebalanced_at_s), default=None)
 
 
@@ -162,7 +159,7 @@ def _which(ring: str, version: int, told: int) -> str:
 
 
 def _published_version(world: World, ring: str) -> int:
-    """Return the version that the Ring object's status names, 0 when it names none."""
+    """The version that the Ring object's status names, 0 when it names none."""
     for one in world.ring_objects:
         if one.spec.ring_name == ring:
             return _version_of(world, one)
@@ -176,7 +173,7 @@ def _version_of(world: World, ring: Resource[RingSpec]) -> int:
 
 
 def _allowed(world: World) -> frozenset[str]:
-    """Return the rings that may be laid out anew although there has been one, because a person allowed it."""
+    """Rings that may be laid out anew although there has been one: a person said so."""
     text = world.cluster.meta.annotations.get(ALLOW_NEW_RING, "")
     return frozenset(name.strip() for name in text.split(",") if name.strip())
 
@@ -190,7 +187,7 @@ def _stands_on_older_volumes(world: World, pod: Manifest) -> bool:
 
 
 def _kept_version(world: World, ring: str) -> int:
-    """Return the newest version of a ring that can be read from the cluster's own objects, 0 for none."""
+    """The newest version of a ring that can be read from the cluster's own objects, 0 for none."""
     try:
         builder = _newest_builder(world, ring)
     except BrokenState:
@@ -210,7 +207,7 @@ def _joined(chunks: list[bytes]) -> Ring | None:
 def _binary(
     world: World, kind: Kind, ring: str, name: Callable[[str, str, int], str], entry: str, key: str
 ) -> tuple[list[bytes], Manifest | None]:
-    """Return the contents of a ring's objects of one kind in order, and the first of the objects."""
+    """The contents of a ring's objects of one kind in order, and the first of them."""
     found: list[bytes] = []
     first = None
     while (live := world.child(kind, name(world.cluster.meta.name, ring, len(found)))) is not None:

@@ -30,7 +30,7 @@ class InvalidAcl(ValueError):
 
 
 def clean_acl(text: str, *, writing: bool) -> str:
-    """Return the ACL in canonical form: no spaces, no empty elements, `.r:` for a referrer. Raises InvalidAcl."""
+    """The canonical form: no spaces, no empty elements, `.r:` for a referrer; InvalidAcl."""
     elements = (element.strip() for element in text.split(","))
     return ",".join(_clean_element(element, writing) for element in elements if element)
 
@@ -54,15 +54,15 @@ def _clean_element(element: str, writing: bool) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Acl:
-    """A parsed container ACL."""
+    """A container ACL taken apart."""
 
     referrers: tuple[str, ...] = ()
-    """Hosts and domains in order, with `-` before those that are refused."""
+    """Hosts and domains in order, with `-` before those that are kept out."""
     grantees: frozenset[str] = frozenset()
-    """The elements of the ACL that are not referrers."""
+    """The elements of the ACL that are no referrers."""
 
     def admits_referrer(self, referer: str | None) -> bool:
-        """Return whether a request with this Referer header is allowed without a token."""
+        """Whether a request with this Referer header is let in without a token."""
         if not self.referrers:
             return False
         host, admitted = _host_of(referer), False
@@ -73,7 +73,7 @@ class Acl:
         return admitted
 
     def admits(self, identity: Identity | None) -> bool:
-        """Return whether the ACL names the user of a valid token."""
+        """Whether the user behind a valid token is named."""
         return identity is not None and not self.grantees.isdisjoint(names_of(identity))
 
 
@@ -89,14 +89,14 @@ def _host_of(referer: str | None) -> str:
 
 
 def parse_acl(text: str) -> Acl:
-    """Parse a canonical ACL."""
+    """Take a canonical ACL apart."""
     elements = [element for element in text.split(",") if element]
     referrers = tuple(element[len(_REFERRER) :] for element in elements if element.startswith(_REFERRER))
     return Acl(referrers, frozenset(element for element in elements if not element.startswith(_REFERRER)))
 
 
 def names_of(identity: Identity) -> Iterable[str]:
-    """Return all elements of ACLs that name this user."""
+    """The elements that name this user."""
     account, user = identity.tenant, identity.user
     identifier = f"{account}:{user}"
     return (account, identifier, f"{account}:*", f"*:{user}", "*:*", f"{account}:{identifier}", f"*:{identifier}")

@@ -11,47 +11,44 @@ from swiftlet.timestamp import Timestamp
 
 
 class ShardTransport(Protocol):
-    """The databases of shards, and split points, on other nodes' devices. Errors are those of `ListingTransport`."""
+    """Shards' databases on devices, and split points. Errors as with `ListingTransport`."""
 
     async def shard_found(self, device: Device, partition: int, name: DatabaseName, whole: bool) -> None:
-        """Begin a shard, whose database may exist already because of sync.
+        """Begin a shard, whose database may be there by sync.
 
-        Only this call begins one. So a shard that is missing later was lost or is elsewhere, and one that was not begun
-        came by sync, perhaps from replicas to which not all rows have been moved. Without `whole` the shard does not
-        count as begun, because it will not get all rows.
+        Nothing else makes it: one that is missing later is lost or elsewhere, and one that is not founded then came by
+        sync, perhaps from replicas to which not all has been moved. Not `whole`: nor will be what is moved to it.
         """
         ...
 
     async def shard_merge(
         self, device: Device, partition: int, name: DatabaseName, rows: Sequence[ObjectRow]
     ) -> RowsChange:
-        """Merge rows into a shard; they are durable on return. Raises NotFound."""
+        """Merge rows into a shard; durable on return. NotFound."""
         ...
 
     async def shard_page(
         self, device: Device, partition: int, name: DatabaseName, query: ListingQuery, low: str, high: str | None
     ) -> Sequence[ObjectRow | Subdir]:
-        """Return one page of the shard's rows in `[low, high)`. Raises NotFound."""
+        """One page of what it has in `[low, high)`; NotFound."""
         ...
 
     async def shard_look(self, device: Device, partition: int, name: DatabaseName, middle: bool = False) -> ShardLook:
-        """Return the state of a shard, or of a container's own database. Raises NotFound."""
+        """How it stands; also asked of a container's own database. NotFound."""
         ...
 
     async def shard_tail(
         self, device: Device, partition: int, name: DatabaseName, low: str, upto: str | None, limit: int
     ) -> Sequence[ObjectRow]:
-        """Return the shard's last rows with `low < name <= upto` in descending order, removed ones included. Raises
-        NotFound.
-        """
+        """Return its highest rows with `low < name <= upto` from the top down, removed ones included; NotFound."""
         ...
 
     async def shard_forget(self, device: Device, partition: int, name: DatabaseName, rows: Sequence[ObjectRow]) -> None:
-        """Remove rows without a marker where they are as given."""
+        """Remove rows without a trace where they are as given."""
         ...
 
     async def shard_points(
         self, device: Device, partition: int, name: DatabaseName, at: Timestamp, points: Sequence[str], own: bool
     ) -> None:
-        """Split a container at these points (`own`), or tell a shard where it ends. Raises NotFound."""
+        """Split a container there (`own`), or tell a shard where it ends; NotFound."""
         ...

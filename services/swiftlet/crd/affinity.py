@@ -10,14 +10,14 @@ from pydantic import Field
 from swiftlet.crd.base import View
 
 MAX_TERMS = 16
-"""The largest number of terms in a list, and of expressions in a term."""
+"""Terms of a list, and expressions of a term."""
 Key = Annotated[str, Field(max_length=317)]
 Value = Annotated[str, Field(max_length=63)]
 Weight = Annotated[int, Field(ge=1, le=100)]
 
 
 class NodeRequirement(View):
-    """A requirement on a label or a field of nodes."""
+    """What a label or field of nodes has to be like."""
 
     key: Key
     operator: Literal["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]
@@ -28,7 +28,7 @@ NodeRequirements = Annotated[tuple[NodeRequirement, ...], Field(max_length=MAX_T
 
 
 class NodeTerm(View):
-    """Requirements of which a node has to meet all."""
+    """Requirements that a node has to meet all of."""
 
     match_expressions: NodeRequirements | None = None
     match_fields: NodeRequirements | None = None
@@ -41,14 +41,14 @@ class NodeTerms(View):
 
 
 class PreferredNodes(View):
-    """A term, and its weight."""
+    """A term, and how much it counts."""
 
     weight: Weight
     preference: NodeTerm
 
 
 class NodeAffinity(View):
-    """The nodes that pods may run on, and those that they should preferably run on."""
+    """Which nodes pods may stand on, and which they would rather stand on."""
 
     required_during_scheduling_ignored_during_execution: NodeTerms | None = None
     preferred_during_scheduling_ignored_during_execution: (
@@ -57,7 +57,7 @@ class NodeAffinity(View):
 
 
 class LabelRequirement(View):
-    """A requirement on a label of pods or namespaces."""
+    """What a label of pods or namespaces has to be like."""
 
     key: Key
     operator: Literal["In", "NotIn", "Exists", "DoesNotExist"]
@@ -65,14 +65,14 @@ class LabelRequirement(View):
 
 
 class LabelSelector(View):
-    """Selects pods or namespaces; an empty selector selects all."""
+    """Which pods or namespaces are meant; an empty one means all."""
 
     match_labels: Annotated[Mapping[str, Value], Field(max_length=MAX_TERMS)] | None = None
     match_expressions: Annotated[tuple[LabelRequirement, ...], Field(max_length=MAX_TERMS)] | None = None
 
 
 class PodTerm(View):
-    """Selects pods beside which, or away from which, a pod should run."""
+    """Pods beside which, or away from which, pods should stand."""
 
     topology_key: Key
     label_selector: LabelSelector | None = None
@@ -81,16 +81,14 @@ class PodTerm(View):
 
 
 class PreferredPods(View):
-    """A term, and its weight."""
+    """A term, and how much it counts."""
 
     weight: Weight
     pod_affinity_term: PodTerm
 
 
 class PodAffinity(View):
-    """The pods that a pod has to run beside or away from, and those that it should preferably run beside or
-    away from.
-    """
+    """What pods have to stand beside or away from, and what they would rather stand beside or away from."""
 
     required_during_scheduling_ignored_during_execution: (
         Annotated[tuple[PodTerm, ...], Field(max_length=MAX_TERMS)] | None
@@ -101,7 +99,7 @@ class PodAffinity(View):
 
 
 class Affinity(View):
-    """Rules about the nodes that pods run on, and about the pods that they run beside."""
+    """Rules about the nodes on which pods stand and the pods beside which they stand."""
 
     node_affinity: NodeAffinity | None = None
     pod_affinity: PodAffinity | None = None
@@ -109,13 +107,13 @@ class Affinity(View):
 
     @property
     def manifest(self) -> dict[str, Any]:
-        """Return the rules in the form of a pod's `affinity`."""
-        # In JSON mode tuples become lists.
+        """Return what stands in a pod's `affinity`."""
+        # As JSON has it: lists, and no tuples.
         found: dict[str, Any] = self.model_dump(mode="json", by_alias=True, exclude_none=True)
         return found
 
     def over(self, other: Affinity | None) -> Affinity:
-        """Return these rules, with the parts of `other` that these do not have; there are three parts."""
+        """This one, with those of the other's three parts that it says nothing of."""
         if other is None:
             return self
         said = {name: part for name in type(self).model_fields if (part := getattr(self, name)) is not None}

@@ -23,11 +23,11 @@ from swiftlet.sync.replicator import Replicator, probe
 from swiftlet.web.statusz import STATUS
 
 _RECALL_S = 3.0
-"""Seconds for which the first round waits for what Redis has from before the restart."""
+"""How long the first round waits for what Redis knows of a former life."""
 
 
 class LocalDevices:
-    """Selects the devices of a ring whose addresses are ours."""
+    """Picks the devices of a ring whose addresses are ours."""
 
     def __init__(self, addresses: Sequence[str]) -> None:
         """`addresses` are those of our devices, each as `host:port/device`."""
@@ -52,13 +52,12 @@ def make_neighbours(
     devices: Sequence[Device],
     notices: Notices,
 ) -> Neighbours:
-    """Return the neighbours of a replicator for the devices at `addresses`; `devices` returns those that the rings have
-    now.
+    """The neighbours of a replicator for the devices at `addresses`; `devices` are those that the rings have by now.
 
-    Notices for other replicators go to `notices`.
+    What others are to be told goes to `notices`.
     """
     section = settings.replicator
-    # A probe that takes as long as the pause before the next one counts as late.
+    # A probe that takes as long as the pause to the next one is answered too late.
     timeout_s = min(section.probe_interval_s, section.answer_timeout_s)
     return Neighbours(
         observer_of(addresses, devices),
@@ -72,9 +71,8 @@ def make_neighbours(
 def make_redis(
     settings: ReplicatorSettings, group: str, neighbours: Neighbours, progress: Progress, notices: Notices
 ) -> RedisTable | None:
-    """Return the table that a group of replicators shares, None without a Redis.
-
-    Raises SettingsError when its URL is invalid.
+    """Return the table that a group of replicators shares, None without a Redis; SettingsError when its URL is
+    invalid.
     """
     redis, section = settings.redis, settings.replicator
     if redis.url is None:
@@ -95,7 +93,7 @@ def make_redis(
 
 
 def report_on(app: web.Application, replicator: Replicator, redis: RedisTable | None) -> None:
-    """Add the fields about rounds and neighbours to the status report."""
+    """The fields of the status report that are about rounds and neighbours."""
 
     def failures() -> dict[str, object]:
         state = None if redis is None else "up" if redis.is_up else "away"
@@ -108,7 +106,7 @@ def report_on(app: web.Application, replicator: Replicator, redis: RedisTable | 
 
 
 async def join(replicator: Replicator, redis: RedisTable | None) -> None:
-    """Tell the others that this replicator runs, and take over its earlier state, if Redis has it soon enough."""
+    """Tell the others that we are here, and take over what a former life knew, if Redis says so soon enough."""
     if redis is None:
         return
     redis.notices.tell(Notice(News.JOINED, replicator.neighbours.me.name))

@@ -24,7 +24,6 @@ from typing import Annotated, Any
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from swiftlet.documents import read_document
 from swiftlet.errors import SettingsError
 from swiftlet.quota.limits import DEFAULT_LEVEL, Limits, Quotas
 
@@ -53,9 +52,9 @@ class _File(_Part):
 
 
 def parse_quotas(text: str, where: str) -> Quotas:
-    """Parse the quota file. Raises SettingsError, which names all mistakes."""
+    """The limits; SettingsError names everything that is wrong."""
     try:
-        document = read_document(text)
+        document = yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise SettingsError(f"{where}: the file is not valid YAML: {' '.join(str(error).split())}") from error
     try:

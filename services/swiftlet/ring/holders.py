@@ -1,4 +1,4 @@
-"""Finds which replica of a partition a device of this server holds."""
+"""Which replica of a partition a device of this server holds."""
 
 from __future__ import annotations
 
@@ -8,15 +8,13 @@ from swiftlet.ring.lookup import Ring
 from swiftlet.ring.model import Device
 
 IsLocal = Callable[[Device], bool]
-"""A function that tells whether a device of the ring is this server's; devices of other servers may have the same
-names.
-"""
+"""Whether a device of the ring is one of this server's; devices of other servers may have the same names there."""
 CurrentRing = Callable[[], Ring]
-"""A function that returns the newest ring that is loaded."""
+"""The newest ring that is loaded."""
 
 
 def own_index(holders: Sequence[Device], device: str, is_local: IsLocal) -> int | None:
-    """Return the replica number of this server's `device` among a partition's holders; None for a handoff."""
+    """The replica number of this server's `device` among a partition's holders; None for a handoff."""
     for index, holder in enumerate(holders):
         if holder.device == device and is_local(holder):
             return index
@@ -24,5 +22,5 @@ def own_index(holders: Sequence[Device], device: str, is_local: IsLocal) -> int 
 
 
 def holders_of(ring: Ring, partition: int) -> tuple[Device, ...]:
-    """Return the partition's holders; none for a partition that the ring does not have."""
+    """The partition's holders; none for a partition that the ring does not have."""
     return ring.primaries(partition) if partition < ring.partition_count else ()

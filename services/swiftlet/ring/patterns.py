@@ -1,8 +1,8 @@
-"""Finds where one more replica of a partition may go, and which replica is in the wrong place.
+"""Where one more replica of a partition may go, and which replica stands in the wrong place.
 
-Both questions depend only on the tiers that the partition's replicas are in, so answers are cached per *pattern*: the
-sorted marks of the devices. A device's mark is its node's tier or, when the plan wants the device in every partition,
-its own.
+Both questions depend only on the tiers that the partition's replicas stand in, so answers are kept per
+*pattern*: the sorted marks of the devices. A device's mark is its node's tier or, when the plan wants the
+device in every partition, its own.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from swiftlet.ring.plan import Plan
 from swiftlet.ring.topology import NODE_LEVEL, Topology
 
 _REMEMBERED = 4_000_000
-"""Bytes of cached answers above which all of them are dropped."""
+"""Bytes of answers kept before they are all forgotten."""
 
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """Devices that may take one more replica, as positions and as a mask of one byte per position."""
+    """Devices that may take one more replica: as positions and as a mask of one byte per position."""
 
     devices: tuple[int, ...]
     mask: bytes
@@ -33,28 +33,27 @@ class Patterns:
         self._topology = topology
         self._plan = plan
         self.mark = [leaf if plan.least[leaf] else topology.parent[leaf] for leaf in topology.leaf]
-        """The mark of each device, by its position."""
+        """By position of the device."""
         self._rooms: dict[tuple[int, ...], Room] = {}
         self._wrong: dict[tuple[int, ...], tuple[int, ...]] = {}
         self._untouched: dict[int, list[int]] = {}
         self._limit = max(64, _REMEMBERED // (9 * max(1, len(topology.devices))))
-        # Narrower tiers come later, so going backwards adds shortages up from the devices to the ring.
+        # Narrower tiers come later: going backwards, shortages add up from the devices to the ring.
         self._wanted = [tier for tier in range(len(topology.parent) - 1, -1, -1) if plan.least[tier]]
 
     def room(self, others: Iterable[int]) -> Room:
-        """Return where one more replica beside those on the devices `others` should go; the caller excludes `others`.
+        """Where one more replica beside those on the devices `others` should go; the caller excludes `others`.
 
-        Tiers below their minimum come first, then those below their maximum; if there are none, the least overfull
-        ones: there is always an answer while any device with a weight is left.
+        Tiers below their minimum come first, then those below their maximum; if there are none, the least
+        overfull ones: there is always an answer while any device with a weight is left.
         """
         mark = self.mark
         return self._room(tuple(sorted([mark[device] for device in others])))
 
     def misplaced(self, marks: tuple[int, ...]) -> tuple[int, ...]:
-        """Return which of a partition's replicas, given by marks, can be moved to better places; none when all are well
-        placed.
+        """Which of a partition's replicas, given by marks, can be moved to better places; empty when all is well.
 
-        If one move can't correct everything, these are the replicas whose move helps most.
+        If one move can't make everything well these are the replicas whose move helps most.
         """
         wrong = self._wrong.get(marks)
         if wrong is None:
@@ -92,14 +91,14 @@ class Patterns:
         return tuple(positions)
 
     def _faults(self, marks: Iterable[int]) -> int:
-        """Return the number of replicas too many or too few, over all tiers."""
+        """Replicas too many or too few, over all tiers."""
         least, most = self._plan.least, self._plan.most
         count = self._count(marks)
         over = sum([number - most[tier] for tier, number in count.items() if number > most[tier]])
         return over + sum([max(0, least[tier] - count.get(tier, 0)) for tier in self._wanted])
 
     def _count(self, marks: Iterable[int]) -> dict[int, int]:
-        """Return the number of replicas per tier, without the tiers that have none."""
+        """Replicas per tier, without the tiers that have none."""
         parent = self._topology.parent
         count: dict[int, int] = {}
         for mark in marks:
@@ -110,7 +109,7 @@ class Patterns:
         return count
 
     def _shortages(self, count: dict[int, int]) -> dict[int, int]:
-        """Return how many replicas each tier lacks, in itself or in the sum of the tiers under it."""
+        """How many replicas a tier lacks, in itself or in the sum of the tiers under it."""
         least, parent = self._plan.least, self._topology.parent
         short: dict[int, int] = {}
         for tier in self._wanted:
@@ -121,7 +120,7 @@ class Patterns:
         return short
 
     def _open(self, tier: int, count: dict[int, int], short: dict[int, int]) -> list[int]:
-        """Return the devices under `tier` that may take one more replica."""
+        """Devices under `tier` that may take one more replica."""
         topology, most = self._topology, self._plan.most
         if topology.device_of[tier] >= 0:
             return [topology.device_of[tier]]
@@ -131,7 +130,7 @@ class Patterns:
         children = [child for child in topology.children[tier] if count.get(child, 0) < topology.capacity[child]]
         chosen = [child for child in children if child in short]
         if not chosen and topology.level[tier] == NODE_LEVEL:
-            # Marks don't tell which of the interchangeable devices are taken, so the caller excludes those.
+            # Marks don't tell which of the interchangeable devices are taken; the caller leaves those out.
             chosen = [child for child in children if most[child]] or children
         elif not chosen:
             chosen = [child for child in children if count.get(child, 0) < most[child]]

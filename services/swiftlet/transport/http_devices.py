@@ -1,4 +1,4 @@
-"""Requests to object servers over HTTP: questions and copies of replicators, and what devices may have missed.
+"""What is said to object servers over HTTP: questions and copies of replicators, and what devices may have missed.
 
 Objects themselves go over the native transport alone (`swiftlet.transport.native_objects`).
 

@@ -1,4 +1,4 @@
-"""Prometheus metrics of the native transport's clients, taken from its own counters every few seconds."""
+"""Prometheus metrics of the native transport's clients, taken from its own counters now and then."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _CONNECTED = Gauge(
 )
 
 Report = Sequence[Mapping[str, object]]
-"""What `TransportNode.report` returns."""
+"""Behaves as `TransportNode.report` requires."""
 
 
 def by_transport(report: Report) -> dict[str, int]:

@@ -1,7 +1,8 @@
 """The vocabulary that storage servers and their clients share over HTTP: JSON forms, errors.
 
-Both sides import this module and nothing of each other. Everything that arrives is untrusted until it has been parsed:
-a length over its limit, JSON of another shape or a missing field is a `WireError`, never a KeyError further down.
+Both ends import this module and nothing of each other. Everything that arrives is taken for garbage until it
+has been parsed: a length over its limit, JSON of another shape or a missing field is a `WireError`, never a
+KeyError further down.
 
 Fault model: a connection may end after any byte. A peer may be of another version: unknown JSON fields are ignored,
 unknown error kinds become NodeError.
@@ -46,11 +47,11 @@ JSON_TYPE = "application/json"
 BYTES_TYPE = "application/octet-stream"
 
 MAX_JSON_BODY = 64 * 1024
-"""The largest size in bytes of a JSON body to a device."""
+"""Bytes of what a device is told at a time."""
 
 
 class WireError(SwiftletError):
-    """A message that is malformed, cut off or over a limit (HTTP 400); nothing of it was acted upon."""
+    """A message that is garbage, cut off or over a limit (HTTP 400); nothing of it was acted upon."""
 
 
 _KINDS: dict[type[SwiftletError], int] = {
@@ -84,9 +85,7 @@ _PEERS_TROUBLE = (WireError, Unauthorized, Forbidden, StoreFormatError, DeviceLo
 
 
 def error_to_wire(error: SwiftletError) -> tuple[int, dict[str, Any]]:
-    """Return the HTTP status and JSON body of a domain error: `{"error": kind, "message": text[,
-    "timestamp": value]}`.
-    """
+    """HTTP status and JSON body of a domain error: `{"error": kind, "message": text[, "timestamp": value]}`."""
     for kind in type(error).__mro__:
         if kind in _KINDS:
             body: dict[str, Any] = {"error": kind.__name__, "message": str(error)}
@@ -98,9 +97,7 @@ def error_to_wire(error: SwiftletError) -> tuple[int, dict[str, Any]]:
 
 
 def error_from_wire(status: int, body: bytes | Mapping[str, Any]) -> SwiftletError:
-    """Return the domain error in a peer's answer of `status`; NodeError (or NodeBusy for 503) when it is not one of
-    ours.
-    """
+    """The domain error in a peer's answer of `status`; NodeError (or NodeBusy for 503) when it is not one of ours."""
     try:
         fields = json_object(body) if isinstance(body, bytes) else body
         kind = _BY_NAME[text(fields, "error")]
@@ -125,12 +122,12 @@ def _rebuild(kind: type[SwiftletError], message: str, fields: Mapping[str, Any])
 
 
 def json_bytes(value: object) -> bytes:
-    """Return compact JSON in UTF-8."""
+    """Compact JSON in UTF-8."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
 
 
 def json_object(data: bytes | bytearray | memoryview) -> dict[str, Any]:
-    """Return the JSON object in the data. Raises WireError for anything else."""
+    """A JSON object; WireError for anything else."""
     try:
         value = json.loads(bytes(data))
     except (ValueError, RecursionError) as error:
@@ -141,7 +138,7 @@ def json_object(data: bytes | bytearray | memoryview) -> dict[str, Any]:
 
 
 def text(fields: Mapping[str, Any], name: str) -> str:
-    """Return a field that must be text. Raises WireError."""
+    """A field that must be text."""
     value = fields.get(name)
     if not isinstance(value, str):
         raise WireError(f"field {name!r} is missing or not a string")
@@ -149,7 +146,7 @@ def text(fields: Mapping[str, Any], name: str) -> str:
 
 
 def number(fields: Mapping[str, Any], name: str) -> int:
-    """Return a field that must be an integer of 0 or more. Raises WireError."""
+    """A field that must be an integer of 0 or more."""
     value = fields.get(name)
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
         raise WireError(f"field {name!r} is missing or not an integer of 0 or more")
@@ -157,7 +154,7 @@ def number(fields: Mapping[str, Any], name: str) -> int:
 
 
 def flag(fields: Mapping[str, Any], name: str) -> bool:
-    """Return a field that must be true or false. Raises WireError."""
+    """A field that must be true or false."""
     value = fields.get(name)
     if not isinstance(value, bool):
         raise WireError(f"field {name!r} is missing or not true or false")
@@ -165,7 +162,7 @@ def flag(fields: Mapping[str, Any], name: str) -> bool:
 
 
 def timestamp(fields: Mapping[str, Any], name: str) -> Timestamp:
-    """Return a field that must be a timestamp's 64-bit value. Raises WireError."""
+    """A field that must be a timestamp's 64-bit value."""
     try:
         return Timestamp(number(fields, name))
     except ValueError as error:
@@ -173,7 +170,7 @@ def timestamp(fields: Mapping[str, Any], name: str) -> Timestamp:
 
 
 def texts(fields: Mapping[str, Any], name: str) -> dict[str, str]:
-    """Return a field that must be an object of texts. Raises WireError."""
+    """A field that must be an object of texts."""
     value = fields.get(name)
     if not isinstance(value, dict) or not all(isinstance(item, str) for item in value.values()):
         raise WireError(f"field {name!r} is missing or not an object whose values are strings")
@@ -181,7 +178,7 @@ def texts(fields: Mapping[str, Any], name: str) -> dict[str, str]:
 
 
 def array(fields: Mapping[str, Any], name: str) -> list[Any]:
-    """Return a field that must be an array. Raises WireError."""
+    """A field that must be an array."""
     value = fields.get(name)
     if not isinstance(value, list):
         raise WireError(f"field {name!r} is missing or not an array")

@@ -10,27 +10,25 @@ from aiohttp import web
 
 
 class FrontListener(Protocol):
-    """Accepts connections, and gives those that it does not answer itself to the server."""
+    """Takes connections and gives those that it does not answer itself to the server."""
 
     def open(self, server: web.Server, sockets: Sequence[socket.socket], keepalive_s: float) -> None:
-        """Accept connections from now on; the caller closes the sockets.
-
-        Raises OSError when it can't, and has done nothing with them then.
-        """
+        """Accept connections from now on. The sockets stay the caller's to close; OSError when it can't, and then it
+        has done nothing with them."""
         ...
 
     async def leave(self) -> None:
-        """Accept no more, and give the server all connections on which it is not answering a request."""
+        """Accept no more, and give the server all connections on which it is not just answering a request."""
         ...
 
     def is_busy(self) -> bool:
-        """Return whether it still has connections."""
+        """Whether it still has connections."""
         ...
 
     async def close(self, patience_s: float) -> None:
-        """Finish its own requests within that time, and cut the rest."""
+        """Finish within that time what it itself answers, and cut what is left."""
         ...
 
 
 FRONT_LISTENER = web.AppKey("front_listener", FrontListener)
-"""The front of applications whose plain-HTTP connections come through one."""
+"""In applications whose plain-HTTP connections come through one."""

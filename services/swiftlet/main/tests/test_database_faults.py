@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import random
-import signal
-import subprocess
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -19,6 +15,7 @@ import yaml
 
 from swiftlet.errors import NotFound
 from swiftlet.main.services import replicator
+from swiftlet.main.tests.processes import spawn
 from swiftlet.main.tests.test_status_reports import COUNT, KEY, Machine, until
 from swiftlet.model import DatabaseId, DatabaseKind, ObjectRow
 from swiftlet.placement.tests.cluster import HASH_PATH
@@ -209,17 +206,17 @@ async def test_killed_in_the_middle_of_an_exchange(machine: Machine, tmp_path: P
                 await containers.write_to(device, name, [f"{device.id}-{row:05}" for row in range(2500)])
         config = tmp_path / "replicator.yaml"
         config.write_text(yaml.safe_dump(_as_file(machine, range(COUNT))))
-        command = [sys.executable, "-m", "swiftlet.main", "replicator", "--config", str(config)]
+        arguments = ["replicator", "--config", str(config)]
         killed_at_work = 0
         for _ in range(12):
             before = [await containers.digest(d, name) for name in containers.names for d in containers.holders(name)]
-            process = _spawn(command, tmp_path / "replicator.log")
+            process = spawn(arguments, tmp_path / "replicator.log")
             try:
                 await until(partial(_has_moved, containers, before))
                 await asyncio.sleep(chooser.uniform(0, 0.1))
             finally:
-                process.send_signal(signal.SIGKILL)
-                process.wait()
+                process.kill()
+                process.join()
             if await containers.are_equal():
                 break
             killed_at_work += 1
@@ -243,11 +240,6 @@ def _as_file(machine: Machine, numbers: range) -> dict[str, Any]:
         "database_interval_s": 0.2,
     }
     return settings
-
-
-def _spawn(command: list[str], log: Path) -> subprocess.Popen[bytes]:
-    with log.open("ab") as file:
-        return subprocess.Popen([*command, "--parent", str(os.getpid())], stdout=file, stderr=file)
 
 
 async def _has_moved(containers: Containers, before: list[bytes | None]) -> bool:

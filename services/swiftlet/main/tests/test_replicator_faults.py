@@ -8,12 +8,10 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-import signal
-import subprocess
-import sys
 import time
 from collections import defaultdict
 from collections.abc import AsyncIterator
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +22,7 @@ from click.testing import CliRunner
 from swiftlet.errors import NotFound, SwiftletError
 from swiftlet.main.commands.cli import swiftlet
 from swiftlet.main.services import replicator
+from swiftlet.main.tests.processes import spawn
 from swiftlet.main.tests.test_status_reports import COUNT, Machine, free_ports, transports, until
 from swiftlet.model import ObjectKey
 from swiftlet.names import Path as Name
@@ -35,7 +34,7 @@ from swiftlet.sync.session.topology import ROUND_MODES
 from swiftlet.timestamp import Timestamp
 from swiftlet.transport.native_objects import NativeObjectTransport
 
-KILLS = int(os.environ.get("KILLS", "20"))
+KILLS = int(os.environ.get("KILLS", "12"))
 SEED = int(os.environ.get("SEED", "1"))
 
 
@@ -45,7 +44,7 @@ class Faulty(Machine):
     def __init__(self, root: Path, redis: RedisServer) -> None:
         super().__init__(root)
         self.redis = redis
-        self.processes: dict[int, subprocess.Popen[bytes]] = {}
+        self.processes: dict[int, BaseProcess] = {}
 
     def settings(self, port: int, *numbers: int) -> dict[str, Any]:
         section = {
@@ -80,15 +79,13 @@ class Faulty(Machine):
         """A replicator in a process of its own."""
         config = self.root / f"replicator-{port}.yaml"
         config.write_text(yaml.safe_dump(self.settings(port, *numbers)))
-        command = [sys.executable, "-m", "swiftlet.main", "replicator", "--config", str(config)]
-        command += ["--parent", str(os.getpid())]
-        with (self.root / f"replicator-{port}.log").open("ab") as log:
-            self.processes[port] = subprocess.Popen(command, stdout=log, stderr=log)
+        log = self.root / f"replicator-{port}.log"
+        self.processes[port] = spawn(["replicator", "--config", str(config)], log)
 
     def slay(self, port: int) -> None:
         process = self.processes.pop(port)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
+        process.kill()
+        process.join()
 
     async def close(self) -> None:
         for port in list(self.processes):

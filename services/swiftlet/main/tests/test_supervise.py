@@ -129,6 +129,26 @@ def test_a_dead_service_stays_dead_when_told_so(plans: Callable[..., list[Servic
     supervisor.stop(10)
 
 
+def test_a_signal_starts_what_has_ended(plans: Callable[..., list[ServicePlan]], signals: Signals) -> None:
+    said: list[str] = []
+    supervisor = Supervisor(plans(a="works", b="works"), signals, start=Program, restart=False, say=said.append)
+    assert supervisor.start()
+    before = supervisor.pids()
+    os.kill(before["a"], signal.SIGKILL)
+
+    def is_back() -> bool:
+        if supervisor.pids().get("a") is None:
+            os.kill(os.getpid(), signal.SIGUSR1)
+        return supervisor.pids().get("a", before["a"]) != before["a"]
+
+    thread = ask_to_end(is_back)
+    supervisor.watch()
+    thread.join()
+    assert len(said) == 1, "it died once"
+    assert supervisor.pids()["b"] == before["b"]
+    supervisor.stop(10)
+
+
 def test_a_service_that_can_not_start_is_quoted(plans: Callable[..., list[ServicePlan]], signals: Signals) -> None:
     supervisor = Supervisor(plans(good="works", bad="fails"), signals, start=Program)
     with pytest.raises(StartFailed, match=r"bad ended with exit code 1(.|\n)*no disk today"):

@@ -1,4 +1,4 @@
-"""The pending updates of a native store, as `PendingUpdates`."""
+"""What is pending in a native store, as `PendingUpdates`."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from swiftlet.timestamp import Timestamp
 
 
 class NativePending:
-    """Implements `PendingUpdates` by a native store."""
+    """The pending updates of a native store; see `PendingUpdates`."""
 
     def __init__(self, store: NativeStore) -> None:
-        """`store` is closed by the caller."""
+        """`store` stays the caller's to close."""
         self._store = store
 
     def due(self, older_than_s: float, limit: int) -> list[PendingUpdate]:

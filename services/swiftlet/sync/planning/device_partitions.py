@@ -14,26 +14,25 @@ class Places:
     """The devices on which a ring places the partitions of one of its devices; made once for each ring."""
 
     def __init__(self, ring: Ring, device: Device) -> None:
-        """Look up all partitions of the device, which takes time in proportion to their number."""
+        """Looks at every partition of the device."""
         self.ring = ring
         self.assigned = frozenset(partition for partition, _ in ring.partitions_of(device.id))
-        """The partitions that the ring puts on the device."""
+        """Partitions that belong on the device."""
         by_peer: dict[int, list[int]] = {}
         for partition in self.assigned:
             for peer in {holder.id for holder in ring.primaries(partition)}:
                 if peer != device.id:
                     by_peer.setdefault(peer, []).append(partition)
         self.by_peer = {peer: frozenset(partitions) for peer, partitions in by_peer.items()}
-        """The partitions that the device shares with each other device, by the id of that device."""
+        """The partitions that it shares with each other device, by the device's id."""
 
 
 @dataclass(slots=True)
 class DevicePartitions:
-    """The partitions of one device in the ring of one policy, as a round works with them.
+    """One device in one policy's ring.
 
-    `bare` are the partitions that belong here and that the device does not have; `empty` are those that it has without
-    any entry. `roots` are the device's, as read in this round; the root of a partition is removed when something in it
-    moves.
+    `bare` are the partitions that belong here and of which nothing is, `empty` those that are there with nothing in
+    them. `roots` are the device's, as they were read in this round and as far as nothing was moved since.
     """
 
     device: Device
@@ -50,9 +49,9 @@ class DevicePartitions:
         return self.places.ring
 
     def peers(self, partition: int) -> tuple[list[Device], bool]:
-        """Return the primaries of a partition other than this device, and whether this device is none of its primaries.
+        """The partition's primaries without this device, and whether it is none of them.
 
-        A partition with a number above those of the ring has no peers, and this device is none of its primaries.
+        A partition that the ring does not have is nobody's: no peers, and this device none of its primaries.
         """
         primaries: Sequence[Device] = ()
         if partition < self.ring.partition_count:
@@ -61,11 +60,11 @@ class DevicePartitions:
         return peers, len(peers) == len(primaries)
 
     def misplaced(self, held: Iterable[int]) -> int:
-        """Return how many of these partitions the ring puts on other devices only."""
+        """How many of these partitions the ring puts elsewhere."""
         return len(set(held) - self.places.assigned)
 
     def device_of(self, id_: int) -> Device:
-        """Return the device of the ring with this id. Raises LookupError when there is none."""
+        """A device of the ring by its id."""
         device = self.ring.devices[id_]
         if device is None:
             raise LookupError(f"ring {self.ring.version} has no device {id_}")

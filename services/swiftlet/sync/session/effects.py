@@ -2,7 +2,7 @@
 
 A machine is a generator: it yields one effect, is sent the observation that belongs to it, and yields the next one.
 Effects and observations are plain values, so that asyncio code, a simulator and a test can drive the same machine.
-`Limits` bounds the memory of a machine, whatever the number of partitions and objects.
+The memory of one is bounded by `Limits`, whatever the number of partitions and objects.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ class MoveOutcome(Enum):
 
     MOVED = "moved"
     OVERTAKEN = "overtaken"
-    """The object changed meanwhile on one side or both; the next round compares it again."""
+    """The object changed meanwhile, on either side; the next round compares it again."""
     REFUSED = "refused"
-    """The device does not take the object, or can't give it: the copy is damaged, or there is no room."""
+    """The device will not have it, or can't give it: damaged, or no room."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Send a request to the neighbour with the device id `peer`. The observation is its `Reply`."""
+    """Send a request to a neighbour (its device id) and wait for the answer. Observed: the `Reply`."""
 
     peer: int
     request: Request
@@ -43,27 +43,24 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class ReadRoots:
-    """Look up roots on the local device. The observation is a list of 16 bytes for each of the partitions, in order."""
+    """Look up roots on the local device. Observed: 16 bytes for each of the partitions, in order."""
 
     partitions: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class ReadSuffixes:
-    """Look up the suffix hashes of a partition on the local device.
-
-    The observation is a mapping from suffix to hash, empty when the device holds nothing of the partition.
-    """
+    """Look up a partition's suffix hashes on the local device. Observed: a mapping, empty when nothing is there."""
 
     partition: int
 
 
 @dataclass(frozen=True, slots=True)
 class ReadSuffixesOf:
-    """Look up the suffix hashes of several partitions on the local device.
+    """Reads suffix hashes as `ReadSuffixes` does, for several partitions. Observed: mappings of the first ones, at
+    least of one.
 
-    The observation is a list of mappings, as of `ReadSuffixes`, for the first partitions: as many as have at most
-    `limit` hashes together, and at least one. The machine asks again for the rest.
+    As many as have `limit` hashes together; the rest is asked for again.
     """
 
     partitions: tuple[int, ...]
@@ -72,10 +69,9 @@ class ReadSuffixesOf:
 
 @dataclass(frozen=True, slots=True)
 class ReadEntries:
-    """Look up the entries of some suffixes on the local device, in the order of (suffix, digest).
+    """Look up entries of some suffixes on the local device, by (suffix, digest). Observed: a `Page`.
 
-    The observation is a `Page` of at most `limit` entries that follow the digest `after`, or the first ones if it is
-    None.
+    It begins behind the digest `after` (None: at the beginning) and has at most `limit` entries.
     """
 
     partition: int
@@ -86,7 +82,7 @@ class ReadEntries:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Some entries in order; `more` tells that others follow."""
+    """Some entries in order; `more` when others follow."""
 
     entries: tuple[Entry, ...]
     more: bool = False
@@ -94,10 +90,9 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class ReadEntriesOf:
-    """Look up the entries of several partitions on the local device.
+    """Look up entries of several partitions. Observed: all entries of each of the first ones, by (suffix, digest).
 
-    The observation is a list with all entries of each of the first partitions, in the order of (suffix, digest): as
-    many partitions as have at most `limit` entries together. It is empty when the first partition alone has more.
+    As many as have `limit` entries together; none when the first one alone has more.
     """
 
     wanted: Sequence[Wanted]
@@ -106,10 +101,7 @@ class ReadEntriesOf:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """Bring objects of one partition to a neighbour, or with `pull` from it.
-
-    The observation is a list with a `MoveOutcome` for each object, in order.
-    """
+    """Bring objects to a neighbour, or from it (`pull`). Observed: a `MoveOutcome` for each, in order."""
 
     peer: int
     partition: int
@@ -119,11 +111,9 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class MoveMany:
-    """Bring objects of several partitions to a neighbour, or with `pull` from it.
+    """Bring objects of several partitions, each given with its own, those of one together.
 
-    Each object is given with its partition; those of one partition stand together. The observation is a sequence with a
-    `MoveOutcome` for each object, in order. A driver that executes simple effects only brings up to `limit` objects of
-    one partition at a time.
+    Observed: a `MoveOutcome` for each. Who does simple effects alone brings up to `limit` of one partition at a time.
     """
 
     peer: int
@@ -134,10 +124,7 @@ class MoveMany:
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """Remove handoff copies, except those that changed; nothing is removed when there is a newer ring.
-
-    The observation is the number of removed copies.
-    """
+    """Forget handoff copies, each unless it changed, and none under a newer ring. Observed: how many went."""
 
     partition: int
     entries: tuple[Entry, ...]
@@ -145,7 +132,7 @@ class Drop:
 
 @dataclass(frozen=True, slots=True)
 class Proved:
-    """Report that the neighbour has shown that it holds the same in these partitions. The observation is None."""
+    """The neighbour has shown that it holds the same in these partitions. Observed: nothing."""
 
     peer: int
     partitions: tuple[int, ...]
@@ -153,11 +140,10 @@ class Proved:
 
 @dataclass(frozen=True, slots=True)
 class Repaired:
-    """Report what is left to do in a partition that differed, after the work on it. The observation is None.
+    """A partition that differed was worked on; what counts is what is left to do. Observed: nothing.
 
-    `behind` counts objects that are newer at the neighbour and still lacking here, `unsent` objects that are newer here
-    and still lacking there. `withheld` counts the unsent ones that the neighbour should not be given, because its own
-    ring does not name it as a primary.
+    `behind`: newer there and still not here; `unsent`: newer here and still not there; `withheld`: those of the unsent
+    that the neighbour should not be given, as it is no primary in its own eyes.
     """
 
     peer: int
@@ -169,9 +155,9 @@ class Repaired:
 
 @dataclass(frozen=True, slots=True)
 class RepairedMany:
-    """Report the work on several partitions that differed, in this order. The observation is None.
+    """Partitions that differed were worked on, in this order: `Repaired` of those where something is left to do.
 
-    `left` has a `Repaired` for each partition with something left to do. In the others nothing is left.
+    Of the others there is nothing to say but that. Observed: nothing.
     """
 
     peer: int
@@ -181,7 +167,7 @@ class RepairedMany:
 
 @dataclass(frozen=True, slots=True)
 class HandoffReturned:
-    """Report how many objects of a handoff's partition were dropped and kept here. The observation is None."""
+    """A handoff's partition was worked on: objects dropped and kept here. Observed: nothing."""
 
     partition: int
     dropped: int
@@ -196,15 +182,15 @@ Effect: TypeAlias = (
 
 T = TypeVar("T")
 Steps: TypeAlias = Generator[Effect, Any, T]
-"""A machine, or a part of one, that returns a T."""
+"""A machine, or a part of one, that comes to a T."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The largest numbers of what is said, asked and moved at a time."""
+    """How much is said, asked and moved at a time."""
 
     partitions: int = 4096
-    """Partitions whose roots are compared by one hash, in one message."""
+    """Partitions under one hash, in one message."""
     differing: int = 1024
     """Partitions whose suffix hashes are asked for at a time."""
     suffixes: int = 256
@@ -212,7 +198,7 @@ class Limits:
     entries: int = 4096
     """Entries in one page."""
     moves: int = 64
-    """Objects of one partition that are moved at the same time."""
+    """Objects of one partition on their way at a time."""
     hashes: int = 8192
     """Suffix hashes that are read at a time."""
     wanted: int = 8192
@@ -221,7 +207,7 @@ class Limits:
 
 @dataclass(slots=True)
 class Moment:
-    """The time of day as a value: whoever drives a session sets it, in seconds since the epoch, before each step."""
+    """The wall clock as a value: whoever drives a session sets it before each step."""
 
     now_s: float = 0.0
 
@@ -230,8 +216,8 @@ class Moment:
 class Terms:
     """The conditions of a whole session.
 
-    `reclaim_age_s` is the age at which devices forget tombstones. `transfer_rules` says what to do about entries that
-    differ; None stands for the rules for objects.
+    `reclaim_age_s`: the age at which devices forget tombstones. `rules`: what to do about differences, None for
+    objects.
     """
 
     policy: int = 0
@@ -243,24 +229,22 @@ class Terms:
     transfer_rules: TransferRules | None = None
 
     def forgotten_before_s(self, now_s: float) -> float:
-        """Return the time before which devices have forgotten tombstones, or are about to."""
+        """Devices have forgotten tombstones older than this, or are about to."""
         return forgotten_before(now_s, self.reclaim_age_s, self.reclaim_period_s)
 
 
 class Session:
-    """A machine with its clock: the driver calls `resume` with each observation, or `fail`, until there is no further
-    effect.
+    """A machine with its clock: `resume` with what was observed, or `fail`, until neither has a further effect.
 
-    Fault model: any effect may fail at any time (`fail`). A neighbour's failure ends the session, or in the return of a
-    handoff only that neighbour's part in it. The next round compares the partitions anew that were not reported. A
-    session may be abandoned at any step: only the objects moved so far remain of it.
+    Fault model: any effect may fail at any time (`fail`). A neighbour's failure ends the session, or the neighbour's
+    part in a handoff's; the partitions that it did not report are compared anew in the next round. A session that is
+    not driven on is simply forgotten: nothing but the objects moved so far remains of it.
 
-    A driver that can execute compound effects starts with `begin`; any other one calls `resume` and gets simple effects
-    only.
+    Drivers that can do compound effects begin it with `begin`; others see simple ones alone.
     """
 
     def __init__(self, steps: Steps[None], moment: Moment) -> None:
-        """`steps` is the machine, and `moment` the clock that it was made with."""
+        """`moment` is the one that the machine was made with."""
         self._steps = steps
         self._moment = moment
         self._begun = False
@@ -268,12 +252,12 @@ class Session:
         """The error that ended the session early."""
 
     def begin(self, now_s: float) -> Effect | None:
-        """Return the first effect, for a driver that can execute compound effects."""
+        """The first effect, for a driver that can do compound ones."""
         self._begun = True
         return self.resume(None, now_s)
 
     def resume(self, observation: object, now_s: float) -> Effect | None:
-        """Return the effect that follows an observation, or None at the end. The first observation is ignored."""
+        """Go on to the next effect, None at the end. The first observation is not looked at."""
         self._moment.now_s = now_s
         if not self._begun:
             self._begun, self._steps = True, simply(self._steps)
@@ -286,7 +270,7 @@ class Session:
             return None
 
     def fail(self, error: SwiftletError, now_s: float) -> Effect | None:
-        """Continue after the last effect failed with `error`; return the next effect, or None at the end."""
+        """Continue after the effect failed, and return the next effect."""
         self._moment.now_s = now_s
         try:
             return self._steps.throw(error)
@@ -298,7 +282,7 @@ class Session:
 
 
 def simply(steps: Steps[T]) -> Steps[T]:
-    """Return the same machine with each compound effect replaced by simple ones."""
+    """The same machine with simple effects alone."""
     try:
         effect = next(steps)
         while True:
@@ -328,7 +312,7 @@ def _one_by_one(effect: Effect) -> Steps[object]:
 
 
 def move_each(effect: MoveMany) -> Steps[list[MoveOutcome]]:
-    """Execute a `MoveMany` by simple effects, one partition after the other."""
+    """One partition after the other."""
     outcomes: list[MoveOutcome] = []
     for partition, objects in groupby(effect.objects, itemgetter(0)):
         outcomes += yield from move(effect.peer, partition, [push for _, push in objects], effect.pull, effect.limit)
@@ -336,7 +320,7 @@ def move_each(effect: MoveMany) -> Steps[list[MoveOutcome]]:
 
 
 def read_suffixes_of(effect: ReadSuffixesOf) -> Steps[list[Mapping[str, bytes]]]:
-    """Execute a `ReadSuffixesOf` by simple effects, one partition after the other."""
+    """One partition after the other."""
     found: list[Mapping[str, bytes]] = []
     left = effect.limit
     for partition in effect.partitions:
@@ -349,7 +333,7 @@ def read_suffixes_of(effect: ReadSuffixesOf) -> Steps[list[Mapping[str, bytes]]]
 
 
 def read_entries_of(effect: ReadEntriesOf) -> Steps[list[tuple[Entry, ...]]]:
-    """Execute a `ReadEntriesOf` by simple effects, one partition after the other."""
+    """One partition after the other."""
     found: list[tuple[Entry, ...]] = []
     left = effect.limit
     for one in effect.wanted:
@@ -362,32 +346,32 @@ def read_entries_of(effect: ReadEntriesOf) -> Steps[list[tuple[Entry, ...]]]:
 
 
 def ask(peer: int, request: Request, kind: type[T]) -> Steps[T]:
-    """Send a request and return its answer. Raises WireError when the answer is not of this kind."""
+    """Ask, and insist on an answer of the kind that belongs to the question; WireError otherwise."""
     reply: Reply = yield Ask(peer, request)
     return expect(reply, kind)
 
 
 def expect(reply: Reply, kind: type[T]) -> T:
-    """Return a reply of this kind. Raises WireError for any other kind."""
+    """The reply if it is of this kind; WireError otherwise."""
     if not isinstance(reply, kind):
         raise WireError(f"{type(reply).__name__} does not answer the question; {kind.__name__} is expected")
     return reply
 
 
 def read_suffixes(partition: int) -> Steps[Mapping[str, bytes]]:
-    """Return the local suffix hashes of a partition."""
+    """The local suffix hashes of a partition."""
     found: Mapping[str, bytes] = yield ReadSuffixes(partition)
     return found
 
 
 def read_entries(partition: int, suffixes: tuple[str, ...], after: bytes | None, limit: int) -> Steps[Page]:
-    """Return a page of local entries."""
+    """A page of local entries."""
     page: Page = yield ReadEntries(partition, suffixes, after, limit)
     return page
 
 
 def move(peer: int, partition: int, objects: Sequence[Push], pull: bool, limit: int) -> Steps[list[MoveOutcome]]:
-    """Bring objects of one partition, at most `limit` at a time; return the outcome for each."""
+    """Bring objects, a bounded number at a time."""
     outcomes: list[MoveOutcome] = []
     for start in range(0, len(objects), limit):
         outcomes += yield Move(peer, partition, tuple(objects[start : start + limit]), pull)

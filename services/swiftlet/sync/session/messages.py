@@ -1,7 +1,7 @@
 """The messages of two devices in a session: values, and their bytes as specified in `docs/sync.md`.
 
-A message is one question or one answer and complete in itself: a lost, repeated or late one does no harm. Whatever
-arrives is untrusted until it has been parsed. Every count has a limit, above which `WireError` is raised.
+A message is one question or one answer, complete in itself: a lost, doubled or late one does no harm. Everything that
+arrives is taken for garbage until it has been parsed, and every count has a limit (`WireError` beyond it).
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ MAX_MESSAGE = MAX_SYNC_MESSAGE
 MAX_PARTITIONS = 4096
 """Partitions in one message."""
 MAX_NUMBER = (1 << 32) - 1
-"""The highest number of a policy, a ring's version or a partition."""
+"""The highest policy, ring version and partition."""
 SUFFIX_COUNT = 4096
 """Suffixes that a partition can have."""
 MAX_SUFFIX_HASHES = 8192
-"""Suffix hashes in one answer; enough for those of a whole partition."""
+"""Suffix hashes in one answer: at least one whole partition's."""
 MAX_ENTRIES = 4096
 """Entries in one answer."""
 MAX_WANTED = 8192
 """Suffixes in one question about the entries of many partitions."""
 UNKNOWN_RING = 0
-"""The ring version that a server gives when it has no ring with its device: then `primary` means nothing."""
+"""Version of the ring in what a server says that has no ring with its device: `primary` then says nothing."""
 
 _SUFFIXES = tuple(f"{number:03x}" for number in range(SUFFIX_COUNT))
 _NUMBERS = {suffix: number for number, suffix in enumerate(_SUFFIXES)}
@@ -48,15 +48,14 @@ _SUFFIX = struct.Struct(f">H{HASH_SIZE}s")
 _ENTRY = struct.Struct(f">{DIGEST_SIZE}sBQ")
 _MOMENT = struct.Struct(">Q")
 _POSTED = 0x80
-"""This bit is set in an entry's kind when its two further timestamps follow."""
+"""Set in an entry's kind when the two further timestamps follow."""
 
 
 @dataclass(frozen=True, slots=True)
 class Compare:
-    """Asks whether the receiver holds the same in these partitions.
+    """Do you hold the same? `hash` is over the roots of the partitions, a single one's root as it is.
 
-    `hash` is over their roots, or the root itself for a single partition. With `leaves` the receiver answers a
-    difference in a single partition with its suffix hashes at once, not with roots.
+    `leaves`: answer a difference with suffix hashes at once (for a single partition), not with roots.
     """
 
     policy: int
@@ -77,7 +76,7 @@ class AskSuffixes:
 
 @dataclass(frozen=True, slots=True)
 class AskEntries:
-    """Asks for the entries of these suffixes that follow the digest `after` in the order of (suffix, digest)."""
+    """Asks for the entries of these suffixes, after the entry `after` in the order of (suffix, digest)."""
 
     policy: int
     ring_version: int
@@ -88,7 +87,7 @@ class AskEntries:
 
 @dataclass(frozen=True, slots=True)
 class AskManyEntries:
-    """Asks for the entries of some suffixes in each of several partitions."""
+    """Asks for the entries of these suffixes of these partitions."""
 
     policy: int
     ring_version: int
@@ -97,7 +96,7 @@ class AskManyEntries:
 
 @dataclass(frozen=True, slots=True)
 class Equal:
-    """Answers that the sender holds the same in all partitions of the question."""
+    """All the same here."""
 
     policy: int
     ring_version: int
@@ -105,7 +104,7 @@ class Equal:
 
 @dataclass(frozen=True, slots=True)
 class Roots:
-    """Answers with the roots of the partitions asked about, in order."""
+    """The roots of the partitions asked about, in order."""
 
     policy: int
     ring_version: int
@@ -114,9 +113,7 @@ class Roots:
 
 @dataclass(frozen=True, slots=True)
 class SuffixHashes:
-    """The suffix hashes of one partition, by suffix; `primary` tells whether the sender's own ring puts the partition
-    there.
-    """
+    """One partition's suffix hashes, by suffix; `primary`: whether the answerer's own ring puts the partition there."""
 
     partition: int
     primary: bool
@@ -125,7 +122,7 @@ class SuffixHashes:
 
 @dataclass(frozen=True, slots=True)
 class Suffixes:
-    """Answers with the suffix hashes of the first of the partitions asked for. The asker asks again for the rest."""
+    """Suffix hashes of the first of the partitions asked for; the rest has to be asked for again."""
 
     policy: int
     ring_version: int
@@ -134,10 +131,7 @@ class Suffixes:
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """Answers with entries in the order of (suffix, digest).
-
-    `more` tells that others follow the last one; `primary` is as in `SuffixHashes`.
-    """
+    """Entries by (suffix, digest); `more` when others follow behind the last one; `primary` as in `SuffixHashes`."""
 
     policy: int
     ring_version: int
@@ -148,7 +142,7 @@ class Entries:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """All wanted entries of one partition, in the order of (suffix, digest); `primary` is as in `SuffixHashes`."""
+    """All entries of what was wanted of one partition, by (suffix, digest); `primary` as in `SuffixHashes`."""
 
     partition: int
     primary: bool
@@ -157,9 +151,8 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class ManyEntries:
-    """Answers with the entries of the first of the wanted partitions, as many as fit completely.
-
-    It is empty when the entries of the first partition alone do not fit.
+    """Entries of the first of the requested partitions, as many as fit completely: none when the first one alone does
+    not.
     """
 
     policy: int
@@ -185,12 +178,12 @@ _TYPES: dict[type[Message], int] = {
 
 
 def order_of(digest: bytes) -> tuple[int, bytes]:
-    """Return the sort key of the entry with this digest in the order of (suffix, digest)."""
+    """The place of an entry in the order of (suffix, digest), which its digest gives alone."""
     return (digest[-2] & 0x0F) << 8 | digest[-1], digest
 
 
 def encode(message: Message) -> bytes:
-    """Return the bytes of a message. Raises WireError when it is over a limit."""
+    """The message's bytes; WireError when it is over a limit."""
     out = bytearray((VERSION, _TYPES[type(message)]))
     put_varint(out, message.policy)
     put_varint(out, message.ring_version)
@@ -268,7 +261,7 @@ def _put_partitions(out: bytearray, partitions: Sequence[int]) -> None:
 
 
 def _put_ascending(out: bytearray, numbers: Sequence[int], limit: int, what: str) -> None:
-    """Append the count, then for each number its distance from the one before, less one."""
+    """The count, then each number as its distance from the one before less one."""
     _check_count(len(numbers), limit, what)
     found = swiftlet_native.sync_ascending(numbers)
     if found is None:
@@ -282,12 +275,12 @@ def _check_count(count: int, limit: int, what: str) -> None:
 
 
 def policy_of(data: bytes) -> int:
-    """Return the policy of a message, whose body is not parsed. Raises WireError."""
+    """The policy of a message whose body is not looked at; WireError."""
     return _begin(_Reader(data))[1]
 
 
 def decode(data: bytes) -> Message:
-    """Return the message with these bytes. Raises WireError for anything that `encode` does not produce."""
+    """The inverse of `encode`; WireError for anything else."""
     _check_count(len(data), MAX_MESSAGE, "bytes")
     reader = _Reader(data)
     kind, policy = _begin(reader)
@@ -299,7 +292,7 @@ def decode(data: bytes) -> Message:
 
 
 def _begin(reader: _Reader) -> tuple[int, int]:
-    """Return the type and the policy of a message."""
+    """Return the type and the policy."""
     version, kind = reader.take(2)
     if version != VERSION:
         raise WireError(other_version("a sync message", version, VERSION, SAME_RELEASE))
@@ -307,7 +300,7 @@ def _begin(reader: _Reader) -> tuple[int, int]:
 
 
 def decode_request(data: bytes) -> Request:
-    """Return the question with these bytes. Raises WireError as `decode` does, and for an answer."""
+    """Decode a message to a server, as `decode` does."""
     message = decode(data)
     if not isinstance(message, Request):
         raise WireError(f"{type(message).__name__} is an answer, not a question")
@@ -315,7 +308,7 @@ def decode_request(data: bytes) -> Request:
 
 
 def decode_reply(data: bytes) -> Reply:
-    """Return the answer with these bytes. Raises WireError as `decode` does, and for a question."""
+    """Decode a server's answer, as `decode` does."""
     message = decode(data)
     if not isinstance(message, Reply):
         raise WireError(f"{type(message).__name__} is a question, not an answer")
@@ -391,7 +384,7 @@ def _decode_listings(reader: _Reader) -> tuple[Listing, ...]:
 
 
 class _Reader(Cursor):
-    """Takes a message apart; raises WireError where it ends early or has a value that is not allowed."""
+    """Takes a message apart; WireError where it ends early or says what it must not."""
 
     def __init__(self, data: bytes) -> None:
         super().__init__(data, "a sync message")
@@ -413,7 +406,7 @@ class _Reader(Cursor):
         data, end = self._data, len(self._data)
         for _ in range(self.count(limit, what)):
             if self._at < end and data[self._at] < 0x80:
-                # Nearly all numbers take this short path, and there are many of them.
+                # As nearly all are, and they are many.
                 last += 1 + data[self._at]
                 self._at += 1
             else:

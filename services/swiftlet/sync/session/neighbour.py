@@ -1,13 +1,12 @@
 """The side that asks: one device compares some of its partitions with one neighbour and brings both into agreement.
 
-A session goes from cheap questions to dear ones: a hash over many partitions (or one partition's root), roots, suffix
-hashes, entries, and only then the objects that one side lacks. It pushes only what is newer here and pulls (if the mode
-pulls) only what is newer there, by `swiftlet.sync.session.compare`. It leaves alone what is still in flight.
+From the cheap to the dear: a hash over many partitions or one partition's root, roots, suffix hashes, entries, and
+only then the objects that one side lacks. Pushed is only what is newer here, pulled (if the mode pulls) only what is
+newer there, by `swiftlet.sync.session.compare`; what is still in flight is left alone.
 
-Fault model: the neighbour may be away, slow, have another ring, or answer garbage (`WireError`): that ends the session.
-Both sides may change while they are compared: objects that did are `OVERTAKEN`, and the next round looks at them again.
-A neighbour whose own ring does not name it as a primary of the partition is given nothing, as it would give it away at
-once.
+Fault model: the neighbour may be away, slow, of another ring, or answer garbage (`WireError`): that ends the session.
+Both sides may change while they are compared: objects that did are `OVERTAKEN`, and the next round looks again. A
+neighbour that is no primary of the partition in its own eyes is given nothing, as it would give it away at once.
 """
 
 from __future__ import annotations
@@ -57,16 +56,15 @@ from swiftlet.transport.wire import WireError
 
 
 def neighbour_session(terms: Terms, peer: int, partitions: Iterable[int]) -> Session:
-    """Return a session that compares these partitions with one neighbour and brings them into agreement.
-
-    They are compared in the order given; those that share a message go in ascending order.
-    """
+    """A session with one neighbour about these partitions, in this order as far as they don't share a message."""
     moment = Moment()
     return Session(_compare(terms, moment, peer, partitions), moment)
 
 
 def differing_session(terms: Terms, peer: int, partitions: Iterable[int]) -> Session:
-    """Return a session like `neighbour_session` for partitions known to differ; it begins with suffix hashes."""
+    """Return a session like `neighbour_session` about partitions that are known to differ: it begins with their suffix
+    hashes.
+    """
     moment = Moment()
     return Session(_bring_together(terms, moment, peer, partitions), moment)
 
@@ -77,7 +75,7 @@ def _bring_together(terms: Terms, moment: Moment, peer: int, partitions: Iterabl
 
 
 def proof_session(terms: Terms, peer: int, partitions: Iterable[int]) -> Session:
-    """Return a session that only finds out which partitions the neighbour holds equally, and moves nothing."""
+    """A session that only finds out which partitions the neighbour holds equally, and works on none of the others."""
     return Session(_prove(terms, peer, partitions), Moment())
 
 
@@ -100,21 +98,21 @@ def _compare(terms: Terms, moment: Moment, peer: int, partitions: Iterable[int])
 
 
 def _all_suffixes(terms: Terms, moment: Moment, peer: int, partitions: tuple[int, ...]) -> Steps[None]:
-    """Compare partitions without a look at roots: ask for all suffix hashes at once."""
+    """Begin with the suffix hashes."""
     reply = yield from ask(peer, AskSuffixes(terms.policy, terms.ring_version, partitions), Suffixes)
     for theirs in _expected(reply, partitions):
         yield from _partition(terms, moment, peer, theirs)
 
 
 def _batches(partitions: Iterable[int], size: int) -> Iterator[tuple[int, ...]]:
-    """Yield the partitions in groups of at most `size`, each sorted."""
+    """Yield as many partitions as fit into a message, in ascending order."""
     source = iter(partitions)
     while batch := tuple(sorted(islice(source, size))):
         yield batch
 
 
 def _compare_batch(terms: Terms, peer: int, batch: tuple[int, ...]) -> Steps[list[int]]:
-    """Return the partitions that differ: compare one hash over all, and where it differs, roots."""
+    """One hash over all; where it differs, the roots. The partitions that differ."""
     roots: list[bytes] = yield ReadRoots(batch)
     reply = yield Ask(peer, Compare(terms.policy, terms.ring_version, batch, over(roots)))
     if isinstance(reply, Equal):
@@ -131,7 +129,7 @@ def _compare_batch(terms: Terms, peer: int, batch: tuple[int, ...]) -> Steps[lis
 
 
 def _compare_root(terms: Terms, moment: Moment, peer: int, partition: int) -> Steps[None]:
-    """Compare the root of one partition; where it differs, the answer has the suffix hashes."""
+    """One partition's root; where it differs, the answer has the suffix hashes."""
     roots: list[bytes] = yield ReadRoots((partition,))
     reply = yield Ask(peer, Compare(terms.policy, terms.ring_version, (partition,), over(roots), leaves=True))
     if isinstance(reply, Equal):
@@ -142,7 +140,7 @@ def _compare_root(terms: Terms, moment: Moment, peer: int, partition: int) -> St
 
 
 def _differing(terms: Terms, moment: Moment, peer: int, partitions: tuple[int, ...]) -> Steps[None]:
-    """Bring partitions that differ into agreement: ask for suffix hashes, as many as one answer holds."""
+    """Ask for suffix hashes, of as many partitions as an answer holds, and work on each."""
     while partitions:
         held: Sequence[Mapping[str, bytes]] = yield ReadSuffixesOf(partitions, terms.limits.hashes)
         request = AskSuffixes(terms.policy, terms.ring_version, partitions[: len(held)])
@@ -158,7 +156,7 @@ def _several(
     found: Sequence[SuffixHashes],
     held: Sequence[Mapping[str, bytes]],
 ) -> Steps[None]:
-    """Bring several partitions into agreement, with one question about as many as fit into it."""
+    """Bring several partitions into agreement, with one question for as many as fit into it."""
     same, wanted = differing_of(terms, held, found)
     if same:
         yield Proved(peer, same)
@@ -167,7 +165,7 @@ def _several(
         pages = (yield ReadEntriesOf(batch, terms.limits.entries)) if batch else ()
         listings = (yield from ask_many(terms, peer, batch[: len(pages)])) if pages else ()
         if not listings:
-            # The first partition is too large for a common question, so its entries are read page by page.
+            # Too much for a common question: page by page.
             yield from _pages(terms, moment, peer, wanted[0].partition, wanted[0].suffixes)
             wanted = wanted[1:]
             continue
@@ -178,7 +176,7 @@ def _several(
 def _listed(
     terms: Terms, moment: Moment, peer: int, listings: Sequence[Listing], pages: Sequence[Sequence[Entry]]
 ) -> Steps[None]:
-    """Push what the neighbour lacks of several partitions, pull what is lacking here, and report on all of them."""
+    """Push what the neighbour lacks of several partitions, then pull what is lacking here, and tell of all."""
     there = due_of(terms, moment, pages, listings, pull=False)
     here = due_of(terms, moment, pages, listings, pull=True) if terms.mode.pull else ()
     withheld: Counter[int] = Counter()
@@ -196,7 +194,7 @@ def _listed(
 
 
 def _move_many(terms: Terms, peer: int, objects: Sequence[tuple[int, Push]], pull: bool) -> Steps[Counter[int]]:
-    """Bring objects of several partitions; return how many were refused, by partition."""
+    """Bring objects of several partitions; how many were refused, by partition."""
     if not objects:
         return Counter()
     outcomes: Sequence[MoveOutcome] = yield MoveMany(peer, objects, pull, terms.limits.moves)
@@ -206,7 +204,7 @@ def _move_many(terms: Terms, peer: int, objects: Sequence[tuple[int, Push]], pul
 
 
 def _expected(reply: Suffixes, partitions: tuple[int, ...]) -> Sequence[SuffixHashes]:
-    """Return the suffix hashes in an answer about the first of these partitions. Raises WireError otherwise."""
+    """The answer, if it is about the first of these partitions; WireError otherwise."""
     numbers = partitions_in(reply.found)
     if not numbers or numbers != partitions[: len(numbers)]:
         raise WireError(f"the answer has suffix hashes of partitions {numbers} instead of {partitions}")

@@ -20,23 +20,23 @@ class SessionResult:
 
     proved: set[int] = field(default_factory=set)
     repaired: dict[int, Repaired | None] = field(default_factory=dict)
-    """The partitions that were worked on, with what is left to do; None where nothing is left."""
+    """Partitions that were worked on; None where nothing is left to do."""
     returned: HandoffReturned | None = None
-    """The report on a handoff's partition, for a session that returns one."""
+    """The outcome for a handoff's partition, for a session that returns one."""
     pulled: Counter[int] = field(default_factory=Counter)
-    """How many objects came here, by partition."""
+    """Objects that came here, by partition."""
     lacking: Counter[int] = field(default_factory=Counter)
-    """How many objects are known to be still lacking here, by partition."""
+    """Objects known to be lacking here still, by partition."""
     pushed: Counter[int] = field(default_factory=Counter)
-    """How many objects were sent, by peer."""
+    """Objects that went, by peer."""
     unsent: Counter[int] = field(default_factory=Counter)
-    """How many objects a peer did not take, by peer."""
+    """Objects that a peer would not have."""
     troubled: set[int] = field(default_factory=set)
-    """Peers that failed during the session, or whose own ring does not name them as primaries."""
+    """Peers that failed on the way, or are no primaries in their own eyes."""
     error: SwiftletError | None = None
     """The error that ended the session early."""
 
 
 def as_node_error(error: SwiftletError) -> SwiftletError:
-    """Return the error as one of the peer, so that it can be told from an error of the own device."""
+    """A peer's trouble, whatever ails it, told from the own device's."""
     return error if isinstance(error, NodeError | WireError) else NodeError(str(error))

@@ -19,8 +19,8 @@ SERVICE = Path(__file__).parent / "small_service.py"
 class Service:
     """A running `small_service.py`."""
 
-    def __init__(self, workers: int, port: int, log: Path) -> None:
-        """Start it; its standard error goes to `log`."""
+    def __init__(self, workers: int, port: int, log: Path, settle: bool) -> None:
+        """Start it; its standard error goes to `log`. Without `settle` it need not listen yet."""
         self.log = log
         with log.open("wb") as file:
             self.process = subprocess.Popen(
@@ -30,7 +30,7 @@ class Service:
                 env={**os.environ, "PYTHONPATH": SOURCES},
             )
         assert self.process.stdout is not None
-        line = self.process.stdout.readline()
+        line = self.process.stdout.readline() if settle else b""
         self.port = int(line) if line else 0
 
     @property
@@ -70,8 +70,8 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Service]]:
     """Starts services that end with the test."""
     started: list[Service] = []
 
-    def begin(workers: int = 1, port: int = 0) -> Service:
-        service = Service(workers, port, tmp_path / f"service{len(started)}.log")
+    def begin(workers: int = 1, port: int = 0, settle: bool = True) -> Service:
+        service = Service(workers, port, tmp_path / f"service{len(started)}.log", settle)
         started.append(service)
         return service
 

@@ -10,6 +10,7 @@ import sys
 import urllib.error
 import urllib.request
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import structlog
@@ -87,12 +88,31 @@ def test_a_crashed_worker_is_replaced_and_its_queue_taken_over(start: Start) -> 
     assert service.stop() == 0
 
 
-def test_workers_do_not_outlive_a_killed_parent(start: Start) -> None:
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where services make their temporary files."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setenv("TMPDIR", str(folder))
+    return folder
+
+
+def test_workers_do_not_outlive_a_killed_parent_and_nothing_is_left(start: Start, temporary: Path) -> None:
     service = start(2)
     pids = {int(get(f"{service.url}/pid")) for _ in range(40)}
+    assert len(list(temporary.iterdir())) == 1, "the metrics that they share"
     service.process.kill()
     service.process.wait(20)
     eventually(lambda: not any(alive(pid) for pid in pids))
+    assert list(temporary.iterdir()) == []
+
+
+def test_a_service_that_is_ended_before_it_serves_leaves_nothing(start: Start, temporary: Path) -> None:
+    service = start(2, settle=False)
+    eventually(lambda: any(temporary.iterdir()))
+    service.process.send_signal(signal.SIGTERM)
+    service.process.wait(20)
+    assert list(temporary.iterdir()) == []
 
 
 @pytest.mark.parametrize("workers", [1, 2])

@@ -56,7 +56,12 @@ _STOP_S = DRAIN_S + 10.0
     help="Names of storage policies with commas between them, the default first; kept for later starts, which may"
     f" add some.  [first start: {','.join(POLICIES)}]",
 )
-@click.option("--restart/--no-restart", default=True, show_default=True, help="Whether services that die come back.")
+@click.option(
+    "--restart/--no-restart",
+    default=True,
+    show_default=True,
+    help="Whether services that die come back by themselves, or at a SIGUSR1 to this process only.",
+)
 @click.option("--ready-file", type=click.Path(path_type=Path, dir_okay=False), help="JSON file to write once ready.")
 @click.option("--quiet", is_flag=True, help="Print errors only.")
 @click.option("--stop", is_flag=True, help="Stop the store that runs on --data.")
@@ -130,7 +135,7 @@ def _run(options: Options, restart: bool, ready_file: Path | None, quiet: bool, 
 
 
 def prepare(options: Options) -> Plan:
-    """Return the plan for `options`, after making everything on disk that it needs."""
+    """Everything on disk that the plan for `options` needs, and the plan."""
     from swiftlet.main.commands.standalone.rings import write_rings
 
     layout = Layout(options.data)
@@ -145,7 +150,7 @@ def prepare(options: Options) -> Plan:
 
 
 def port_is_free(port: int) -> bool:
-    """Return whether nobody listens on this port of the storage services' address."""
+    """Whether nobody listens on this port of the storage services' address."""
     try:
         listen(HOST, port).close()
     except PortInUse:
@@ -154,7 +159,7 @@ def port_is_free(port: int) -> bool:
 
 
 def _check_port(host: str, port: int) -> None:
-    """Raise SettingsError, with the fix, when the API can't listen there."""
+    """SettingsError with the way out when the API can't listen there."""
     try:
         listen(host, port).close()
     except PortInUse as error:
@@ -192,7 +197,7 @@ def _write_ready_file(path: Path | None, plan: Plan, supervisor: Supervisor) -> 
 
 
 def banner(plan: Plan, seconds: float) -> str:
-    """Return the text that says where the store is, how to use it, where its data and logs are, and how to stop it."""
+    """Where the store is, how to use it right away, where its data and logs are, how to stop it."""
     user, key = plan.secrets.user, plan.secrets.key
     storage = f"{plan.endpoint}/v1/AUTH_{user.partition(':')[0]}"
     return f"""

@@ -1,9 +1,9 @@
 """The processes of a plan: started together, watched, restarted, and ended in an order that loses nothing.
 
-It has a single thread and no event loop: it sleeps in `select` until a signal or a deadline. Children run in process
+Single-threaded, without an event loop: it sleeps in `select` until a signal or a deadline. Children run in process
 groups of their own, so that Ctrl-C reaches this process only, and end with it when it is killed. They are forks of this
 process, which has imported beforehand what all of them need (`preload`): a store of 14 processes starts in half the
-time and with two thirds of the memory.
+time and in two thirds of the memory.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from http.client import HTTPConnection, HTTPException
 from typing import Protocol
 
 from swiftlet.errors import SwiftletError
-from swiftlet.main.commands.standalone.fork import forked
+from swiftlet.main.commands.standalone.fork import CAUGHT, forked
 from swiftlet.main.commands.standalone.plan import HOST, ServicePlan
 
 READY_WITHIN_S = 60.0
@@ -32,15 +32,19 @@ _SHOWN_LINES = 5
 
 
 class StartFailed(SwiftletError):
-    """A service ended or did not get ready while the store was starting."""
+    """A service ended or stayed silent while the store was starting."""
 
 
 class Signals:
-    """SIGTERM, SIGINT and SIGCHLD as events to wait for; `ended` counts the first two."""
+    """SIGTERM, SIGINT, SIGUSR1 and SIGCHLD as something to wait for.
+
+    `ended` counts the first two; `again` says that SIGUSR1 came, which asks for the services that have ended.
+    """
 
     def __init__(self) -> None:
-        """Create it without handlers; `caught` sets them."""
+        """Nothing is caught before the block of `caught` is entered."""
         self.ended = 0
+        self.again = False
         self._read, self._write = -1, -1
 
     @contextmanager
@@ -48,7 +52,7 @@ class Signals:
         """Catch the signals within the block."""
         self._read, self._write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         before_fd = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
-        before = {n: signal.signal(n, self._note) for n in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)}
+        before = {n: signal.signal(n, self._note) for n in CAUGHT}
         try:
             yield
         finally:
@@ -59,7 +63,8 @@ class Signals:
             os.close(self._write)
 
     def _note(self, number: int, _frame: object) -> None:
-        self.ended += number != signal.SIGCHLD
+        self.ended += number in (signal.SIGTERM, signal.SIGINT)
+        self.again |= number == signal.SIGUSR1
 
     def wait(self, timeout_s: float) -> None:
         """Return once a signal came, at the latest after `timeout_s`."""
@@ -106,7 +111,7 @@ class Supervisor:
         say: Callable[[str], None] = lambda _: None,
         on_change: Callable[[], None] = lambda: None,
     ) -> None:
-        """With `restart` False dead services stay dead."""
+        """`restart` False leaves dead services dead until a signal asks for them."""
         self._start = start
         self._children = [_Child(plan) for plan in services]
         self._signals = signals
@@ -115,13 +120,11 @@ class Supervisor:
         self._on_change = on_change
 
     def pids(self) -> dict[str, int]:
-        """Return the process ids of the running services."""
+        """Process ids of the services that run."""
         return {child.plan.name: _pid(child.process) for child in self._children if child.process is not None}
 
     def start(self) -> bool:
-        """Start all services and wait until they are ready; return False when asked to end before. Raises
-        StartFailed.
-        """
+        """Start all and wait until all are ready; False when asked to end before. StartFailed."""
         for child in self._children:
             self._launch(child)
         deadline = time.monotonic() + READY_WITHIN_S
@@ -154,14 +157,19 @@ class Supervisor:
     def watch(self) -> None:
         """Keep the services running until asked to end."""
         while not self._signals.ended:
+            again, self._signals.again = self._signals.again, False
             now = time.monotonic()
+            changed = False
             for child in self._children:
                 code = child.process.exitcode if child.process is not None else None
                 if code is not None:
                     self._died(child, code, now)
-                if child.process is None and self._restart and child.start_at <= now:
+                    changed = True
+                if child.process is None and (again or (self._restart and child.start_at <= now)):
                     self._launch(child)
-                    self._on_change()
+                    changed = True
+            if changed:
+                self._on_change()
             due = [child.start_at - now for child in self._children if child.process is None and self._restart]
             self._signals.wait(min(due, default=60.0))
 
@@ -170,12 +178,11 @@ class Supervisor:
         child.deaths = 0 if now - child.started >= _HEALTHY_AFTER_S else child.deaths + 1
         pause_s = min(_FIRST_PAUSE_S * 2 ** max(0, child.deaths - 1), _LONGEST_PAUSE_S)
         child.start_at = now + pause_s
-        next_ = f"starting it again in {pause_s:g} s" if self._restart else "leaving it so (--no-restart)"
+        next_ = f"starting it again in {pause_s:g} s" if self._restart else "leaving it so until SIGUSR1 (--no-restart)"
         self._say(f"{child.plan.name} ended with {code}; {next_}; {_last_lines(child.plan)}")
-        self._on_change()
 
     def stop(self, timeout_s: float) -> None:
-        """End all services in the reverse order of their start; kill those that take longer than `timeout_s`."""
+        """End all in the reverse order of their start, kind by kind; kill what takes longer than `timeout_s`."""
         for kind in _kinds_backwards(self._children):
             group = [child for child in self._children if child.plan.kind == kind]
             _signal(group, signal.SIGTERM)
@@ -208,12 +215,12 @@ def _pid(process: Process) -> int:
 
 
 def command_of(plan: ServicePlan) -> list[str]:
-    """Return the command line that runs a service."""
+    """The command line that runs a service."""
     return [sys.executable, "-m", "swiftlet.main", plan.kind, "--config", str(plan.config)]
 
 
 def _not_ready(plan: ServicePlan) -> str | None:
-    """Return why a service is not ready, None when it is."""
+    """Why a service is not ready, None when it is."""
     connection = HTTPConnection(HOST, plan.port, timeout=2)
     try:
         connection.request("GET", "/readyz")
