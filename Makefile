@@ -100,6 +100,12 @@ SIM_ARGS ?=
 sim: setup ## whole clusters simulated from SEED on, SEEDS of them, in JOBS processes; SIM_ARGS='--trace' tells one seed's whole history
 	@cd services && exec ../.venv/bin/python -m swiftlet.testing.sim --seed $(SEED) --seeds $(SEEDS) $(if $(JOBS),--workers $(JOBS)) $(SIM_ARGS)
 
+# make mutants MUTANT_SEEDS=500
+MUTANT_SEEDS ?= 500
+.PHONY: mutants
+mutants: setup ## rules of sync and listings broken one by one in the simulator: the first of MUTANT_SEEDS seeds that finds each
+	@MUTANT_SEEDS=$(MUTANT_SEEDS) .venv/bin/python -m pytest -q -s services/swiftlet/testing/sim/tests/test_mutants.py $(PYTEST_ARGS)
+
 .PHONY: kills
 kills: setup ## a replicator killed KILLS times at moments chosen by SEED, with a real Redis that is killed too
 	@KILLS=$(KILLS) SEED=$(SEED) .venv/bin/python -m pytest -q services/swiftlet/main/tests/test_replicator_faults.py -k again_and_again

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -82,22 +83,34 @@ VALUE_SETS: dict[str, Manifest] = {
 }
 
 
-def render(helm: str, values: Manifest, *served: str) -> subprocess.CompletedProcess[str]:
-    """`served` are groups of kinds that the API server has besides Kubernetes' own."""
-    where = ["--namespace", "there", "--kube-version", KUBERNETES, *(f"--api-versions={one}" for one in served)]
+@cache
+def template(helm: str, values: str, *served: str, namespace: str = "there") -> subprocess.CompletedProcess[str]:
+    """What Helm makes of the values, as YAML; it is asked once for the same."""
+    where = ["--namespace", namespace, "--kube-version", KUBERNETES, *(f"--api-versions={one}" for one in served)]
     return subprocess.run(
         [helm, "template", "try", str(CHART), *where, "--values", "-"],
-        input=yaml.safe_dump(values),
+        input=values,
         capture_output=True,
         text=True,
         check=False,
     )
 
 
+def render(helm: str, values: Manifest, *served: str) -> subprocess.CompletedProcess[str]:
+    """`served` are groups of kinds that the API server has besides Kubernetes' own."""
+    return template(helm, yaml.safe_dump(values), *served)
+
+
+@cache
+def parsed(text: str) -> tuple[Manifest, ...]:
+    """The objects of a rendered chart. Several tests have them, and none changes them."""
+    return tuple(one for one in yaml.load_all(text, Loader=yaml.CSafeLoader) if one)
+
+
 def manifests(helm: str, values: Manifest, *served: str) -> list[Manifest]:
     done = render(helm, values, *served)
     assert done.returncode == 0, done.stderr
-    return [one for one in yaml.safe_load_all(done.stdout) if one]
+    return list(parsed(done.stdout))
 
 
 def only(found: list[Manifest], kind: str, name: str | None = None, namespace: str | None = None) -> Manifest:
@@ -245,13 +258,7 @@ def test_the_guard_acts_as_the_operator_on_its_namespaces(helm: str) -> None:
 
 def test_releases_of_one_name_in_two_namespaces_share_no_object(helm: str) -> None:
     def wide(namespace: str) -> set[tuple[str, str]]:
-        done = subprocess.run(
-            [helm, "template", "try", str(CHART), "--namespace", namespace, "--kube-version", KUBERNETES],
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        found = [one for one in yaml.safe_load_all(done.stdout) if one]
+        found = parsed(template(helm, "{}", namespace=namespace).stdout)
         return {(one["kind"], one["metadata"]["name"]) for one in found if "namespace" not in one["metadata"]}
 
     assert wide("here")

@@ -9,6 +9,8 @@ from pathlib import Path
 import psutil
 
 FLAKY = Path(__file__).parents[1] / "flaky"
+QUICK = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": "-p xdist"}
+"""Of pytest's plugins only what is needed: they take most of the time of a run."""
 FAILS_EVERY_OTHER_TIME = """
 from pathlib import Path
 
@@ -26,7 +28,7 @@ def test_sound():
 
 
 def flaky(file: Path, runs: int) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "RUNS": str(runs), "BUSY": "1"}
+    environment = {**os.environ, **QUICK, "RUNS": str(runs), "BUSY": "1"}
     return subprocess.run([FLAKY, str(file)], env=environment, capture_output=True, text=True, timeout=240, check=False)
 
 

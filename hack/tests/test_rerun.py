@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 RERUN = Path(__file__).parents[1] / "rerun.sh"
+QUICK = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": "-p xdist"}
+"""Of pytest's plugins only what is needed: they take most of the time of a run."""
 
 FAILS_ONCE = """
 from pathlib import Path
@@ -63,7 +65,12 @@ def call(folder: Path, call: str) -> tuple[int, str, str]:
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     done = subprocess.run(
-        ["bash", "-c", script], cwd=folder, env={**inherited, "PATH": path}, capture_output=True, text=True, timeout=240
+        ["bash", "-c", script],
+        cwd=folder,
+        env={**inherited, **QUICK, "PATH": path},
+        capture_output=True,
+        text=True,
+        timeout=240,
     )
     named = [line.removeprefix("flaky: ") for line in done.stdout.splitlines() if line.startswith("flaky: ")]
     return done.returncode, "\n".join(named), done.stdout + done.stderr

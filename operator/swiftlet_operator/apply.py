@@ -1,8 +1,8 @@
-"""Writes of one reconcile: what differs and nothing else, each after a look at who leads.
+"""Writes of one reconcile: only what differs, each after a check that this operator leads.
 
-A child carries the digest of what was applied. It is left alone when the digest is that of the wanted manifest and
-every field of that manifest is still in the live object: so a field that is no longer wanted is seen as well as one
-that somebody changed. Fields that others added are theirs.
+A child has the digest of what was applied. It is left alone when the digest is that of the wanted manifest and every
+field of that manifest is still in the live object. So a field that is no longer wanted is noticed as well as one that
+somebody changed. Fields that others added are theirs.
 """
 
 from __future__ import annotations
@@ -68,9 +68,9 @@ class Written:
 
 
 async def apply(kube: Kube, world: World, actions: Actions, may_write: Callable[[], None]) -> Written:
-    """Carry out a plan but for statuses and the release. One failure leaves the rest alone; NotLeader ends it.
+    """Carry out a plan except for statuses and the release. A failure leaves the rest alone; NotLeader ends it.
 
-    `may_write` raises NotLeader when somebody else may be writing.
+    `may_write` raises NotLeader when another operator may be writing.
     """
     written = Written()
     for manifest in actions.first:
@@ -96,7 +96,7 @@ async def apply(kube: Kube, world: World, actions: Actions, may_write: Callable[
 
 
 async def announce(kube: Kube, world: World, events: Sequence[Event], may_write: Callable[[], None]) -> int:
-    """Events of the cluster; how many could be written. They are news, nothing depends on them."""
+    """Write events of the cluster; return how many could be written. Nothing depends on events."""
     count = 0
     for event in events:
         may_write()
@@ -104,7 +104,7 @@ async def announce(kube: Kube, world: World, events: Sequence[Event], may_write:
             await kube.create(_event(world, event))
             count += 1
         except KubeError as error:
-            _log.warning("event %s: %s", event.reason, error)
+            _log.warning("the event %s could not be written: %s", event.reason, error)
     return count
 
 
@@ -120,7 +120,7 @@ async def release(kube: Kube, world: World, may_write: Callable[[], None]) -> No
 async def _patch(
     kube: Kube, world: World, patches: Sequence[Patch], may_write: Callable[[], None], written: Written
 ) -> bool:
-    """Write each; whether all could be written."""
+    """Write each patch; return whether all could be written."""
     done = True
     for patch in patches:
         may_write()
@@ -138,7 +138,7 @@ async def _create(kube: Kube, manifest: Manifest, may_write: Callable[[], None],
             await kube.create(manifest)
             written.count += 1
         except KubeConflict:
-            _log.info("%s %s is there already", manifest["kind"], name_of(manifest))
+            _log.info("%s %s exists already", manifest["kind"], name_of(manifest))
     return not noted.failed
 
 
@@ -161,7 +161,7 @@ async def _apply_chain(
     written: Written,
     turns: asyncio.Semaphore,
 ) -> None:
-    """One after the other; what comes after one that failed is left alone."""
+    """Apply manifests one after the other; a failure leaves those after it alone."""
     for manifest in chain:
         async with turns:
             if not await _apply(kube, world, manifest, may_write, written):
@@ -169,7 +169,7 @@ async def _apply_chain(
 
 
 class _noting:
-    """Turn a KubeError into a note."""
+    """Records a KubeError as a failure."""
 
     def __init__(self, written: Written, what: str) -> None:
         self._written, self._what = written, what
@@ -187,19 +187,22 @@ class _noting:
 
 
 def with_digest(manifest: Manifest) -> Manifest:
-    """The manifest with its own digest in an annotation."""
+    """Return the manifest with its own digest in an annotation."""
     metadata = manifest["metadata"]
     notes = {**annotations_of(manifest), APPLIED: digest_of(manifest)}
     return {**manifest, "metadata": {**metadata, "annotations": notes}}
 
 
 def up_to_date(live: Manifest | None, wanted: Manifest) -> bool:
-    """Whether the live object is as it was applied, and applied as it is wanted."""
+    """Return whether the live object is as it was applied, and was applied as it is wanted."""
     return live is not None and covers(live, wanted)
 
 
 def covers(live: Any, wanted: Any, name: str = "") -> bool:
-    """Whether everything that is wanted is there; `name` is the field's."""
+    """Return whether the live value has everything that is wanted; `name` is the field's."""
+    if live == wanted:
+        # Most of an object is as it was applied, and comparing it as a whole is quick.
+        return True
     if isinstance(wanted, Mapping):
         if not isinstance(live, Mapping):
             return not wanted and live is None
@@ -211,7 +214,7 @@ def covers(live: Any, wanted: Any, name: str = "") -> bool:
         if name in _MERGED:
             return all(any(covers(item, one) for item in there) for one in wanted)
         return len(there) == len(wanted) and all(map(covers, there, wanted))
-    return bool(live == wanted)
+    return False
 
 
 def _same_quantity(live: Any, wanted: Any) -> bool:

@@ -1,7 +1,7 @@
-"""Whether a TLS Secret holds a certificate and its key, as a proxy will ask when it starts; pure.
+"""Checks whether a TLS Secret holds a certificate and its key, as a proxy does at its start; pure.
 
-Fault model: what people put into Secrets is cut off, of two certificates, encrypted, or something else altogether. A
-proxy that runs keeps its last good pair; a new one could not start with such a pair, so the cluster says it before.
+Fault model: Secrets may have content that is cut off, of two certificates, encrypted, or something else altogether. A
+running proxy keeps its last good pair; a new one could not start with such a pair, so the cluster reports it before.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ _MAX_BYTES = 1024 * 1024
 
 
 def unusable(certificate: bytes, key: bytes) -> str:
-    """Why these two PEM texts can't be served with; empty when they can."""
+    """Return why these two PEM texts can't be served with; "" when they can."""
     if len(certificate) + len(key) > _MAX_BYTES:
         return "they are larger than a Secret can be"
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    # The library reads files only; these two are in memory and have no name.
+    # The library reads only files; these two are in memory and have no name.
     descriptors = [os.memfd_create(name, os.MFD_CLOEXEC) for name in ("certificate", "key")]
     try:
         for descriptor, content in zip(descriptors, (certificate, key), strict=True):
@@ -41,5 +41,5 @@ class _EncryptedError(Exception):
 
 
 def _refuse_password() -> str:
-    # Without this the library would ask for one at the terminal.
+    # Without this the library would ask for a passphrase at the terminal.
     raise _EncryptedError

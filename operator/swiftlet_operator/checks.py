@@ -1,4 +1,4 @@
-"""What is wrong with a cluster and the objects around it: a chain of pure checks that reads like a list.
+"""Finds what is wrong with a cluster and the objects around it: a chain of pure checks that reads like a list.
 
 Each check looks at one thing and says for each object that it concerns whether it is violated. While the cluster
 violates one, the specs that were accepted last stand in (`swiftlet_operator.plan.accepted`); a violation of another
@@ -10,13 +10,15 @@ from __future__ import annotations
 import base64
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import yaml
 
 from swiftlet.crd import Pool, RdmaSpec, Resource, StoragePolicySpec, StorageUserSpec, quantity_bytes
+from swiftlet.documents import read_document
 from swiftlet_operator.build import network
 from swiftlet_operator.build.ring_maps import BUILDER_LABEL
 from swiftlet_operator.build.secrets import credentials_key, credentials_name, keys_copy_name, keys_name
@@ -60,23 +62,26 @@ class Verdict:
 
 Check = Callable[[World], Iterator[Verdict]]
 
+_REMEMBERED = 256
+"""The number of policies files that are remembered, as each is read several times in a reconcile of its cluster."""
+
 KEYS_LOST = "KeysLost"
 KEY_REASONS = frozenset({KEYS_LOST, "KeysIncomplete", "KeysDiffer"})
 TLS_REASONS = frozenset({"TLSSecretMissing", "TLSSecretIncomplete", "TLSSecretUnusable"})
-"""What is wrong with Secrets, not with a spec."""
+"""Reasons about what is wrong with Secrets, not with a spec."""
 AWAITED = frozenset({"CertificateNotIssued"})
-"""What is being made, and is waited for."""
+"""Reasons about what is being made, and is waited for."""
 
 
 def check(world: World) -> list[Verdict]:
-    """All verdicts, in the order of `CHECKS`."""
+    """Return all verdicts, in the order of `CHECKS`."""
     return [verdict for one in CHECKS for verdict in one(world)]
 
 
 def policies_of(world: World) -> tuple[Policy, ...]:
-    """The policies that count: those of the StoragePolicies, and the implicit one where it is or was in use."""
+    """Return the policies that count: those of the StoragePolicies, and the implicit one where it is or was in use."""
     ordered = sorted(world.policies, key=lambda one: (one.spec.index, one.meta.name))
-    # One that is being deleted is the default until another one is.
+    # A policy that is being deleted is the default until another one is.
     chosen = any(one.spec.default and not one.meta.deleting for one in ordered)
     made = tuple(_policy(one, chosen) for one in ordered if counts(world, one))
     if not made:
@@ -84,7 +89,7 @@ def policies_of(world: World) -> tuple[Policy, ...]:
     if all(one.spec.index for one in ordered) and (
         live_policies(world).get(0) == IMPLICIT.name or 0 in _restored_policies(world)
     ):
-        # A first policy of one's own changes nothing for who names none, unless it says so.
+        # A first policy of the user's changes nothing for clients that name none, unless it says so.
         return (Policy(0, IMPLICIT.name, default=not any(policy.default for policy in made)), *made)
     return made
 
@@ -106,7 +111,7 @@ def _policy(one: Resource[StoragePolicySpec], chosen: bool) -> Policy:
 
 
 def counts(world: World, one: Resource[StoragePolicySpec]) -> bool:
-    """Whether a StoragePolicy is a policy of the cluster: it is asked for, or deleted and something may use it."""
+    """Return whether a StoragePolicy is a policy of the cluster: it is wanted, or deleted and something may use it."""
     if not one.meta.deleting:
         return True
     index = one.spec.index
@@ -118,7 +123,7 @@ def counts(world: World, one: Resource[StoragePolicySpec]) -> bool:
 
 
 def pools_of(world: World, policy: Policy) -> list[Pool]:
-    """The pools that a policy's objects are kept in."""
+    """Return the pools that keep a policy's objects."""
     return [
         pool
         for pool in world.cluster.spec.pools
@@ -127,7 +132,7 @@ def pools_of(world: World, policy: Policy) -> list[Pool]:
 
 
 def replicas_of(world: World, ring: str, policy: Policy | None = None) -> float:
-    """The replicas of a ring: the policy's if it says so, else the Ring's, else the cluster's."""
+    """Return the replicas of a ring: the policy's if it has any, or else the Ring's, or else the cluster's."""
     if policy is not None and policy.replicas is not None:
         return policy.replicas
     found = next((one.spec.replicas for one in world.ring_objects if one.spec.ring_name == ring), None)
@@ -135,7 +140,7 @@ def replicas_of(world: World, ring: str, policy: Policy | None = None) -> float:
 
 
 def offers(node: Manifest, rdma: RdmaSpec) -> bool:
-    """Whether a node has the RDMA resource."""
+    """Return whether a node has the RDMA resource."""
     allocatable = (node.get("status") or {}).get("allocatable") or {}
     fits = rdma.node_selector.items() <= labels_of(node).items()
     return fits and str(allocatable.get(rdma.resource, "0")) != "0"
@@ -145,7 +150,7 @@ def _damaged(world: World) -> Iterator[Verdict]:
     for one in world.unreadable:
         yield Verdict("Unreadable", one.problem, True, one.kind.kind, name_of(one.manifest))
         if one.kind.kind in ("Ring", "StoragePolicy"):
-            # Without it nobody knows where objects are.
+            # Without the ring nobody knows where objects are.
             yield Verdict("Unreadable", f"{one.kind.kind} {name_of(one.manifest)}: {one.problem}", True)
 
 
@@ -219,7 +224,7 @@ def _policy_set(world: World) -> Iterator[Verdict]:
     both = [policy.name for policy in policies if policy.default and policy.deprecated]
     message = f"StoragePolicy {', '.join(both)} is deprecated and the default; set default: true on another one"
     yield Verdict("DefaultDeprecated", message, bool(both))
-    # Of one that is going not all may be gone yet.
+    # Some rings of a policy that is being deleted may be gone already.
     going = {(one.spec.index, one.spec.name) for one in world.policies if one.meta.deleting and not counts(world, one)}
     taken = [index for index, _ in going - {(one.index, one.name) for one in policies}]
     indexes = _twice(str(index) for index in [*(policy.index for policy in policies), *taken])
@@ -334,7 +339,7 @@ def _users(world: World) -> Iterator[Verdict]:
 def _secret(world: World, user: Resource[StorageUserSpec]) -> Verdict:
     name, key = credentials_name(user), credentials_key(user)
     secret = world.secrets.get(name)
-    # A generated Secret that is not there will be made.
+    # A generated Secret that does not exist will be made.
     lacking = user.spec.secret_ref is not None if secret is None else not (secret.get("data") or {}).get(key)
     message = f"Secret {name} with an entry {key} is not there; make it, or remove secretRef to have one generated"
     return Verdict("SecretMissing", message, lacking, "StorageUser", user.meta.name)
@@ -409,18 +414,18 @@ def _storage_class(world: World) -> Iterator[Verdict]:
 
 
 def class_in(stateful_set: Manifest) -> str | None:
-    """The class that the templates of a StatefulSet's claims name, None for the default one."""
+    """Return the class that the templates of a StatefulSet's claims name, None for the default one."""
     templates = stateful_set["spec"].get("volumeClaimTemplates") or []
     return next((one["spec"].get("storageClassName") for one in templates), None)
 
 
 def claims_of_set(world: World, name: str) -> list[Manifest]:
-    """The claims of a StatefulSet's pods: `d0-NAME-2` and so on."""
+    """Return the claims of a StatefulSet's pods: `d0-NAME-2` and so on."""
     return [one for one in world.claims if name_of(one).partition("-")[2].rpartition("-")[0] == name]
 
 
 def has_volumes(world: World, name: str) -> bool:
-    """Whether a pod of a StatefulSet may have a volume: one stands on a node, or a claim of theirs is bound."""
+    """Return whether a pod of a StatefulSet may have a volume: one is on a node, or one of their claims is bound."""
     placed = (pod["spec"].get("nodeName") for pod in world.pods if name_of(pod).rpartition("-")[0] == name)
     bound = (one["spec"].get("volumeName") for one in claims_of_set(world, name))
     return any(placed) or any(bound)
@@ -453,7 +458,9 @@ def _twice(values: Iterator[str]) -> list[str]:
 
 
 def _restored_policies(world: World) -> set[int]:
-    """Policies whose rings were kept when the cluster was deleted; none when there are settings, which know better."""
+    """Return policies whose rings were kept when the cluster was deleted; none when there are settings, which know
+    better.
+    """
     if world.child(CONFIG_MAP, f"{world.cluster.meta.name}-settings") is not None:
         return set()
     rings = {labels_of(one).get(BUILDER_LABEL, "") for one in world.children.values()}
@@ -461,12 +468,16 @@ def _restored_policies(world: World) -> set[int]:
 
 
 def live_policies(world: World) -> dict[int, str]:
-    """The policies that the services know now, name by index; none when there are no settings yet."""
+    """Return the policies that the services know now, name by index; none when there are no settings yet."""
     live = world.child(CONFIG_MAP, f"{world.cluster.meta.name}-settings")
-    text = ((live or {}).get("data") or {}).get(POLICIES_FILE, "")
+    return dict(_policies_in(str(((live or {}).get("data") or {}).get(POLICIES_FILE, ""))))
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _policies_in(text: str) -> Mapping[int, str]:
     try:
-        document: Any = yaml.safe_load(text) or []
+        document: Any = read_document(text) or []
         return {int(entry["index"]): str(entry["name"]) for entry in document}
     except (yaml.YAMLError, AttributeError, KeyError, TypeError, ValueError):
-        # Somebody wrote into it; it will be written anew.
+        # Somebody edited it; it will be written anew.
         return {}

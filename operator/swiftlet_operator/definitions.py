@@ -1,8 +1,8 @@
-"""Installing the custom resource definitions: made where they are missing, replaced where they are older.
+"""Installs the custom resource definitions: creates missing ones, and replaces older ones.
 
-They belong to no Helm release, so that a release of any name in any namespace may bring them and none takes them away
-when it goes: with a definition Kubernetes deletes all objects of its kind. Replaced and not applied, because a field
-that an older definition had, whoever wrote it, must not stay in the new one.
+They belong to no Helm release, so that a release of any name in any namespace may install them and none removes them
+when it is uninstalled: with a definition Kubernetes deletes all objects of its kind. They are replaced and not applied,
+because a field that an older definition had must not stay in the new one, whoever wrote it.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any
 
 import yaml
 
+from swiftlet.documents import read_document
 from swiftlet.errors import SettingsError
 from swiftlet_operator.kube import Kube
 from swiftlet_operator.manifests import DEFINITION, GROUP, Manifest, annotations_of, labels_of, name_of
@@ -26,13 +27,13 @@ from swiftlet_operator.problems import KubeError
 from swiftlet_operator.retry import until_answered
 
 WITHIN_S = 90.0
-"""Each definition is tried so long, and so long they have together to become usable."""
+"""Seconds for which each definition is tried, and within which all of them have to become usable."""
 GONE_WITHIN_S = 15.0
-"""A definition that is being deleted and has no objects left is gone within this time."""
+"""Seconds within which a definition that is being deleted and has no objects left is gone."""
 INSTALLED_VERSION = f"{GROUP}/version"
-"""Annotation on every definition: the version of Swiftlet that it came with."""
+"""An annotation on every definition: the version of Swiftlet that it came with."""
 KEPT = {"helm.sh/resource-policy": "keep"}
-"""Read by Helm from the live object: a release that owned it once must not delete it by an upgrade."""
+"""An annotation that Helm reads from the live object: a release that owned it once must not delete it by an upgrade."""
 _POLL_S = 0.2
 _OF_HELM = "meta.helm.sh/"
 _VERSION = re.compile(r"v?(\d+)\.(\d+)\.(\d+)(-.+)?")
@@ -41,9 +42,9 @@ _log = logging.getLogger(__name__)
 
 
 def read_definitions(folder: Path) -> list[Manifest]:
-    """The definitions in the folder's YAML files; SettingsError when there is none, or something else."""
+    """Return the definitions in the folder's YAML files. Raises SettingsError when there is none, or something else."""
     try:
-        found = [yaml.safe_load(path.read_text("utf-8")) for path in sorted(folder.glob("*.yaml"))]
+        found = [read_document(path.read_text("utf-8")) for path in sorted(folder.glob("*.yaml"))]
     except (OSError, yaml.YAMLError) as error:
         raise SettingsError(f"{folder}: {error}") from error
     if not found:
@@ -79,7 +80,7 @@ async def install(
 
 
 def wanted(live: Manifest, definition: Manifest, version: str) -> Manifest | None:
-    """What replaces the live definition; None when that one is of a newer version and must stay."""
+    """Return what replaces the live definition; None when that one is of a newer version and must stay."""
     if _is_newer(annotations_of(live).get(INSTALLED_VERSION), version):
         return None
     metadata = {
@@ -95,7 +96,7 @@ def _annotations(definition: Manifest, version: str) -> dict[str, str]:
 
 
 def _without_helm(marks: Mapping[str, str]) -> dict[str, str]:
-    """Labels or annotations without those that say which release owns the object."""
+    """Return labels or annotations without those that say which release owns the object."""
     return {
         name: value
         for name, value in marks.items()
@@ -104,13 +105,13 @@ def _without_helm(marks: Mapping[str, str]) -> dict[str, str]:
 
 
 def _is_newer(theirs: str | None, ours: str) -> bool:
-    """Whether the first version is known to come after the second; one without a number is not."""
+    """Return whether the first version is known to follow the second; False if one has no number."""
     numbers = _numbers(theirs), _numbers(ours)
     return numbers[0] is not None and numbers[1] is not None and numbers[0] > numbers[1]
 
 
 def _numbers(version: str | None) -> tuple[int, ...] | None:
-    """Numbers to compare by; a version with a suffix comes before the one without."""
+    """Return numbers to compare by; a version with a suffix comes before the one without."""
     found = _VERSION.fullmatch(version or "")
     return (*(int(one) for one in found.groups()[:3]), int(found[4] is None)) if found else None
 
@@ -121,16 +122,16 @@ async def _put(kube: Kube, definition: Manifest, version: str) -> None:
     if live is None:
         metadata = {**definition["metadata"], "annotations": _annotations(definition, version)}
         await kube.create({**definition, "metadata": metadata})
-        _log.info("%s: made", name)
+        _log.info("the definition %s was created", name)
         return
     new = wanted(live, definition, version)
     if new is None:
         there = annotations_of(live)[INSTALLED_VERSION]
-        _log.warning("%s: left as it is, because version %s is newer than %s", name, there, version)
+        _log.warning("the definition %s is left as it is, because version %s is newer than %s", name, there, version)
         return
     written = await kube.replace(new)
     same = written["metadata"]["resourceVersion"] == live["metadata"]["resourceVersion"]
-    _log.info("%s: %s", name, "is as it should be" if same else "replaced")
+    _log.info("the definition %s %s", name, "is as it should be" if same else "was replaced")
 
 
 async def _leave_versions(kube: Kube, definition: Manifest, version: str, within_s: float, renames: Renames) -> None:
@@ -155,9 +156,9 @@ def _versions(definition: Manifest) -> set[str]:
 
 
 async def _wait_while_it_goes(kube: Kube, name: str) -> None:
-    """Wait for a definition that is being deleted; one that waits for its objects is only told about.
+    """Wait for a definition that is being deleted; one that waits for its objects is only reported.
 
-    The operator has to run for those objects to go, so that this must not stop an installation.
+    The operator has to run for those objects to be deleted, so this must not stop an installation.
     """
     deadline = time.monotonic() + GONE_WITHIN_S
     while True:
@@ -176,7 +177,7 @@ async def _wait_while_it_goes(kube: Kube, name: str) -> None:
 
 
 async def _problem(kube: Kube, name: str) -> str | None:
-    """Why the API server does not serve the kind yet; None when it does."""
+    """Return why the API server does not serve the kind yet; None when it does."""
     live = await kube.get(DEFINITION, "", name)
     conditions: list[dict[str, Any]] = ((live or {}).get("status") or {}).get("conditions") or []
     if any(one["type"] == "Established" and one["status"] == "True" for one in conditions):

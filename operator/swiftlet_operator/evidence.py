@@ -1,8 +1,8 @@
 """Reads that are made only while pods or claims are in trouble: StorageClasses, and events of a few objects.
 
-At rest there are none. Events have no index by object, so each question makes the API server look through the
-namespace's; that is why there are few, each with a limit. A role that is too old to list them costs the sentences, and
-nothing else.
+At rest there are none. Events have no index by object, so for each question the API server searches the namespace's;
+therefore the questions are few, each with a limit. With a role that is too old to list them only the sentences about
+the causes are missing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 
 
 async def gather(kube: Kube, namespace: str, seen: Seen) -> Evidence:
-    """What is needed to say why pods and claims don't get on; KubeError."""
+    """Return what is needed to say why pods and claims don't get on. Raises KubeError."""
     classes = await _classes(kube) if waiting_claims(seen) else None
     asked = questions(seen)
     answers = await asyncio.gather(*(_events(kube, namespace, one.kind, one.name) for one in asked))
@@ -31,7 +31,7 @@ async def _classes(kube: Kube) -> tuple[Manifest, ...] | None:
     try:
         return tuple(await kube.list(STORAGE_CLASS, None))
     except KubeForbidden as error:
-        _log.warning("%s", error)
+        _log.warning("StorageClasses can't be read: %s", error)
         return None
 
 
@@ -39,5 +39,5 @@ async def _events(kube: Kube, namespace: str, kind: str, name: str) -> list[Mani
     try:
         return await kube.events(namespace, kind, name)
     except KubeForbidden as error:
-        _log.warning("%s", error)
+        _log.warning("the events of %s %s can't be read: %s", kind, name, error)
         return []

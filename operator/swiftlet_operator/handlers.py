@@ -1,8 +1,8 @@
-"""What kopf calls: every event of our own kinds says which cluster to look at, and nothing more.
+"""The handlers that kopf calls: every event of our own kinds says which cluster to look at, and nothing more.
 
-Children and pods are watched beside kopf, which would read all of each of them. Only event handlers: kopf then keeps
-neither its own finalizer nor its own annotations on the objects. Nothing hangs on an event that got lost; every cluster
-is looked at again by itself.
+Children and pods are watched beside kopf, which would read each of them completely. There are only event handlers, so
+that kopf keeps neither its own finalizer nor its own annotations on the objects. An event that got lost does no harm;
+every cluster is looked at again by itself.
 """
 
 from __future__ import annotations
@@ -37,26 +37,29 @@ from swiftlet_operator.workqueue import WorkQueue
 
 REQUEST_TIMEOUT_S = 30.0
 WORKERS = 3
-"""Clusters at a time. Deciding takes the processor: more of them would take turns at it and each take longer. Fewer
-would all stand still while one cluster's requests time out."""
+"""Clusters that are reconciled at a time.
+
+Deciding needs the processor: more of them would take turns at it and each take longer. Fewer would all stand still
+while one cluster's requests time out.
+"""
 IDLE_S = 0.5
 SWEEP_S = 60.0
 STALE_S = 3 * SWEEP_S
-"""Without a complete sweep for so long, while we lead, the operator is not alive."""
+"""Seconds without a complete sweep, while we lead, after which the operator counts as dead."""
 WATCHED = (*CHILD_KINDS, POD)
-"""Kinds that are watched beside kopf, in each namespace."""
+"""The kinds that are watched beside kopf, in each namespace."""
 _OWNED = {MANAGED_BY_LABEL: MANAGER}
 
 
 @dataclass(slots=True)
 class Heart:
-    """When all clusters were last enumerated, by the monotonic clock."""
+    """The time of the last complete sweep over all clusters, by the monotonic clock."""
 
     beat_at: float
 
 
 def register(registry: kopf.OperatorRegistry, queue: WorkQueue, heart: Heart, leader: Leader) -> None:
-    """Handlers of all events, the settings, and the probe."""
+    """Register the handlers of all events, the settings, and the probe."""
     kopf.on.startup(registry=registry)(_configure)
     kopf.on.login(registry=registry)(_log_in)
 
@@ -74,7 +77,7 @@ def register(registry: kopf.OperatorRegistry, queue: WorkQueue, heart: Heart, le
 
 
 def key_of(body: Mapping[str, Any]) -> Key | None:
-    """The cluster that an object belongs to."""
+    """Return the cluster that an object belongs to."""
     namespace = body["metadata"].get("namespace")
     if body.get("kind") == CLUSTER.kind:
         return Key(namespace, name_of(body))
@@ -83,7 +86,10 @@ def key_of(body: Mapping[str, Any]) -> Key | None:
 
 
 def watches(kube: HttpKube, queue: WorkQueue, leader: Leader, namespaces: Sequence[str]) -> list[Awaitable[None]]:
-    """Each follows what is ours by its label, of one kind and namespace (all when none is named), until cancelled."""
+    """Return watches, which run until cancelled; each follows one kind in one namespace (in all when none is named).
+
+    They follow the objects with our label.
+    """
 
     def tell(metadata: Metadata) -> None:
         key = key_of({"metadata": metadata})
@@ -94,7 +100,7 @@ def watches(kube: HttpKube, queue: WorkQueue, leader: Leader, namespaces: Sequen
 
 
 def liveness(heart: Heart, leader: Leader, now: float) -> str:
-    """ "ok"; raises when a leader has not enumerated the clusters for long."""
+    """Return "ok"; raise when a leader has not swept over the clusters for long."""
     if leader.leads and now - heart.beat_at > STALE_S:
         raise RuntimeError("no sweep over the clusters has ended lately")
     return "ok"
@@ -106,7 +112,7 @@ def _selector(kind: Kind) -> tuple[str, str, str]:
 
 
 async def _log_in(logger: kopf.Logger, settings: kopf.OperatorSettings, **_: Any) -> kopf.ConnectionInfo:
-    """How kopf reaches the API server, in the order in which `swiftlet_operator.kube` looks."""
+    """Return how kopf reaches the API server, in the order in which `swiftlet_operator.kube` looks."""
     info = kopf.login_with_service_account(logger=logger, settings=settings)
     info = info or kopf.login_with_kubeconfig(logger=logger, settings=settings)
     if info is None:
@@ -115,18 +121,18 @@ async def _log_in(logger: kopf.Logger, settings: kopf.OperatorSettings, **_: Any
 
 
 async def _configure(settings: kopf.OperatorSettings, **_: Any) -> None:
-    # Not ours: kopf removes its own wherever it has no deletion handler, and ours is set and removed by the plan.
+    # kopf removes its own finalizer if it has no deletion handler; ours is set and removed by the plan.
     settings.persistence.finalizer = f"{GROUP}/kopf"
     settings.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix=GROUP)
     settings.persistence.diffbase_storage = kopf.AnnotationsDiffBaseStorage(prefix=GROUP)
     settings.networking.request_timeout = REQUEST_TIMEOUT_S
     settings.watching.server_timeout = WATCH_TIMEOUT_S
     settings.watching.client_timeout = WATCH_TIMEOUT_S + REQUEST_TIMEOUT_S
-    # A worker of kopf's is for one object, and stays for this long after its last event. To limit their number would be
-    # to limit how many objects may change in that time; what ours do is put a name into the queue.
+    # A worker of kopf's serves one object, and stays for this long after its last event. A limit on their number would
+    # limit how many objects may change in that time; our handlers only put a name into the queue.
     settings.queueing.worker_limit = None
     settings.queueing.idle_timeout = IDLE_S
-    # Events of ours are written with the plan; kopf's would only say that a handler ran.
+    # The plan writes our events; kopf's would only say that a handler ran.
     settings.posting.enabled = False
     settings.scanning.disabled = False
 
@@ -134,10 +140,10 @@ async def _configure(settings: kopf.OperatorSettings, **_: Any) -> None:
 async def sweep(
     kube: Kube, queue: WorkQueue, heart: Heart, leader: Leader, namespaces: Sequence[str], clusters: Clusters
 ) -> None:
-    """See now and then that no cluster has been forgotten; until cancelled. A new leader looks at all of them at once.
+    """Look regularly for forgotten clusters, until cancelled. A new leader looks at all of them at once.
 
-    A cluster whose next look has been arranged is left to that: at rest the sweep itself asks for five lists of
-    each namespace. `clusters` forget those that are gone.
+    A cluster whose next reconcile is scheduled is left alone: at rest the sweep itself reads five lists of each
+    namespace. `clusters` forget those that are gone.
     """
     was_leading, due_at = False, 0.0
     while True:
@@ -160,7 +166,7 @@ async def _sweep_once(
     kinds = (CLUSTER, *SATELLITES)
     asked = [(kind, namespace) for kind in kinds for namespace in namespaces or (None,)]
     found = {key_of(one): None for kind, namespace in asked for one in await kube.list(kind, namespace)}
-    # Only now: who is being looked at when its name comes once more is looked at again.
+    # This comes last: a cluster that is added while it is being reconciled is reconciled again.
     clusters.keep((key.namespace, key.name) for key in found if key is not None)
     for key in found:
         if key is not None and (anew or not queue.knows(key)):

@@ -1,6 +1,6 @@
-"""What there is of a cluster's keys: the Secret `X-keys`, and its copy.
+"""What exists of a cluster's keys: the Secret `X-keys`, and its copy.
 
-Read by checks and plans; what is written of it is decided in `swiftlet_operator.plan.kept_keys`.
+Checks and plans read it; `swiftlet_operator.plan.kept_keys` decides what is written of it.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ from swiftlet_operator.world import World
 
 
 def keys_of(world: World) -> Manifest | None:
-    """The live Secret with the keys."""
+    """Return the live Secret with the keys."""
     return world.child(SECRET, keys_name(world.cluster.meta.name))
 
 
 def copy_of(world: World) -> Manifest | None:
-    """The live Secret with the copy of the keys."""
+    """Return the live Secret with the copy of the keys."""
     return world.child(SECRET, keys_copy_name(world.cluster.meta.name))
 
 
 def lacking(secret: Manifest | None) -> list[str]:
-    """The entries of keys that a Secret does not have."""
+    """Return the entries of keys that a Secret does not have."""
     return [key for key in KEY_ENTRIES if not data_of(secret).get(key)]
 
 
 def suffixes_differ(world: World) -> bool:
-    """Whether the Secret and its copy have different hash suffixes."""
+    """Return whether the Secret and its copy have different hash suffixes."""
     values = [data_of(one).get(HASH_SUFFIX) for one in (keys_of(world), copy_of(world))]
     return None not in values and "" not in values and values[0] != values[1]
 
 
 def are_lost(world: World) -> bool:
-    """Whether neither Secret has the keys, although volumes or rings of the cluster are there."""
+    """Return whether neither Secret has the keys, although volumes or rings of the cluster exist."""
     copy = copy_of(world)
     if keys_of(world) is not None or (copy is not None and not lacking(copy)):
         return False
@@ -52,7 +52,7 @@ def are_lost(world: World) -> bool:
 
 
 def made_again(world: World) -> Manifest | None:
-    """The Secret with the keys as its copy has it, or a sealed copy; None when it is there, or nothing has it whole."""
+    """Return the Secret with the keys from its copy or a sealed copy; None when it exists, or nothing has it whole."""
     copy = copy_of(world)
     if copy is None or lacking(copy):
         copy = world.unsealed.secret
@@ -70,5 +70,5 @@ def made_again(world: World) -> Manifest | None:
 
 
 def data_of(secret: Manifest | None) -> Mapping[str, str]:
-    """The entries of a Secret in base64; empty for None."""
+    """Return the entries of a Secret in base64; empty for None."""
     return (secret or {}).get("data") or {}

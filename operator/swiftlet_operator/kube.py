@@ -1,8 +1,8 @@
 """The only module that calls the API server, by the dynamic client of the official `kubernetes` package.
 
 Kinds are known beforehand, so the API server is never asked which ones it has, and answers stay plain data: the
-package's models would be most of the operator's memory. Its watch makes a client with a TLS context of its own each
-time, so the stream of a watch is read here. What goes wrong becomes an error of `swiftlet_operator.problems`.
+package's models would be most of the operator's memory. The package's watch creates a client with a TLS context of its
+own each time, so the stream of a watch is read here. Errors are turned into those of `swiftlet_operator.problems`.
 """
 
 from __future__ import annotations
@@ -31,64 +31,64 @@ MOST_EVENTS = 100
 few about the same object.
 """
 CONNECTIONS = 30
-"""For requests at a time; watches, which keep theirs, have others."""
+"""Connections for requests at a time; watches, which keep theirs, have others."""
 TRIES = 4
-"""A request that the API server was too busy for is sent so often, and then the whole is tried again later."""
+"""How often a request is sent that the API server was too busy for, before the reconcile is tried again later."""
 MAX_WAIT_S = 5.0
-"""No longer than this is waited because of one answer."""
+"""The longest wait in seconds that one answer can cause."""
 _MAX_REASON = 500
 WATCH_TIMEOUT_S = 300
-"""Watches are renewed this often, so that one that went silent is found out; the API server takes whole seconds."""
+"""Seconds after which watches are renewed, so that a silent one is noticed; the API server takes whole seconds."""
 _METADATA = "application/json;as=PartialObjectMetadata{};g=meta.k8s.io;v=v1"
 _BUSY = frozenset({408, 429, 500, 502, 503, 504})
 _MERGE_PATCH = "application/merge-patch+json"
 
 
 class Kube(Protocol):
-    """What the operator asks of an API server. All methods raise KubeError and its subclasses."""
+    """The operator's requests to an API server. All methods raise KubeError and its subclasses."""
 
     async def get(self, kind: Kind, namespace: str, name: str) -> Manifest | None:
-        """One object, None when there is none."""
+        """Return one object, None when there is none."""
         ...
 
     async def events(self, namespace: str, kind: str, name: str) -> list[Manifest]:
-        """Events of an object, of which there are few: Kubernetes joins equal ones. A limited number of them."""
+        """Return events of an object, a limited number of them; Kubernetes joins equal ones, so there are few."""
         ...
 
     async def named(self, kind: Kind, name: str) -> list[Manifest]:
-        """All objects of this name, of all namespaces."""
+        """Return all objects of this name, of all namespaces."""
         ...
 
     async def list(self, kind: Kind, namespace: str | None, labels: Mapping[str, str] | None = None) -> list[Manifest]:
-        """All objects of a namespace (of all when None) with these labels; none when the kind is unknown."""
+        """Return all objects of a namespace (of all when None) with these labels; none when the kind is unknown."""
         ...
 
     async def serves(self, kind: Kind) -> bool:
-        """Whether the API server knows the kind."""
+        """Return whether the API server knows the kind."""
         ...
 
     async def apply(self, manifest: Manifest) -> Manifest:
-        """Server-side apply: what the manifest names becomes ours and as it says, the rest stays as it is."""
+        """Apply the manifest server-side: its fields become ours with these values, the rest stays as it is."""
         ...
 
     async def create(self, manifest: Manifest) -> Manifest:
-        """Make it; KubeConflict when it exists."""
+        """Create the object. Raises KubeConflict when it exists."""
         ...
 
     async def replace(self, manifest: Manifest) -> Manifest:
-        """Overwrite it; KubeConflict unless its resourceVersion is still the given one."""
+        """Replace the object. Raises KubeConflict unless its resourceVersion is still the given one."""
         ...
 
     async def patch(
         self, kind: Kind, namespace: str, name: str, change: Manifest, subresource: str | None = None
     ) -> Manifest | None:
-        """Merge a change; None when the object is gone."""
+        """Merge a change into the object; return None when it is gone."""
         ...
 
     async def delete(self, kind: Kind, namespace: str, name: str, uid: str, grace_s: int | None = None) -> None:
-        """Delete this very object, if it is still there; what depends on it goes in the background.
+        """Delete this very object, if it still exists; what depends on it is deleted in the background.
 
-        `grace_s` is the time that a pod gets to end, None its own; at 0 its node is not asked.
+        `grace_s` is the time that a pod gets to end, None for its own; with 0 its node is not asked.
         """
         ...
 
@@ -100,19 +100,22 @@ Heads = tuple[list[Metadata], str]
 
 
 class Watching(Protocol):
-    """What a watch asks of an API server. All methods raise KubeError and its subclasses."""
+    """The operator's watches of an API server. All methods raise KubeError and its subclasses."""
 
     async def heads(self, kind: Kind, namespace: str | None, labels: Mapping[str, str]) -> Heads:
-        """The metadata of all objects of a namespace (of all when None) with these labels, and the list's version."""
+        """Return the metadata of all objects of a namespace (of all when None) with these labels, and the list's
+        version.
+        """
         ...
 
     def changes(
         self, kind: Kind, namespace: str | None, labels: Mapping[str, str], since: str
     ) -> AsyncIterator[tuple[str, Metadata | None]]:
-        """Versions after `since` as they come, each with the metadata of what was made, changed or deleted.
+        """Yield versions after `since` as they come, each with the metadata of the object that was created, changed or
+        deleted.
 
-        None for a version at which nothing has changed. Ends after a time; KubeUnavailable when the connection ends
-        earlier, another KubeError when the API server does not know about the time since then any more.
+        The metadata is None for a version at which nothing has changed. It ends after a time. Raises KubeUnavailable
+        when the connection ends earlier, and another KubeError when the API server has forgotten that version.
         """
         ...
 
@@ -125,7 +128,7 @@ class HttpKube:
     """The API server over HTTP."""
 
     def __init__(self, client: ApiClient, timeout_s: float) -> None:
-        """Wait at most `timeout_s` for an answer; `client` knows the server and who we are."""
+        """Wait at most `timeout_s` for an answer; `client` has the server's address and our credentials."""
         self._client = client
         self._dynamic = DynamicClient(client)
         self._timeout_s = timeout_s
@@ -149,7 +152,7 @@ class HttpKube:
         return found
 
     async def _pages(self, kind: Kind, namespace: str | None, **chosen: Any) -> AsyncIterator[Manifest]:
-        """Pages of a list; none when the API server knows no such kind."""
+        """Yield pages of a list; none when the API server does not know the kind."""
         following: str | None = None
         while True:
             page = await self._get(kind, namespace, limit=PAGE_SIZE, _continue=following, **chosen)
@@ -250,7 +253,7 @@ class HttpKube:
     async def _ask(
         self, method: str, kind: Kind, path: str, call: _Call, *arguments: Any, **named: Any
     ) -> Manifest | None:
-        """The answer as data, None for 404. What was not even begun because of too many requests is sent again."""
+        """Return the answer as data, None for 404. A request that was refused because of too many is sent again."""
         once = partial(self._once, method, kind, path, partial(call, *arguments, **named))
         for _ in range(TRIES - 1):
             try:
@@ -285,10 +288,10 @@ class HttpKube:
 
 @asynccontextmanager
 async def connected(timeout_s: float, watches: int = 0) -> AsyncIterator[HttpKube]:
-    """A client that waits at most `timeout_s` for an answer; each of `watches` has a connection of its own.
+    """Yield a client that waits at most `timeout_s` for an answer; each of `watches` has a connection of its own.
 
-    KubeError when there is neither a service account nor a kubeconfig. A service account's token is read again every
-    minute, as it changes on disk.
+    Raises KubeError when there is neither a service account nor a kubeconfig. A service account's token is read again
+    every minute, as it changes on disk.
     """
     configuration = Configuration()
     try:
@@ -299,9 +302,9 @@ async def connected(timeout_s: float, watches: int = 0) -> AsyncIterator[HttpKub
         except ConfigException as error:
             raise KubeError("neither a service account nor a kubeconfig was found; set KUBECONFIG") from error
     configuration.connection_pool_maxsize = CONNECTIONS + watches
-    # As kopf, which talks to the same server.
+    # This is what kopf does, which talks to the same server.
     configuration.client_session_kwargs = {"trust_env": False}
-    # It reads certificates from disk.
+    # The client reads certificates from disk.
     client = await asyncio.to_thread(ApiClient, configuration)
     client.user_agent = MANAGER
     async with client:
@@ -317,7 +320,7 @@ class _TooManyRequests(KubeUnavailable):
 
 
 async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
-    """Lines of any length; what follows the last line's end was cut off and is no line."""
+    """Yield lines of any length; an incomplete last line was cut off and is left out."""
     rest = bytearray()
     async for piece in content.iter_any():
         *whole, last = piece.split(b"\n")
@@ -342,7 +345,7 @@ def _change(what: str, line: bytes) -> tuple[str, Metadata | None]:
 
 
 def _seconds(text: str | None) -> float:
-    """How long to wait, from Retry-After."""
+    """Return how long to wait, from Retry-After."""
     return min(MAX_WAIT_S, max(0.1, float(text))) if text is not None and text.isdigit() else 1.0
 
 

@@ -1,16 +1,16 @@
-"""Leader election: only the holder of a Lease may write. It is checked before every write, since peering alone prevents
-no writes.
+"""Leader election: only the holder of a Lease may write. This is checked before every write.
 
-The lease is held for its life from the last renewal *by our own clock, taken before the request*: a holder that can't
-renew stops writing before anybody else may begin. Others wait until they have seen the same renewal for that long by
-their own clock; clocks need not agree.
+Peering alone prevents no writes. The lease is held for its life from the last renewal *by our own clock, taken before
+the request*: a holder that can't renew stops writing before anybody else may begin. Others wait until they have seen
+the same renewal for that long by their own clock; clocks need not agree.
 
 The lease is in the operator's own namespace. Operators in other namespaces have leases of the same name, which say what
-each watches: who begins to lead and finds one there that holds for a namespace of its own steps back until that one has
-ended. It looks after it has taken its own lease, so that of two that begin at a time at least one sees the other.
+each of them manages. An operator that begins to lead and finds such a lease for a namespace of its own steps back until
+that one has ended. It looks after it has taken its own lease, so that of two that begin at the same time at least one
+sees the other.
 
-An operator of certain namespaces may be without the right to list leases elsewhere, because nobody grants it a
-ClusterRole. It then leads by its own lease alone and says so. One that watches all namespaces does not lead without it.
+An operator of certain namespaces may have no right to list leases elsewhere, because nobody grants it a ClusterRole. It
+then leads by its own lease alone and logs that. One that manages all namespaces does not lead without that right.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from swiftlet_operator.manifests import LEASE, MANAGER, WATCHES, Manifest, annot
 from swiftlet_operator.problems import KubeConflict, KubeError, KubeForbidden, NotLeader
 
 LIFE_S = 30.0
-"""Default of the lease's life: nobody writes for so long after a leader has died."""
+"""The default life of the lease in seconds: nobody writes for so long after a leader has died."""
 SHORTEST_LIFE_S = 3.0
 _RENEWALS = 4
-"""A lease is renewed so often in its life."""
+"""How often a lease is renewed in its life."""
 MARGIN_PART = 1 / 6
-"""This part of the life is not used: a request that was sent while we led may arrive a little later."""
+"""The share of the life that is not used, as a request that was sent while we led may arrive a little later."""
 
 _log = logging.getLogger(__name__)
 
@@ -70,7 +70,7 @@ class Leader:
         return self._monotonic() < self._until - self._life_s * MARGIN_PART
 
     def require(self) -> None:
-        """NotLeader unless we may write right now."""
+        """Raise NotLeader unless we may write right now."""
         if not self.leads:
             raise NotLeader(f"{self._identity} does not hold the lease {MANAGER}")
 
@@ -116,7 +116,7 @@ class Leader:
         return True
 
     async def _taken_elsewhere(self) -> bool:
-        """Whether the operator of another namespace holds its lease for something that we watch too."""
+        """Return whether the operator of another namespace holds its lease for a namespace that we manage too."""
         for one in await self._leases():
             spec = one.get("spec") or {}
             holder, namespace = spec.get("holderIdentity") or "", one["metadata"]["namespace"]
@@ -137,7 +137,7 @@ class Leader:
         return False
 
     async def _leases(self) -> list[Manifest]:
-        """The leases of operators in all namespaces; none when we watch certain namespaces and may not list leases."""
+        """Return the operators' leases in all namespaces; none when we manage certain ones and may not list leases."""
         try:
             return await self._kube.named(LEASE, MANAGER)
         except KubeForbidden as error:
@@ -159,7 +159,7 @@ class Leader:
         return not theirs or not self._watched or bool(theirs & self._watched)
 
     def _expired(self, lease: Manifest, life_s: float) -> bool:
-        """Whether we have seen the same renewal of a lease for its life."""
+        """Return whether we have seen the same renewal of a lease for its life."""
         spec, namespace = lease["spec"], lease["metadata"]["namespace"]
         mark = (str(spec.get("holderIdentity")), str(spec.get("renewTime")))
         if namespace not in self._seen or self._seen[namespace][0] != mark:
@@ -175,7 +175,7 @@ class Leader:
             "metadata": {**metadata, "annotations": annotations},
             "spec": {
                 "holderIdentity": self._identity,
-                # Whole seconds; never fewer than we count on.
+                # The field has whole seconds; it must not be less than we count on.
                 "leaseDurationSeconds": math.ceil(self._life_s),
                 "renewTime": now,
                 "leaseTransitions": transitions,

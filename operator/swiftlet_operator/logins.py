@@ -1,8 +1,8 @@
-"""What a StorageUser may have of what it asks for: the login itself, its account, its roles.
+"""What a StorageUser gets of what it asks for: the login itself, its account, its roles.
 
-Whoever may create StorageUsers in a namespace decides about their own spec, so that what they may ask for stands in the
-StorageCluster (`spec.auth`), which fewer people may edit. A login belongs to the StorageUser that had it first: were it
-to go by names, a newcomer with a name that comes earlier would take over somebody else's login with a key of its own.
+Whoever may create StorageUsers in a namespace decides about their spec. So the StorageCluster, which fewer people may
+edit, says what they may ask for (`spec.auth`). A login belongs to the StorageUser that had it first: if the order of
+names decided, a newcomer could take over somebody else's login with a key of its own.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Refusal(NamedTuple):
 
 
 def refusals(world: World, user: Resource[StorageUserSpec]) -> tuple[Refusal, ...]:
-    """All that may stand against a StorageUser, in the order in which it is told."""
+    """Return all reasons against a StorageUser, in the order in which they are reported."""
     spec, auth, cluster = user.spec, world.cluster.spec.auth, world.cluster.meta.name
     holder = _holder(world, spec.login)
     beyond = [role for role in spec.roles if role not in auth.roles_for(spec.account, spec.user)]
@@ -58,13 +58,13 @@ def refusals(world: World, user: Resource[StorageUserSpec]) -> tuple[Refusal, ..
 
 
 def roles_of(world: World, user: Resource[StorageUserSpec]) -> tuple[str, ...]:
-    """The roles that a StorageUser asks for and may carry."""
+    """Return the roles that a StorageUser asks for and may have."""
     allowed = world.cluster.spec.auth.roles_for(user.spec.account, user.spec.user)
     return tuple(role for role in user.spec.roles if role in allowed)
 
 
 def _holder(world: World, login: str) -> str:
-    """The StorageUser whose login it is: one that was accepted before, else the oldest."""
+    """Return the StorageUser that owns the login: one that was accepted before, or else the oldest."""
     return min((one for one in world.users if one.spec.login == login), key=lambda one: _age(world, one)).meta.name
 
 

@@ -57,12 +57,14 @@ from swiftlet_operator.world import RUNBOOKS, Defaults
 DECIDING = 2
 """Clusters that are decided about at a time."""
 SWITCH_S = 0.001
-"""A thread that computes lets others in after this time; with Python's own 5 ms every answer of the API server would
-wait so long for its turn while a ring is made."""
+"""Seconds after which a computing thread lets others run.
+
+With Python's default of 5 ms every answer of the API server would wait that long for its turn while a ring is made.
+"""
 _LABEL_NAME = re.compile(r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 _CHATTY = ("aiohttp.access", "kopf.activities", "kopf.objects")
-"""Loggers that have a line for every event and every probe."""
+"""Loggers that write a line for every event and every probe."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +75,7 @@ class Options:
     identity: str
     namespace: str
     watched: tuple[str, ...]
-    """The only namespaces to look at; all when there is none."""
+    """The only namespaces to manage; all when there is none."""
     liveness_url: str
     metrics_port: int | None = None
     lease_s: float = LIFE_S
@@ -82,7 +84,7 @@ class Options:
 
 
 def options_of(environ: Mapping[str, str]) -> Options:
-    """Options from environment variables; SettingsError names what is missing."""
+    """Return the options in environment variables. Raises SettingsError, which names what is missing."""
     missing = [name for name in ("SWIFTLET_IMAGE", "POD_NAMESPACE") if not environ.get(name)]
     if missing:
         raise SettingsError(f"set {' and '.join(missing)} in the operator's environment; the chart does")
@@ -109,7 +111,9 @@ def options_of(environ: Mapping[str, str]) -> Options:
 
 
 def _labels(text: str) -> dict[str, str]:
-    """Labels written as NAME=VALUE,NAME=VALUE; SettingsError for what the API server would refuse later."""
+    """Return labels written as NAME=VALUE,NAME=VALUE. Raises SettingsError for what the API server would
+    refuse later.
+    """
     found = {}
     for one in filter(None, text.split(",")):
         name, equals, value = one.partition("=")
@@ -120,7 +124,7 @@ def _labels(text: str) -> dict[str, str]:
 
 
 def watched_of(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """The only namespaces to look at; none when all are."""
+    """Return the only namespaces to manage; none when all are."""
     names = (name.strip() for name in environ.get("WATCH_NAMESPACES", "").split(","))
     return tuple(dict.fromkeys(name for name in names if name))
 
@@ -149,7 +153,7 @@ async def run(options: Options) -> None:
         LEADS.set_function(lambda: float(leader.leads))
         clusters = Clusters(lambda: leader.leads)
         loop = asyncio.get_running_loop()
-        # Each thread that decides leaves memory behind that no other one uses.
+        # Each thread that decides keeps memory that no other one uses.
         loop.set_default_executor(ThreadPoolExecutor(DECIDING))
         rebalances = Rebalances(lambda key: loop.call_soon_threadsafe(queue.add, key))
         recovery = Recovery(kube, options.namespace, leader.require, time.monotonic)
@@ -176,7 +180,7 @@ async def run(options: Options) -> None:
             clusterwide=not options.watched,
             namespaces=options.watched,
             liveness_endpoint=options.liveness_url,
-            # Without one kopf asks for the name of the user that it runs as, and the image has a number only.
+            # Without it kopf looks up the name of the user that it runs as, and the image has only a number.
             identity=cast(Any, options.identity),
         )
         others = watches(kube, queue, leader, options.watched)
@@ -188,7 +192,7 @@ async def run(options: Options) -> None:
             with exported(clusters):
                 await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            # The lease goes last: who takes over finds nobody writing.
+            # The lease is released last: the next leader finds nobody writing.
             await queue.close()
             rebalances.close()
             for task in reversed(tasks):
@@ -204,21 +208,23 @@ def _now_s() -> int:
 
 
 async def install_definitions(folder: Path, version: str) -> None:
-    """Install the definitions of a folder; KubeError when they are not usable afterwards."""
+    """Install the definitions of a folder. Raises KubeError when they are not usable afterwards."""
     definitions = read_definitions(folder)
     async with connected(REQUEST_TIMEOUT_S) as kube:
         await install(kube, definitions, version)
 
 
 async def migrate_storage() -> None:
-    """Bring all objects to the version that is stored; KubeError when one can't be written."""
+    """Bring all objects to the version that is stored. Raises KubeError when one can't be written."""
     async with connected(REQUEST_TIMEOUT_S) as kube:
         for kind in OWN_KINDS:
             await migrate(kube, f"{kind.plural}.{GROUP}")
 
 
 async def guard(release: Release, watched: Sequence[str]) -> str | None:
-    """Why the release may not be uninstalled, None when it may; KubeError when that can't be found out."""
+    """Return why the release may not be uninstalled, None when it may. Raises KubeError when that can't be
+    found out.
+    """
     async with connected(REQUEST_TIMEOUT_S) as kube:
         return refusal(await clusters_of(kube, watched), release)
 

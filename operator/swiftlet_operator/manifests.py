@@ -1,4 +1,4 @@
-"""Manifests as plain data: kinds, labels, names of children, and how to reach into them."""
+"""Manifests as plain data: kinds, labels, names of children, and access to their fields."""
 
 from __future__ import annotations
 
@@ -16,26 +16,27 @@ MANAGER = "swiftlet-operator"
 """Field manager, `managed-by` label and reporter of events."""
 FINALIZER = f"{GROUP}/cluster"
 DATA_FINALIZER = f"{GROUP}/data"
-"""On what data can't be found without: keys, rings, builders. Who deletes one of them gets it back from its copy."""
+"""The finalizer of objects without which data can't be found. Whoever deletes one gets it back from its copy."""
 POLICY_FINALIZER = f"{GROUP}/policy"
-"""On StoragePolicies, until it is proved that nothing is left of what was stored with them."""
+"""The finalizer of StoragePolicies, until it is proved that nothing is left of what was stored with them."""
 APPLIED = f"{GROUP}/applied"
-"""Annotation on every child: the digest of what was applied, so that a field that is no longer wanted is seen."""
+"""An annotation on every child: the digest of what was applied, so that a field that is no longer wanted is noticed."""
 RESTART_DIGEST = f"{GROUP}/settings"
-"""Annotation on pods: the digest of the settings that they read at start only."""
+"""An annotation on pods: the digest of the settings that are read only at the start."""
 ALLOW_SCALE_IN = f"{GROUP}/allow-scale-in"
-"""Annotation on a StorageCluster, the way out: pods (comma-separated) whose devices may go although nobody has reported
-them empty."""
+"""An annotation on a StorageCluster, as a way out: pods (comma-separated) whose devices may go although nobody has
+reported them empty.
+"""
 ALLOW_NEW_RING = f"{GROUP}/allow-new-ring"
-"""Annotation on a StorageCluster: names of lost rings, separated by commas, that may be laid out anew."""
+"""An annotation on a StorageCluster: names of lost rings, separated by commas, that may be laid out anew."""
 NODE_LOST_SINCE = f"{GROUP}/node-lost-since"
-"""Annotation on volume claims: since when the node of their pod or volume has not been there, in RFC 3339."""
+"""An annotation on volume claims: since when the node of their pod or volume has been gone, in RFC 3339."""
 CORDONS = f"{GROUP}/cordons"
-"""Annotation on the budget of pods with data: the nodes that are cordoned, and the failure domain that is open."""
+"""An annotation on the budget of pods with data: the nodes that are cordoned, and the failure domain that is open."""
 ALLOW_DELETION = f"{GROUP}/allow-deletion"
-"""Annotation on a StorageCluster, the way out: "true" lets it be deleted although data exists."""
+"""An annotation on a StorageCluster, as a way out: "true" lets it be deleted although data exists."""
 WATCHES = f"{GROUP}/watches"
-"""Annotation on the operator's Lease: the namespaces that its holder watches, separated by commas; empty for all."""
+"""An annotation on the operator's Lease: the namespaces that its holder manages, separated by commas; empty for all."""
 
 NAME_LABEL = "app.kubernetes.io/name"
 INSTANCE_LABEL = "app.kubernetes.io/instance"
@@ -51,9 +52,9 @@ TOPOLOGY_ZONE = "topology.kubernetes.io/zone"
 TOPOLOGY_REGION = "topology.kubernetes.io/region"
 HOSTNAME = "kubernetes.io/hostname"
 MOST_NAMED = 3
-"""Names in a message; of the others it says how many there are."""
+"""The largest number of names in a message, which then has the number of the others."""
 POD_NAME_LABEL = "statefulset.kubernetes.io/pod-name"
-"""On each pod of a StatefulSet."""
+"""A label on each pod of a StatefulSet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +107,7 @@ MONITORING_KINDS = (SERVICE_MONITOR, PROMETHEUS_RULE)
 HTTP_ROUTE = Kind("gateway.networking.k8s.io/v1", "HTTPRoute", "httproutes")
 CERTIFICATE = Kind("cert-manager.io/v1", "Certificate", "certificates")
 OTHERS_KINDS = (*MONITORING_KINDS, HTTP_ROUTE, CERTIFICATE)
-"""Kinds of children that come with other projects, where somebody has installed those."""
+"""Kinds of children that belong to other projects, which may not be installed."""
 
 CHILD_KINDS = (
     CONFIG_MAP,
@@ -141,7 +142,7 @@ _KINDS = {
 
 
 def kind_of(manifest: Mapping[str, Any]) -> Kind:
-    """The kind of a manifest; KeyError for one that the operator never handles."""
+    """Return the kind of a manifest. Raises KeyError for one that the operator never handles."""
     return _KINDS[manifest["apiVersion"], manifest["kind"]]
 
 
@@ -151,43 +152,43 @@ def name_of(manifest: Mapping[str, Any]) -> str:
 
 
 def labels_of(manifest: Mapping[str, Any]) -> dict[str, str]:
-    """`metadata.labels`, empty when there are none."""
+    """Return `metadata.labels`, empty when there are none."""
     return manifest["metadata"].get("labels") or {}
 
 
 def finalizers_of(manifest: Mapping[str, Any]) -> list[str]:
-    """`metadata.finalizers`, empty when there are none."""
+    """Return `metadata.finalizers`, empty when there are none."""
     return manifest["metadata"].get("finalizers") or []
 
 
 def is_going(manifest: Mapping[str, Any]) -> bool:
-    """Whether somebody has deleted the object, though it may still be there because of its finalizers."""
+    """Return whether somebody has deleted the object, though its finalizers may still keep it."""
     return bool(manifest["metadata"].get("deletionTimestamp"))
 
 
 def annotations_of(manifest: Mapping[str, Any]) -> dict[str, str]:
-    """`metadata.annotations`, empty when there are none."""
+    """Return `metadata.annotations`, empty when there are none."""
     return manifest["metadata"].get("annotations") or {}
 
 
 def digest_of(value: Any) -> str:
-    """A short digest of plain data, the same for the same data."""
+    """Return a short digest of plain data, the same for the same data."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def cluster_labels(cluster: str) -> dict[str, str]:
-    """What everything of a cluster is found by."""
+    """Return the labels by which everything of a cluster is found."""
     return {NAME_LABEL: "swiftlet", INSTANCE_LABEL: cluster, MANAGED_BY_LABEL: MANAGER}
 
 
 def selector(labels: Mapping[str, str]) -> str:
-    """Labels as a query."""
+    """Return labels as a query."""
     return ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
 
 
 def told_at(container: Manifest) -> tuple[str, int]:
-    """Scheme and port at which a container with ports answers `/statusz`."""
+    """Return the scheme and port at which a container with ports answers `/statusz`."""
     ports = container["ports"]
     for port in ports:
         if port.get("name") == MANAGEMENT:
@@ -197,6 +198,6 @@ def told_at(container: Manifest) -> tuple[str, int]:
 
 
 def named(names: Sequence[str]) -> str:
-    """The first of the names, and how many more there are."""
+    """Return the first of the names, and how many more there are."""
     more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
     return ", ".join(names[:MOST_NAMED]) + more

@@ -21,7 +21,7 @@ RECONCILE_SECONDS = Histogram(
 )
 """`outcome`: done, failed (tried again later) or refused (somebody else leads)."""
 for _outcome in ("done", "failed", "refused"):
-    # There from the start: of a counter that begins with its first event nobody sees an increase.
+    # All labels exist from the start: a query for increases misses the event that a counter begins with.
     RECONCILE_SECONDS.labels(_outcome)
 REQUESTS = Counter(
     "swiftlet_operator_api_requests_total",
@@ -36,8 +36,11 @@ _UNKNOWN = -1.0
 
 @dataclass(frozen=True, slots=True)
 class ClusterNumbers:
-    """What is shown of one cluster: the status of its conditions by type, when its newest key was made, and whether a
-    restarted pod did not come back in time."""
+    """The numbers of one cluster.
+
+    They are the status of its conditions by type, when its newest key was made, and whether a restarted pod did not
+    come back in time.
+    """
 
     conditions: Mapping[str, str]
     key_made_s: float | None = None
@@ -45,10 +48,10 @@ class ClusterNumbers:
 
 
 class Clusters(Collector):
-    """What was last told about each cluster. Shown by the leader alone: others' knowledge may be of long ago."""
+    """The last numbers of each cluster. Only the leader shows them, as those of others may be old."""
 
     def __init__(self, leads: Callable[[], bool]) -> None:
-        """Nothing is known of any cluster; `leads` says whether this process is the leader."""
+        """Begin without clusters; `leads` returns whether this process is the leader."""
         self._leads = leads
         self._shown: dict[tuple[str, str], ClusterNumbers] = {}
 
@@ -67,7 +70,7 @@ class Clusters(Collector):
             del self._shown[cluster]
 
     def collect(self) -> Iterable[Metric]:
-        """The metrics as they are now."""
+        """Return the metrics in their current state."""
         labels = ["swiftlet_namespace", "swiftlet_cluster"]
         conditions = GaugeMetricFamily(
             "swiftlet_operator_condition",
@@ -98,7 +101,7 @@ class Clusters(Collector):
 
 @contextmanager
 def exported(clusters: Clusters) -> Iterator[None]:
-    """Show them to Prometheus."""
+    """Register the clusters' numbers with Prometheus."""
     REGISTRY.register(clusters)
     try:
         yield
@@ -108,7 +111,9 @@ def exported(clusters: Clusters) -> Iterator[None]:
 
 @asynccontextmanager
 async def served(port: int | None) -> AsyncIterator[None]:
-    """`GET /metrics` on `port` of all addresses, nothing when it is None; OSError when the port is taken."""
+    """Serve `GET /metrics` on `port` of all addresses, nothing when it is None. Raises OSError when the
+    port is taken.
+    """
     if port is None:
         yield
         return

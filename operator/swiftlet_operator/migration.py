@@ -1,10 +1,10 @@
-"""Objects brought to the version that their definition stores, so that the definition may lose an older one.
+"""Brings objects to the version that their definition stores, so that the definition may lose an older one.
 
 Definitions convert by the strategy None: the API server changes `apiVersion` and nothing else, and what is stored stays
-as it is until somebody writes it. In which versions objects may be stored is in the definition's
-`status.storedVersions`, and the API server refuses a definition without one of them. A field whose name changes is in
-the schemas of both versions under both names until the older version goes; then those objects that still have the old
-name get the new one. Why so: docs/design/2026-11-24-crd-versions.md.
+as it is until somebody writes it. `status.storedVersions` of the definition has the versions in which objects may be
+stored, and the API server refuses a definition without one of them. A field whose name changes is in the schemas of
+both versions under both names until the older version goes; then objects that still have the old name get the new one.
+The reasons are in docs/design/2026-11-24-crd-versions.md.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from swiftlet_operator.problems import KubeConflict, KubeError, KubeUnavailable
 from swiftlet_operator.retry import until_answered
 
 WITHIN_S = 90.0
-"""Each request is tried so long."""
+"""Seconds for which each request is tried."""
 
 _log = logging.getLogger(__name__)
 
@@ -36,17 +36,19 @@ class Rename:
 
 Renames = Mapping[str, Sequence[Rename]]
 RENAMES: Renames = {}
-"""By the definition's name: the fields that lose their old name with the version that is left. v1alpha1 is the only
-version of all kinds, so there are none."""
+"""By the definition's name, the fields that lose their old name with the older version.
+
+v1alpha1 is the only version of all kinds, so there are none.
+"""
 
 
 def stored_version(definition: Manifest) -> str:
-    """The version in which objects are written."""
+    """Return the version in which objects are written."""
     return next(str(one["name"]) for one in definition["spec"]["versions"] if one["storage"])
 
 
 def older_versions(definition: Manifest) -> list[str]:
-    """The other versions in which objects may still be stored."""
+    """Return the other versions in which objects may still be stored."""
     stored = (definition.get("status") or {}).get("storedVersions") or []
     return [str(one) for one in stored if one != stored_version(definition)]
 
@@ -54,13 +56,13 @@ def older_versions(definition: Manifest) -> list[str]:
 async def migrate(kube: Kube, definition: str, renames: Renames = RENAMES, within_s: float = WITHIN_S) -> int:
     """Write objects that may be stored in an older version or have a field's old name; then forget the older versions.
 
-    Returns how many objects were written. KubeError when one can't be: nothing is forgotten then, and a second run does
-    the whole again.
+    Returns how many objects were written. Raises KubeError when one can't be: nothing is forgotten then, and a second
+    run does all of it again.
     """
     live = await until_answered(partial(kube.get, DEFINITION, "", definition), within_s)
     fields = renames.get(definition, ())
     if live is None:
-        _log.warning("%s is not there", definition)
+        _log.warning("the definition %s does not exist", definition)
         return 0
     if not (older_versions(live) or fields):
         _log.info("%s: all objects are stored as %s", definition, stored_version(live))
@@ -80,7 +82,9 @@ async def migrate(kube: Kube, definition: str, renames: Renames = RENAMES, withi
 
 
 def renaming(manifest: Manifest, renames: Sequence[Rename]) -> Manifest:
-    """The merge patch that gives fields their new name; of one that has both names the new one's value stays."""
+    """Return the merge patch that gives fields their new name; if an object has both names the new one's
+    value stays.
+    """
     change: Manifest = {}
     for one in renames:
         value = _at(manifest, one.old)
@@ -112,7 +116,7 @@ def _stored_kind(definition: Manifest) -> Kind:
 
 
 async def _must_serve(kube: Kube, kind: Kind) -> None:
-    """An API server takes a moment to serve a new version; a list of one that is not served would be empty."""
+    """Raise KubeError until the API server serves the version, as a list of an unserved one would be empty."""
     if not await kube.serves(kind):
         raise KubeUnavailable(
             f"{kind.plural} are stored as {kind.api_version} and not served: say `served: true` there"
@@ -122,7 +126,7 @@ async def _must_serve(kube: Kube, kind: Kind) -> None:
 async def _rewrite(
     kube: Kube, kind: Kind, metadata: Mapping[str, Any], renames: Sequence[Rename], within_s: float
 ) -> None:
-    """Make the API server store one object again, for which a patch without a change is enough."""
+    """Make the API server store one object again; a patch without a change is enough."""
     namespace, name = metadata["namespace"], metadata["name"]
 
     async def write() -> None:

@@ -1,10 +1,10 @@
-"""Looks at nodes: whether others are about to be emptied than before.
+"""Watches nodes, and notices when other ones than before are about to be emptied.
 
-Nodes are no children of anybody, and each of them changes all the time (its kubelet reports), so they are not watched.
-The API server is asked for those that are cordoned, which it picks by itself, every few seconds, and for all of them
-every minute, because of nodes that have a taint alone. Clusters are looked at anew when the answer is another one.
+Nodes are not children of clusters, and each changes all the time (its kubelet reports), so they are not watched through
+the API. The API server is asked every few seconds for those that are cordoned, which it selects by itself, and every
+minute for all of them, because of nodes that only have a taint. Clusters are reconciled when the answer has changed.
 
-Fault model: the API server may be away or refuse: then the last answer stands. Each reconcile looks at nodes by itself.
+Fault model: the API server may be away or refuse: then the last answer stays. Each reconcile reads nodes by itself.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from swiftlet_operator.plan.cordoned import is_leaving
 from swiftlet_operator.problems import KubeError
 
 CORDONED_S = 5.0
-"""Seconds between looks at cordoned nodes: `kubectl drain` repeats a refused eviction after five."""
+"""Seconds between requests for cordoned nodes; `kubectl drain` repeats a refused eviction after five."""
 ALL_S = 60.0
-"""Seconds between looks at all nodes."""
+"""Seconds between requests for all nodes."""
 
 _log = logging.getLogger(__name__)
 
 
 class Nodes(Protocol):
-    """What is asked of an API server. Raises KubeError."""
+    """The requests of this module to an API server. They raise KubeError."""
 
     async def nodes(self, *, cordoned_only: bool) -> list[Manifest]:
-        """All nodes, or those that are cordoned."""
+        """Return all nodes, or those that are cordoned."""
         ...
 
 
@@ -40,7 +40,7 @@ def _is_cordoned(node: Manifest) -> bool:
 
 
 async def follow_nodes(kube: Nodes, leads: Callable[[], bool], tell: Callable[[], None]) -> None:
-    """Call `tell` when other nodes are about to be emptied than at the last look; until cancelled."""
+    """Call `tell` when other nodes than at the last look are about to be emptied; until cancelled."""
     cordoned: frozenset[str] = frozenset()
     tainted: frozenset[str] = frozenset()
     all_due_at = 0.0
@@ -54,7 +54,7 @@ async def follow_nodes(kube: Nodes, leads: Callable[[], bool], tell: Callable[[]
                     tainted = frozenset(name_of(one) for one in every if is_leaving(one) and not _is_cordoned(one))
                     all_due_at = time.monotonic() + ALL_S
             except KubeError as error:
-                _log.warning("nodes can't be looked at: %s", error)
+                _log.warning("nodes can't be read: %s", error)
             if cordoned | tainted != before:
                 tell()
         await asyncio.sleep(CORDONED_S)

@@ -73,16 +73,17 @@ _R = TypeVar("_R", bound=Resource[Any])
 
 
 async def observe(kube: Kube, reporter: Reporter, manifest: Manifest, now_s: int, recovery: Known = NO_KEYS) -> World:
-    """Everything around a cluster; SettingsError when the cluster itself can't be read, KubeError.
+    """Return everything around a cluster.
 
-    `recovery` are the keys that open what pods have of lost keys.
+    Raises SettingsError when the cluster itself can't be read, and KubeError. `recovery` has the keys that open sealed
+    copies of lost keys.
     """
     cluster = parse_storage_cluster(manifest)
     name, namespace = cluster.meta.name, cluster.meta.namespace
     labels = cluster_labels(name)
     others = await _served(kube)
     kinds = (*CHILD_KINDS, *others)
-    # Pods and volumes have the labels that their StatefulSets gave them.
+    # Pods and volumes have the labels from their StatefulSets.
     lists = [kube.list(kind, namespace, labels) for kind in (*kinds, POD, PVC)]
     own = [kube.list(kind, namespace) for kind in SATELLITES]
     found = await asyncio.gather(*lists, *own, kube.list(NODE, None))
@@ -129,7 +130,7 @@ async def observe(kube: Kube, reporter: Reporter, manifest: Manifest, now_s: int
 
 
 async def _with_accepted_secret(kube: Kube, world: World) -> World:
-    """With the Secret of the certificate that stays in force while another one that is asked for is not there."""
+    """Return the world with the Secret of the certificate that stays in force while another one is not there yet."""
     name = accepted_tls_secret(world)
     if name is None or name in world.secrets:
         return world
@@ -140,9 +141,9 @@ async def _with_accepted_secret(kube: Kube, world: World) -> World:
 async def _by_name(
     kube: Kube, namespace: str, cluster: str, rings: Iterable[str], children: Mapping[tuple[str, str], Manifest]
 ) -> dict[tuple[str, str], Manifest]:
-    """What data can't be found without, where no object with the cluster's labels has its name.
+    """Return objects without which data can't be found, if none with the cluster's labels has their name.
 
-    Whoever restores an object by hand may leave its labels out.
+    Somebody who restores an object by hand may leave its labels out.
     """
     found: dict[tuple[str, str], Manifest] = {}
     for kind, names in looked_for(cluster, rings):
@@ -154,40 +155,42 @@ async def _by_name(
 
 
 def _ring_names(rings: Iterable[Manifest], policies: Iterable[Manifest]) -> list[str]:
-    """The rings that a cluster may have: of Ring objects and StoragePolicies, and those that every cluster has."""
+    """Return the rings that a cluster may have: of Ring objects and StoragePolicies, and those of every cluster."""
     indexes = {0} | {(one.get("spec") or {}).get("index") for one in policies}
     indexes |= {(one.get("spec") or {}).get("policyIndex") for one in rings}
     return ["account", "container", *(f"object-{index}" for index in sorted(i for i in indexes if isinstance(i, int)))]
 
 
 async def _rescued(reporter: Reporter, world: World) -> dict[str, Ring]:
-    """The rings that the ConfigMaps have lost, as pods hand them out."""
+    """Return the rings that the ConfigMaps have lost and that pods hand out."""
     found: dict[str, Ring] = {}
     for name, pods in lost_rings(world).items():
         ring = await reporter.ring([pod for pod in world.pods if name_of(pod) in pods], name)
         if ring is not None:
-            _log.warning("ring %s of %s: version %d is taken from a pod", name, world.cluster.meta.name, ring.version)
+            _log.warning(
+                "version %d of the ring %s of %s is taken from a pod", ring.version, name, world.cluster.meta.name
+            )
             found[name] = ring
     return found
 
 
 async def _unsealed(reporter: Reporter, world: World) -> Unsealed:
-    """The keys that both Secrets have lost, as sealed copies on the volumes of pods have them."""
+    """Return the keys that both Secrets have lost, from sealed copies on the volumes of pods."""
     if not are_lost(world):
         return Unsealed()
     found = await asyncio.to_thread(unsealed, world, await reporter.sealed_keys(world.pods))
     if found.secret is not None:
-        _log.warning("keys of %s: they are taken from a sealed copy on a volume", world.cluster.meta.name)
+        _log.warning("the keys of %s are taken from a sealed copy on a volume", world.cluster.meta.name)
     return found
 
 
 def refers(manifest: Mapping[str, Any], cluster: str) -> bool:
-    """Whether one of our objects belongs to the cluster of this name."""
+    """Return whether one of our objects belongs to the cluster of this name."""
     return cluster_of(manifest) == cluster
 
 
 def cluster_of(manifest: Mapping[str, Any]) -> str | None:
-    """The name of the cluster that an object belongs to: its clusterRef's, or its label's if the operator made it."""
+    """Return the cluster that an object belongs to: by its clusterRef, or by its label if the operator made it."""
     reference = (manifest.get("spec") or {}).get("clusterRef")
     if isinstance(reference, dict) and reference.get("name"):
         return str(reference["name"])
@@ -218,7 +221,7 @@ async def _named(
 
 
 def _secret_names(cluster: Resource[StorageClusterSpec], users: Iterable[Resource[StorageUserSpec]]) -> set[str]:
-    """Secrets that our objects name."""
+    """Return the Secrets that our objects name."""
     names = {credentials_name(user) for user in users}
     tls = cluster.spec.tls.secret_name(cluster.meta.name)
     return names if tls is None else {*names, tls}
@@ -227,7 +230,7 @@ def _secret_names(cluster: Resource[StorageClusterSpec], users: Iterable[Resourc
 async def _secrets(
     kube: Kube, namespace: str, names: Iterable[str], children: Mapping[tuple[str, str], Manifest]
 ) -> dict[str, Manifest | None]:
-    """Secrets by name; most are the operator's own and have been read already."""
+    """Return Secrets by name; most are the operator's own and have been read already."""
     found: dict[str, Manifest | None] = {}
     for name in sorted(names):
         known = children.get((SECRET.kind, name))
@@ -242,7 +245,7 @@ async def _volumes(
     claims: Iterable[Manifest],
     nodes: Iterable[Manifest],
 ) -> dict[str, Manifest]:
-    """Volumes of pods that stand nowhere or on a node that is not there; only they can be lost with a node."""
+    """Return the volumes of pods that are on no node or on a node that is gone; only they can be lost with a node."""
     concerned = needs_volumes(children, pods, {name_of(node) for node in nodes})
     names = {claim["spec"].get("volumeName") for claim in claims if name_of(claim).partition("-")[2] in concerned}
     found = {name: await _allowed(kube, PV, str(name)) for name in sorted(name for name in names if name)}
@@ -250,14 +253,15 @@ async def _volumes(
 
 
 async def _allowed(kube: Kube, kind: Kind, name: str) -> Manifest | None:
-    """An object of the whole Kubernetes; None as well where the operator's role is too old to read it.
+    """Return a cluster-wide object; also None when the operator's role is too old to read it.
 
-    One pod without a node must not stop everything else for want of a right; what needs the object is not done then.
+    One pod without a node must not stop everything else because of a missing right; only what needs the object is not
+    done.
     """
     try:
         return await kube.get(kind, "", name)
     except KubeForbidden as error:
-        _log.warning("%s", error)
+        _log.warning("%s %s can't be read: %s", kind.kind, name, error)
         return None
 
 

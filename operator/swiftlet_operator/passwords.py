@@ -1,7 +1,7 @@
-"""Fresh secrets, and the hashes of users' keys.
+"""New secrets, and the hashes of users' keys.
 
-A hash is salted, so that of an unchanged key must be kept or the users file would change with every reconcile. What
-was found to fit is remembered, for finding out costs as much as a login.
+A hash is salted, so that of an unchanged key must be kept, or the users file would change with every reconcile. A key
+that matched is remembered, because the check costs as much as a login.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from argon2.exceptions import InvalidHashError, VerificationError
 TOKEN_BYTES = 32
 MAX_REMEMBERED = 10_000
 
-# The cost of a login is decided where users log in; what is verified there says its own parameters.
+# The services decide the cost of a login; a hash itself has the parameters for its verification.
 _hasher = PasswordHasher(time_cost=2, memory_cost=19_456, parallelism=1)
 
 
@@ -26,11 +26,11 @@ class Passwords:
         self._fitting: dict[tuple[str, bytes], None] = {}
 
     def token(self) -> str:
-        """32 random bytes as URL-safe text."""
+        """Return 32 random bytes as URL-safe text."""
         return secrets.token_urlsafe(TOKEN_BYTES)
 
     def hashed(self, secret: str, old: str | None) -> str:
-        """The argon2id hash of a secret: the old one as long as it fits."""
+        """Return the argon2id hash of a secret: the old one as long as it matches."""
         digest = hashlib.sha256(secret.encode()).digest()
         if old is not None and ((old, digest) in self._fitting or _fits(old, secret)):
             self._remember(old, digest)

@@ -1,4 +1,4 @@
-"""What can go wrong with the API server, free of any client's classes. `swiftlet_operator.kube` raises these."""
+"""Errors of requests to the API server, independent of any client's classes. `swiftlet_operator.kube` raises these."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ class KubeError(SwiftletError):
 
 
 class KubeUnavailable(KubeError):
-    """No answer, or one that says to come back later; the same request may succeed soon."""
+    """The API server gave no answer, or one that says to come back later; the same request may succeed soon."""
 
 
 class KubeForbidden(KubeError):
-    """The operator's role does not allow it: a missing rule in its ClusterRole or Role."""
+    """The operator's role does not allow the request: a rule is missing in its ClusterRole or Role."""
 
 
 class KubeInvalid(KubeError):
-    """The API server refuses the object as it is; only another object will be taken."""
+    """The API server refuses the object as it is; only a changed object will be accepted."""
 
 
 class KubeConflict(KubeError):
@@ -30,8 +30,8 @@ class NotLeader(SwiftletError):
 
 
 class BrokenState(SwiftletError):
-    """Something that the operator keeps in the cluster can't be read back; a person has to look."""
+    """Something that the operator keeps in the cluster can't be read back; a person has to look at it."""
 
 
 class SealError(SwiftletError):
-    """Something sealed that can't be opened or was not sealed by us, or a key that is none."""
+    """Sealed data can't be opened or was not sealed by us, or a key is not valid."""

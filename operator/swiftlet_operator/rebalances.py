@@ -1,12 +1,12 @@
-"""Rebalances beside the reconciles: what takes the processor for long is done one at a time, and asked for again.
+"""Rebalances beside the reconciles: as they take long on the processor, they run one at a time.
 
-A ring of many partitions takes seconds, and one reconcile may want four of them. So a reconcile that finds a rebalance
-due orders it and goes on as if the ring had to wait; when nothing is left of what a cluster has ordered, the cluster is
-looked at again. What was made is taken only for the very task and builder that it was ordered for: when either has
-changed meanwhile, it is ordered anew.
+A ring of many partitions takes seconds, and one reconcile may need four of them. So a reconcile that finds a rebalance
+due orders it and goes on as if the ring had to wait; when all orders of a cluster are done, the cluster is looked at
+again. A result is used only for the very task and builder that it was ordered for: when either has changed meanwhile,
+it is ordered anew.
 
-Fault model: the process dies, or loses the lease, at any moment: what was ordered is lost, and found due again. A
-rebalance that fails fails the reconcile that comes for it, and is ordered again by the next.
+Fault model: the process dies, or loses the lease, at any moment: orders are lost, and found due again. A rebalance that
+fails makes the reconcile that asks for its result fail, and is ordered again by the next.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from swiftlet_operator.reconcile import Key
 from swiftlet_operator.rings import Outcome, Rebalance, Rebalancer, Saved, Task
 
 LIFE_S = 60.0
-"""What nobody came for in this time is forgotten: its cluster is gone, or its moment is too long ago."""
+"""Seconds after which a result that nobody asked for is dropped: its cluster is gone, or it came too late."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,17 +32,17 @@ class _Order:
 
     @property
     def is_stale(self) -> bool:
-        """Whether nobody came for long after it was made."""
+        """Return whether nobody asked for the result for a long time after it was made."""
         if not self.made.done() or self.made.cancelled() or self.made.exception() is not None:
             return False
         return time.monotonic() - self.made.result()[1] > LIFE_S
 
 
 class Rebalances:
-    """Orders of all clusters; one thread works on them, in the order in which they came."""
+    """The orders of all clusters; one thread works on them, in the order in which they came."""
 
     def __init__(self, wake: Callable[[Key], object]) -> None:
-        """`wake` is called, in that thread, when all that a cluster has ordered is made."""
+        """Start with no orders. `wake` is called, in the thread, when all orders of a cluster are done."""
         self._wake = wake
         self._orders: dict[tuple[Key, str], _Order] = {}
         self._lock = threading.Lock()
@@ -54,12 +54,12 @@ class Rebalances:
         return lambda due: self._take_or_order(key, due)
 
     def close(self) -> None:
-        """Begin no more of them, and tell nobody."""
+        """Begin no more rebalances, and tell nobody."""
         self._closed = True
         self._worker.shutdown(wait=False, cancel_futures=True)
 
     def _take_or_order(self, key: Key, due: Rebalance) -> Outcome | None:
-        # Whether it is in a hurry decides when a rebalance is due, not what comes of it.
+        # `hurry` decides when a rebalance is due and does not affect the result.
         task, place = replace(due.task, hurry=False), (key, due.task.ring)
         with self._lock:
             self._orders = {where: one for where, one in self._orders.items() if not one.is_stale}
@@ -71,7 +71,7 @@ class Rebalances:
                 return order.made.result()[0]
             made = self._worker.submit(_made, due)
             self._orders[place] = _Order(task, due.saved, made)
-        # Whoever is told of it takes the lock too.
+        # Outside of the lock: both may call `_tell` at once, which takes it too.
         if order is not None:
             order.made.cancel()
         made.add_done_callback(lambda _: self._tell(key))

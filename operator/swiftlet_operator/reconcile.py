@@ -1,4 +1,6 @@
-"""One cluster, one call: look, decide, write, tell. Idempotent, and the same whatever has happened before."""
+"""Reconciles one cluster in one call: look, decide, write, report. Idempotent, and independent of what
+happened before.
+"""
 
 from __future__ import annotations
 
@@ -41,9 +43,9 @@ class Key:
 class Reconciler:
     """What reconciling needs besides the cluster's name.
 
-    `may_write` raises NotLeader, `now_s` is the wall clock, `reporter` asks the cluster's pods how they are,
+    `may_write` raises NotLeader, `now_s` is the wall clock, `reporter` asks the cluster's pods for reports,
     `rebalancer` is for the rings of one cluster, `turns` for its restarts among those of others, `recovery` has the
-    keys that open sealed copies, and `clusters` are told what Prometheus is shown.
+    keys that open sealed copies, and `clusters` receives what Prometheus is shown.
     """
 
     kube: Kube
@@ -58,7 +60,7 @@ class Reconciler:
     clusters: Clusters = field(default_factory=lambda: Clusters(lambda: True))
 
     async def reconcile(self, key: Key) -> float | None:
-        """Make a cluster true as far as possible now; seconds until it should be looked at again without a reason.
+        """Bring a cluster into the specified state as far as possible now; return seconds until the next look.
 
         Raises KubeError when reading failed, or KubeUnavailable when something could not be written: try again.
         """
@@ -78,7 +80,7 @@ class Reconciler:
         except KubeForbidden as error:
             await self._tell(manifest, [Fact("Ready", "False", "Forbidden", f"{_ROLE}: {error}")], now_s)
             raise
-        # Rings and hashes take their time; other clusters and the probes don't wait for them.
+        # Rings and hashes take long; other clusters and the probes don't wait for them.
         actions = await asyncio.to_thread(
             decide, world, self.defaults, self.fresh, self.rebalancer(key), self.turns(key)
         )
@@ -93,7 +95,7 @@ class Reconciler:
         told = await write_statuses(self.kube, key.namespace, statuses, now_s, self.may_write, world.own)
         await announce(self.kube, world, actions.events, self.may_write)
         if written.count or told:
-            _log.info("%s/%s: %d objects and %d statuses written", key.namespace, key.name, written.count, told)
+            _log.info("%d objects and %d statuses of %s/%s were written", written.count, told, key.namespace, key.name)
         if written.failures:
             raise KubeUnavailable("; ".join(written.failures))
         return actions.again_in_s
@@ -109,7 +111,7 @@ class Reconciler:
         await write_statuses(self.kube, metadata["namespace"], [status], now_s, self.may_write)
 
     async def _without_cluster(self, key: Key, now_s: int) -> None:
-        """Tell the objects that name a cluster which is not there."""
+        """Update objects that name a cluster which does not exist."""
         message = f"there is no StorageCluster {key.name} in this namespace; make it, or correct spec.clusterRef"
         fact = Fact("Ready", "False", "ClusterMissing", message)
         for kind in SATELLITES:
@@ -121,14 +123,14 @@ class Reconciler:
             await write_statuses(self.kube, key.namespace, statuses, now_s, self.may_write)
 
     async def _let_go(self, key: Key, policies: Sequence[Manifest]) -> None:
-        """Nobody could ever prove that nothing is left of a policy whose cluster is not there."""
+        """Release policies of a cluster that is gone, as nobody could ever prove that nothing is left of them."""
         for one in policies:
             self.may_write()
             patch = unguarded(one)
             await self.kube.patch(patch.kind, key.namespace, patch.name, patch.change)
 
     def _show(self, key: Key, statuses: Sequence[StatusOf], made_s: float | None = None) -> None:
-        """Tell Prometheus what the cluster is told."""
+        """Show Prometheus the conditions of the cluster's status."""
         facts = [fact for one in statuses if one.kind == CLUSTER for fact in one.facts]
         conditions = {fact.type: fact.status for fact in facts}
         late = any(fact.reason == TIMED_OUT for fact in facts)
@@ -136,7 +138,7 @@ class Reconciler:
 
 
 def _with_failures(statuses: Sequence[StatusOf], failures: Sequence[str]) -> list[StatusOf]:
-    """What the cluster is told when something could not be written: it will be tried again."""
+    """Return the statuses when something could not be written: they say so, and that it will be tried again."""
     if not failures:
         return list(statuses)
     fact = Fact("Progressing", "False", "ApplyFailed", "; ".join(failures))

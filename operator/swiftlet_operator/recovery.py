@@ -8,7 +8,7 @@ anew, so a lost recovery key is a loss only together with the keys of a cluster.
 Somebody may add identities, as `kubectl swiftlet restore` does: the first one seals, all open.
 
 Fault model: either Secret is deleted, edited or damaged, at any moment; two operators start at once, and then the first
-to make the Secret has made the key. An operator whose role does not let it read the Secret goes on without a key.
+to create the Secret decides the key. An operator whose role does not let it read the Secret goes on without a key.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Recovery:
     def __init__(
         self, kube: Kube, namespace: str, may_write: Callable[[], None], monotonic: Callable[[], float]
     ) -> None:
-        """`may_write` raises NotLeader; nothing is looked at yet."""
+        """Prepare without reading anything; `may_write` raises NotLeader."""
         self._kube = kube
         self._namespace = namespace
         self._may_write = may_write
@@ -61,7 +61,7 @@ class Recovery:
         self._turn = asyncio.Lock()
 
     async def known(self) -> Known:
-        """What was found at the last look, which is no older than a minute. NotLeader."""
+        """Return what the last look found, which is no older than a minute. Raises NotLeader."""
         async with self._turn:
             if self._monotonic() - self._looked_s >= LOOK_AGAIN_S or self._known.keys is None:
                 self._known = await self._look()
@@ -83,17 +83,17 @@ class Recovery:
             return Known(self._known.keys, "another operator is making it")
         except (KubeError, SealError) as error:
             if self._known.problem != str(error):
-                _log.warning("recovery key: %s", error)
+                _log.warning("the recovery key can't be used or stored: %s", error)
             return Known(self._known.keys, str(error))
 
     def _united(self, found: list[tuple[str, ...]]) -> RecoveryKeys:
-        """All identities that anything has; a fresh one when there is none."""
+        """Return all identities of both Secrets and of memory; a fresh one when there is none."""
         remembered = self._known.keys.identities if self._known.keys is not None else ()
         united = tuple(dict.fromkeys(one for has in (*found, remembered) for one in has))
         if len(united) > MAX_IDENTITIES:
             raise SealError(f"Secrets {NAME} and {COPY} have more than {MAX_IDENTITIES} identities; remove old ones")
         if not united:
-            _log.warning("a recovery key is made: sealed copies of keys that an earlier one opened are of no use")
+            _log.warning("a new recovery key was made; it can't open copies that were sealed for an earlier one")
         return RecoveryKeys(united or (new_identity(),))
 
     async def _write(self, name: str, live: Manifest | None, keys: RecoveryKeys) -> None:
@@ -112,7 +112,7 @@ class Recovery:
 
 
 def _identities(live: Manifest | None) -> tuple[str, ...]:
-    """What a Secret has; none when it is not there or somebody has damaged it, and then the other one counts."""
+    """Return the identities in a Secret; none when it is missing or damaged, as the other Secret counts then."""
     text = ((live or {}).get("data") or {}).get(ENTRY)
     if not isinstance(text, str):
         return ()

@@ -1,8 +1,8 @@
-"""What services say of themselves at `/statusz`, as frozen views: `docs/wire.md` names the fields.
+"""The services' reports about themselves at `/statusz`, as frozen views: `docs/wire.md` names the fields.
 
-A report is somebody else's word: a field that is missing, `null` or of another type is not known (None, or empty where
-there may be none), a field that nobody here knows is left alone, and what is no report at all is None. What is not
-known never makes it safe to go on.
+A report is an untrusted input: a field that is missing, `null` or of another type is unknown (None, or empty where
+there may be none), an unknown field is ignored, and what is no report at all is None. What is unknown never makes it
+safe to go on.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from dataclasses import dataclass, field
 from typing import Any
 
 SERVICES = frozenset({"object", "replicator", "container", "proxy", "metadata"})
-"""Services that report; containers are named like their services."""
+"""Services that report; containers are named after their services."""
 _MOST = 2**63 - 1
 _INDEX_DIGITS = 3
-"""Digits of the index of a policy."""
+"""The number of digits of a policy's index."""
 _LONGEST_NAME = 64
 SERVING = "serving"
-"""State of a device that takes requests."""
+"""State of a device that accepts requests."""
 
 
 @dataclass(frozen=True, slots=True)
 class RingReport:
-    """How a device stands in one ring, as of the last round that compared it.
+    """The state of a device in one ring, as of the last round that compared it.
 
-    Counts are of partitions (`held`, `misplaced`, `unchecked`) and of records (`behind`); None where not known.
-    `synced_at_s`: when the last round began that found nothing left to do, seconds since the epoch, None for never.
+    Counts are of partitions (`held`, `misplaced`, `unchecked`) and of records (`behind`); None where unknown.
+    `synced_at_s`: the begin of the last round that found nothing left to do, seconds since the epoch, None for never.
     `ring_version`: the ring of the last round, 0 before the first. `empty_since_s`: the end of the first of an unbroken
-    series of rounds that found nothing on the device, None while there is something or nobody knows.
+    series of rounds that found nothing on the device, None while there is something or it is unknown.
     """
 
     held: int | None = None
@@ -44,7 +44,7 @@ class RingReport:
 
 @dataclass(frozen=True, slots=True)
 class DeviceReport:
-    """A device of a pod: how much fits, whether it serves, rows that it has pending, how it stands in rings."""
+    """A device of a pod: its capacity, whether it serves, its pending rows, and its state in rings."""
 
     capacity_bytes: int | None = None
     free_bytes: int | None = None
@@ -65,7 +65,7 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class AccountsReport:
-    """The accounts that hold most on a container server's devices, as counted then; seconds since the epoch."""
+    """The accounts that hold most on a container server's devices, as counted at a time in seconds since the epoch."""
 
     counted_at_s: float
     held: Mapping[str, Held] = field(default_factory=dict)
@@ -73,10 +73,10 @@ class AccountsReport:
 
 @dataclass(frozen=True, slots=True)
 class PolicyUse:
-    """What a container server found of a deprecated policy: of containers whose first replica it has, and accounts.
+    """What a container server found of a deprecated policy: containers whose first replica it has, and accounts.
 
-    `copies`: all databases of such containers on its devices, deleted ones too. `empty_since_s`: the end of the first
-    of an unbroken series of walks that found none while the server refused new ones, None while that is not so.
+    `copies`: all databases of such containers on its devices, including deleted ones. `empty_since_s`: the end of the
+    first of an unbroken series of walks that found none while the server refused new ones, None while that is not so.
     """
 
     containers: int
@@ -99,7 +99,9 @@ class PoliciesReport:
 
 @dataclass(frozen=True, slots=True)
 class RedisReport:
-    """How a replicator stands with Redis: `up`, `away`, or None where none is set; why it is away, if it has asked."""
+    """A replicator's connection to Redis: `up`, `away`, or None where none is set; and why it is away, when it has
+    asked.
+    """
 
     state: str | None
     reason: str = ""
@@ -116,15 +118,14 @@ class EncryptionReport:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What one service of one pod says.
+    """The report of one service of one pod.
 
-    `keys`: fingerprints of the cluster keys it has, the signing one first. `rings`: versions in use by ring.
-    `transports`: peers connected by transport. `rdma_missing`: why it has no RDMA, if it says so. `users`,
-    `quotas`: digests of the files in use. `devices`: by the name that the service gives them, `d0` or `POD/d0`.
-    `workers`: those of the users files that the processes of a proxy use, None in it for a process that does not say.
-    `accounts`, `policies`: None where nobody has counted yet. `redis`: a replicator's alone.
-    `encryption`: None from a service that does not say.
-    `sealed_keys`: generation of the sealed copy of the keys on each device, 0 where there is none.
+    `keys`: fingerprints of its cluster keys, the signing one first. `rings`: versions in use by ring. `transports`:
+    peers connected by transport. `rdma_missing`: why it has no RDMA, if it says so. `users`, `quotas`: digests of the
+    files in use. `devices`: by the name that the service gives them, `d0` or `POD/d0`. `workers`: the digests of the
+    users files that a proxy's processes use, None in it for a process that does not say. `accounts`, `policies`: None
+    where they were not counted yet. `redis`: from replicators only. `encryption`: None from a service that does not
+    say. `sealed_keys`: generation of the sealed copy of the keys on each device, 0 where there is none.
     """
 
     service: str
@@ -146,11 +147,11 @@ class Report:
 
 
 Reports = Mapping[str, Mapping[str, Report]]
-"""By pod and service; who did not answer is not among them."""
+"""Reports by pod and service; services that did not answer are not among them."""
 
 
 def parse_report(service: str, body: bytes) -> Report | None:
-    """The report that a service gave, None when it is damaged or another service's."""
+    """Return the report in a service's answer, None when it is damaged or another service's."""
     try:
         fields = json.loads(body)
     except (ValueError, RecursionError):
@@ -231,7 +232,7 @@ def _held(counts: object) -> Held | None:
     known = [_count(one) for one in counts] if isinstance(counts, list) else []
     if len(known) != 3 or None in known:
         return None
-    # What Kubernetes keeps as a number.
+    # Limited to the range that Kubernetes stores as a number.
     containers, objects, size = (min(one or 0, _MOST) for one in known)
     return Held(containers, objects, size)
 

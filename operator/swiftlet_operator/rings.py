@@ -1,17 +1,17 @@
-"""What happens to a ring: pure, from the devices there should be and the builder of last time.
+"""What happens to a ring, from the devices it should have and the last builder. Pure.
 
-A device enters once it is known where it stands, with a part of its weight, and gains the same part with every
-rebalance; the first layout takes full weights, for there is nothing to move yet. A device that should not be there is
-drained: its weight becomes 0, and it leaves when no partition is assigned to it and it is known to be empty. While
-fewer devices would stay than there are replicas, nothing is drained at all. A device that now stands in another zone
-is a change as well: its replicas may share that zone with others.
+A device enters once its place is known, with a part of its weight, and gains the same part with every rebalance; the
+first layout takes full weights, as there is nothing to move yet. A device that should not be there is drained: its
+weight becomes 0, and it leaves when no partition is assigned to it and it is known to be empty. While fewer devices
+would stay than there are replicas, nothing is drained at all. A device that is now in another zone is a change as well:
+its replicas may share that zone with others.
 
-At most one rebalance per `min_part_hours`, and none before all devices are known to be in sync with the ring of the
-last one, so that what was moved has been copied before more is; each moves at most one replica of a partition. A
+There is at most one rebalance per `min_part_hours`, and none before all devices are known to be in sync with the ring
+of the last one, so that what was moved has been copied before more is; each moves at most one replica of a partition. A
 rebalance that could not move enough is followed by another.
 
-A builder is kept in pieces with a digest over the whole. If they can't be read but the ring can, a builder is made
-from the ring, all of whose partitions count as just moved.
+A builder is kept in pieces with a digest over the whole. If they can't be read but the ring can, a builder is made from
+the ring, all of whose partitions count as just moved.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from swiftlet_operator.manifests import named as named
 from swiftlet_operator.problems import BrokenState
 
 STEPS = 4
-"""Rebalances until a new device has its full weight."""
+"""How many rebalances a new device takes until it has its full weight."""
 BUILDER_PIECE_BYTES = 900_000
-"""A ConfigMap holds 1 MiB."""
+"""The largest size of a piece of a builder: a ConfigMap holds 1 MiB."""
 _HOUR_S = 3600
 GATE_S = 15.0
-"""While a rebalance waits for devices they are asked again after this time."""
+"""Seconds until devices are asked again while a rebalance waits for them."""
 _REMEMBERED = 8
-"""Rings whose measures are kept; each is some hundred kilobytes."""
+"""For how many rings measures are kept; those of one ring take some hundred kilobytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +52,9 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A device that should take part; `zone` and `node` are None while it is not known where it stands.
+    """A device that should take part; `zone` and `node` are None while its place is unknown.
 
-    `full`: so full that its weight must not rise.
+    `full`: it is so full that its weight must not rise.
     """
 
     name: str
@@ -72,9 +72,9 @@ class Wanted:
 class Task:
     """A ring as it should be.
 
-    `empty`: names of devices that hold nothing any more, so that they may leave. `behind`: names of devices for which
-    a rebalance waits. `hold`: why there is no rebalance at all for now. `hurry`: whether a first layout may do without
-    the devices whose place is not known yet.
+    `empty`: names of devices that hold nothing any more, so that they may leave. `behind`: names of devices that a
+    rebalance waits for. `hold`: why there is no rebalance at all for now. `hurry`: whether a first layout may do
+    without the devices whose place is unknown.
     """
 
     ring: str
@@ -88,7 +88,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """What is kept of a ring between two looks: its builder, when it was last rebalanced, and what is left to do.
+    """What is kept of a ring between two looks: its builder, the time of the last rebalance, and what is left to do.
 
     `moved` and `surplus` are those of the last rebalance; see `swiftlet.ring.RebalanceResult`.
     """
@@ -101,11 +101,11 @@ class Saved:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a ring.
+    """The result for a ring.
 
-    `saved` is None before the first layout, and the very object that was given when nothing changed. `waiting` says
-    why there is more to do but not now, `refused` what is not done at all (reason, message); `again_in_s` when to look
-    again. `present`: the names of all devices that are part of the builder; `zones`: where they stand.
+    `saved` is None before the first layout, and the very object that was given when nothing changed. `waiting` says why
+    there is more to do but not now, `refused` what is not done at all (reason, message); `again_in_s` when to look
+    again. `present`: the names of all devices in the builder; `zones`: their zones.
     """
 
     ring: str
@@ -126,7 +126,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What a saved builder says: version, part power, zone and node of each device by name, who has partitions."""
+    """What a saved builder says: version, part power, zone and node of each device by name, and who has partitions."""
 
     version: int
     part_power: int
@@ -137,7 +137,7 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Rebalance:
-    """A rebalance, or a first layout, that is due: all that may take the processor for long.
+    """A rebalance, or a first layout, that is due: the part that may take long on the processor.
 
     `builder` is `saved` as it was changed for `task`; `changed` says whether it was.
     """
@@ -154,12 +154,12 @@ class Rebalance:
 
 
 Rebalancer = Callable[[Rebalance], Outcome | None]
-"""What becomes of a rebalance; None when that is not known yet."""
+"""Returns the result of a rebalance; None when it is not known yet."""
 AT_WORK = "it is being laid out"
 
 
 def known(ring: str, saved: Saved) -> Known:
-    """What was saved; BrokenState when it can't be read."""
+    """Return what a saved builder says. Raises BrokenState when it can't be read."""
     return _known(ring, saved.builder)
 
 
@@ -179,7 +179,7 @@ def _known(ring: str, data: bytes) -> Known:
 
 @lru_cache(maxsize=_REMEMBERED)
 def combinations(ring: str, data: bytes) -> Mapping[tuple[str, ...], int]:
-    """How many partitions have their replicas on the same devices, by the devices' names; BrokenState."""
+    """Return how many partitions have their replicas on the same devices, by the devices' names. Raises BrokenState."""
     table = _decode(ring, data).ring
     names = {device.id: device.name for device in table.devices if device is not None}
     ids = Counter(zip_longest(*table.rows))
@@ -187,12 +187,12 @@ def combinations(ring: str, data: bytes) -> Mapping[tuple[str, ...], int]:
 
 
 def look(task: Task, saved: Saved | None) -> Outcome:
-    """The ring as it is, nothing else; BrokenState when the saved builder can't be read."""
+    """Return the ring as it is, unchanged. Raises BrokenState when the saved builder can't be read."""
     return _outcome(task, _decode(task.ring, saved.builder), saved) if saved else Outcome(task.ring, None)
 
 
 def advance(task: Task, saved: Saved | None, now_s: int, rebalance: Rebalancer = Rebalance.run) -> Outcome:
-    """One step towards the ring as it should be; BrokenState when the saved builder can't be read."""
+    """Take one step towards the ring as it should be. Raises BrokenState when the saved builder can't be read."""
     if saved is None:
         return _first(task, now_s, rebalance)
     builder = _decode(task.ring, saved.builder)
@@ -204,7 +204,7 @@ def advance(task: Task, saved: Saved | None, now_s: int, rebalance: Rebalancer =
         return _outcome(task, builder, saved)
     waiting, again_in_s = _not_now(task, saved, now_s)
     if waiting:
-        # Not the changed builder: what it would be is found anew next time.
+        # The changed builder is not kept: the next look makes the same change again.
         kept = _decode(task.ring, saved.builder)
         return _outcome(task, kept, saved, waiting=waiting, again_in_s=again_in_s)
     outcome = rebalance(Rebalance(task, builder, saved, changed, now_s))
@@ -214,7 +214,7 @@ def advance(task: Task, saved: Saved | None, now_s: int, rebalance: Rebalancer =
 
 
 def _not_now(task: Task, saved: Saved, now_s: int) -> tuple[str, float | None]:
-    """Why a rebalance has to wait, and when to look again; empty when it need not."""
+    """Return why a rebalance has to wait, and when to look again; empty when it need not."""
     if task.hold:
         return task.hold, None
     due_s = saved.rebalanced_at_s + task.shape.min_part_hours * _HOUR_S
@@ -258,7 +258,7 @@ def _rebalance(task: Task, builder: RingBuilder, saved: Saved | None, changed: b
         return _outcome(task, kept, saved, refused=refused) if kept else Outcome(task.ring, None, refused=refused)
     surplus = result.surplus if result.moved else 0
     if not changed and before == _facts(builder.ring):
-        # Nothing helps; remember that, and publish no new version of the same ring.
+        # Another rebalance would not help: remember that, and publish no new version of the same ring.
         assert saved is not None
         done = replace(saved, surplus=0)
         return _outcome(task, _decode(task.ring, saved.builder), done)
@@ -297,7 +297,7 @@ def _refusal(task: Task, builder: RingBuilder) -> tuple[str, str] | None:
 
 
 def _change(builder: RingBuilder, task: Task) -> bool:
-    """Make the builder's devices and settings what they should be next; whether anything changed."""
+    """Give the builder the devices and settings that it should have next; return whether anything changed."""
     before = (builder.devices, builder.replicas, builder.overload)
     minimum = builder.min_part_hours
     builder.set_replicas(task.shape.replicas)
@@ -315,7 +315,7 @@ def _change(builder: RingBuilder, task: Task) -> bool:
             builder.remove_device(device.id)
     for one in task.wanted:
         if one.name in members:
-            # A builder looks at all other devices whenever it is told of one.
+            # Telling a builder of a device makes it go through all others.
             if _step(members[one.name], one):
                 builder.set_weight(members[one.name].id, _next_weight(members[one.name].weight, one))
         elif one.zone is not None:
@@ -328,7 +328,7 @@ def _change(builder: RingBuilder, task: Task) -> bool:
 
 
 def _relocate(builder: RingBuilder, task: Task) -> None:
-    """Take over where devices stand now. A pod that moves alone to another node of its zone moves no data."""
+    """Take over the present places of devices. A pod that moves alone to another node of its zone moves no data."""
     for device, one in _pairs(builder, task):
         if one.zone is not None and one.node is not None:
             builder.update_device(
@@ -346,7 +346,7 @@ def _step(device: Device, one: Wanted) -> bool:
 
 
 def _next_weight(now: float, one: Wanted) -> float:
-    """A quarter of the goal more unless the device is full, or the goal at once when that is less."""
+    """Return the weight plus a quarter of the goal unless the device is full, or the goal at once when that is less."""
     goal = min(one.weight, now) if one.full else one.weight
     return min(goal, now + goal / STEPS) if now < goal else goal
 
@@ -366,7 +366,7 @@ def _add(builder: RingBuilder, one: Wanted, weight: float) -> None:
 
 
 def _held(builder: RingBuilder) -> Mapping[int, int]:
-    """Replicas per device id in the ring of the last rebalance."""
+    """Return the replicas per device id in the ring of the last rebalance."""
     held: dict[int, int] = {}
     if builder.has_ring:
         for row in builder.ring.rows:
@@ -416,7 +416,7 @@ class _Published:
 
 @lru_cache(maxsize=_REMEMBERED)
 def _published(data: bytes) -> _Published:
-    """What follows from a ring alone. A cluster at rest is looked at often, and measuring takes its time."""
+    """Return what follows from a ring alone; kept, as a cluster at rest is looked at often and measuring takes long."""
     ring = codec.decode(data)
     quality = report(ring)
     return _Published(tuple(codec.chunks(ring)), quality.balance, quality.dispersion)
@@ -430,14 +430,14 @@ def _decode(ring: str, data: bytes) -> RingBuilder:
 
 
 def split(data: bytes) -> list[bytes]:
-    """A builder's bytes in pieces that fit ConfigMaps, each behind the digest of the whole."""
+    """Return a builder's bytes in pieces that fit ConfigMaps, each after the digest of the whole."""
     digest = hashlib.sha256(data).digest()
     room = BUILDER_PIECE_BYTES - len(digest)
     return [digest + data[start : start + room] for start in range(0, len(data), room)]
 
 
 def unite(pieces: Sequence[bytes]) -> bytes | None:
-    """The bytes behind `split`; None when pieces are missing, damaged or of different builders."""
+    """Return the bytes that were `split`; None when pieces are missing, damaged or of different builders."""
     digest = hashlib.sha256().digest_size
     data = b"".join(piece[digest:] for piece in pieces)
     whole = hashlib.sha256(data).digest()
@@ -445,7 +445,7 @@ def unite(pieces: Sequence[bytes]) -> bytes | None:
 
 
 def rebuilt(ring: Ring, shape: Shape, now_s: int) -> Saved:
-    """A builder from the ring alone: all of its partitions count as moved right now."""
+    """Return a builder made from the ring alone: all of its partitions count as moved right now."""
     hours = now_s // _HOUR_S
     builder = RingBuilder.restore(
         part_power=ring.part_power,
@@ -462,7 +462,7 @@ def rebuilt(ring: Ring, shape: Shape, now_s: int) -> Saved:
 
 
 def ring_of(chunks: Sequence[bytes]) -> Ring | None:
-    """The ring that chunks make, None when they don't."""
+    """Return the ring that chunks make, None when they don't make one."""
     try:
         return codec.join(chunks)
     except RingError:

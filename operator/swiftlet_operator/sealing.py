@@ -1,9 +1,11 @@
-"""Keys sealed to recipients, as files of the age format, and recovery keys that open them.
+"""Keys encrypted to recipients, as files of the age format, and recovery keys that open them.
 
-What is sealed is a Secret as JSON, so that a person with an identity gets it back with two standard programs:
-`age --decrypt -i key.txt FILE | kubectl apply -f -`. Anybody can seal something to a public key, so the Secret has an
-annotation with a message authentication code that only the owner of the recovery key can make: the operator takes back
-what it has sealed itself, and nothing that somebody put on a volume.
+The content is a Secret as JSON, so that a person with an identity gets it back with two standard programs: `age
+--decrypt -i key.txt FILE
+
+kubectl apply -f -`. Anybody can encrypt to a public key, so the Secret has an annotation with a message authentication
+code that only the owner of the recovery key can make: the operator accepts what it has sealed itself, and nothing that
+somebody else put on a volume.
 """
 
 from __future__ import annotations
@@ -22,9 +24,9 @@ from swiftlet_operator.manifests import GROUP, Manifest, annotations_of
 from swiftlet_operator.problems import SealError
 
 SEAL = f"{GROUP}/seal"
-"""Annotation within what is sealed: its message authentication code."""
+"""Annotation within the sealed Secret: its message authentication code."""
 GENERATION = f"{GROUP}/sealed-generation"
-"""Annotation within what is sealed: of two copies the one with the higher number is newer."""
+"""Annotation within the sealed Secret: of two copies the one with the higher number is newer."""
 MAX_SEALED_BYTES = 32 * 1024
 """The largest size in bytes of a sealed copy; servers store none that is larger."""
 MAX_IDENTITIES = 16
@@ -41,15 +43,15 @@ class RecoveryKeys:
 
     @property
     def recipient(self) -> str:
-        """The public key that the operator seals to."""
+        """Return the public key that the operator seals to."""
         return public_key(self.identities[0])
 
     def mac(self, content: bytes) -> str:
-        """The message authentication code of some bytes by the first identity."""
+        """Return the message authentication code of `content` by the first identity."""
         return _mac(self.identities[0], content)
 
     def made(self, content: bytes, code: str) -> bool:
-        """Whether one of the identities has made the code for these bytes."""
+        """Return whether one of the identities has made the code for these bytes."""
         return any(hmac.compare_digest(_mac(one, content), code) for one in self.identities)
 
 
@@ -59,7 +61,7 @@ def new_identity() -> str:
 
 
 def public_key(identity: str) -> str:
-    """The recipient that an identity opens for; SealError when it is none."""
+    """Return the recipient that an identity opens for. Raises SealError when it is not an identity."""
     try:
         return str(pyrage.x25519.Identity.from_str(identity).to_public())
     except pyrage.IdentityError as error:
@@ -67,7 +69,7 @@ def public_key(identity: str) -> str:
 
 
 def parse_identities(text: str) -> tuple[str, ...]:
-    """The identities of a file as `age-keygen` writes it, one per line; SealError for a line that is none."""
+    """Return the identities of a file as `age-keygen` writes it, one per line. Raises SealError for an invalid line."""
     lines = [line.strip() for line in text.splitlines()]
     found = tuple(dict.fromkeys(line for line in lines if line and not line.startswith("#")))
     if not found:
@@ -85,7 +87,7 @@ def wrong_recipients(recipients: Sequence[str]) -> list[str]:
 
 
 def encrypt(content: bytes, recipients: Sequence[str]) -> bytes:
-    """Bytes that the owners of these recipients can open; SealError when one is no recipient."""
+    """Return bytes that the owners of these recipients can open. Raises SealError for an invalid recipient."""
     known = [_recipient(one) for one in recipients]
     if None in known or not known:
         raise SealError(f"not a recipient of age (age1...): {', '.join(wrong_recipients(recipients)) or 'none given'}")
@@ -94,7 +96,7 @@ def encrypt(content: bytes, recipients: Sequence[str]) -> bytes:
 
 
 def decrypt(sealed: bytes, identities: Sequence[str]) -> bytes:
-    """What was sealed; SealError when no identity opens it, or it is damaged."""
+    """Return the decrypted bytes. Raises SealError when no identity opens them, or they are damaged."""
     try:
         content: bytes = pyrage.decrypt(sealed, [pyrage.x25519.Identity.from_str(one) for one in identities])
     except (pyrage.DecryptError, pyrage.IdentityError) as error:
@@ -103,13 +105,13 @@ def decrypt(sealed: bytes, identities: Sequence[str]) -> bytes:
 
 
 def encrypt_with_passphrase(content: bytes, passphrase: str) -> bytes:
-    """Bytes that the passphrase opens."""
+    """Return bytes that the passphrase opens."""
     sealed: bytes = pyrage.passphrase.encrypt(content, passphrase)
     return sealed
 
 
 def decrypt_with_passphrase(sealed: bytes, passphrase: str) -> bytes:
-    """What was sealed with a passphrase; SealError when this is not it, or the bytes are damaged."""
+    """Return the decrypted bytes. Raises SealError when the passphrase is wrong, or the bytes are damaged."""
     try:
         content: bytes = pyrage.passphrase.decrypt(sealed, passphrase)
     except pyrage.DecryptError as error:
@@ -118,14 +120,16 @@ def decrypt_with_passphrase(sealed: bytes, passphrase: str) -> bytes:
 
 
 def seal_secret(secret: Manifest, keys: RecoveryKeys, more_recipients: Sequence[str] = ()) -> bytes:
-    """A Secret sealed to the recovery key and others."""
+    """Return a Secret sealed to the recovery key and others."""
     notes = {**annotations_of(secret), SEAL: keys.mac(_canonical(secret))}
     marked = {**secret, "metadata": {**secret["metadata"], "annotations": notes}}
     return encrypt(json.dumps(marked, indent=1).encode() + b"\n", [keys.recipient, *more_recipients])
 
 
 def open_secret(sealed: bytes, keys: RecoveryKeys) -> Manifest:
-    """The Secret that was sealed; SealError when it can't be opened, or the operator has not sealed it."""
+    """Return the Secret that was sealed. Raises SealError when it can't be opened, or the operator has not
+    sealed it.
+    """
     if len(sealed) > MAX_SEALED_BYTES:
         raise SealError(f"it is larger than {MAX_SEALED_BYTES} bytes")
     secret = read_secret(decrypt(sealed, keys.identities))
@@ -137,7 +141,7 @@ def open_secret(sealed: bytes, keys: RecoveryKeys) -> Manifest:
 
 
 def read_secret(content: bytes) -> Manifest:
-    """The Secret in what was sealed, with the code in its annotations; SealError when there is none."""
+    """Return the Secret in decrypted bytes, with the code in its annotations. Raises SealError when there is none."""
     try:
         secret = json.loads(content)
         metadata = secret["metadata"]
@@ -153,12 +157,12 @@ def read_secret(content: bytes) -> Manifest:
 
 
 def copy_name(suffix_id: str, generation: int) -> str:
-    """The name of a sealed copy's file."""
+    """Return the name of a sealed copy's file."""
     return f"{suffix_id}-{generation}.age"
 
 
 def parse_copy_name(name: str) -> tuple[str, int] | None:
-    """Fingerprint of the suffix, and generation; None for a name that is no copy's."""
+    """Return fingerprint of the suffix and generation; None for a name that is no copy's."""
     match = _NAME.fullmatch(name)
     return (match[1], int(match[2])) if match else None
 

@@ -1,4 +1,4 @@
-"""Statuses: conditions merged with what was there, written when they differ."""
+"""Writes statuses: conditions merged with the live ones, written when they differ."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ async def write_statuses(
     may_write: Callable[[], None],
     seen: Mapping[tuple[str, str], Manifest] | None = None,
 ) -> int:
-    """Bring statuses up to date; how many were written. KubeError.
+    """Bring statuses up to date; return how many were written. Raises KubeError.
 
-    `seen` are objects as they were read a moment ago, by kind and name: those whose status is right are left at that.
+    `seen` are objects as they were read a moment ago, by kind and name: those whose status is right are not read again.
     """
     count = 0
     for status in statuses:
@@ -44,7 +44,9 @@ async def write_statuses(
 
 
 def merge_patch(live: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
-    """What merged into the live data makes the wanted ones of it: entries of maps that are gone become null."""
+    """Return a patch that merged into the live data makes the wanted ones of it: removed entries of maps
+    become null.
+    """
     change: dict[str, Any] = dict.fromkeys(live.keys() - wanted.keys())
     for key, value in wanted.items():
         nested = isinstance(value, dict) and isinstance(live.get(key), dict)
@@ -53,11 +55,11 @@ def merge_patch(live: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str,
 
 
 def status_of(live: Manifest, status: StatusOf, now_s: int) -> dict[str, Any]:
-    """The whole status as it should be; what nobody speaks of stays."""
+    """Return the whole status as it should be; fields that are not mentioned stay."""
     try:
         current = parse_conditions(live)
     except SettingsError:
-        # Damaged by somebody: written anew.
+        # Conditions that are malformed are written anew.
         current = ()
     moment = datetime.fromtimestamp(now_s, UTC)
     conditions = merge_conditions(current, status.facts, status.generation, moment)

@@ -1,13 +1,13 @@
-"""Asking the pods of a cluster how they are, and for rings and sealed keys that the cluster has lost, by their IPs.
+"""Asks the pods of a cluster, by their IPs, for reports, and for rings and sealed keys that the cluster has lost.
 
-Where to ask is read from the pod itself: its containers are named as their services are. A service with a port called
+The pod itself says where to ask: its containers are named after their services. A service with a port called
 `management` is asked there in plain HTTP, others at their first port, of which the readiness probe says whether it
-speaks TLS. Certificates are not verified: we come by IP, tell nothing, and what is answered
-is fingerprints and counts.
+speaks TLS. Certificates are not verified: the address is an IP, no secret is sent, and the answers are fingerprints and
+counts.
 
-Fault model: pods are away, refuse, hang, answer with errors, with too much or with nonsense. Each of these is no
+Fault model: pods are away, refuse, hang, answer with errors, with too much or with nonsense. Each of these means no
 report of that service and no ring, within the time limit, and changes nothing about the others. A ring has a digest,
-and a sealed copy of keys the code of who sealed it.
+and a sealed copy of keys the code of the operator that sealed it.
 """
 
 from __future__ import annotations
@@ -49,21 +49,21 @@ class Reporter(Protocol):
     """Asks pods for their reports."""
 
     async def reports(self, pods: Sequence[Manifest]) -> Reports:
-        """What those of the pods' services say that answer; never raises for one that doesn't."""
+        """Return the reports of those services of the pods that answer; never raises for one that doesn't."""
         ...
 
     async def ring(self, pods: Sequence[Manifest], ring: str) -> Ring | None:
-        """A ring as the first of these pods has it that hands it out; None when none does."""
+        """Return a ring from the first of these pods that hands it out; None when none does."""
         ...
 
     async def sealed_keys(self, pods: Sequence[Manifest]) -> Sequence[bytes]:
-        """The sealed copies of the keys that these pods hand out; never raises for a pod that has none."""
+        """Return the sealed copies of the keys that these pods hand out; never raises for a pod that has none."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Where one service of one pod is asked."""
+    """The address at which one service of one pod is asked."""
 
     pod: str
     service: str
@@ -71,7 +71,7 @@ class Question:
 
 
 def questions(pod: Manifest, path: str = PATH) -> list[Question]:
-    """Where the services of a pod answer to `path`: nowhere before it has an address or when it is over."""
+    """Return where the services of a pod answer to `path`: nowhere before it has an address or after it has ended."""
     status = pod.get("status") or {}
     address = status.get("podIP")
     if not address or status.get("phase") in _OVER:
@@ -93,7 +93,7 @@ class HttpReporter:
     def __init__(
         self, session: aiohttp.ClientSession, timeout_s: float = TIMEOUT_S, ring_timeout_s: float = RING_TIMEOUT_S
     ) -> None:
-        """A pod has `timeout_s` for its report from when it is its turn, and `ring_timeout_s` for a ring."""
+        """Allow a pod `timeout_s` for its report from when it is its turn, and `ring_timeout_s` for a ring."""
         self._session = session
         self._timeout_s = timeout_s
         self._ring_timeout_s = ring_timeout_s
@@ -116,7 +116,13 @@ class HttpReporter:
                 if body is not None:
                     return codec.decode(body)
             except RingError as error:
-                _log.warning("the ring %s of %s in %s is damaged: %s", ring, question.service, question.pod, error)
+                _log.warning(
+                    "the ring %s from the service %s in the pod %s is damaged: %s",
+                    ring,
+                    question.service,
+                    question.pod,
+                    error,
+                )
         return None
 
     async def sealed_keys(self, pods: Sequence[Manifest]) -> Sequence[bytes]:
@@ -137,12 +143,12 @@ class HttpReporter:
             ):
                 return await _limited(response, most_bytes) if response.status == 200 else None
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-            _log.debug("no answer of %s in %s: %r", question.service, question.pod, error)
+            _log.debug("the service %s in the pod %s did not answer: %r", question.service, question.pod, error)
             return None
 
 
 def _copies(body: bytes) -> list[bytes]:
-    """The sealed copies in an answer; none when it is nonsense."""
+    """Return the sealed copies in an answer; none when it is malformed."""
     try:
         return [base64.b64decode(text, validate=True) for text in json.loads(body)["copies"].values()]
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
@@ -150,7 +156,7 @@ def _copies(body: bytes) -> list[bytes]:
 
 
 async def _limited(response: aiohttp.ClientResponse, most_bytes: int) -> bytes | None:
-    """The body, None when it is longer than `most_bytes`."""
+    """Return the body, None when it is longer than `most_bytes`."""
     found = bytearray()
     async for piece in response.content.iter_any():
         found += piece
@@ -161,8 +167,8 @@ async def _limited(response: aiohttp.ClientResponse, most_bytes: int) -> bytes |
 
 @asynccontextmanager
 async def reporter() -> AsyncIterator[HttpReporter]:
-    """A reporter with connections of its own."""
-    # No proxies or cookies of the environment; a pod that is gone leaves no connection behind.
+    """Yield a reporter with connections of its own."""
+    # Proxies and cookies of the environment are not used; no connection is kept, as pods come and go.
     connector = aiohttp.TCPConnector(limit=AT_A_TIME, force_close=True)
     async with aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar()) as session:
         yield HttpReporter(session)

@@ -1,14 +1,14 @@
-"""How many clusters have their pods restarted at a time, over all that one operator looks after.
+"""Limits how many clusters have their pods restarted at a time, among all that one operator looks after.
 
 A new version of the operator, or one image that many clusters use, changes the pods of all of them at once. A cluster
-takes a turn before its first pod is restarted and gives it back when its restarts are over; who finds no turn free
-waits. A cluster in the middle of restarts goes on in any case: it is safer whole than half way.
+takes a turn before its first pod is restarted and gives it back when its restarts are over; a cluster that finds no
+free turn waits. A cluster in the middle of restarts goes on in any case: stopping half way would be less safe.
 
-A cluster whose restarts do not end within `spec.upgrade.timeoutSeconds` is stuck. While one is, no other begins, for
+A cluster whose restarts do not end within `spec.upgrade.timeoutSeconds` is stuck. While one is, no other begins, as
 what broke it may break the next; with `continue_after_timeout` it does not count any more, and the next one begins.
 
 Fault model: turns are in memory. After another replica of the operator has taken over, clusters in the middle of their
-restarts take theirs again with their next look, and for that long one more may begin.
+restarts take theirs again with their next look, and until then one more cluster may begin.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Turns:
     limit: int = 1
     continue_after_timeout: bool = False
     _stuck: dict[Key, bool] = field(default_factory=dict)
-    """Clusters with a turn, and whether they are stuck."""
+    """Clusters with a turn, and whether each is stuck."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def of(self, key: Key) -> Callable[[bool, bool, bool], str]:
@@ -46,7 +46,7 @@ class Turns:
             self._stuck.pop(key, None)
             return ""
         if is_stuck and key not in self._stuck and not in_the_middle:
-            # It was so before any restart: it takes nobody's turn, and what may cure it goes on.
+            # The trouble is older than any restart: it takes no turn, and what may cure it goes on.
             return ""
         if key in self._stuck or in_the_middle or self.limit == UNLIMITED:
             self._stuck[key] = is_stuck

@@ -1,6 +1,6 @@
-"""Whether a release may be uninstalled: not while StorageClusters that its operator looks after are there.
+"""Whether a release may be uninstalled: not while there are StorageClusters that its operator looks after.
 
-Without an operator nobody repairs a StorageCluster, and its finalizer keeps it, and its namespace, from ever going.
+Without an operator nobody repairs a StorageCluster, and its finalizer keeps it and its namespace from being deleted.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from swiftlet_operator.retry import until_answered
 
 WITHIN_S = 30.0
 _MOST_NAMED = 5
-"""More names would not fit into the last 2,048 bytes of a log, which Kubernetes keeps of a container that failed."""
+"""How many clusters are named: Kubernetes keeps only the last 2,048 bytes of a failed container's log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,9 @@ class Release:
 
 
 async def clusters_of(kube: Kube, namespaces: Sequence[str], within_s: float = WITHIN_S) -> list[Manifest]:
-    """All StorageClusters in these namespaces, in all when none is named; KubeError when that can't be found out."""
+    """Return all StorageClusters in these namespaces, or everywhere when none is named. Raises KubeError when they
+    can't be listed.
+    """
     found: list[Manifest] = []
     for namespace in namespaces or (None,):
         found += await until_answered(partial(kube.list, CLUSTER, namespace), within_s)
@@ -36,7 +38,7 @@ async def clusters_of(kube: Kube, namespaces: Sequence[str], within_s: float = W
 
 
 def refusal(clusters: Sequence[Manifest], release: Release) -> str | None:
-    """Why the release stays and what to do about it; None when there is no StorageCluster."""
+    """Return why the release has to stay and what to do about it; None when there is no StorageCluster."""
     if not clusters:
         return None
     count = "1 StorageCluster" if len(clusters) == 1 else f"{len(clusters)} StorageClusters"

@@ -1,7 +1,7 @@
-"""Which clusters are due: each key once, one worker at a time per key, failures later and later.
+"""Which clusters are due: each key once, one worker at a time per key, and growing delays after failures.
 
 A key that is added while it is being worked on is due again afterwards, so that no change is missed. Several events
-within `debounce_s` make one reconcile.
+within `debounce_s` cause one reconcile.
 """
 
 from __future__ import annotations
@@ -32,22 +32,24 @@ class _Entry:
 
 
 class WorkQueue:
-    """Runs `work` for keys that are due; it returns when to come again, None for not without a reason."""
+    """Runs `work` for keys that are due. `work` returns in how many seconds to come again, None for only after an
+    event.
+    """
 
     def __init__(
         self, work: Callable[[Key], Awaitable[float | None]], *, workers: int = 4, debounce_s: float = DEBOUNCE_S
     ) -> None:
-        """At most `workers` keys at a time."""
+        """Work on at most `workers` keys at a time."""
         self._work = work
         self._slots = asyncio.Semaphore(workers)
         self._debounce_s = debounce_s
         self._entries: dict[Key, _Entry] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self.done = 0
-        """Reconciles that ended, well or not."""
+        """How many reconciles ended, successfully or not."""
 
     def add(self, key: Key, delay_s: float | None = None) -> None:
-        """Work on `key` after `delay_s`, or sooner if it is due sooner already."""
+        """Work on `key` after `delay_s`, or sooner if it is already due sooner."""
         due = asyncio.get_running_loop().time() + (self._debounce_s if delay_s is None else delay_s)
         entry = self._entries.get(key)
         if entry is None:
@@ -64,11 +66,11 @@ class WorkQueue:
             self.add(key)
 
     def knows(self, key: Key) -> bool:
-        """Whether `key` is being worked on, or will be some time."""
+        """Return whether `key` is being worked on, or will be at some time."""
         return key in self._entries
 
     async def close(self) -> None:
-        """Cancel what is being done."""
+        """Cancel the work in progress."""
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -101,15 +103,15 @@ class WorkQueue:
             again_s = await self._work(key)
         except NotLeader as error:
             outcome = "refused"
-            _log.info("%s/%s: %s", key.namespace, key.name, error)
+            _log.info("the reconcile of %s/%s was given up: %s", key.namespace, key.name, error)
             return None
         except KubeError as error:
             entry.failures += 1
-            _log.warning("%s/%s: %s", key.namespace, key.name, error)
+            _log.warning("the reconcile of %s/%s failed and is repeated: %s", key.namespace, key.name, error)
         except Exception:
-            # One cluster's trouble must not end the others' worker.
+            # One cluster's failure must not end the worker, which serves others too.
             entry.failures += 1
-            _log.exception("%s/%s: the reconcile failed", key.namespace, key.name)
+            _log.exception("the reconcile of %s/%s failed unexpectedly", key.namespace, key.name)
         else:
             entry.failures, outcome = 0, "done"
             return again_s

@@ -1,4 +1,4 @@
-"""Everything that one reconcile has read, frozen: what decisions are made from."""
+"""Everything that one reconcile has read, frozen: the input of all decisions."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from swiftlet_operator.sealing import RecoveryKeys
 from swiftlet_operator.trouble import Evidence
 
 RUNBOOKS = "docs/runbooks.md"
-"""Where alerts are explained, within the project; who installs the operator may name a copy that has an address."""
+"""The page that explains alerts, within the project; whoever installs the operator may name a copy by its address."""
 
 
 @dataclass(frozen=True, slots=True)
 class Defaults:
-    """What the operator's own deployment says: images for clusters that name none, and the namespace of its pod.
+    """Settings from the operator's own deployment: images for clusters that name none, and the namespace of its pod.
 
     `runbook_url` is the page that alerts name, `monitoring_labels` is put on each ServiceMonitor and PrometheusRule.
     """
@@ -39,7 +39,7 @@ class Defaults:
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """An object that no view could be made of; `generation` is its own, `problem` says what is wrong with it."""
+    """A damaged object that could not be parsed; `generation` is its own, `problem` says what is wrong with it."""
 
     kind: Kind
     manifest: Manifest
@@ -48,7 +48,7 @@ class Unreadable:
 
 @dataclass(frozen=True, slots=True)
 class Unsealed:
-    """The Secret with a cluster's lost keys, as a sealed copy had it; without one, `problem` says why there is none."""
+    """The Secret with a cluster's lost keys, from a sealed copy; without one, `problem` says why there is none."""
 
     secret: Manifest | None = None
     problem: str = ""
@@ -105,11 +105,11 @@ class World:
     unsealed: Unsealed = Unsealed()
 
     def child(self, kind: Kind, name: str) -> Manifest | None:
-        """A live child, None when it is not there."""
+        """Return a live child, None when it is missing."""
         return self.children.get((kind.kind, name))
 
     def pod(self, name: str) -> Manifest | None:
-        """A live pod, None when it is not there."""
+        """Return a live pod, None when it is missing."""
         return next((pod for pod in self.pods if pod["metadata"]["name"] == name), None)
 
     def report(self, pod: str, service: str) -> Report | None:
@@ -117,5 +117,5 @@ class World:
         return self.reports.get(pod, {}).get(service)
 
     def node(self, name: str) -> Manifest | None:
-        """A node, None when it is not there."""
+        """Return a node, None when it is missing."""
         return next((node for node in self.nodes if node["metadata"]["name"] == name), None)

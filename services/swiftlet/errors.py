@@ -1,8 +1,8 @@
-"""Domain errors: what can go wrong in Swiftlet, free of any framework's classes.
+"""Domain errors: what can go wrong in Swiftlet, independent of any framework's classes.
 
-Stores, listings and transports raise these on either side of the wire; the HTTP front end turns them into
-status codes in one place (`swiftlet.api`), storage servers in another (`swiftlet.servers`). Every message
-says what is wrong and, where somebody can act on it, what to do.
+Stores, listings and transports raise these on either side of the wire; the HTTP front end turns them into status codes
+in one place (`swiftlet.api`), storage servers in another (`swiftlet.servers`). Every message says what is wrong and,
+where somebody can act on it, what to do.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ class SwiftletError(Exception):
 
 
 class InvalidName(SwiftletError):
-    """An account, container or object name that the API does not allow."""
+    """The API does not allow this account, container or object name."""
 
 
 class EmptyName(InvalidName):
-    """A path with an account or container that has no name, and something behind it."""
+    """A path has an account or container with an empty name, followed by more."""
 
 
 class NameTooLong(InvalidName):
-    """A name over the API's limit."""
+    """A name is over the API's limit."""
 
 
 class NotFound(SwiftletError):
     """The account, container or object is not here.
 
-    `timestamp` is the deletion's, when a tombstone is held: it takes part in deciding which replica is newest.
+    `timestamp` is the deletion's when there is a tombstone: it takes part in deciding which replica is newest.
     """
 
     def __init__(self, message: str, timestamp: Timestamp | None = None) -> None:
@@ -45,11 +45,11 @@ class NotFound(SwiftletError):
 
 
 class Unproved(SwiftletError):
-    """What the device has may be older than what was acknowledged while it was away; ask another replica first."""
+    """The device's data may be older than what was acknowledged while it was away; ask another replica first."""
 
 
 class Superseded(SwiftletError):
-    """A write lost against a newer version that is already here; `timestamp` is that version's."""
+    """A write lost against a newer version that is already stored; `timestamp` is that version's."""
 
     def __init__(self, message: str, timestamp: Timestamp) -> None:
         """Keep the newer version's timestamp."""
@@ -58,15 +58,15 @@ class Superseded(SwiftletError):
 
 
 class NotEmpty(SwiftletError):
-    """A container with objects, or an account with containers, can't be deleted."""
+    """A container with objects, or an account with containers, was to be deleted."""
 
 
 class TooMuchMetadata(SwiftletError):
-    """An account or container would have more metadata than its bounds allow, with what it has already."""
+    """A change would give an account or container more metadata than its bounds allow."""
 
 
 class PageTooCostly(SwiftletError):
-    """A page of a listing would pass over too many names that are not in it."""
+    """A page of a listing would have to skip too many names that are not in it."""
 
 
 class PolicyConflict(SwiftletError):
@@ -82,7 +82,7 @@ class DeviceFailed(SwiftletError):
 
 
 class ChecksumMismatch(SwiftletError):
-    """Bytes differ from the checksum sent or stored with them."""
+    """Bytes differ from the checksum that was sent or stored with them."""
 
 
 class SizeMismatch(SwiftletError):
@@ -100,16 +100,16 @@ class DeviceLocked(SwiftletError):
 class NodeError(SwiftletError):
     """A peer could not be asked or answered with a failure of its own; try another replica.
 
-    Subclasses say how; `NodeError` itself stands for an unexpected answer (5xx, malformed reply).
+    Subclasses say how; `NodeError` itself is raised for an unexpected answer (5xx, malformed reply).
     """
 
 
 class NodeUnreachable(NodeError):
-    """Connection refused, reset, or the name does not resolve."""
+    """A connection was refused or reset, or the name does not resolve."""
 
 
 class NodeTimeout(NodeError):
-    """No answer within the deadline."""
+    """A peer gave no answer within the deadline."""
 
 
 class NodeBusy(NodeError):
@@ -117,11 +117,11 @@ class NodeBusy(NodeError):
 
 
 class Unauthorized(SwiftletError):
-    """No token, or one that is malformed, expired or not ours (HTTP 401)."""
+    """A request has no token, or one that is malformed, expired or not ours (HTTP 401)."""
 
 
 class Forbidden(SwiftletError):
-    """A valid token that does not allow this (HTTP 403)."""
+    """A valid token does not allow this (HTTP 403)."""
 
 
 class SettingsError(SwiftletError):
@@ -133,7 +133,7 @@ class Unavailable(SwiftletError):
 
 
 class TooManyFailures(SwiftletError):
-    """Too many failed logins lately (HTTP 429); `retry_after_s` says when to come back."""
+    """There were too many failed logins lately (HTTP 429); `retry_after_s` says when to try again."""
 
     def __init__(self, message: str, retry_after_s: int) -> None:
         """Keep the seconds to wait."""
@@ -142,7 +142,7 @@ class TooManyFailures(SwiftletError):
 
 
 def device_error(error: OSError, what: str) -> SwiftletError:
-    """The domain's word for the operating system's error while working on `what`: DiskFull or DeviceFailed."""
+    """Return the domain error for the operating system's error while working on `what`: DiskFull or DeviceFailed."""
     if error.errno in _NO_SPACE:
         return DiskFull(f"{what}: no space left on the device")
     return DeviceFailed(f"{what}: {error.strerror or error}")

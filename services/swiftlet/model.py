@@ -1,4 +1,6 @@
-"""Values that cross boundaries: what stores hold, transports carry and the API shows. No behaviour, no I/O."""
+"""Values that cross boundaries: what stores hold, transports carry and the API shows. They have no
+behaviour, no I/O.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from swiftlet.timestamp import ZERO, Timestamp
 DIGEST_SIZE = 16
 """Bytes of a name's digest."""
 SUFFIX_CHARS = 3
-"""Hex digits at the end of a digest that name its suffix."""
+"""The number of hex digits at the end of a digest that name its suffix."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,17 +27,17 @@ class ObjectKey:
 
     @property
     def hex(self) -> str:
-        """The digest in hex, 32 digits."""
+        """Return the digest in hex, 32 digits."""
         return self.digest.hex()
 
     @property
     def suffix(self) -> str:
-        """The digest's last three hex digits: the unit in which partitions are compared."""
+        """Return the digest's last three hex digits: the unit in which partitions are compared."""
         return self.digest.hex()[-SUFFIX_CHARS:]
 
 
 class Kind(IntEnum):
-    """What the newest record of an object is."""
+    """The kind of an object's newest record."""
 
     DATA = 1
     TOMBSTONE = 2
@@ -43,11 +45,11 @@ class Kind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class PutRecord:
-    """Everything about a new version of an object but its bytes.
+    """Everything about a new version of an object except its bytes.
 
     `name` is `/account/container/object`; `metadata` is what a POST replaces as a whole (user metadata,
-    Content-Encoding, X-Delete-At, ...); `sysmeta` is fixed by the PUT. Content-Type stands apart because a POST
-    may change it or leave it.
+    Content-Encoding, X-Delete-At, ...); `sysmeta` is fixed by the PUT. Content-Type is a field of its own because a
+    POST may change it or leave it.
     """
 
     name: str
@@ -59,7 +61,7 @@ class PutRecord:
 
 @dataclass(frozen=True, slots=True)
 class PutFooter:
-    """What is known once the last byte has passed: size in bytes, ETag, xxh3-64 of the data."""
+    """The part of a record that is known only after the last byte: size in bytes, ETag, xxh3-64 of the data."""
 
     size: int
     etag: str
@@ -70,8 +72,8 @@ class PutFooter:
 class PostRecord:
     """Metadata that replaces an object's from `timestamp` on.
 
-    `content_type` None leaves the type as it is; otherwise it counts from `content_type_timestamp` (the same
-    as `timestamp` when a client sends both at once).
+    With `content_type` None the type stays as it is; otherwise it counts from `content_type_timestamp` (the same as
+    `timestamp` when a client sends both at once).
     """
 
     timestamp: Timestamp
@@ -82,10 +84,10 @@ class PostRecord:
 
 @dataclass(frozen=True, slots=True)
 class ObjectInfo:
-    """A stored object as it stands after all PUTs and POSTs merged.
+    """A stored object after all PUTs and POSTs are merged.
 
     `timestamp` is the data's, `meta_timestamp` that of the newest POST (equal to `timestamp` when none),
-    `content_type_timestamp` that of whatever set the content type last.
+    `content_type_timestamp` that of the request that set the content type last.
     """
 
     name: str
@@ -101,13 +103,13 @@ class ObjectInfo:
 
     @property
     def modified(self) -> Timestamp:
-        """The newest of its timestamps: `X-Timestamp` and `Last-Modified` in the API."""
+        """Return the newest of its timestamps: `X-Timestamp` and `Last-Modified` in the API."""
         return max(self.timestamp, self.meta_timestamp)
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Entry:
-    """One object in a partition's comparison: which versions of it a device holds, 16 + 1 + 3 x 8 bytes."""
+    """One object when partitions are compared: the versions of it that a device holds, in 16 + 1 + 3 x 8 bytes."""
 
     digest: bytes
     kind: Kind
@@ -118,7 +120,9 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """A device's fullness in bytes, and the objects and tombstones on it (None where counting would cost)."""
+    """A device's fullness in bytes, and the number of objects and tombstones on it (None where counting is
+    too costly).
+    """
 
     total_bytes: int
     free_bytes: int
@@ -145,7 +149,7 @@ class ObjectRow:
 
     @classmethod
     def of(cls, name: str, info: ObjectInfo) -> ObjectRow:
-        """The row of an object as a device holds it, POSTs included."""
+        """Return the row of an object as a device holds it, POSTs included."""
         stamp = info.timestamp
         typed = info.content_type_timestamp if info.content_type_timestamp > stamp else ZERO
         posted = info.meta_timestamp if info.meta_timestamp > stamp else ZERO
@@ -153,12 +157,14 @@ class ObjectRow:
 
     @property
     def modified(self) -> Timestamp:
-        """The newest of its timestamps: `last_modified` in listings."""
+        """Return the newest of its timestamps: `last_modified` in listings."""
         return max(self.timestamp, self.meta_timestamp)
 
     @property
     def plain(self) -> ObjectRow:
-        """The row as it is kept: without timestamps that say nothing, and without size and ETag when it is deleted."""
+        """Return the row in its stored form: without redundant timestamps, and without size and ETag when it is
+        deleted.
+        """
         typed = self.content_type_timestamp if self.content_type_timestamp > self.timestamp else ZERO
         posted = self.meta_timestamp if self.meta_timestamp > self.timestamp else ZERO
         if not self.deleted:
@@ -167,11 +173,11 @@ class ObjectRow:
         return ObjectRow(self.name, self.timestamp, 0, "", content_type, True, typed, posted)
 
     def merged(self, other: ObjectRow) -> ObjectRow:
-        """What remains of two plain rows of one name: each field of the newest write that set it.
+        """Return the merge of two rows of one name in stored form: each field is from the newest write that set it.
 
         Size, ETag and deletion rank by `timestamp`, the content type by its own timestamp or the data's, metadata by
         theirs. Where timestamps are equal a deletion wins, then the larger value: arbitrary, but the same everywhere.
-        Commutative, associative, idempotent.
+        Merging is commutative, associative and idempotent.
         """
         data = max(self, other, key=lambda row: (row.timestamp, row.deleted, row.size, row.etag))
         typed, content_type = max(
@@ -187,7 +193,7 @@ class ObjectRow:
 
 @dataclass(frozen=True, slots=True)
 class Subdir:
-    """A common prefix in a listing with a delimiter, the delimiter included."""
+    """A common prefix in a listing with a delimiter; it includes the delimiter."""
 
     name: str
 
@@ -209,7 +215,7 @@ class ContainerRow:
 
     @property
     def deleted(self) -> bool:
-        """Whether the deletion is newer than the creation."""
+        """Return whether the deletion is newer than the creation."""
         return self.delete_timestamp > self.put_timestamp
 
 
@@ -244,10 +250,10 @@ class AccountInfo:
 
 @dataclass(frozen=True, slots=True)
 class ListingQuery:
-    """A listing as the API asks for it; names in `marker` and `end_marker` are excluded from the answer.
+    """The query of a listing; names in `marker` and `end_marker` are excluded from the answer.
 
-    `path` is the older way to list one level (prefix + "/" + delimiter "/" without subdirs); `reverse` turns
-    the order and the meaning of the markers round.
+    `path` is the older way to list one level (prefix + "/" + delimiter "/" without subdirs); `reverse` reverses the
+    order and the meaning of the markers.
     """
 
     limit: int = 10_000
@@ -264,7 +270,7 @@ ListingRow: TypeAlias = ObjectRow | ContainerRow
 
 
 class DatabaseKind(Enum):
-    """What a database lists; the value is its directory's name and its word in URLs."""
+    """What a database lists; the value is the name of its directory and its word in URLs."""
 
     CONTAINER = "containers"
     """Objects of one container."""
@@ -274,7 +280,7 @@ class DatabaseKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class DatabaseId:
-    """One database on a device: its kind, its partition in that kind's ring, its name's digest."""
+    """One database on a device: its kind, its partition in that kind's ring, and its name's digest."""
 
     kind: DatabaseKind
     partition: int
@@ -287,7 +293,7 @@ class DatabaseId:
 
 @dataclass(frozen=True, slots=True)
 class DatabaseName:
-    """Whose database it is; `container` None for an account's."""
+    """The account and container of a database; `container` is None for an account's."""
 
     account: str
     container: str | None = None
@@ -299,7 +305,7 @@ class DatabaseName:
 
 @dataclass(frozen=True, slots=True, order=True)
 class MetadataItem:
-    """One metadata item; an empty value says that the item was removed then."""
+    """One metadata item; an empty value records that the item was removed then."""
 
     name: str
     timestamp: Timestamp
@@ -308,7 +314,9 @@ class MetadataItem:
 
 @dataclass(frozen=True, slots=True)
 class MetadataBounds:
-    """How much metadata whose names begin with `prefix` an account or container may have, all requests together."""
+    """The most metadata with names that begin with `prefix` that an account or container may have, over all
+    requests.
+    """
 
     prefix: str
     items: int
@@ -317,15 +325,15 @@ class MetadataBounds:
 
     @property
     def remembered(self) -> int:
-        """How many names there may be with those that were removed lately, which replicas have to remember."""
+        """Return how many names there may be including recently removed ones, which replicas have to remember."""
         return 10 * self.items
 
 
 @dataclass(frozen=True, slots=True)
 class DatabaseState:
-    """Everything about a database but its rows; of these it has the set hash.
+    """Everything about a database but its rows; of the rows it has the set hash.
 
-    `metadata` is sorted by name. Two replicas with equal states are equal.
+    `metadata` is sorted by name. Replicas with equal states are equal.
     """
 
     name: DatabaseName
@@ -338,13 +346,15 @@ class DatabaseState:
 
     @property
     def deleted(self) -> bool:
-        """Whether the deletion is newer than the last PUT."""
+        """Return whether the deletion is newer than the last PUT."""
         return self.delete_timestamp > self.put_timestamp
 
 
 @dataclass(frozen=True, slots=True)
 class RowPage:
-    """Rows of one database with `after < name <= upto`, by name, removed ones included; `upto` "" is the end."""
+    """Rows of one database with `after < name <= upto`, by name, including removed ones; `upto` "" means up
+    to the end.
+    """
 
     rows: Sequence[ListingRow]
     upto: str
@@ -361,7 +371,7 @@ class Amounts:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """The most that an account or container may hold of each; None is no limit."""
+    """The most that an account or container may hold of each amount; None is no limit."""
 
     containers: int | None = None
     objects: int | None = None
@@ -370,7 +380,7 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What a write that is under way is going to take, by an id that no other write has."""
+    """The amounts that a write in progress is going to take, by an id that no other write has."""
 
     id: str
     asked: Amounts
@@ -378,7 +388,9 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Excess:
-    """Why a claim was refused: of `what` (a field of Amounts) at most `most` fit, `used` are taken, claims included."""
+    """Why a claim was refused: at most `most` of `what` (a field of Amounts) fit, and `used` are taken, including
+    claims.
+    """
 
     what: str
     most: int
@@ -396,7 +408,7 @@ class Confirmation:
 
 @dataclass(frozen=True, slots=True)
 class RowsChange:
-    """What a shard's replica holds after an update, and how much more that is than before."""
+    """The amounts in a shard's replica after an update, and how much more that is than before."""
 
     objects: int
     bytes: int
@@ -406,11 +418,11 @@ class RowsChange:
 
 @dataclass(frozen=True, slots=True)
 class ShardLook:
-    """How a replica of a shard, or of a split container's own database, stands.
+    """The state of a replica of a shard, or of a split container's own database.
 
-    `points` bound it or split it; `beyond`: it has rows above the first one. `moving`: rows are still to be moved by
-    this replica. `founded`: its container's replica began it, so it was not made by sync. `middle`: where to split it,
-    if that was asked and it has enough rows.
+    `points` bound it or split it; `beyond`: it has rows above the first one. `moving`: this replica still has rows to
+    move. `founded`: its container's replica began it, so it was not made by sync. `middle`: where to split it, if that
+    was asked and it has enough rows.
     """
 
     objects: int

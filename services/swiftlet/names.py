@@ -1,8 +1,8 @@
 """Names of accounts, containers and objects, and the hash that places them.
 
-Limits are the published Swift defaults. A request path is taken apart here and nowhere else: percent-decoded
-once, strictly as UTF-8, never normalised (an object may be called `..` or `a//b`; it never becomes a path on
-a file system, only a hash does).
+Limits are the published Swift defaults. A request path is parsed here and nowhere else: it is percent-decoded once,
+strictly as UTF-8, and never normalised (an object may be called `..` or `a//b`; it never becomes a path on a file
+system, only a hash does).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MAX_OBJECT_NAME = 1024
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """What a request is about: an account, a container in it, or an object in that."""
+    """The resource of a request: an account, a container in it, or an object in that."""
 
     account: str
     container: str | None = None
@@ -35,12 +35,12 @@ class Path:
 
     @property
     def quoted(self) -> str:
-        """Percent-encoded, ready to stand in a URL."""
+        """Return the path percent-encoded for a URL."""
         return quote(str(self), safe="/~")
 
 
 def decode(text: str) -> str:
-    """Percent-decode one piece of a URL strictly: InvalidName on broken escapes, bad UTF-8 or NUL."""
+    """Percent-decode one piece of a URL strictly. Raises InvalidName for broken escapes, bad UTF-8 or NUL."""
     index = text.find("%")
     while index >= 0:
         escape = text[index + 1 : index + 3]
@@ -63,10 +63,10 @@ def _check(kind: str, name: str, limit: int) -> None:
 
 
 def parse_path(raw: str) -> Path:
-    """Take apart the path behind `/v1`: `/account[/container[/object]]`, as it stood in the request line.
+    """Parse the path behind `/v1`: `/account[/container[/object]]`, as it was in the request line.
 
-    `raw` carries no query. A trailing slash behind an account or container is the same as none. Raises
-    InvalidName with what is wrong: an empty account or container, a name over its limit, bad encoding.
+    `raw` carries no query. A trailing slash behind an account or container is ignored. Raises InvalidName with what is
+    wrong: an empty account or container, a name over its limit, bad encoding.
     """
     if not raw.startswith("/"):
         raise InvalidName("Bad URL")
@@ -94,20 +94,20 @@ def parse_path(raw: str) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class HashPath:
-    """Names to 16-byte digests: MD5(prefix + "/account/container/object" + suffix), as in OpenStack Swift.
+    """Maps names to 16-byte digests: MD5(prefix + "/account/container/object" + suffix), as in OpenStack Swift.
 
-    The prefix and suffix are secrets of the cluster, fixed for its life: without them a client can't choose
-    names that all fall into one partition. MD5 spreads names here; it protects nothing.
+    The prefix and suffix are secrets of the cluster, fixed for its life: without them a client can't choose names that
+    all fall into one partition. MD5 spreads names here; it protects nothing.
     """
 
     prefix: bytes = b""
     suffix: bytes = b""
 
     def __call__(self, account: str, container: str | None = None, obj: str | None = None) -> bytes:
-        """The digest of an account's, container's or object's name."""
+        """Return the digest of an account's, container's or object's name."""
         text = str(Path(account, container, obj)).encode("utf-8")
         return hashlib.md5(self.prefix + text + self.suffix, usedforsecurity=False).digest()
 
     def of(self, path: Path) -> bytes:
-        """The digest of a parsed path."""
+        """Return the digest of a parsed path."""
         return self(path.account, path.container, path.obj)

@@ -1,6 +1,6 @@
-"""Values as they cross the border to the native package: texts as bytes, timestamps as numbers, tuples for records.
+"""Converts values for the native package: texts to bytes, timestamps to numbers, records to tuples.
 
-Names need not be valid Unicode, which bytes can say and the border's own texts could not.
+Names need not be valid Unicode; bytes can represent all of them, and the strings of the native package can't.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def raw(text: str) -> bytes:
 
 
 def text(data: bytes) -> str:
-    """The inverse of `raw`."""
+    """Return the text that `raw` turned into these bytes."""
     return data.decode("utf-8", "surrogatepass")
 
 
@@ -40,7 +40,7 @@ def raw_pairs(texts: Mapping[str, str]) -> Pairs:
 
 
 def text_pairs(pairs: Pairs) -> dict[str, str]:
-    """The inverse of `raw_pairs`."""
+    """Return the metadata that `raw_pairs` turned into these pairs."""
     return {text(name): text(value) for name, value in pairs}
 
 
@@ -50,12 +50,12 @@ def place(key: ObjectKey) -> Place:
 
 
 def key_at(parts: Place) -> ObjectKey:
-    """The inverse of `place`."""
+    """Return the key that `place` turned into this tuple."""
     return ObjectKey(*parts)
 
 
 def delete_at(metadata: Mapping[str, str]) -> int:
-    """Seconds since 1970 at which the metadata ends the object; 0 for never."""
+    """Return the seconds since 1970 at which the object expires by its metadata; 0 for never."""
     value = metadata.get(_DELETE_AT, "")
     return int(value) if value.isascii() and value.isdecimal() and len(value) < 19 else 0
 
@@ -78,13 +78,13 @@ def info_of(parts: InfoParts) -> ObjectInfo:
 
 
 def entry_of(parts: EntryParts) -> Entry:
-    """What is held of an object."""
+    """Return the entry in native code's tuple."""
     digest, kind, timestamp, meta, content_type = parts
     return Entry(digest, Kind(kind), Timestamp(timestamp), Timestamp(meta), Timestamp(content_type))
 
 
 def entry_parts(entry: Entry) -> EntryParts:
-    """The inverse of `entry_of`."""
+    """Return an entry as native code takes it."""
     return (
         entry.digest,
         int(entry.kind),
@@ -95,7 +95,7 @@ def entry_parts(entry: Entry) -> EntryParts:
 
 
 def bits_of(replicas: Iterable[int]) -> int:
-    """Container replicas as bits; ValueError for one that is not in 0..31."""
+    """Return container replicas as bits. Raises ValueError for a number that is not in 0..31."""
     bits = 0
     for replica in replicas:
         if not 0 <= replica < 32:
@@ -105,25 +105,25 @@ def bits_of(replicas: Iterable[int]) -> int:
 
 
 def replicas_of(bits: int) -> tuple[int, ...]:
-    """The inverse of `bits_of`, ascending."""
+    """Return the replicas of bits, ascending."""
     return tuple(index for index in range(32) if bits >> index & 1)
 
 
 def version_parts(written: Sequence[tuple[ObjectKey, Timestamp]]) -> list[tuple[Place, int]]:
-    """Versions whose rows are through."""
+    """Return versions whose rows have been delivered, as native code takes them."""
     return [(place(key), timestamp.value) for key, timestamp in written]
 
 
 class EncodedRows(Sequence[ObjectRow]):
-    """Rows as native code has written them down, one as `[name, timestamp, size, etag, content type, deleted]` in JSON.
+    """Rows as native code has encoded them, each as `[name, timestamp, size, etag, content type, deleted]` in JSON.
 
-    Made into rows only for who looks at them.
+    They are decoded only when somebody reads them.
     """
 
     __slots__ = ("_count", "_rows", "encoded")
 
     def __init__(self, count: int, encoded: bytes) -> None:
-        """So many, with commas between them."""
+        """Hold `count` rows, encoded with commas between them."""
         self._count = count
         self.encoded = encoded
         self._rows: list[ObjectRow] | None = None
@@ -139,7 +139,7 @@ class EncodedRows(Sequence[ObjectRow]):
         return self._count
 
     def __iter__(self) -> Iterator[ObjectRow]:
-        """One after the other."""
+        """Yield the rows one after the other."""
         return iter(self._decoded())
 
     @overload
@@ -154,7 +154,7 @@ class EncodedRows(Sequence[ObjectRow]):
 
 
 def together(parts: Sequence[Sequence[ObjectRow]]) -> Sequence[ObjectRow]:
-    """All rows in one sequence; encoded where all of them are."""
+    """Return all rows in one sequence, which is encoded where all parts are."""
     if len(parts) == 1:
         return parts[0]
     encoded = [part for part in parts if isinstance(part, EncodedRows)]

@@ -1,14 +1,14 @@
 """Version timestamps: a total order over writes that every node agrees on.
 
-A timestamp is one 64-bit integer: the time in ticks of 10 microseconds since the epoch in the upper 50 bits
-and a 14-bit nonce of the issuing process in the lower 14. The ticks are what the Swift API shows as
-`X-Timestamp: 1700000000.12345`; the nonce makes it all but impossible that two processes issue the same timestamp
-for two writes to one object. Two writes with equal timestamps count as the same write. Times from the year 2286 on,
-when seconds need an eleventh digit and text would no longer sort, are refused.
+A timestamp is one 64-bit integer: the time in ticks of 10 microseconds since the epoch in the upper 50 bits and a
+14-bit nonce of the issuing process in the lower 14. The Swift API shows the ticks as `X-Timestamp: 1700000000.12345`;
+the nonce makes it very unlikely that two processes issue the same timestamp for two writes to one object. Two writes
+with equal timestamps count as the same write. Times from the year 2286 on, when seconds need an eleventh digit and text
+would no longer sort, are refused.
 
-A `TimestampClock` never issues the same or an older value twice, even when the wall clock steps back, and
-can be moved forward by what it hears from peers, so that a proxy whose clock is behind does not have its
-writes silently lost to older ones.
+A `TimestampClock` never issues the same or an older value twice, even when the wall clock steps back. It can be moved
+forward by timestamps from peers, so that the writes of a proxy whose clock is behind are not silently lost to older
+ones.
 """
 
 from __future__ import annotations
@@ -33,23 +33,25 @@ _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct",
 
 @dataclass(frozen=True, order=True, slots=True)
 class Timestamp:
-    """One version's place in time; ordered, hashable, 8 bytes on disk and wire (`value`, unsigned)."""
+    """One version's place in time: ordered, hashable, 8 bytes on disk and wire (`value`, unsigned)."""
 
     value: int
 
     def __post_init__(self) -> None:
-        """Refuse what lies before 1970 or after 2286."""
+        """Raise ValueError for times before 1970 or after 2286."""
         if not 0 <= self.value <= MAX_VALUE:
             raise ValueError(f"timestamp {self.value} is out of range (0 to {MAX_VALUE})")
 
     @classmethod
     def at(cls, seconds: float, nonce: int = 0) -> Timestamp:
-        """The timestamp of a moment in seconds since the epoch (for tests and for times that clients send)."""
+        """Return the timestamp of a moment in seconds since the epoch (for tests and for times that clients send)."""
         return cls(round(seconds * TICKS_PER_SECOND) << NONCE_BITS | (nonce & _NONCE_MASK))
 
     @classmethod
     def parse(cls, text: str) -> Timestamp:
-        """Read `1700000000`, `1700000000.12345` or the internal `1700000000.12345_01ff`; ValueError otherwise."""
+        """Parse `1700000000`, `1700000000.12345` or the internal `1700000000.12345_01ff`. Raises ValueError
+        otherwise.
+        """
         match = _TEXT.fullmatch(text)
         if match is None:
             raise ValueError(f"{text!r} is not a timestamp such as 1700000000.12345")
@@ -62,12 +64,12 @@ class Timestamp:
 
     @property
     def ticks(self) -> int:
-        """Time in ticks of 10 microseconds since the epoch."""
+        """Return the time in ticks of 10 microseconds since the epoch."""
         return self.value >> NONCE_BITS
 
     @property
     def seconds(self) -> float:
-        """Time in seconds since the epoch."""
+        """Return the time in seconds since the epoch."""
         return self.ticks / TICKS_PER_SECOND
 
     @property
@@ -78,7 +80,7 @@ class Timestamp:
 
     @property
     def internal(self) -> str:
-        """The lossless text form; sorts like the timestamps themselves."""
+        """Return the lossless text form; it sorts like the timestamps themselves."""
         return f"{self.normal}_{self.value & _NONCE_MASK:04x}"
 
     @property
@@ -91,18 +93,18 @@ class Timestamp:
 
     @property
     def http_seconds(self) -> int:
-        """Whole seconds for `Last-Modified`, rounded up, as the API's conditional requests expect."""
+        """Return whole seconds for `Last-Modified`, rounded up, as the API's conditional requests expect."""
         return math.ceil(self.ticks / TICKS_PER_SECOND)
 
     @property
     def http_date(self) -> str:
-        """The `Last-Modified` header's value."""
+        """Return the `Last-Modified` header's value."""
         at = time.gmtime(self.http_seconds)
         day = f"{_DAYS[at.tm_wday]}, {at.tm_mday:02d} {_MONTHS[at.tm_mon - 1]} {at.tm_year:04d}"
         return f"{day} {at.tm_hour:02d}:{at.tm_min:02d}:{at.tm_sec:02d} GMT"
 
     def __str__(self) -> str:
-        """The lossless text form."""
+        """Return the lossless text form."""
         return self.internal
 
 
@@ -123,12 +125,12 @@ class TimestampClock:
         self._last_ticks = 0
 
     def next(self) -> Timestamp:
-        """A timestamp newer than all that this clock issued or observed before."""
+        """Return a timestamp newer than all that this clock has issued or observed."""
         self._last_ticks = max(self._now_ns() // _NS_PER_TICK, self._last_ticks + 1)
         return Timestamp(self._last_ticks << NONCE_BITS | self._nonce)
 
     def now(self) -> Timestamp:
-        """The latest moment this clock knows of; issues nothing."""
+        """Return the latest moment that this clock knows of, without issuing it."""
         return Timestamp(max(self._now_ns() // _NS_PER_TICK, self._last_ticks) << NONCE_BITS | _NONCE_MASK)
 
     def observe(self, other: Timestamp, max_ahead_s: float = 60.0) -> bool:

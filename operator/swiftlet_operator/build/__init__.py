@@ -1,8 +1,7 @@
-"""Manifests of a cluster's children, pure: one file per kind of child, from a `Site` and nothing else. `everything`
-has their order, and the ServiceAccount.
+"""Manifests of a cluster's children, pure: one file per kind of child, from a `Site` and nothing else.
 
-What belongs here: names, labels, pods, volumes, ports. What does not: the live objects, and whether a manifest is
-applied now, later or not at all (`swiftlet_operator.plan`).
+`everything` has their order, and the ServiceAccount. Names, labels, pods, volumes and ports belong here. The live
+objects, and whether a manifest is applied now, later or not at all (`swiftlet_operator.plan`), don't.
 """
 
 from swiftlet_operator.build.everything import build

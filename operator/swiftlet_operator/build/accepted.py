@@ -1,4 +1,4 @@
-"""ConfigMap `X-accepted`: the specs that fitted together last."""
+"""The ConfigMap `X-accepted`: the specs that fitted together last."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ ENTRY = "specs.json"
 
 
 def accepted_name(cluster: str) -> str:
-    """The name of the ConfigMap with the accepted specs of a cluster."""
+    """Return the name of the ConfigMap with the accepted specs of a cluster."""
     return f"{cluster}-accepted"
 
 
 def build_accepted(site: Site, specs: Mapping[str, Any]) -> Manifest:
-    """The ConfigMap; `specs` is plain data that `swiftlet_operator.plan.accepted` reads back."""
+    """Return the ConfigMap; `specs` is plain data that `swiftlet_operator.plan.accepted` reads back."""
     data = {ENTRY: json.dumps(specs, sort_keys=True, indent=1)}
     return site.object(CONFIG_MAP, accepted_name(site.name), "accepted", {"data": data})

@@ -1,7 +1,7 @@
-"""The alerts of a cluster, as data. Each has a page in docs/runbooks.md, under its own name.
+"""The alerts of a cluster, as data. Each has a section in docs/runbooks.md, under its own name.
 
-An expression picks its series by labels that the ServiceMonitor puts on them (`CLUSTER`), or that the operator puts on
-its own (`TOLD`), compared for equality: the cluster `lab` has no part in what `lab-2` does.
+An expression selects series by labels that the ServiceMonitor adds (`CLUSTER`), or that the operator adds to its own
+(`TOLD`). They are compared for equality: the cluster `lab` gets nothing of the series of `lab-2`.
 """
 
 from __future__ import annotations
@@ -10,18 +10,20 @@ from dataclasses import dataclass
 from typing import Literal
 
 CLUSTER = "$CLUSTER"
-"""In an expression: the labels of series that this cluster's own pods export."""
+"""Stands in an expression for the labels of series that this cluster's own pods export."""
 TOLD = "$TOLD"
-"""In an expression: the labels of series about this cluster that the operator exports."""
+"""Stands in an expression for the labels of series about this cluster that the operator exports."""
 
 
 _STARTS_NOT = f'unless on (swiftlet_cluster) swiftlet_operator_condition{{{TOLD},type="PodsHealthy"}} == -1'
-"""Unknown it is during the first start alone. Both sides are of one cluster, whatever their labels of its namespace."""
+"""The condition is Unknown only during the first start. Both sides are of one cluster, whatever its
+namespace labels.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """One rule; `lasting` is how long the expression has to be true before anybody is told."""
+    """One rule; `lasting` is how long the expression has to be true before the alert fires."""
 
     name: str
     expression: str
@@ -30,9 +32,11 @@ class Alert:
     summary: str
     description: str
     only_with: Literal["", "redis", "encryption"] = ""
-    """What the rule is about, where not every cluster has it: a Redis, or `spec.encryption: transport`."""
+    """What a cluster must have for the rule to apply: a Redis, or `spec.encryption: transport`; "" for
+    every cluster.
+    """
     after_start: bool = False
-    """Whether the rule is silent while the cluster starts for the first time, and nothing is wrong with its pods."""
+    """Whether the rule is silent while the cluster starts for the first time and nothing is wrong with its pods."""
 
 
 _WHERE = "{{ $labels.pod }}"
@@ -298,7 +302,7 @@ ALERTS = (
 
 
 def expression_of(alert: Alert, namespace: str, cluster: str) -> str:
-    """The alert's expression for one cluster."""
+    """Return the alert's expression for one cluster."""
     mine = f'namespace="{namespace}",swiftlet_cluster="{cluster}"'
     told = f'swiftlet_namespace="{namespace}",swiftlet_cluster="{cluster}"'
     expression = f"({alert.expression}) {_STARTS_NOT}" if alert.after_start else alert.expression

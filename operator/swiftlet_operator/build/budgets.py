@@ -1,8 +1,8 @@
 """PodDisruptionBudgets: of all pods with data one may be away, and those of a failure domain that is being emptied.
 
 Pods with data have one budget together, so that two evictions in different domains are never allowed at the same time.
-Pods that may go as they like are left out of its selector: no second budget could be given to them in the same write,
-and the eviction of a pod that has two fails.
+Pods that may be evicted freely are left out of its selector: they could not get a second budget in the same write, and
+the eviction of a pod with two budgets fails.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from swiftlet_operator.manifests import BUDGET, COMPONENT_LABEL, CORDONS, INSTAN
 
 
 def build_budgets(site: Site) -> list[Manifest]:
-    """One for all pods with data, and one per Deployment."""
+    """Return a budget for all pods with data, and one per Deployment."""
     budgets = [_of_data(site)]
     for component, replicas in ((PROXY, site.spec.proxy.replicas), (METADATA, site.spec.metadata.replicas)):
         if replicas:

@@ -1,7 +1,7 @@
-"""The Certificate that cert-manager issues the API's pair for; its Secret is the one that pods mount.
+"""The Certificate by which cert-manager issues the API's certificate; pods mount its Secret.
 
-Durations are written as Go prints them, as cert-manager's own client does: a text that somebody normalises would
-otherwise be written anew with every look at it.
+Durations are written as Go prints them, as cert-manager's own client does: otherwise a normalised text would differ
+from ours and be written again in every reconcile.
 """
 
 from __future__ import annotations
@@ -15,14 +15,17 @@ from swiftlet_operator.manifests import CERTIFICATE, Manifest
 
 
 def build_certificate(site: Site, spec: StorageClusterSpec) -> list[Manifest]:
-    """For what `spec` asks, which may not be accepted yet; nothing when it asks for none or nobody knows the kind."""
+    """Return the Certificate for `spec`, which may not be accepted yet.
+
+    Nothing is returned when the spec has none, or when the kind is not installed.
+    """
     asked = spec.tls.cert_manager
     if asked is None or not site.has_cert_manager:
         return []
     name = certificate_name(site.name)
     content: dict[str, Any] = {
         "secretName": name,
-        # By these labels the Secret is watched, so that what waits for it goes on at once.
+        # The Secret is watched by these labels, so that what waits for it continues at once.
         "secretTemplate": {"labels": site.labels},
         "issuerRef": asked.issuer_ref.model_dump(by_alias=True),
         "dnsNames": names_of(site, spec, asked),

@@ -1,4 +1,4 @@
-"""StatefulSets of the container servers: account and container databases, and the replicator of these."""
+"""StatefulSets of the container servers: account and container databases, and their replicator."""
 
 from __future__ import annotations
 

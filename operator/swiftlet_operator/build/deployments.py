@@ -1,4 +1,4 @@
-"""Deployments of what keeps no state: the proxies and the metadata servers."""
+"""Deployments of stateless components: the proxies and the metadata servers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All children that follow from the spec alone, in the order in which they are best made."""
+"""All children that follow from the spec alone, in the order in which they are created."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ from swiftlet_operator.manifests import SERVICE_ACCOUNT, Manifest
 
 
 def build(site: Site) -> list[Manifest]:
-    """What pods need comes before the pods; Secrets and rings are not among them (`secrets`, `ring_maps`)."""
+    """Return all of them; what pods need comes before the pods. Secrets and rings have modules of their own.
+
+    They are `secrets` and `ring_maps`.
+    """
     return [
         build_settings(site),
         _account(site),
@@ -37,8 +40,8 @@ def build(site: Site) -> list[Manifest]:
 def _account(site: Site) -> Manifest:
     """Return the ServiceAccount of pods for which the spec names none.
 
-    It is one of the cluster's own, so that rights given to the namespace's default are not theirs. It has no rights and
-    no token. It is there even where the spec names another one for all pods, as pods that have not been restarted since
-    then may still need it.
+    It is one of the cluster's own, so that pods don't have rights that were given to the namespace's default one. It
+    has no rights and no token. It exists even if the spec names another one for all pods, as pods that have not been
+    restarted since then may still need it.
     """
     return site.object(SERVICE_ACCOUNT, account_name(site), "pods", {"automountServiceAccountToken": False})

@@ -1,4 +1,4 @@
-"""ServiceMonitor and PrometheusRule, where a Prometheus operator has brought these kinds."""
+"""ServiceMonitor and PrometheusRule, if the kinds of the Prometheus operator are installed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _COMPONENT = "monitoring"
 
 
 def build_monitoring(site: Site) -> list[Manifest]:
-    """Nothing unless it is asked for and possible."""
+    """Return both; nothing unless they are wanted and their kinds are installed."""
     if not (site.spec.monitoring.enabled and site.has_monitoring):
         return []
     monitor = {
@@ -48,18 +48,18 @@ def _endpoint(port: str) -> dict[str, Any]:
         "path": "/metrics",
         "interval": "30s",
         "relabelings": [
-            # What alerts and dashboards pick series by: names of pods say too little, `lab-2-0` begins like `lab`.
+            # Alerts and dashboards select series by these labels: by name, pod `lab-2-0` would look like one of `lab`.
             _copied("service", INSTANCE_LABEL, "swiftlet_cluster"),
             _copied("pod", POOL_LABEL, "swiftlet_pool"),
             _copied("pod", ZONE_LABEL, "swiftlet_zone"),
-            # The Service's name stands in `job`; in metrics `service` says which of Swiftlet's services it is.
+            # `job` has the Service's name; in metrics `service` says which of Swiftlet's services it is.
             {"action": "labeldrop", "regex": "service"},
         ],
     }
 
 
 def _copied(of: str, label: str, target: str) -> dict[str, Any]:
-    """The label of a Service or pod as a label of all its series; none where it has none."""
+    """Return a rule that copies a label of a Service or pod to all its series, if it has the label."""
     source = "".join(letter if letter.isalnum() else "_" for letter in label)
     return {"action": "replace", "sourceLabels": [f"__meta_kubernetes_{of}_label_{source}"], "targetLabel": target}
 
@@ -71,7 +71,7 @@ def _rule(site: Site, alert: Alert) -> dict[str, Any]:
         "for": alert.lasting,
         "labels": {
             "severity": alert.severity,
-            # Of all alerts of a cluster the same, whoever exported the numbers: routes go by them.
+            # The labels are the same in all alerts of a cluster, whoever exported the numbers, as routes use them.
             "namespace": site.namespace,
             "swiftlet_cluster": site.name,
         },

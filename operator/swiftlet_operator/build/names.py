@@ -1,18 +1,18 @@
-"""Names of what more than one room has to know: maps of rings and builders, the budget of pods with data."""
+"""Names that several packages need: of the maps of rings and builders, and of the budget of pods with data."""
 
 from __future__ import annotations
 
 
 def ring_map(cluster: str, ring: str, index: int) -> str:
-    """The ConfigMap of a ring's chunk."""
+    """Return the name of the ConfigMap of a ring's chunk."""
     return f"{cluster}-ring-{ring}-{index}"
 
 
 def data_budget(cluster: str) -> str:
-    """The PodDisruptionBudget of all pods with data."""
+    """Return the name of the PodDisruptionBudget of all pods with data."""
     return f"{cluster}-data"
 
 
 def builder_map(cluster: str, ring: str, index: int) -> str:
-    """The ConfigMap of a piece of a ring's builder, and the Secret with its copy."""
+    """Return the name of the ConfigMap of a piece of a ring's builder, and of the Secret with its copy."""
     return f"{cluster}-builder-{ring}-{index}"

@@ -1,7 +1,7 @@
 """NetworkPolicies: pods are reached by, and reach, only what they need.
 
-What needs what stands in one table, from which both sides follow: the ingress of who is reached and the egress of who
-reaches. Kubelets' probes come from the pods' own nodes, which NetworkPolicies always let through.
+One table says what needs what. Both sides follow from it: the ingress of the pods that are reached and the egress of
+those that reach them. Kubelets' probes come from the pods' own nodes, which NetworkPolicies always let through.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _OPERATOR = {NAME_LABEL: "swiftlet-operator", COMPONENT_LABEL: "operator"}
 """The labels that the chart gives the operator's pods."""
 _PROMETHEUS = {"app.kubernetes.io/name": "prometheus"}
 DNS_PORTS = (53, 5353)
-"""Where names are asked for; servers of some distributions listen at the second behind a Service with the first."""
+"""The ports of DNS; servers of some distributions listen at the second one, behind a Service with the first."""
 
 Rule = dict[str, Any]
 
@@ -45,14 +45,14 @@ _OF_DATA = {
     REDIS: (REDIS_PORT,),
 }
 REACHES: Mapping[str, Mapping[str, tuple[int, ...]]] = {
-    # Servers of devices with a replicator beside them, which speaks with all others and with Redis.
+    # Servers of devices have a replicator beside them, which speaks with all others and with Redis.
     STORAGE: _OF_DATA,
     CONTAINER: _OF_DATA,
     PROXY: {STORAGE: (OBJECT_PORT, OBJECT_NATIVE_PORT), CONTAINER: (CONTAINER_PORT,)},
     METADATA: {CONTAINER: (CONTAINER_PORT,)},
     REDIS: {},
 }
-"""Which component's pods connect to which other's, and at which ports."""
+"""For each component, the components that its pods connect to, and their ports."""
 
 
 def build_network(site: Site) -> list[Manifest]:
@@ -63,7 +63,7 @@ def build_network(site: Site) -> list[Manifest]:
 
 
 def problems(spec: NetworkSpec) -> Iterator[str]:
-    """Yield what is wrong with networks that the spec names, as only a look at their numbers tells."""
+    """Yield what is wrong with networks in the spec, as far as only their numbers show it."""
     for field, peer in _peers(spec):
         block = peer.ip_block
         if block is None:
@@ -94,7 +94,7 @@ def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
 
 
 def _is_part(inner: str, outer: str) -> bool:
-    """Whether a network is within another one and smaller than it, as the API server wants it."""
+    """Return whether a network is within another one and smaller than it, as the API server requires."""
     part, whole = _network(inner), _network(outer)
     if isinstance(part, ipaddress.IPv4Network) and isinstance(whole, ipaddress.IPv4Network):
         return part.subnet_of(whole) and part.prefixlen > whole.prefixlen
@@ -123,7 +123,7 @@ def _policy(site: Site, component: str) -> Manifest:
 
 
 def _ingress(site: Site, component: str) -> list[Rule]:
-    """Return who may come in: the cluster's own pods, clients, and who watches."""
+    """Return who may connect: the cluster's own pods, clients, and monitoring."""
     needed: dict[tuple[int, ...], list[Rule]] = {}
     for source in _components(site):
         if ports := REACHES[source].get(component):
@@ -141,7 +141,7 @@ def _clients(site: Site, component: str) -> list[Rule]:
 
 
 def _egress(site: Site, component: str) -> list[Rule]:
-    """Return what may be reached: names, the cluster's own pods, an external Redis, and what the spec adds."""
+    """Return what may be reached: DNS, the cluster's own pods, an external Redis, and what the spec adds."""
     network = site.spec.network
     there = _components(site)
     reached = {target: ports for target, ports in REACHES[component].items() if target in there}
@@ -162,7 +162,7 @@ def _names(network: NetworkSpec) -> Rule:
 
 
 def _external_redis(site: Site) -> list[Rule]:
-    """Return a rule for its address, or for its port anywhere when it has a name, which no rule can have."""
+    """Return a rule for its address, or for its port anywhere if it has a name, as rules can't have names."""
     address = site.spec.redis.address
     if site.spec.redis.mode != "external" or address is None:
         return []
@@ -175,7 +175,7 @@ def _external_redis(site: Site) -> list[Rule]:
 
 
 def _told_at(site: Site, component: str) -> tuple[int, ...]:
-    """Return the ports at which a component's pods tell how they are."""
+    """Return the ports of a component's pods that serve `/statusz` and `/metrics`."""
     sumo = (MANAGEMENT_PORT,) if _has_sumo(site) else ()
     ports = {
         STORAGE: (OBJECT_PORT, REPLICATOR_PORT, *sumo),
@@ -187,12 +187,12 @@ def _told_at(site: Site, component: str) -> tuple[int, ...]:
 
 
 def _has_sumo(site: Site) -> bool:
-    """Whether storage pods serve the API, too."""
+    """Return whether storage pods serve the API, too."""
     return any(PROXY in pool.roles for pool in site.spec.pools)
 
 
 def _watchers(site: Site) -> list[Rule]:
-    """The operator, which asks every service at `/statusz`, and where there is monitoring who reads metrics."""
+    """Return the operator, which reads every service's `/statusz`, and with monitoring the readers of metrics."""
     watchers = []
     if site.operator_namespace is not None:
         watchers.append(_in_namespace(site.operator_namespace, _OPERATOR))
@@ -222,5 +222,5 @@ def _rule(side: str, peers: Sequence[Rule], *ports: int) -> Rule:
 
 
 def _extra(peers: Iterable[Rule], ports: Iterable[Rule]) -> Rule:
-    """A rule of egress; what is empty is left out, for it means everything."""
+    """Return a rule of egress without empty fields, because an empty field means everything."""
     return {name: value for name, value in (("to", list(peers)), ("ports", list(ports))) if value}

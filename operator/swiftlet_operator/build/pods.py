@@ -1,4 +1,4 @@
-"""What all pods have in common: who they run as, what they mount, how they are probed, where they may stand."""
+"""What all pods have in common: user, mounts, probes, and scheduling."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from swiftlet_operator.manifests import (
 )
 
 API_LABEL = f"{GROUP}/api"
-"""On every pod that serves the Swift API, so that one Service finds proxies and storage pods with a proxy."""
+"""A label on every pod that serves the Swift API, so that one Service finds proxies and storage pods with a proxy."""
 USER_ID = 65532
 PRE_STOP_S = 5
-"""Time for endpoints to go before the process is asked to."""
+"""Seconds for endpoints to be removed before the process is asked to end."""
 GRACE_S = 40
-"""More than the services' drain time and the time before it."""
+"""Seconds that are more than the services' drain time and the time before it."""
 STARTUP_S = 600
-"""A device with much on it takes its time to open."""
+"""Seconds for a start, because a device with much data takes long to open."""
 EXPECTED_POLICIES = 8
-"""Policies with lower indexes are added without a restart, if their rings are no larger than those that there are."""
+"""Policies with lower indexes are added without a restart, if their rings are no larger than the existing ones."""
 _PERIOD_S = 5
 
 
@@ -50,13 +50,14 @@ def service_container(
     scheme: str = "HTTP",
     more_ports: Mapping[str, int] | None = None,
 ) -> dict[str, Any]:
-    """A container that runs one service; `ring_cache` is a directory on a device of its own to keep rings in.
+    """Return a container that runs one service.
 
-    `more_ports`: by name, what it listens on besides the port that is probed.
+    `ring_cache` is a directory on a device of its own to keep rings in. `more_ports` has by name the ports that it
+    listens on besides the probed one.
     """
     ports = {port_name: port, **(more_ports or {})}
     cache = {"name": "SWIFTLET_CLUSTER__RING_CACHE", "value": ring_cache}
-    # Beside the volume that has it and not in the settings, which pods of an earlier template read too.
+    # These come from the volume and not from the settings, which pods of an earlier template read too.
     suffix = f"{settings.KEYS_DIRECTORY}/{settings.HASH_SUFFIX}"
     container: dict[str, Any] = {
         "name": service,
@@ -82,7 +83,7 @@ def service_container(
         "readinessProbe": _probe("/readyz", port_name, scheme, _PERIOD_S, 2),
         "startupProbe": _probe("/healthz", port_name, scheme, _PERIOD_S, STARTUP_S // _PERIOD_S),
         "lifecycle": {"preStop": {"exec": {"command": ["sleep", str(PRE_STOP_S)]}}},
-        # The last it said is in the pod's status then, where conditions have it from.
+        # The end of its log is then in the pod's status, from which conditions take it.
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "securityContext": container_security(),
     }
@@ -92,7 +93,7 @@ def service_container(
 
 
 def container_security(capabilities: Sequence[str] = ()) -> dict[str, Any]:
-    """Restricted, but for the capabilities."""
+    """Return the restricted security context, with these capabilities."""
     return {
         "allowPrivilegeEscalation": False,
         "readOnlyRootFilesystem": True,
@@ -101,7 +102,7 @@ def container_security(capabilities: Sequence[str] = ()) -> dict[str, Any]:
 
 
 def pod_security(user_id: int = USER_ID) -> dict[str, Any]:
-    """Not root, files on volumes made ours once."""
+    """Return a security context without root, which makes files on volumes ours once."""
     return {
         "runAsNonRoot": True,
         "runAsUser": user_id,
@@ -122,7 +123,7 @@ def _probe(path: str, port: str, scheme: str, period_s: int, failures: int) -> d
 
 
 def proxy_container(site: Site, resources: Resources) -> dict[str, Any]:
-    """The Swift API, in a pod of its own or beside an object server."""
+    """Return the container of the Swift API, for a pod of its own or beside an object server."""
     mounts = [{"name": "users", "mountPath": settings.USERS_DIRECTORY, "readOnly": True}, QUOTAS_MOUNT]
     scheme = "HTTP"
     if site.tls_secret is not None:
@@ -133,9 +134,9 @@ def proxy_container(site: Site, resources: Resources) -> dict[str, Any]:
 
 
 def volumes(site: Site, *, proxy: bool = False, quotas: bool = False, cache: bool = True) -> list[dict[str, Any]]:
-    """The volumes of every pod; with what a proxy reads, with quotas, with a place for rings besides the devices.
+    """Return the volumes of every pod; with what a proxy reads, with quotas, and with a cache for rings if wanted.
 
-    Rings are optional: pods are scheduled before there can be any, for where they stand decides about them.
+    Rings are optional: pods are scheduled before there can be any, because rings depend on where they run.
     """
     found: list[dict[str, Any]] = [
         {"name": "settings", "configMap": {"name": site.child("settings")}},
@@ -159,7 +160,7 @@ def _secret_volume(name: str, secret: str, *keys: str) -> dict[str, Any]:
 
 
 def _chunks(site: Site) -> list[tuple[str, int]]:
-    """The rings that there are, and places for those of policies to come: running pods' volumes can't change."""
+    """Return the existing rings, and places for those of policies to come, as running pods' volumes can't change."""
     counts = dict(site.ring_chunks)
     most = max((count for ring, count in counts.items() if ring.startswith("object-")), default=1)
     for ring in (f"object-{index}" for index in range(EXPECTED_POLICIES)):
@@ -185,7 +186,7 @@ def template(
     zone: str | None = None,
     has_data: bool = False,
 ) -> dict[str, Any]:
-    """A pod template; pods that `has_data` share no node with their like where the spec requires it.
+    """Return a pod template; pods that `has_data` share no node with each other where the spec requires it.
 
     They also keep sealed copies of the keys.
     """
@@ -203,7 +204,7 @@ def template(
 
 
 def pod_labels(site: Site, group: Group) -> dict[str, str]:
-    """What a group's pods are selected by."""
+    """Return the labels by which a group's pods are selected."""
     return {INSTANCE_LABEL: site.name, **group.labels}
 
 
@@ -214,5 +215,5 @@ def _alike(site: Site, labels: Mapping[str, str]) -> dict[str, str]:
 
 
 def component_labels(site: Site, component: str) -> dict[str, str]:
-    """What a component's pods are selected by."""
+    """Return the labels by which a component's pods are selected."""
     return {INSTANCE_LABEL: site.name, COMPONENT_LABEL: component}

@@ -1,21 +1,22 @@
-"""ConfigMap `X-quotas`: the quota file of the proxies and metadata servers, from the cluster's StorageQuota."""
+"""The ConfigMap `X-quotas`: the quota file of the proxies and metadata servers, from the cluster's StorageQuota."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import yaml
-
 from swiftlet.crd import StorageQuotaSpec
 from swiftlet.crd.quota import DEFAULT_LEVEL, Level
+from swiftlet.documents import write_document
 from swiftlet_operator.build.settings import QUOTAS_FILE
 from swiftlet_operator.build.site import Site
 from swiftlet_operator.manifests import CONFIG_MAP, Manifest
 
 
 def build_quotas(site: Site, quota: StorageQuotaSpec | None) -> Manifest:
-    """Always there, so that the first StorageQuota restarts nothing; without one nothing is limited."""
-    text = yaml.safe_dump(quotas_of(quota), sort_keys=False)
+    """Return the ConfigMap. It always exists, so that the first StorageQuota restarts nothing; without one it limits
+    nothing.
+    """
+    text = write_document(quotas_of(quota))
     return site.object(CONFIG_MAP, quotas_name(site.name), "quotas", {"data": {QUOTAS_FILE: text}})
 
 
@@ -25,7 +26,7 @@ def quotas_name(cluster: str) -> str:
 
 
 def quotas_of(quota: StorageQuotaSpec | None) -> dict[str, Any]:
-    """The quota file as data."""
+    """Return the quota file as data."""
     if quota is None:
         return {"levels": {DEFAULT_LEVEL: {}}, "assignments": {}}
     return {

@@ -15,9 +15,10 @@ NETWORKS = "k8s.v1.cni.cncf.io/networks"
 
 
 def with_rdma(site: Site, pods: Pool | ProxySpec, container: Mapping[str, Any]) -> dict[str, Any]:
-    """The container as RDMA of these pods wants it: unchanged where nobody asks for it.
+    """Return the container with what these pods' RDMA needs, unchanged where RDMA is not wanted.
 
-    Every container that speaks natively has the resource, for devices are given to containers and not to pods.
+    Every container that uses the native transport has the resource, because devices are given to containers and not to
+    pods.
     """
     mode = site.rdma_mode(pods)
     if mode is None:

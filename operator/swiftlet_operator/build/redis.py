@@ -1,9 +1,10 @@
-"""The embedded Redis or Valkey: a StatefulSet of one pod that keeps nothing, with a password; and the way to any Redis.
+"""The embedded Redis or Valkey, a StatefulSet of one pod that stores nothing, with a password; and the files for any
+Redis.
 
-Secret `X-redis` has the password twice: as the file that replicators read, and within the server's configuration. The
-server has a configuration file rather than arguments, which everybody who may see the pod could read. It reads it when
-it starts, so another password or certificate starts it anew, which costs nothing: what it held is written again with
-the next heartbeats. Replicators read their files for each connection and are not restarted.
+The Secret `X-redis` has the password twice: as the file that replicators read, and within the server's configuration.
+The server has a configuration file rather than arguments, which everybody who may see the pod could read. It reads the
+file when it starts, so another password or certificate restarts it. That loses nothing: what it held is written again
+with the next heartbeats. Replicators read their files for each connection and are not restarted.
 """
 
 from __future__ import annotations
@@ -22,16 +23,16 @@ _CONFIGURATION_DIRECTORY = "/etc/swiftlet/redis"
 _USER_ID = 999
 """The redis image's own; any other will do."""
 _COMMAND = f"exec $(command -v valkey-server || command -v redis-server) {_CONFIGURATION_DIRECTORY}/{CONFIGURATION}"
-"""Whatever starts the image otherwise is passed by, so that all images are started alike."""
+"""The command for all images alike, instead of each image's own."""
 
 
 def redis_name(cluster: str) -> str:
-    """The name of the embedded Redis' Secret, Service and StatefulSet."""
+    """Return the name of the embedded Redis' Secret, Service and StatefulSet."""
     return f"{cluster}-{REDIS}"
 
 
 def build_redis_secret(site: Site, password: str) -> Manifest:
-    """`X-redis`: the password, which needs to be without spaces and quotes, and the server's configuration."""
+    """Return `X-redis`: the password, which must not have spaces or quotes, and the server's configuration."""
     entries = {settings.REDIS_PASSWORD: password, CONFIGURATION: configuration(site, password)}
     data = {key: base64.b64encode(value.encode()).decode() for key, value in entries.items()}
     return site.object(SECRET, redis_name(site.name), REDIS, {"type": "Opaque", "data": data})
@@ -78,18 +79,18 @@ def redis_files(site: Site) -> list[dict[str, Any]]:
 
 
 def redis_volumes(site: Site) -> list[dict[str, Any]]:
-    """The volume with these files, if there are any."""
+    """Return the volume with these files, if there are any."""
     files = redis_files(site)
     return [{"name": REDIS, "projected": {"sources": files}}] if files else []
 
 
 def _file(secret: str, key: str, path: str) -> dict[str, Any]:
-    # Redis is never waited for, and neither are its password and certificate.
+    # Nothing waits for Redis, and nothing for its password and certificate.
     return {"secret": {"name": secret, "items": [{"key": key, "path": path}], "optional": True}}
 
 
 def build_redis(site: Site) -> list[Manifest]:
-    """Nothing when Redis is external, or when nobody named an image."""
+    """Return the embedded Redis' objects; nothing when Redis is external, or when nobody named an image."""
     if not site.has_embedded_redis:
         return []
     where = site.spec.redis

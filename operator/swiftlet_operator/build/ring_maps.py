@@ -1,6 +1,6 @@
-"""ConfigMaps of rings and of their builders, copies of the builders, and the Ring objects that nobody has made.
+"""ConfigMaps of rings and of their builders, copies of the builders, and Ring objects that nobody has made.
 
-The copy of a builder is in Secrets, so that one command that deletes ConfigMaps does not take both.
+The copy of a builder is in Secrets, so that no single command that deletes ConfigMaps removes both.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from swiftlet_operator.manifests import CONFIG_MAP, GROUP, RING, RING_LABEL, RIN
 BUILDER = "builder"
 """The component of builders and of their copies."""
 BUILDER_KINDS = ((CONFIG_MAP, "binaryData"), (SECRET, "data"))
-"""Kinds of a builder and of its copy, and where each has its bytes."""
+"""The kinds of the objects of a builder and of its copy, and the field that has their bytes."""
 BUILDER_LABEL = f"{GROUP}/builder"
 REBALANCED_AT = f"{GROUP}/rebalanced-at"
 MOVED = f"{GROUP}/moved"
@@ -24,7 +24,7 @@ SURPLUS = f"{GROUP}/surplus"
 
 
 def build_ring_maps(site: Site, ring: str, version: int, chunks: Sequence[bytes]) -> list[Manifest]:
-    """A ring in as many ConfigMaps as it has chunks."""
+    """Return a ring in as many ConfigMaps as it has chunks."""
     labels = {RING_LABEL: ring, RING_VERSION_LABEL: str(version)}
     return [
         site.object(
@@ -42,7 +42,9 @@ def build_ring_maps(site: Site, ring: str, version: int, chunks: Sequence[bytes]
 def build_builder_maps(
     site: Site, ring: str, pieces: Sequence[bytes], rebalanced_at_s: int, moved: int, surplus: int
 ) -> list[Manifest]:
-    """A builder in pieces, and the same pieces as copies; kept when the cluster goes, for data lie where they say."""
+    """Return a builder in pieces, and the same pieces as copies. They are kept when the cluster goes, as data needs
+    them.
+    """
     annotations = {REBALANCED_AT: str(rebalanced_at_s), MOVED: str(moved), SURPLUS: str(surplus)}
     return [
         site.object(
@@ -67,9 +69,9 @@ def build_ring_object(
     replicas: float | None,
     before: tuple[str, Mapping[str, Any]] | None = None,
 ) -> Manifest:
-    """A Ring with the cluster's defaults, for whoever wants to change it later, or as it was `before` it was lost.
+    """Return a Ring with the cluster's defaults, which users can change later, or as it was `before` it was lost.
 
-    `part_power` is that of the ring where there is one already: it is for the ring's life.
+    `part_power` is that of an existing ring, because it is fixed for the ring's life.
     """
     if before is not None:
         name, known = before

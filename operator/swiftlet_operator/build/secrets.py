@@ -6,18 +6,17 @@ import base64
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-import yaml
-
 from swiftlet.crd import Resource, StorageUserSpec
+from swiftlet.documents import write_document
 from swiftlet_operator.build.settings import CLUSTER_KEY, HASH_SUFFIX, USERS_FILE
 from swiftlet_operator.build.site import KEYS, Site
 from swiftlet_operator.manifests import GROUP, SECRET, Manifest
 
 CREDENTIALS = "credentials"
 KEY_ENTRIES = (CLUSTER_KEY, HASH_SUFFIX)
-"""What the Secret with the keys must have."""
+"""The entries that the Secret with the keys must have."""
 KEY_GENERATION = f"{GROUP}/key-generation"
-"""Annotation on the keys: the generation that all services have reached."""
+"""An annotation on the keys: the generation that all services have reached."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,41 +30,43 @@ class Login:
 
 
 def build_keys(site: Site, cluster_key: str, hash_suffix: str) -> Manifest:
-    """`X-keys`: made once and kept when the cluster goes, for without it no object is found again."""
+    """Return `X-keys`: made once and kept when the cluster goes, because without it no object is found again."""
     data = {CLUSTER_KEY: cluster_key, HASH_SUFFIX: hash_suffix}
     notes = {KEY_GENERATION: str(site.spec.keys.generation)}
     return site.object(SECRET, keys_name(site.name), KEYS, _opaque(data), annotations=notes, owned=False, guarded=True)
 
 
 def build_keys_copy(site: Site, data: Mapping[str, str], notes: Mapping[str, str]) -> Manifest:
-    """`X-keys-copy`: the entries of `X-keys` in base64, and how far a rotation has come; kept as long as the keys."""
+    """Return `X-keys-copy`: the entries of `X-keys` in base64, and how far a rotation has come; kept as long as the
+    keys.
+    """
     content = {"type": "Opaque", "data": {key: data[key] for key in KEY_ENTRIES}}
     name = keys_copy_name(site.name)
     return site.object(SECRET, name, KEYS, content, annotations=notes, owned=False, guarded=True)
 
 
 def keys_name(cluster: str) -> str:
-    """The Secret with a cluster's keys."""
+    """Return the name of the Secret with a cluster's keys."""
     return f"{cluster}-keys"
 
 
 def keys_copy_name(cluster: str) -> str:
-    """The Secret with a copy of a cluster's keys."""
+    """Return the name of the Secret with a copy of a cluster's keys."""
     return f"{cluster}-keys-copy"
 
 
 def build_users(site: Site, logins: Iterable[Login]) -> Manifest:
-    """`X-users`: the users file."""
+    """Return `X-users`: the users file."""
     entries = [
         {"account": one.account, "user": one.user, "roles": list(one.roles), "secret_hash": one.secret_hash}
         for one in sorted(logins, key=lambda one: (one.account, one.user))
     ]
-    text = yaml.safe_dump(entries, sort_keys=False)
+    text = write_document(entries)
     return site.object(SECRET, site.child("users"), "users", _opaque({USERS_FILE: text}))
 
 
 def build_credentials(site: Site, user: Resource[StorageUserSpec], key: str) -> Manifest:
-    """A user's generated key, with what else a client needs to log in; it goes with the StorageUser."""
+    """Return a user's generated key, with what else a client needs to log in; it is deleted with the StorageUser."""
     data = {"key": key, "user": user.spec.login, "authUrl": auth_url(site)}
     manifest = site.object(SECRET, credentials_name(user), CREDENTIALS, _opaque(data), owned=False)
     manifest["metadata"]["ownerReferences"] = [user.owner_reference]
@@ -73,12 +74,12 @@ def build_credentials(site: Site, user: Resource[StorageUserSpec], key: str) -> 
 
 
 def credentials_name(user: Resource[StorageUserSpec]) -> str:
-    """The Secret with a user's key: the one that its secretRef names, else the generated one."""
+    """Return the name of the Secret with a user's key: the one in its secretRef, or else the generated one."""
     return user.spec.secret_ref.name if user.spec.secret_ref else f"{user.meta.name}-{CREDENTIALS}"
 
 
 def credentials_key(user: Resource[StorageUserSpec]) -> str:
-    """The entry of that Secret."""
+    """Return the entry of that Secret that has the key."""
     return user.spec.secret_ref.key if user.spec.secret_ref else "key"
 
 

@@ -27,7 +27,7 @@ from swiftlet_operator.manifests import INSTANCE_LABEL, MANAGEMENT, SERVICE, Man
 
 
 def build_services(site: Site) -> list[Manifest]:
-    """All that the cluster has pods for."""
+    """Return the Services for everything that the cluster has pods for."""
     services = [
         _api(site, site.spec.proxy.service),
         _management(site),
@@ -47,7 +47,7 @@ def build_services(site: Site) -> list[Manifest]:
 
 
 def _as_asked(site: Site, service: Manifest) -> Manifest:
-    """A Service with the labels and annotations that all of them should have, under those that are its own."""
+    """Return a Service with the labels and annotations that all Services should have; its own take precedence."""
     asked, metadata = site.spec.service_defaults, service["metadata"]
     notes = {**asked.annotations, **metadata.get("annotations", {})}
     head = {**metadata, "labels": {**asked.labels, **metadata["labels"]}, **({"annotations": notes} if notes else {})}
@@ -65,7 +65,7 @@ def _api(site: Site, spec: ServiceSpec) -> Manifest:
 
 
 def _management(site: Site) -> Manifest:
-    """Where the proxies' metrics are found. The API's Service may be open to the world, so they are not in it."""
+    """Return the Service for the proxies' metrics, which are not in the API's because that may be open to the world."""
     content = {
         "type": "ClusterIP",
         "clusterIP": "None",
@@ -81,7 +81,7 @@ def _internal(site: Site, component: str, ports: Mapping[str, int]) -> Manifest:
 
 
 def _headless(site: Site, component: str, ports: Mapping[str, int]) -> Manifest:
-    # Pods that are not ready have names too: they need each other to become ready.
+    # Pods that are not ready have DNS names too, as they need each other to become ready.
     content = {
         "type": "ClusterIP",
         "clusterIP": "None",

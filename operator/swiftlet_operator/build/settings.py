@@ -1,11 +1,10 @@
-"""ConfigMap `X-settings`: one settings file for all services, and the policies, which may grow while they run."""
+"""The ConfigMap `X-settings`: one settings file for all services, and the policies, which may grow while they run."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import yaml
-
+from swiftlet.documents import write_document
 from swiftlet.settings import SERVICES
 from swiftlet.settings.sections import AGGREGATE_BELOW, MAX_AGGREGATE_BELOW
 from swiftlet_operator.build.site import DATABASE_DEVICE, REDIS, REDIS_PORT, Policy, Site
@@ -24,7 +23,7 @@ QUOTAS_DIRECTORY = "/etc/swiftlet/quotas"
 QUOTAS_FILE = "quotas.yaml"
 TLS_DIRECTORY = "/etc/swiftlet/tls"
 TLS_FILES = ("tls.crt", "tls.key")
-"""Entries of a Secret of type kubernetes.io/tls: certificate and key."""
+"""The entries of a Secret of type kubernetes.io/tls: certificate and key."""
 REDIS_DIRECTORY = "/etc/swiftlet/redis"
 REDIS_PASSWORD = "password"  # noqa: S105 - a file name
 """The file with Redis' password."""
@@ -33,17 +32,17 @@ REDIS_CA = "ca.crt"
 REDIS_CERTIFICATE = "redis.crt"
 """The file with the certificate that the embedded Redis has."""
 CACHE_DIRECTORY = "/var/cache/swiftlet"
-"""Where the last good rings are kept by who has no device for them."""
+"""The directory with the last good rings, for services that have no device for them."""
 
 
 def settings_of(site: Site) -> dict[str, Any]:
-    """The settings file as data. What differs from pod to pod comes from the pods' environments."""
+    """Return the settings file as data. What differs from pod to pod comes from the pods' environments."""
     spec = site.spec
     proxy: dict[str, Any] = {"workers": spec.proxy.workers}
     if url := spec.proxy.storage_url or spec.external_url:
         proxy["storage_url"] = url
     if not spec.proxy.front:
-        # Written only where it differs from the default, so that clusters which leave it alone restart nothing.
+        # This is written only where it differs from the default, so that clusters without it restart nothing.
         proxy["front"] = False
     if spec.tls.enabled:
         certificate, key = TLS_FILES
@@ -56,7 +55,7 @@ def settings_of(site: Site) -> dict[str, Any]:
             "rings": RINGS_DIRECTORY,
             "ring_cache": CACHE_DIRECTORY,
             "policies_file": f"{DIRECTORY}/{POLICIES_FILE}",
-            # Written only where it differs from the default, as above.
+            # This is written only where it differs from the default, as above.
             **({} if site.encryption == "none" else {"encryption": site.encryption}),
         },
         "auth": {"users_file": f"{USERS_DIRECTORY}/{USERS_FILE}", "token_life_s": spec.auth.token_life_seconds},
@@ -76,7 +75,7 @@ def settings_of(site: Site) -> dict[str, Any]:
 
 
 def _redis(site: Site) -> dict[str, Any]:
-    """Where replicators share what they know of failed nodes; nothing when there is no Redis."""
+    """Return the settings for the Redis that replicators share; nothing when there is no Redis."""
     spec = site.spec.redis
     if spec.mode == "embedded":
         return _embedded_redis(site) if site.has_embedded_redis else {}
@@ -100,7 +99,7 @@ def _embedded_redis(site: Site) -> dict[str, Any]:
 
 
 def restart_digest(site: Site, *services: str) -> str:
-    """Differs when one of the services must be restarted for the settings to take effect: they are read at start."""
+    """Return a digest that changes when services must be restarted for new settings, which they read at their start."""
     read = {section for service in services for section in SERVICES[service].model_fields}
     return digest_of({name: value for name, value in settings_of(site).items() if name in read})
 
@@ -108,15 +107,16 @@ def restart_digest(site: Site, *services: str) -> str:
 def build_settings(site: Site) -> Manifest:
     """Build the ConfigMap with the settings of all services."""
     data = {
-        FILE: yaml.safe_dump(settings_of(site), sort_keys=False),
-        POLICIES_FILE: yaml.safe_dump([_policy(policy) for policy in site.policies], sort_keys=False),
+        FILE: write_document(settings_of(site)),
+        POLICIES_FILE: write_document([_policy(policy) for policy in site.policies]),
     }
     return site.object(CONFIG_MAP, site.child("settings"), "settings", {"data": data})
 
 
 def _policy(policy: Policy) -> dict[str, Any]:
-    """Return a policy for the policies file. What is as usual is left out: services of a release that does not know
-    such a setting refuse the file.
+    """Return a policy for the policies file, without defaults.
+
+    Services of a release that does not know a setting would refuse the file.
     """
     made: dict[str, Any] = {
         "index": policy.index,

@@ -1,4 +1,4 @@
-"""The part of a pod's spec that says where it may stand and whose it is, with what the operator needs added."""
+"""The part of a pod's spec that says where it may run and who owns it, with what the operator adds."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ def shape(
     zone: str | None = None,
     apart: bool = False,
 ) -> dict[str, Any]:
-    """Return that part. `alike` are the labels by which the component's pods are known, those of all zones.
+    """Return that part.
 
-    Without them there is only one pod, and nothing to spread. The pods stand in `zone` if one is named, and on
-    different nodes if they have to be `apart`.
+    `alike` are the labels of the component's pods in all zones; without them there is only one pod, and nothing to
+    spread. The pods run in `zone` if one is named, and on different nodes if they have to be `apart`.
     """
     asked = site.spec.shape_of(pods)
     found: dict[str, Any] = {
         "automountServiceAccountToken": False,
         "serviceAccountName": asked.service_account_name or account_name(site),
-        # Their variables would look like settings.
+        # Environment variables of Services would look like settings.
         "enableServiceLinks": False,
     }
     if alike is not None:
@@ -51,7 +51,7 @@ def shape(
 def head(
     site: Site, pods: PodShape, labels: Mapping[str, str], annotations: Mapping[str, str]
 ) -> dict[str, dict[str, str]]:
-    """The metadata of a pod: the labels and annotations that the spec asks for, under those that are ours."""
+    """Return the metadata of a pod: the labels and annotations of the spec, and ours, which take precedence."""
     asked = site.spec.shape_of(pods)
     return {
         "labels": {**asked.pod_labels, **site.labels, **labels},
@@ -60,12 +60,14 @@ def head(
 
 
 def account_name(site: Site) -> str:
-    """The ServiceAccount of pods for which the spec names none."""
+    """Return the ServiceAccount of pods for which the spec names none."""
     return site.child("pods")
 
 
 def _spread(asked: PodShape, alike: Mapping[str, str], zone: str | None) -> list[dict[str, Any]]:
-    """Over zones and nodes as far as it can be done, where the spec says nothing else; over zones none in a zone."""
+    """Return the spread over zones and nodes as far as possible, unless the spec has another; no zones
+    within a zone.
+    """
     known = {one.topology_key: (one.max_skew, one.when_unsatisfiable) for one in asked.topology_spread_constraints}
     wanted = {TOPOLOGY_ZONE: (1, "ScheduleAnyway"), HOSTNAME: (1, "ScheduleAnyway"), **known}
     return [
@@ -81,7 +83,7 @@ def _spread(asked: PodShape, alike: Mapping[str, str], zone: str | None) -> list
 
 
 def _affinity(asked: PodShape, zone: str | None, apart: Mapping[str, str] | None) -> dict[str, Any]:
-    """With what the spec says, within the zone, and away from pods with the labels `apart`."""
+    """Return the affinity of the spec, limited to the zone, and away from pods with the labels `apart`."""
     found = asked.affinity.manifest if asked.affinity is not None else {}
     if zone is not None:
         _within(found.setdefault("nodeAffinity", {}), zone)
@@ -93,7 +95,7 @@ def _affinity(asked: PodShape, zone: str | None, apart: Mapping[str, str] | None
 
 
 def _within(part: dict[str, Any], zone: str) -> None:
-    """Add the zone to every term, as one of them that is met is enough."""
+    """Add the zone to every term, because one of them that is met is enough."""
     ours = {"key": TOPOLOGY_ZONE, "operator": "In", "values": [zone]}
     terms = part.get(_REQUIRED, {}).get("nodeSelectorTerms") or [{}]
     part[_REQUIRED] = {

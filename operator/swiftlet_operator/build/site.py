@@ -1,4 +1,4 @@
-"""What manifests are made from: the cluster's spec with a value for everything that is not in it."""
+"""The input of manifests: the cluster's spec with a value for everything that it leaves out."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ KEYS = "keys"
 
 OBJECT_PORT = 6200
 OBJECT_NATIVE_PORT = 7200
-"""The port of the native transport: the services' default distance from the port over HTTP."""
+"""The port of the native transport: at the services' default distance from the HTTP port."""
 CONTAINER_PORT = 6300
 REPLICATOR_PORT = 6400
 API_PORT = 8080
@@ -40,14 +40,15 @@ REDIS_PORT = 6379
 DATABASE_DEVICE = "db"
 
 EncryptionMode = Literal["none", "accepted", "required"]
-"""`cluster.encryption`, in the order in which a cluster comes to it."""
+"""The values of `cluster.encryption`, in the order in which a cluster reaches them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """A storage policy of the cluster; no pools means all that keep objects. `deprecated`: no new containers get it.
+    """A storage policy of the cluster; without pools it uses all that keep objects.
 
-    `aggregate_below`: bytes up to which its objects share volume files. `etag`: the hash in ETags of its new objects.
+    `deprecated` tells that no new containers get it. Objects up to `aggregate_below` bytes share volume files. `etag`
+    is the hash in ETags of new objects.
     """
 
     index: int
@@ -62,7 +63,7 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The pods of one StatefulSet: those of a pool (or of the container servers) in one zone, or in all."""
+    """The pods of one StatefulSet: those of a pool (or of the container servers) in one zone, or in all zones."""
 
     name: str
     component: str
@@ -72,7 +73,7 @@ class Group:
 
     @property
     def labels(self) -> dict[str, str]:
-        """What its pods have besides the cluster's labels."""
+        """The labels of its pods besides the cluster's."""
         labels = {COMPONENT_LABEL: self.component}
         if self.pool is not None:
             labels[POOL_LABEL] = self.pool
@@ -81,23 +82,26 @@ class Group:
         return labels
 
     def pod(self, ordinal: int) -> str:
-        """The name of a pod."""
+        """Return the name of a pod."""
         return f"{self.name}-{ordinal}"
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A cluster, ready to be built.
+    """A cluster with all that its manifests need.
 
-    `ring_chunks`: how many ConfigMaps each ring has. `replicas`: pods per StatefulSet where that is more than the
-    spec says, because devices are still being drained. `freed`: pods with data that may go as they like, `disruptions`:
-    how many of the others may be away, `cordons`: what is remembered of nodes that are being emptied.
-    `rdma_pools`: pools whose pods ask for an RDMA device; `rdma_proxies`: whether the proxies' own pods do.
-    `has_...`: whether the kinds of the Prometheus operator, the Gateway API and cert-manager are known.
-    `encryption`: how far services are on the way to what spec.encryption says.
-    `operator_namespace`: where the operator's own pod is, None when it runs outside. `runbook_url`: the page that each
-    alert names, and `monitoring_labels` what a Prometheus looks for on what it is to take up. `redis_digest` differs
-    when the embedded Redis has to be started with another password or certificate.
+    `ring_chunks` is how many ConfigMaps each ring has. `replicas` are pods per StatefulSet where that is more than the
+    spec says, because devices are still being drained. `freed` are pods with data that may be evicted freely,
+    `disruptions` is how many of the others may be away, and `cordons` is what is remembered of nodes that are being
+    emptied.
+
+    `rdma_pools` are pools whose pods request an RDMA device, and `rdma_proxies` tells whether the proxies' pods do.
+    `has_...` tells whether the kinds of the Prometheus operator, the Gateway API and cert-manager are installed.
+    `encryption` is how far services are on the way to spec.encryption.
+
+    `operator_namespace` is where the operator's own pod is, None when it runs outside. `runbook_url` is the page that
+    each alert names, and `monitoring_labels` are the labels by which a Prometheus selects what it reads. `redis_digest`
+    changes when the embedded Redis has to be restarted for another password or certificate.
     """
 
     cluster: Resource[StorageClusterSpec]
@@ -137,7 +141,7 @@ class Site:
 
     @property
     def labels(self) -> dict[str, str]:
-        """What everything of the cluster is found by."""
+        """The labels by which everything of the cluster is found."""
         return cluster_labels(self.name)
 
     @property
@@ -147,11 +151,11 @@ class Site:
 
     @property
     def has_embedded_redis(self) -> bool:
-        """Whether the operator runs a Redis: asked for, and somebody named an image."""
+        """Whether the operator runs a Redis: it is wanted, and somebody named an image."""
         return self.spec.redis.mode == "embedded" and self.redis_image is not None
 
     def child(self, suffix: str) -> str:
-        """The name of a child: the cluster's alone for the empty suffix."""
+        """Return the name of a child: the cluster's name for the empty suffix."""
         return f"{self.name}-{suffix}" if suffix else self.name
 
     def object(
@@ -166,9 +170,9 @@ class Site:
         owned: bool = True,
         guarded: bool = False,
     ) -> Manifest:
-        """A manifest in the cluster's namespace, with its labels and, unless it outlives the cluster, its owner.
+        """Return a manifest in the cluster's namespace, with its labels and, unless it outlives the cluster, its owner.
 
-        `guarded`: with the finalizer of what data can't be found without.
+        `guarded` adds the finalizer of objects without which data can't be found.
         """
         own = {**self.labels, COMPONENT_LABEL: component}
         metadata: dict[str, Any] = {
@@ -185,7 +189,7 @@ class Site:
         return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, **content}
 
     def host(self, group: Group, ordinal: int) -> str:
-        """A pod's stable name in DNS, as it stands in rings."""
+        """Return a pod's stable DNS name, as in rings."""
         return f"{group.pod(ordinal)}.{self.child(group.component)}.{self.namespace}.svc"
 
     def rdma_of(self, pods: Pool | ProxySpec) -> RdmaSpec | None:
@@ -194,7 +198,7 @@ class Site:
         return self.spec.rdma_of(pods) if asking else None
 
     def rdma_mode(self, pods: Pool | ProxySpec) -> str | None:
-        """`cluster.rdma` for their services; None leaves the default: nobody who asks for none finds a device."""
+        """Return `cluster.rdma` for their services; None for the default, as pods that request no device find none."""
         asked = self.rdma_of(pods)
         if asked is not None:
             return asked.mode
@@ -202,17 +206,17 @@ class Site:
 
 
 def groups_of_pool(cluster: str, pool: Pool) -> list[Group]:
-    """A pool's StatefulSets; the first zones have one pod more when it does not come out even."""
+    """Return a pool's StatefulSets; the first zones have one pod more when the pods can't be divided evenly."""
     return _groups(f"{cluster}-{pool.name}", STORAGE, pool.zones, pool.replicas, pool.name)
 
 
 def container_groups(cluster: str, spec: StorageClusterSpec) -> list[Group]:
-    """The StatefulSets of the container servers."""
+    """Return the StatefulSets of the container servers."""
     return _groups(f"{cluster}-{CONTAINER}", CONTAINER, spec.container.zones, spec.container.replicas, None)
 
 
 def all_groups(cluster: str, spec: StorageClusterSpec) -> list[Group]:
-    """All StatefulSets that keep data."""
+    """Return all StatefulSets that keep data."""
     storage = [group for pool in spec.pools for group in groups_of_pool(cluster, pool)]
     return storage + container_groups(cluster, spec)
 

@@ -1,4 +1,4 @@
-"""StatefulSets of the pools: object server and replicator, and the proxy where the pool has that role."""
+"""StatefulSets of the pools: object server and replicator, and the proxy if the pool has that role."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ RING_CACHE = ".rings"
 
 
 def build_storage(site: Site) -> list[Manifest]:
-    """All StatefulSets of all pools."""
+    """Return all StatefulSets of all pools."""
     return [_stateful_set(site, pool, group) for pool in site.spec.pools for group in groups_of_pool(site.name, pool)]
 
 
 def devices_of(pool: Pool) -> list[str]:
-    """The names of a pod's devices."""
+    """Return the names of a pod's devices."""
     return [f"d{index}" for index in range(pool.devices_per_pod)]
 
 
@@ -84,13 +84,13 @@ def _object(site: Site, pool: Pool) -> dict[str, Any]:
         ],
         more_ports={"object-native": OBJECT_NATIVE_PORT},
         mounts=[{"name": name, "mountPath": f"{DEVICES_DIRECTORY}/{name}"} for name in devices_of(pool)],
-        # Only the process that owns a device has it; the pod's others keep their rings elsewhere.
+        # Only the process that owns a device mounts it; the pod's others keep their rings elsewhere.
         ring_cache=f"{DEVICES_DIRECTORY}/{devices_of(pool)[0]}/{RING_CACHE}",
     )
 
 
 def replicator(site: Site, setting: str, addresses: list[str]) -> dict[str, Any]:
-    """The replicator beside a server of devices; `setting` is the one that names them."""
+    """Return the replicator beside a server of devices; `setting` is the one that names them."""
     env = [{"name": f"SWIFTLET_REPLICATOR__{setting}", "value": _listed(addresses)}]
     mounts = [{"name": REDIS, "mountPath": settings.REDIS_DIRECTORY, "readOnly": True}] if redis_files(site) else []
     asked = site.spec.replicator.resources
@@ -98,7 +98,7 @@ def replicator(site: Site, setting: str, addresses: list[str]) -> dict[str, Any]
 
 
 def _host(site: Site) -> str:
-    """The pod's host as it stands in the rings; see `Site.host`."""
+    """Return the pod's host as in the rings; see `Site.host`."""
     return f"$(POD_NAME).{site.child(STORAGE)}.{site.namespace}.svc"
 
 
@@ -107,7 +107,7 @@ def _listed(values: list[str]) -> str:
 
 
 def claim(site: Site, group: Group, name: str, size: str, class_name: str | None) -> Manifest:
-    """A volume per pod. Its labels can't change later: only what is fixed for the group's life."""
+    """Return a claim for a volume per pod. Its labels can't change later, so only lasting ones are used."""
     spec: dict[str, Any] = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}}
     if class_name is not None:
         spec["storageClassName"] = class_name
@@ -120,7 +120,9 @@ def claim(site: Site, group: Group, name: str, size: str, class_name: str | None
 
 
 def stateful_set(site: Site, group: Group, pod: dict[str, Any], claims: list[Manifest]) -> Manifest:
-    """A StatefulSet whose pods start at once, whose volumes stay unless the cluster's deletion takes all."""
+    """Return a StatefulSet whose pods start at once, and whose volumes stay unless the cluster's deletion
+    removes all.
+    """
     when_deleted = "Delete" if site.spec.deletion_policy == "Delete" else "Retain"
     spec = {
         "serviceName": site.child(group.component),

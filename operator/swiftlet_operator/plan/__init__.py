@@ -1,7 +1,7 @@
-"""What is to be done about a world: pure, but for fresh secrets that are handed in.
+"""Decides what is to be done about a world: pure, except for new secrets that are passed in.
 
-What belongs here: which manifests are applied now and which wait, how far a StatefulSet may shrink, what each
-condition says. What does not: reading, writing, and how a manifest looks.
+Which manifests are applied now and which wait, how far a StatefulSet may shrink, and what each condition says belong
+here. Reading, writing, and the content of manifests don't.
 """
 
 from swiftlet_operator.plan.actions import Actions, Event, Fresh, Patch, StatusOf

@@ -20,6 +20,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 from swiftlet.crd import (
@@ -48,15 +49,17 @@ from swiftlet_operator.world import World
 
 _LAYOUT = (POLICY, RING)
 _Specs = Mapping[str, Any]
+_REMEMBERED = 256
+"""For how many clusters the accepted specs are remembered as they were read last."""
 
 
 @dataclass(frozen=True, slots=True)
 class Basis:
     """What is planned for: a world whose specs fit together, and these specs as plain data by kind and name.
 
-    `kept`: the kinds whose specs are those that were accepted last, not what is asked now. `secrets_wrong`: whether
-    keys or certificates are lost or can't be used. `certificate_awaited`: whether cert-manager has not issued what the
-    pods take.
+    `kept` has the kinds whose accepted specs are used instead of those that are asked for now. `secrets_wrong` says
+    whether keys or certificates are lost or can't be used, `certificate_awaited` whether cert-manager has yet to issue
+    the certificate that the pods take.
     """
 
     world: World
@@ -66,7 +69,7 @@ class Basis:
     certificate_awaited: bool = False
 
     def ring_spec(self, ring: str) -> tuple[str, Any] | None:
-        """Name and spec of a ring's Ring object, as far as there is one or was when the specs were accepted."""
+        """Return name and spec of a ring's Ring object: as it is now, or as it was when the specs were accepted."""
         for one in self.world.ring_objects:
             if one.spec.ring_name == ring:
                 return one.meta.name, self.specs[RING.plural].get(one.meta.name)
@@ -74,7 +77,7 @@ class Basis:
 
     @property
     def message(self) -> str:
-        """What becomes of the cluster while something is wrong with it; empty when all is as it is asked."""
+        """Return what becomes of the cluster while something is wrong with it; empty when all is as it is asked."""
         parts = []
         if self.kept:
             names = " and ".join(_PLURALS[kind] for kind in self.kept)
@@ -114,7 +117,7 @@ def basis(world: World, verdicts: Sequence[Verdict]) -> Basis | None:
 
 
 def accepted_tls_secret(world: World) -> str | None:
-    """The Secret with the certificate of the spec that was accepted last."""
+    """Return the Secret with the certificate of the spec that was accepted last."""
     accepted = _accepted(world)
     return accepted[0].cluster.tls.secret_name(world.cluster.meta.name) if accepted is not None else None
 
@@ -129,24 +132,30 @@ class _Views:
 def _accepted(world: World) -> tuple[_Views, _Specs] | None:
     live = world.child(CONFIG_MAP, accepted_name(world.cluster.meta.name))
     text = ((live or {}).get("data") or {}).get(ENTRY)
+    return _read(text or "", world.cluster.meta.namespace, world.cluster.meta.name)
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _read(text: str, namespace: str, cluster: str) -> tuple[_Views, _Specs] | None:
+    """Return the specs of a cluster in its ConfigMap's entry; None when they can't be read."""
     try:
-        specs = json.loads(text or "")
-        cluster = parse_storage_cluster(_manifest(world, CLUSTER, world.cluster.meta.name, specs[CLUSTER.plural]))
-        policies = tuple(parse_storage_policy(one) for one in _manifests(world, POLICY, specs))
-        rings = tuple(parse_ring(one) for one in _manifests(world, RING, specs))
+        specs = json.loads(text)
+        own = parse_storage_cluster(_manifest(namespace, CLUSTER, cluster, specs[CLUSTER.plural]))
+        policies = tuple(parse_storage_policy(one) for one in _manifests(namespace, POLICY, specs))
+        rings = tuple(parse_ring(one) for one in _manifests(namespace, RING, specs))
     except (ValueError, KeyError, TypeError, AttributeError, SettingsError):
         # It is written anew as soon as the specs fit together.
         return None
-    return _Views(cluster.spec, policies, rings), specs
+    return _Views(own.spec, policies, rings), specs
 
 
-def _manifests(world: World, kind: Kind, specs: _Specs) -> Iterator[Manifest]:
+def _manifests(namespace: str, kind: Kind, specs: _Specs) -> Iterator[Manifest]:
     for name, spec in specs[kind.plural].items():
-        yield _manifest(world, kind, name, spec)
+        yield _manifest(namespace, kind, name, spec)
 
 
-def _manifest(world: World, kind: Kind, name: str, spec: Any) -> Manifest:
-    metadata = {"name": name, "namespace": world.cluster.meta.namespace}
+def _manifest(namespace: str, kind: Kind, name: str, spec: Any) -> Manifest:
+    metadata = {"name": name, "namespace": namespace}
     return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, "spec": spec}
 
 
@@ -164,7 +173,7 @@ def _with(world: World, views: _Views, kept: Sequence[Kind]) -> World:
 
 
 def _as_it_is_now(world: World, accepted: Resource[StoragePolicySpec]) -> Resource[StoragePolicySpec]:
-    """An accepted policy with the live object's metadata, if that is there: a deletion is not taken back."""
+    """Return an accepted policy with the live object's metadata if there is one, as a deletion can't be taken back."""
     same = (
         one
         for one in world.policies
@@ -200,6 +209,6 @@ def _merged(world: World, asked: _Specs, accepted: _Specs, kept: Sequence[Kind])
 
 
 def is_accepted(world: World, policy: str) -> bool:
-    """Whether a StoragePolicy is among the specs that were accepted last."""
+    """Return whether a StoragePolicy is among the specs that were accepted last."""
     known = _accepted(world)
     return known is not None and policy in known[1][POLICY.plural]

@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 
 from swiftlet.crd import Resource, StorageUserSpec
+from swiftlet.documents import read_document
 from swiftlet_operator.build.quotas import build_quotas, quotas_name
 from swiftlet_operator.build.secrets import (
     Login,
@@ -28,9 +29,10 @@ from swiftlet_operator.world import World
 
 
 def access(world: World, site: Site, fresh: Fresh, verdicts: Sequence[Verdict]) -> tuple[list[Manifest], list[Login]]:
-    """Credentials to make, and the lines of the users file.
+    """Return the credentials to make, and the lines of the users file.
 
-    Who asks for a role that is not allowed keeps a login that it had, with the rest of its roles, and gets no new one.
+    A user that asks for a role that is not allowed keeps a login that it had, with the rest of its roles, and gets no
+    new one.
     """
     refused = {(one.name, one.reason) for one in verdicts if one.violated and one.kind == USER.kind}
     old = _hashes(world)
@@ -57,7 +59,7 @@ def access(world: World, site: Site, fresh: Fresh, verdicts: Sequence[Verdict]) 
 
 
 def moved(world: World, site: Site) -> list[Patch]:
-    """Generated credentials that say another place to log in than there is now."""
+    """Return patches of generated credentials that name another place to log in than the present one."""
     patches = []
     for user in world.users:
         live = world.secrets.get(credentials_name(user))
@@ -68,7 +70,7 @@ def moved(world: World, site: Site) -> list[Patch]:
 
 
 def quotas(world: World, site: Site, verdicts: Sequence[Verdict]) -> list[Manifest]:
-    """The quota file; while the cluster's StorageQuota can't be used what is in force stays."""
+    """Return the quota file; the one in force stays while the cluster's StorageQuota can't be used."""
     refused = {one.name for one in verdicts if one.violated and one.kind == QUOTA.kind}
     good = [one for one in world.quotas if one.meta.name not in refused and not one.meta.deleting]
     damaged = bool(refused) or any(one.kind == QUOTA for one in world.unreadable)
@@ -83,7 +85,7 @@ def _secret(world: World, user: Resource[StorageUserSpec]) -> str | None:
 
 
 def decoded(secret: Mapping[str, Any], key: str) -> str | None:
-    """An entry of a Secret, None when it is not there, empty or no text."""
+    """Return an entry of a Secret as text; None when it is missing, empty or not text."""
     try:
         text = base64.b64decode((secret.get("data") or {}).get(key, ""), validate=True).decode()
     except (binascii.Error, UnicodeDecodeError):
@@ -93,11 +95,11 @@ def decoded(secret: Mapping[str, Any], key: str) -> str | None:
 
 
 def _hashes(world: World) -> dict[tuple[str, str], str]:
-    """The hashes in the live users file."""
+    """Return the hashes in the live users file."""
     live = world.child(SECRET, f"{world.cluster.meta.name}-users")
     try:
-        entries = yaml.safe_load(decoded(live, USERS_FILE) or "" if live else "") or []
+        entries = read_document(decoded(live, USERS_FILE) or "" if live else "") or []
         return {(entry["account"], entry["user"]): str(entry["secret_hash"]) for entry in entries}
     except (yaml.YAMLError, KeyError, TypeError):
-        # Somebody wrote into it: all are hashed anew.
+        # Somebody changed the file by hand: all hashes are made anew.
         return {}

@@ -14,11 +14,11 @@ class Fresh(Protocol):
     """Makes new secrets, and hashes of them."""
 
     def token(self) -> str:
-        """32 random bytes as text."""
+        """Return 32 random bytes as text."""
         ...
 
     def hashed(self, secret: str, old: str | None) -> str:
-        """The hash of a secret for the users file: the old one as long as it fits."""
+        """Return the hash of a secret for the users file; the old hash as long as it matches."""
         ...
 
 
@@ -55,11 +55,11 @@ class Event:
 class Actions:
     """All that is to be done, in this order.
 
-    `first`: made when absent; when that fails nothing else is done. `guard`: changes without which what follows might
-    be lost; after a failure of one nothing else is done either. `create`: made when absent, never overwritten.
-    `apply`: chains of manifests; within a chain the first failure ends it, other chains go on. `delete`: live objects.
-    `force`: live pods that end at once, without word from their node. `release`: whether the finalizer goes, after
-    everything else.
+    `first` is made when absent; when that fails nothing else is done. `guard` has changes without which what follows
+    might be lost; after a failure of one nothing else is done either. `create` is made when absent and never
+    overwritten. `apply` has chains of manifests; the first failure ends its chain, other chains go on. `delete` has
+    live objects, `force` live pods that are ended at once, without waiting for their node. `release` says whether the
+    finalizer is removed, after everything else.
     """
 
     first: tuple[Manifest, ...] = ()

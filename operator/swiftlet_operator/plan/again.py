@@ -1,4 +1,4 @@
-"""When a cluster is looked at again although no event says so. Pure."""
+"""When a cluster is looked at again although no event asks for it. Pure."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _WAITING = {
     "TransportEncrypted": {"NotReady", "TurningOn", "TurningOff"},
     "KeysSealed": {"Pending"},
 }
-"""Conditions that only a pod's report, which no event announces, will change."""
+"""Conditions that change only with a pod's report, which no event announces."""
 _TROUBLES = frozenset({PODS_HEALTHY, FAILURE_TABLE_SHARED, "VolumesResized"})
 """Conditions that pods, services or volumes set right without an event."""
 _OTHERS = frozenset({"CertificateReady", "APIExposed"})
@@ -37,7 +37,7 @@ _OTHERS = frozenset({"CertificateReady", "APIExposed"})
 _NOBODY = frozenset(
     {"NotWanted", "CertManagerMissing", "GatewayAPIMissing", "NotUsed", "ExpansionNotAllowed", "NotObserved"}
 )
-"""Reasons for which nobody does anything that could be waited for."""
+"""Reasons that wait for a person: nobody else does anything that could be waited for."""
 
 
 def again(
@@ -61,7 +61,7 @@ def again(
 
 
 def while_waiting(facts: Sequence[Fact]) -> float:
-    """Return in how many seconds, because of these conditions alone."""
+    """Return the same as `again`, for conditions alone."""
     open_ = {fact.type for fact in facts if not fact.is_true and fact.reason not in _NOBODY}
     waits = any(fact.type in _WAITING and fact.reason in _WAITING[fact.type] for fact in facts)
     if waits or open_ & _OTHERS or not say.ready(facts).is_true:

@@ -1,7 +1,7 @@
-"""How full devices are, in levels: a level is reached at its share, and left two hundredths below it; pure.
+"""How full devices are, in levels: a level is reached at its share, and left two hundredths below it. Pure.
 
-Levels and no numbers: what is told changes only when somebody should look again, so that nothing is written at rest.
-A device that says nothing keeps its level.
+Levels are told rather than numbers, so that the status changes only when somebody should look again, and nothing is
+written while the cluster is at rest. A device that reports nothing keeps its level.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from swiftlet_operator.rings import named
 from swiftlet_operator.world import World
 
 LEVELS = {"NearFull": 0.85, "BackfillFull": 0.90, "Full": 0.95}
-"""Used share from which a device has a level, lowest first."""
+"""Used shares from which a device has a level, lowest first."""
 SLACK = 0.02
-"""A device leaves a level when it is so far below its share."""
+"""How far below its share a device leaves a level."""
 NO_MORE = frozenset({"BackfillFull", "Full"})
-"""Levels at which no weight is raised."""
+"""Levels at which a device's weight is not raised."""
 MAX_TOLD = 256
-"""Most devices in `status.filling`."""
+"""The largest number of devices in `status.filling`."""
 
 
 def levels(world: World) -> dict[str, str]:
-    """The level of every device that has one, by its name in rings."""
+    """Return the level of every device that has one, by its name in rings."""
     before = world.filling
     found: dict[str, str] = {}
     for pod in world.pods:
@@ -55,14 +55,14 @@ def _level(device: DeviceReport, before: str | None) -> str | None:
 
 
 def told(found: Mapping[str, str]) -> dict[str, str]:
-    """What is kept in the status: the fullest first, as many as fit."""
+    """Return what is kept in the status: the fullest devices first, as many as fit."""
     order = list(LEVELS)
     worst = sorted(found, key=lambda device: (-order.index(found[device]), device))
     return {device: found[device] for device in sorted(worst[:MAX_TOLD])}
 
 
 def capacity_available(found: Mapping[str, str]) -> Fact:
-    """Whether there is room on all devices."""
+    """Return the condition that says whether there is room on all devices."""
     by_level = {level: sorted(device for device, one in found.items() if one == level) for level in LEVELS}
     worst = [level for level in LEVELS if by_level[level]]
     if not worst:

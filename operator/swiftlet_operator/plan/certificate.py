@@ -14,7 +14,7 @@ TYPE = "CertificateReady"
 
 
 def certificate_ready(world: World) -> Fact:
-    """Whether there is a valid certificate; not wanted where the spec asks for none of cert-manager's."""
+    """Return whether cert-manager's certificate is valid; the reason is NotWanted where the spec asks for none."""
     if world.cluster.spec.tls.cert_manager is None:
         return Fact(TYPE, "False", "NotWanted", "spec.tls.certManager is not set")
     if not world.has_cert_manager:

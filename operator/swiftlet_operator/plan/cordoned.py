@@ -1,4 +1,4 @@
-"""What is known of nodes that are being emptied, and what of it is remembered in the budget of pods with data; pure."""
+"""Which nodes are being emptied, and what the disruption budget of pods with data remembers of them. Pure."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _DATA = frozenset({STORAGE, CONTAINER})
 
 @dataclass(frozen=True, slots=True)
 class Cordon:
-    """A node from which pods with data are to go: since when, the domain it is in, and the pods that were on it.
+    """A node that pods with data are to leave: since when, its failure domain, and the pods that were on it.
 
-    `forgotten`: its domain was open, and nothing happened.
+    `forgotten`: the domain was open, and no pod left.
     """
 
     since_s: int
@@ -48,7 +48,7 @@ class Memory:
 
 
 def is_leaving(node: Manifest) -> bool:
-    """Whether somebody is about to empty the node."""
+    """Return whether somebody is about to empty the node."""
     spec = node.get("spec") or {}
     return bool(spec.get("unschedulable")) or any(taint.get("key") in LEAVING for taint in spec.get("taints") or [])
 
@@ -82,7 +82,7 @@ def noted(memory: Memory) -> str:
 
 
 def holds_rebalances(world: World) -> str:
-    """Why no partition may begin to move, as far as nodes are the reason; empty when they are not."""
+    """Return why no partition may begin to move because of nodes; empty when none of them forbids it."""
     memory = remembered(world)
     fresh = [
         node
@@ -95,9 +95,9 @@ def holds_rebalances(world: World) -> str:
 
 
 def cordoned(world: World, stood: Mapping[str, str] | None = None) -> dict[str, frozenset[str]]:
-    """Cordoned nodes on which pods with data stand, and those pods.
+    """Return the cordoned nodes that have pods with data, and those pods.
 
-    `stood`: nodes of pods that stand nowhere now, as it was last known: they may have been evicted already.
+    `stood` has the last known nodes of pods that have none now: they may have been evicted already.
     """
     leaving = {name_of(node) for node in world.nodes if is_leaving(node)}
     found: dict[str, set[str]] = {}

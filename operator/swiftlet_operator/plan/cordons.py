@@ -1,16 +1,16 @@
-"""Nodes that are being emptied, and what the disruption budget of pods with data allows because of them; pure.
+"""What the disruption budget of pods with data allows while nodes are being emptied. Pure.
 
-At rest one pod may be evicted at a time, of all that have data, while all are in sync. Once nodes with such pods are
-cordoned, the failure domain that they are in is opened: all its pods may go, and none of any other domain, until those
-that went are back, ready and in sync. A domain is a zone where the zones are so many that one of them never has the
-majority of a partition's replicas, and a node otherwise.
+At rest one pod of all that have data may be evicted at a time, while all are in sync. When nodes with such pods are
+cordoned, their failure domain is opened: all its pods may be evicted, and none of any other domain, until the evicted
+ones are back, ready and in sync. A domain is a zone where there are so many zones that none has the majority of a
+partition's replicas, and a node otherwise.
 
-Domains open one at a time, and only while everything outside is whole and in sync. What is open, and since when which
-node is cordoned, is remembered in an annotation of the budget itself, so that both change in one write.
+Domains open one at a time, and only while everything outside is whole and in sync. The open domain, and the time at
+which each node was cordoned, are kept in an annotation of the budget itself, so that both change in one write.
 
 Fault model: a node may be cordoned and forgotten, uncordoned before its pods are back, or gone; a second domain may be
-cordoned meanwhile; pods outside may fail while a domain is open, and then nothing more may go until they are back. An
-annotation that can't be read is as none: what is cordoned is opened anew.
+cordoned meanwhile; pods outside may fail while a domain is open, and then no further pod may be evicted until they are
+back. An annotation that can't be read counts as missing: what is cordoned is opened anew.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from swiftlet_operator.world import World
 
 TYPE = "NodesCordoned"
 FORGOTTEN_S = 3600
-"""A domain that is open for so long without a pod of it going is closed: its cordon is taken to be forgotten."""
+"""Seconds after which an open domain is closed when none of its pods has left: its cordon counts as forgotten."""
 _TOUCHED_S = 300
-"""How exactly it is remembered when something last happened in an open domain."""
+"""How exactly the time of the last event in an open domain is kept, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Disruptions:
-    """What the budget is to say: pods that may go freely, how many of all others may be away, and the memory.
+    """What the budget is to say: pods that may be evicted freely, how many of all others may be away, and the memory.
 
-    `hold`: why no restart and no rebalance may begin, empty when they may.
+    `hold` says why no restart and no rebalance may begin; it is empty when they may.
     """
 
     fact: Fact
@@ -65,7 +65,7 @@ class _Places:
         self.by_zone = _zones_are_domains(states)
 
     def zone_of(self, pod: str) -> str | None:
-        """The zone of a pod: as its StatefulSet is bound to it, as rings have it, or as its node says."""
+        """Return the zone of a pod: the one that its StatefulSet is bound to, else that in rings, else its node's."""
         domain = self._live.get(pod.rpartition("-")[0])
         if domain is not None and domain.zone is not None:
             return domain.zone
@@ -82,13 +82,15 @@ class _Places:
         return f"zone {zones[0]}" if len(zones) == 1 else f"node {node}"
 
     def pods_of_zone(self, zone: str) -> frozenset[str]:
-        """All that belong there, those that are just away included."""
+        """Return all pods that belong to a zone, including those that are away now."""
         every = {f"{one.name}-{ordinal}" for one in self._live.values() for ordinal in range(one.replicas)}
         every |= {pod for one in self._live.values() for pod in one.down if not pod.startswith("a pod of ")}
         return frozenset(pod for pod in every if self.zone_of(pod) == zone)
 
     def troubled(self, pods: Collection[str] | None = None, *, inside: bool) -> list[str]:
-        """Pods that are away or behind, and StatefulSets that are being restarted: inside or outside of `pods`."""
+        """Return the pods that are away or behind and the StatefulSets that are being restarted, inside or outside of
+        `pods`.
+        """
         inner = {pod.rpartition("-")[0] for pod in pods or ()}
         found = []
         for one in self._live.values():
@@ -103,12 +105,12 @@ class _Places:
         return sorted(set(found))
 
     def takes_too_many(self, pods: Collection[str]) -> bool:
-        """Whether without these pods some partition has no majority."""
+        """Return whether some partition has no majority without these pods."""
         return takes_too_many(self._states, lambda device: pod_of(device) in pods)
 
 
 def _zones_are_domains(states: Sequence[RingState]) -> bool:
-    """Whether of each ring a zone may be away: it has no more replicas of a partition than can be missed."""
+    """Return whether a zone may be away: in no ring does it have more replicas of a partition than may be missing."""
     rings = [(state.task.shape.replicas, state.published) for state in states if state.published is not None]
     for count, ring in rings:
         replicas, zones = math.ceil(count), len(set(ring.zones.values()))
@@ -167,7 +169,9 @@ def _by_hand(world: World, places: _Places, live: Mapping[str, Domain], zone: st
 
 
 def _at_rest(live: Mapping[str, Domain]) -> int:
-    """How many pods of all may be away: none while more than one is already, or one has not caught up since it was."""
+    """Return how many pods of all may be away: none while more than one is already, or while one has yet to
+    catch up.
+    """
     down = [pod for one in live.values() for pod in one.down]
     gone = any(one.down and one.ready + len(one.down) > one.replicas for one in live.values())
     unclear = gone or len(down) > 1 or any(one.rolling or one.stale for one in live.values())
@@ -175,7 +179,7 @@ def _at_rest(live: Mapping[str, Domain]) -> int:
 
 
 def _seen(world: World, places: _Places) -> Memory:
-    """The nodes that are cordoned now, and those whose pods have not come back."""
+    """Return the nodes that are cordoned now, and those whose pods have not come back."""
     before, now = remembered(world), cordoned(world, places.stood)
     nodes = {}
     for node, pods in now.items():
@@ -192,7 +196,9 @@ def _seen(world: World, places: _Places) -> Memory:
 
 
 def _turn(world: World, places: _Places, memory: Memory) -> Memory:
-    """Whose turn it is: whoever has it keeps it while something happens there, and then the one that waits longest."""
+    """Return the domain whose turn it is: it keeps the turn while its pods leave or return, then the one that has
+    waited longest gets it.
+    """
     domains = {one.domain for one in memory.nodes.values()}
     busy = {one for one in domains if places.troubled(_pods_of(memory, places, one), inside=True)}
     now_s, current = world.now_s, memory.domain

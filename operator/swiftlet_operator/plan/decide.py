@@ -59,9 +59,9 @@ from swiftlet_operator.world import Defaults, World
 def decide(
     world: World, defaults: Defaults, fresh: Fresh, rebalance: Rebalancer = Rebalance.run, turn: Turn = alone
 ) -> Actions:
-    """All that is to be done now; a ring whose `rebalance` is not known yet stays as it is.
+    """Return all that is to be done now; a ring whose `rebalance` is not known yet stays as it is.
 
-    `turn` is the cluster's among all others, for restarts.
+    `turn` asks for the cluster's turn among all clusters, for restarts.
     """
     going = blocked(world)
     if world.cluster.meta.deleting and not going.is_true:
@@ -85,7 +85,7 @@ def decide(
 
 
 def _hands_off(world: World, verdicts: Sequence[Verdict], known: Sequence[Fact]) -> Actions:
-    """Nothing is changed, but what is so is told."""
+    """Return actions that only report the state; nothing is changed."""
     states = ring_states(world, hands_off=True)
     live = domains(world, states)
     reasons = why(world, is_valid=False)
@@ -175,14 +175,14 @@ def _make_true(
 
 
 def _certificate(asked: World, world: World, site: Site) -> list[Manifest]:
-    """For what is asked, which is accepted only when it has been issued; else for what is in force."""
+    """Return the Certificate that is asked for, which is accepted only when issued; without one, that in force."""
     specs = (asked.cluster.spec, world.cluster.spec)
     spec = next((one for one in specs if one.tls.cert_manager is not None), None)
     return build_certificate(site, spec) if spec is not None else []
 
 
 def _outside(world: World) -> list[Fact]:
-    """What others say of the objects that they were asked for."""
+    """Return what other controllers report about objects that they were asked for."""
     return [certificate_ready(world), api_exposed(world)]
 
 
@@ -218,14 +218,14 @@ def _site(
 
 
 def _keys(base: Basis, site: Site, fresh: Fresh) -> list[Manifest]:
-    """The Secret with the keys when it is not there: as its copy has it, or for a new cluster."""
+    """Return the Secret with the keys when it is missing: from its copy, or new for a new cluster."""
     if keys_of(base.world) is not None or base.secrets_wrong:
         return []
     return [made_again(base.world) or build_keys(site, fresh.token(), fresh.token())]
 
 
 def _missing_rings(asked: World, base: Basis, site: Site, states: Sequence[RingState]) -> list[Manifest]:
-    """Ring objects for the rings that have none: as they were, or with the cluster's defaults for new rings."""
+    """Return Ring objects for rings that have none: as they were, or with the cluster's defaults for new rings."""
     if RING in base.kept:
         return []
     made = {one.spec.ring_name for one in asked.ring_objects}
@@ -246,7 +246,7 @@ def _missing_rings(asked: World, base: Basis, site: Site, states: Sequence[RingS
 def _before_pods(
     base: Basis, site: Site, verdicts: Sequence[Verdict], users: Manifest, password: str
 ) -> Iterator[tuple[Manifest, ...]]:
-    """Secrets and quotas, which pods read when they start."""
+    """Yield Secrets and quotas, which pods read when they start."""
     yield (users,)
     if site.has_embedded_redis:
         yield (build_redis_secret(site, password),)
@@ -257,7 +257,7 @@ def _before_pods(
 
 
 def _ring_chain(site: Site, state: RingState) -> tuple[Manifest, ...]:
-    """The builder before the ring: a ring that no builder remembers could not be continued."""
+    """Return the builder before the ring: a ring without a builder could not be continued."""
     outcome = state.outcome
     if outcome is None or outcome.saved is None:
         return ()
@@ -287,7 +287,7 @@ def _facts(
 
 
 def _serving(world: World, states: Sequence[RingState], live: dict[str, Domain], reasons: Why) -> list[Fact]:
-    """What is told whether or not anything may be changed."""
+    """Return conditions that are told whether or not anything may be changed."""
     objects = [state for state in states if state.task.ring.startswith("object-")]
     databases = [state for state in states if state not in objects]
     storage = say.available("StorageAvailable", STORAGE, live, objects, min(s.task.shape.replicas for s in objects))
@@ -310,7 +310,7 @@ def _serving(world: World, states: Sequence[RingState], live: dict[str, Domain],
 
 
 def _unknown() -> list[Fact]:
-    """What is not looked at while nothing may be changed."""
+    """Return conditions that are Unknown while nothing may be changed."""
     message = "not looked at while the spec is invalid or paused"
     types = (
         *("RingsBalanced", "ScaleInBlocked", "Drained", "VolumesResized", "KeysRotated", "NodesCordoned"),

@@ -1,4 +1,6 @@
-"""When a cluster goes: not while it may hold data, unless somebody said so; and what goes with it."""
+"""When a cluster may be deleted (not while it may hold data, unless somebody allowed it), and what is
+deleted with it.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ _KEPT = frozenset({"keys", "builder"})
 
 
 def blocked(world: World) -> Fact:
-    """Whether the cluster must stay although somebody wants it to go."""
+    """Return whether the cluster has to stay although somebody has deleted it."""
     names = sorted(claim["metadata"]["name"] for claim in world.claims)
     if not world.cluster.meta.deleting or world.cluster.spec.deletion_policy == "Delete" or not names:
         return Fact("DeletionBlocked", "False", "NotBlocked", "nothing prevents deleting the cluster")
@@ -29,7 +31,7 @@ def blocked(world: World) -> Fact:
 
 
 def farewell(world: World) -> Actions:
-    """Delete what has no owner if it is to go, then let the cluster go; its children follow."""
+    """Delete objects without an owner that are to go, then release the cluster; Kubernetes deletes its children."""
     if FINALIZER not in world.cluster.meta.finalizers:
         return Actions()
     doomed: list[Manifest] = []

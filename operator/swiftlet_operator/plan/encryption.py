@@ -1,11 +1,10 @@
-"""How a running cluster gets to encryption between its services, and back, so that no request is refused meanwhile.
-
-1. none: nobody encrypts; servers take connections that are encrypted as well.
-2. accepted: all encrypt what they ask; servers take both.
+"""How a running cluster turns encryption between its services on and off so that no request is refused meanwhile.
+1. none: no service encrypts; servers accept encrypted connections as well.
+2. accepted: all services encrypt their requests; servers accept both.
 3. required: servers refuse peers that don't encrypt.
 
-The mode stands in the ConfigMap with the settings; the next one is written when every service that runs has said at
-`/statusz` that it has the one before, and, before anybody encrypts, that all its ports take it. The pods are then
+The mode is in the ConfigMap with the settings. The next one is written when every running service has said at
+`/statusz` that it has the one before, and, before any service encrypts, that all its ports accept it. The pods are then
 restarted as for any other change of their settings, one failure domain at a time.
 
 Fault model: a service that is too old, uses RDMA, or does not answer stops the change where it is; the condition
@@ -20,6 +19,7 @@ from typing import NamedTuple, get_args
 import yaml
 
 from swiftlet.crd import Fact
+from swiftlet.documents import read_document
 from swiftlet_operator.build.settings import FILE
 from swiftlet_operator.build.site import EncryptionMode
 from swiftlet_operator.manifests import CONFIG_MAP, name_of
@@ -29,7 +29,7 @@ from swiftlet_operator.world import World
 
 TYPE = "TransportEncrypted"
 EXPECTED = frozenset({"Off", "TurningOn", "TurningOff"})
-"""Reasons of False that are no trouble."""
+"""Reasons of status False that are no trouble."""
 _DONE: dict[EncryptionMode, frozenset[str]] = {
     "accepted": frozenset({"accepted", "required"}),
     "none": frozenset({"none", "accepted"}),
@@ -44,7 +44,7 @@ class _Service(NamedTuple):
 
 
 def encryption_mode(world: World) -> EncryptionMode:
-    """The mode that the settings should have now."""
+    """Return the mode that the settings should have now."""
     services = _services(world)
     wanted = world.cluster.spec.encryption == "transport"
     if not services:
@@ -53,7 +53,7 @@ def encryption_mode(world: World) -> EncryptionMode:
     if wanted:
         return _towards(now, services)
     if now == "required":
-        # Who refuses plain peers takes the others, so everybody may go on encrypting until nobody refuses any.
+        # Servers that refuse plain peers accept encrypted ones, so all encrypt until no server refuses plain peers.
         return "accepted"
     return "none" if now == "none" or not _lacking(services, _DONE["none"]) else "accepted"
 
@@ -65,7 +65,7 @@ def _towards(now: EncryptionMode, services: Sequence[_Service]) -> EncryptionMod
 
 
 def transport_encrypted(world: World, mode: EncryptionMode) -> Fact:
-    """Whether the services refuse to be asked in plain text, with `mode` in their settings, and who does not yet."""
+    """Return whether the services refuse plain peers with `mode` in their settings, and which do not yet."""
     services = _services(world)
     if not services:
         return Fact(TYPE, "Unknown", "NotReported", "no service runs yet")
@@ -100,12 +100,12 @@ def _services(world: World) -> list[_Service]:
 
 
 def _unable(services: Sequence[_Service]) -> list[str]:
-    """Pods with a service that is not known to take encrypted connections."""
+    """Return pods with a service that is not known to accept encrypted connections."""
     return sorted({one.pod for one in services if one.says is None or not one.says.ready})
 
 
 def _lacking(services: Sequence[_Service], modes: frozenset[str]) -> list[str]:
-    """Pods with a service that is in none of these modes, as far as is known."""
+    """Return pods with a service that is in none of these modes, as far as is known."""
     return sorted({one.pod for one in services if one.says is None or one.says.mode not in modes})
 
 
@@ -114,10 +114,10 @@ def _any_encrypts(services: Sequence[_Service]) -> bool:
 
 
 def _written(world: World) -> EncryptionMode | None:
-    """The mode in the live settings, None when they are not there or damaged."""
+    """Return the mode in the live settings; None when they are missing or damaged."""
     live = world.child(CONFIG_MAP, f"{world.cluster.meta.name}-settings")
     try:
-        cluster = yaml.safe_load((live or {})["data"][FILE])["cluster"]
+        cluster = read_document((live or {})["data"][FILE])["cluster"]
         found = cluster.get("encryption", "none")
     except (AttributeError, KeyError, TypeError, yaml.YAMLError):
         return None
@@ -125,7 +125,7 @@ def _written(world: World) -> EncryptionMode | None:
 
 
 def _said(services: Sequence[_Service]) -> EncryptionMode:
-    """What no service of those that run contradicts: their mode if all have one, else one that all can live with."""
+    """Return a mode that no running service contradicts: the common one, else one that works with all of theirs."""
     said = {one.says.mode for one in services if one.says is not None}
     for mode in get_args(EncryptionMode):
         if said == {mode} and not _lacking(services, frozenset({mode})):

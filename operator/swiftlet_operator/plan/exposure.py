@@ -1,4 +1,4 @@
-"""Whether clients outside of Kubernetes are brought to the proxies: the condition `APIExposed`."""
+"""Whether the proxies can be reached from outside of Kubernetes: the condition `APIExposed`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TYPE = "APIExposed"
 
 
 def api_exposed(world: World) -> Fact:
-    """What became of the Ingress and the route; of an Ingress nobody says whether a controller has taken it up."""
+    """Return what became of the Ingress and the route. Nobody reports whether a controller serves an Ingress."""
     proxy, name = world.cluster.spec.proxy, world.cluster.meta.name
     if proxy.ingress is None and proxy.route is None:
         return Fact(TYPE, "False", "NotWanted", "neither spec.proxy.ingress nor spec.proxy.route is set")
@@ -36,7 +36,7 @@ def api_exposed(world: World) -> Fact:
 
 
 def _refused(name: str, asked: RouteSpec, live: Manifest) -> Fact | None:
-    """What a Gateway has against the route; None when all that have spoken take it."""
+    """Return why a Gateway refuses the route; None when all that have answered accept it."""
     status: dict[str, Any] = live.get("status") or {}
     parents = [one for one in status.get("parents") or [] if isinstance(one, dict)]
     if not parents:

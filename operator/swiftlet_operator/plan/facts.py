@@ -1,4 +1,4 @@
-"""What each condition says: pure summaries of a world and of what was planned for it."""
+"""What each condition says: pure summaries of a world and of the plan for it."""
 
 from __future__ import annotations
 
@@ -18,15 +18,18 @@ from swiftlet_operator.world import World
 
 _RDMA = "rdma"
 _FALLBACKS = frozenset({"http", "tcp"})
-"""Transports between nodes that are used when RDMA can't be."""
+"""Transports between nodes that are used when RDMA is not available."""
 _MAX_REASON = 300
-"""Characters of what a pod says that stand in a condition."""
+"""The largest number of characters of a pod's message in a condition."""
 READY_NEEDS = ("SpecValid", "StorageAvailable", "ContainersAvailable", "ProxiesAvailable")
-"""Ready is true when all of these are."""
+"""Ready is True when all of these conditions are."""
 
 
 def spec_valid(verdicts: Iterable[Verdict], meanwhile: str = "") -> Fact:
-    """Whether the specs of the cluster and of the objects around it fit together; `meanwhile`: what is done now."""
+    """Return whether the specs of the cluster and of the objects around it fit together.
+
+    `meanwhile` says what is done until they do.
+    """
     wrong = [one for one in verdicts if one.violated and one.kind == "StorageCluster"]
     if not wrong:
         return Fact("SpecValid", "True", "Valid", "the cluster and the objects around it fit together")
@@ -35,7 +38,7 @@ def spec_valid(verdicts: Iterable[Verdict], meanwhile: str = "") -> Fact:
 
 
 def rings_balanced(states: Sequence[RingState]) -> Fact:
-    """Whether partitions are where they should be in the end."""
+    """Return whether all partitions are where the rings will have them in the end."""
     broken = [state.problem for state in states if state.outcome is None]
     if broken:
         return Fact("RingsBalanced", "False", "BuilderUnreadable", "; ".join(broken))
@@ -51,7 +54,7 @@ def rings_balanced(states: Sequence[RingState]) -> Fact:
 def available(
     type_: str, component: str, live: Mapping[str, Domain], rings: Sequence[RingState], replicas: float
 ) -> Fact:
-    """Whether enough pods with data serve: for every partition a majority, wherever its replicas are."""
+    """Return whether enough pods with data serve: a majority for every partition, wherever its replicas are."""
     missing = [state.task.ring for state in rings if state.outcome is None or state.outcome.saved is None]
     if missing:
         return Fact(type_, "False", "RingMissing", f"there is no ring {', '.join(missing)} yet")
@@ -70,7 +73,7 @@ def available(
 
 
 def proxies_available(world: World, live: Mapping[str, Domain]) -> Fact:
-    """Whether somebody serves the API."""
+    """Return whether any proxy serves the API."""
     spec = world.cluster.spec
     deployment = world.child(DEPLOYMENT, f"{world.cluster.meta.name}-{PROXY}")
     ready = int(((deployment or {}).get("status") or {}).get("readyReplicas") or 0)
@@ -85,7 +88,7 @@ def proxies_available(world: World, live: Mapping[str, Domain]) -> Fact:
 
 
 def progressing(world: World, held: Mapping[str, str], live: Mapping[str, Domain]) -> Fact:
-    """Whether pods are being changed."""
+    """Return whether pods are being changed."""
     if world.cluster.spec.paused:
         return Fact("Progressing", "False", "Paused", "spec.paused is true: nothing is changed until it is false")
     if held:
@@ -99,7 +102,7 @@ def progressing(world: World, held: Mapping[str, str], live: Mapping[str, Domain
 
 
 def degraded(world: World, live: Mapping[str, Domain], lost: str) -> Fact:
-    """Whether data has fewer copies at hand than it should; `lost` tells of nodes that are gone."""
+    """Return whether fewer copies of data are available than there should be; `lost` tells of nodes that are gone."""
     if lost:
         return Fact("Degraded", "True", "NodeLost", lost)
     down = sorted(one.name for one in live.values() if one.ready < one.replicas or one.down)
@@ -135,7 +138,7 @@ def _failed_devices(world: World) -> list[str]:
 
 
 def maintenance(world: World, states: Sequence[RingState], live: Mapping[str, Domain]) -> Fact:
-    """Whether a zone may be worked on."""
+    """Return whether a zone may be worked on."""
     spec = world.cluster.spec
     if spec.maintenance is None:
         return Fact("Maintenance", "False", "NotWanted", "no zone is in maintenance")
@@ -157,7 +160,7 @@ def maintenance(world: World, states: Sequence[RingState], live: Mapping[str, Do
 
 
 def drained(world: World, states: Sequence[RingState]) -> Fact:
-    """Whether what spec.drain names holds no data any more."""
+    """Return whether everything that spec.drain names is free of data."""
     names = world.cluster.spec.drain
     if not names:
         return Fact("Drained", "False", "NotWanted", "spec.drain names nothing")
@@ -186,7 +189,7 @@ def drained(world: World, states: Sequence[RingState]) -> Fact:
 def scale_in_blocked(
     world: World, states: Sequence[RingState], groups: Sequence[Group], live: Mapping[str, Domain]
 ) -> Fact:
-    """Whether pods should go but can't yet."""
+    """Return whether pods should go but can't yet."""
     few = [s.outcome.refused for s in states if s.outcome and s.outcome.draining and s.outcome.refused]
     if few:
         return Fact("ScaleInBlocked", "True", few[0][0], few[0][1])
@@ -216,7 +219,7 @@ def _pods(devices: Iterable[str]) -> set[str]:
 
 
 def transports(world: World) -> dict[str, int]:
-    """How many pods reach their peers by each transport."""
+    """Return how many pods reach their peers by each transport."""
     return dict(sorted(Counter(one for reports in world.reports.values() for one in _used(reports)).items()))
 
 
@@ -225,12 +228,12 @@ def _used(reports: Mapping[str, Report]) -> set[str]:
 
 
 def rdma_pools(world: World) -> frozenset[str]:
-    """Pools whose pods ask for RDMA: those that must, and those that may where all their nodes offer it."""
+    """Return the pools whose pods ask for RDMA: those that must, and those that may where all their nodes offer it."""
     return frozenset(pool.name for pool in world.cluster.spec.pools if _asks_for_rdma(world, pool))
 
 
 def rdma_proxies(world: World) -> bool:
-    """Whether the proxies' own pods ask for RDMA, by the same rule."""
+    """Return whether the proxies' own pods ask for RDMA, by the same rule."""
     return _asks_for_rdma(world, world.cluster.spec.proxy)
 
 
@@ -244,7 +247,7 @@ def _asks_for_rdma(world: World, pods: Pool | ProxySpec) -> bool:
 
 
 def rdma_available(world: World) -> Fact:
-    """Whether the pods that want RDMA have it, and use it."""
+    """Return whether the pods that want RDMA have it, and use it."""
     pools = rdma_pools(world)
     spec = world.cluster.spec
     wanting = [pool for pool in spec.pools if spec.rdma_of(pool).wanted]

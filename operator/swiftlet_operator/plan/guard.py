@@ -1,8 +1,8 @@
-"""What data can't be found without is never gone: keys, builders and rings have a finalizer, and a copy.
+"""Keeps objects without which data can't be found: keys, builders and rings have a finalizer, and a copy.
 
-Kubernetes can't take a deletion back. An object that somebody has deleted stays, and can be read, until its finalizer
-is taken away; that is done when another object is seen to say the same, and the next look makes it again. Of an object
-and its copy the object goes first and the copy only after it is back, so one of them is there at any moment.
+Kubernetes can't take a deletion back. A deleted object stays, and can be read, until its finalizer is removed. It is
+removed when another object is seen to have the same content, and the next look makes the object again. An object is let
+go before its copy, and the copy only when the object is back, so one of the two exists at any moment.
 
 Fault model: people delete these objects, one by one or all with one command; the operator dies between any two of its
 writes. While the cluster itself is being deleted, as when its namespace is, nothing could be made again and nothing is
@@ -37,7 +37,9 @@ from swiftlet_operator.world import World
 
 
 def looked_for(cluster: str, rings: Iterable[str]) -> Iterator[tuple[Kind, Iterable[str]]]:
-    """Kinds and names of all guarded objects of a cluster; those of a ring in order, without end."""
+    """Yield kinds and names of all guarded objects of a cluster; the names of a ring's objects are an
+    endless sequence.
+    """
     yield SECRET, (keys_name(cluster),)
     yield SECRET, (keys_copy_name(cluster),)
     for ring in rings:
@@ -73,14 +75,16 @@ def unguard_all(world: World) -> list[Patch]:
 
 
 def unguarded(one: Manifest) -> Patch:
-    """The object without our finalizer; refused by the API server when it has changed since it was read."""
+    """Return the patch that removes our finalizer; the API server refuses it when the object has changed since it was
+    read.
+    """
     rest = [name for name in finalizers_of(one) if name != DATA_FINALIZER]
     metadata = {"resourceVersion": one["metadata"].get("resourceVersion"), "finalizers": rest}
     return Patch(kind_of(one), name_of(one), {"metadata": metadata})
 
 
 def is_guarded(one: Manifest) -> bool:
-    """Whether an object has our finalizer."""
+    """Return whether an object has our finalizer."""
     return DATA_FINALIZER in finalizers_of(one)
 
 
@@ -89,7 +93,7 @@ def _guarded(world: World) -> list[Manifest]:
 
 
 def _builder_is_elsewhere(world: World, ring: str, kind: Kind) -> bool:
-    """Whether the other kind of objects has the same builder; for the copy, only when that is to stay."""
+    """Return whether objects of the other kind have the same builder; for the copy, only when those are to stay."""
     (first, _), (second, _) = BUILDER_KINDS
     other = second if kind == first else first
     same = kept_builder(world, ring, other)

@@ -1,8 +1,8 @@
 """The Secret with a cluster's keys, and its copy: which of them is made again from the other.
 
-Without the hash suffix no object is found, and another in its place would hide all of them. So the Secret `X-keys` has
-a copy `X-keys-copy`, written behind it: the copy may be one step of a rotation late, which is a state in which all
-services still accept each other's keys (`swiftlet_operator.plan.keys`).
+Without the hash suffix no object is found, and with another suffix in its place all of them are hidden. So the Secret
+`X-keys` has a copy `X-keys-copy`, which is written after it. The copy may be one step of a rotation late; in that state
+all services still accept each other's keys (`swiftlet_operator.plan.keys`).
 
 Fault model: somebody deletes one of the two, or an entry, or puts a Secret with other keys in its place; the operator
 dies between the writes of the two. Keys that differ in the suffix are never copied over each other.
@@ -47,7 +47,7 @@ def mended(world: World, site: Site) -> list[Patch]:
 
 
 def copied(world: World, site: Site) -> list[Manifest]:
-    """The copy as it should be; none while the keys are not whole, or differ from it in the suffix."""
+    """Return the copy as it should be; none while the keys are incomplete, or have another suffix than it."""
     live = keys_of(world)
     if live is None or lacking(live) or suffixes_differ(world):
         return []

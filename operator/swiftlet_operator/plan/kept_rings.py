@@ -1,12 +1,12 @@
-"""What there is of a ring from an earlier look: in ConfigMaps, in copies in Secrets, or with services that use it.
+"""What exists of a ring from earlier: in ConfigMaps, in copies in Secrets, or at services that use it.
 
-A ring is laid out for the first time only when nothing speaks for an earlier one. Data lie where the earlier ring put
+A ring is laid out for the first time only when nothing indicates an earlier one. Data lie where the earlier ring put
 them, so a new one in its place would look for most of them on devices that do not have them.
 
 Fault model: people delete ConfigMaps and Secrets, of the builder, of the ring, or all of them; a backup brings back
 some of them, perhaps of an older version, perhaps without labels. A cluster is made again over the volumes of one of
-the same name. Services hand out the ring that they use, and servers of devices keep it on their volumes, so what runs
-can give back what the cluster has lost. A pod that does not answer may be the one that knows of the ring.
+the same name. Services hand out the ring that they use, and servers of devices keep it on their volumes, so running
+pods can give back what the cluster has lost. A pod that does not answer may be the one that knows of the ring.
 """
 
 from __future__ import annotations
@@ -38,9 +38,10 @@ from swiftlet_operator.world import World
 
 
 def saved(world: World, task: Task) -> Saved | None:
-    """The newest builder of a ring, or one made from the newest copy of the ring; None before the first layout.
+    """Return the newest builder of a ring, or one made from the newest copy of the ring; None before the first layout.
 
-    BrokenState when there has been a ring, and what is left of it can't be used or is older than what services use.
+    Raises BrokenState when there has been a ring, and what is left of it can't be used or is older than what services
+    use.
     """
     ring, newest = task.ring, _newest_builder(world, task.ring)
     chunks = _chunks(world, ring)
@@ -57,7 +58,9 @@ def saved(world: World, task: Task) -> Saved | None:
 
 
 def lost_rings(world: World) -> dict[str, list[str]]:
-    """The rings that services use in a version that nothing in the cluster has, and the pods that use the newest."""
+    """Return the rings that services use in a version that no object in the cluster has, with the pods that use the
+    newest.
+    """
     newest: dict[str, tuple[int, list[str]]] = {}
     for pod, reports in sorted(world.reports.items()):
         for ring, version in ((ring, number) for one in reports.values() for ring, number in one.rings.items()):
@@ -74,18 +77,18 @@ def lost_rings(world: World) -> dict[str, list[str]]:
 
 
 def published_ring(world: World, ring: str) -> Ring | None:
-    """A ring as the services should have it, None when there is none or it can't be read."""
+    """Return a ring as the services should have it; None when there is none or it can't be read."""
     return _joined(_chunks(world, ring))
 
 
 def has_been(world: World, ring: str) -> bool:
-    """Whether anything speaks for a ring's having been laid out."""
+    """Return whether anything indicates that a ring has been laid out."""
     told = any(one.rings.get(ring, 0) for reports in world.reports.values() for one in reports.values())
     return told or bool(_chunks(world, ring)) or _has_pieces(world, ring) or bool(_published_version(world, ring))
 
 
 def _is_retired(world: World, ring: str) -> bool:
-    """Whether a ring's policy has been retired, and services only have not heard of it."""
+    """Return whether a ring's policy has been retired, so that services merely have not heard of it."""
     index, known = ring.removeprefix("object-"), live_policies(world)
     if not index.isdecimal() or not known or int(index) in known:
         return False
@@ -93,13 +96,13 @@ def _is_retired(world: World, ring: str) -> bool:
 
 
 def kept_builder(world: World, ring: str, kind: Kind) -> bytes | None:
-    """The bytes of a builder as objects of one kind have them; None when they are not all there or damaged."""
+    """Return the bytes of a builder in objects of one kind; None when some are missing or damaged."""
     entry = dict(BUILDER_KINDS)[kind]
     return unite(_binary(world, kind, ring, builder_map, entry, "piece")[0])
 
 
 def unheard(world: World) -> str:
-    """Why a first layout has to wait: pods on volumes that are older than the cluster have not all answered."""
+    """Return why a first layout has to wait: pods on volumes older than the cluster have not all answered."""
     silent = sorted(
         name_of(pod)
         for pod in world.pods
@@ -130,7 +133,7 @@ def _newest_builder(world: World, ring: str) -> Saved | None:
             problem = error
     if problem is not None and not found:
         raise problem
-    # Of equals the first.
+    # Of two equal ones the first is returned.
     return max(found, key=lambda one: (known(ring, one).version, one.rebalanced_at_s), default=None)
 
 
@@ -159,7 +162,7 @@ def _which(ring: str, version: int, told: int) -> str:
 
 
 def _published_version(world: World, ring: str) -> int:
-    """The version that the Ring object's status names, 0 when it names none."""
+    """Return the version that the Ring object's status names, 0 when it names none."""
     for one in world.ring_objects:
         if one.spec.ring_name == ring:
             return _version_of(world, one)
@@ -173,7 +176,7 @@ def _version_of(world: World, ring: Resource[RingSpec]) -> int:
 
 
 def _allowed(world: World) -> frozenset[str]:
-    """Rings that may be laid out anew although there has been one: a person said so."""
+    """Return the rings that may be laid out anew although there has been one, because a person allowed it."""
     text = world.cluster.meta.annotations.get(ALLOW_NEW_RING, "")
     return frozenset(name.strip() for name in text.split(",") if name.strip())
 
@@ -187,7 +190,7 @@ def _stands_on_older_volumes(world: World, pod: Manifest) -> bool:
 
 
 def _kept_version(world: World, ring: str) -> int:
-    """The newest version of a ring that can be read from the cluster's own objects, 0 for none."""
+    """Return the newest version of a ring that can be read from the cluster's own objects, 0 for none."""
     try:
         builder = _newest_builder(world, ring)
     except BrokenState:
@@ -207,7 +210,7 @@ def _joined(chunks: list[bytes]) -> Ring | None:
 def _binary(
     world: World, kind: Kind, ring: str, name: Callable[[str, str, int], str], entry: str, key: str
 ) -> tuple[list[bytes], Manifest | None]:
-    """The contents of a ring's objects of one kind in order, and the first of them."""
+    """Return the contents of a ring's objects of one kind in order, and the first of the objects."""
     found: list[bytes] = []
     first = None
     while (live := world.child(kind, name(world.cluster.meta.name, ring, len(found)))) is not None:

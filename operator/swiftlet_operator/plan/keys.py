@@ -1,15 +1,14 @@
-"""The cluster key's rotation: one step at a time, each taken only when every running pod has the one before.
-
+"""The cluster key's rotation: one step at a time, each taken only when every running pod has completed the one before.
 1. accept: the old key signs, the new one is accepted too.
 2. sign: the new key signs, the old one is still accepted. Lasts as long as a token that was signed with the old one.
 3. forget: the new key alone.
 
-Keys and phase are in one Secret and change in one write, so there is no moment between them; what comes next follows
-from the Secret and the pods' reports alone.
+Keys and phase are in one Secret and change in one write, so there is no moment between them. The next step follows from
+the Secret and the pods' reports alone.
 
 Fault model: the operator may die, or lose the lease, between any two writes, and any write may fail: the next reconcile
-sees the Secret as it is and goes on from there. A pod that does not report, for whatever reason, stops the rotation
-where it is. Somebody may edit the Secret: nothing is taken out of it but by step 3, and only with the new key in it.
+reads the Secret as it is and continues from there. A pod that does not report, for whatever reason, stops the rotation
+where it is. Somebody may edit the Secret: keys are removed from it by step 3 only, and only with the new key in it.
 """
 
 from __future__ import annotations
@@ -34,15 +33,15 @@ from swiftlet_operator.world import World
 
 PHASE = f"{GROUP}/key-phase"
 TARGET = f"{GROUP}/key-target"
-"""The generation that is reached when the phases are through."""
+"""Annotation: the generation that is reached when all phases are through."""
 NEW = f"{GROUP}/key-new"
-"""The fingerprint of the key that takes over."""
+"""Annotation: the fingerprint of the key that takes over."""
 COMPLETE_AT = f"{GROUP}/key-complete-at"
-"""When all pods were first seen to have reached the phase, seconds since the epoch."""
+"""Annotation: when all pods were first seen to have reached the phase, seconds since the epoch."""
 MADE_AT = f"{GROUP}/key-made-at"
-"""When the newest key was made, seconds since the epoch; absent while it is the one that the Secret was made with."""
+"""Annotation: when the newest key was made, seconds since the epoch; absent while it is the Secret's first key."""
 WORKERS_S = 30
-"""A report is one worker's word; the others have read the file after this time too."""
+"""Seconds after a report in which a service's other workers read the file too: a report is from one worker alone."""
 LOOK_AGAIN_S = 15.0
 _DONE = "done"
 _MOST_NAMED = 5
@@ -51,7 +50,7 @@ Phase = Literal["accept", "sign", "forget"]
 _NEXT: Mapping[Phase, Phase | None] = {"accept": "sign", "sign": "forget", "forget": None}
 _REASONS: Mapping[Phase, str] = {"accept": "NewKeyAccepted", "sign": "NewKeySigns", "forget": "OldKeyForgotten"}
 ROTATING = frozenset(_REASONS.values())
-"""Reasons of a rotation that goes its way, while `KeysRotated` is False."""
+"""Reasons of a rotation that proceeds as it should, while `KeysRotated` is False."""
 
 
 class Holder(NamedTuple):
@@ -87,14 +86,14 @@ class _State:
 
 
 def rotation(world: World, fresh: Callable[[], str]) -> KeyPlan:
-    """The plan for a world; `fresh` makes a key."""
+    """Return the plan for a world; `fresh` makes a key."""
     spec = world.cluster.spec
     live = world.child(SECRET, f"{world.cluster.meta.name}-keys")
     return plan_keys(live, spec.keys.generation, holders(world), world.now_s, spec.auth.token_life_seconds, fresh)
 
 
 def key_made_s(live: Manifest | None) -> float | None:
-    """When the newest key in the Secret was made, in seconds since the epoch; None when nothing says so."""
+    """Return when the newest key in the Secret was made, in seconds since the epoch; None when that is not recorded."""
     if live is None:
         return None
     noted = _number(live, MADE_AT)
@@ -108,7 +107,7 @@ def key_made_s(live: Manifest | None) -> float | None:
 
 
 def holders(world: World) -> list[Holder]:
-    """The services of all pods that may be running: those that have a node and have not ended."""
+    """Return the services of all pods that may be running: those that have a node and have not ended."""
     found = []
     for pod in world.pods:
         ended = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
@@ -128,7 +127,10 @@ def plan_keys(
     token_life_s: int,
     fresh: Callable[[], str],
 ) -> KeyPlan:
-    """What the Secret should hold next. `live` is the Secret, None before it is made with the generation `wanted`."""
+    """Return what the Secret should hold next.
+
+    `live` is the Secret, None before it is made with the generation `wanted`.
+    """
     if live is None:
         return KeyPlan(Fact("KeysRotated", "True", "Current", f"the key of generation {wanted} is made"), wanted)
     try:
@@ -160,12 +162,12 @@ def _go_on(state: _State, phase: Phase, running: Sequence[Holder], now_s: int, t
         return KeyPlan(Fact("KeysRotated", "False", "NewKeyLost", message), state.generation)
     keys = _ordered(phase, state.keys, new)
     if keys != state.keys:
-        # Somebody changed their order: it is put right before anything else.
+        # Somebody changed the order of the keys: it is put right before anything else.
         note = _rotating(phase, state.target, "the Secret is put right")
         return KeyPlan(note, state.generation, _patch(state, {COMPLETE_AT: ""}, keys), LOOK_AGAIN_S)
     ids = tuple(key_id(key) for key in keys)
     if behind := [one for one in running if not _has_reached(phase, one.keys, ids)]:
-        # Who does not answer had the keys when all had them; who answers otherwise has lost them again.
+        # A service that does not answer had the keys when all had them; one that reports others has lost them again.
         lost = state.complete_at_s is not None and any(one.keys is not None for one in behind)
         patch = _patch(state, {COMPLETE_AT: ""}) if lost else None
         return KeyPlan(_rotating(phase, state.target, _waiting(behind)), state.generation, patch, LOOK_AGAIN_S)
@@ -227,7 +229,7 @@ def _number(live: Manifest, note: str) -> int | None:
 
 
 def _patch(state: _State, notes: Mapping[str, str], keys: Iterable[bytes] | None = None) -> Patch:
-    """Refused by the API server when the Secret has changed since it was read."""
+    """Return a patch that the API server refuses when the Secret has changed since it was read."""
     version = state.secret["metadata"].get("resourceVersion")
     change: Manifest = {"metadata": {"resourceVersion": version, "annotations": dict(notes)}}
     if keys is not None:

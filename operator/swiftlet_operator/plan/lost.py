@@ -1,9 +1,9 @@
-"""Pods whose node is gone for good: what is deleted so that their StatefulSets make them anew; pure.
+"""Pods whose node is gone for good: what is deleted so that their StatefulSets make them anew. Pure.
 
 Fault model: a node that is only down, or comes back within the time, costs nothing: its Node object stays or returns,
-and the mark on the claims goes. Volumes that stand in a zone rather than on a node are not lost with a node. When the
-API server shows no node at all, nothing counts as lost. Only one failure domain is ever lost at a time: while another
-is not whole or lacks something, deleting would take what may be the last copy, so a person decides.
+and the mark on the claims is removed. Volumes that belong to a zone rather than to a node are not lost with a node.
+When the API server shows no node at all, nothing counts as lost. Only one failure domain is ever replaced at a time:
+while another is incomplete or behind, deleting could remove the last copy, so a person decides.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from swiftlet_operator.trouble.places import fits, names_a_node, terms_of
 from swiftlet_operator.world import World
 
 UNCLAIMED_S = 60
-"""A pod that waits for so long for a claim that is not there is deleted, for only a new pod gets a new claim."""
+"""Seconds after which a pod that waits for a missing claim is deleted, as only a new pod gets a new claim."""
 _DATA = frozenset({"storage", "container"})
 
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """A pod on a node that is not there, or whose volumes are on one, since `since_s`.
+    """A pod on a node that is gone, or whose volumes are on one, since `since_s`.
 
-    `claims` are all of the pod's, `doomed` those of them whose volumes went with the node.
+    `claims` are all of the pod's claims, `doomed` those whose volumes are lost with the node.
     """
 
     pod: str
@@ -51,7 +51,9 @@ class Lost:
 
 @dataclass(frozen=True, slots=True)
 class Replacing:
-    """What is done about lost nodes: marks on claims, claims to delete, pods to delete at once; and what is told."""
+    """What is done about lost nodes: marks on claims, claims to delete, pods to delete at once, and what is
+    reported.
+    """
 
     lost: tuple[Lost, ...] = ()
     marks: tuple[Patch, ...] = ()
@@ -62,7 +64,7 @@ class Replacing:
 
 
 def lost_pods(world: World) -> tuple[Lost, ...]:
-    """All pods with data whose node or volumes are gone."""
+    """Return all pods with data whose node or volumes are gone."""
     if not world.nodes:
         return ()
     claims: dict[str, list[Manifest]] = {}
@@ -82,7 +84,7 @@ def lost_pods(world: World) -> tuple[Lost, ...]:
 
 
 def _lost(world: World, pod: str, manifest: Manifest | None, claims: Sequence[Manifest]) -> Lost | None:
-    """The pod, which stands on no node that is there, if it or its volumes stood on one that is gone."""
+    """Return the loss of a pod that is on no existing node, if it or its volumes were on one that is gone."""
     node = manifest["spec"].get("nodeName") if manifest is not None else None
     doomed = tuple(claim for claim in claims if _stands_on_lost_node(world, claim))
     if not node and not doomed:
@@ -93,7 +95,7 @@ def _lost(world: World, pod: str, manifest: Manifest | None, claims: Sequence[Ma
 
 
 def replacing(world: World, rings: Sequence[Published]) -> Replacing:
-    """What to do now about pods whose node is gone."""
+    """Return what to do now about pods whose node is gone."""
     lost = lost_pods(world)
     marks = _marks(world, lost)
     unclaimed = _unclaimed(world)
@@ -108,7 +110,7 @@ def replacing(world: World, rings: Sequence[Published]) -> Replacing:
         message = f"{first}; spec.replaceLostNodesAfterSeconds is 0, so delete their claims and pods yourself"
         return Replacing(lost, marks, force=unclaimed, message=message)
     due = [one for one in lost if one.since_s + patience_s <= world.now_s]
-    # Pods whose volumes are elsewhere lose nothing; StatefulSets wait for ever for a node to confirm that they ended.
+    # Pods whose volumes are elsewhere lose nothing, but a StatefulSet waits until the lost node confirms their end.
     force = (*(one.manifest for one in due if one.manifest is not None and not one.doomed), *unclaimed)
     if not due:
         at_s = min(one.since_s for one in lost) + patience_s
@@ -120,7 +122,7 @@ def replacing(world: World, rings: Sequence[Published]) -> Replacing:
         message = f"{first}; they are not made anew because {against}"
         return Replacing(lost, marks, force=force, message=message)
     claims = [(one, claim) for one in doomed for claim in one.doomed if not claim["metadata"].get("deletionTimestamp")]
-    # A new pod that waits for the old claim to go is left alone.
+    # A new pod that waits for the deletion of the old claim is left alone.
     with_pods = {one.pod for one, _ in claims} | {one.pod for one in doomed if _is_scheduled(one)}
     force += tuple(one.manifest for one in doomed if one.manifest is not None and one.pod in with_pods)
     message = f"{first}; they are being made anew elsewhere"
@@ -132,7 +134,7 @@ def _is_scheduled(lost: Lost) -> bool:
 
 
 def _against(world: World, rings: Iterable[Published], lost: Sequence[Lost]) -> str:
-    """Why nothing may be replaced now; empty when nothing speaks against it."""
+    """Return why nothing may be replaced now; empty when nothing forbids it."""
     rings = tuple(rings)
     domains = {pod_of(device): zone for ring in rings for device, zone in ring.zones.items()}
     mine = {_domain(world, one, domains) for one in lost}
@@ -152,13 +154,15 @@ def _against(world: World, rings: Iterable[Published], lost: Sequence[Lost]) -> 
 
 
 def _domain(world: World, lost: Lost, domains: Mapping[str, str]) -> str:
-    """The zone that a lost pod was in; its own name when nobody knows."""
+    """Return the zone of a lost pod; the pod's own name when the zone is not known."""
     labels = labels_of(lost.manifest) if lost.manifest is not None else {}
     return labels.get(ZONE_LABEL) or domains.get(lost.pod) or lost.pod
 
 
 def _marks(world: World, lost: Sequence[Lost]) -> tuple[Patch, ...]:
-    """The time is kept on the claims: it outlives the operator. It is taken off when the node is back."""
+    """Return patches that record the time of the loss on the claims, where it outlives the operator, or remove it when
+    the node is back.
+    """
     marked = {name_of(claim): one.since_s for one in lost for claim in one.claims}
     patches = []
     for claim in world.claims:
@@ -170,7 +174,7 @@ def _marks(world: World, lost: Sequence[Lost]) -> tuple[Patch, ...]:
 
 
 def _unclaimed(world: World) -> tuple[Manifest, ...]:
-    """Pods that can never be scheduled because a claim of theirs is gone."""
+    """Return pods that can never be scheduled because one of their claims is gone."""
     claims = {name_of(claim) for claim in world.claims}
     found = []
     for pod in world.pods:
@@ -189,13 +193,13 @@ def _has_data(pod: Manifest) -> bool:
 
 
 def needs_volumes(children: Iterable[Manifest], pods: Iterable[Manifest], nodes: Collection[str]) -> set[str]:
-    """Pods with data that stand nowhere or on a node that is not there: those of which the volumes are looked at."""
+    """Return the pods with data that have no existing node: only their volumes are looked at."""
     where = {name_of(pod): pod["spec"].get("nodeName") for pod in pods}
     return {pod for pod in _wanted(children) if where.get(pod) not in nodes}
 
 
 def _wanted(children: Iterable[Manifest]) -> set[str]:
-    """The pods that StatefulSets with data should have."""
+    """Return the names of the pods that StatefulSets with data should have."""
     return {
         f"{name_of(one)}-{ordinal}"
         for one in children

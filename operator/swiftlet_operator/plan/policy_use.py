@@ -1,11 +1,12 @@
-"""What is left of a StoragePolicy that is deprecated or being deleted, by what the pods say; and how that is told.
+"""What is left of a StoragePolicy that is deprecated or being deleted, by the pods' reports, and how that is told.
 
-Container servers count the copies of its containers, deleted ones too, and replicators tell whether devices hold any of
-its objects or remember deleted ones. When each of them has said twice in a row that there is nothing, the second time
-after all had said so for the first time, nothing can have slipped from one that was yet to look to one that had looked.
+Container servers count the copies of its containers, including deleted ones, and replicators tell whether devices hold
+any of its objects or tombstones. When each of them has found nothing twice in a row, the second time after all had
+found nothing for the first time, nothing can have moved unseen from a device that was yet to be looked at to one that
+had been.
 
-Fault model: pods that are away, or have just started, prove nothing. Rings that can't be read hide who has to be asked:
-then nothing is proved either.
+Fault model: pods that are away, or have just started, prove nothing. Rings that can't be read hide whom to ask: then
+nothing is proved either.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from swiftlet_operator.rings import named
 from swiftlet_operator.world import World
 
 SKEW_S = 60.0
-"""How far the clocks of nodes may be apart."""
+"""How far the clocks of nodes may differ, in seconds."""
 NAMED_ACCOUNTS = 3
 RETIRING = "Retiring"
 
@@ -32,10 +33,10 @@ Policy = Resource[StoragePolicySpec]
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """What may be left of a policy. It is `empty` when nothing is, and that is proved.
+    """What may be left of a policy.
 
     `silent`: pods and rings that don't say. `copies`: databases of its containers on all devices. `holding`: devices
-    with objects, or with tombstones. `unproved`: nobody has found anything, but not everybody has looked twice.
+    with objects, or with tombstones. `unproved`: nothing was found, but not every pod has looked twice.
     """
 
     containers: int = 0
@@ -50,28 +51,28 @@ class Left:
 
     @property
     def empty(self) -> bool:
-        """Whether it is proved that nothing is left."""
+        """Return whether it is proved that nothing is left."""
         return not (self.copies or self.holding or self.silent or self.unproved or self.is_default)
 
 
 @dataclass(slots=True)
 class _Seen:
-    """What the looks of all concerned have in common."""
+    """Summary of the looks of all pods concerned."""
 
     first_ended_s: list[float] = field(default_factory=list)
-    """When each had looked for the first time, and found nothing."""
+    """When each had completed its first look that found nothing."""
     last_began_s: list[float] = field(default_factory=list)
     silent: list[str] = field(default_factory=list)
     complete: bool = True
-    """Whether each of them has found nothing, and said so."""
+    """Whether each of them has reported that it found nothing."""
 
     @property
     def proved_s(self) -> float:
-        """When all had looked for the first time."""
+        """Return when the last of them had completed its first look."""
         return max(self.first_ended_s, default=0.0)
 
     def look(self, ended_s: float | None, began_s: float | None) -> None:
-        """One says since when it has found nothing, and when it began to look last."""
+        """Add a pod that has found nothing since `ended_s`, and began its last look at `began_s`."""
         if ended_s is None or began_s is None:
             self.complete = False
             return
@@ -79,13 +80,13 @@ class _Seen:
         self.last_began_s.append(began_s)
 
     def is_proved(self, since_s: float = 0.0) -> bool:
-        """Whether each has looked once more since all had looked, and since then."""
+        """Return whether each has looked once more after `since_s` and after all had looked for the first time."""
         after_s = max(self.proved_s, since_s) + SKEW_S
         return self.complete and not self.silent and all(began_s >= after_s for began_s in self.last_began_s)
 
 
 def left(world: World, policy: Policy) -> Left:
-    """What the pods' reports say of a policy that is deprecated or being deleted."""
+    """Return what the pods' reports say of a policy that is deprecated or being deleted."""
     known = next((one for one in policies_of(world) if one.index == policy.spec.index), None)
     if known is not None and known.default:
         return Left(is_default=True)
@@ -126,7 +127,9 @@ def _containers(world: World, index: int) -> tuple[_Seen, list[PoliciesReport]]:
 
 
 def _objects(world: World, name: str) -> tuple[_Seen, set[str]]:
-    """Who has looked for objects, and the devices that hold some; those that left the ring are heard, too."""
+    """Return which pods have looked for objects, and the devices that hold some, including devices that
+    left the ring.
+    """
     seen, holding = _Seen(), _holding(world, name)
     ring = published_ring(world, name)
     if ring is None:
@@ -155,13 +158,13 @@ def _holding(world: World, ring: str) -> set[str]:
 
 
 def _largest(lists: Iterable[Sequence[str]]) -> tuple[str, ...]:
-    """Accounts in the order in which servers name them, each server's first ones first."""
+    """Merge lists of accounts, taking each server's first ones first."""
     ranked = [(rank, account) for names in lists for rank, account in enumerate(names)]
     return tuple(dict.fromkeys(account for _, account in sorted(ranked)))[:NAMED_ACCOUNTS]
 
 
 def in_use(world: World, policy: Policy) -> Fact:
-    """Whether anything is left of a policy that is deprecated or being deleted."""
+    """Return whether anything is left of a policy that is deprecated or being deleted."""
     if policy.meta.deleting and not counts(world, policy):
         return Fact("InUse", "False", "Empty", "no data of it is left; its ring and its settings are being removed")
     found = left(world, policy)
@@ -197,7 +200,7 @@ def in_use(world: World, policy: Policy) -> Fact:
 
 
 def with_use(world: World, policy: Policy, told: StatusOf) -> StatusOf:
-    """The status of a policy with what is left of it, as far as that matters to anybody."""
+    """Return the status of a policy, with what is left of it when it is deprecated or being deleted."""
     fact = in_use(world, policy) if policy.meta.deleting or policy.spec.deprecated else None
     if fact is None:
         stale = any(one.type == "InUse" for one in policy.conditions)
@@ -212,7 +215,7 @@ def with_use(world: World, policy: Policy, told: StatusOf) -> StatusOf:
 
 
 def policies_retired(world: World) -> Fact:
-    """Whether nothing is left of the policies that are deprecated or being deleted."""
+    """Return whether nothing is left of the policies that are deprecated or being deleted."""
     leaving = [one for one in world.policies if one.meta.deleting or one.spec.deprecated]
     if not leaving:
         message = "no StoragePolicy is deprecated or being deleted"

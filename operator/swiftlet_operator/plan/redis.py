@@ -1,7 +1,7 @@
-"""The embedded Redis' password, and what replicators say of the failure table that they share through Redis.
+"""The embedded Redis' password, and what replicators report about the failure table that they share through Redis.
 
-The password is always one that the operator has made: it is random, so a digest of it tells nobody anything. Whoever
-wants another one deletes Secret `X-redis`; what somebody wrote there by hand is replaced in the same way.
+The operator always makes the password: it is random, so its digest reveals nothing. To get another one, delete the
+Secret `X-redis`; a password that was written there by hand is replaced as well.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from swiftlet_operator.world import World
 TYPE = "FailureTableShared"
 _GENERATED = re.compile(r"[A-Za-z0-9_-]{24,128}", re.ASCII)
 _STARTING_S = 600
-"""After the cluster was made, a Redis that is not there yet is no news for so long."""
+"""Seconds after the creation of a cluster during which a missing Redis is not reported."""
 _MAX_MESSAGE = 300
 _COSTS = "nodes find failures on their own, somewhat later; nothing else is lost"
 
@@ -39,7 +39,7 @@ class Told(NamedTuple):
 
 
 def redis_password(world: World, fresh: Fresh) -> str:
-    """The password of Secret `X-redis`, or another one when it has none of ours."""
+    """Return the password in Secret `X-redis`, or a new one when it has none of ours."""
     encoded = data_of(world.child(SECRET, redis_name(world.cluster.meta.name))).get(REDIS_PASSWORD, "")
     try:
         found = base64.b64decode(encoded, validate=True).decode("ascii")
@@ -49,14 +49,14 @@ def redis_password(world: World, fresh: Fresh) -> str:
 
 
 def redis_digest(world: World, site: Site, password: str) -> str:
-    """Differs when the server must be started anew for its configuration or certificate to count."""
+    """Return a digest that changes when the server has to be restarted for its configuration or certificate."""
     tls = site.tls_secret
     certificate = data_of(world.secrets.get(tls)).get(TLS_FILES[0]) if tls is not None else None
     return digest_of([configuration(site, password), certificate])
 
 
 def failure_table_shared(world: World) -> Fact:
-    """Whether replicators tell each other of failed nodes; Ready does not depend on it."""
+    """Return whether replicators tell each other of failed nodes; Ready does not depend on it."""
     told = [
         Told(pod, reports["replicator"].redis)
         for pod, reports in sorted(world.reports.items())
@@ -110,7 +110,7 @@ def _advice(spec: StorageClusterSpec, name: str, reason: str) -> str:
 
 
 def _is_starting(world: World) -> bool:
-    """Whether the embedded Redis is not there for the first time."""
+    """Return whether the embedded Redis is still being started for the first time."""
     if world.cluster.spec.redis.mode != "embedded" or world.now_s - world.created_s > _STARTING_S:
         return False
     server = world.child(STATEFUL_SET, redis_name(world.cluster.meta.name)) or {}

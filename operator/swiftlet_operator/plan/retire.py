@@ -1,13 +1,14 @@
-"""How a StoragePolicy goes: no new containers first, and away only when it is proved that nothing is left of it.
+"""How a StoragePolicy is retired: new containers are refused first, and it goes when nothing of it is proved to be
+left.
 
-A policy has a finalizer from when it is accepted. Who deletes it retires it: the services are told that it is
-deprecated, and the object waits for the proof (`swiftlet_operator.plan.policy_use`). Then, each step seen to be done
-before the next one: the settings and the accepted specs forget the policy; its ring, builders and Ring object go; the
-finalizer goes. Until the last step nobody gets its index.
+A policy has a finalizer from when it is accepted. Deleting it retires it: the services are told that it is deprecated,
+and the object waits for the proof (`swiftlet_operator.plan.policy_use`). Then follow these steps, each after the one
+before is seen to be done: the settings and the accepted specs forget the policy; its ring, builders and Ring object are
+deleted; the finalizer is removed. Until the last step its index can't be used by another policy.
 
 Fault model: people edit and delete policies and rings meanwhile, and the operator dies between any two writes. Of two
-StoragePolicies of one index the one that the services don't know is let go at once, for nothing is stored with it. One
-whose object is gone without all this, as somebody took the finalizer away, stays in force
+StoragePolicies with one index the one that the services don't know is let go at once, as nothing is stored with it. A
+policy whose object is gone without all this, because somebody removed the finalizer, stays in force
 (`swiftlet_operator.plan.accepted`).
 """
 
@@ -23,7 +24,7 @@ from swiftlet_operator.world import World
 
 
 def retired(world: World) -> frozenset[int]:
-    """Indexes of the policies that are being deleted and of which nothing is left."""
+    """Return the indexes of deleted policies of which nothing is left."""
     known = live_policies(world)
     return frozenset(
         one.spec.index
@@ -37,7 +38,7 @@ def _waits(one: Policy) -> bool:
 
 
 def guards(asked: World, base: Basis) -> list[Patch]:
-    """The finalizer for policies that are accepted, before anybody can use them."""
+    """Return patches that add the finalizer to accepted policies, before they can be used."""
     accepted = {(one.meta.name, one.spec.index) for one in base.world.policies}
     return [
         _finalizers(asked, one.meta.name, [*one.meta.finalizers, POLICY_FINALIZER])
@@ -49,7 +50,7 @@ def guards(asked: World, base: Basis) -> list[Patch]:
 
 
 def doomed(world: World) -> list[Manifest]:
-    """Rings, builders and Ring objects of policies that settings and accepted specs have forgotten."""
+    """Return rings, builders and Ring objects of policies that settings and accepted specs have forgotten."""
     rings = {_ring_of(one) for one in world.policies if _is_forgotten(world, one)}
     children = [one for _, one in sorted(world.children.items()) if _ring_label(one) in rings]
     objects = [(one.spec.ring_name, world.own.get((RING.kind, one.meta.name))) for one in world.ring_objects]
@@ -57,7 +58,7 @@ def doomed(world: World) -> list[Manifest]:
 
 
 def released(world: World) -> list[Patch]:
-    """What lets go of deleted policies that are of no account any more, or never were."""
+    """Return patches that release deleted policies that no longer matter, or never did."""
     waiting = [one for one in world.policies if _waits(one) and not counts(world, one)]
     busy = bool(doomed(world))
     return [
@@ -77,7 +78,9 @@ def released_all(world: World) -> list[Patch]:
 
 
 def unguarded(one: Manifest) -> Patch:
-    """A StoragePolicy without our finalizer; refused by the API server when it has changed since it was read."""
+    """Return the patch that removes our finalizer; the API server refuses it when the object has changed since it was
+    read.
+    """
     rest = [name for name in finalizers_of(one) if name != POLICY_FINALIZER]
     metadata = {"resourceVersion": one["metadata"].get("resourceVersion"), "finalizers": rest}
     return Patch(POLICY, one["metadata"]["name"], {"metadata": metadata})
@@ -90,7 +93,7 @@ def _finalizers(world: World, name: str, finalizers: list[str]) -> Patch:
 
 
 def _is_somebody_elses(world: World, one: Policy) -> bool:
-    """Whether the policy of this index that the services know is another StoragePolicy's."""
+    """Return whether the policy that the services know by this index belongs to another StoragePolicy."""
     return _has_twin(world, one) or live_policies(world).get(one.spec.index, one.spec.name) != one.spec.name
 
 
@@ -102,7 +105,7 @@ def _has_twin(world: World, one: Policy) -> bool:
 
 
 def _is_forgotten(world: World, one: Policy) -> bool:
-    """Whether the services' settings and the accepted specs have no such policy any more."""
+    """Return whether the services' settings and the accepted specs no longer have such a policy."""
     known = live_policies(world)
     return (
         _waits(one)

@@ -1,4 +1,4 @@
-"""From a world to the rings' tasks, and to what becomes of each ring."""
+"""The tasks of rings, made from a world, and the result of each."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ from swiftlet_operator.rings import (
 from swiftlet_operator.world import World
 
 PATIENCE_S = 300
-"""After this time a first ring does without the pods that can't be scheduled."""
+"""Seconds after which a first ring is laid out without the pods that can't be scheduled."""
 NO_ZONE = "default"
-"""Zone of nodes that have no label for it."""
+"""The zone of nodes that have no label for it."""
 
 
 @dataclass(frozen=True, slots=True)
 class RingState:
-    """A ring's task, what was saved of it, and what became of it; `problem` when it can't be touched.
+    """A ring's task, what was saved of it, and the result; `problem` says why it can't be changed.
 
     `published` is the ring as the services have it, None before there is one.
     """
@@ -69,16 +69,16 @@ class RingState:
 
     @property
     def changed(self) -> bool:
-        """Whether there is something new to save."""
+        """Return whether there is something new to save."""
         return self.outcome is not None and self.outcome.saved is not self.before
 
 
 def ring_states(
     world: World, *, hands_off: bool = False, rebalance: Rebalancer = Rebalance.run, draining: str = ""
 ) -> list[RingState]:
-    """All rings of the cluster, each moved one step on if that is possible now and hands are not kept off.
+    """Return all rings of the cluster, each one step further if that is possible now and `hands_off` is not set.
 
-    `draining`: why nothing may begin to move, empty when it may.
+    `draining` says why nothing may begin to move; it is empty when it may.
     """
     drafts = [_draft(world, task) for task in _tasks(world)]
     if hands_off:
@@ -98,7 +98,7 @@ def _tasks(world: World) -> list[Task]:
 
 
 def _draft(world: World, task: Task) -> RingState:
-    """A ring's task and what was saved of it."""
+    """Return a ring's task and what was saved of it."""
     expected = chunk_count(task.shape.part_power, task.shape.replicas)
     before = None
     try:
@@ -109,7 +109,7 @@ def _draft(world: World, task: Task) -> RingState:
     if before is None or facts is None:
         return RingState(task, expected, None, None)
     if not _is_asked(world, task.ring):
-        # Defaults are for rings that are yet to be made.
+        # Defaults apply only to rings that are yet to be made.
         task = replace(task, shape=replace(task.shape, part_power=facts.part_power))
         expected = chunk_count(task.shape.part_power, task.shape.replicas)
     published = Published(task.ring, facts.version, before.rebalanced_at_s, facts.assigned, facts.zones, facts.nodes)
@@ -117,7 +117,7 @@ def _draft(world: World, task: Task) -> RingState:
 
 
 def _is_asked(world: World, ring: str) -> bool:
-    """Whether there is a Ring object for the ring now."""
+    """Return whether there is a Ring object for the ring now."""
     return any(one.spec.ring_name == ring and (RING.kind, one.meta.name) in world.own for one in world.ring_objects)
 
 
@@ -132,7 +132,7 @@ def _step(draft: RingState, how: Callable[[Task, Saved | None], Outcome]) -> Rin
 
 
 def _judged(world: World, draft: RingState, all_drafts: Sequence[RingState], draining: str) -> RingState:
-    """With what the pods' reports say about the ring's devices."""
+    """Return the state with what the pods' reports say about the ring's devices."""
     published = draft.published
     maintenance = world.cluster.spec.maintenance
     hold = f"zone {maintenance.zone} is in maintenance" if maintenance is not None else ""
@@ -156,12 +156,14 @@ def _judged(world: World, draft: RingState, all_drafts: Sequence[RingState], dra
 
 
 def _leaving(draft: RingState) -> set[str]:
-    """Devices of a ring that should not be in it."""
+    """Return the devices of a ring that should not be in it."""
     return set(draft.published.zones) - {one.name for one in draft.task.wanted} if draft.published else set()
 
 
 def _is_empty_everywhere(world: World, device: str, drafts: Sequence[RingState]) -> bool:
-    """Whether a device holds nothing of any ring that it has to leave, nor rows if it leaves all of them."""
+    """Return whether a device holds nothing of any ring that it has to leave, nor pending rows if it leaves all of
+    them.
+    """
     leaves = [one.published for one in drafts if one.published is not None and device in _leaving(one)]
     stays = any(one.name == device for draft in drafts for one in draft.task.wanted)
     if any(draft.problem for draft in drafts):
@@ -172,7 +174,7 @@ def _is_empty_everywhere(world: World, device: str, drafts: Sequence[RingState])
 
 
 def allowed_pods(world: World) -> frozenset[str]:
-    """Pods that may go although nobody has reported them empty: a person said so."""
+    """Return the pods that may go although they were not reported empty, because a person allowed it."""
     allowed = world.cluster.meta.annotations.get(ALLOW_SCALE_IN, "")
     return frozenset(name.strip() for name in allowed.split(",") if name.strip())
 
@@ -223,7 +225,7 @@ def _database_task(found: _Devices, ring: str) -> Task:
 
 
 class _Devices:
-    """What is asked of a world about each of its devices."""
+    """Looks up in a world what a ring needs to know of each device."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -232,13 +234,13 @@ class _Devices:
         self._claims = {name_of(one): one["spec"]["resources"]["requests"]["storage"] for one in world.claims}
 
     def size_gib(self, group: Group, ordinal: int, device: str, storage: Storage) -> float:
-        """A device's size: its pool's, or its claim's while that has not grown yet."""
+        """Return a device's size in GiB: its pool's, or its claim's while that has not grown yet."""
         asked = self._claims.get(f"{device}-{group.pod(ordinal)}")
         sizes = [storage.size, *([asked] if asked is not None else [])]
         return min(float(parse_quantity(size) / GIB) for size in sizes)
 
     def wanted(self, group: Group, ordinal: int, device: str, port: int, region: str, weight: float) -> Wanted:
-        """A device that should take part."""
+        """Return a device that should take part."""
         pod, meta = group.pod(ordinal), self.world.cluster.meta
         name = f"{pod}/{device}"
         zone, node = _place(self.world, group, self._pods.get(pod))
@@ -256,7 +258,7 @@ class _Devices:
 
 
 def _place(world: World, group: Group, pod: Manifest | None) -> tuple[str | None, str | None]:
-    """Zone and node of a pod, None while it has never been scheduled or its node is not known."""
+    """Return zone and node of a pod, None while it has never been scheduled or its node is not known."""
     name = pod["spec"].get("nodeName") if pod is not None else None
     node = world.node(name) if name else None
     if node is None:

@@ -1,11 +1,11 @@
 """Which StatefulSets with data may be changed now: one failure domain at a time, the next when the last is in sync.
 
-Fault model: a pod that never becomes ready, or never says that it is in sync, stops the domains after it, for one more
-restart could take the second copy. What may be its cure goes on: a domain in trouble is changed first, and pods that
-have no partitions any more, because they were drained, are not waited for. When several domains are in trouble, each
-half changed perhaps, none of their pods that are up is replaced; those that are down are, one after the other, since
-nobody misses them. Kubernetes can't be told to replace a pod and leave the one after it, nor does every version replace
-one that is not ready: such a pod is deleted here, and Kubernetes kept from all others meanwhile.
+Fault model: a pod that never becomes ready, or never reports that it is in sync, stops the domains after it, because
+one more restart could remove the second copy. What may cure it goes on: a domain in trouble is changed first, and pods
+that have no partitions any more, because they were drained, are not waited for. When several domains are in trouble,
+perhaps each half changed, none of their running pods is replaced; those that are down are, one after the other, since
+no request depends on them. Kubernetes can't be told to replace a pod and leave the one after it, nor does every version
+replace one that is not ready: such a pod is deleted here, and Kubernetes is kept from replacing any other meanwhile.
 """
 
 from __future__ import annotations
@@ -39,11 +39,13 @@ from swiftlet_operator.world import World
 TEMPLATE = f"{GROUP}/template"
 """Annotation on StatefulSets: the digest of the pod template that was applied; another one means a restart."""
 TEMPLATE_SINCE = f"{GROUP}/template-since"
-"""Annotation beside it: when it changed last, in RFC 3339."""
+"""Annotation on StatefulSets: when the template changed last, in RFC 3339."""
 
 
 def stamped(world: World, manifest: Manifest) -> Manifest:
-    """A workload with the digest of its pod template and when that changed, other manifests as they are."""
+    """Return a workload with the digest of its pod template and the time of its last change; other
+    manifests unchanged.
+    """
     if kind_of(manifest) not in (STATEFUL_SET, DEPLOYMENT):
         return manifest
     metadata = manifest["metadata"]
@@ -59,9 +61,9 @@ def stamped(world: World, manifest: Manifest) -> Manifest:
 class Turns:
     """How far StatefulSets with data may be changed now.
 
-    `go`: their pods may be replaced. `cure`: of this one only pods that are not ready may be. `held`: the newest
-    template must not be applied, and why. All others may have it, and none of their pods is replaced. `is_safe`:
-    whether a pod that is deleted would come back.
+    Pods of `go` may be replaced; of `cure` only those that are not ready. `held` has the StatefulSets that must not get
+    the newest template, and why. All others may get it, and none of their pods is replaced. `is_safe`: whether a
+    deleted pod would come back.
     """
 
     go: frozenset[str]
@@ -78,9 +80,10 @@ def turns(
     secrets_wrong: bool = False,
     draining: str = "",
 ) -> Turns:
-    """Whose turn it is, and what the others wait for. No template is applied while `secrets_wrong`.
+    """Return whose turn it is, and what the others wait for. No template is applied while `secrets_wrong`.
 
-    `draining`: why no restart may begin; what has begun goes on, and pods in trouble may need it to come back.
+    `draining` says why no restart may begin; a restart that has begun goes on, as pods in trouble may need it to come
+    back.
     """
     sets = [one for one in wanted if kind_of(one) == STATEFUL_SET and name_of(one) in live]
     changed = [name_of(one) for one in sets if _restarts(world, one)]
@@ -98,13 +101,15 @@ def turns(
     go, cure, reason = _next(changed, sorted(halfway), live)
     if draining and go and not live[go].rolling:
         go, cure = "", go if live[go].down else ""
-    # Where Kubernetes is at work for a template that nobody wants any more, the newest one keeps it from going on.
+    # Where Kubernetes replaces pods by a template that is no longer wanted, the newest one stops that.
     free = {go, cure, *(name for name in changed if live[name].moving)}
     return Turns(frozenset({go}), cure, {name: draining or reason for name in changed if name not in free})
 
 
 def _in_maintenance(zone: str, changed: Sequence[str], live: Mapping[str, Domain]) -> tuple[set[str], str]:
-    """All of the zone at once, unless another one is in trouble; nothing elsewhere."""
+    """Return the turn during maintenance: all of the zone at once unless another one is in trouble, and
+    none elsewhere.
+    """
     down = [pod for one in live.values() if one.zone != zone for pod in one.down]
     reason = f"zone {zone} is in maintenance"
     if down:
@@ -113,9 +118,9 @@ def _in_maintenance(zone: str, changed: Sequence[str], live: Mapping[str, Domain
 
 
 def _next(changed: Sequence[str], halfway: Sequence[str], live: Mapping[str, Domain]) -> tuple[str, str, str]:
-    """Whose turn it is, or else of which one only pods that are down are replaced; and what the others wait for.
+    """Return whose turn it is, or else in which one only failed pods are replaced, and what the others wait for.
 
-    `changed` have not got the newest template yet, `halfway` have it, and pods of an older one.
+    `changed` do not have the newest template yet; `halfway` have it, and pods of an older one.
     """
     troubled = [one for one in live.values() if one.down or one.moving]
     late = [one for one in live.values() if one.behind]
@@ -128,7 +133,7 @@ def _next(changed: Sequence[str], halfway: Sequence[str], live: Mapping[str, Dom
     elif not troubled and len(late) == 1 and late[0].name in (*halfway, *changed):
         go = late[0].name
     elif not troubled:
-        # A domain that can't say how it is may be one whose services are too old for it; but no other may be behind.
+        # A domain without a report may be one whose services are too old for it; but no other domain may be behind.
         silent = [one.name for one in late if one.name in changed and one.behind == one.silent]
         go = "" if len(silent) < len(late) else next(iter([*halfway, *silent, *changed]), "")
     cure = "" if go else _cure(changed, halfway, live)
@@ -136,7 +141,9 @@ def _next(changed: Sequence[str], halfway: Sequence[str], live: Mapping[str, Dom
 
 
 def _cure(changed: Sequence[str], halfway: Sequence[str], live: Mapping[str, Domain]) -> str:
-    """The first that has pods to be cured: one that has begun, else one by one, unless there is nothing to lose."""
+    """Return the first domain with pods to be cured: one that has begun, else one by one, unless there is no data to
+    lose.
+    """
     busy = [
         one for one in live.values() if one.name not in changed and (one.moving or (one.rolling and bool(one.trying)))
     ]
@@ -167,10 +174,10 @@ def _restarts(world: World, wanted: Manifest) -> bool:
 
 
 def paced(world: World, manifest: Manifest, live: Mapping[str, Domain], turn: Turns, has_data: bool) -> Manifest:
-    """A StatefulSet with data, with how far Kubernetes may replace its pods now; other manifests as they are.
+    """Return a StatefulSet with data, with how far Kubernetes may replace its pods now; other manifests unchanged.
 
-    One of a zone is left to Kubernetes when it may go. It waits for readiness only, so where pods are in different
-    zones it is let on pod by pod, from the last one, as they are in sync.
+    A StatefulSet within one zone is left to Kubernetes when its turn has come. Kubernetes waits for readiness only, so
+    where pods are in different zones it may continue pod by pod, from the last one, as they come into sync.
     """
     domain = live.get(name_of(manifest))
     if kind_of(manifest) != STATEFUL_SET or world.child(STATEFUL_SET, name_of(manifest)) is None:
@@ -182,7 +189,7 @@ def paced(world: World, manifest: Manifest, live: Mapping[str, Domain], turn: Tu
 
 
 def _strategy(world: World, manifest: Manifest, domain: Domain, turn: Turns) -> Manifest:
-    """The update strategy for now."""
+    """Return the update strategy for now."""
     current = world.child(STATEFUL_SET, domain.name) or {}
     has_zone, restarts = ZONE_LABEL in labels_of(manifest), _restarts(world, manifest)
     goes = domain.name in turn.go or not (domain.rolling or restarts)
@@ -207,7 +214,9 @@ def _strategy(world: World, manifest: Manifest, domain: Domain, turn: Turns) -> 
 
 
 def _first_strategy(manifest: Manifest, domain: Domain, goes: bool, cures: bool) -> Manifest:
-    """The strategy with which a StatefulSet gets a new template: from the last pod on, or none while that is missed."""
+    """Return the strategy with which a StatefulSet gets a new template: from the last pod on, or none while that is
+    needed.
+    """
     if goes and ZONE_LABEL in labels_of(manifest):
         return _up_from(0)
     replicas = int(manifest["spec"].get("replicas") or 0)
@@ -232,18 +241,18 @@ def _older(world: World, manifest: Manifest, live: Manifest) -> dict[int, Manife
 
 
 def _target(domain: Domain, old: Mapping[int, Manifest]) -> int | None:
-    """The pod that may be replaced although others are in trouble, since it serves nothing: the last of those.
+    """Return the last of the pods that may be replaced although others are in trouble, since it serves nothing.
 
-    None while one of the newest template has not come up: it may be no cure.
+    Returns None while a pod of the newest template has not come up: that template may be no cure.
     """
     return None if domain.trying else max((o for o, pod in old.items() if not is_ready(pod)), default=None)
 
 
 def switched(world: World, wanted: Iterable[Manifest]) -> dict[str, Patch]:
-    """Return the changes to OnDelete by name, before which these manifests can't be applied.
+    """Return the changes to OnDelete by name, without which these manifests can't be applied.
 
-    What Kubernetes has filled in for another strategy nobody owns, so applying does not take it out, and with it this
-    strategy is refused.
+    Kubernetes fills in fields for the other strategy that nobody owns, so applying does not remove them, and with them
+    OnDelete is refused.
     """
     names = [name_of(one) for one in wanted if kind_of(one) == STATEFUL_SET and is_on_delete(one)]
     found = {name: world.child(STATEFUL_SET, name) for name in names}
@@ -254,9 +263,9 @@ def switched(world: World, wanted: Iterable[Manifest]) -> dict[str, Patch]:
 def cured(
     world: World, wanted: Iterable[Manifest], live: Mapping[str, Domain], turn: Turns, has_data: bool
 ) -> tuple[Manifest, ...]:
-    """Pods to delete: they are not ready, of an older template, and will be of the newest one when they are made anew.
+    """Return pods to delete: they are not ready, have an older template, and will be made anew from the newest one.
 
-    One at a time of each StatefulSet that may go, or is to be cured.
+    One at a time is taken of each StatefulSet that may go, or is to be cured.
     """
     if not has_data or not turn.is_safe or world.cluster.spec.upgrade.paused:
         return ()
@@ -275,10 +284,10 @@ def cured(
 
 
 def never_scheduled(world: World) -> tuple[Manifest, ...]:
-    """Pods to delete: no node has taken them, and their StatefulSet may replace them by ones of a newer template.
+    """Return pods to delete that no node has taken, and whose StatefulSet may replace them by ones of a newer template.
 
-    It would first wait until the pods after them are ready, and those may wait for the devices of these. Such a pod
-    runs nothing, and its claims stay.
+    The StatefulSet would first wait until the pods after them are ready, and those may wait for the devices of these.
+    Such a pod runs nothing, and its claims stay.
     """
     pods, found = _pods(world), []
     for (kind, _), live in sorted(world.children.items()):
@@ -294,7 +303,7 @@ def _pods(world: World) -> dict[str, Manifest]:
 
 
 def with_live_templates(world: World, manifest: Manifest) -> Manifest:
-    """A StatefulSet with the volume sizes that it was made with: they can't change, the volumes are grown instead."""
+    """Return a StatefulSet with the volume sizes it was made with: they can't change; the volumes are grown instead."""
     live = world.child(STATEFUL_SET, name_of(manifest)) if kind_of(manifest) == STATEFUL_SET else None
     templates = live["spec"].get("volumeClaimTemplates") or [] if live is not None else []
     made = {claim["metadata"]["name"]: claim for claim in templates}

@@ -1,12 +1,12 @@
 """Sealed copies of the keys: when they are made, what is told about them, and which of them gives lost keys back.
 
 The keys are sealed to the operator's recovery key and to `spec.keys.recoveryRecipients`, anew whenever keys or
-recipients change. Pods with data write the copy onto their volumes and report its generation, so "kept" is told after a
-proof.
+recipients change. Pods with data write the copy onto their volumes and report its generation, so it is called kept only
+when that is proved.
 
-Fault model: both Secrets with the keys are lost, with the namespace or by other hands; pods run, or only volumes are
-left and pods wait for keys. Copies on volumes may be old, damaged, of another cluster or made by somebody else. Copies
-with different hash suffixes are never chosen between: a person has to say which one the cluster was made with.
+Fault model: both Secrets with the keys are lost, with the namespace or one by one; pods run, or only volumes are left
+and pods wait for keys. Copies on volumes may be old, damaged, of another cluster or made by somebody else. Between
+copies with different hash suffixes the operator never chooses: a person has to say which one the cluster was made with.
 """
 
 from __future__ import annotations
@@ -43,7 +43,9 @@ SERVERS = {"storage": "object", "container": "container"}
 
 
 def sealed(world: World, site: Site) -> list[Manifest]:
-    """The ConfigMap as it should be: the live one while it holds what there is to seal; none without a recovery key."""
+    """Return the ConfigMap as it should be: the live one while it holds what there is to seal; none without a recovery
+    key.
+    """
     secret, keys = _to_seal(world), world.recovery
     if secret is None or keys is None:
         return []
@@ -63,7 +65,7 @@ def sealed(world: World, site: Site) -> list[Manifest]:
 
 
 def keys_sealed(world: World) -> Fact:
-    """Whether every pod with data has said that its volumes have the newest sealed copy."""
+    """Return whether every pod with data has reported that its volumes have the newest sealed copy."""
     if world.recovery is None:
         message = (
             f"the operator has no recovery key: {world.recovery_problem or 'it was started without one'}. "
@@ -86,7 +88,7 @@ def keys_sealed(world: World) -> Fact:
 
 
 def unsealed(world: World, copies: Iterable[bytes]) -> Unsealed:
-    """The keys in the newest of the copies that pods handed out, or why there are none."""
+    """Return the keys in the newest of the copies that pods handed out, or why there are none."""
     if world.recovery is None:
         return Unsealed(None, f"the operator has no recovery key: {world.recovery_problem}")
     opened: dict[str, tuple[int, Manifest]] = {}
@@ -108,7 +110,7 @@ def unsealed(world: World, copies: Iterable[bytes]) -> Unsealed:
 
 
 def _opened(world: World, content: bytes, keys: RecoveryKeys) -> tuple[str, int, Manifest]:
-    """Fingerprint of the suffix, generation and Secret of a copy; SealError when it can't serve."""
+    """Return fingerprint of the suffix, generation and Secret of a copy. Raises SealError when it can't be used."""
     secret = open_secret(content, keys)
     meta, metadata = world.cluster.meta, secret["metadata"]
     if (metadata["namespace"], metadata["name"]) != (meta.namespace, keys_name(meta.name)):
@@ -120,7 +122,7 @@ def _opened(world: World, content: bytes, keys: RecoveryKeys) -> tuple[str, int,
 
 
 def _to_seal(world: World) -> Manifest | None:
-    """The Secret with the keys as it is sealed; None while they are not whole or may be the wrong ones."""
+    """Return the Secret with the keys as it is sealed; None while they are incomplete or may be the wrong ones."""
     live = keys_of(world)
     if live is None or lacking(live) or suffixes_differ(world):
         return None
@@ -130,7 +132,9 @@ def _to_seal(world: World) -> Manifest | None:
 
 
 def _code(keys: RecoveryKeys, secret: Manifest, recipients: Sequence[str], name: str, content: bytes) -> str:
-    """What differs when keys or recipients change, or somebody has put something else in the copy's place."""
+    """Return a code that differs when keys or recipients change, or somebody has put something else in the copy's
+    place.
+    """
     known = [secret, keys.recipient, recipients, name, hashlib.sha256(content).hexdigest()]
     return keys.mac(json.dumps(known, sort_keys=True).encode())
 
@@ -154,7 +158,7 @@ def _suffix_id(secret: Manifest) -> str:
 
 
 def _held(live: Manifest | None) -> tuple[str, bytes] | None:
-    """Name and content of the newest copy in the ConfigMap, whatever else somebody put there; None without one."""
+    """Return name and content of the newest copy in the ConfigMap, ignoring other entries; None without one."""
     entries = (live or {}).get("binaryData") or {}
     name = max((one for one in entries if parse_copy_name(one) is not None), key=_generation, default=None)
     try:
@@ -169,7 +173,7 @@ def _generation(name: str) -> int:
 
 
 def _without(world: World, generation: int) -> list[str]:
-    """Pods with data that have not said that all their devices have this generation or a later one."""
+    """Return pods with data that have not reported this generation or a later one on all their devices."""
     late = []
     for pod in world.pods:
         service = SERVERS.get(labels_of(pod).get(COMPONENT_LABEL, ""))

@@ -1,11 +1,11 @@
-"""Whether the proxies take the logins that the cluster's StorageUsers stand for.
+"""Whether the proxies accept the logins of the cluster's StorageUsers.
 
-Each proxy says of which users file its processes use the digest. A file has the lines of all users, and changes with
-any of them; so what all proxies once took of a user is noted in its status, as a digest of the user's line, and holds
-for as long as the line is the same.
+Each proxy reports the digest of the users file that its processes use. A file has the lines of all users, and changes
+with any of them. So when all proxies have accepted a user, its status records a digest of the user's line, which holds
+for as long as the line stays the same.
 
 Fault model: proxies are away or have just started, kubelets are late with the Secret, a worker of a proxy can't read
-the file. Who is ready and says nothing is late; nothing is known when no proxy says anything.
+the file. A ready proxy that reports nothing counts as late; nothing is known when no proxy reports anything.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 import yaml
 
 from swiftlet.crd import Fact, Resource, StorageUserSpec
+from swiftlet.documents import read_document
 from swiftlet_operator.build.settings import USERS_FILE
 from swiftlet_operator.build.site import PROXY
 from swiftlet_operator.logins import NOT_SERVED, SILENT
@@ -30,16 +31,16 @@ from swiftlet_operator.rings import named
 from swiftlet_operator.world import World
 
 SERVED = "served"
-"""Field of a StorageUser's status: the digest of the line that all proxies took last."""
+"""Field of a StorageUser's status: the digest of the line that all proxies accepted last."""
 _VERSION = 8
-"""Hex digits of a file's digest that proxies tell."""
+"""How many hex digits of a file's digest proxies report."""
 
 
 @dataclass(frozen=True, slots=True)
 class Logins:
-    """Digests of the lines of the users file, and the proxies that use another file or don't say.
+    """Digests of the lines of the users file, and the proxies that use another file or don't report one.
 
-    `asked`: how many proxies are ready; `heard`: whether one of them says anything.
+    `asked`: how many proxies are ready; `heard`: whether one of them reports anything.
     """
 
     lines: Mapping[tuple[str, str], str]
@@ -49,12 +50,12 @@ class Logins:
 
     @property
     def complete(self) -> bool:
-        """Whether all proxies use the file."""
+        """Return whether all proxies use the file."""
         return self.heard and not self.late
 
 
 def logins_of(world: World, users: Manifest | None) -> Logins:
-    """How the proxies stand to a users file, given as the Secret with it."""
+    """Return which proxies use a users file, given as the Secret with it."""
     content = _file_in(users)
     version = hashlib.sha256(content).hexdigest()[:_VERSION]
     pods = [pod for pod in world.pods if _has_proxy(pod) and is_ready(pod)]
@@ -64,7 +65,7 @@ def logins_of(world: World, users: Manifest | None) -> Logins:
 
 
 def live_logins(world: World) -> Logins:
-    """The same of the users file as it is now."""
+    """Return the same for the users file as it is now."""
     return logins_of(world, world.child(SECRET, f"{world.cluster.meta.name}-users"))
 
 
@@ -85,15 +86,15 @@ def _uses(report: Report | None, version: str) -> bool:
 
 def _lines(content: bytes) -> dict[tuple[str, str], str]:
     try:
-        entries = yaml.safe_load(content) or []
+        entries = read_document(content) or []
         return {(str(one["account"]), str(one["user"])): digest_of(one) for one in entries}
     except (yaml.YAMLError, KeyError, TypeError):
-        # Somebody wrote into it; it will be written anew.
+        # Somebody changed the file by hand; it will be written anew.
         return {}
 
 
 def with_login(world: World, user: Resource[StorageUserSpec], logins: Logins, told: StatusOf) -> StatusOf:
-    """The status of a user: one that is part of the cluster is ready only when all proxies accept its login."""
+    """Return the status of a user: one that is part of the cluster is ready only when all proxies accept its login."""
     if not told.facts[0].is_true:
         return told
     fact, changed = _login(world, user, logins)
@@ -101,7 +102,7 @@ def with_login(world: World, user: Resource[StorageUserSpec], logins: Logins, to
 
 
 def awaits_proxies(statuses: Iterable[StatusOf]) -> bool:
-    """Whether a user is to be ready as soon as the proxies say so, which no event announces."""
+    """Return whether a user becomes ready as soon as the proxies say so, which no event announces."""
     return any(one.kind == USER and one.facts[0].reason == NOT_SERVED for one in statuses)
 
 
@@ -121,7 +122,7 @@ def _login(world: World, user: Resource[StorageUserSpec], logins: Logins) -> tup
 
 
 def _kept(before: str, line: str) -> dict[str, str]:
-    """What was noted of another line is forgotten: nobody knows who still uses that one."""
+    """Return the recorded digest if it is of this line; of another line nobody knows which proxies still use it."""
     return _changed(before, before if before == line else "")
 
 

@@ -1,9 +1,9 @@
 """What the loss of one node, zone or region would take away: the condition `ReplicasSpread`.
 
-A ring spreads replicas over the zones and nodes that its devices say, but pods may stand elsewhere by now, or all on
-one node. So each ring's table is looked at with the places where the pods are. A node must take the last replica of no
-partition, and the majority of none. Of zones and regions as much is asked as their number allows: with two zones one
-of them has the majority of three replicas, and that is said, but nothing is wrong.
+A ring spreads replicas over the zones and nodes of its devices, but pods may be elsewhere by now, or all on one node.
+So each ring's table is checked against the places where the pods are. A node must not have the last replica of any
+partition, nor the majority. Of zones and regions as much is required as their number allows: with two zones one of them
+has the majority of three replicas, which is reported without being a fault.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from swiftlet_operator.world import World
 
 TYPE = "ReplicasSpread"
 _REMEMBERED = 64
-"""Rings, times three kinds of places, of which the last look is kept."""
+"""For how many rings, times three kinds of places, the last result is kept."""
 _ADVICE = {
     "node": "add nodes, or free them for its pods (nodeSelector, tolerations), then delete a pod of that node; "
     "spec.placement: required lets no two pods of a pool share a node",
@@ -34,7 +34,7 @@ _ADVICE = {
 
 @dataclass(frozen=True, slots=True)
 class _Loss:
-    """What a ring loses with one place: the partitions that would have no replica, and those without a majority."""
+    """What a ring loses with one place: partitions left without a replica, and those left without a majority."""
 
     place: str
     ring: str
@@ -44,7 +44,7 @@ class _Loss:
 
 
 def replicas_spread(world: World, states: Sequence[RingState]) -> Fact:
-    """Whether the loss of one place leaves every partition readable and writable."""
+    """Return whether every partition stays readable and writable after the loss of any one place."""
     rings = [state for state in states if state.before is not None and not state.problem]
     if not rings:
         return Fact(TYPE, "Unknown", "NotObserved", "there is no ring yet")
@@ -64,7 +64,7 @@ def replicas_spread(world: World, states: Sequence[RingState]) -> Fact:
 
 
 def takes_too_many(states: Sequence[RingState], is_away: Callable[[str], bool]) -> bool:
-    """Whether some partition has no majority without the devices that are away; one replica may always be."""
+    """Return whether some partition has no majority without the devices that are away; one replica may always be."""
     return any(
         sum(map(is_away, devices)) > max(1, _spare(len(devices)))
         for state in states
@@ -79,7 +79,7 @@ def _said(level: str, loss: _Loss) -> str:
 
 
 def _avoidable(loss: _Loss, rings: Sequence[RingState], places: int) -> bool:
-    """Whether with so many places none would have to take as much."""
+    """Return whether with so many places none would have to take as much."""
     if places < 2:
         return False
     replicas = next(state.task.shape.replicas for state in rings if state.task.ring == loss.ring)
@@ -88,12 +88,14 @@ def _avoidable(loss: _Loss, rings: Sequence[RingState], places: int) -> bool:
 
 
 def _spare(replicas: int) -> int:
-    """Replicas that may be lost while a majority is left."""
+    """Return how many replicas may be lost while a majority is left."""
     return (replicas - 1) // 2
 
 
 def _levels(world: World) -> dict[str, Callable[[str], str]]:
-    """Where a device is, by kind of place. A pod that stands nowhere shares its place with nobody."""
+    """Return functions that tell where a device is, by kind of place. A pod without a node shares its place with no
+    other.
+    """
     nodes = {name_of(pod): str(pod["spec"].get("nodeName") or name_of(pod)) for pod in world.pods}
     labels = {name_of(node): labels_of(node) for node in world.nodes}
 
@@ -122,7 +124,7 @@ def _losses(state: RingState, place_of: Callable[[str], str]) -> Iterator[_Loss]
 
 @lru_cache(maxsize=_REMEMBERED)
 def _taken(ring: str, builder: bytes, places: tuple[tuple[str, str], ...]) -> tuple[_Loss, ...]:
-    """What each place takes away, where it is anything: a cluster at rest is looked at often."""
+    """Return what each place takes away, where that is anything; kept, as a cluster at rest is looked at often."""
     where: Mapping[str, str] = dict(places)
     emptied: Counter[str] = Counter()
     outvoted: Counter[str] = Counter()

@@ -1,7 +1,7 @@
-"""Whether it is safe to go on, by what the pods say of themselves; pure.
+"""Whether it is safe to go on, by the pods' own reports. Pure.
 
-Fault model: a pod that says nothing, or nothing of a device or ring, is taken to be behind. Nothing here makes up for
-a report that is not there; who decides may leave such a device out because a person named it or its node is gone.
+Fault model: a pod that reports nothing, or nothing of a device or ring, counts as behind. Nothing here makes up for a
+missing report; callers may leave such a device out because a person named it or its node is gone.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _OVER = frozenset({"Failed", "Succeeded"})
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """A ring as the services should have it: its version, since when, who has partitions, and where devices stood."""
+    """A ring as the services should have it: its version, since when, who has partitions, and where devices were."""
 
     ring: str
     version: int
@@ -33,26 +33,28 @@ class Published:
 
 
 def pod_of(device: str) -> str:
-    """The pod of a device, by the device's name in rings."""
+    """Return the pod of a device, by the device's name in rings."""
     return device.partition("/")[0]
 
 
 def ring_report(world: World, device: str, ring: str) -> RingReport | None:
-    """How a device stands in a ring, by the replicator of its pod."""
+    """Return the report of a device's replicator about the device in a ring."""
     report = world.report(pod_of(device), "replicator")
     found = report and report.devices.get(device)
     return found.rings.get(ring) if found else None
 
 
 def device_report(world: World, device: str) -> DeviceReport | None:
-    """The report of a device's server about the device."""
+    """Return the report of a device's server about the device."""
     pod, _, name = device.partition("/")
     report = world.report(pod, "container" if name == DATABASE_DEVICE else "object")
     return report.devices.get(name) if report is not None else None
 
 
 def in_order(report: RingReport | None, version: int, since_s: float) -> bool:
-    """Whether the last round found nothing to do with this ring or a newer one, and one that began since then did."""
+    """Return whether the last round found nothing to do with this ring or a newer one, and began at
+    `since_s` or later.
+    """
     if report is None or report.synced_at_s is None:
         return False
     clean = report.misplaced == report.behind == report.unchecked == 0
@@ -60,25 +62,27 @@ def in_order(report: RingReport | None, version: int, since_s: float) -> bool:
 
 
 def caught_up(report: RingReport | None, version: int, since_s: float) -> bool:
-    """Whether it has been in sync with this ring at some time since then: peers that went away later don't matter."""
+    """Return whether the device has been in sync with this ring at some time since then, even if peers failed later."""
     if report is None or report.synced_at_s is None:
         return False
     return report.ring_version >= version and report.synced_at_s >= since_s
 
 
 def has_all(report: RingReport | None, version: int) -> bool:
-    """Whether it lacks nothing that those of its peers have that can be reached."""
+    """Return whether the device lacks nothing that its reachable peers have."""
     return report is not None and report.ring_version >= version and report.behind == 0
 
 
 def is_empty(world: World, device: str, ring: str, version: int) -> bool:
-    """Whether a device says that it holds nothing of a ring, as of a round with this version or a newer one."""
+    """Return whether a device reports that it holds nothing of a ring, after a round with this version or a
+    newer one.
+    """
     report = ring_report(world, device, ring)
     return report is not None and report.held == 0 and report.ring_version >= version
 
 
 def owes_no_rows(world: World, device: str) -> bool:
-    """Whether no row waits on the device for a database; databases owe none."""
+    """Return whether no row on the device waits for a container server; devices with databases never have any."""
     if device.endswith(f"/{DATABASE_DEVICE}"):
         return True
     report = device_report(world, device)
@@ -86,13 +90,13 @@ def owes_no_rows(world: World, device: str) -> bool:
 
 
 def serves(world: World, device: str) -> bool:
-    """Whether the device's server says that it serves."""
+    """Return whether the device's server reports that it serves."""
     report = device_report(world, device)
     return report is not None and report.state == SERVING
 
 
 def is_named(device: str, names: Collection[str]) -> bool:
-    """Whether a device is among names of devices and pods."""
+    """Return whether the device is among names of devices and pods."""
     return device in names or pod_of(device) in names
 
 
@@ -103,11 +107,11 @@ def behind(
     leaving: Collection[str],
     excused: Collection[str],
 ) -> tuple[str, ...]:
-    """Devices for which the next rebalance of a ring has to wait, those without a report first.
+    """Return devices for which the next rebalance of a ring has to wait, those without a report first.
 
-    `excused`: devices that nobody waits for: named by a person, or their volumes are gone. Those that leave anyway and
-    do not serve are not waited for either. While such a device has partitions its peers can't compare all of theirs;
-    then it is enough that they lack nothing of what can be reached, for a partition moves one replica at a time.
+    `excused` are devices that nobody waits for: named by a person, or their volumes are gone. Devices that leave the
+    ring and do not serve are not waited for either. While such a device has partitions its peers can't compare all of
+    theirs; then it is enough that they lack nothing of what can be reached, as a partition moves one replica at a time.
     """
     away = {
         device for device in published.zones if device in excused or (device in leaving and not serves(world, device))
@@ -127,7 +131,7 @@ def behind(
 
 
 def late_services(world: World, versions: Mapping[str, int]) -> list[str]:
-    """Pods that serve and may still use an older version of some ring, or don't say which."""
+    """Return pods that serve and may still use an older version of some ring, or don't report it."""
     return sorted(
         name_of(pod)
         for pod in world.pods
@@ -144,12 +148,14 @@ def _uses(world: World, pod: Manifest, versions: Mapping[str, int]) -> bool:
 
 
 def is_ready(pod: Manifest | None) -> bool:
-    """Whether a pod is ready."""
+    """Return whether a pod is ready."""
     return ready_since_s(pod) is not None
 
 
 def ready_since_s(pod: Manifest | None) -> int | None:
-    """Since when a pod has been ready, None when it is not; an evicted pod is not, whatever its conditions say."""
+    """Return since when a pod has been ready; None when it is not. An evicted pod is not ready, whatever its conditions
+    say.
+    """
     status = (pod or {}).get("status") or {}
     if status.get("phase") in _OVER:
         return None
@@ -160,10 +166,10 @@ def ready_since_s(pod: Manifest | None) -> int | None:
 
 
 def seconds(moment: str | None) -> int:
-    """A Kubernetes time as seconds since the epoch, 0 for none."""
+    """Return a Kubernetes time as seconds since the epoch, 0 for none."""
     return int(datetime.fromisoformat(moment.replace("Z", "+00:00")).timestamp()) if moment else 0
 
 
 def pods_with_partitions(rings: Iterable[Published]) -> frozenset[str]:
-    """Pods that have partitions in some published ring."""
+    """Return the pods that have partitions in some published ring."""
     return frozenset(pod_of(device) for ring in rings for device in ring.assigned)

@@ -1,4 +1,4 @@
-"""What is told: the statuses of the cluster and of the objects around it, and events where something is news."""
+"""What is reported: the statuses of the cluster and of the objects around it, and events for what is new."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ from swiftlet_operator.world import World
 
 _WAITS = "StorageCluster {name} takes no change of it while it is paused or its SpecValid is not True; see there"
 ALL_WAIT = frozenset({POLICY.kind, QUOTA.kind, USER.kind})
-"""Kinds of objects that wait while nothing at all may be changed."""
+"""Kinds of objects that wait while nothing may be changed."""
 _GOOD_WHEN_FALSE = frozenset({"Degraded", "ScaleInBlocked", "DeletionBlocked"})
 _NEITHER = frozenset({"Maintenance", "NodesCordoned", "Progressing", "Drained", "PoliciesRetired"})
-"""Conditions whose change is no trouble either way."""
+"""Conditions whose change is no trouble in either direction."""
 PART_ALTHOUGH = frozenset({NOT_SERVED, SILENT, RETIRING})
-"""Reasons for which an object is not ready although it has been made part of the cluster."""
+"""Reasons for which an object is not ready although it is part of the cluster."""
 _EXPECTED = {
     "KeysRotated": ROTATING,
     "FailureTableShared": frozenset({"NotUsed"}),
@@ -57,7 +57,7 @@ _EXPECTED = {
     "TransportEncrypted": ENCRYPTING,
     "KeysSealed": frozenset({"Pending"}),
 }
-"""Reasons that are no trouble although their condition is not as it should be in the end."""
+"""Reasons that are no trouble although the condition is not yet as it should be."""
 
 
 def cluster_status(
@@ -67,7 +67,7 @@ def cluster_status(
     states: Sequence[RingState] = (),
     rotating: KeyPlan | None = None,
 ) -> StatusOf:
-    """The cluster's own status."""
+    """Return the cluster's own status."""
     fields: dict[str, object] = {
         "observedGeneration": world.cluster.meta.generation,
         "transports": say.transports(world),
@@ -85,7 +85,7 @@ def cluster_status(
 
 
 def _proxies(world: World) -> dict[str, object]:
-    """What the subresource scale tells: how many proxies there are, and which pods they are."""
+    """Return what the scale subresource needs: how many proxies there are, and a selector for them."""
     name = world.cluster.meta.name
     live = world.child(DEPLOYMENT, f"{name}-{PROXY}") or {}
     count = int((live.get("status") or {}).get("replicas") or 0)
@@ -100,7 +100,9 @@ def statuses(
     *,
     waiting: Collection[str] = (),
 ) -> list[StatusOf]:
-    """What the objects around the cluster are told; nothing new of the kinds in `waiting` becomes part of it."""
+    """Return the statuses of the objects around the cluster; no new object of the kinds in `waiting` becomes part of
+    it.
+    """
     wrong = {(one.kind, one.name): one for one in reversed(verdicts) if one.violated}
     outcomes = {state.task.ring: state for state in states}
     found = []
@@ -137,7 +139,7 @@ def statuses(
 
 
 def _is_part(one: Resource[Any]) -> bool:
-    """Whether an object, as it is now, has been made part of the cluster already."""
+    """Return whether an object, as it is now, is already part of the cluster."""
     return any(
         found.type == "Ready"
         and (found.status == "True" or found.reason in PART_ALTHOUGH)
@@ -181,7 +183,7 @@ def _ring_status(world: World, name: str, generation: int, state: RingState) -> 
 
 
 def events(world: World, facts: Sequence[Fact]) -> tuple[Event, ...]:
-    """An event for each condition whose status or reason is news; on the first visit only a wrong spec."""
+    """Return an event for each condition whose status or reason is new; on the first visit only for a wrong spec."""
     before = {one.type: (one.status, one.reason) for one in world.cluster.conditions}
     found = []
     for fact in (say.ready(facts), *facts):

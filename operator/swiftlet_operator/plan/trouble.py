@@ -1,7 +1,8 @@
 """What keeps pods from running, told in conditions: `PodsHealthy`, and the cause in those that depend on the pods.
 
-Until a cluster has been Ready once, what only needs more time is told as `Starting`: that is no alarm, and Unknown in
-`PodsHealthy`, by which alerts know it. A cause is told at once. A start that takes too long is none any more.
+Until a cluster has been Ready once, what only needs more time is told as `Starting`: it raises no alarm, and
+`PodsHealthy` is Unknown, by which alerts recognise it. A cause is told at once. A start that takes too long does not
+count as a start any more.
 """
 
 from __future__ import annotations
@@ -21,20 +22,20 @@ from swiftlet_operator.world import World
 TYPE = "PodsHealthy"
 STARTING = "Starting"
 START_LIMIT_S = 1800
-"""After this time a cluster that has never been Ready is not starting any more: something hinders it."""
+"""Seconds after which a cluster that has never been Ready does not count as starting any more."""
 FIRST_READY = "firstReadyTime"
 """Field of the status: when the cluster was Ready for the first time."""
 _OF_A_START = frozenset({"PodsNotReady", "NotInSync"})
-"""Reasons of `Degraded` that every start has; a lost node or a failed device is told at once."""
+"""Reasons of `Degraded` that occur in every start; a lost node or a failed device is told at once."""
 _ORDER = (STORAGE, CONTAINER, PROXY, METADATA)
-"""What keeps most from working is told first."""
+"""Components in the order in which their troubles are told, the gravest first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Why:
     """What keeps pods from running.
 
-    `is_new`: the cluster has never been Ready. `starting`: it is on its way to that, and not too late.
+    `is_new`: the cluster has never been Ready. `starting`: it is new, and the start does not take too long.
     """
 
     diagnosis: Diagnosis
@@ -46,13 +47,13 @@ class Why:
         return [one for one in self.diagnosis.troubles if concerned(one.part)]
 
     def summary(self, concerned: Callable[[Part], bool]) -> str:
-        """What pods of some parts are doing until they are ready."""
+        """Return what the pods of some components are doing until they are ready."""
         waiting = (one for one in self.diagnosis.on_way if concerned(one.part))
         return on_the_way(waiting, dict(self.diagnosis.wanted))
 
 
 def seen_of(world: World) -> Seen:
-    """The part of the world that says why pods don't run."""
+    """Return the part of the world that says why pods don't run."""
     kinds = {STATEFUL_SET.kind, DEPLOYMENT.kind}
     return Seen(
         now_s=world.now_s,
@@ -66,7 +67,7 @@ def seen_of(world: World) -> Seen:
 
 
 def why(world: World, *, is_valid: bool) -> Why:
-    """Look at the pods; `is_valid`: what is asked for fits together, so that there can be a start."""
+    """Look at the pods. `is_valid`: the specs fit together, so that there can be a start."""
     found = diagnose(seen_of(world))
     order = {component: index for index, component in enumerate(_ORDER)}
     troubles = sorted(found.troubles, key=lambda one: order.get(one.part.component, len(order)))
@@ -78,7 +79,7 @@ def why(world: World, *, is_valid: bool) -> Why:
 
 
 def pods_healthy(reasons: Why) -> Fact:
-    """Whether nothing keeps a pod from running; Unknown while the cluster starts for the first time."""
+    """Return whether nothing keeps a pod from running; Unknown while the cluster starts for the first time."""
     troubles, summary = reasons.diagnosis.troubles, reasons.diagnosis.summary
     if troubles:
         return Fact(TYPE, "False", troubles[0].cause, told(troubles))
@@ -89,7 +90,7 @@ def pods_healthy(reasons: Why) -> Fact:
 
 
 def explained(fact: Fact, reasons: Why, concerned: Callable[[Part], bool]) -> Fact:
-    """A fact about some parts with the cause in its message, and in its reason where it is False."""
+    """Return a fact about some components with the cause in its message, and in its reason where it is False."""
     troubles = reasons.troubles(concerned)
     if troubles and fact.is_true:
         return replace(fact, message=f"{fact.message}. {told(troubles)}")
@@ -101,13 +102,13 @@ def explained(fact: Fact, reasons: Why, concerned: Callable[[Part], bool]) -> Fa
 
 
 def serves_api(world: World, part: Part) -> bool:
-    """Whether pods of a part serve the Swift API: the proxies, and pools that have this role."""
+    """Return whether pods of a part serve the Swift API: the proxies, and pools that have this role."""
     pools = {pool.name for pool in world.cluster.spec.pools if PROXY in pool.roles}
     return part.component == PROXY or part.pool in pools
 
 
 def explained_degraded(fact: Fact, reasons: Why, *, has_data: bool) -> Fact:
-    """`Degraded`: before the cluster has served anybody no copy is missing that was there."""
+    """Return `Degraded`; before the cluster has served for the first time no copy counts as missing."""
     if fact.reason in _OF_A_START and (reasons.starting or (reasons.is_new and not has_data)):
         return Fact("Degraded", "False", STARTING, "the cluster has not been Ready yet")
     troubles = reasons.troubles(lambda part: part.component in (STORAGE, CONTAINER))
@@ -115,14 +116,14 @@ def explained_degraded(fact: Fact, reasons: Why, *, has_data: bool) -> Fact:
 
 
 def first_ready_time(world: World) -> str | None:
-    """When the cluster was Ready for the first time, by its status; None when it never was."""
+    """Return when the cluster was Ready for the first time, by its status; None when it never was."""
     own = world.own.get((CLUSTER.kind, world.cluster.meta.name)) or {}
     known = (own.get("status") or {}).get(FIRST_READY)
     return known if isinstance(known, str) and known else None
 
 
 def remembered(world: World, ready: Fact) -> dict[str, object]:
-    """The field of the status that says since when the cluster is not new any more, once it is not."""
+    """Return the field of the status that says since when the cluster is not new any more, once it is not."""
     found = first_ready_time(world)
     if found is None and ready.is_true:
         found = rfc3339(datetime.fromtimestamp(world.now_s, UTC))
@@ -130,5 +131,5 @@ def remembered(world: World, ready: Fact) -> dict[str, object]:
 
 
 def _since(world: World, type_: str, status: str) -> list[str]:
-    """Since when a condition has had this status, nothing when it has another one."""
+    """Return since when a condition has had this status; nothing when it has another one."""
     return [one.last_transition_time for one in world.cluster.conditions if (one.type, one.status) == (type_, status)]

@@ -1,4 +1,4 @@
-"""Children of a cluster that go. Pure."""
+"""Children of a cluster that are to be deleted. Pure."""
 
 from __future__ import annotations
 
@@ -40,7 +40,9 @@ PRUNED = (
     HTTP_ROUTE,
     CERTIFICATE,
 )
-"""Kinds of which a child that nobody wants is deleted. Secrets and ConfigMaps may hold the only copy of something."""
+"""Kinds of which unwanted children are deleted. Secrets and ConfigMaps are not: they may hold the only copy of
+something.
+"""
 
 
 def unwanted_children(
@@ -50,18 +52,18 @@ def unwanted_children(
     left: Iterable[str],
     states: Sequence[RingState],
 ) -> tuple[Manifest, ...]:
-    """Children that nobody wants any more, and a retired policy's; StatefulSets that are `left` over stay for now."""
+    """Return unwanted children, and those of retired policies; StatefulSets that are `left` over stay for now."""
     keep = {(kind_of(one).kind, name_of(one)) for one in wanted} | {(STATEFUL_SET.kind, name) for name in left}
     orphans = _orphans(world, keep, states)
     return (*orphans, *(one for one in doomed(asked) if one not in orphans and not is_going(one)))
 
 
 def _orphans(world: World, keep: set[tuple[str, str]], states: Sequence[RingState]) -> tuple[Manifest, ...]:
-    """Children that nobody wants any more: ours by owner and label."""
+    """Return children that are ours by owner and label and not wanted any more."""
     uid, cluster = world.cluster.meta.uid, world.cluster.meta.name
     prunable_kinds = {kind.kind for kind in PRUNED}
     chunks = {ring_map(cluster, state.task.ring, i) for state in states for i in range(state.chunks)}
-    # Of a policy that is retired the ring goes last (`swiftlet_operator.plan.retire`).
+    # The ring of a retired policy is deleted last (`swiftlet_operator.plan.retire`).
     later = {f"object-{index}" for index in world.retired}
     found = []
     for (kind, name), one in sorted(world.children.items()):

@@ -1,10 +1,11 @@
-"""Restarts as a whole: whether they may begin, and what has become of them; pure.
+"""Restarts as a whole: whether they may begin, and what has become of them. Pure.
 
-One failure domain is restarted at a time (`plan/rollout.py`). Here is what holds all of them: a person who has paused
-them, or other clusters whose turn it is. And here is told when a pod has not come back in time, which one, and why.
+One failure domain is restarted at a time (`plan/rollout.py`). This module decides what holds all of them: a person who
+has paused them, or other clusters whose turn it is. It also reports when a pod has not come back in time, which one,
+and why.
 
-Fault model: a pod may never be made, never be scheduled, never start, or never come into sync. Each of these counts
-from when it began, as the API server has it, so that an operator that starts anew counts on.
+Fault model: a pod may never be made, never be scheduled, never start, or never come into sync. The time of each of
+these counts from when it began, as the API server has it, so that a restarted operator counts on.
 """
 
 from __future__ import annotations
@@ -34,18 +35,19 @@ from swiftlet_operator.rings import named
 from swiftlet_operator.world import World
 
 Turn = Callable[[bool, bool, bool], str]
-"""Takes a cluster's turn among all clusters, or gives it back: whether it wants one, is in the middle of restarts, and
-is stuck. Says what it waits for, empty when it may go on."""
+"""Takes a cluster's turn among all clusters, or gives it back. Arguments: whether it wants one, is in the middle of
+restarts, and is stuck. Returns what it waits for, empty when it may go on.
+"""
 TIMED_OUT = "UpgradeTimedOut"
 """Reason of the condition Progressing."""
 PAUSED = "spec.upgrade.paused is true: nothing is restarted until it is false"
 _WORKLOADS = (STATEFUL_SET, DEPLOYMENT)
 _MAX_CAUSE = 200
-"""Characters of what Kubernetes says about a pod that stand in a condition."""
+"""The largest number of characters of a Kubernetes message about a pod in a condition."""
 
 
 def alone(wants: bool, in_the_middle: bool, is_stuck: bool) -> str:
-    """The turn of a cluster that has no others beside it."""
+    """Return the turn of a cluster that has no others beside it."""
     return ""
 
 
@@ -59,7 +61,7 @@ class Overdue:
 
 @dataclass(frozen=True, slots=True)
 class Upgrade:
-    """Workloads that must not be changed now and why, those that should be, and pods that are overdue."""
+    """Workloads that must not be changed now and why, those that should be changed, and pods that are overdue."""
 
     held: Mapping[str, str]
     wanted: tuple[str, ...]
@@ -75,7 +77,8 @@ def upgrade(
     held: Mapping[str, str],
     turn: Turn | None,
 ) -> Upgrade:
-    """What becomes of the restarts that are due; `held` are the StatefulSets whose turn within the cluster it is not.
+    """Return the state of the restarts that are due; `held` are the StatefulSets whose turn within the cluster it is
+    not.
 
     Without a `turn` there is no data yet, and nothing waits for anything.
     """
@@ -93,10 +96,10 @@ def upgrade(
 
 
 def past_timeout(world: World, live: Mapping[str, Domain]) -> Mapping[str, Domain]:
-    """The domains that a restart waits for, without pods that nobody has to wait for any longer.
+    """Return the domains that a restart waits for, without pods that nobody has to wait for any longer.
 
-    These are pods that are ready and not in sync in time, where the spec says so. For one that is not ready the next
-    restart always waits: it could take the second copy away.
+    These are pods that are ready but not in sync in time, where the spec says so. For a pod that is not ready the next
+    restart always waits: it could remove the second copy.
     """
     spec = world.cluster.spec.upgrade
     if not spec.continue_after_timeout:
@@ -112,9 +115,9 @@ def past_timeout(world: World, live: Mapping[str, Domain]) -> Mapping[str, Domai
 def overdue(
     world: World, live: Mapping[str, Domain], rolling: Sequence[str], pending: Sequence[str]
 ) -> tuple[Overdue, ...]:
-    """Pods that have been away, or not in sync, for longer than an upgrade waits; none of workloads that are `pending`.
+    """Return pods that have been away, or not in sync, for longer than an upgrade waits.
 
-    What is wrong with those was so before, or has another reason.
+    Pods of `pending` workloads are left out: their trouble began before, or has another reason.
     """
     limit_s = world.cluster.spec.upgrade.timeout_seconds
     found = [
@@ -133,7 +136,9 @@ def overdue(
 
 
 def _age_s(world: World, pod: str, workload: str) -> int:
-    """Seconds since a pod went away, or came back without being in sync; of one that is not there, since the change."""
+    """Return the seconds since a pod went away, or came back without being in sync; for a missing one, since the
+    change.
+    """
     found = world.pod(pod)
     if found is None:
         since = _changed_s(world, workload)
@@ -148,7 +153,7 @@ def _age_s(world: World, pod: str, workload: str) -> int:
 
 
 def _changed_s(world: World, workload: str) -> int:
-    """When a workload's template changed last, 0 when that is not known."""
+    """Return when a workload's template changed last, 0 when that is not known."""
     live = world.child(STATEFUL_SET, workload) or world.child(DEPLOYMENT, workload)
     return seconds(annotations_of(live).get(TEMPLATE_SINCE)) if live is not None else 0
 
@@ -162,7 +167,7 @@ def _why(world: World, domain: Domain, pod: str) -> str:
 
 
 def _cause(world: World, pod: str) -> str:
-    """What Kubernetes says of a pod that is not ready."""
+    """Return what Kubernetes says of a pod that is not ready."""
     found = world.pod(pod)
     if found is None:
         return "it is not there; see the events of its StatefulSet"
@@ -191,7 +196,7 @@ def _restarts(world: World, wanted: Manifest) -> bool:
 
 
 def _rolling(world: World, live: Mapping[str, Domain]) -> tuple[str, ...]:
-    """Workloads whose pods are being replaced."""
+    """Return workloads whose pods are being replaced."""
     deployments = [one for (kind, _), one in world.children.items() if kind == DEPLOYMENT.kind]
     found = [name_of(one) for one in deployments if _replaces(one)]
     return tuple(sorted([*found, *(one.name for one in live.values() if one.rolling)]))
@@ -207,7 +212,7 @@ def _replaces(deployment: Manifest) -> bool:
 
 
 def _is_mixed(world: World) -> bool:
-    """Whether some StatefulSets have another image than others: restarts have begun."""
+    """Return whether some StatefulSets have another image than others: restarts have begun."""
     images = {
         container["image"]
         for (kind, _), one in world.children.items()
@@ -218,7 +223,7 @@ def _is_mixed(world: World) -> bool:
 
 
 def progressing(world: World, now: Upgrade, live: Mapping[str, Domain]) -> Fact:
-    """Whether pods are being changed, and what stands in the way."""
+    """Return whether pods are being changed, and what hinders it."""
     if now.overdue:
         pods = "; ".join(one.text for one in now.overdue[:3])
         more = f" and {len(now.overdue) - 3} more" if len(now.overdue) > 3 else ""

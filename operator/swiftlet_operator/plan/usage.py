@@ -1,10 +1,12 @@
-"""What accounts hold, as the statuses of quotas and users tell it: the fullest ones, rounded, and seldom.
+"""How much accounts hold, as the statuses of quotas and users tell it: the fullest ones, rounded, and seldom.
 
-Usage changes with every write of every client, and a status that is written costs everybody who watches. So numbers
-have two digits, a quota tells of `LISTED` accounts, and what is told stands for `usageSeconds` even if more is known.
+Usage changes with every write of every client, and each write of a status costs everybody who watches it. So numbers
+have two digits, a quota tells of `LISTED` accounts, and a reported number stays for `usageSeconds` even if a newer one
+is known.
 
-Fault model: container servers may be silent, and say what is damaged or old. Of an account's replicas the one that says
-most counts; while nobody says anything, what was told last stands. Their clocks count only as far as ours.
+Fault model: container servers may be silent, or report what is damaged or old. Of an account's replicas the one that
+reports most counts; while none reports anything, the last number stays. Their clocks are trusted only up to our own
+time.
 """
 
 from __future__ import annotations
@@ -25,15 +27,15 @@ from swiftlet_operator.world import World
 LISTED = 20
 """Accounts in a quota's status."""
 EVERY_S = 300
-"""How long what is told of users stands where there is no StorageQuota to say so."""
+"""Seconds for which reported usage of users stays where no StorageQuota sets them."""
 _MAX_NAME = 256
 _PREFIX = "AUTH_"
-"""What storage accounts have before the name that users write."""
+"""The prefix of storage accounts before the name that users write."""
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What is known of the cluster's accounts, by their names without prefix."""
+    """The usage of the cluster's accounts, by their names without prefix."""
 
     counted_at_s: int
     held: Mapping[str, Held]
@@ -66,7 +68,7 @@ def _together(said: list[AccountsReport]) -> dict[str, Held]:
 
 
 def quota_fields(world: World, quota: Resource[StorageQuotaSpec], usage: Usage | None) -> dict[str, Any]:
-    """The part of a quota's status that is to change now: nothing, or `usage`."""
+    """Return the part of a quota's status that is to change now: nothing, or `usage`."""
     if usage is None or not usage.held:
         return {}
     told = [_told(name, held, quota.spec) for name, held in usage.held.items()]
@@ -75,7 +77,7 @@ def quota_fields(world: World, quota: Resource[StorageQuotaSpec], usage: Usage |
 
 
 def user_fields(world: World, user: Resource[StorageUserSpec], usage: Usage | None) -> dict[str, Any]:
-    """The part of a user's status that is to change now: nothing, or `usage` of the account."""
+    """Return the part of a user's status that is to change now: nothing, or `usage` of the account."""
     held = usage.held.get(user.spec.account) if usage is not None else None
     if usage is None or held is None:
         return {}
@@ -94,7 +96,7 @@ def _counts(held: Held) -> dict[str, int]:
 
 
 def _percent(held: Held, level: Level) -> int | None:
-    """The share of the account's limit that is nearest to its end; None where nothing limits accounts."""
+    """Return the share of the account's limit that is most used up, in percent; None where accounts have no limit."""
     limits = (
         (held.containers, level.container_count),
         (held.objects, level.account_object_count),
@@ -129,7 +131,7 @@ def _news(world: World, kind: Kind, name: str, usage: Usage, said: Mapping[str, 
 
 
 def _moment(text: object) -> int:
-    """0 for what is no time: it was damaged by somebody, and is told anew."""
+    """Return a time in seconds, 0 for what is no time: it was damaged, and is told anew."""
     try:
         return seconds(text) if isinstance(text, str) else 0
     except ValueError:

@@ -1,8 +1,8 @@
-"""Volumes that are not as their pool says now; pure.
+"""Volumes that differ from what their pool says now. Pure.
 
-Those that are smaller are grown. The class of a claim can't be changed by Kubernetes, nor can the templates of a
-StatefulSet: where a class was corrected before there was any volume, the StatefulSet is made anew. As long as no claim
-has a volume and no pod a node there is nothing to lose; `swiftlet_operator.checks` refuses another class afterwards.
+Smaller ones are grown. Kubernetes can change neither the class of a claim nor the templates of a StatefulSet: where a
+class was corrected before there was any volume, the StatefulSet is made anew. As long as no claim has a volume and no
+pod a node there is nothing to lose; `swiftlet_operator.checks` refuses another class afterwards.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from swiftlet_operator.world import World
 
 
 def growing(spec: StorageClusterSpec, claims: Iterable[Manifest]) -> Iterator[tuple[Manifest, str]]:
-    """Claims that ask for less than they should, and how much they should ask for."""
+    """Yield claims that ask for less than they should, with the size that they should ask for."""
     sizes: dict[tuple[str | None, str | None], str] = {
         (STORAGE, pool.name): pool.storage.size for pool in spec.pools
     } | {(CONTAINER, None): spec.container.storage.size}
@@ -42,7 +42,7 @@ def growing(spec: StorageClusterSpec, claims: Iterable[Manifest]) -> Iterator[tu
 
 
 def classes_of(spec: StorageClusterSpec, claims: Iterable[Manifest]) -> set[str]:
-    """Names of the storage classes that have to say whether volumes may grow."""
+    """Return the storage classes of which it has to be known whether their volumes may grow."""
     return {str(claim["spec"]["storageClassName"]) for claim, _ in growing(spec, claims) if _class(claim)}
 
 
@@ -56,7 +56,7 @@ def growth(world: World) -> list[Patch]:
 
 
 def volumes_resized(world: World) -> Fact:
-    """Whether all volumes have the size that their pools specify."""
+    """Return whether all volumes have the size that their pools specify."""
     stuck = [claim for claim, _ in growing(world.cluster.spec, world.claims) if not _may_grow(world, claim)]
     if stuck:
         classes = sorted({_class(claim) or "(none)" for claim in stuck})
@@ -75,7 +75,7 @@ def volumes_resized(world: World) -> Fact:
 
 
 def _smaller(claim: Manifest) -> bool:
-    """Whether the volume is not yet as large as its claim says."""
+    """Return whether the volume is not yet as large as its claim says."""
     has = ((claim.get("status") or {}).get("capacity") or {}).get("storage")
     asked = claim["spec"]["resources"]["requests"]["storage"]
     return _bound(claim) and has is not None and quantity_bytes(str(has)) < quantity_bytes(asked)
@@ -96,7 +96,9 @@ def _may_grow(world: World, claim: Manifest) -> bool:
 
 
 def made_anew(world: World, wanted: Iterable[Manifest]) -> dict[str, list[Manifest]]:
-    """The StatefulSets that have to go first, by name, each with what is deleted: the set, and its claims."""
+    """Return the StatefulSets that have to be deleted first, by name, each with what is deleted: the set, and its
+    claims.
+    """
     return {name_of(one): list(_with_claims(world, one)) for one in wanted if _class_differs(world, one)}
 
 

@@ -1,4 +1,6 @@
-"""What of the children that follow from the spec is applied now, and what of them has to go or change before. Pure."""
+"""Which of the children that follow from the spec are applied now, and what has to be deleted or changed
+before. Pure.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +18,10 @@ from swiftlet_operator.world import World
 
 @dataclass(frozen=True, slots=True)
 class WorkloadChanges:
-    """`wanted`: all children, as they are to be by and by; `applied`: those of them that are applied now.
+    """Changes of workloads. `wanted` are all children as they are to be in the end; `applied` those that are applied
+    now.
 
-    `patches` come before what is applied at the next look, as does `delete`: pods and StatefulSets that are made again.
+    `patches` and `delete` (pods and StatefulSets that are made again) come before what is applied at the next look.
     """
 
     wanted: tuple[Manifest, ...]
@@ -38,10 +41,10 @@ def workload_changes(
     draining: str,
     turn: Turn,
 ) -> WorkloadChanges:
-    """What becomes of the manifests that were built, with regard to what runs.
+    """Return the changes for the manifests that were built, given what runs.
 
-    `is_unsafe`: pods might not come back from a restart; `draining`: why none may begin; `turn`: the cluster's among
-    all others.
+    `is_unsafe`: pods might not come back from a restart. `draining`: why no restart may begin. `turn`: the cluster's
+    turn among all others.
     """
     wanted = [stamped(world, with_live_templates(world, one)) for one in built]
     waited = past_timeout(world, live)

@@ -1,4 +1,4 @@
-"""StatefulSets with data: how they are, and how far they may shrink."""
+"""StatefulSets with data: their state, and how far they may shrink."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ _DATA = frozenset({"storage", "container"})
 
 @dataclass(frozen=True, slots=True)
 class Domain:
-    """The live state of one StatefulSet with data. Of its pods those count that have partitions, once there are any.
+    """The live state of one StatefulSet with data. Only pods that have partitions count, once there are any.
 
-    A StatefulSet that is gone, or was scaled below pods with partitions, counts with these pods as `down`.
-    `down`: pods that are not ready. `behind`: ready pods that have not been in sync with the published rings since they
-    became ready; `stale`: those of them that have not been in sync with any ring since then; `silent`: those of
-    `behind` that don't answer at all. `rolling`: whether pods are being replaced, or are still to be. `held`: whether
-    Kubernetes is kept from replacing any further. `outdated`: pods that are not of the StatefulSet's newest template.
+    A StatefulSet that is gone, or was scaled below pods with partitions, counts with these pods as `down`. `down`: pods
+    that are not ready. `behind`: ready pods that have not been in sync with the published rings since they became
+    ready; `stale`: those of them that have not been in sync with any ring since then; `silent`: those of `behind` that
+    don't answer at all. `rolling`: whether pods are being replaced, or are still to be. `held`: whether Kubernetes is
+    kept from replacing any further. `outdated`: pods that do not have the StatefulSet's newest template.
     """
 
     name: str
@@ -50,22 +50,22 @@ class Domain:
 
     @property
     def moving(self) -> bool:
-        """Whether Kubernetes may take a pod of it at any moment."""
+        """Return whether Kubernetes may take any of its pods down at any moment."""
         return self.rolling and not self.held
 
     @property
     def trying(self) -> tuple[str, ...]:
-        """The pods that are not ready though there is no newer template for them."""
+        """Return the pods that are not ready though there is no newer template for them."""
         return tuple(pod for pod in self.down if pod not in self.outdated)
 
     @property
     def whole(self) -> bool:
-        """Whether all its pods are ready and as they should be."""
+        """Return whether all its pods are ready and as they should be."""
         return not self.down and not self.rolling
 
 
 def domains(world: World, states: Sequence[RingState]) -> dict[str, Domain]:
-    """All StatefulSets with data: those that are there, and those whose pods have partitions."""
+    """Return all StatefulSets with data: those that exist, and those whose pods have partitions."""
     rings = published(states)
     by_pod: dict[str, list[tuple[Published, str]]] = {}
     for ring in rings:
@@ -79,7 +79,7 @@ def domains(world: World, states: Sequence[RingState]) -> dict[str, Domain]:
 
 
 def _missing(by_pod: Mapping[str, Sequence[tuple[Published, str]]], there: Collection[str]) -> dict[str, Domain]:
-    """StatefulSets that are gone although their pods have partitions."""
+    """Return StatefulSets that are gone although their pods have partitions."""
     gone: dict[str, list[str]] = {}
     for pod in sorted(by_pod):
         if (name := pod.rpartition("-")[0]) not in there:
@@ -95,7 +95,7 @@ def _component(devices: Sequence[tuple[Published, str]]) -> str:
 
 
 def published(states: Iterable[RingState]) -> tuple[Published, ...]:
-    """The rings that the services have."""
+    """Return the rings that the services have."""
     return tuple(state.published for state in states if state.published is not None)
 
 
@@ -112,17 +112,17 @@ def _domain(
     cut = [pod for pod in sorted(by_pod) if pod.rpartition("-")[0] == name_of(live) and pod not in names]
     since = {name: ready_since_s(pods.get(name)) for name in names}
     away = [name for name in names if since[name] is None]
-    # What has no partition is missed by nobody: it is empty, drained, or has never been in a ring.
+    # A pod without partitions need not be up: it is empty, drained, or has never been in a ring.
     idle = {name for name in away if by_pod and name not in by_pod}
     down = [name for name in away if name not in idle]
     if not down and ready + len(idle) < replicas:
-        # The StatefulSet knows more than the pods that were listed before it.
+        # The StatefulSet was read after its pods and may know more.
         down = [f"a pod of {name_of(live)}"]
     old = int(status.get("observedGeneration") or 0) < int(live["metadata"].get("generation") or 0)
     changing = status.get("updateRevision") != status.get("currentRevision")
     updated = int(status.get("updatedReplicas") or 0)
     outdated = [name_of(pod) for pod in older(pods, live).values()] if is_seen(live) else []
-    # When the newest template is that of before, the count of its pods is no news, and their labels tell.
+    # While the newest template equals the one before, the count of updated pods means nothing; the pods' labels tell.
     changing = (changing and updated + len(idle) < replicas) or any(pod not in idle for pod in outdated)
     late = [
         name for name in names if since[name] is not None and not _is_back(world, by_pod.get(name, ()), since[name])
@@ -146,7 +146,7 @@ def _domain(
 def _is_back(
     world: World, devices: Iterable[tuple[Published, str]], since_s: int | None, *, any_ring: bool = False
 ) -> bool:
-    """Whether a pod's devices have been in sync since it became ready."""
+    """Return whether a pod's devices have been in sync since it became ready."""
     since_s = since_s or 0
     return all(
         caught_up(
@@ -161,7 +161,9 @@ def _is_back(
 def replicas_to_keep(
     world: World, groups: Iterable[Group], live: Mapping[str, Domain], states: Sequence[RingState]
 ) -> dict[str, int]:
-    """Replicas of groups that would shrink: as many as have a device in some ring, or may still be written to."""
+    """Return the replicas of groups that would shrink: as many as have a device in some ring, or may still be written
+    to.
+    """
     unclear = any(state.outcome is None or state.changed for state in states)
     members = {pod_of(name) for state in states if state.outcome is not None for name in state.outcome.present}
     kept = {}
@@ -171,7 +173,7 @@ def replicas_to_keep(
             continue
         going = [group.pod(ordinal) for ordinal in range(group.replicas, now)]
         needed = [ordinal + 1 for ordinal in range(group.replicas, now) if group.pod(ordinal) in members]
-        # A ring without the device must have been published, and be in use everywhere, before its pod goes.
+        # Before a pod is deleted, a ring without its device must be published, and in use everywhere.
         wait = unclear or bool(awaited_services(world, going, states))
         kept[group.name] = now if wait else max([group.replicas, *needed])
     return {name: count for name, count in kept.items() if count > 0}
@@ -180,7 +182,7 @@ def replicas_to_keep(
 def left_over(
     world: World, groups: Iterable[Group], live: Mapping[str, Domain], states: Sequence[RingState]
 ) -> set[str]:
-    """StatefulSets that the spec does not have any more but that still have a device in some ring, or may have."""
+    """Return StatefulSets that the spec no longer has but that still have a device in some ring, or may have."""
     named = {group.name for group in groups}
     gone = set(live) - named
     if any(state.outcome is None or state.changed for state in states):
@@ -198,14 +200,14 @@ def _pods(domain: Domain) -> list[str]:
 
 
 def awaited_services(world: World, going: Collection[str], states: Sequence[RingState]) -> list[str]:
-    """Pods that serve and may still write to pods that go; none when a person said that those may go."""
+    """Return pods that serve and may still write to pods that go; none when a person allowed those to go."""
     if set(going) <= allowed_pods(world):
         return []
     return late_services(world, {ring.ring: ring.version for ring in published(states)})
 
 
 def leaving_pods(groups: Iterable[Group], live: Mapping[str, Domain]) -> list[str]:
-    """Pods that the spec does not have any more."""
+    """Return pods that the spec no longer has."""
     counts = {group.name: group.replicas for group in groups}
     return sorted(
         f"{one.name}-{ordinal}" for one in live.values() for ordinal in range(counts.get(one.name, 0), one.replicas)
@@ -213,5 +215,5 @@ def leaving_pods(groups: Iterable[Group], live: Mapping[str, Domain]) -> list[st
 
 
 def carrying(states: Sequence[RingState]) -> frozenset[str]:
-    """Pods that have partitions."""
+    """Return pods that have partitions."""
     return pods_with_partitions(published(states))

@@ -1,12 +1,14 @@
-"""The file that `kubectl swiftlet backup` writes: a tar in one age file, and what is checked before it is believed.
+"""The file that `kubectl swiftlet backup` writes: a tar in one age file, and the checks before its contents are used.
 
-    age --decrypt [-i key.txt] store.age | tar -x
+age --decrypt [-i key.txt] store.age
+
+tar -x
 
 gives the folder `swiftlet-backup` with `backup.json`, which says what the backup is of and has a digest of every other
 file, and `objects/NUMBER-KIND-NAME.json`, manifests in the order in which they are to be applied.
 
 Fault model: the file is cut off, damaged, of another program or of a later version, or made by somebody who wants the
-one who restores it to write other things. Nothing of it is used then.
+one who restores it to write other things. Then nothing of it is used.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ KINDS = {
     "StorageUser": "swiftlet.io/v1alpha1",
     "Ring": "swiftlet.io/v1alpha1",
 }
-"""Kinds that a backup has, and nothing else is restored from it."""
+"""The kinds that a backup has; nothing else is restored from it."""
 _FOLDER = "swiftlet-backup"
 _HEAD = f"{_FOLDER}/backup.json"
 _OBJECT = re.compile(rf"{_FOLDER}/objects/[0-9]{{5}}-[A-Za-z]+-[-a-z0-9.]+\.json")
@@ -49,12 +51,12 @@ _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 
 
 class BackupError(Exception):
-    """A backup that can't be made or used; `str(error)` says why."""
+    """A backup can't be made or used; `str(error)` says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """An object of a backup; `owners` are its owner references, whose uids are of no use any more."""
+    """An object of a backup; `owners` are its owner references, whose uids are no longer valid."""
 
     manifest: Object
     owners: tuple[Object, ...] = ()
@@ -77,9 +79,9 @@ class Saved:
 
 @dataclass(frozen=True, slots=True)
 class Backup:
-    """All of one cluster, its objects in the order in which they are restored; `made_at` in RFC 3339.
+    """A backup of one cluster, its objects in the order in which they are restored; `made_at` is in RFC 3339.
 
-    `operator_namespace` has the recovery key.
+    `operator_namespace` is the namespace with the recovery key.
     """
 
     cluster: str
@@ -121,7 +123,7 @@ def pack(backup: Backup) -> bytes:
 
 
 def unpack(content: bytes) -> Backup:
-    """Return the contents of a tar file after checking all of them; BackupError if any check fails."""
+    """Return the contents of a tar file after checking all of them. Raises BackupError if any check fails."""
     files = _files(content)
     head = _parsed(files.pop(_HEAD, b""), "backup.json")
     if head.get("format") != FORMAT:
@@ -203,7 +205,7 @@ def _json(value: Any) -> bytes:
 
 
 def ordered(groups: Sequence[Sequence[Saved]]) -> tuple[Saved, ...]:
-    """Objects in the order of their groups, each object once."""
+    """Return the objects in the order of their groups, each object once."""
     found: dict[tuple[str, str, str], Saved] = {}
     for one in (one for group in groups for one in group):
         found.setdefault((one.kind, one.namespace, one.name), one)

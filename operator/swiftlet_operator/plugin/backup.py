@@ -1,4 +1,4 @@
-"""`kubectl swiftlet backup`: everything that a cluster can't be found again without, but for the data, in one file."""
+"""`kubectl swiftlet backup`: everything except the data that a cluster can't be found again without, in one file."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ DATA_FINALIZER = "swiftlet.io/data"
 BUILDER_LABEL = "swiftlet.io/builder"
 KEY_ENTRIES = ("cluster-key", "hash-path-suffix")
 TRIES = 3
-"""A ring that changes while it is read is read again so often."""
+"""How often a ring that changes while it is read is read again."""
 _DROPPED = ("status",)
 _KEPT_METADATA = ("name", "namespace", "labels")
 _FOREIGN = ("kubectl.kubernetes.io/", "pv.kubernetes.io/", "volume.kubernetes.io/", "volume.beta.kubernetes.io/")
-"""Prefixes of annotations that are about how and where an object was, not what it is."""
+"""Prefixes of annotations that say where and how an object was stored, not what it is."""
 
 
 def make(kubectl: Kubectl, cluster: Object, operator_namespace: str | None) -> Backup:
-    """A cluster as it is now; BackupError, KubectlError."""
+    """Return a backup of a cluster as it is now. Raises BackupError and KubectlError."""
     name, namespace = name_of(cluster), str(cluster["metadata"]["namespace"])
 
     def mine(resource: str) -> list[Object]:
@@ -59,7 +59,7 @@ def make(kubectl: Kubectl, cluster: Object, operator_namespace: str | None) -> B
 
 
 def cleaned(live: Object) -> Saved:
-    """An object as it can be made again anywhere."""
+    """Return an object in a form in which it can be created in any cluster."""
     metadata = live["metadata"]
     kept: Object = {key: metadata[key] for key in _KEPT_METADATA if key in metadata}
     notes = {key: text for key, text in (metadata.get("annotations") or {}).items() if not key.startswith(_FOREIGN)}
@@ -75,7 +75,7 @@ def cleaned(live: Object) -> Saved:
 
 
 def _recovery(kubectl: Kubectl, namespace: str | None) -> list[Object]:
-    """The Secret with the operator's recovery key; none when no operator has made one."""
+    """Return the Secret with the operator's recovery key; none when no operator has made one."""
     found = [one for one in kubectl.list("secrets", namespace, RECOVERY_LABEL) if name_of(one) == RECOVERY]
     if len(found) > 1:
         names = ", ".join(sorted(one["metadata"]["namespace"] for one in found))
@@ -91,7 +91,7 @@ def _keys(cluster: str, secrets: dict[str, Object]) -> list[Object]:
 
 
 def _ring_parts(kubectl: Kubectl, cluster: str, namespace: str) -> list[Object]:
-    """Builders, their copies, and rings; BackupError when a builder can't be read as a whole."""
+    """Return builders, their copies, and rings. Raises BackupError when a builder can't be read as a whole."""
     mine = f"{INSTANCE_LABEL}={cluster}"
     for _ in range(TRIES):
         builders = kubectl.list("configmaps", namespace, f"{mine},{BUILDER_LABEL}")
@@ -104,7 +104,7 @@ def _ring_parts(kubectl: Kubectl, cluster: str, namespace: str) -> list[Object]:
 
 
 def _pieces(builders: Iterable[Object]) -> Iterator[tuple[str, list[bytes]]]:
-    """Each ring with the pieces of its builder in order."""
+    """Yield each ring with the pieces of its builder in order."""
     found: dict[str, dict[int, bytes]] = {}
     for one in builders:
         number = name_of(one).rpartition("-")[2]
@@ -118,7 +118,7 @@ def _pieces(builders: Iterable[Object]) -> Iterator[tuple[str, list[bytes]]]:
 
 
 def _named_secrets(cluster: Object, users: Sequence[Object]) -> list[str]:
-    """The Secrets that the cluster and its users name; those with generated credentials are not among them."""
+    """Return the Secrets that the cluster and its users name; those with generated credentials are not among them."""
     spec = cluster.get("spec") or {}
     redis = spec.get("redis") or {}
     references = [(spec.get("tls") or {}).get("secretRef"), redis.get("passwordSecretRef"), redis.get("caSecretRef")]

@@ -1,7 +1,7 @@
-"""Everything that somebody who helps from afar asks for, in one archive, without secrets.
+"""Collects everything that somebody who helps from afar asks for in one archive, without secrets.
 
-Of Secrets only names, types and the names of their keys go in. A read that fails is written into `failures.txt` and
-the rest goes on: a bundle is made when things are broken.
+Of Secrets only names, types and the names of their keys are included. A read that fails is recorded in `failures.txt`
+and the rest goes on: a bundle is made when things are broken.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LOG_LINES = 2000
 MAX_FILE_BYTES = 32 << 20
 """The largest size in bytes of a file; the end of a longer one is omitted, and that is noted."""
 OPERATOR = "app.kubernetes.io/name=swiftlet-operator,app.kubernetes.io/component=operator"
-"""What the chart gives the operator's Deployment and its pods, in whatever namespace they are."""
+"""Labels that the chart gives the operator's Deployment and its pods, whatever namespace they are in."""
 OWN = ("rings", "storagepolicies", "storagequotas", "storageusers")
 CHILDREN = (
     "statefulsets.apps",
@@ -42,7 +42,7 @@ _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 class Bundle:
-    """A tar.gz that is being filled; everything lies below one folder."""
+    """A tar.gz that is being written; all of its files are in one folder."""
 
     def __init__(self, path: Path, folder: str) -> None:
         self.failures: list[str] = []
@@ -60,7 +60,7 @@ class Bundle:
         self._tar.addfile(info, io.BytesIO(data))
 
     def collect(self, jobs: Iterable[tuple[str, Callable[[], str]]]) -> None:
-        """Files whose contents have to be asked for, several at a time."""
+        """Add files whose contents have to be asked for, several at a time."""
 
         def run(job: tuple[str, Callable[[], str]]) -> tuple[str, str | None, str]:
             try:
@@ -76,7 +76,7 @@ class Bundle:
                     self.add(name, text)
 
     def close(self) -> None:
-        """Write what failed, and end the archive."""
+        """Write `failures.txt`, and end the archive."""
         try:
             self.add("failures.txt", "\n".join(self.failures) + "\n" if self.failures else "nothing failed\n")
         finally:
@@ -84,7 +84,7 @@ class Bundle:
 
 
 def secret_outline(secret: Object) -> Object:
-    """A Secret without anything secret: no values, and no annotations, which may repeat them."""
+    """Return a Secret without anything secret: no values, and no annotations, which may repeat them."""
     metadata = {
         key: secret["metadata"][key]
         for key in ("name", "namespace", "labels", "creationTimestamp", "ownerReferences")
@@ -95,7 +95,7 @@ def secret_outline(secret: Object) -> Object:
 
 
 def without_noise(one: Object) -> Object:
-    """An object without its managed fields and its own copy in an annotation."""
+    """Return an object without its managed fields and its own copy in an annotation."""
     metadata = {key: value for key, value in one["metadata"].items() if key != "managedFields"}
     if notes := metadata.get("annotations"):
         metadata["annotations"] = {key: value for key, value in notes.items() if key != _LAST_APPLIED}
@@ -103,7 +103,7 @@ def without_noise(one: Object) -> Object:
 
 
 def make(kubectl: Kubectl, cluster: Object, path: Path) -> list[str]:
-    """Write the archive; what could not be had."""
+    """Write the archive; return what could not be read."""
     namespace, name = str(cluster["metadata"]["namespace"]), name_of(cluster)
     bundle = Bundle(path, f"swiftlet-{namespace}-{name}")
     try:
@@ -121,7 +121,7 @@ def make(kubectl: Kubectl, cluster: Object, path: Path) -> list[str]:
 
 
 def _operator(kubectl: Kubectl) -> list[tuple[str, Callable[[], str]]]:
-    """The operator's Deployment and pods, wherever the chart has put them."""
+    """Return jobs that read the operator's Deployment and pods, in whatever namespace the chart has put them."""
 
     def found(resource: str) -> str:
         return _clean(kubectl.list(resource, None, OPERATOR))

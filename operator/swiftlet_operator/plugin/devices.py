@@ -1,4 +1,4 @@
-"""Devices as the rings have them and as their pods report them: how full, how far, what is on the way. Pure.
+"""Devices as the rings have them and as their pods report them: how full, how far along, what is being moved. Pure.
 
 The fields of the reports, and what in sync and empty mean, are in docs/design/2026-11-21-lifecycle.md.
 """
@@ -14,12 +14,12 @@ from swiftlet.ring import Ring
 from swiftlet_operator.plugin.picture import Object, Picture
 
 FULL_PARTS = (0.95, 0.90, 0.85)
-"""Parts of a device in use from which it counts as full, too full to be filled up, and nearly full."""
+"""Shares of use from which a device counts as full, too full to be filled up, and nearly full."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A device in one ring. `report` is what the pod says about it there, None without a report."""
+    """A device in one ring. `report` is what the pod reports about it there, None without a report."""
 
     ring: str
     version: int
@@ -35,17 +35,17 @@ class Place:
 
     @property
     def empty(self) -> bool:
-        """Whether the device is known to hold nothing of this ring, and to be given nothing."""
+        """Return whether the device is known to hold nothing of this ring, and has no partitions there."""
         return self.partitions == 0 and self._current and _count(self.report, "held") == 0 and self.pending == 0
 
     @property
     def in_sync(self) -> bool:
-        """Whether the last round, with this ring, left nothing to do."""
+        """Return whether the last round, with this ring, left nothing to do."""
         return self._current and self.left == 0 and bool(self.report and self.report.get("syncedAt"))
 
     @property
     def left(self) -> int:
-        """Partitions to be brought home or not compared yet, and records to be fetched."""
+        """Return the number of partitions to be moved home or not compared yet, plus records to be fetched."""
         return sum(_count(self.report, name) for name in ("misplaced", "behind", "unchecked"))
 
     @property
@@ -54,7 +54,7 @@ class Place:
 
     @property
     def state(self) -> str:
-        """In a few words."""
+        """Return the device's state in a few words."""
         if self.report is None:
             return "no report"
         if self.empty:
@@ -73,7 +73,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Fullness:
-    """What a device's own server says about it; `pending` is rows that wait for a container server."""
+    """What a device's own server reports about it; `pending` counts rows that wait for a container server."""
 
     device: str
     capacity_bytes: int
@@ -84,12 +84,12 @@ class Fullness:
 
     @property
     def part(self) -> float:
-        """The part in use, 0 to 1."""
+        """Return the share in use, 0 to 1."""
         return 1 - self.free_bytes / self.capacity_bytes if self.capacity_bytes > 0 else 0.0
 
 
 def places(picture: Picture) -> list[Place]:
-    """Every device of every ring, and those that report something of a ring that has them no more."""
+    """Return every device of every ring, and those that report something of a ring that no longer has them."""
     full = fullness(picture)
     found = []
     for name, ring in sorted(picture.rings.items()):
@@ -112,7 +112,7 @@ def places(picture: Picture) -> list[Place]:
 
 
 def fullness(picture: Picture) -> dict[str, Fullness]:
-    """Devices by `<pod>/<device>`, as their own servers report them."""
+    """Return devices by `<pod>/<device>`, as their own servers report them."""
     found = {}
     for (pod, service), report in picture.reports.items():
         if service not in ("object", "container"):
@@ -154,7 +154,7 @@ def _reports_of(picture: Picture, ring: str, pod: str | None = None) -> dict[str
 
 
 def _mapping(value: Any) -> Mapping[str, Object]:
-    """A mapping of mappings; what is not one has been damaged on its way and says nothing."""
+    """Return `value` when it is a mapping of mappings; otherwise an empty one, as it was damaged on its way."""
     return {key: one for key, one in value.items() if isinstance(one, dict)} if isinstance(value, dict) else {}
 
 

@@ -1,4 +1,4 @@
-"""`spec.drain`: names added and taken away, and the wait until what they name is reported empty.
+"""Changes `spec.drain`: adds and removes names, and waits until what they name is reported empty.
 
 Fault model: somebody else edits the StorageCluster at the same time; the patch names the resourceVersion that it was
 made from, is refused, and is made anew from what is there now.
@@ -21,19 +21,19 @@ POLL_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The list before and after."""
+    """The list before and after a change."""
 
     before: tuple[str, ...]
     after: tuple[str, ...]
 
     @property
     def changes(self) -> bool:
-        """Whether there is anything to write."""
+        """Return whether there is anything to write."""
         return self.before != self.after
 
 
 def change(live: Sequence[str], targets: Sequence[str], undo: bool) -> Change:
-    """Targets added to the list, or taken from it; a whole pod stands for its devices."""
+    """Return the list with targets added, or removed with `undo`; a whole pod stands for its devices."""
     before = tuple(live)
     if undo:
         gone = {one for one in before if one in targets or one.split("/")[0] in targets}
@@ -43,7 +43,9 @@ def change(live: Sequence[str], targets: Sequence[str], undo: bool) -> Change:
 
 
 def cluster_of(kubectl: Kubectl, namespace: str, targets: Sequence[str]) -> Object:
-    """The cluster that all the pods belong to; KubectlError when one is not there or they are of several clusters."""
+    """Return the cluster that all the pods belong to. Raises KubectlError when one is missing or they are of several
+    clusters.
+    """
     names = {_owner(kubectl, namespace, target.split("/")[0]) for target in targets}
     if len(names) != 1:
         raise KubectlError(f"these pods belong to several clusters: {', '.join(sorted(names))}; drain one at a time")
@@ -58,7 +60,7 @@ def _owner(kubectl: Kubectl, namespace: str, pod: str) -> str:
 
 
 def write(kubectl: Kubectl, cluster: Object, targets: Sequence[str], undo: bool) -> Change:
-    """Change the list of the live cluster; KubectlError."""
+    """Change the list of the live cluster. Raises KubectlError."""
     namespace, name = str(cluster["metadata"]["namespace"]), name_of(cluster)
     for _ in range(TRIES):
         wanted = change(cluster["spec"].get("drain") or [], targets, undo)
@@ -85,7 +87,7 @@ def _named(device: str, targets: Sequence[str]) -> bool:
 def wait(
     kubectl: Kubectl, cluster: Object, targets: Sequence[str], timeout_s: float, say: Callable[[str], None]
 ) -> bool:
-    """Until all that the targets name is reported empty; False when it is not in time."""
+    """Wait until everything that the targets name is reported empty; return False when that took too long."""
     deadline, said = time.monotonic() + timeout_s, ""
     while True:
         left = remaining(look(kubectl, cluster), targets)
@@ -101,7 +103,7 @@ def wait(
 
 
 def progress(place: Place) -> str:
-    """How far a device has been emptied."""
+    """Return how far a device has been emptied."""
     if place.report is None:
         return f"{place.partitions} partitions assigned, no report"
     return f"{place.partitions} partitions assigned, {place.report.get('held', 'unknown')} held"

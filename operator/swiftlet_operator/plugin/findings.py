@@ -1,7 +1,7 @@
 """What is wrong with a cluster, worst first. Pure.
 
-A finding is something to do about; what is merely going on (a rebalance, a device that is filling up again) is no
-finding as long as the services say that they get on with it.
+A finding is something that needs action. What is merely going on (a rebalance, a device that is filling up again) is no
+finding as long as the services report progress.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _FINE = frozenset(
         STARTING,
     }
 )
-"""Reasons that ask for nothing, whatever the status."""
+"""Reasons that ask for no action, whatever the status."""
 _SERIOUS = frozenset({"Ready", "SpecValid", "StorageAvailable", "ContainersAvailable", "ProxiesAvailable"})
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Finding:
-    """Something wrong: how bad, where, and what. A note is nothing to do about: a pod that only needs time."""
+    """Something wrong: how bad, where, and what. A note needs no action: a pod that only needs time."""
 
     severity: str
     where: str
@@ -39,7 +39,7 @@ class Finding:
 
 
 def findings(picture: Picture) -> list[Finding]:
-    """All of it, errors before warnings, and notes last."""
+    """Return all findings, errors before warnings, and notes last."""
     found = [
         *_of_conditions(picture),
         *_of_objects(picture),
@@ -62,7 +62,7 @@ def _of_conditions(picture: Picture) -> Iterator[Finding]:
     deleting = picture.cluster["metadata"].get("deletionTimestamp") is not None
     for type_, fact in conditions.items():
         status, reason = fact.get("status"), str(fact.get("reason") or "")
-        # PodsHealthy says what pods say here, by the same code and some seconds earlier.
+        # PodsHealthy has what is found here about pods, by the same code and some seconds earlier.
         if reason in _FINE or type_ == "PodsHealthy" or (type_ == "DeletionBlocked" and not deleting):
             continue
         if status == ("True" if type_ in _BAD_WHEN_TRUE else "False"):
@@ -108,7 +108,7 @@ def _of_pods(picture: Picture) -> Iterator[Finding]:
 
 
 def why_not_ready(pod: Object) -> str:
-    """What Kubernetes says about a pod that is not ready."""
+    """Return what Kubernetes says about a pod that is not ready."""
     if pod["metadata"].get("deletionTimestamp"):
         return "it is being ended"
     scheduled = conditions_of(pod).get("PodScheduled", {})
@@ -138,7 +138,7 @@ def _of_devices(picture: Picture) -> Iterator[Finding]:
             severity = ERROR if one.part >= FULL_PARTS[0] else WARNING
             yield Finding(severity, where, f"{one.part:.0%} full; add pods or grow the volumes")
     for place in places(picture):
-        # Silent pods are named already; so are those that are not ready.
+        # Silent pods are already named; so are those that are not ready.
         reports = (place.device.split("/")[0], "replicator") in picture.reports
         if place.report is None and reports and place.partitions:
             yield Finding(WARNING, f"Device {place.device}", f"its pod says nothing about it in ring {place.ring}")
@@ -157,7 +157,7 @@ def _of_rings(picture: Picture) -> Iterator[Finding]:
 
 
 def _of_keys(picture: Picture) -> Iterator[Finding]:
-    """Services that share no cluster key refuse each other."""
+    """Yield findings about services that share no cluster key, and so refuse each other."""
     loaded: dict[str, frozenset[str]] = {}
     for (pod, service), report in sorted(picture.reports.items()):
         keys = report.get("keys")
@@ -171,5 +171,5 @@ def _of_keys(picture: Picture) -> Iterator[Finding]:
 
 
 def worst(found: Iterable[Finding]) -> int:
-    """The exit code: 1 when there is anything but notes."""
+    """Return the exit code: 1 when there is anything but notes."""
     return 1 if any(one.severity != NOTE for one in found) else 0

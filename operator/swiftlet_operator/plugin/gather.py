@@ -1,4 +1,4 @@
-"""All reads of one look at a cluster. What can't be read is noted and the rest is shown."""
+"""All reads for one picture of a cluster. What can't be read is noted, and the rest is shown."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from swiftlet_operator.plugin.reasons import seen_of
 from swiftlet_operator.trouble import pod_of_claim, questions, waiting_claims
 
 AT_ONCE = 8
-"""Children that run at a time; each is a process that logs in anew."""
+"""How many child processes run at a time; each logs in anew."""
 REPORT_TIMEOUT_S = 15.0
 MOST_VOLUMES = 9
-"""Volumes of pods without a node that are looked at: equal ones tell the same."""
+"""How many volumes of pods without a node are examined: equal ones tell the same."""
 CLUSTERS = "storageclusters.swiftlet.io"
 
 
 def clusters_of(kubectl: Kubectl, namespace: str | None, name: str | None) -> list[Object]:
-    """The named cluster, or all of a namespace, or all; KubectlError when there is none."""
+    """Return the named cluster, or all of a namespace, or all. Raises KubectlError when there is none."""
     if name is not None and namespace is not None:
         return [kubectl.get(CLUSTERS, namespace, name)]
     found = [one for one in kubectl.list(CLUSTERS, namespace) if name in (None, name_of(one))]
@@ -44,7 +44,7 @@ def clusters_of(kubectl: Kubectl, namespace: str | None, name: str | None) -> li
 
 
 def look(kubectl: Kubectl, cluster: Object) -> Picture:
-    """Everything about one cluster."""
+    """Return everything about one cluster."""
     name, namespace = name_of(cluster), str(cluster["metadata"]["namespace"])
     failures: list[str] = []
     children = f"{INSTANCE_LABEL}={name},{MANAGED_BY}"
@@ -88,7 +88,7 @@ def look(kubectl: Kubectl, cluster: Object) -> Picture:
 
 
 def _with_evidence(kubectl: Kubectl, picture: Picture) -> Picture:
-    """The picture with what says why pods and claims don't get on, where there are such."""
+    """Return the picture with the evidence why pods and claims don't get on, where there are such."""
     failures: list[str] = []
     seen = seen_of(picture)
     homeless = {name_of(pod) for pod in picture.pods if not pod["spec"].get("nodeName")}

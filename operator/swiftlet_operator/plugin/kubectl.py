@@ -1,7 +1,7 @@
 """The only module that calls the cluster: `kubectl` as a child process.
 
 Fault model: kubectl may be missing, refuse (RBAC, no such object), hang, or answer with something that is no JSON. Each
-becomes a `KubectlError` whose text is what kubectl said; a process that takes too long is killed.
+becomes a `KubectlError` with kubectl's own text; a process that takes too long is killed.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ MAX_ERROR_CHARS = 500
 
 
 class KubectlError(Exception):
-    """kubectl could not do it; `str(error)` says what and why."""
+    """kubectl failed; `str(error)` says what and why."""
 
 
 class KubectlConflict(KubectlError):
-    """Somebody else changed the object meanwhile."""
+    """Somebody else changed the object in the meantime."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kubectl:
-    """kubectl with the options that say which cluster and as whom, such as `--context=prod`."""
+    """Runs kubectl with the options that say which cluster and as whom, such as `--context=prod`."""
 
     options: tuple[str, ...] = ()
     program: str = os.environ.get("KUBECTL", "kubectl")
 
     def text(self, *arguments: str, timeout_s: float = TIMEOUT_S, content: str | None = None) -> str:
-        """What kubectl prints; `content` is what it reads."""
+        """Return what kubectl prints; `content` is its standard input."""
         command, sent = [self.program, *self.options, *arguments], content.encode() if content is not None else None
         try:
-            done = subprocess.run(command, capture_output=True, timeout=timeout_s, check=False, input=sent)  # noqa: S603 - no shell, and the program is kubectl
+            done = run(command, sent, timeout_s)
         except FileNotFoundError as error:
             raise KubectlError(f"{self.program} is not installed; it is what this talks to the cluster with") from error
         except (OSError, subprocess.TimeoutExpired) as error:
@@ -56,7 +56,9 @@ class Kubectl:
             raise KubectlError(f"kubectl {' '.join(arguments)}: the answer is no JSON: {error}") from error
 
     def list(self, resource: str, namespace: str | None, labels: str = "", fields: str = "") -> list[dict[str, Any]]:
-        """All objects of a resource in a namespace, or of the whole cluster; those with these labels and fields."""
+        """Return all objects of a resource in a namespace, or of the whole cluster, that have these labels
+        and fields.
+        """
         where = ["--namespace", namespace] if namespace else ["--all-namespaces"]
         chosen = ["--selector", labels] if labels else []
         chosen += [f"--field-selector={fields}"] if fields else []
@@ -74,7 +76,7 @@ class Kubectl:
         return answer
 
     def find(self, resource: str, namespace: str | None, name: str) -> dict[str, Any] | None:
-        """One object, None when it is not there; of the whole cluster without a namespace."""
+        """Return one object, None when it is missing; without a namespace, one of the whole cluster."""
         where = ["--namespace", namespace] if namespace else []
         text = self.text("get", resource, name, *where, "--ignore-not-found", "--output=json")
         if not text.strip():
@@ -85,7 +87,7 @@ class Kubectl:
         return answer
 
     def create(self, manifest: dict[str, Any]) -> None:
-        """Make an object; KubectlError when it is there."""
+        """Create an object. Raises KubectlError when it exists."""
         self.text("create", "--filename=-", content=json.dumps(manifest))
 
     def raw(self, path: str, timeout_s: float = TIMEOUT_S) -> str:
@@ -93,21 +95,26 @@ class Kubectl:
         return self.text("get", "--raw", path, timeout_s=timeout_s)
 
     def merge(self, resource: str, namespace: str | None, name: str, change: dict[str, Any]) -> None:
-        """A merge patch; KubectlConflict when `metadata.resourceVersion` in it is not the live one."""
+        """Apply a merge patch. Raises KubectlConflict when `metadata.resourceVersion` in it is not the live one."""
         body = json.dumps(change, separators=(",", ":"))
         where = ["--namespace", namespace] if namespace else []
         self.text("patch", resource, name, *where, "--type=merge", "--patch", body)
 
     def replace(self, manifest: dict[str, Any]) -> None:
-        """Overwrite an object; KubectlConflict when its `metadata.resourceVersion` is not the live one."""
+        """Overwrite an object. Raises KubectlConflict when its `metadata.resourceVersion` is not the live one."""
         self.text("replace", "--filename=-", content=json.dumps(manifest))
 
     def namespace(self) -> str:
-        """The namespace of the current context, `default` when it names none."""
+        """Return the namespace of the current context, `default` when it names none."""
         shown = self.text("config", "view", "--minify", "--output=jsonpath={..namespace}").split()
         return shown[0] if shown else "default"
 
 
+def run(command: Sequence[str], content: bytes | None, timeout_s: float) -> subprocess.CompletedProcess[bytes]:
+    """Run a process that reads `content`; return its result. Raises OSError and TimeoutExpired."""
+    return subprocess.run(command, capture_output=True, timeout=timeout_s, check=False, input=content)  # noqa: S603 - no shell, and the program is kubectl
+
+
 def without_none(items: Sequence[str | None]) -> tuple[str, ...]:
-    """Options that are set."""
+    """Return options without those that are not set."""
     return tuple(item for item in items if item is not None)

@@ -22,7 +22,7 @@ _TARGET = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?(/(d[0-9]{1,2}|db))?")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a subcommand; 0, 1 for something wrong, 2 for a wrong command line."""
+    """Run a subcommand. Returns 0, 1 when something is wrong, or 2 for a wrong command line."""
     options = parser().parse_args(arguments)
     flags = [("context", options.context), ("kubeconfig", options.kubeconfig)]
     kubectl = Kubectl(without_none([f"--{name}={value}" if value else None for name, value in flags]))
@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    # Understood before the command and after it; what is not said after it must not undo what was said before.
+    # Options are understood before and after the command; those missing after it must not undo those before it.
     common = _where_options(argparse.SUPPRESS)
     top = argparse.ArgumentParser(
         prog="kubectl swiftlet",
@@ -111,7 +111,7 @@ def _add_restore(commands: Any, common: argparse.ArgumentParser) -> None:
 
 
 def _where_options(default: str | None) -> argparse.ArgumentParser:
-    """The options that say which cluster and namespace, as kubectl itself has them."""
+    """Return a parser of the options that say which cluster and namespace, named as kubectl's own."""
     options = argparse.ArgumentParser(add_help=False)
     for flags, text in (
         (("-n", "--namespace"), "that of the context when not given"),
@@ -247,7 +247,7 @@ def _restore(kubectl: Kubectl, options: argparse.Namespace) -> int:
 
 
 def _only(kubectl: Kubectl, options: argparse.Namespace) -> dict[str, Any]:
-    """The cluster that is meant; KubectlError when that is not plain."""
+    """Return the cluster that is meant. Raises KubectlError when that is ambiguous."""
     found = clusters_of(kubectl, options.namespace or kubectl.namespace(), options.cluster)
     if len(found) > 1:
         names = ", ".join(str(one["metadata"]["name"]) for one in found)

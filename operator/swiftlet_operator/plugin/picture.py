@@ -1,4 +1,4 @@
-"""A cluster as it was seen: frozen, with what could not be read. Pure."""
+"""A cluster as it was read: frozen, with what could not be read. Pure."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Address:
     port: int
 
     def path(self, namespace: str, page: str) -> str:
-        """Path of the API server's proxy to a page such as `statusz`."""
+        """Return the path of the API server's proxy to a page such as `statusz`."""
         return f"/api/v1/namespaces/{namespace}/pods/{self.scheme}:{self.pod}:{self.port}/proxy/{page}"
 
 
@@ -42,9 +42,9 @@ class Address:
 class Picture:
     """One StorageCluster and what is around it.
 
-    `reports` are what `/statusz` said, by pod and service; `silent` why there is none, by the same. `rings` are the
-    published ones by name, `broken_rings` those that can't be read. `failures` are reads that kubectl refused.
-    `claims`, and of pods in trouble `volumes` (by name), `classes` (None: nobody looked) and `events`, say why.
+    `reports` has the answers at `/statusz`, by pod and service; `silent` why there is none, by the same. `rings` are
+    the published ones by name, `broken_rings` those that can't be read. `failures` are reads that kubectl refused.
+    `claims`, and of pods in trouble `volumes` (by name), `classes` (None: not read) and `events`, tell the cause.
     """
 
     cluster: Object
@@ -84,12 +84,12 @@ def name_of(one: Object) -> str:
 
 
 def labels_of(one: Object) -> dict[str, str]:
-    """`metadata.labels`, empty when there are none."""
+    """Return `metadata.labels`, empty when there are none."""
     return one["metadata"].get("labels") or {}
 
 
 def status_of(one: Object) -> Object:
-    """`status`, empty when there is none."""
+    """Return `status`, empty when there is none."""
     return one.get("status") or {}
 
 
@@ -99,12 +99,12 @@ def conditions_of(one: Object) -> dict[str, Object]:
 
 
 def is_ready(pod: Object) -> bool:
-    """Whether a pod is ready."""
+    """Return whether a pod is ready."""
     return bool(conditions_of(pod).get("Ready", {}).get("status") == "True")
 
 
 def belongs_to(one: Object, cluster: str) -> bool:
-    """Whether a Ring, policy, quota or user names this cluster."""
+    """Return whether a Ring, policy, quota or user names this cluster."""
     return bool(((one.get("spec") or {}).get("clusterRef") or {}).get("name") == cluster)
 
 
@@ -122,7 +122,7 @@ def addresses(pods: Sequence[Object]) -> list[Address]:
 
 
 def rings_of(maps: Sequence[Object]) -> tuple[dict[str, Ring], dict[str, str]]:
-    """Published rings by name from their ConfigMaps, and why others can't be read."""
+    """Return published rings by name from their ConfigMaps, and why others can't be read."""
     chunks: dict[str, list[bytes]] = {}
     rings: dict[str, Ring] = {}
     broken: dict[str, str] = {}

@@ -1,9 +1,9 @@
 """What uses a storage policy: the conditions of the StoragePolicy, and its containers as a proxy's pod lists them.
 
 Container servers answer signed questions only, so the question is asked from a pod that has the cluster's key, by
-`swiftlet policy usage` in it. Who runs this needs the right to `kubectl exec` there.
+running `swiftlet policy usage` in it. The user needs the right to `kubectl exec` there.
 
-Fault model: there is no proxy that is ready; what the pod prints is no list. Each is a KubectlError.
+Fault model: no proxy is ready, or the pod prints something else than a list. Each raises KubectlError.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Listed:
 
 
 def find(kubectl: Kubectl, namespace: str, name: str, limit: int, after: str | None) -> Listed:
-    """The StoragePolicy called `name`, and `limit` of its containers behind `after`; KubectlError."""
+    """Return the StoragePolicy called `name`, and `limit` of its containers after `after`. Raises KubectlError."""
     policy = kubectl.get(POLICIES, namespace, name)
     pod = _proxy(kubectl, namespace, policy["spec"]["clusterRef"]["name"])
     command = ["swiftlet", "policy", "usage", policy["spec"]["name"], "--config", SETTINGS]

@@ -10,7 +10,7 @@ STARTING = "Starting"
 
 
 def seen_of(picture: Picture) -> Seen:
-    """The part of the picture that says why pods don't run."""
+    """Return the part of the picture that says why pods don't run."""
     return Seen(
         now_s=picture.now_s,
         workloads=(*picture.stateful_sets, *picture.deployments),
@@ -23,10 +23,10 @@ def seen_of(picture: Picture) -> Seen:
 
 
 def reasons(picture: Picture) -> Diagnosis:
-    """What keeps pods from running, and what the others do that are not ready."""
+    """Return what keeps pods from running, and what the other pods that are not ready are doing."""
     return diagnose(seen_of(picture))
 
 
 def is_starting(picture: Picture) -> bool:
-    """Whether the operator says that this is the cluster's first start, and that nothing is wrong with its pods."""
+    """Return whether the operator reports the cluster's first start, with nothing wrong with its pods."""
     return bool(conditions_of(picture.cluster).get("PodsHealthy", {}).get("reason") == STARTING)

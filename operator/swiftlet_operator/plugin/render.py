@@ -31,7 +31,7 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[object]], indent: str = "") -> list[str]:
-    """Columns as wide as they must be; nothing without rows."""
+    """Return columns as wide as they must be; nothing without rows."""
     lines = [[str(cell) for cell in row] for row in rows]
     if not lines:
         return []
@@ -44,7 +44,7 @@ def table(header: Sequence[str], rows: Iterable[Sequence[object]], indent: str =
 
 
 def bar(part: float) -> str:
-    """How full: `[####......]  42 %`."""
+    """Return a bar for a share in use: `[####......]  42 %`."""
     filled = min(BAR_CELLS, max(0, round(part * BAR_CELLS)))
     return f"[{'#' * filled}{'.' * (BAR_CELLS - filled)}] {part:4.0%}"
 
@@ -58,7 +58,7 @@ def size(count: float) -> str:
 
 
 def status(picture: Picture) -> list[str]:
-    """The whole cluster on a page or two."""
+    """Return the state of the whole cluster on a page or two."""
     wrong = [one for one in findings(picture) if one.severity != NOTE]
     worst = f"; {len(wrong)} finding{'s' if len(wrong) != 1 else ''}, see `kubectl swiftlet health`" if wrong else ""
     parts = [
@@ -77,7 +77,7 @@ def status(picture: Picture) -> list[str]:
 
 
 def not_running(picture: Picture) -> list[str]:
-    """What keeps pods from running, and what the others do that are not ready."""
+    """Return what keeps pods from running, and what the other pods that are not ready are doing."""
     found = reasons(picture)
     lines = []
     for group in groups(found.troubles):
@@ -153,7 +153,7 @@ def _users(picture: Picture) -> list[tuple[Any, ...]]:
 
 
 def tree(picture: Picture) -> list[str]:
-    """Zones, their nodes, the devices on these."""
+    """Return zones, their nodes, and the devices on these."""
     full = fullness(picture)
     by_device: dict[str, list[Place]] = defaultdict(list)
     for place in places(picture):
@@ -196,7 +196,7 @@ def _leaf(device: str, found: Sequence[Place], full: Fullness | None) -> tuple[s
 
 
 def moving(picture: Picture) -> list[str]:
-    """What is on its way, in a line or two."""
+    """Return what is being moved, in a line or two."""
     found = [place for place in places(picture) if place.report is not None]
     busy = [place for place in found if place.left]
     draining = sorted({place.device for place in found if place.weight == 0 and not place.empty})
@@ -211,7 +211,7 @@ def moving(picture: Picture) -> list[str]:
 
 
 def rings(picture: Picture) -> list[str]:
-    """Every device of every ring."""
+    """Return every device of every ring."""
     full = fullness(picture)
     lines: list[str] = []
     by_ring: dict[str, list[Place]] = defaultdict(list)
@@ -247,7 +247,7 @@ def _row(place: Place, full: Fullness | None) -> tuple[object, ...]:
 
 
 def health(picture: Picture, found: Sequence[Finding]) -> list[str]:
-    """What is wrong first, then every service of every pod."""
+    """Return what is wrong first, then every service of every pod."""
     lines = [f"StorageCluster {picture.namespace}/{picture.name}: {_verdict(found)}"]
     lines += [f"  {one.severity:<8} {one.where}: {one.text}" for one in found]
     rows = []

@@ -1,11 +1,11 @@
 """`kubectl swiftlet restore`: what a backup has and the cluster lacks, and in which order it is made again.
 
 First all live objects are read and a step is decided for each object of the backup; nothing is written while one of
-them differs from what is there, unless the user says what to do. The StorageCluster comes last: until it is there the
+them differs from the live one, unless the user says what to do. The StorageCluster comes last: until it is there the
 operator makes nothing. Owner references name uids, so they are set when the owners have new ones.
 
 Fault model: the restore ends at any moment, and is begun again; an object that is already as it should be is left
-alone, so the second run does what the first one did not. Somebody else writes meanwhile: what they made is not
+alone, so the second run does what the first one did not. Somebody else writes meanwhile: their objects are not
 overwritten, because objects are created, or replaced with the version that was read.
 """
 
@@ -43,7 +43,7 @@ WRITES = frozenset({"create", "overwrite", "add key"})
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What is done about one object, and why where that is not plain; `live` is the object that is there now."""
+    """What is done about one object, and why where that is not obvious; `live` is the object that is there now."""
 
     what: What
     saved: Saved
@@ -58,7 +58,9 @@ class Step:
 
 
 def plan(kubectl: Kubectl, backup: Backup, operator_namespace: str | None, mode: str) -> list[Step]:
-    """A step for each object; `mode` says what becomes of objects that differ: `refuse`, `keep` or `overwrite`."""
+    """Return a step for each object; `mode` says what becomes of objects that differ: `refuse`, `keep` or
+    `overwrite`.
+    """
     home = operator_namespace or _operator_namespace(kubectl) or backup.operator_namespace
     live: dict[tuple[str, str], Object | None] = {
         (one.kind, one.name): kubectl.find(RESOURCES[one.kind], one.namespace, one.name)
@@ -82,12 +84,12 @@ def plan(kubectl: Kubectl, backup: Backup, operator_namespace: str | None, mode:
 
 
 def conflicts(steps: Iterable[Step]) -> list[Step]:
-    """The steps that a person has to decide about first."""
+    """Return the steps that a person has to decide about first."""
     return [one for one in steps if one.what == "differs"]
 
 
 def carry_out(kubectl: Kubectl, steps: Sequence[Step]) -> int:
-    """Write what the steps say, and then who owns what; how many objects were written. KubectlError."""
+    """Carry out the steps, then set the owners; return how many objects were written. Raises KubectlError."""
     namespaces = {one.saved.namespace for one in steps if one.what in WRITES}
     for namespace in sorted(namespaces):
         if kubectl.find("namespaces", None, namespace) is None:
@@ -102,7 +104,7 @@ def carry_out(kubectl: Kubectl, steps: Sequence[Step]) -> int:
 def _write(kubectl: Kubectl, step: Step) -> None:
     manifest, live = step.saved.manifest, step.live
     if step.volume is not None:
-        # It is still promised to the claim that is gone.
+        # The volume is still reserved for the claim that is gone.
         change: Object = {"spec": {"claimRef": {"uid": None, "resourceVersion": None}}}
         kubectl.merge("persistentvolumes", None, name_of(step.volume), change)
     if live is None:
@@ -121,7 +123,7 @@ def _finalizers(manifest: Object) -> list[str]:
 
 
 def _own(kubectl: Kubectl, objects: Iterable[Saved]) -> None:
-    """Give objects their owners, by the uids that these have now."""
+    """Set the owners of objects, by the uids that the owners have now."""
     uids: dict[tuple[str, str, str], str | None] = {}
     for one in objects:
         if not one.owners:
@@ -153,12 +155,14 @@ def _compared(one: Saved, live: Object, mode: str) -> Step:
 
 
 def _content(manifest: Object) -> Object:
-    """What counts when two objects are compared."""
+    """Return the part of a manifest that is compared."""
     return {key: value for key, value in manifest.items() if key not in ("apiVersion", "kind", "metadata")}
 
 
 def _claim_step(kubectl: Kubectl, one: Saved) -> Step:
-    """A claim gets its volume back when that is there and free; without it the pod would begin on an empty one."""
+    """Return the step of a claim: it gets its volume back when that exists and is free; without it the pod would begin
+    on an empty one.
+    """
     name = (one.manifest.get("spec") or {}).get("volumeName")
     volume = kubectl.find("persistentvolumes", None, name) if name else None
     if volume is None:
@@ -176,7 +180,7 @@ def _claim_step(kubectl: Kubectl, one: Saved) -> Step:
 
 
 def _recovery_step(kubectl: Kubectl, one: Saved, namespace: str) -> Step:
-    """The recovery key of the backup opens beside the one that is there, which goes on to seal."""
+    """Return the step of the recovery key: the backup's key is added for opening, and the live one goes on to seal."""
     placed = Saved({**one.manifest, "metadata": {**one.manifest["metadata"], "namespace": namespace}})
     live = kubectl.find("secrets", namespace, one.name)
     if live is None:
@@ -200,7 +204,7 @@ def _identities(secret: Object, whose: str) -> tuple[str, ...]:
 
 
 def _operator_namespace(kubectl: Kubectl) -> str | None:
-    """Where the operator that runs keeps its recovery key; None when there is none or more than one."""
+    """Return the namespace with the running operator's recovery key; None when there is none or more than one."""
     found = {
         str(one["metadata"]["namespace"])
         for one in kubectl.list("secrets", None, RECOVERY_LABEL)
@@ -210,13 +214,13 @@ def _operator_namespace(kubectl: Kubectl) -> str | None:
 
 
 def _ring_of(one: Saved) -> str | None:
-    """The ring that an object keeps, or whose builder it keeps; None for another object."""
+    """Return the ring that an object keeps, or whose builder it keeps; None for another object."""
     labels: Mapping[str, str] = one.manifest["metadata"].get("labels") or {}
     return labels.get(RING_LABEL) or labels.get(BUILDER_LABEL)
 
 
 def _newer_rings(backup: Backup, live: Iterable[Object | None]) -> set[str]:
-    """Rings of which there is a newer version than the backup has: nothing of an older one is put beside it."""
+    """Return rings that are newer in the cluster than in the backup: nothing of an older one is put beside them."""
     there = _versions(one for one in live if one is not None)
     kept = _versions(one.manifest for one in backup.objects)
     return {ring for ring, version in there.items() if version > kept.get(ring, 0)}

@@ -1,4 +1,4 @@
-"""A backup's file: sealed to recipients or with a passphrase, written at once or not at all, and opened again."""
+"""A backup's file: encrypted to recipients or with a passphrase, written as a whole or not at all, and opened again."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _AS_TEXT = b"-----BEGIN AGE ENCRYPTED FILE-----"
 
 
 def write(backup: Backup, path: Path, recipients: Sequence[str], passphrase_file: Path | None) -> None:
-    """Seal a backup into a new file; BackupError, and then there is no file."""
+    """Encrypt a backup into a new file. Raises BackupError, and then there is no file."""
     if path.exists():
         raise BackupError(f"{path} is there already; name another file")
     if recipients and passphrase_file is not None:
@@ -57,7 +57,7 @@ def write(backup: Backup, path: Path, recipients: Sequence[str], passphrase_file
 
 
 def read(path: Path, identity_file: Path | None, passphrase_file: Path | None) -> Backup:
-    """Open and check a backup; BackupError."""
+    """Open and check a backup. Raises BackupError."""
     sealed = _content(path, MAX_FILE_BYTES)
     if sealed.startswith(_AS_TEXT):
         raise BackupError(f"{path} is armored text; give the file as backup wrote it")
@@ -83,7 +83,7 @@ def read(path: Path, identity_file: Path | None, passphrase_file: Path | None) -
 
 
 def _passphrase(path: Path | None, *, new: bool) -> str:
-    """From the first line of a file, or from the terminal."""
+    """Return the passphrase from the first line of a file, or from the terminal."""
     if path is not None:
         text = _content(path, MAX_SECRET_BYTES).decode("utf-8", "replace").partition("\n")[0].rstrip("\r")
     elif sys.stdin.isatty():

@@ -1,8 +1,8 @@
 """A `kubectl` for tests: a cluster in a JSON file, written back when something is patched.
 
-FAKE_KUBECTL names the file: `objects` (a list), `raw` (path -> text), `logs` (pod/container -> text), `denied`
-(resources that are forbidden), `conflicts` (how many patches are refused because somebody else was quicker). What was
-called is appended to the file of that name with `.calls` behind it.
+The file has `objects` (a list), `raw` (path -> text), `logs` (pod/container -> text), `denied` (resources that are
+forbidden), `conflicts` (how many patches are refused because somebody else was quicker). What was called is appended to
+the file of that name with `.calls` behind it. As a program, FAKE_KUBECTL names the file.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 KINDS = {
     "storageclusters": "StorageCluster",
@@ -46,44 +46,46 @@ def option(arguments: list[str], name: str) -> str | None:
     return None
 
 
-def fail(text: str) -> None:
-    """Say why, and end as kubectl does."""
-    sys.stderr.write(f"Error from server: {text}\n")
-    sys.exit(1)
+class RefusedError(Exception):
+    """What the API server says when it refuses."""
 
 
-def main(arguments: list[str]) -> None:
-    """Do one command."""
-    path = Path(os.environ["FAKE_KUBECTL"])
+def fail(text: str) -> NoReturn:
+    """Refuse, and say why."""
+    raise RefusedError(f"Error from server: {text}\n")
+
+
+def answer(arguments: list[str], path: Path) -> str:
+    """Do one command to the cluster in a file; what kubectl prints. RefusedError."""
     with path.with_name(path.name + ".calls").open("a") as calls:
         calls.write(json.dumps(arguments) + "\n")
     state = json.loads(path.read_text())
     words = [one for one in arguments if not one.startswith("-")]
     if words[0] == "config":
-        sys.stdout.write("data")
-    elif words[0] == "version":
-        sys.stdout.write('{"serverVersion": {"gitVersion": "v1.33.13"}}')
-    elif words[0] == "logs":
+        return "data"
+    if words[0] == "version":
+        return '{"serverVersion": {"gitVersion": "v1.33.13"}}'
+    if words[0] == "logs":
         pod = next(
             one for one in words[1:] if one not in (option(arguments, "--namespace"), option(arguments, "--container"))
         )
-        sys.stdout.write(state["logs"].get(f"{pod}/{option(arguments, '--container')}", ""))
-    elif raw := option(arguments, "--raw"):
+        return str(state["logs"].get(f"{pod}/{option(arguments, '--container')}", ""))
+    if raw := option(arguments, "--raw"):
         if raw not in state["raw"]:
             fail(f"the server could not find {raw}")
-        sys.stdout.write(state["raw"][raw])
-    elif words[0] == "get":
-        get(state, arguments, words[1:])
-    elif words[0] == "exec":
+        return str(state["raw"][raw])
+    if words[0] == "get":
+        return get(state, arguments, words[1:])
+    if words[0] == "exec":
         command = arguments[arguments.index("--") + 1 :]
         answer = state.get("exec", {}).get(words[1])
         if answer is None:
             fail(f"the fake runs nothing in {words[1]}: {command}")
-        sys.stdout.write(str(answer))
-    elif words[0] == "patch":
+        return str(answer)
+    if words[0] == "patch":
         patch(state, path, arguments, words[1], words[2])
-    else:
-        fail(f"the fake does not know {words[0]}")
+        return ""
+    fail(f"the fake does not know {words[0]}")
 
 
 def matching(state: dict[str, Any], arguments: list[str], resource: str) -> list[dict[str, Any]]:
@@ -114,7 +116,7 @@ def field_of(one: Any, way: str) -> Any:
     return one
 
 
-def get(state: dict[str, Any], arguments: list[str], words: list[str]) -> None:
+def get(state: dict[str, Any], arguments: list[str], words: list[str]) -> str:
     """`get RESOURCE [NAME]`."""
     resource = words[0]
     found = matching(state, arguments, resource)
@@ -124,12 +126,11 @@ def get(state: dict[str, Any], arguments: list[str], words: list[str]) -> None:
         else None
     )
     if name is None:
-        sys.stdout.write(json.dumps({"kind": "List", "items": found}))
-        return
+        return json.dumps({"kind": "List", "items": found})
     named = [one for one in found if one["metadata"]["name"] == name]
     if not named:
         fail(f'{resource} "{name}" not found')
-    sys.stdout.write(json.dumps(named[0]))
+    return json.dumps(named[0])
 
 
 def patch(state: dict[str, Any], path: Path, arguments: list[str], resource: str, name: str) -> None:
@@ -152,4 +153,8 @@ def patch(state: dict[str, Any], path: Path, arguments: list[str], resource: str
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    try:
+        sys.stdout.write(answer(sys.argv[1:], Path(os.environ["FAKE_KUBECTL"])))
+    except RefusedError as refused:
+        sys.stderr.write(str(refused))
+        sys.exit(1)

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import tarfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -176,6 +177,23 @@ class Fake:
 
 @pytest.fixture
 def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fake:
+    """A cluster behind a `kubectl` that answers without a process, which would cost more than all else here."""
+    path = tmp_path / "state.json"
+
+    def run(command: Sequence[str], content: bytes | None, timeout_s: float) -> subprocess.CompletedProcess[bytes]:
+        assert (command[0], content) == ("kubectl", None)
+        assert timeout_s > 0
+        try:
+            return subprocess.CompletedProcess(command, 0, fake_kubectl.answer(list(command[1:]), path).encode(), b"")
+        except fake_kubectl.RefusedError as refused:
+            return subprocess.CompletedProcess(command, 1, b"", str(refused).encode())
+
+    monkeypatch.setattr("swiftlet_operator.plugin.kubectl.run", run)
+    return Fake(path)
+
+
+@pytest.fixture
+def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fake:
     """A cluster behind an executable `kubectl`."""
     program = tmp_path / "bin" / "kubectl"
     program.parent.mkdir()
@@ -187,7 +205,7 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fake:
 
 
 def test_status_shows_conditions_workloads_rings_users_and_the_tree(
-    fake: Fake, capsys: pytest.CaptureFixture[str]
+    program: Fake, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["status", "store"]) == 0
 
@@ -302,11 +320,11 @@ def test_drain_adds_to_the_list_and_undo_takes_away(fake: Fake, capsys: pytest.C
     assert fake.drained() == ["store-disks-0"]
 
 
-def test_an_edit_by_somebody_else_is_kept(fake: Fake) -> None:
-    fake.state["conflicts"] = 2
-    fake.write()
+def test_an_edit_by_somebody_else_is_kept(program: Fake) -> None:
+    program.state["conflicts"] = 2
+    program.write()
     assert main(["drain", "store-disks-0"]) == 0
-    assert fake.drained() == ["store-other-9", "store-other-9", "store-disks-0"]
+    assert program.drained() == ["store-other-9", "store-other-9", "store-disks-0"]
 
 
 def test_policy_lists_the_containers_as_a_proxy_gives_them(fake: Fake, capsys: pytest.CaptureFixture[str]) -> None:
@@ -348,13 +366,13 @@ def test_a_list_that_is_not_whole_or_none_at_all_is_no_success(fake: Fake, capsy
         main(["policy", "gold", "--limit", "0"])
 
 
-def test_what_is_not_there_is_refused(fake: Fake, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_not_there_is_refused(program: Fake, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["drain", "store-disks-9"]) == 1
     assert 'pods "store-disks-9" not found' in capsys.readouterr().err
     with pytest.raises(SystemExit):
         main(["drain", "Not/A/Pod"])
     assert main(["status", "nothing"]) == 1
-    assert fake.drained() == []
+    assert program.drained() == []
 
 
 def test_drain_waits_until_nothing_is_held(

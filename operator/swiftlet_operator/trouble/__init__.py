@@ -1,11 +1,12 @@
-"""Why pods don't run: from what the scheduler, kubelets and controllers say to a cause and the field to change. Pure.
+"""Why pods don't run: from messages of the scheduler, kubelets and controllers to a cause and the field to change.
+Pure.
 
-What belongs here: reading pods, claims, nodes, classes and events as Kubernetes writes them, and saying in its own
-words what keeps a pod from running. What does not: what that means for the store, and reading from an API server. The
+This package reads pods, claims, nodes, classes and events as Kubernetes writes them, and repeats in Kubernetes' words
+what keeps a pod from running. What that means for the store, and reading from an API server, don't belong here. The
 operator and `kubectl swiftlet` both use it, so that they say the same.
 
-Fault model: sentences of other programs change between versions. A sentence that is not understood is told as it is,
-with the advice that fits its source; nothing is decided by it.
+Fault model: sentences of other programs change between versions. A sentence that is not understood is repeated as it
+is, with the advice that fits its source; nothing is decided by it.
 """
 
 from swiftlet_operator.trouble.claims import waiting_claims

@@ -1,4 +1,4 @@
-"""Claims without a volume: what the provisioner and the controller of volumes say."""
+"""Claims without a volume: what the provisioner and the volume controller say."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from swiftlet_operator.trouble.seen import Part, Seen, age_s, event_s, part_of, 
 from swiftlet_operator.trouble.words import Trouble, sentence
 
 SLOW_S = 600
-"""A volume takes no longer than this to be made, unless its provisioner does not run."""
+"""Seconds that making a volume takes at most, unless its provisioner does not run."""
 _DEFAULT = "storageclass.kubernetes.io/is-default-class"
 _FAILED = frozenset({"ProvisioningFailed", "FailedBinding", "VolumeMismatch", "VolumeFailedDelete", "ClaimMisbound"})
 
 
 def is_bound(claim: Manifest) -> bool:
-    """Whether a claim has its volume."""
+    """Return whether a claim has its volume."""
     return status_of(claim).get("phase") == "Bound"
 
 
 def trouble_of_claim(claim: Manifest, seen: Seen) -> Trouble | None:
-    """What keeps a claim from its volume; None when nothing does, or when it is being made."""
+    """Return what keeps a claim from its volume; None when nothing does, or the volume is being made."""
     if is_bound(claim) or claim["metadata"].get("deletionTimestamp"):
         return None
     part = _part(claim)
@@ -38,12 +38,12 @@ def _trouble(cause: str, part: Part, claim: Manifest, text: object, advice: str)
 
 
 def class_of(claim: Manifest) -> str | None:
-    """The name of the StorageClass that a claim asks for, None for the default one."""
+    """Return the name of the StorageClass that a claim asks for, None for the default one."""
     return claim["spec"].get("storageClassName") or None
 
 
 def _of_class(claim: Manifest, part: Part, seen: Seen) -> Trouble | None:
-    """The class that it asks for is not there, or it asks for the default and there is none."""
+    """Return the trouble of a claim whose class does not exist, or that asks for the default where there is none."""
     classes = seen.evidence.classes
     if classes is None:
         return None
@@ -64,7 +64,7 @@ def _of_class(claim: Manifest, part: Part, seen: Seen) -> Trouble | None:
 
 
 def _said(claim: Manifest, seen: Seen) -> str:
-    """What was said of a claim's failure last, empty when it was not."""
+    """Return the last message about a claim's failure, empty when there is none."""
     uid = claim["metadata"].get("uid")
     failed = [one for one in seen.events_of("PersistentVolumeClaim", name_of(claim), uid) if one["reason"] in _FAILED]
     return str(failed[-1].get("message") or "") if failed else ""
@@ -83,6 +83,6 @@ def _of_events(claim: Manifest, part: Part, seen: Seen) -> Trouble | None:
 
 
 def waiting_claims(seen: Seen) -> list[Manifest]:
-    """Claims without a volume, of pods that StatefulSets should have now."""
+    """Return claims without a volume, of pods that StatefulSets should have now."""
     wanted = {pod for _, pods in seen.sets() for pod in pods}
     return [one for one in seen.claims if not is_bound(one) and pod_of_claim(one) in wanted and labels_of(one)]

@@ -1,4 +1,4 @@
-"""All that keeps a cluster's pods from running, and what those do that only need more time."""
+"""Everything that keeps a cluster's pods from running, and what pods do that only need more time."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _NO_VOLUME = ("waits for its volume", "wait for their volumes")
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """What is wrong, what is on its way, and how many pods each part should have."""
+    """What is wrong, what is starting, and how many pods each part should have."""
 
     troubles: tuple[Trouble, ...] = ()
     on_way: tuple[OnItsWay, ...] = ()
@@ -39,7 +39,7 @@ class Diagnosis:
 
     @property
     def summary(self) -> str:
-        """What is on its way, in a sentence without an end; empty when nothing is."""
+        """Return what is starting, as a sentence without a full stop; empty when nothing is."""
         return on_the_way(self.on_way, dict(self.wanted))
 
 
@@ -77,12 +77,14 @@ def _of_workloads(seen: Seen) -> Iterator[Trouble | OnItsWay]:
 
 
 def _of_pods(seen: Seen, waiting: dict[str, Trouble | None]) -> Iterator[Trouble | OnItsWay]:
-    """`waiting` are the pods whose claims have no volume, and what is wrong with these."""
+    """Yield what is wrong with pods or what they do; `waiting` are the pods whose claims have no volume, with the
+    trouble of these.
+    """
     sets = {pod for _, pods in seen.sets() for pod in pods}
     whole = {part_of(one) for one in seen.deployments() if _is_whole(one)}
     for pod in seen.pods:
         name, part = name_of(pod), part_of(pod)
-        # Pods of Deployments that are over stay for a while; others have taken their place.
+        # Ended pods of Deployments stay for a while; others have taken their place.
         phase = status_of(pod).get("phase")
         past = name not in sets and (phase == "Succeeded" or (phase == "Failed" and part in whole))
         if is_ready(pod) or past:

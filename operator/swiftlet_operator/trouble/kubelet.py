@@ -11,11 +11,9 @@ from swiftlet_operator.trouble.seen import Part, Seen, age_s, condition, event_s
 from swiftlet_operator.trouble.words import Trouble, sentence
 
 PATIENCE_S = 60
-"""Mounts that fail in a pod's first seconds mostly work with the next try."""
+"""Seconds for which mounts may fail in a new pod: they mostly work with the next try."""
 SLOW_S = 600
-"""Seconds that the startup probe of a service allows; a service that is not ready then does not become ready
-by itself.
-"""
+"""Seconds that the startup probe of a service allows; a service that is not ready by then won't become so by itself."""
 IMAGE = frozenset(
     {
         *("ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "ImageInspectError"),
@@ -24,20 +22,22 @@ IMAGE = frozenset(
 )
 _CONFIG = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError", "StartError"})
 WAITS = frozenset({"ContainerCreating", "PodInitializing"})
-"""The kubelet says no more in a pod's status than that it prepares it; its events say what hinders it."""
+"""States of a container in which the status says only that it is being prepared; the pod's events say what
+hinders it.
+"""
 _MOUNT = frozenset({"FailedMount", "FailedAttachVolume", "FailedMapVolume"})
 _SANDBOX = frozenset({"FailedCreatePodSandBox", "NetworkNotReady"})
 _GETS_ON = frozenset({"Pulling", "Pulled", "Created", "Started", "SuccessfulAttachVolume"})
 _VAGUE = "Unable to attach or mount volumes"
-"""Begins the sentence that only sums up the others."""
+"""The begin of a sentence that only sums up the others."""
 _BACK_OFF = re.compile(r'Back-off pulling image "[^"]*"(?:: ErrImagePull: )?')
 _OOM = "OOMKilled"
 _SAYS = "swiftlet: "
-"""Begins what a service says when it can't run; its log is in other words."""
+"""The begin of what a service prints when it can't run; its log has other prefixes."""
 
 
 def trouble_of_running(pod: Manifest, seen: Seen) -> Trouble | None:
-    """What keeps a pod that has a node from running; None when nothing does as far as it is known."""
+    """Return what keeps a pod that has a node from running; None when nothing is known to."""
     status = status_of(pod)
     if status.get("phase") == "Failed":
         return _of_end(pod)
@@ -51,7 +51,7 @@ def trouble_of_running(pod: Manifest, seen: Seen) -> Trouble | None:
 
 
 def containers_of(pod: Manifest) -> list[dict[str, Any]]:
-    """The statuses of a pod's containers in the order in which they start."""
+    """Return the statuses of a pod's containers in the order in which they start."""
     status = status_of(pod)
     return [*(status.get("initContainerStatuses") or []), *(status.get("containerStatuses") or [])]
 
@@ -61,7 +61,7 @@ def _trouble(cause: str, pod: Manifest, text: object, advice: str) -> Trouble:
 
 
 def _of_end(pod: Manifest) -> Trouble:
-    """A pod that its node has ended."""
+    """Return the trouble of a pod that its node has ended."""
     status, field = status_of(pod), part_of(pod).field
     reason, text = str(status.get("reason") or "Failed"), status.get("message") or "the pod has failed"
     if reason == "Evicted":
@@ -97,7 +97,7 @@ def _of_container(pod: Manifest, container: dict[str, Any], seen: Seen) -> Troub
 
 
 def is_vague(container: dict[str, Any]) -> bool:
-    """Whether a container waits for its image, and its status does not say why."""
+    """Return whether a container waits for its image, and its status does not say why."""
     waiting = (container.get("state") or {}).get("waiting") or {}
     return waiting.get("reason") in IMAGE and not _BACK_OFF.sub("", str(waiting.get("message") or ""))
 
@@ -126,7 +126,7 @@ def _of_crash(pod: Manifest, container: str, ended: dict[str, Any]) -> Trouble:
 
 
 def _last_words(log: str) -> str:
-    """Why a service ended, of the end of its log: what it said as its last word, which may have several lines."""
+    """Return why a service ended, from the end of its log: its last message, which may have several lines."""
     lines = log.strip().splitlines()
     begins = [index for index, line in enumerate(lines) if line.startswith(_SAYS)]
     return " ".join(lines[begins[-1] :] if begins else lines[-1:])
@@ -137,13 +137,13 @@ def _events(pod: Manifest, seen: Seen) -> list[Manifest]:
 
 
 def is_prepared(pod: Manifest) -> bool:
-    """Whether the kubelet is past mounting volumes and making the pod's network."""
+    """Return whether the kubelet has mounted the volumes and set up the pod's network."""
     reasons = {((one.get("state") or {}).get("waiting") or {}).get("reason") for one in containers_of(pod)}
     return bool(reasons) and not reasons & WAITS
 
 
 def _of_preparation(pod: Manifest, seen: Seen) -> Trouble | None:
-    """Volumes can't be mounted, or there is no network for it."""
+    """Return the trouble of a pod whose volumes can't be mounted, or that gets no network."""
     events = _events(pod, seen)
     failed = [one for one in events if one["reason"] in _MOUNT | _SANDBOX]
     if is_prepared(pod) or not failed or age_s(seen, pod) < PATIENCE_S:
@@ -164,7 +164,7 @@ def _volumes_field(part: Part) -> str:
 
 
 def _missing(message: str) -> str | None:
-    """What to do about a Secret or ConfigMap that is not there, None when the message is about something else."""
+    """Return what to do about a missing Secret or ConfigMap, None when the message is about something else."""
     found = re.search(r'\b(secret|configmap) "([^"]+)" not found', message, re.IGNORECASE)
     if found:
         kind = "Secret" if found[1].lower() == "secret" else "ConfigMap"
@@ -175,7 +175,7 @@ def _missing(message: str) -> str | None:
 
 
 def is_slow(pod: Manifest, seen: Seen) -> bool:
-    """Whether a pod's containers run, and it has not been ready for longer than a start takes."""
+    """Return whether a pod's containers run without the pod becoming ready for longer than a start takes."""
     since_s = moment_s(condition(pod, "Ready").get("lastTransitionTime"))
     running = any("running" in (one.get("state") or {}) for one in containers_of(pod))
     return bool(since_s) and running and seen.now_s - since_s > SLOW_S
@@ -196,7 +196,7 @@ def _unready(pod: Manifest) -> Iterator[str]:
 
 
 def doing(pod: Manifest, seen: Seen) -> tuple[str, str]:
-    """What a pod with a node, with which nothing is wrong, is doing until it is ready."""
+    """Return what a pod with a node, with which nothing is wrong, is doing until it is ready."""
     if pod["metadata"].get("deletionTimestamp"):
         return "is ending", "are ending"
     events = [one["reason"] for one in _events(pod, seen) if one["reason"] in _GETS_ON]

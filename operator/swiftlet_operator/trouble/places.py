@@ -1,4 +1,4 @@
-"""Places of pods and volumes: labels of nodes are compared with the requirements of a pod or a volume."""
+"""Places of pods and volumes: compares labels of nodes with the requirements of a pod or a volume."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ _NODE_KEYS = frozenset({"hostname", "node", "nodename", "nodeid"})
 
 
 def terms_of(volume: Manifest) -> list[dict[str, Any]]:
-    """Where a volume can be reached from: one of these terms has to fit a node; none for everywhere."""
+    """Return where a volume can be reached from: one of these terms has to fit a node; none means everywhere."""
     required = (volume["spec"].get("nodeAffinity") or {}).get("required") or {}
     return required.get("nodeSelectorTerms") or []
 
 
 def names_a_node(term: Mapping[str, Any]) -> bool:
-    """Whether a term binds to one node rather than to a zone."""
+    """Return whether a term binds to one node rather than to a zone."""
     fields = [one.get("key") for one in term.get("matchFields") or []]
     keys = [str(one.get("key")) for one in term.get("matchExpressions") or []]
     return NODE_NAME in fields or any(key == HOSTNAME or key.rpartition("/")[2] in _NODE_KEYS for key in keys)
 
 
 def fits(node: Manifest, term: Mapping[str, Any]) -> bool:
-    """Whether a node is what a term wants."""
+    """Return whether a node fulfils a term."""
     labels = labels_of(node)
     expressions = [(labels.get(one["key"]), one) for one in term.get("matchExpressions") or []]
     fields = [(name_of(node), one) for one in term.get("matchFields") or [] if one.get("key") == NODE_NAME]
@@ -34,7 +34,9 @@ def fits(node: Manifest, term: Mapping[str, Any]) -> bool:
 
 
 def _holds(value: str | None, expression: Mapping[str, Any]) -> bool:
-    """One requirement on a label; one that nobody knows counts as fulfilled, so that nothing is lost by it."""
+    """Return whether a label's value fulfils one requirement; an unknown operator counts as fulfilled, to be on the
+    safe side.
+    """
     values = expression.get("values") or []
     match expression.get("operator"):
         case "In":
@@ -50,7 +52,9 @@ def _holds(value: str | None, expression: Mapping[str, Any]) -> bool:
 
 
 def wanted_labels(terms: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """The labels with one value that terms of a volume ask for, by key: what a node has to be given back."""
+    """Return the labels with one value that terms of a volume ask for, by key: these have to be given back
+    to a node.
+    """
     found: dict[str, str] = {}
     for term in terms:
         for one in term.get("matchExpressions") or []:
@@ -61,7 +65,7 @@ def wanted_labels(terms: Sequence[Mapping[str, Any]]) -> dict[str, str]:
 
 
 def zone_wanted(pod: Manifest) -> str | None:
-    """The zone that a pod must be in, None when it may be anywhere."""
+    """Return the zone that a pod must be in, None when it may be anywhere."""
     affinity = (pod["spec"].get("affinity") or {}).get("nodeAffinity") or {}
     required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
     for term in required.get("nodeSelectorTerms") or []:

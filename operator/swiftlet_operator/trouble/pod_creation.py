@@ -1,4 +1,4 @@
-"""Workloads that can't make their pods or claims: what quotas, limits, policies and webhooks refuse."""
+"""Workloads that can't create their pods or claims: what quotas, limits, policies and webhooks refuse."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LIMIT = re.compile(r"(?:maximum|minimum) \S+ usage per|is forbidden: \[?(?:maxi
 
 
 def trouble_of_set(workload: Manifest, missing: Iterable[str], seen: Seen) -> Trouble | None:
-    """What keeps a StatefulSet from making the pods that are missing; None when nobody says that it can't."""
+    """Return what keeps a StatefulSet from creating the missing pods; None when no refusal is reported."""
     if not any(True for _ in missing):
         return None
     events = seen.events_of(workload["kind"], name_of(workload), workload["metadata"].get("uid"))

@@ -1,4 +1,4 @@
-"""Whose events to ask for: objects in trouble whose own status does not say why. Few of them, and none at rest."""
+"""Which objects' events to ask for: few objects in trouble whose own status does not say why, and none at rest."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from swiftlet_operator.trouble.kubelet import containers_of, is_prepared, is_slo
 from swiftlet_operator.trouble.seen import Part, Seen, is_ready, part_of
 
 MOST = 9
-"""Objects that are asked about in one look at a cluster."""
+"""The largest number of objects whose events are asked for in one look at a cluster."""
 MOST_ALIKE = 3
 """How many pods of one kind in one part of the cluster are examined: the others mostly wait for the same reason."""
 
@@ -26,7 +26,7 @@ class Question:
 
 
 def questions(seen: Seen) -> list[Question]:
-    """The objects whose events would say why pods don't run."""
+    """Return the objects whose events would say why pods don't run."""
     alike: Counter[tuple[str, Part]] = Counter()
     found = []
     for part, question in _unexplained(seen):

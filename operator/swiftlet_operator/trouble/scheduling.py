@@ -12,9 +12,9 @@ from swiftlet_operator.trouble.words import Trouble, sentence
 
 _TAINT = re.compile(r"untolerated taint(?:\(s\))?(?: \{([^}:]*)[^}]*\})?")
 _STATES = "node.kubernetes.io/"
-"""Begins taints that say how a node is: to tolerate them would help nobody."""
+"""Prefix of taints that describe a node's state: tolerating them would not help."""
 _CONTROL_PLANE = "node-role.kubernetes.io/"
-"""Begins taints of machines that are not meant for a store: other nodes are what is lacking."""
+"""Prefix of taints of machines that are not meant for a store: what is lacking are other nodes."""
 _INSUFFICIENT = re.compile(r"Insufficient ([\w./-]*\w)")
 _UNBOUND = "unbound immediate PersistentVolumeClaims"
 
@@ -24,7 +24,7 @@ def trouble_of_place(pod: Manifest, message: str, seen: Seen) -> Trouble | None:
     trouble.
     """
     part = part_of(pod)
-    # Whatever the scheduler names first: where no node is right for both, no node matches the pod's own zone either.
+    # This is checked first: where no node suits both, no node matches the pod's own zone either.
     if found := _of_volume(pod, part, message, seen):
         return found
     zone = zone_wanted(pod)
@@ -39,7 +39,7 @@ def trouble_of_place(pod: Manifest, message: str, seen: Seen) -> Trouble | None:
 
 
 def _trouble(cause: str, part: Part, pod: Manifest, text: str, advice: str) -> Trouble:
-    # What would help by ending other pods is no help: it only repeats the number of nodes.
+    # The part about preemption is left out: it only repeats the number of nodes.
     return Trouble(cause, part, "Pod", name_of(pod), sentence(text.partition(" preemption: ")[0]), advice)
 
 
@@ -93,7 +93,7 @@ def _about_taints(message: str, part: Part) -> Iterator[str]:
 
 
 def _of_volume(pod: Manifest, part: Part, message: str, seen: Seen) -> Trouble | None:
-    """The pod's volume is where no node may be, or where the pod may not be."""
+    """Return the trouble of a pod whose volume is where no node may be used, or where the pod may not be."""
     for claim in seen.claims:
         volume = seen.volumes.get(str(claim["spec"].get("volumeName") or ""))
         if pod_of_claim(claim) != name_of(pod) or volume is None or not (terms := terms_of(volume)):

@@ -1,4 +1,4 @@
-"""What is looked at: the cluster's workloads, their pods and claims, and what is around these."""
+"""The input of a diagnosis: the cluster's workloads, their pods and claims, and what is around these."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OVER = frozenset({"Failed", "Succeeded"})
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What was read because pods or claims are in trouble: StorageClasses, None when nobody looked, and events."""
+    """What was read because pods or claims are in trouble: StorageClasses (None: not read) and events."""
 
     classes: tuple[Manifest, ...] | None = None
     events: tuple[Manifest, ...] = ()
@@ -43,7 +43,7 @@ class Seen:
     evidence: Evidence = field(default_factory=Evidence)
 
     def sets(self) -> Iterator[tuple[Manifest, list[str]]]:
-        """Each StatefulSet with the names of the pods that it should have."""
+        """Yield each StatefulSet with the names of the pods that it should have."""
         for one in self.workloads:
             if one["kind"] == STATEFUL_SET.kind:
                 yield one, [f"{name_of(one)}-{ordinal}" for ordinal in range(replicas_of(one))]
@@ -53,7 +53,9 @@ class Seen:
         return (one for one in self.workloads if one["kind"] == DEPLOYMENT.kind)
 
     def events_of(self, kind: str, name: str, uid: str | None = None) -> list[Manifest]:
-        """Events of an object, the newest last; with `uid` those of earlier objects of the same name are left out."""
+        """Return events of an object, the newest last; with `uid` those of earlier objects of the same name are left
+        out.
+        """
         found = [
             event
             for event in self.evidence.events
@@ -64,61 +66,61 @@ class Seen:
         return sorted(found, key=event_s)
 
     def node(self, name: str) -> Manifest | None:
-        """A node, None when it is not there."""
+        """Return a node, None when it is missing."""
         return next((node for node in self.nodes if name_of(node) == name), None)
 
     def zones(self) -> list[str]:
-        """The zones that nodes are in."""
+        """Return the zones that nodes are in."""
         return sorted({zone for node in self.nodes if (zone := labels_of(node).get(TOPOLOGY_ZONE))})
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part of the cluster, as its spec has it: a component, and of the storage pods the pool."""
+    """A part of the cluster, as its spec has it: a component, and the pool of storage pods."""
 
     component: str
     pool: str | None = None
 
     @property
     def field(self) -> str:
-        """The path of the field in the spec of the StorageCluster."""
+        """Return the path of the field in the spec of the StorageCluster."""
         return f"spec.pools[name={self.pool}]" if self.pool else f"spec.{self.component}"
 
 
 def part_of(manifest: Manifest) -> Part:
-    """The part that an object with the operator's labels belongs to."""
+    """Return the part that an object with the operator's labels belongs to."""
     labels = labels_of(manifest)
     return Part(labels.get(COMPONENT_LABEL, ""), labels.get(POOL_LABEL))
 
 
 def replicas_of(workload: Manifest) -> int:
-    """How many pods a workload should have."""
+    """Return how many pods a workload should have."""
     return int((workload.get("spec") or {}).get("replicas") or 0)
 
 
 def pod_of_claim(claim: Manifest) -> str:
-    """The pod that a claim of a StatefulSet belongs to: `d0-store-disks-2` is store-disks-2's."""
+    """Return the pod that a StatefulSet's claim belongs to: claim `d0-store-disks-2` belongs to pod store-disks-2."""
     return name_of(claim).partition("-")[2]
 
 
 def status_of(manifest: Manifest) -> dict[str, Any]:
-    """`status`, empty when there is none."""
+    """Return `status`, empty when there is none."""
     return manifest.get("status") or {}
 
 
 def condition(manifest: Manifest, type_: str) -> dict[str, Any]:
-    """A condition, empty when there is none."""
+    """Return a condition, empty when there is none."""
     found = (one for one in status_of(manifest).get("conditions") or [] if one.get("type") == type_)
     return next(found, {})
 
 
 def is_ready(pod: Manifest) -> bool:
-    """Whether a pod is ready; one that is over is not, whatever its conditions say."""
+    """Return whether a pod is ready; one that has ended is not, whatever its conditions say."""
     return status_of(pod).get("phase") not in OVER and condition(pod, "Ready").get("status") == "True"
 
 
 def moment_s(text: object) -> int:
-    """A time of Kubernetes in seconds since the epoch, 0 for none."""
+    """Return a Kubernetes time in seconds since the epoch, 0 for none."""
     try:
         return int(datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()) if isinstance(text, str) else 0
     except ValueError:
@@ -126,13 +128,13 @@ def moment_s(text: object) -> int:
 
 
 def event_s(event: Manifest) -> int:
-    """When an event was seen last."""
+    """Return when an event was seen last."""
     series = (event.get("series") or {}).get("lastObservedTime")
     said = series or event.get("lastTimestamp") or event.get("eventTime")
     return moment_s(said or event["metadata"].get("creationTimestamp"))
 
 
 def age_s(seen: Seen, manifest: Manifest) -> int:
-    """How old an object is; 0 when it does not say."""
+    """Return how old an object is; 0 when it does not say."""
     made_s = moment_s(manifest["metadata"].get("creationTimestamp"))
     return max(0, seen.now_s - made_s) if made_s else 0

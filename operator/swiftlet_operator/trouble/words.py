@@ -1,4 +1,4 @@
-"""How troubles are told: sentences within bounds, equal ones together, at most three names and how many more."""
+"""How troubles are worded: short sentences, equal ones together, with at most three names and the number of others."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from swiftlet_operator.trouble.seen import Part
 
 MAX_SENTENCE_CHARS = 300
 MAX_TOLD = 3
-"""Groups of equal troubles in one message; of the others it says how many there are."""
+"""How many groups of equal troubles a message has; of the others it gives the number."""
 _MAX_SHARED_CHARS = 160
 """The largest number of characters of a sentence that is joined with others in a message."""
 _CHANGING = re.compile(r"\d+\.\d+\.\d+\.\d+:\d+->|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f-]{22,}")
@@ -40,7 +40,7 @@ class Trouble:
 
     @property
     def likeness(self) -> tuple[str, ...]:
-        """Equal for troubles that are told together."""
+        """Return a value that is equal for troubles that are told together."""
         own = self.name.partition("-")[2] if self.kind == "PersistentVolumeClaim" else self.name
         text = self.sentence.replace(self.name, "").replace(own, "")
         return self.cause, self.kind, _CHANGING.sub("", text), self.advice
@@ -48,7 +48,9 @@ class Trouble:
 
 @dataclass(frozen=True, slots=True)
 class OnItsWay:
-    """A pod that does not run yet, and nothing is wrong; `doing` with one subject and with several."""
+    """A pod that does not run yet though nothing is wrong; `doing` says what it does, for one subject and
+    for several.
+    """
 
     part: Part
     name: str
@@ -62,7 +64,7 @@ def sentence(text: object) -> str:
 
 
 def groups(troubles: Iterable[Trouble]) -> list[list[Trouble]]:
-    """Equal ones together, in the order of their first."""
+    """Return equal troubles together, in the order of the first of each."""
     found: dict[tuple[str, ...], list[Trouble]] = {}
     for one in troubles:
         found.setdefault(one.likeness, []).append(one)
@@ -70,7 +72,7 @@ def groups(troubles: Iterable[Trouble]) -> list[list[Trouble]]:
 
 
 def told(troubles: Iterable[Trouble]) -> str:
-    """All of it for a message: who, what Kubernetes says, and what to change."""
+    """Return a message with who is in trouble, what Kubernetes says, and what to change."""
     found = groups(troubles)
     most = MAX_SENTENCE_CHARS if len(found) == 1 else _MAX_SHARED_CHARS
     texts = [_told(group, most) for group in found[:MAX_TOLD]]
@@ -86,7 +88,7 @@ def _told(group: Sequence[Trouble], most: int) -> str:
 
 
 def on_the_way(waiting: Iterable[OnItsWay], wanted: dict[Part, int]) -> str:
-    """What pods are doing, by part; `wanted` are the pods that each part should have."""
+    """Return what pods are doing, by part; `wanted` has the number of pods that each part should have."""
     counts: dict[tuple[Part, tuple[str, str]], int] = {}
     for one in waiting:
         counts[one.part, one.doing] = counts.get((one.part, one.doing), 0) + 1

@@ -1,5 +1,5 @@
 """Authentication and authorization: the user of a request and the user's rights.
 
-In here: users and their secrets, tokens, roles and the decision. Not in here: HTTP (the token endpoints are in
-`api`), or where users come from in Kubernetes (the operator writes the users file).
+Users and their secrets, tokens, roles and the decision belong here. HTTP (the token endpoints are in `api`), and the
+origin of users in Kubernetes (the operator writes the users file) don't.
 """

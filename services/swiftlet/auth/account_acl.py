@@ -17,7 +17,7 @@ ACCOUNT_ACL = "X-Account-Access-Control"
 
 
 class Level(IntEnum):
-    """What an account ACL lets somebody do; each includes those below."""
+    """The level of access that an account ACL gives; each includes those below it."""
 
     NONE = 0
     READ_ONLY = 1
@@ -25,14 +25,14 @@ class Level(IntEnum):
     READ_WRITE = 2
     """Also write containers and objects, but not the account itself."""
     ADMIN = 3
-    """All that the account's own admin may."""
+    """Do everything that the account's own admin may do."""
 
 
 _LEVELS = {"admin": Level.ADMIN, "read-write": Level.READ_WRITE, "read-only": Level.READ_ONLY}
 
 
 def parse_account_acl(text: str) -> dict[Level, frozenset[str]]:
-    """Users by level; InvalidAcl says what is wrong, as TempAuth says it."""
+    """Return the users by level. Raises InvalidAcl, with TempAuth's message, for anything else."""
     try:
         document = json.loads(text) if text.strip() else {}
     except (ValueError, RecursionError) as error:
@@ -52,14 +52,16 @@ def parse_account_acl(text: str) -> dict[Level, frozenset[str]]:
 
 
 def clean_account_acl(text: str) -> str:
-    """The canonical form: ASCII, keys sorted, no spaces; "" for an ACL that gives nobody anything. InvalidAcl."""
+    """Return the ACL in canonical form: ASCII, keys sorted, no spaces; "" if it gives access to nobody. Raises
+    InvalidAcl.
+    """
     names = {level: name for name, level in _LEVELS.items()}
     document = {names[level]: sorted(users) for level, users in parse_account_acl(text).items() if users}
     return json.dumps(document, separators=(",", ":"), sort_keys=True) if document else ""
 
 
 def level_of(identity: Identity, text: str) -> Level:
-    """The widest level that an ACL gives this user; none when the ACL can't be read."""
+    """Return the highest level that an ACL gives this user; None when there is none, or when the ACL can't be read."""
     try:
         levels = parse_account_acl(text)
     except InvalidAcl:
@@ -69,7 +71,10 @@ def level_of(identity: Identity, text: str) -> Level:
 
 
 def level_needed(method: str, path: Path) -> Level | None:
-    """The least level that allows this; None when no ACL does (accounts are made and deleted by reseller admins)."""
+    """Return the lowest level that allows a request; None when no ACL does.
+
+    Only reseller admins may create and delete accounts.
+    """
     if method in READ_METHODS:
         return Level.READ_ONLY
     if path.container is not None:

@@ -30,7 +30,7 @@ class InvalidAcl(ValueError):
 
 
 def clean_acl(text: str, *, writing: bool) -> str:
-    """The canonical form: no spaces, no empty elements, `.r:` for a referrer; InvalidAcl."""
+    """Return the ACL in canonical form: no spaces, no empty elements, `.r:` for a referrer. Raises InvalidAcl."""
     elements = (element.strip() for element in text.split(","))
     return ",".join(_clean_element(element, writing) for element in elements if element)
 
@@ -54,15 +54,15 @@ def _clean_element(element: str, writing: bool) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Acl:
-    """A container ACL taken apart."""
+    """A parsed container ACL."""
 
     referrers: tuple[str, ...] = ()
-    """Hosts and domains in order, with `-` before those that are kept out."""
+    """Hosts and domains in order, with `-` before those that are refused."""
     grantees: frozenset[str] = frozenset()
-    """The elements of the ACL that are no referrers."""
+    """The elements of the ACL that are not referrers."""
 
     def admits_referrer(self, referer: str | None) -> bool:
-        """Whether a request with this Referer header is let in without a token."""
+        """Return whether a request with this Referer header is allowed without a token."""
         if not self.referrers:
             return False
         host, admitted = _host_of(referer), False
@@ -73,7 +73,7 @@ class Acl:
         return admitted
 
     def admits(self, identity: Identity | None) -> bool:
-        """Whether the user behind a valid token is named."""
+        """Return whether the ACL names the user of a valid token."""
         return identity is not None and not self.grantees.isdisjoint(names_of(identity))
 
 
@@ -89,14 +89,14 @@ def _host_of(referer: str | None) -> str:
 
 
 def parse_acl(text: str) -> Acl:
-    """Take a canonical ACL apart."""
+    """Parse a canonical ACL."""
     elements = [element for element in text.split(",") if element]
     referrers = tuple(element[len(_REFERRER) :] for element in elements if element.startswith(_REFERRER))
     return Acl(referrers, frozenset(element for element in elements if not element.startswith(_REFERRER)))
 
 
 def names_of(identity: Identity) -> Iterable[str]:
-    """The elements that name this user."""
+    """Return all elements of ACLs that name this user."""
     account, user = identity.tenant, identity.user
     identifier = f"{account}:{user}"
     return (account, identifier, f"{account}:*", f"*:{user}", "*:*", f"{account}:{identifier}", f"*:{identifier}")

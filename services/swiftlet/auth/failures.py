@@ -1,10 +1,9 @@
 """Slows down guessing: limits the logins that may fail, per user at an address and per address.
 
 A login counts before its secret is checked, so that many at the same time are not more guesses than the limit allows.
-It counts no more once it has succeeded. Who guesses one user's secret uses up what that user may do wrong at the
-guesser's address, and nothing of what the user may do wrong elsewhere, nor what other users behind that address may.
-
-The table is bounded: when it is full the entry that was counted longest ago makes room.
+It no longer counts once it has succeeded. Somebody who guesses one user's secret uses up the failures that this user
+has at the guesser's address; that user at other addresses, and other users at the same address, keep theirs. The table
+is bounded: when it is full, the entry that was counted longest ago is removed.
 """
 
 from __future__ import annotations
@@ -19,9 +18,9 @@ from dataclasses import dataclass
 from swiftlet.errors import TooManyFailures
 
 ADDRESS_FACTOR = 20
-"""An address may fail so many times more often than one user there: there may be many users behind it."""
+"""An address may have this many times the failures of one user there, as there may be many users behind it."""
 _IPV6_PREFIX = 64
-"""Whoever has one IPv6 address usually has all of this prefix."""
+"""The length of IPv6 prefixes that count as one address, because usually one person has all of such a prefix."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +32,7 @@ class Attempt:
 
 
 class LoginLimit:
-    """At most `limit` failures of one user at one address within `window_s`; `clock` in monotonic seconds."""
+    """At most `limit` failures of one user at one address within `window_s`; `clock` returns monotonic seconds."""
 
     def __init__(
         self,
@@ -42,7 +41,9 @@ class LoginLimit:
         max_subjects: int = 10_000,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Remember `max_subjects` pairs of users and addresses, and addresses, at the most."""
+        """`max_subjects` is the largest number of addresses, and of pairs of users and addresses, that are
+        remembered.
+        """
         self._limit = limit
         self._window_s = window_s
         self._max_subjects = max_subjects
@@ -50,7 +51,7 @@ class LoginLimit:
         self._counted: OrderedDict[str, deque[float]] = OrderedDict()
 
     def begin(self, user: str, address: str) -> Attempt:
-        """Count a login; TooManyFailures when as many as are allowed have failed or are being checked."""
+        """Count a login. Raises TooManyFailures when as many as are allowed have failed or are being checked."""
         now_s, where = self._clock(), subject_of(address)
         limits = {f"{where} {user}": self._limit, where: self._limit * ADDRESS_FACTOR}
         for subject, limit in limits.items():
@@ -75,7 +76,7 @@ class LoginLimit:
             raise TooManyFailures(f"too many failed logins; try again in {wait_s} s", wait_s)
 
     def forgive(self, attempt: Attempt) -> None:
-        """Count a login no more: it succeeded, or its secret was never checked."""
+        """Stop counting a login that succeeded, or whose secret was never checked."""
         for subject in attempt.subjects:
             times = self._counted.get(subject)
             if times is not None and attempt.began_s in times:
@@ -85,7 +86,7 @@ class LoginLimit:
 
 
 def subject_of(address: str) -> str:
-    """What an address counts as: itself, or its network if it is one of IPv6."""
+    """Return what is counted for an address: itself, or its network if it is one of IPv6."""
     try:
         found = ipaddress.ip_address(address)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Identities, roles, and the one decision: may this identity do this here?"""
+"""Identities, roles, and the decision whether an identity may do something."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from swiftlet.names import Path
 
 READ_METHODS = frozenset({"GET", "HEAD"})
 RESELLER_PREFIX = "AUTH_"
-"""Before the account's name in storage URLs, as in TempAuth."""
+"""The prefix of the account's name in storage URLs, as in TempAuth."""
 
 
 class Role(StrEnum):
-    """What a user may do; the widest of a user's roles counts."""
+    """A user's role; the one of a user's roles that allows most counts."""
 
     READER = "reader"
     """Reads everything in the own account."""
@@ -23,7 +23,7 @@ class Role(StrEnum):
     ADMIN = "admin"
     """All of `user`, and the account's own metadata."""
     RESELLER_ADMIN = "reseller_admin"
-    """Everything in every account; creates and deletes accounts."""
+    """Does everything in every account, and creates and deletes accounts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +40,12 @@ class Identity:
 
     @property
     def tenant(self) -> str:
-        """The account as its users log in with it and as ACLs name it: without the prefix of storage URLs."""
+        """Return the account as its users log in with it and as ACLs name it: without the prefix of storage URLs."""
         return self.account.removeprefix(RESELLER_PREFIX)
 
 
 def is_owner(identity: Identity, account: str) -> bool:
-    """Whether the roles make this user an owner of the account: one who sees and sets ACLs and signing keys."""
+    """Return whether the user is an owner of the account, who sees and sets ACLs and signing keys."""
     if Role.RESELLER_ADMIN in identity.roles:
         return True
     return identity.account == account and Role.ADMIN in identity.roles

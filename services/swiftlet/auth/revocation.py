@@ -1,7 +1,7 @@
-"""Tokens that were revoked: what a process remembers of them, and their names in the list that all processes share.
+"""Revoked tokens: those that a process knows, and their names in the list that all processes share.
 
-A revocation is kept until its token would have expired anyway. One user has a bounded number of them; who revokes more
-has all tokens revoked that were given out to that user so far, which is one entry.
+A revocation is kept until its token would have expired anyway. A user has a bounded number of them: when there are
+more, one entry revokes all tokens that were issued to that user so far.
 """
 
 from __future__ import annotations
@@ -13,13 +13,16 @@ from swiftlet.auth.tokens import Token
 from swiftlet.errors import Unauthorized
 
 MAX_PER_USER = 100
-"""Tokens of one user that are revoked one by one."""
+"""The largest number of single tokens of one user that are revoked."""
 _ALL = "*"
 
 
 @dataclass(frozen=True, slots=True)
 class Revocation:
-    """One token, or (`id` None) all of a user's that were issued up to `before`; times in seconds since the epoch."""
+    """The revocation of one token, or with `id` None of all of a user's that were issued up to `before`.
+
+    Times are in seconds since the epoch.
+    """
 
     account: str
     user: str
@@ -29,7 +32,7 @@ class Revocation:
 
     @property
     def name(self) -> str:
-        """Return the name of its entry in the list: account, user, expiry, and what is revoked. Names of users have no
+        """Return the name of its entry in the list: account, user, expiry, and what is revoked. Users' names have no
         slash.
         """
         what = self.id if self.id is not None else f"{_ALL}{self.before}"
@@ -37,7 +40,7 @@ class Revocation:
 
 
 def parse_revocation(name: str) -> Revocation | None:
-    """A revocation by its name; None for what is none."""
+    """Return the revocation with this name; None when it is not one."""
     parts = name.split("/")
     if len(parts) != 4 or not _number(parts[2]) or not parts[3]:
         return None
@@ -62,7 +65,7 @@ class Revoked:
         self._known: dict[str, Revocation] = {}
 
     def use(self, revocations: Iterable[Revocation]) -> None:
-        """Know these from now on, and no others."""
+        """Replace all known revocations by these."""
         self._known = {one.name: one for one in revocations}
         self._ids = frozenset(one.id for one in self._known.values() if one.id is not None)
         self._before = {}
@@ -75,28 +78,29 @@ class Revoked:
         self.use([*self._known.values(), revocation])
 
     def of(self, account: str, user: str) -> list[Revocation]:
-        """The revocations of one user."""
+        """Return the revocations of one user."""
         return [one for one in self._known.values() if (one.account, one.user) == (account, user)]
 
     def __len__(self) -> int:
-        """How many are known."""
         return len(self._known)
 
     def check(self, token: Token) -> None:
-        """Unauthorized for a token that was revoked."""
+        """Raise Unauthorized for a token that was revoked."""
         who = token.identity.account, token.identity.user
         if token.id in self._ids or token.issued <= self._before.get(who, -1):
             raise Unauthorized("the token was revoked; log in again")
 
     def revoking(self, token: Token, now: int, life_s: int) -> Revocation:
-        """What revokes a token; `life_s` is how long one that is given out `now` would live at the most."""
+        """Return the revocation of a token; a token that is issued at `now` lives for at most `life_s` seconds."""
         who = token.identity.account, token.identity.user
         if len(self.of(*who)) < MAX_PER_USER:
             return Revocation(*who, token.expires, token.id)
         return Revocation(*who, now + life_s, None, now)
 
     def needless(self, beside: Revocation, now: int) -> list[Revocation]:
-        """The revocations that may be forgotten: expired, or of the same user where `beside` revokes all."""
+        """Return the known revocations that may be removed: expired ones, and the user's others when `beside` revokes
+        all.
+        """
         covered = self.of(beside.account, beside.user) if beside.id is None else []
         expired = [one for one in self._known.values() if one.expires <= now]
         return [one for one in dict.fromkeys([*covered, *expired]) if one.name != beside.name]

@@ -1,7 +1,6 @@
 """Signatures of temporary URLs and forms: HMACs in hex, or in Base64 with the name of the hash before them.
 
-The digest is told by the length of the hex digits, or by the name. Comparing takes the same time wherever two
-signatures differ.
+The hash is determined by the number of hex digits, or by its name. Comparisons take constant time.
 """
 
 from __future__ import annotations
@@ -18,24 +17,24 @@ _MAX_CHARS = 512
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """A signature of a temporary URL or a form that is well formed, and not checked yet."""
+    """The signature of a temporary URL or a form, which is well-formed and not checked yet."""
 
     digest: str
     """Name of the hash function."""
     mac: bytes
 
     def fits(self, key: str, message: str) -> bool:
-        """Whether this key signed this message."""
+        """Return whether this key signed this message."""
         mac = hmac.digest(key.encode(), message.encode(), self.digest)
         return hmac.compare_digest(mac, self.mac)
 
     def first_fitting(self, keys: Iterable[str], messages: Collection[str]) -> str | None:
-        """The key that signed one of the messages; all combinations are tried until one fits."""
+        """Return the key that signed one of the messages; all combinations are tried until one fits."""
         return next((key for key in keys for message in messages if self.fits(key, message)), None)
 
 
 def parse_signature(text: str, allowed: Collection[str]) -> Signature | None:
-    """A signature by one of the allowed hash functions; None for anything else."""
+    """Return the signature, if it is by one of the allowed hash functions; None for anything else."""
     if len(text) > _MAX_CHARS or not text.isascii():
         return None
     name, colon, encoded = text.partition(":")
@@ -49,7 +48,7 @@ def parse_signature(text: str, allowed: Collection[str]) -> Signature | None:
 
 
 def _from_base64(text: str) -> bytes:
-    """Both alphabets, with or without padding."""
+    """Decode Base64 of either alphabet, with or without padding."""
     stripped = text.rstrip("=")
     if not set("+/") & set(stripped):
         stripped = stripped.replace("-", "+").replace("_", "/")

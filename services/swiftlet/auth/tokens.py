@@ -1,11 +1,11 @@
 """Signed, self-contained tokens: any proxy checks one without asking anyone.
 
 `AUTH_tk` + base64url(payload) + "." + base64url(HMAC-SHA256(key, payload)). The payload is a JSON list: key id,
-account, user, roles, expiry and time of issue in seconds since the epoch, the token's own id, and the generation of
-the user's secret and roles. Several keys may be valid at once (rotation): the first one signs, all of them verify.
+account, user, roles, expiry and time of issue in seconds since the epoch, the token's own id, and the generation of the
+user's secret and roles. Several keys may be valid at once (rotation): the first one signs, all of them verify.
 
-That a token is signed and has not expired is known here. Whether its user is still the same and whether it was
-revoked is for `conditions`: each looks into what a process remembers anyway.
+The token itself shows that it is signed and has not expired. Whether its user is still the same and whether it was
+revoked is checked by `conditions`, from what a process remembers anyway.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from swiftlet.errors import Unauthorized
 
 PREFIX = "AUTH_tk"
 MAX_TOKEN = 2048
-"""Characters; longer ones are refused unread."""
+"""The largest number of characters of a token; longer ones are refused without parsing them."""
 _FIELDS = 8
 """The number of fields of a payload."""
 MAX_VERIFIED = 1024
-"""Tokens whose signature a process remembers to be good, the ones first seen go first: 2 MB at the most."""
+"""The largest number of tokens whose signature is remembered as good, 2 MB at most; the oldest one is removed first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,17 +40,17 @@ class Token:
     expires: int
     issued: int
     id: str
-    """What the token is known by, where the token itself must not stand: 22 characters."""
+    """The 22 characters that stand for the token where the token itself must not be shown."""
     generation: str
     """The generation of the user's secret and roles at the login; see `swiftlet.auth.users.User`."""
 
 
 Condition = Callable[[Token], None]
-"""Raises Unauthorized for a token that is not good any more."""
+"""A function that raises Unauthorized for a token that is no longer good."""
 
 
 def derive_key(cluster_key: bytes, purpose: str) -> bytes:
-    """A key for one purpose from the cluster's secret: HMAC-SHA256(cluster key, purpose), 32 bytes."""
+    """Return a key for one purpose, derived from the cluster's secret: HMAC-SHA256(cluster key, purpose), 32 bytes."""
     return hmac.new(cluster_key, purpose.encode(), hashlib.sha256).digest()
 
 
@@ -63,7 +63,7 @@ def _decode(text: str) -> bytes:
 
 
 class Tokens:
-    """Issues and checks tokens; `clock` gives seconds since the epoch."""
+    """Issues and checks tokens; `clock` returns seconds since the epoch."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class Tokens:
         clock: Callable[[], float] = time.time,
         conditions: Sequence[Condition] = (),
     ) -> None:
-        """`keys` as in `use`; `conditions` are those that a valid token must meet besides."""
+        """`keys` as in `use`; `conditions` are further checks that a valid token has to pass."""
         self._life_s = life_s
         self._clock = clock
         self._conditions = tuple(conditions)
@@ -80,23 +80,23 @@ class Tokens:
 
     @property
     def life_s(self) -> int:
-        """Seconds that a token lives at the most."""
+        """The longest life of a token in seconds."""
         return self._life_s
 
     def use(self, keys: Sequence[bytes]) -> None:
-        """Use these keys from now on: the signing one first, then those still accepted; each of 16 bytes or more."""
+        """Use these keys from now on, each of 16 bytes or more: the first one signs, all are accepted."""
         if not keys or any(len(key) < 16 for key in keys):
             raise ValueError("token keys: at least one key is needed, and each must have 16 bytes or more")
-        # Replaced as a whole: other threads see the old keys or the new ones.
+        # All keys are replaced in one step: other threads see the old keys or the new ones.
         self._keys = {_encode(hashlib.sha256(b"id" + key).digest()[:6]): key for key in keys}
         self._verified: dict[str, Token] = {}
 
     def issue(self, identity: Identity, generation: str = "") -> tuple[str, int]:
-        """A token and the seconds it is good for."""
+        """Return a token and the number of seconds for which it is valid."""
         return self.text(self.fresh(identity, generation)), self._life_s
 
     def fresh(self, identity: Identity, generation: str, expires: int | None = None) -> Token:
-        """What a new token says; one that is got by another one ends when that does."""
+        """Return the content of a new token; a token that was obtained by another one expires with it."""
         now = int(self._clock())
         ends = now + self._life_s
         return Token(
@@ -104,7 +104,7 @@ class Tokens:
         )
 
     def text(self, token: Token) -> str:
-        """The token as clients carry it."""
+        """Return the token in the form that clients use."""
         identity = token.identity
         key_id, key = next(iter(self._keys.items()))
         about = [identity.account, identity.user, sorted(identity.roles), token.expires]
@@ -114,18 +114,20 @@ class Tokens:
         return f"{PREFIX}{_encode(payload)}.{_encode(signature)}"
 
     def check(self, token: str) -> Identity:
-        """Whose token it is; Unauthorized when it is malformed, not ours, expired, or not good any more."""
+        """Return the identity in a token. Raises Unauthorized when it is malformed, not ours, expired, or no longer
+        good.
+        """
         return self.read(token).identity
 
     def read(self, token: str) -> Token:
-        """Return the content of a valid token; Unauthorized as in `check`."""
+        """Return the content of a valid token. Raises Unauthorized as `check` does."""
         found = self._signed(token)
         for condition in self._conditions:
             condition(found)
         return found
 
     def _signed(self, token: str) -> Token:
-        # Taken before the keys: what they vouch for is never remembered beyond them.
+        # The cache is read before the keys, so that no token is remembered after the key that signed it.
         verified = self._verified
         found = verified.get(token)
         if found is None:
@@ -140,7 +142,7 @@ class Tokens:
     def _verify(self, token: str) -> Token:
         """Return the content of a token that one of the keys signed, expired or not."""
         payload, signature = self._split(token)
-        # Nothing is parsed of what nobody here has written.
+        # The payload is not parsed before the signature was verified.
         macs = [hmac.digest(key, payload, "sha256") for key in self._keys.values()]
         if not any(hmac.compare_digest(mac, signature) for mac in macs):
             raise Unauthorized("the token was not issued here; ask for a new one at /auth/v1.0")

@@ -25,15 +25,16 @@ from argon2.exceptions import InvalidHashError, VerificationError
 
 from swiftlet.auth.identity import RESELLER_PREFIX, Identity, Role
 from swiftlet.auth.tokens import Token
+from swiftlet.documents import read_document
 from swiftlet.errors import SettingsError, Unauthorized
 
-# argon2id at the lower of RFC 9106's recommended cost points for constrained memory: a login costs tens of
-# milliseconds of CPU and 19 MiB, a token then lasts a day.
+# argon2id at the lower of the cost points that RFC 9106 recommends for little memory: a login costs tens of
+# milliseconds of CPU and 19 MiB, and its token then lasts a day.
 _hasher = PasswordHasher(time_cost=2, memory_cost=19_456, parallelism=1)
 
 
 def hash_secret(secret: str) -> str:
-    """The argon2id hash of a secret, for the users file."""
+    """Return the argon2id hash of a secret, for the users file."""
     return _hasher.hash(secret)
 
 
@@ -56,7 +57,9 @@ class User:
 
     @property
     def generation(self) -> str:
-        """Changes with the secret and with the roles; tokens carry it, so that they end with what they came from."""
+        """A text that changes with the secret and the roles; tokens carry it, so that they end with the login that it
+        describes.
+        """
         text = "\0".join([self.secret_hash, *sorted(self.roles)])
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -86,9 +89,9 @@ def _parse_user(entry: Any, where: str) -> User:
 
 
 def parse_users(text: str, where: str) -> dict[tuple[str, str], User]:
-    """Users by (account, user); SettingsError names the entry and the field."""
+    """Return the users by (account, user). Raises SettingsError, which names the entry and the field."""
     try:
-        entries = yaml.safe_load(text) or []
+        entries = read_document(text) or []
     except yaml.YAMLError as error:
         raise SettingsError(f"{where}: the file is not valid YAML: {error}") from error
     if not isinstance(entries, list):
@@ -106,18 +109,18 @@ class Users:
     """The users file, reloaded when it changes."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        """Read the file; SettingsError when it can't be used."""
+        """Read the file. Raises SettingsError when it can't be used."""
         self._path = Path(path)
         self._seen: tuple[int, int, int] | None = None
         self._users: dict[tuple[str, str], User] = {}
         self._found_right: dict[tuple[str, str], tuple[str, bytes]] = {}
         self._process_key = os.urandom(32)
         self.version = ""
-        """Eight hex digits of the file in use, by its content."""
+        """Eight hex digits that identify the content of the file in use."""
         self.reload()
 
     def reload(self) -> bool:
-        """Read the file if it changed; whether it had. SettingsError leaves the last good users in force."""
+        """Read the file if it changed; return whether it had. SettingsError leaves the last good users in force."""
         try:
             stat = self._path.stat()
             seen = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
@@ -135,27 +138,29 @@ class Users:
         return True
 
     def knows(self, login: str) -> bool:
-        """Whether there is a user `account:user`; never for answers to clients."""
+        """Return whether there is a user `account:user`; answers to clients must not depend on it."""
         account, _, name = login.partition(":")
         return (account, name) in self._users
 
     def only_account_of(self, name: str) -> str | None:
-        """The account of the only user of that name; None when there is no such user, or more than one."""
+        """Return the account of the only user of that name; None when there is no such user, or more than one."""
         accounts = [account for account, user in self._users if user == name]
         return accounts[0] if len(accounts) == 1 else None
 
     def still(self, token: Token) -> None:
-        """Unauthorized when a token's user is gone, or has another secret or other roles than at the login."""
+        """Raise Unauthorized when a token's user is gone, or has another secret or other roles than at the login."""
         user = self._users.get((token.identity.tenant, token.identity.user))
         if user is None or not hmac.compare_digest(user.generation.encode(), token.generation.encode()):
             raise Unauthorized("the token's user has changed since it was given out; log in again")
 
     def check(self, login: str, secret: str) -> Identity:
-        """The identity behind `account:user` and its secret; Unauthorized. Blocks for the hash's time."""
+        """Return the identity of `account:user` with this secret. Raises Unauthorized. Blocks for the time
+        of the hash.
+        """
         return self.login(login, secret).identity
 
     def login(self, login: str, secret: str) -> User:
-        """The user `account:user` by the secret; Unauthorized. Blocks for the hash's time."""
+        """Return the user `account:user` with this secret. Raises Unauthorized. Blocks for the time of the hash."""
         account, _, name = login.partition(":")
         user = self._users.get((account, name))
         try:
@@ -168,9 +173,9 @@ class Users:
         return user
 
     def recognised(self, login: str, secret: str) -> User | None:
-        """The user, if this process has found this very secret right before and it still is; takes microseconds.
+        """Return the user if this process has found this secret right before and it still is; takes microseconds.
 
-        What is remembered is a digest with a key that this process has made for itself and that is written nowhere.
+        The process remembers a digest with a key of its own, which is stored nowhere.
         """
         account, _, name = login.partition(":")
         user, (found_for, digest) = self._users.get((account, name)), self._found_right.get((account, name), _NOTHING)

@@ -1,4 +1,4 @@
-"""The bytes of objects in the memory of the transport, and what digests them on their way."""
+"""The memory of the transport for the bytes of objects, and digests that are computed while bodies pass."""
 
 from __future__ import annotations
 
@@ -13,34 +13,34 @@ Piece: TypeAlias = bytes | memoryview
 
 
 class BodyBuffer(Protocol):
-    """Memory that is read into. As a buffer it is what is not filled yet, to be written to."""
+    """Memory that a body is read into. Its buffer is the part that is not filled yet."""
 
     def __buffer__(self, flags: int, /) -> memoryview:
-        """What is not filled yet."""
+        """Return the part that is not filled yet."""
         ...
 
     def advance(self, size: int, /) -> int:
-        """So many bytes more are filled: how many are not."""
+        """Count more bytes as filled; return how many are not filled yet."""
         ...
 
     def freeze(self, length: int, /) -> Buffer:
-        """The first bytes, which nobody writes to any more; BufferError while somebody has this one as a buffer."""
+        """Return the first bytes, which nobody writes to any more. Raises BufferError while the buffer is in use."""
         ...
 
 
 class Digester(Protocol):
-    """Digests a stream beside the event loop."""
+    """Digests a stream in parallel with the event loop."""
 
     async def update(self, piece: Piece) -> None:
-        """Take the next bytes; returns when there is room for more."""
+        """Take the next bytes; return when there is room for more."""
         ...
 
     async def finish(self) -> None:
-        """Returns when all of them are digested."""
+        """Return when all bytes are digested."""
         ...
 
     def close(self) -> None:
-        """Nobody asks any more; harmless a second time."""
+        """Stop, when nobody needs the digest any more; a second call does nothing."""
         ...
 
 
@@ -48,13 +48,13 @@ class Bodies(Protocol):
     """Memory for the bodies of uploads on their way through this process, limited for all of them together."""
 
     def buffer(self, size: int) -> BodyBuffer | None:
-        """Memory for up to 1 MiB, if there is some now."""
+        """Return memory for up to 1 MiB, or None if there is none now."""
         ...
 
     def wait_for_buffer(self, size: int, timeout_s: float, then: Callable[[BodyBuffer | None], None]) -> None:
-        """Wait for it, first come first served; `then` is called with None when the time is over."""
+        """Wait for memory, in the order of calls; `then` is called with it, or with None when the time is over."""
         ...
 
     def digester(self, hasher: Hasher) -> Digester:
-        """Goes on for this hasher, which nobody else feeds meanwhile."""
+        """Return a digester for this hasher, which nothing else may feed meanwhile."""
         ...

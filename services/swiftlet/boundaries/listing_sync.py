@@ -1,4 +1,4 @@
-"""The boundary through which replicas of a listing database compare and complete each other."""
+"""The boundary through which replicas of a listing database compare each other and exchange what differs."""
 
 from __future__ import annotations
 
@@ -10,16 +10,18 @@ from swiftlet.ring.model import Device
 
 
 class ListingSyncTransport(Protocol):
-    """Databases on other nodes' devices, whole. Errors as with `ListingTransport`."""
+    """Whole databases on other nodes' devices. Errors are those of `ListingTransport`."""
 
     async def databases(
         self, device: Device, kind: DatabaseKind, after: DatabaseId | None
     ) -> tuple[Sequence[DatabaseId], bool]:
-        """The next page of the databases of a kind that are there, by partition and digest; whether there are more."""
+        """Return the next page of the device's databases of a kind, by partition and digest, and whether there are
+        more.
+        """
         ...
 
     async def exchange_state(self, device: Device, id: DatabaseId, state: DatabaseState) -> DatabaseState:
-        """Merge `state` there, making the database if need be; the state after that."""
+        """Merge `state` there, creating the database if it does not exist; return the state after that."""
         ...
 
     async def compare_rows(
@@ -36,45 +38,45 @@ class ListingSyncTransport(Protocol):
         ...
 
     async def replace_rows(self, device: Device, id: DatabaseId, changes: Sequence[tuple[ObjectRow, ObjectRow]]) -> int:
-        """Put the second row of each pair in the place of the first, where that is there unchanged; how many were.
+        """Replace each pair's first row by its second where it is unchanged; return how many were replaced.
 
-        Durable on return; NotFound.
+        They are durable on return. Raises NotFound.
         """
         ...
 
     async def find_rows(self, device: Device, id: DatabaseId, names: Sequence[str]) -> tuple[Sequence[ObjectRow], str]:
-        """A container's or shard's rows and markers of these names, and its first split point ("": none); NotFound.
+        """Return a container's or shard's rows and markers of these names, and its first split point ("" for none).
 
-        Rows above the split point are in shards, and not among them.
+        Rows above the split point are in shards, and not among them. Raises NotFound.
         """
         ...
 
     async def knock(self, device: Device) -> None:
-        """NodeError unless the device's server answers."""
+        """Raise NodeError unless the device's server answers."""
         ...
 
     async def ask_sync(self, device: Device, message: bytes) -> bytes:
-        """The answer to a question of a sync session (`swiftlet.sync.session.messages`); NodeError."""
+        """Return the answer to a question of a sync session (`swiftlet.sync.session.messages`). Raises NodeError."""
         ...
 
     async def held_partitions(self, device: Device, kind: DatabaseKind) -> Sequence[int]:
-        """Partitions with databases of a kind, ascending."""
+        """Return the partitions with databases of a kind, ascending."""
         ...
 
     async def database_state(self, device: Device, id: DatabaseId) -> DatabaseState:
-        """A database's state; NotFound."""
+        """Return a database's state. Raises NotFound."""
         ...
 
     async def page_digests(self, device: Device, id: DatabaseId, after: str, upto: str) -> Sequence[tuple[str, bytes]]:
-        """The next pages of what is there with `after < name <= upto`: where each ends, and its set hash.
+        """Return the ends of the next pages of the rows with `after < name <= upto`, with the set hash of each page.
 
-        At least one; the last page of all ends at `upto`. NotFound.
+        There is at least one; the last page of all ends at `upto`. Raises NotFound.
         """
         ...
 
     async def forget_database(self, device: Device, id: DatabaseId, fingerprint: bytes) -> bool:
-        """Take a handoff's copy off the device, if it has this fingerprint and does not belong there; whether it went.
+        """Remove a handoff's copy, if it has this fingerprint and does not belong there; return whether it was removed.
 
-        NotFound when there is none.
+        Raises NotFound when there is none.
         """
         ...

@@ -26,7 +26,7 @@ from swiftlet.timestamp import Timestamp
 
 
 class PageForm(Enum):
-    """How a page of a container's listing may be written where its rows are."""
+    """The forms in which a container server can write a page of a container's listing itself."""
 
     JSON = "json"
     """The format of the API's JSON listings."""
@@ -35,7 +35,7 @@ class PageForm(Enum):
 
 
 class ListingTransport(Protocol):
-    """Account and container databases on other nodes' devices. `partition` is the database's in its own ring."""
+    """Account and container databases on other nodes' devices; `partition` is the database's in its own ring."""
 
     async def put_container(
         self,
@@ -49,11 +49,11 @@ class ListingTransport(Protocol):
         default_policy: int,
         bounds: MetadataBounds | None = None,
     ) -> bool:
-        """Create or update a container; True when created. An empty metadata value removes the item.
+        """Create or update a container; return whether it was created. An empty metadata value removes the item.
 
-        TooMuchMetadata where what there is after the merge is more than `bounds` allow, and more than before.
-        `policy` None keeps the existing container's, or `default_policy` for a new one; PolicyConflict when it
-        exists with another one.
+        `policy` None keeps the existing container's, or takes `default_policy` for a new one. Raises PolicyConflict
+        when the container exists with another policy, and TooMuchMetadata where the metadata after the merge is more
+        than `bounds` allow, and more than before.
         """
         ...
 
@@ -67,44 +67,50 @@ class ListingTransport(Protocol):
         metadata: Mapping[str, str],
         bounds: MetadataBounds | None = None,
     ) -> None:
-        """Merge metadata items (each newest wins, an empty value removes); NotFound, TooMuchMetadata."""
+        """Merge metadata items (of each the newest wins, an empty value removes it). Raises NotFound and
+        TooMuchMetadata.
+        """
         ...
 
     async def delete_container(
         self, device: Device, partition: int, account: str, container: str, timestamp: Timestamp
     ) -> None:
-        """Delete the container; NotEmpty, NotFound."""
+        """Delete the container. Raises NotEmpty and NotFound."""
         ...
 
     async def container_info(self, device: Device, partition: int, account: str, container: str) -> ContainerInfo:
-        """Totals and metadata; NotFound."""
+        """Return the totals and metadata of the container. Raises NotFound."""
         ...
 
     async def list_objects(
         self, device: Device, partition: int, account: str, container: str, query: ListingQuery
     ) -> tuple[ContainerInfo, Sequence[ObjectRow | Subdir]]:
-        """One page of a container's listing with its totals, from one view of the database; NotFound."""
+        """Return one page of a container's listing with its totals, from one view of the database. Raises NotFound."""
         ...
 
     async def list_text(
         self, device: Device, partition: int, account: str, container: str, query: ListingQuery, form: PageForm
     ) -> tuple[ContainerInfo, bytes | Sequence[ObjectRow | Subdir]]:
-        """Return a page as `list_objects` does, as text in UTF-8 unless its rows are needed to make it; NotFound."""
+        """Return a page as `list_objects` does, as text in UTF-8 unless its rows are needed to make it. Raises
+        NotFound.
+        """
         ...
 
     async def update_rows(
         self, device: Device, partition: int, account: str, container: str, rows: Sequence[ObjectRow]
     ) -> None:
-        """Merge object rows, newest wins; durable on return. NotFound when there is no such container."""
+        """Merge object rows, of which the newest wins; they are durable on return. Raises NotFound without
+        a container.
+        """
         ...
 
     async def bring_rows(
         self, device: Device, partition: int, account: str, container: str, rows: Sequence[ObjectRow], later: bool
     ) -> asyncio.Future[None] | None:
-        """Send rows as `update_rows` does; with `later`, for rows that are pending until they are durable, it may
-        return before.
+        """Send rows as `update_rows` does.
 
-        Then it returns what is done when they are durable, or fails when that can't be known any more.
+        With `later`, for rows that are pending until they are durable, it may return before they are. Then it returns a
+        future that is done when they are durable, or fails when that can't be known any more.
         """
         ...
 
@@ -117,7 +123,7 @@ class ListingTransport(Protocol):
         metadata: Mapping[str, str],
         bounds: MetadataBounds | None = None,
     ) -> bool:
-        """Create or update an account; True when created. TooMuchMetadata."""
+        """Create or update an account; return whether it was created. Raises TooMuchMetadata."""
         ...
 
     async def post_account(
@@ -129,43 +135,51 @@ class ListingTransport(Protocol):
         metadata: Mapping[str, str],
         bounds: MetadataBounds | None = None,
     ) -> None:
-        """Merge metadata items; NotFound, TooMuchMetadata."""
+        """Merge metadata items. Raises NotFound and TooMuchMetadata."""
         ...
 
     async def delete_account(self, device: Device, partition: int, account: str, timestamp: Timestamp) -> None:
-        """Delete; NotEmpty while it has containers, NotFound."""
+        """Delete the account. Raises NotEmpty while it has containers, and NotFound."""
         ...
 
     async def account_info(self, device: Device, partition: int, account: str) -> AccountInfo:
-        """Totals and metadata; NotFound."""
+        """Return the totals and metadata of the account. Raises NotFound."""
         ...
 
     async def list_containers(
         self, device: Device, partition: int, account: str, query: ListingQuery
     ) -> tuple[AccountInfo, Sequence[ContainerRow | Subdir]]:
-        """One page of an account's listing with its totals; NotFound."""
+        """Return one page of an account's listing with its totals. Raises NotFound."""
         ...
 
     async def update_containers(
         self, device: Device, partition: int, account: str, rows: Sequence[ContainerRow]
     ) -> None:
-        """Merge container rows and totals, newest wins; creates the account's database if it is not there."""
+        """Merge container rows and totals, of which the newest win; the account's database is created if it does not
+        exist.
+        """
         ...
 
     async def take_claim(
         self, device: Device, partition: int, name: DatabaseName, claim: Claim, bounds: Bounds, life_s: int
     ) -> Excess | None:
-        """Hold a claim on an account or container for `life_s`, or change it; why not if it does not fit. NotFound."""
+        """Hold a claim on an account or container for `life_s` seconds, or change it.
+
+        Returns the reason when it does not fit. Raises NotFound.
+        """
         ...
 
     async def confirm_claim(
         self, device: Device, partition: int, name: DatabaseName, claim_id: str, row: str, at: Timestamp, report: bool
     ) -> Confirmation:
-        """A write is done: its claim ends with its row. `report`: the account is told of a container's totals first."""
+        """End the claim of a finished write once its row is there.
+
+        With `report` the container's totals are reported to its account first.
+        """
         ...
 
     async def cancel_claim(self, device: Device, partition: int, name: DatabaseName, claim_id: str) -> None:
-        """End a claim whose write has failed; nothing is counted for it any more."""
+        """Release the claim of a write that failed."""
         ...
 
     async def close(self) -> None:

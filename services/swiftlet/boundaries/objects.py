@@ -19,9 +19,9 @@ from swiftlet.ring.model import Device
 from swiftlet.timestamp import Timestamp
 
 MAX_ACKNOWLEDGED = 1000
-"""Versions that one `ObjectTransport.acknowledge` may name."""
+"""The largest number of versions that one `ObjectTransport.acknowledge` may name."""
 MAX_RUN = 1024
-"""Parts of one run."""
+"""The largest number of parts of one run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,31 +38,36 @@ class WriteReply:
     """A write that is durable on the device."""
 
     pending: bool = False
-    """Whether the device keeps a row, durably with the write's record: a pending update. Whoever wrote brings it to the
-    container's replicas and acknowledges it (`ObjectTransport.acknowledge`); if nobody does, the device brings it by
-    itself later. False when no row was requested, or the write changed nothing."""
+    """Whether the device keeps a row, durably with the write's record: a pending update.
+
+    The writer brings it to the container's replicas and acknowledges it (`ObjectTransport.acknowledge`); if nobody
+    does, the device brings it by itself later. False when no row was requested, or the write changed nothing.
+    """
     existed: bool = True
-    """For DELETE: whether there was an object to delete."""
+    """For DELETE, whether there was an object to delete."""
 
 
 class PutStream(Protocol):
-    """A large object on its way to one device."""
+    """A large object that is being sent to one device."""
 
     async def write(self, chunk: bytes | memoryview) -> None:
-        """Hand over a chunk; returns when there is room for the next one (back-pressure)."""
+        """Send a chunk; return when there is room for the next one (back-pressure)."""
         ...
 
     async def commit(self, footer: PutFooter) -> WriteReply:
-        """Finish; returns once durable. Superseded, ChecksumMismatch, SizeMismatch, DiskFull, NodeError."""
+        """Finish; return once the object is durable.
+
+        Raises Superseded, ChecksumMismatch, SizeMismatch, DiskFull and NodeError.
+        """
         ...
 
     async def abort(self) -> None:
-        """Give up; the device keeps nothing. Harmless a second time or after `commit`."""
+        """Give up; the device keeps nothing. A second call, or one after `commit`, does nothing."""
         ...
 
 
 class GetStream(Protocol):
-    """An object on its way from one device."""
+    """An object that is being read from one device."""
 
     @property
     def info(self) -> ObjectInfo:
@@ -70,17 +75,17 @@ class GetStream(Protocol):
         ...
 
     def chunks(self) -> AsyncIterator[bytes]:
-        """The bytes asked for; NodeError if they end early."""
+        """Yield the requested bytes. Raises NodeError if they end early."""
         ...
 
     async def close(self) -> None:
-        """Stop and let go of the connection; harmless a second time."""
+        """Stop and release the connection; a second call does nothing."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class RunPart:
-    """Bytes `[start, stop)` of one object on one device, and what the object has to be."""
+    """Bytes `[start, stop)` of one object on one device, and conditions on the object."""
 
     device: Device
     key: ObjectKey
@@ -91,12 +96,12 @@ class RunPart:
     etag: str | None = None
     """The whole object's entity tag, unquoted, when it must be this."""
     unmarked: bool = True
-    """Whether it must have none of the run's `Marks`."""
+    """Whether the object must have none of the run's `Marks`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """Names of metadata by which an object stands for something else than its own bytes."""
+    """Names of metadata that an object has if it stands for something else than its own bytes."""
 
     metadata: tuple[str, ...] = ()
     sysmeta: tuple[str, ...] = ()
@@ -104,66 +109,69 @@ class Marks:
 
 @dataclass(frozen=True, slots=True)
 class RunEnd:
-    """Where a run has ended."""
+    """How far a run came, and why it ended."""
 
     done: int
-    """Parts that were handed on as a whole."""
+    """The number of parts that were passed on completely."""
     sent: int = 0
-    """Bytes of the next one that were handed on."""
+    """The number of bytes of the next part that were passed on."""
     info: ObjectInfo | None = None
-    """The object of which they are; None when there are none."""
+    """The object that these bytes are of; None when there are none."""
     error: SwiftletError | None = None
-    """What its device answered, or what became of the call. None: all was handed on, the next object is not what it
-    should be or perhaps too old to be shown, or the run was closed."""
+    """The error of the device or of the call.
+
+    None when everything was passed on, when the next object does not meet its conditions or is perhaps too old to be
+    shown, or when the run was closed.
+    """
 
 
 class Run(Protocol):
-    """Parts of many objects on their way as one stream, the next ones asked for ahead."""
+    """Parts of many objects that are read as one stream; the next parts are requested ahead."""
 
     end: RunEnd | None
     """Known once `chunks` has ended."""
 
     def chunks(self) -> AsyncIterator[bytes]:
-        """Bytes in order, checked; ends, without an error, at the first thing that is wrong."""
+        """Yield the bytes in order, checked; the first deviation ends them without an error."""
         ...
 
     async def close(self) -> None:
-        """Stop; harmless a second time."""
+        """Stop; a second call does nothing."""
         ...
 
 
 MAX_PLACES = 2048
-"""Partitions in one `Verdict`."""
+"""The largest number of partitions in one `Verdict`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What is said to a device about its partitions, each a policy and a number; together up to `MAX_PLACES`."""
+    """What is known about partitions of a device, each a policy and a number; together at most `MAX_PLACES`."""
 
     doubted: Sequence[tuple[int, int]] = ()
-    """These missed a write that was acknowledged."""
+    """Partitions that missed a write that was acknowledged."""
     proved: Sequence[tuple[int, int]] = ()
-    """These were compared since `epoch` was read, and lack nothing."""
+    """Partitions that were compared since `epoch` was read, and lack nothing."""
     epoch: int = 0
     whole: bool = False
-    """Whether nothing that belongs on the device lacks anything, by comparisons since `epoch` was read."""
+    """Whether no partition that belongs on the device lacks anything, by comparisons since `epoch` was read."""
 
 
 @dataclass(frozen=True, slots=True)
 class PendingDoubt:
-    """A device may lack something that was acknowledged."""
+    """The doubt about a device, which may lack something that was acknowledged."""
 
     epoch: int
-    """What a proof has to name that begins now."""
+    """The number that a proof has to name that begins now."""
     age_s: float
     """Seconds since the youngest doubt began."""
 
 
 class DoubtTransport(Protocol):
-    """What devices have missed, and what is proved to be there again."""
+    """Tells devices what they have missed, and what is proved to be there again."""
 
     async def judge(self, device: Device, verdict: Verdict) -> PendingDoubt | None:
-        """Tell a device of its partitions; what is in doubt after that, None when nothing is."""
+        """Send a verdict on partitions to a device; return what is in doubt after that, None when nothing is."""
         ...
 
 
@@ -171,23 +179,23 @@ class SyncTransport(Protocol):
     """Reads the contents of devices in the terms of sync sessions: entries in suffixes of partitions."""
 
     async def policies(self, device: Device) -> list[int]:
-        """Storage policies with anything on the device."""
+        """Return the storage policies with anything on the device."""
         ...
 
     async def partitions(self, device: Device, policy: int) -> list[int]:
-        """Partitions with anything in them on the device."""
+        """Return the partitions with anything in them on the device."""
         ...
 
     async def suffix_hashes(self, device: Device, policy: int, partition: int) -> Mapping[str, bytes]:
-        """Set hash per suffix."""
+        """Return the set hash of each suffix."""
         ...
 
     async def ask(self, device: Device, message: bytes) -> bytes:
-        """The answer to a question of a sync session (`swiftlet.sync.session.messages`); NodeError."""
+        """Return the answer to a question of a sync session (`swiftlet.sync.session.messages`). Raises NodeError."""
         ...
 
     async def remove(self, device: Device, key: ObjectKey, entry: Entry) -> bool:
-        """Forget a handoff copy; see `Store.remove`."""
+        """Remove a handoff copy, as `Store.remove` does."""
         ...
 
 
@@ -207,26 +215,27 @@ class ObjectTransport(SyncTransport, DoubtTransport, Protocol):
         footer: PutFooter,
         row: ContainerUpdate | None,
     ) -> WriteReply:
-        """Store a small object in one round trip. Errors as `PutStream.commit`."""
+        """Store a small object in one round trip. Raises the errors of `PutStream.commit`."""
         ...
 
     async def open_put(
         self, device: Device, key: ObjectKey, record: PutRecord, size: int | None, row: ContainerUpdate | None
     ) -> PutStream:
-        """Begin a large object; returns once the device said that it will take it (it may say Superseded, DiskFull)."""
+        """Begin a large object; return once the device accepts it. Raises Superseded and DiskFull if it does not."""
         ...
 
     async def get(
         self, device: Device, key: ObjectKey, start: int = 0, stop: int | None = None, *, proved: bool = False
     ) -> GetStream:
-        """Read bytes `[start, stop)`; a `stop` beyond the end is the end. NotFound with the tombstone's timestamp.
+        """Read bytes `[start, stop)`; a `stop` behind the end stands for the end.
 
-        With `proved` Unproved instead, whatever the device has, while the partition is in doubt.
+        Raises NotFound with the tombstone's timestamp. With `proved` it raises Unproved while the partition is in
+        doubt, whatever the device has.
         """
         ...
 
     async def head(self, device: Device, key: ObjectKey, *, proved: bool = False) -> ObjectInfo:
-        """Describe an object; NotFound and Unproved as with `get`."""
+        """Return the description of an object. Raises NotFound and Unproved as `get` does."""
         ...
 
     async def post(
@@ -238,41 +247,44 @@ class ObjectTransport(SyncTransport, DoubtTransport, Protocol):
         *,
         proved: bool = False,
     ) -> WriteReply:
-        """Replace metadata; NotFound, Superseded. The row carries the changed content type and time to the listing.
+        """Replace metadata. The row carries the changed content type and time to the listing.
 
-        With `proved` Unproved instead of NotFound while the partition is in doubt.
+        Raises NotFound and Superseded; with `proved`, Unproved instead of NotFound while the partition is in doubt.
         """
         ...
 
     async def delete(
         self, device: Device, key: ObjectKey, timestamp: Timestamp, name: str, row: ContainerUpdate | None
     ) -> WriteReply:
-        """Store a tombstone; Superseded when a newer version is there."""
+        """Store a tombstone. Raises Superseded when a newer version is there."""
         ...
 
     async def acknowledge(self, device: Device, written: Sequence[tuple[ObjectKey, Timestamp]]) -> None:
-        """The rows of these versions are through: a device that has them pending keeps them no longer.
+        """Acknowledge the rows of up to `MAX_ACKNOWLEDGED` versions, so that the device no longer keeps them as
+        pending.
 
-        Up to `MAX_ACKNOWLEDGED` at a time. A newer version's row stays pending. May be repeated, and may be lost: then
-        the device delivers the row once more.
+        A newer version's row stays pending. The message may be repeated, and may be lost: then the device delivers the
+        row once more.
         """
         ...
 
     def runs(self, device: Device) -> bool:
-        """Whether parts on this device can be in a run, as far as is known."""
+        """Return whether parts on this device can be in a run, as far as is known."""
         ...
 
     def open_run(self, parts: Sequence[RunPart], marks: Marks) -> Run:
-        """Begin a run of up to `MAX_RUN` parts on devices that `runs`."""
+        """Begin a run of up to `MAX_RUN` parts on devices for which `runs` is true."""
         ...
 
     async def read_copies(self, device: Device, wanted: bytes) -> bytes:
-        """Copies of many objects (`swiftlet.sync.moving.copies_wire`); NodeError when the answer has another form."""
+        """Return copies of many objects (`swiftlet.sync.moving.copies_wire`). Raises NodeError for a
+        malformed answer.
+        """
         ...
 
     async def take_copies(self, device: Device, copies: bytes) -> bytes:
-        """Store copies on a device, durably, and return the outcome of each. NodeError from a server that
-        accepts none.
+        """Store copies on a device, durably, and return the outcome of each. Raises NodeError when the server takes
+        none.
         """
         ...
 

@@ -1,9 +1,9 @@
 """Typed views of the custom resources, their conditions and quantities: what Kubernetes declares, as frozen values.
 
-What belongs here: the specs' names, types, limits and defaults, how a resource becomes a view, how conditions merge.
-What does not: talking to Kubernetes, and deciding anything (the operator's checks and plans do). What each field means,
-its unit and why it is what it is, stands in `crds/*.yaml`; a test holds the two against each other. Rules between
-fields are the API server's, in the CRDs; rules between objects are the operator's.
+The specs' names, types, limits and defaults, how a resource becomes a view, and how conditions merge belong here.
+Talking to Kubernetes, and deciding anything (the operator's checks and plans do) don't. `crds/*.yaml` says what each
+field means, its unit and its reason; a test compares the two. Rules between fields are in the CRDs, for the API server;
+rules between objects are the operator's.
 """
 
 from swiftlet.crd.base import NamedRef, SecretKeyRef

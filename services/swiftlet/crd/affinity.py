@@ -10,14 +10,14 @@ from pydantic import Field
 from swiftlet.crd.base import View
 
 MAX_TERMS = 16
-"""Terms of a list, and expressions of a term."""
+"""The largest number of terms in a list, and of expressions in a term."""
 Key = Annotated[str, Field(max_length=317)]
 Value = Annotated[str, Field(max_length=63)]
 Weight = Annotated[int, Field(ge=1, le=100)]
 
 
 class NodeRequirement(View):
-    """What a label or field of nodes has to be like."""
+    """A requirement on a label or a field of nodes."""
 
     key: Key
     operator: Literal["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]
@@ -28,7 +28,7 @@ NodeRequirements = Annotated[tuple[NodeRequirement, ...], Field(max_length=MAX_T
 
 
 class NodeTerm(View):
-    """Requirements that a node has to meet all of."""
+    """Requirements of which a node has to meet all."""
 
     match_expressions: NodeRequirements | None = None
     match_fields: NodeRequirements | None = None
@@ -41,14 +41,14 @@ class NodeTerms(View):
 
 
 class PreferredNodes(View):
-    """A term, and how much it counts."""
+    """A term, and its weight."""
 
     weight: Weight
     preference: NodeTerm
 
 
 class NodeAffinity(View):
-    """Which nodes pods may stand on, and which they would rather stand on."""
+    """The nodes that pods may run on, and those that they should preferably run on."""
 
     required_during_scheduling_ignored_during_execution: NodeTerms | None = None
     preferred_during_scheduling_ignored_during_execution: (
@@ -57,7 +57,7 @@ class NodeAffinity(View):
 
 
 class LabelRequirement(View):
-    """What a label of pods or namespaces has to be like."""
+    """A requirement on a label of pods or namespaces."""
 
     key: Key
     operator: Literal["In", "NotIn", "Exists", "DoesNotExist"]
@@ -65,14 +65,14 @@ class LabelRequirement(View):
 
 
 class LabelSelector(View):
-    """Which pods or namespaces are meant; an empty one means all."""
+    """Selects pods or namespaces; an empty selector selects all."""
 
     match_labels: Annotated[Mapping[str, Value], Field(max_length=MAX_TERMS)] | None = None
     match_expressions: Annotated[tuple[LabelRequirement, ...], Field(max_length=MAX_TERMS)] | None = None
 
 
 class PodTerm(View):
-    """Pods beside which, or away from which, pods should stand."""
+    """Selects pods beside which, or away from which, a pod should run."""
 
     topology_key: Key
     label_selector: LabelSelector | None = None
@@ -81,14 +81,16 @@ class PodTerm(View):
 
 
 class PreferredPods(View):
-    """A term, and how much it counts."""
+    """A term, and its weight."""
 
     weight: Weight
     pod_affinity_term: PodTerm
 
 
 class PodAffinity(View):
-    """What pods have to stand beside or away from, and what they would rather stand beside or away from."""
+    """The pods that a pod has to run beside or away from, and those that it should preferably run beside or
+    away from.
+    """
 
     required_during_scheduling_ignored_during_execution: (
         Annotated[tuple[PodTerm, ...], Field(max_length=MAX_TERMS)] | None
@@ -99,7 +101,7 @@ class PodAffinity(View):
 
 
 class Affinity(View):
-    """Rules about the nodes on which pods stand and the pods beside which they stand."""
+    """Rules about the nodes that pods run on, and about the pods that they run beside."""
 
     node_affinity: NodeAffinity | None = None
     pod_affinity: PodAffinity | None = None
@@ -107,13 +109,13 @@ class Affinity(View):
 
     @property
     def manifest(self) -> dict[str, Any]:
-        """Return what stands in a pod's `affinity`."""
-        # As JSON has it: lists, and no tuples.
+        """Return the rules in the form of a pod's `affinity`."""
+        # In JSON mode tuples become lists.
         found: dict[str, Any] = self.model_dump(mode="json", by_alias=True, exclude_none=True)
         return found
 
     def over(self, other: Affinity | None) -> Affinity:
-        """This one, with those of the other's three parts that it says nothing of."""
+        """Return these rules, with the parts of `other` that these do not have; there are three parts."""
         if other is None:
             return self
         said = {name: part for name in type(self).model_fields if (part := getattr(self, name)) is not None}

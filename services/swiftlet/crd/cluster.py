@@ -55,7 +55,7 @@ class DatabaseStorage(Storage):
 
 
 class RdmaSpec(View):
-    """Whether and how pods get at RDMA devices."""
+    """Whether and how pods get RDMA devices."""
 
     mode: Literal["auto", "required", "disabled"] = "auto"
     resource: (
@@ -71,7 +71,7 @@ class RdmaSpec(View):
 
     @property
     def wanted(self) -> bool:
-        """Whether pods should ask for a device where there is one."""
+        """Whether pods should request a device where there is one."""
         return self.mode != "disabled" and self.resource is not None
 
 
@@ -91,12 +91,12 @@ class Pool(PodSpec):
 
     @property
     def device_weight(self) -> float:
-        """The weight of each device in the rings: what was asked for, else the size in GiB."""
+        """The weight of each device in the rings: the one in the spec, or else the size in GiB."""
         return self.weight if self.weight is not None else float(parse_quantity(self.storage.size) / GIB)
 
     @property
     def device_count(self) -> int:
-        """Devices of all its pods."""
+        """The number of devices of all pods of the pool."""
         return self.replicas * self.devices_per_pod
 
 
@@ -111,14 +111,14 @@ class ServiceSpec(View):
 
 
 class ServiceDefaults(View):
-    """What all Services of the cluster have besides what they need."""
+    """Settings that all Services of the cluster have in addition to their own."""
 
     annotations: Annotations = Field(default={})
     labels: Labels = Field(default={})
 
 
 class ProxySpec(PodSpec):
-    """The proxies: the Swift API."""
+    """The proxies, which serve the Swift API."""
 
     replicas: Annotated[int, Field(ge=0, le=500)] = 2
     workers: Workers = 1
@@ -139,7 +139,7 @@ class ProxySpec(PodSpec):
 
 
 class MetadataSpec(PodSpec):
-    """The metadata servers: where a direct client finds its objects."""
+    """The metadata servers, which tell direct clients where their objects are."""
 
     replicas: Annotated[int, Field(ge=0, le=500)] = 2
     workers: Workers = 1
@@ -177,7 +177,7 @@ class RedisCaRef(SecretKeyRef):
 
 
 class RedisTlsSpec(View):
-    """Encryption on the way to an external Redis."""
+    """Encryption of connections to an external Redis."""
 
     enabled: bool = False
     ca_secret_ref: RedisCaRef | None = None
@@ -195,17 +195,17 @@ class RedisSpec(PodSpec):
 
     @property
     def speaks_tls(self) -> bool:
-        """Whether an external Redis is spoken to in TLS."""
+        """Whether connections to an external Redis use TLS."""
         return self.tls is not None and self.tls.enabled
 
     @property
     def ca_secret_ref(self) -> RedisCaRef | None:
-        """The authorities of an external Redis' certificate, None for those of the image and without TLS."""
+        """The authorities of an external Redis' certificate; None for those of the image, and without TLS."""
         return self.tls.ca_secret_ref if self.tls is not None and self.tls.enabled else None
 
 
 class AllowedLogin(View):
-    """What one login may have that others may not."""
+    """Roles or accounts that a single login may have and others may not."""
 
     account: LoginPart
     user: LoginPart
@@ -213,7 +213,7 @@ class AllowedLogin(View):
 
 
 class AuthSpec(View):
-    """How clients prove who they are, and what StorageUsers may ask for."""
+    """Authentication of clients, and what StorageUsers may request."""
 
     token_life_seconds: Annotated[int, Field(ge=60, le=2_678_400)] = 86_400
     allowed_roles: Annotated[tuple[UserRole, ...], Field(max_length=4)] = ("admin", "user", "reader")
@@ -221,12 +221,12 @@ class AuthSpec(View):
     reserved_accounts: Annotated[tuple[LoginPart, ...], Field(max_length=64)] = ()
 
     def roles_for(self, account: str, user: str) -> frozenset[UserRole]:
-        """The roles that a StorageUser with this login may carry."""
+        """Return the roles that a StorageUser with this login may have."""
         more = (role for one in self._allowed(account, user) for role in one.roles)
         return frozenset((*self.allowed_roles, *more))
 
     def may_use(self, account: str, user: str) -> bool:
-        """Whether the account is free to all, or this login is among those that it is reserved for."""
+        """Return whether the account is free to all, or reserved for this login among others."""
         return account not in self.reserved_accounts or bool(self._allowed(account, user))
 
     def _allowed(self, account: str, user: str) -> list[AllowedLogin]:
@@ -237,9 +237,9 @@ Recipient = Annotated[str, Field(pattern=r"^age1[02-9ac-hj-np-z]{58}$", max_leng
 
 
 class KeysSpec(View):
-    """The cluster key, which services and tokens are trusted by; a higher generation asks for a new one.
+    """The cluster key, by which services trust each other and tokens; a higher generation requests a new one.
 
-    `recovery_recipients`: of age, who besides the operator can open the sealed copies of the keys.
+    `recovery_recipients` are the age recipients that can open the sealed copies of the keys besides the operator.
     """
 
     generation: Annotated[int, Field(ge=1, le=1_000_000)] = 1
@@ -247,7 +247,7 @@ class KeysSpec(View):
 
 
 class ReplicatorSpec(View):
-    """How replicas are brought into agreement."""
+    """Settings of the replicators."""
 
     interval_seconds: Annotated[int, Field(ge=1, le=86_400)] = 10
     concurrency: Annotated[int, Field(ge=1, le=256)] = 4
@@ -258,7 +258,7 @@ class ReplicatorSpec(View):
 
 
 class MonitoringSpec(View):
-    """What is made for a Prometheus operator, where there is one."""
+    """Objects for the Prometheus operator, created where it is installed."""
 
     enabled: bool = True
 
@@ -278,7 +278,7 @@ class UpgradeSpec(View):
 
 
 DrainName = Annotated[str, Field(pattern=r"^[a-z]([-a-z0-9]*[a-z0-9])?(/(d[0-9]{1,2}|db))?$", max_length=70)]
-"""A pod, or one of its devices as it is named in rings."""
+"""The name of a pod, or the name that one of its devices has in rings."""
 
 
 class StorageClusterSpec(View):
@@ -313,16 +313,16 @@ class StorageClusterSpec(View):
 
     @property
     def api_port(self) -> int:
-        """The port of the Service in front of the proxies: the one asked for, else the protocol's own."""
+        """The port of the Service in front of the proxies: the one in the spec, or else the protocol's own."""
         if self.proxy.service.port is not None:
             return self.proxy.service.port
         return 443 if self.tls.enabled else 80
 
     @property
     def external_url(self) -> str | None:
-        """The base URL of the API as the spec says that clients outside of Kubernetes reach it; None when it doesn't.
+        """The base URL of the API for clients outside of Kubernetes; None when the spec has none.
 
-        It is what `storageUrl` says, else the first name of the Ingress, else that of the route.
+        It is `storageUrl`, or else made from the first name of the Ingress, or else from that of the route.
         """
         if self.proxy.storage_url is not None:
             return self.proxy.storage_url.rstrip("/")
@@ -339,7 +339,7 @@ class StorageClusterSpec(View):
 
     @property
     def components(self) -> tuple[PodSpec, ...]:
-        """All parts that have pods."""
+        """The parts of the cluster that have pods."""
         return (*self.pools, self.container, self.proxy, self.metadata, self.redis)
 
     def rdma_of(self, pods: Pool | ProxySpec) -> RdmaSpec:
@@ -347,5 +347,5 @@ class StorageClusterSpec(View):
         return pods.rdma if pods.rdma is not None else self.rdma
 
     def pool_named(self, name: str) -> Pool | None:
-        """The pool of that name."""
+        """Return the pool of that name, None when there is none."""
         return next((pool for pool in self.pools if pool.name == name), None)

@@ -1,8 +1,8 @@
 """Conditions of a custom resource, by the Kubernetes conventions. Pure: time is passed in.
 
-A `Fact` is what somebody found out just now; a `Condition` is a fact as it stands in a status, with the generation
-it was found at and the time its status last changed. Merging the same facts again changes nothing, so that a
-reconcile that finds nothing new writes nothing.
+A `Fact` was found out just now. A `Condition` is a fact in a status, with the generation at which it was found and the
+time at which its status last changed. Merging the same facts again changes nothing, so a reconcile that finds nothing
+new writes nothing.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from swiftlet.errors import SettingsError
 Status = Literal["True", "False", "Unknown"]
 
 MAX_MESSAGE_CHARS = 1024
-"""Longest message kept; the CRDs allow no more."""
+"""The longest message, in characters; the CRDs allow no more."""
 MAX_CONDITIONS = 32
-"""Most conditions of one resource; the CRDs allow no more."""
+"""The largest number of conditions of one resource; the CRDs allow no more."""
 TYPE_PATTERN = r"^[A-Z][A-Za-z0-9]{0,62}$"
 REASON_PATTERN = r"^[A-Z][A-Za-z0-9]{0,62}$"
 
@@ -30,7 +30,9 @@ _REASON = re.compile(REASON_PATTERN, re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """What holds now: a type such as `Ready`, whether it is so, a reason in CamelCase, and what a person should do."""
+    """A fact about a resource: a type such as `Ready`, its status, a reason in CamelCase, and a message for
+    administrators.
+    """
 
     type: str
     status: Status
@@ -38,7 +40,7 @@ class Fact:
     message: str = ""
 
     def __post_init__(self) -> None:
-        """Refuse what the API server would refuse later, away from whoever made the mistake."""
+        """Refuse values that the API server would refuse later, when it is harder to see where they come from."""
         if not _TYPE.fullmatch(self.type):
             raise ValueError(f"condition type {self.type!r} is not CamelCase")
         if self.status not in get_args(Status):
@@ -48,7 +50,7 @@ class Fact:
 
     @property
     def is_true(self) -> bool:
-        """Whether it is known to be so."""
+        """Whether the status is True."""
         return self.status == "True"
 
 
@@ -77,12 +79,14 @@ class Condition:
 
     @property
     def is_true(self) -> bool:
-        """Whether it is known to be so."""
+        """Whether the status is True."""
         return self.status == "True"
 
 
 def parse_conditions(manifest: Mapping[str, Any]) -> tuple[Condition, ...]:
-    """The conditions in a resource's status, none when it has no status yet; SettingsError when one is damaged."""
+    """Return the conditions in a resource's status; none without a status. Raises SettingsError when one is
+    malformed.
+    """
     entries = (manifest.get("status") or {}).get("conditions") or []
     try:
         return tuple(_parse(entry) for entry in entries)
@@ -108,9 +112,9 @@ def _parse(entry: Mapping[str, Any]) -> Condition:
 def merge_conditions(
     current: Sequence[Condition], facts: Iterable[Fact], generation: int, now: datetime
 ) -> tuple[Condition, ...]:
-    """`current` with `facts` found at `generation`.
+    """Return the conditions of `current` with `facts` that were found at `generation`.
 
-    A condition that no fact speaks of stays as it is; the order of `current` stays, new types follow in the order of
+    A condition without a fact stays as it is. The order of `current` stays, and new types follow in the order of
     `facts`. The time of a condition changes only when its status does. Of two facts of one type the later one counts.
     """
     merged = {condition.type: condition for condition in current}
@@ -127,7 +131,7 @@ def _advance(old: Condition | None, fact: Fact, generation: int, now: datetime) 
 
 
 def rfc3339(moment: datetime) -> str:
-    """Whole seconds in UTC, the way Kubernetes writes times; `moment` must know its zone."""
+    """Return a time with a zone as whole seconds in UTC, the way Kubernetes writes times."""
     if moment.tzinfo is None:
         raise ValueError("the time must have a time zone")
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

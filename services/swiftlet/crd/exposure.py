@@ -31,7 +31,7 @@ class IngressSpec(View):
 
 
 class ParentRef(View):
-    """What a route is attached to, a Gateway as a rule."""
+    """The object that a route is attached to, usually a Gateway."""
 
     name: ObjectName
     namespace: Annotated[str, Field(min_length=1, max_length=63, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")] | None = (
@@ -65,7 +65,7 @@ class IssuerRef(View):
 
 
 class CertManagerSpec(View):
-    """A certificate that cert-manager has issued and renews."""
+    """A certificate that cert-manager issues and renews."""
 
     issuer_ref: IssuerRef
     service_names: bool = True
@@ -75,7 +75,7 @@ class CertManagerSpec(View):
 
 
 class TlsSpec(View):
-    """Encryption between clients and proxies, with a certificate of one's own or one of cert-manager's."""
+    """Encryption between clients and proxies, with the user's own certificate or one of cert-manager."""
 
     secret_ref: NamedRef | None = None
     cert_manager: CertManagerSpec | None = None
@@ -86,19 +86,19 @@ class TlsSpec(View):
         return self.secret_ref is not None or self.cert_manager is not None
 
     def secret_name(self, cluster: str) -> str | None:
-        """The Secret with certificate and key; None without TLS."""
+        """Return the name of the Secret with certificate and key; None without TLS."""
         if self.secret_ref is not None:
             return self.secret_ref.name
         return certificate_name(cluster) if self.cert_manager is not None else None
 
 
 def certificate_name(cluster: str) -> str:
-    """The Certificate that is made for a cluster, and its Secret."""
+    """Return the name of a cluster's Certificate, and of its Secret."""
     return f"{cluster}-tls"
 
 
 def seconds_of(duration: str) -> int:
-    """The seconds of a duration."""
+    """Return the seconds of a duration."""
     units = {"h": 3600, "m": 60, "s": 1}
     total, digits = 0, ""
     for letter in duration:

@@ -1,4 +1,4 @@
-"""The five kinds, and how a manifest from the API server becomes a view."""
+"""The five kinds, and the parsing of a manifest from the API server into a view."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Meta(View):
 
     @property
     def deleting(self) -> bool:
-        """Whether somebody asked for the resource to go."""
+        """Whether the resource is being deleted."""
         return self.deletion_timestamp is not None
 
 
@@ -92,32 +92,32 @@ KINDS: Mapping[str, Kind[Any]] = {
 
 
 def parse_storage_cluster(manifest: Mapping[str, Any]) -> Resource[StorageClusterSpec]:
-    """A StorageCluster; SettingsError names the field and the fix."""
+    """Return the StorageCluster in a manifest. Raises SettingsError, which names the field and the fix."""
     return parse_as(STORAGE_CLUSTER, manifest)
 
 
 def parse_ring(manifest: Mapping[str, Any]) -> Resource[RingSpec]:
-    """A Ring; SettingsError names the field and the fix."""
+    """Return the Ring in a manifest. Raises SettingsError, which names the field and the fix."""
     return parse_as(RING, manifest)
 
 
 def parse_storage_policy(manifest: Mapping[str, Any]) -> Resource[StoragePolicySpec]:
-    """A StoragePolicy; SettingsError names the field and the fix."""
+    """Return the StoragePolicy in a manifest. Raises SettingsError, which names the field and the fix."""
     return parse_as(STORAGE_POLICY, manifest)
 
 
 def parse_storage_quota(manifest: Mapping[str, Any]) -> Resource[StorageQuotaSpec]:
-    """A StorageQuota; SettingsError names the field and the fix."""
+    """Return the StorageQuota in a manifest. Raises SettingsError, which names the field and the fix."""
     return parse_as(STORAGE_QUOTA, manifest)
 
 
 def parse_storage_user(manifest: Mapping[str, Any]) -> Resource[StorageUserSpec]:
-    """A StorageUser; SettingsError names the field and the fix."""
+    """Return the StorageUser in a manifest. Raises SettingsError, which names the field and the fix."""
     return parse_as(STORAGE_USER, manifest)
 
 
 def parse_resource(manifest: Mapping[str, Any]) -> Resource[Any]:
-    """A resource of whichever of the five kinds it says it is."""
+    """Return the resource in a manifest of any of the five kinds. Raises SettingsError."""
     name = str(manifest.get("kind", ""))
     if name not in KINDS:
         raise SettingsError(f"kind {name!r} does not belong to Swiftlet; the kinds are: {', '.join(KINDS)}")
@@ -125,7 +125,7 @@ def parse_resource(manifest: Mapping[str, Any]) -> Resource[Any]:
 
 
 def parse_as(kind: Kind[Spec], manifest: Mapping[str, Any]) -> Resource[Spec]:
-    """A resource of this kind; SettingsError lists everything wrong with it at once."""
+    """Return the resource of this kind in a manifest. Raises SettingsError, which lists all mistakes at once."""
     given = (str(manifest.get("apiVersion", API_VERSION)), str(manifest.get("kind", kind.name)))
     if given != (API_VERSION, kind.name):
         raise SettingsError(f"{given[1]} of {given[0]} is not a {kind.name} of {API_VERSION}")

@@ -13,7 +13,7 @@ Cidr = Annotated[
     str,
     Field(pattern=r"^([0-9]{1,3}(\.[0-9]{1,3}){3}/[0-9]{1,2}|[0-9a-fA-F:.]{2,45}/[0-9]{1,3})$", max_length=49),
 ]
-"""Looks like a network; whether it is one is checked by who uses it."""
+"""A pattern of networks; whoever uses one checks it."""
 LabelKey = Annotated[str, Field(min_length=1, max_length=316)]
 LabelValue = Annotated[str, Field(max_length=63)]
 NetworkedComponent = Literal["storage", "container", "proxy", "metadata", "redis"]
@@ -28,21 +28,21 @@ class Requirement(View):
 
 
 class LabelSelector(View):
-    """Objects by their labels; an empty one means all of them."""
+    """Selects objects by their labels; an empty selector selects all."""
 
     match_labels: Annotated[Mapping[str, LabelValue], Field(max_length=16)] = Field(default={})
     match_expressions: Annotated[tuple[Requirement, ...], Field(max_length=16)] = ()
 
 
 class IpBlock(View):
-    """A network without parts of it."""
+    """A network, with parts of it that are excepted."""
 
     cidr: Cidr
     excluded: Annotated[tuple[Cidr, ...], Field(max_length=16)] = Field(default=(), alias="except")
 
 
 class NetworkPeer(View):
-    """Pods by labels of their namespace, of their own, or both; or addresses."""
+    """Pods selected by labels of their namespace, of their own, or both; or addresses."""
 
     ip_block: IpBlock | None = None
     namespace_selector: LabelSelector | None = None
@@ -58,7 +58,7 @@ class NetworkPeer(View):
 
 
 class NetworkPort(View):
-    """A port, or all ports up to another one."""
+    """A port, or a range of ports."""
 
     protocol: Literal["TCP", "UDP", "SCTP"] = "TCP"
     port: Annotated[int, Field(ge=1, le=65535)]
@@ -71,7 +71,7 @@ class NetworkPort(View):
 
 
 class EgressRule(View):
-    """Something outside of the cluster that its pods may reach."""
+    """Destinations outside of the cluster that its pods may reach."""
 
     name: DnsLabel
     components: Annotated[tuple[NetworkedComponent, ...], Field(max_length=5)] = ()

@@ -40,7 +40,7 @@ def asked(cpu: str, memory: str) -> Resources:
 
 
 class Toleration(View):
-    """A taint that pods put up with, as in a pod's spec."""
+    """A taint that pods tolerate, as in a pod's spec."""
 
     key: Annotated[str, Field(max_length=316)] | None = None
     operator: Literal["Exists", "Equal"] = "Equal"
@@ -58,7 +58,7 @@ Tolerations = Annotated[tuple[Toleration, ...], Field(max_length=16)]
 
 
 class Spread(View):
-    """How evenly a component's pods have to stand over places of one kind; the operator selects the pods."""
+    """How evenly a component's pods have to be spread over failure domains; the operator selects the pods."""
 
     topology_key: Annotated[str, Field(min_length=1, max_length=317)]
     when_unsatisfiable: Literal["DoNotSchedule", "ScheduleAnyway"] = "ScheduleAnyway"
@@ -69,7 +69,7 @@ Spreads = Annotated[tuple[Spread, ...], Field(max_length=8)]
 
 
 class PodShape(View):
-    """Fields of `podDefaults` that each component has as well."""
+    """Fields that `podDefaults` and each component have."""
 
     node_selector: NodeSelector = Field(default={})
     tolerations: Tolerations = ()
@@ -82,17 +82,17 @@ class PodShape(View):
 
 
 class PodSpec(PodShape):
-    """What one component's pods are like, and what their main container takes."""
+    """Settings of one component's pods, and the resources of their main container."""
 
     resources: Resources = Resources()
 
 
 def merged(own: PodShape, usual: PodShape) -> PodShape:
-    """Return what counts for a component: `own`, merged over `usual`, which is said of all pods.
+    """Return the settings of a component: `own`, merged over `usual`, which is for all pods.
 
-    Maps have the entries of both, and of the same key its own. Tolerations are those of both. Spread constraints are
-    those of both, and of the same topology key its own. Of affinity each of the three parts counts as a whole. Single
-    names are its own, if it has one.
+    Maps have the entries of both; of the same key its own counts. Tolerations are those of both. Spread constraints are
+    those of both; of the same topology key its own counts. Each of the three parts of affinity counts as a whole. Of
+    single names its own counts, if it has one.
     """
     return PodShape.model_construct(
         node_selector={**usual.node_selector, **own.node_selector},

@@ -1,4 +1,4 @@
-"""The spec of a StoragePolicy: a kind of container, with replicas and pools of its own."""
+"""The spec of a StoragePolicy, which has its own replicas and pools; each container has one policy."""
 
 from __future__ import annotations
 
@@ -25,5 +25,5 @@ class StoragePolicySpec(View):
 
     @property
     def aggregate_below_bytes(self) -> int:
-        """Objects up to this many bytes share volume files."""
+        """The size in bytes up to which objects share volume files."""
         return quantity_bytes(self.aggregate_below)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import re
 from fractions import Fraction
+from functools import lru_cache
 
 from swiftlet.errors import SettingsError
 
 MAX_CHARS = 32
-"""Characters of a quantity in the CRDs: far more than any real one has."""
+"""The longest quantity in the CRDs, in characters; real ones are much shorter."""
 PATTERN = r"^[0-9]+(\.[0-9]+)?([KMGTPE]i|[numkMGTPE]|[eE][0-9]{1,2})?$"
 """The pattern of quantities in the CRDs: without a sign, and with digits on both sides of a point."""
 
+_REMEMBERED = 4096
+"""Quantities whose numbers are remembered: those of all clusters are compared at each look at one."""
 _QUANTITY = re.compile(r"([0-9]+(?:\.[0-9]+)?)(?:([KMGTPE]i|[numkMGTPE])|[eE]([0-9]{1,2}))?", re.ASCII)
 _FACTORS = {
     "n": Fraction(1, 10**9),
@@ -23,8 +26,9 @@ _FACTORS = {
 }
 
 
+@lru_cache(maxsize=_REMEMBERED)
 def parse_quantity(text: str) -> Fraction:
-    """The exact number that a quantity stands for; SettingsError when it is none."""
+    """Return the exact number that a quantity stands for. Raises SettingsError when it is not a quantity."""
     match = _QUANTITY.fullmatch(text) if len(text) <= MAX_CHARS else None
     if match is None:
         raise SettingsError(f"{text[:MAX_CHARS]!r} is not a quantity; write a number with a unit such as 10Gi or 500M")
@@ -35,6 +39,6 @@ def parse_quantity(text: str) -> Fraction:
 
 
 def quantity_bytes(text: str) -> int:
-    """The bytes that a quantity stands for, a fraction counted as a whole one; SettingsError when it is none."""
+    """Return the bytes that a quantity stands for, rounded up. Raises SettingsError when it is not a quantity."""
     value = parse_quantity(text)
     return -(-value.numerator // value.denominator)

@@ -1,4 +1,4 @@
-"""The spec of a StorageQuota: named levels of limits, and which account has which."""
+"""The spec of a StorageQuota: named levels of limits, and the level of each account."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Count = Annotated[int, Field(ge=0, le=9_007_199_254_740_992)]
 
 
 class Level(View):
-    """Limits under a name; None is no limit."""
+    """Named limits; None stands for no limit."""
 
     name: LevelName
     container_count: Count | None = None
@@ -29,12 +29,12 @@ class Level(View):
 
     @property
     def container_usage_bytes(self) -> int | None:
-        """Bytes that one container may hold; None is no limit."""
+        """Bytes that one container may hold; None stands for no limit."""
         return None if self.container_usage is None else quantity_bytes(self.container_usage)
 
     @property
     def account_usage_bytes(self) -> int | None:
-        """Bytes that all containers of an account may hold together; None is no limit."""
+        """Bytes that all containers of an account may hold together; None stands for no limit."""
         return None if self.account_usage is None else quantity_bytes(self.account_usage)
 
 
@@ -56,6 +56,8 @@ class StorageQuotaSpec(View):
     assignments: Annotated[tuple[Assignment, ...], Field(max_length=1000)] = ()
 
     def level_of(self, account: str) -> Level | None:
-        """The limits of an account: the assigned level's, else the default level's; None when neither is there."""
+        """Return the limits of an account: those of its level, or else of the default level; None when
+        neither exists.
+        """
         name = next((entry.level for entry in self.assignments if entry.account == account), DEFAULT_LEVEL)
         return next((level for level in self.levels if level.name == name), None)

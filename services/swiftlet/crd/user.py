@@ -1,4 +1,4 @@
-"""The spec of a StorageUser: somebody who may log in."""
+"""The spec of a StorageUser, who may log in."""
 
 from __future__ import annotations
 

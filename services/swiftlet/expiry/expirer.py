@@ -1,14 +1,14 @@
-"""The expirer: rounds over what is due in the queue, deleting objects whose time has come.
+"""The expirer: rounds over the tasks in the queue that are due, which delete objects that have expired.
 
-An object is looked at as the newest version that a quorum of its devices knows, and deleted only if that version goes
-at the task's time. The deletion is as old as that version and no newer: what was written since, or is being written,
+Of an object the newest version counts that a quorum of its devices knows; it is deleted only if it expires at the
+task's time. The tombstone has the timestamp of that version, so that whatever was written since, or is being written,
 is newer and stays. But a tombstone that old might be forgotten before all devices have it, so it is never older than
-the longest upload, and it is only an upload that has taken longer that counts as having happened before.
+the longest upload takes; only an upload that has taken longer counts as older than the deletion.
 
 Fault model: an expirer may stop at any point, several may work on the same tasks, devices and databases may be away,
-clocks may differ. A task is taken off the queue only after its object is gone, or does not go at that time any more;
-until then every round tries it anew. A POST that gives an object more time may have come in just before its time was
-over: so work begins `delay_s` later, when such a POST is through and the other clocks have passed that time, too.
+clocks may differ. A task leaves the queue only after its object is gone, or no longer expires at that time; until then
+every round tries it again. A POST that extends the time may have come just before the object expired: so work begins
+`delay_s` later, when such a POST is done and the other clocks have passed that time, too.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class ExpiryReport:
 
     @property
     def clean(self) -> bool:
-        """Whether there was nothing to do."""
+        """Whether the round had nothing to do."""
         return not (self.expired or self.moot or self.failed)
 
     def count(self, outcome: TaskOutcome) -> None:
@@ -79,16 +79,16 @@ class ExpiryReport:
 
 
 class Pace:
-    """So many starts a second, evenly."""
+    """Limits the starts of tasks to a number per second, evenly."""
 
     def __init__(self, per_second: float, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
-        """The first one starts at once."""
+        """`per_second` is the number of starts per second; the first one may be at once."""
         self._gap_s = 1.0 / per_second
         self._sleep = sleep
         self._next_s = 0.0
 
     async def wait(self) -> None:
-        """Until it is one's turn."""
+        """Wait for the next start."""
         now_s = time.monotonic()
         start_s = max(now_s, self._next_s)
         self._next_s = start_s + self._gap_s
@@ -109,7 +109,7 @@ class Expirer:
         reclaim_age_s: float,
         now_s: Callable[[], float] = time.time,
     ) -> None:
-        """`nodes` are those (`host:port`) that expirers run beside, `mine` the ones that this one runs beside."""
+        """`nodes` (`host:port`) have expirers beside them, and this one runs beside those in `mine`."""
         self._queue = queue
         self._objects = objects
         self._settings = settings
@@ -120,7 +120,7 @@ class Expirer:
         self._pace = Pace(settings.tasks_per_second)
 
     async def run_round(self) -> ExpiryReport:
-        """Work on all that is due and ours; Unavailable when the queue can't be listed."""
+        """Work on all due tasks that are ours. Raises Unavailable when the queue can't be listed."""
         report, began_s = ExpiryReport(), time.monotonic()
         nodes = self._nodes()
         ranks = {container: rank_of(container, nodes, self._mine) for container in CONTAINERS}
@@ -152,7 +152,7 @@ class Expirer:
                 break
 
     async def _work_off(self, container: str, tasks: list[Task], report: ExpiryReport) -> None:
-        """A page of tasks, some at a time; those that are done leave the queue even if the work is broken off."""
+        """Work on a page of tasks, some at a time; finished tasks leave the queue even if the rest is interrupted."""
         done: list[Task] = []
         gate = asyncio.Semaphore(self._settings.concurrency)
 

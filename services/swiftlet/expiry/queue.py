@@ -1,8 +1,8 @@
 """The queue: rows in container databases of a hidden account, written before the objects that they are about.
 
-Fault model: databases may be down, and a writer may stop at any point. A task is durable on a quorum before its
-object is written, so a stop in between leaves a task without an object, which costs one look when it is due. A task is
-of one version of its object and is taken off by that: tasks of other versions stay, whatever happens at the same time.
+Fault model: databases may be down, and a writer may stop at any point. A task is durable on a quorum before its object
+is written, so a stop in between leaves a task without an object, which costs one lookup when it is due. A task belongs
+to one version of its object and is removed by that: tasks of other versions stay, whatever happens at the same time.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ PAGE = 1000
 
 
 class ExpiryQueue:
-    """What is queued in the whole cluster."""
+    """The queue of the whole cluster."""
 
     def __init__(self, listings: ClusterListings, stamp: Callable[[], Timestamp]) -> None:
-        """`stamp` gives each new timestamp."""
+        """`stamp` returns a new timestamp at each call."""
         self._listings = listings
         self._stamp = stamp
 
     async def add(self, task: Task) -> None:
-        """Queue a task; durable on return. Unavailable when too few databases can be reached."""
+        """Queue a task, which is durable on return. Raises Unavailable when too few databases can be reached."""
         row = ObjectRow(task.name, task.queued, size=task.policy)
         try:
             await self._listings.update_rows(ACCOUNT, task.container, [row])
@@ -42,17 +42,17 @@ class ExpiryQueue:
             return
 
     async def remove(self, container: str, tasks: Sequence[Task]) -> None:
-        """Take tasks of one container off."""
+        """Remove tasks of one container from the queue."""
         rows = [ObjectRow(task.name, task.queued, deleted=True) for task in tasks]
         await self._listings.update_rows(ACCOUNT, container, rows)
 
     async def replace(self, old: Task, new: Task) -> None:
-        """Queue a task and take another one of the same object off, in one step."""
+        """Queue a task and remove another one of the same object, in one step."""
         rows = [ObjectRow(new.name, new.queued, size=new.policy), ObjectRow(old.name, old.queued, deleted=True)]
         await self._listings.update_rows(ACCOUNT, new.container, rows)
 
     async def due(self, container: str, now_s: float, after: str = "") -> tuple[list[Task], str]:
-        """Tasks of a container that are due at `now_s`, and the name to go on behind, empty at the end."""
+        """Return tasks of a container that are due at `now_s`, and the name after which to go on, "" at the end."""
         query = ListingQuery(limit=PAGE, marker=after, end_marker=due_before(now_s))
         try:
             _, rows = await self._listings.list_objects(ACCOUNT, container, query)

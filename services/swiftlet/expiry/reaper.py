@@ -1,13 +1,13 @@
-"""The account reaper: what a deleted account held goes, bit by bit, and then the account itself.
+"""The account reaper: it removes what a deleted account holds, bit by bit, and then the account itself.
 
-DELETE of an account that has containers writes a row into a hidden account's container first, and then marks the
-account: a metadata item with the time. From then on proxies answer as if it were not there, and do not make it again.
-After `delay_s` the reaper removes its objects and containers, and at last the account's database is deleted, with
-which the mark goes. Which node works on an account first is decided as for the expirer's queue.
+DELETE of an account that has containers first writes a row into a hidden account's container, and then marks the
+account with a metadata item that has the time. From then on proxies answer as if it did not exist, and do not create it
+again. After `delay_s` the reaper removes its objects and containers, and at last deletes the account's database with
+the mark. The order of nodes that work on an account is that of the expirer's queue.
 
-Fault model: a reaper may stop at any point and several may work on one account: deletions repeat without harm, and
-the account's own listings say what is left. A row without a mark (a proxy that stopped in between, an account that
-was made again) does nothing and is taken off. What can't be deleted now waits for the next round.
+Fault model: a reaper may stop at any point and several may work on one account: deletions repeat without harm, and the
+account's own listings show what is left. A row without a mark (of a proxy that stopped in between, or of an account
+that was created again) has no effect and is removed. What can't be deleted now waits for the next round.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from swiftlet.settings.reaper import ReaperSection
 from swiftlet.timestamp import Timestamp
 
 MARK = "X-Account-Sysmeta-Deleted-At"
-"""The metadata item of a deleted account: when, as a timestamp's value."""
+"""The metadata item of a deleted account: the time of the deletion, as a timestamp's value."""
 ACCOUNT, CONTAINER = ".reaping", "accounts"
-"""Where the names of deleted accounts are. No user's account begins so."""
+"""The account and container with the names of deleted accounts. No user's account begins with a point."""
 PAGE = 1000
 
 REAPED = Counter("swiftlet_reaper_removed_total", "What reapers removed of deleted accounts.", ["what"])
@@ -44,7 +44,7 @@ _log = structlog.get_logger("reaper")
 
 
 def marked_at(info: AccountInfo) -> Timestamp | None:
-    """When the account was deleted; None for one that was not."""
+    """Return when the account was deleted; None for one that was not."""
     text = info.metadata.get(MARK, "")
     return Timestamp(int(text)) if text.isascii() and text.isdigit() else None
 
@@ -53,12 +53,12 @@ class ReaperQueue:
     """The deleted accounts of the whole cluster."""
 
     def __init__(self, listings: ClusterListings, stamp: Callable[[], Timestamp]) -> None:
-        """`stamp` gives each new timestamp."""
+        """`stamp` returns a new timestamp at each call."""
         self._listings = listings
         self._stamp = stamp
 
     async def delete(self, account: str) -> None:
-        """Queue an account for deletion, durably on return. NotFound, Unavailable."""
+        """Queue an account for deletion; durable on return. Raises NotFound and Unavailable."""
         await self._listings.account_info(account)
         at = self._stamp()
         row = ObjectRow(account, at)
@@ -70,7 +70,7 @@ class ReaperQueue:
         await self._listings.post_account(account, at, {MARK: str(at.value)})
 
     async def waiting(self) -> AsyncIterator[ObjectRow]:
-        """Their rows, by name."""
+        """Yield the rows of queued accounts by name."""
         marker = ""
         while True:
             try:
@@ -85,7 +85,7 @@ class ReaperQueue:
             marker = rows[-1].name
 
     async def done(self, row: ObjectRow) -> None:
-        """Take an account off, in the version that was read."""
+        """Remove an account from the queue, if its row is still the one that was read."""
         await self._listings.update_rows(ACCOUNT, CONTAINER, [ObjectRow(row.name, row.timestamp, deleted=True)])
 
 
@@ -101,7 +101,7 @@ class ReaperReport:
 
     @property
     def clean(self) -> bool:
-        """Whether there was nothing to do."""
+        """Whether the round had nothing to do."""
         return not (self.accounts or self.containers or self.objects or self.failed)
 
 
@@ -118,7 +118,7 @@ class Reaper:
         stamp: Callable[[], Timestamp],
         now_s: Callable[[], float] = time.time,
     ) -> None:
-        """`nodes` are those (`host:port`) that reapers run beside, `mine` the ones that this one runs beside."""
+        """`nodes` (`host:port`) have reapers beside them, and this one runs beside those in `mine`."""
         self._queue = ReaperQueue(listings, stamp)
         self._listings = listings
         self._objects = objects
@@ -131,7 +131,7 @@ class Reaper:
         self._gate = asyncio.Semaphore(settings.concurrency)
 
     async def run_round(self) -> ReaperReport:
-        """Work on the accounts that are due and ours; Unavailable when the queue can't be listed."""
+        """Work on the due accounts that are ours. Raises Unavailable when the queue can't be listed."""
         report, nodes = ReaperReport(), self._nodes()
         async for row in self._queue.waiting():
             report.waiting += 1
@@ -171,7 +171,7 @@ class Reaper:
         try:
             await self._listings.delete_account(account, self._stamp())
         except NotEmpty:
-            return  # Containers are still to be reported as gone, or could not be removed.
+            return  # Some containers are not reported as gone yet, or could not be removed.
         await self._queue.done(row)
         report.accounts += 1
         report.waiting -= 1
@@ -214,7 +214,7 @@ class Reaper:
         REAPED.labels("object").inc()
 
     async def _unlist(self, path: Path, stamp: Timestamp, report: ReaperReport) -> None:
-        """A row without an object."""
+        """Remove a row that has no object."""
         assert path.container is not None
         assert path.obj is not None
         try:

@@ -1,9 +1,9 @@
-"""When objects go, and the names under which that is queued: pure.
+"""The time at which objects expire, and the names under which that is queued. Pure.
 
-A task is one row in a container of a hidden account. There is a fixed number of containers, so that none takes all
-writes and no time far away makes another one. The row's name begins with the time, so that what is due comes first, and
-ends with the object's version, so that the task of a version can be taken off and that of no other one. A task only
-says where to look and when: what counts is the object's own `X-Delete-At`.
+A task is one row in a container of a hidden account. The number of containers is fixed, so that none gets all writes
+and no time far ahead creates another one. The row's name begins with the time, so that due tasks come first, and ends
+with the object's version, so that a task of one version can be removed without those of others. A task only says where
+to look and when: the object's own `X-Delete-At` decides.
 """
 
 from __future__ import annotations
@@ -17,39 +17,39 @@ from swiftlet.names import Path
 from swiftlet.timestamp import Timestamp
 
 DELETE_AT = "X-Delete-At"
-"""In an object's metadata: when it goes, in whole seconds since the epoch."""
+"""The metadata of an object with the time at which it expires, in whole seconds since the epoch."""
 ACCOUNT = ".expiring_objects"
-"""The queue's account. No user's account begins so."""
+"""The queue's account. No user's account begins with a point."""
 LATEST = 9_999_999_999
 """The last second that a queue can name, in the year 2286."""
 PARTS = 64
-"""Containers among which all tasks are spread."""
+"""The number of containers over which all tasks are spread."""
 CONTAINERS = tuple(f"{part:02x}" for part in range(PARTS))
 """The containers of the hidden account."""
 _DIGITS = 10
 
 
 def delete_at_of(metadata: Mapping[str, str]) -> int | None:
-    """When an object with this metadata goes; None for one that stays."""
+    """Return when an object with this metadata expires; None for one that does not."""
     text = metadata.get(DELETE_AT, "")
     return int(text) if text.isascii() and text.isdigit() and len(text) <= _DIGITS else None
 
 
 def is_expired(metadata: Mapping[str, str], now_s: float) -> bool:
-    """Whether the object is to be taken as gone already."""
+    """Return whether the object counts as deleted already."""
     delete_at = delete_at_of(metadata)
     return delete_at is not None and delete_at <= now_s
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """Look at `path` at `delete_at`, and delete it if that is still when it goes."""
+    """A task to look at `path` at `delete_at`, and to delete the object if it still expires then."""
 
     delete_at: int
     path: Path
     policy: int
     queued: Timestamp
-    """The version of the object that goes then, or when it was queued anew."""
+    """The version of the object that expires then, or the time when it was queued again."""
 
     @property
     def container(self) -> str:
@@ -63,7 +63,7 @@ class Task:
 
 
 def task_of(name: str, policy: int, queued: Timestamp) -> Task | None:
-    """The task that a row stands for; None for a row that is none."""
+    """Return the task that a row stands for; None for other rows."""
     moment, dash, rest = name.partition("-")
     rest, mark, version = rest.rpartition("?")
     pieces = rest.split("/", 3)
@@ -82,5 +82,5 @@ def task_of(name: str, policy: int, queued: Timestamp) -> Task | None:
 
 
 def due_before(now_s: float) -> str:
-    """All names of tasks that are due sort before this one."""
+    """Return a name that sorts behind the names of all due tasks, and before those of all others."""
     return f"{max(0, min(int(now_s), LATEST)):0{_DIGITS}d}."

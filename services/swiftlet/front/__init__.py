@@ -1,7 +1,7 @@
-"""Reads and small PUTs that are answered without Python: what Python decides before, and connections to and fro.
+"""Reads and small PUTs that the native front answers without Python: the decisions before, and moving connections.
 
-`deciding` says who may read where for a moment; `withdrawing` which requests end that; `routes` where objects are;
-`connections` moves them between the native front and aiohttp; `row_batches` has rows listed of what the front has
-stored, many at a time. `proxy_front` joins them, and writes down what the front has answered. Nothing here runs for a
-request that the front answers. See docs/design/2026-11-21-front.md.
+`deciding` says who may read where for a moment; `withdrawing` which requests end that; `routes` where objects are.
+`connections` moves connections between the native front and aiohttp. `row_batches` has rows listed for the objects that
+the front has stored, many at a time. `proxy_front` joins them, and logs what the front has answered. Nothing here runs
+for a request that the front answers. See `docs/design/2026-11-21-front.md`.
 """

@@ -1,11 +1,11 @@
-"""Connections between the front and aiohttp: taken over with the bytes read so far, given back between two requests.
+"""Moves connections between the front and aiohttp: taken over with the bytes read so far, given back between requests.
 
-A connection is given back when its last request was one that the front would answer now, aiohttp holds nothing of the
-next one, and the answer has left. One that comes back several times without the front having answered anything stays
+A connection is given back when the front could have answered its last request, aiohttp has received nothing of the next
+one, and the answer has been sent. One that comes back several times without the front having answered anything stays
 for a while.
 
 Fault model: a client may be gone before its connection is taken over, and send anything at any time: bytes that reach
-aiohttp before the connection is given back keep it here. What the kernel holds goes along with the descriptor.
+aiohttp before the connection is given back keep it here. Bytes in the kernel's buffer stay with the descriptor.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from swiftlet.web.raw_heads import RawHandler
 _MAX_BOUNCES = 8
 """How many times in a row a connection may come back from the front unanswered and be given to it again at once."""
 _COLD_S = 1.0
-"""Seconds after which a connection that came back more often is given to the front again: the reason may be over."""
+"""Seconds after which a connection that came back too often is given to the front again: the reason may be over."""
 _SOON = 32
 """Turns of the event loop within which a connection whose answer was sent is ready for the next request."""
 _LOOK_S = 0.01
 _LEAVE_S = 1.0
-"""Seconds within which the front answers a command, unless something is wrong with it."""
+"""Seconds within which the front answers a command unless it has failed."""
 _MAX_WHOLE = 72 * 1024
 """The largest size in bytes of a request that the front may answer."""
 
@@ -49,9 +49,7 @@ class Watcher(Protocol):
     def answered(
         self, connection: Connection, request: web.BaseRequest, response: web.StreamResponse, raw: bytes
     ) -> None:
-        """Take note of an answer to a request that came alone, with `raw` as its bytes. May give the
-        connection back.
-        """
+        """Note an answer to a request that came alone, with `raw` as its bytes; the connection may be given back."""
         ...
 
     def made(self) -> None:
@@ -65,7 +63,7 @@ class Connection(RawHandler):
     def __init__(
         self, server: web.Server, watcher: Watcher, place: Place, begun_with: bytes, bounces: int, **options: Any
     ) -> None:
-        """`begun_with` was read already; `place` is left with the first answer; `options` as the server has them."""
+        """`begun_with` has been read already; `place` is left with the first answer."""
         super().__init__(server, **options)
         self._watcher = watcher
         self._place = place
@@ -118,7 +116,7 @@ class Connection(RawHandler):
         if self._current_request is None or self.transport is None:
             return False
         content: Any = self._current_request.content
-        # Of a long body others read the rest: see `web/direct_read.py`.
+        # `web/direct_read.py` reads the rest of a long body.
         is_taken = self.transport.get_protocol() is not self
         return not content.is_eof() and (is_taken or content._waiter is not None)
 
@@ -133,7 +131,7 @@ class Connection(RawHandler):
         return descriptor
 
     def hold(self) -> None:
-        """Stop reading: what a quick client sends next stays in the kernel for whoever reads the connection next."""
+        """Stop reading: what a fast client sends next stays in the kernel for whoever reads the connection next."""
         if self.transport is not None:
             self.transport.pause_reading()
 
@@ -186,7 +184,7 @@ class ConnectionHandover:
         assert self._loop is not None
         assert self._pace is not None
         room = self._front.waiting() if self._leaving else self._pace.room
-        # This silences the descriptor, so all else that it tells of is looked at afterwards.
+        # This stops events of the descriptor, so everything else that they would report is checked afterwards.
         handed = self._front.handed(room)
         self._watcher.made()
         for descriptor, begun_with, bounces in handed:
@@ -219,7 +217,7 @@ class ConnectionHandover:
     def _connection(self, begun_with: bytes, bounces: int, place: Place) -> Connection:
         server = self._server
         assert server is not None
-        # The options are those that the runner was given; the server keeps them for its own connections.
+        # These are the options that the runner was given; the server uses them for its own connections.
         options = server._kwargs
         return Connection(server, self._watcher, place, begun_with, bounces, loop=self._loop, **options)
 

@@ -1,4 +1,4 @@
-"""Grants: who may read and write in which container for the next moment, as the API decides by its own functions."""
+"""Grants: who may read and write in which container for the next moment, as the API's own functions decide."""
 
 from __future__ import annotations
 
@@ -21,14 +21,18 @@ from swiftlet.settings.sections import LimitsSection
 VALID_S = 1.0
 """Seconds for which a grant to read is valid at most."""
 _RENEWED_S = 0.74
-"""What a grant by an ACL rests on is asked for anew when it is older; it holds until that is `FRESH_S` old. Looks at
-which grants are used come several times in the difference."""
+"""Seconds after which the facts behind a grant by an ACL are read again; they count until they are `FRESH_S` old.
+
+Grants in use are checked several times in the difference.
+"""
 WRITE_VALID_S = 0.5
-"""Seconds for which a grant to write is valid: what all proxies agree on is not remembered for much longer."""
+"""Seconds for which a grant to write is valid: facts that all proxies have to agree on are not remembered
+for longer.
+"""
 SMALL_BYTES = 64 * 1024
 """The largest size in bytes of an object that may be stored by a grant."""
 _ITEMS, _ITEM_NAME, _ITEM_VALUE = 16, 64, 256
-"""The largest number of its metadata items, and the largest sizes of a name and a value in bytes."""
+"""The largest number of an object's metadata items, and the largest sizes of a name and a value in bytes."""
 _MAX_HEAD = 4096
 """The largest size in bytes of the request's head."""
 _ANY = "any object"
@@ -54,7 +58,10 @@ class Deciding:
     """Decides by what a proxy process has cached; `now` is in seconds since the epoch."""
 
     def __init__(self, api: SwiftApi, now: Callable[[], float] = time.time) -> None:
-        """No grants are made where the proxy caches containers for a shorter time than a grant is valid."""
+        """Make no grants where the proxy caches containers for a shorter time than a grant is valid.
+
+        `now` returns seconds since the epoch.
+        """
         self._api = api
         self._now = now
         self._max_age_s = api.options.container_info_ttl_s - VALID_S
@@ -63,12 +70,14 @@ class Deciding:
         agreed_s = min(api.options.container_info_ttl_s, api.options.versioning.agreement_s, FRESH_S)
         self._write_max_age_s = agreed_s - WRITE_VALID_S
         if api.options.limits.max_header_size < _MAX_HEAD:
-            # The front reads lines that would be refused.
+            # With lower limits, the front would answer requests that have to be refused.
             self._max_age_s = self._write_max_age_s = 0.0
 
     async def decide(self, token: str, prefix: str, write: bool = False) -> Grant | None:
-        """Whether a request with `token` (none: empty) may read, or write, any object below `prefix`,
-        `/v1/ACCOUNT/CONTAINER/` as clients send it; None when not, and when the answer would depend on more than that.
+        """Return a grant if a request with `token` (empty for none) may read, or write, any object below `prefix`.
+
+        `prefix` is `/v1/ACCOUNT/CONTAINER/` as clients send it. None means that it may not, or that the answer depends
+        on more than that.
         """
         if (self._write_max_age_s if write else self._max_age_s) <= 0:
             return None
@@ -78,7 +87,7 @@ class Deciding:
         try:
             return await (self._decide_write(token, below) if write else self._decide(token, below))
         except SwiftletError:
-            # Refused, not there, not to be found out: the API says so to whoever asks.
+            # The request is refused, the container does not exist, or that is unknown; the API gives the answer.
             return None
 
     async def _decide_write(self, token: str, below: Path) -> Grant | None:
@@ -90,14 +99,14 @@ class Deciding:
         begun_s = time.monotonic()
         known = api.tokens.read(token)
         container = await api.containers.get(path.account, below.container, self._write_max_age_s)
-        # Quotas of the account are in its metadata.
+        # The account's metadata have its quotas.
         await api.accounts.metadata(path.account, self._write_max_age_s)
         await TokenAccess(api.containers, api.accounts, known.identity, None).require("PUT", any_object)
         versioned = has_versions(container) or archive_of(api, container) is not None
-        # What replaces an object that goes by itself takes it off the expirer's queue.
+        # Replacing an object that expires removes its task from the expirer's queue, which the front can't do.
         if versioned or has_expiring(container) or not await is_unlimited(api, any_object):
             return None
-        # What the answers took has made older what was known before them.
+        # The facts read first have become older while the others were read.
         valid_s = min(WRITE_VALID_S + begun_s - time.monotonic(), known.expires - self._now())
         xxh3_etags = options.etag_kind(container.policy) == "xxh3"
         return Grant(path, container.policy, valid_s, xxh3_etags) if valid_s > 0 else None

@@ -1,13 +1,13 @@
-"""How many connections that come from the front may be new to aiohttp at a time.
+"""Limits how many connections from the front may be new to aiohttp at a time.
 
-The front accepts as quickly as clients come. Requests that are all begun at once all end late, when clients and
-timeouts have given them up; begun some at a time, most end soon. So a connection that is handed over takes a place
-until its first request is answered. What does not need the processor keeps no place: a connection of which no whole
-head has come, one whose client is waited for while the event loop comes round in time, and a request that takes long,
-as large ones do. There are more places while the loop comes round in time, for then it has time.
+The front accepts connections as fast as clients come. If all their requests are begun at once, all end late, when
+clients and timeouts have given them up; if some are begun at a time, most end soon. So a connection that is handed over
+takes a place until its first request is answered. A connection that does not need the processor keeps no place: one
+whose request has not arrived completely, one whose client is waited for while the event loop is in time, and one with a
+long request, as large objects have. There are more places while the event loop is in time.
 
-Fault model: clients may send slowly, or nothing. A place is free again after a while, whatever happens to it, so those
-who wait are served in their order and at a pace that is known.
+Fault model: clients may send slowly, or nothing. A place becomes free after a while, whatever happens to it, so waiting
+connections are served in their order and at a known pace.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Place:
     """The place of a connection."""
 
     def __init__(self, pace: Pace, ends: float) -> None:
-        """The place is taken until `ends` on the loop's clock."""
+        """Take the place until `ends` on the loop's clock."""
         self._pace = pace
         self.ends = ends
         self._waits: Callable[[], bool] | None = None
@@ -79,7 +79,7 @@ class Pace:
         return place
 
     def left(self, place: Place) -> None:
-        """Behaves as `Place.leave` requires."""
+        """Note that a place was left; see `Place.leave`."""
         if place in self._taken:
             del self._taken[place]
             if not self._taken:

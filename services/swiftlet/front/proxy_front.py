@@ -1,11 +1,12 @@
-"""The front of one proxy process: grants for what is asked, renewed while they are used, withdrawn with changes.
+"""The front of one proxy process: makes grants for requests, renews them while they are used, withdraws them on
+changes.
 
-A grant ends as well with the next change of its account, or of a container in it, that any process of the proxy makes:
-the front looks at the counter of such changes (`api.shared_changes`) with each request.
+A grant also ends with the next change of its account, or of a container in it, by any process of the proxy: the front
+looks at the counter of such changes (`api.shared_changes`) with each request.
 
-Fault model: the API may refuse, fail or not know at any time: then nothing is granted, and requests take the ordinary
-way. The front's thread may die: then the process has to end, for nobody would let clients in. Between a decision and
-its grant something may be withdrawn: then the decision does not count.
+Fault model: the API may refuse, fail or not know at any time: then nothing is granted, and requests go to Python. The
+front's thread may die: then the process has to end, as no client could connect any more. If something is withdrawn
+between a decision and its grant, the decision does not count.
 """
 
 from __future__ import annotations
@@ -92,7 +93,7 @@ TAKE_S = 0.1
 
 
 class AccessRecords:
-    """Takes from the front what it has answered, for the access log and the metrics: the same lines and numbers as of
+    """Takes from the front what it has answered, and enters it into the access log and the metrics like
     other requests.
     """
 
@@ -115,7 +116,7 @@ class AccessRecords:
 
 
 class ProxyFront:
-    """Implements `swiftlet.web.front_listener.FrontListener`, and is what an application tells of its answers."""
+    """Implements `swiftlet.web.front_listener.FrontListener`, and is notified of the application's answers."""
 
     def __init__(
         self,
@@ -126,7 +127,7 @@ class ProxyFront:
         settings: FrontSettings,
         withdrawals: Withdrawals,
     ) -> None:
-        """For the API of `app`, whose changes `withdrawals` are told of; nothing begins before `open`."""
+        """Serve the API of `app`, which reports its changes to `withdrawals`; nothing begins before `open`."""
         self._app = app
         self._api = api
         self._rings = rings
@@ -140,7 +141,7 @@ class ProxyFront:
         app.on_response_prepare.append(self._withdraw_before)
 
     def open(self, server: web.Server, sockets: Sequence[socket.socket], keepalive_s: float) -> None:
-        """Accept connections; OSError when the system has no thread or descriptor for the front."""
+        """Accept connections. Raises OSError when the system has no thread or descriptor for the front."""
         try:
             front = self._front(keepalive_s)
         except OSError as error:
@@ -166,7 +167,9 @@ class ProxyFront:
         )
 
     async def leave(self) -> None:
-        """Accept no more connections, and let what is being stored be listed: soon after that nobody lists anything."""
+        """Accept no more connections, and have rows listed for what is being stored, as soon nobody will do that any
+        more.
+        """
         if self._running is not None:
             await self._running.connections.leave()
             await self._running.row_batches.finish()
@@ -265,7 +268,7 @@ class ProxyFront:
                     await self._grant(running, *holder)
 
     async def record(self) -> None:
-        """Log and count what the front answers, until cancelled; RuntimeError when its thread has ended."""
+        """Log and count what the front answers, until cancelled. Raises RuntimeError when its thread has ended."""
         while True:
             await asyncio.sleep(TAKE_S)
             if self._running is not None:
@@ -275,7 +278,7 @@ class ProxyFront:
 
 @dataclass(frozen=True, slots=True)
 class _Running:
-    """From `open` to `close`."""
+    """What exists between `open` and `close`."""
 
     front: Front
     routes: Routes
@@ -285,7 +288,7 @@ class _Running:
 
 
 def check_alive(front: Front) -> None:
-    """RuntimeError when the front has stopped accepting connections: the process then ends and is replaced."""
+    """Raise RuntimeError when the front has stopped accepting connections: the process then ends and is replaced."""
     if not front.is_alive():
         raise RuntimeError("the thread that accepts connections has ended unexpectedly")
 

@@ -1,4 +1,4 @@
-"""Where the objects of a policy are, as the front is told: the ring, and which of its devices it may ask."""
+"""Tells the front where the objects of a policy are: the ring, and the devices that it may ask."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Routes:
         self._told[policy] = ring, peers
 
     def refresh(self) -> None:
-        """Do the same for all policies of which the front was informed."""
+        """Inform the front again about all policies that it knows."""
         for policy in list(self._told):
             self.tell(policy)
 

@@ -1,14 +1,14 @@
-"""Rows of objects that the front has had stored: brought to their containers many at a time, like those of all writes.
+"""Brings the rows of objects that the front has stored to their containers, many at a time, as rows of all writes.
 
-A batch is one task and one update for each of the container's replicas, however many objects are in it, and those
-cost a good deal more than the objects. So what has been made waits a moment for what devices are still storing. The
-clients of a batch are answered together and mostly ask again together: they come in step by that, and devices have more
-to write with one sync, too.
+A batch is one task and one update for each of the container's replicas, however many objects are in it, and those cost
+much more than the objects. So stored objects wait a moment for those that devices are still storing. The clients of a
+batch are answered together and mostly send their next requests together: so they get in step, and devices have more to
+write with one sync, too.
 
 Fault model: a container may be gone, or its servers silent. As after any other write the row then stays pending at the
-devices, or what was stored is deleted again. The client's answer is Python's where it is not simply success: the
-request is handed over, and done again it makes a newer version of the same. This process may die at any moment: the
-rows stay pending at the devices, which bring them.
+devices, or the stored object is deleted again. When the answer is not simply success, Python gives it: the request is
+handed over and executed again, which makes a newer version of the same. This process may die at any moment: the rows
+stay pending at the devices, which bring them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ ENOUGH = 100
 """The number of objects that do not wait for others."""
 MAX_ROWS = 200
 MAX_BYTES = 256 << 10
-"""The largest number of rows in an update, and of their bytes."""
+"""The largest number of rows in an update, and the largest size of their bytes."""
 FINISH_S = 5.0
 """Seconds for writes in progress at shutdown: longer than a write waits for devices and rows."""
 _LOOK_S = 0.01
@@ -98,9 +98,10 @@ class RowBatches:
         self._later: asyncio.TimerHandle | None = None
 
     def take(self) -> None:
-        """Take what has been made since the last time, and begin to list it once enough has been said for waiting.
+        """Take what the front has stored since the last call, and begin to list it unless waiting for more is
+        worthwhile.
 
-        That is when nothing is with devices any more; or after `GATHER_S`; or when there is plenty.
+        It is not when devices are storing nothing more, after `GATHER_S`, or when `ENOUGH` objects are there.
         """
         for tokens, container, shares, encoded, written, numbers in self._front.made():
             self._gather(_Batch(container, shares, tokens, [encoded], written, numbers))
@@ -129,7 +130,7 @@ class RowBatches:
         gathered, self._gathered, self._rows = self._gathered, [], 0
         self._last.clear()
         for batch in gathered:
-            # What Python writes once these are answered is newer than them, whatever became of the wall clock.
+            # What Python writes after these answers has a newer timestamp, whatever happened to the wall clock.
             self._api.clock.observe(Timestamp(max(stamp for _, stamp in batch.written)))
             stored = self._stored(batch)
             if stored is None:
@@ -141,8 +142,9 @@ class RowBatches:
             task.add_done_callback(self._tasks.discard)
 
     def _stored(self, batch: _Batch) -> StoredRows | None:
-        """Return the rows with the devices that stored them; None when the ring has changed and does not tell
-        any more.
+        """Return the rows with the devices that stored them.
+
+        None when the ring has changed, so that the devices are not known any more.
         """
         account, _, container = text(batch.container)[1:-1].partition("/")
         ring = self._rings.objects(batch.kind[2])

@@ -1,4 +1,4 @@
-"""Which requests may change who may read where, and how grants end before their time."""
+"""Which requests may change who may read where, and how grants are ended early."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ _READING = frozenset({"GET", "HEAD", "OPTIONS"})
 
 @dataclass(frozen=True, slots=True)
 class Withdrawal:
-    """The grants that end: those in one account, or all."""
+    """The grants to end: those in one account, or all."""
 
     account: str | None
 
 
 def withdrawal(method: str, raw_path: str, query: str) -> Withdrawal | None:
-    """What a request that has been answered may have changed; None when no grant rests on it.
+    """Return what a request that has been answered may have changed; None when no grant rests on that.
 
-    Objects are not remembered. With a query a request about an object's path may be about more than that.
+    Objects are not remembered. With a query a request about an object's path may be about more than the object.
     """
     if method in _READING:
         return None
@@ -37,7 +37,7 @@ def withdrawal(method: str, raw_path: str, query: str) -> Withdrawal | None:
 
 
 class Withdrawals:
-    """Ends grants of one process before their time. The API tells it of changes; the front looks at `count`."""
+    """Ends the grants of one process early. The API reports its changes; the front looks at `count`."""
 
     def __init__(self) -> None:
         """Begin without a front: nothing has been granted."""
@@ -54,7 +54,7 @@ class Withdrawals:
         self._front = None
 
     def withdraw(self, account: str | None) -> None:
-        """End all grants in an account, or all, and let no decision count that is in progress."""
+        """End all grants in an account, or all, and make decisions in progress not count."""
         self.count += 1
         if self._front is not None:
             self._front.withdraw(None if account is None else account.encode())

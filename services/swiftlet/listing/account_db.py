@@ -1,9 +1,9 @@
 """An account's database: its containers' names and totals.
 
-Several container servers report the totals of one container, each of its own replica. A report carries the time
-at which it was counted (`ContainerRow.reported`), and the newest one wins: whichever replica changes last also
-reports last, and by then has what the others have. While replicas differ the totals may waver between
-theirs; once the container's replicas agree and each has reported, every account replica shows the true ones.
+Several container servers report the totals of one container, each of its own replica. A report carries the time at
+which it was counted (`ContainerRow.reported`), and the newest one wins: whichever replica changes last also reports
+last, and by then has what the others have. While replicas differ the totals may alternate between theirs; once the
+container's replicas agree and each has reported, every account replica shows the true ones.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from swiftlet.timestamp import ZERO, Timestamp
 
 
 class AccountDb(Database[ContainerRow]):
-    """One account through one connection.
+    """The database of one account, through one connection.
 
-    Rows merge by parts: the newest PUT, the newest DELETE, and of totals and policy those counted last (a tie by
-    the larger). An account that was never PUT comes to be with its first row.
+    Rows merge by parts: the newest PUT, the newest DELETE, and the totals and policy that were counted last (of two
+    counted at the same time the larger ones). An account that was never PUT is created with its first row.
     """
 
     kind = DatabaseKind.ACCOUNT
@@ -40,18 +40,18 @@ class AccountDb(Database[ContainerRow]):
     age_column = "delete_timestamp"
 
     def pack(self, row: ContainerRow) -> Packed:
-        """Columns of a row, and whether it is a marker."""
+        """Return the columns of a row, and 1 for a marker or 0 for a live row."""
         stamps = stored(row.put_timestamp), stored(row.delete_timestamp)
         counts = row.object_count, row.bytes_used, row.policy
         return row.name, *stamps, *counts, stored(row.reported), int(row.deleted)
 
     def decode(self, columns: Packed, deleted: bool) -> ContainerRow:
-        """A row from its columns."""
+        """Return the row with these columns."""
         name, put, delete, objects, size, policy, reported = columns
         return ContainerRow(name, loaded(put), loaded(delete), objects, size, policy, loaded(reported))  # type: ignore[arg-type]
 
     def merge_packed(self, old: Packed, new: Packed) -> Packed:
-        """The newest of each part."""
+        """Return the newest of each part of two rows of one name."""
         return self.pack(combined(self.unpack(old), self.unpack(new)))
 
     def weigh(self, row: Packed) -> tuple[int, int]:
@@ -63,17 +63,20 @@ class AccountDb(Database[ContainerRow]):
         return sethash.term(self.unpack(row))
 
     def put(self, timestamp: Timestamp, metadata: Mapping[str, str], bounds: MetadataBounds | None = None) -> bool:
-        """Create or update; True when created. Superseded by a later deletion, TooMuchMetadata."""
+        """Create or update the account; return whether it was created.
+
+        Raises Superseded when it was deleted later, and TooMuchMetadata.
+        """
         return self._put(timestamp, metadata, 0, bounds)
 
     def update(self, rows: Sequence[ContainerRow]) -> int:
-        """Merge rows; how many changed something."""
+        """Merge rows; return how many of them changed something."""
         if rows and self.head.put_timestamp == ZERO and self.head.delete_timestamp == ZERO:
             self._put(max(row.put_timestamp for row in rows), {}, 0)
         return self.merge(rows)
 
     def info(self) -> AccountInfo:
-        """Totals and metadata; NotFound."""
+        """Return the totals and metadata of the account. Raises NotFound."""
         head = self.require()
         return AccountInfo(
             account=head.name.account,
@@ -87,7 +90,7 @@ class AccountDb(Database[ContainerRow]):
         )
 
     def verify(self) -> None:
-        """DamagedDatabase unless totals, by policy too, and set hash are those of the rows."""
+        """Raise DamagedDatabase unless the totals, also those by policy, and the set hash match the rows."""
         super().verify()
         if not policy_totals.agree(self.connection):
             raise DamagedDatabase(f"{self.head.name}: the rows do not add up to the totals by policy kept with them")

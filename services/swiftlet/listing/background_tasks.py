@@ -1,10 +1,10 @@
 """Background tasks whose end is reported exactly once, whatever happens.
 
-Rows have no task or future of their own: they hang on calls back. So a call back that does not come is a caller that
-waits for ever, and a database that takes no more writes.
+Rows have no task or future of their own, but a callback. If a callback did not come, its caller would wait for ever,
+and the database would take no more writes.
 
-Fault model: who is told may raise; that is reported, and those behind it are told all the same. A task may raise, be
-cancelled at any point, or be cancelled before its first step; its end is told even then.
+Fault model: a listener may raise; that is logged, and the others are still called. A task may raise, be cancelled at
+any point, or be cancelled before its first step; its end is reported even then.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from functools import partial
 from typing import Any
 
 Ended = Callable[[BaseException | None], None]
-"""Told what a task has raised, CancelledError when it was cancelled, None when it came to its end."""
+"""A callback for the end of a task: it gets the task's error, CancelledError when it was cancelled, or None."""
 
 
 class BackgroundTasks:
-    """Tasks that nobody awaits: each is kept until it ends, and its end is told. Used from one event loop."""
+    """Tasks that nobody awaits: each is kept until it ends, and its end is reported. Used from one event loop."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
@@ -36,7 +36,7 @@ class BackgroundTasks:
 
 
 def tell(listener: Callable[..., object], *news: object) -> None:
-    """Tell one of several: what it raises is reported, and kept from the others."""
+    """Call one of several listeners; its exception is logged and does not reach the others."""
     try:
         listener(*news)
     except Exception as error:
@@ -44,7 +44,7 @@ def tell(listener: Callable[..., object], *news: object) -> None:
 
 
 def report(message: str, error: BaseException) -> None:
-    """Say what nobody waits for, as the event loop says it of its own callbacks."""
+    """Log an error that nobody waits for, as the event loop logs those of its own callbacks."""
     asyncio.get_running_loop().call_exception_handler({"message": message, "exception": error})
 
 
@@ -53,7 +53,7 @@ def resolve(answer: asyncio.Future[Any], value: Any, error: BaseException | None
     if answer.done():
         return
     if isinstance(error, StopIteration):
-        # A future takes anything but this one.
+        # Futures do not accept StopIteration.
         raised = RuntimeError("StopIteration")
         raised.__cause__ = error
         error = raised

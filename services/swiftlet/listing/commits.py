@@ -1,10 +1,11 @@
-"""Which transactions of a device go to its threads together.
+"""Decides which transactions of a device go to its threads together.
 
-Updates of many containers come in one message of a proxy. Each has a transaction of its own database, which takes less
-than handing it to a thread and hearing of it; so those that begin in one turn of the event loop and wait for no sync go
-to a thread together. Whatever waits for a sync, or opens its database first, goes alone.
+A proxy sends updates of many containers in one message. Each needs a transaction of its own database, which takes less
+time than passing it to a thread and hearing of its end. So transactions that begin in one turn of the event loop and
+wait for no sync go to a thread together. A transaction that waits for a sync, or has to open its database first, goes
+alone.
 
-What must hold: each database that was added gets exactly one `finish`, whatever becomes of those beside it.
+Invariant: each database that was added gets exactly one `finish`, whatever happens to those beside it.
 """
 
 from __future__ import annotations
@@ -19,27 +20,27 @@ from swiftlet.listing.thread_pool import ThreadPool
 from swiftlet.listing.writer import Outcome, Write
 
 _AT_ONCE = 16
-"""Transactions in one job at most: the first of them is answered when the last is done."""
+"""Transactions in one job at most: the first of them is answered only when the last is done."""
 
 
 class Waiting(Protocol):
-    """A database with writes that wait; `attempt` is called in a worker thread, the rest in the event loop."""
+    """A database with writes that wait; `attempt` is called in a worker thread, the other methods in the event loop."""
 
     @property
     def ready(self) -> bool:
-        """Whether its connection is open."""
+        """Whether the connection of the database is open."""
         ...
 
     def next_batch(self) -> list[Write]:
-        """The writes of its next transaction."""
+        """Return the writes of the next transaction."""
         ...
 
     def attempt(self, batch: Sequence[Write]) -> Outcome | BaseException:
-        """Carry out a transaction; what came of it."""
+        """Carry out a transaction; return its outcome or its error."""
         ...
 
     def finish(self, batch: Sequence[Write], outcome: Outcome | BaseException) -> None:
-        """Tell those who wait; not called for an empty batch before its end was told, too."""
+        """Report the outcome to the callers of the writes. An empty batch is finished as well."""
         ...
 
 
@@ -50,12 +51,12 @@ class Commits:
     """The transactions of one device. Used from one event loop."""
 
     def __init__(self, pool: ThreadPool) -> None:
-        """`pool` carries them out."""
+        """`pool` carries out the transactions."""
         self._pool = pool
         self._waiting: list[Waiting] = []
 
     def add(self, database: Waiting) -> None:
-        """Begin its next transaction at the end of this turn of the event loop; it has none under way."""
+        """Begin the next transaction of a database at the end of this turn of the event loop; it has none now."""
         if not self._waiting:
             asyncio.get_running_loop().call_soon(self._start)
         self._waiting.append(database)

@@ -16,7 +16,7 @@ from swiftlet.timestamp import ZERO, Timestamp
 
 
 class ContainerDb(Database[ObjectRow]):
-    """One container through one connection.
+    """The database of one container, through one connection.
 
     Rows merge as `ObjectRow.merged` says, field by field.
     """
@@ -28,7 +28,7 @@ class ContainerDb(Database[ObjectRow]):
     """Whether the container is known to have been split here."""
 
     def read_head(self) -> Head:
-        """With what the shards hold."""
+        """Return the head on disk, with the totals of the shards."""
         head = super().read_head()
         self.has_shards = has_shard_table(self.connection)
         return replace(head, away=self._away()) if self.has_shards else head
@@ -38,15 +38,15 @@ class ContainerDb(Database[ObjectRow]):
         return Totals(objects or 0, objects or 0, size or 0)
 
     def recount_away(self) -> None:
-        """What the shards hold has changed."""
+        """Count again what the shards hold, after that has changed."""
         self.head = replace(self.head, away=self._away())
 
     def pack(self, row: ObjectRow) -> Packed:
-        """Columns of a row, and whether it is a marker."""
+        """Return the columns of a row, and 1 for a marker or 0 for a live row."""
         return packed(row)
 
     def decode(self, columns: Packed, deleted: bool) -> ObjectRow:
-        """A row from its columns."""
+        """Return the row with these columns."""
         return _unpacked((*columns, int(deleted)))
 
     def merge_packed(self, old: Packed, new: Packed) -> Packed:
@@ -54,7 +54,7 @@ class ContainerDb(Database[ObjectRow]):
         return merge_packed(old, new)
 
     def weigh(self, row: Packed) -> tuple[int, int]:
-        """One object and its bytes."""
+        """Return the row's totals: one object and its bytes."""
         return 1, row[2]  # type: ignore[return-value]
 
     def term(self, row: Packed) -> int:
@@ -73,10 +73,10 @@ class ContainerDb(Database[ObjectRow]):
         bounds: MetadataBounds | None = None,
         refused: Collection[int] = (),
     ) -> bool:
-        """Create or update; True when created.
+        """Create or update the container; return whether it was created.
 
-        PolicyConflict, also for a new container of a policy that is `refused`; Superseded by a later deletion,
-        TooMuchMetadata.
+        Raises PolicyConflict, also for a new container of a policy that is `refused`; Superseded when the container was
+        deleted later; and TooMuchMetadata.
         """
         head = self.head
         if head.exists and policy is not None and policy != head.policy:
@@ -87,12 +87,12 @@ class ContainerDb(Database[ObjectRow]):
         return self._put(timestamp, metadata, wanted, bounds)
 
     def update(self, rows: Iterable[Packed]) -> int:
-        """Merge packed rows into a container that is there; NotFound otherwise. How many changed something."""
+        """Merge packed rows; return how many of them changed something. Raises NotFound without a container."""
         self.require()
         return self.merge_all(rows)
 
     def info(self) -> ContainerInfo:
-        """Totals and metadata; NotFound."""
+        """Return the totals and metadata of the container. Raises NotFound."""
         head = self.require()
         return ContainerInfo(
             account=head.name.account,
@@ -119,13 +119,15 @@ class ContainerDb(Database[ObjectRow]):
         )
 
     def mark_reported(self, row: ContainerRow) -> None:
-        """The account knows `row`."""
+        """Note that the account has `row`."""
         report = Report(row.put_timestamp, row.delete_timestamp, row.object_count, row.bytes_used, row.policy)
         self.head = replace(self.head, reported=report)
 
 
 def packed(row: ObjectRow) -> Packed:
-    """A plain row as `ContainerDb` merges it: its columns, timestamps as stored, and 1 for a marker."""
+    """Return a plain row in the form that `ContainerDb` merges: its columns with stored timestamps, and 1
+    for a marker.
+    """
     typed, posted = row.content_type_timestamp, row.meta_timestamp
     return (
         row.name,
@@ -154,7 +156,7 @@ def _unpacked(row: Packed) -> ObjectRow:
 
 
 def merge_packed(old: Packed, new: Packed) -> Packed:
-    """Merge as `ObjectRow.merged` does; fast for rows without POSTs, which nearly all are."""
+    """Merge two rows as `ObjectRow.merged` does; this is fast for rows without POSTs, which nearly all are."""
     if old[5] is new[5] is old[6] is new[6] is None and old[1] != new[1]:
         return old if old[1] > new[1] else new  # type: ignore[operator]
     return packed(_unpacked(old).merged(_unpacked(new)))

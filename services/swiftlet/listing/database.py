@@ -1,20 +1,19 @@
-"""What account and container databases have in common: life and death, metadata, rows, totals, set hash.
+"""What account and container databases have in common: creation and deletion, metadata, rows, totals, set hash.
 
-Merge rules. All of them are functions of what was ever merged, not of the order (the exceptions are said):
-
-- A database has a PUT and a DELETE timestamp, the newest of each seen. It is deleted while the DELETE is newer,
-  and not there while it was never PUT.
-- Metadata items merge newest first each (a tie by the greater value). Those not newer than the DELETE are
-  forgotten, so that a container that is created again begins without.
+Merge rules. All of them are functions of what was ever merged, not of the order (the two exceptions are noted):
+- A database has a PUT and a DELETE timestamp, the newest of each seen. It is deleted while the DELETE is newer, and
+  does not exist while it was never PUT.
+- Of the values of a metadata item the newest wins (of two with the same timestamp the greater value). Items not newer
+  than the DELETE are forgotten, so that a container that is created again begins without any.
 - Rows merge by their kind's rule (`merge_row`); removed rows stay as markers until `reclaim`.
 - A deletion that turns out to have raced with a live row (a peer had accepted it) is undone: the PUT timestamp is
-  raised to the DELETE's. So a deleted database never has live rows. Whether it is undone depends on what met
-  first on a replica, but replicas that differ in it agree at their next merge, because PUT timestamps only grow.
-- `created` and the policy belong together. Of two replicas created apart, the older one wins, unless it was
-  created before the deletion that both know by then. With three created apart the order of merges may choose
-  among them; the replicas agree all the same once they have merged.
+  raised to the DELETE's. So a deleted database never has live rows. Whether it is undone depends on what met first on a
+  replica, but replicas that differ in it agree at their next merge, because PUT timestamps only grow.
+- `created` and the policy belong together. Of two replicas created apart, the older one wins, unless it was created
+  before the deletion that both know by then. With three created apart the order of merges may choose among them; the
+  replicas agree all the same once they have merged.
 
-Totals and the set hash are kept with the rows, in the same transaction.
+Totals and the set hash are stored with the rows, in the same transaction.
 """
 
 from __future__ import annotations
@@ -36,14 +35,14 @@ from swiftlet.model import DatabaseKind, DatabaseState, ListingQuery, MetadataBo
 from swiftlet.timestamp import ZERO, Timestamp
 
 POINT = ":split:"
-"""What the names of metadata items begin with that are split points, no header's; they survive a deletion."""
+"""The prefix of the names of metadata items that are split points, not headers; they survive a deletion."""
 _BEHIND_POINTS = ":split;"
 
 
 class Database(RowTables[R]):
-    """One database through one connection; used by one thread at a time.
+    """One account or container database, through one connection; used by one thread at a time.
 
-    Writes happen between `begin` and `commit`; `head` then is what the transaction has made of it.
+    Writes happen between `begin` and `commit`; `head` then has the changes of the transaction.
     """
 
     kind: ClassVar[DatabaseKind]
@@ -60,11 +59,13 @@ class Database(RowTables[R]):
     # The head and transactions.
 
     def read_head(self) -> Head:
-        """The head as it is on disk; DamagedDatabase when it is missing."""
+        """Return the head on disk. Raises DamagedDatabase when it is missing."""
         return read_head(self.connection)
 
     def begin(self) -> None:
-        """Begin a write transaction. Nobody else writes, so what the last one left is known."""
+        """Begin a write transaction. Nobody else writes, so the state that the last one left is known and not read
+        again.
+        """
         self.connection.execute("BEGIN IMMEDIATE")
         if not self._current:
             self._read_anew()
@@ -72,14 +73,14 @@ class Database(RowTables[R]):
         self._current = True
 
     def commit(self) -> None:
-        """End the transaction; durable on return if the connection's `synchronous` is FULL."""
+        """End the transaction; it is durable on return if the connection's `synchronous` is FULL."""
         if self.head is not self._clean and self.head != self._clean:
             write_head(self.connection, self.head)
         self.connection.execute("COMMIT")
 
     @contextmanager
     def apart(self) -> Iterator[None]:
-        """A part of a write transaction that leaves nothing behind if it raises a domain error."""
+        """Run a part of a write transaction that is rolled back if it raises a domain error."""
         before = self.head
         self.connection.execute("SAVEPOINT one")
         try:
@@ -93,7 +94,7 @@ class Database(RowTables[R]):
         self.connection.execute("RELEASE one")
 
     def give_up(self) -> None:
-        """End a write transaction without keeping anything of it."""
+        """Roll back a write transaction."""
         self.release()
         self._current = False
 
@@ -102,29 +103,31 @@ class Database(RowTables[R]):
         self.head = self.read_head()
 
     def snapshot(self) -> Self:
-        """Begin a read transaction: everything read until `release` is of one moment."""
+        """Begin a read transaction: everything read until `release` is of one moment, and return the database."""
         self.connection.execute("BEGIN")
         self._read_anew()
         return self
 
     def release(self) -> None:
-        """End a transaction without keeping anything."""
+        """Roll back the transaction, if one is open."""
         if self.connection.in_transaction:
             self.connection.execute("ROLLBACK")
 
     def require(self) -> Head:
-        """The head of a database that is there; NotFound, with the deletion's timestamp, otherwise."""
+        """Return the head of a database that exists. Raises NotFound otherwise, with the timestamp of the deletion if
+        any.
+        """
         if not self.head.exists:
             deletion = self.head.delete_timestamp if self.head.deleted else None
             raise NotFound(f"{self.head.name} does not exist", deletion)
         return self.head
 
-    # Life and death.
+    # Creation and deletion.
 
     def _put(
         self, timestamp: Timestamp, metadata: Mapping[str, str], policy: int, bounds: MetadataBounds | None = None
     ) -> bool:
-        """Create (with `policy`) or touch; whether it was created."""
+        """Create the database with `policy`, or raise its PUT timestamp; return whether it was created."""
         head = self.head
         if timestamp <= head.delete_timestamp:
             raise Superseded(f"{head.name} was deleted later than this PUT", head.delete_timestamp)
@@ -137,12 +140,12 @@ class Database(RowTables[R]):
         return created
 
     def post(self, timestamp: Timestamp, metadata: Mapping[str, str], bounds: MetadataBounds | None = None) -> None:
-        """Merge metadata items; NotFound, TooMuchMetadata."""
+        """Merge metadata items. Raises NotFound and TooMuchMetadata."""
         self.require()
         self._take_metadata(timestamp, metadata, bounds)
 
     def delete(self, timestamp: Timestamp) -> None:
-        """Delete; NotFound, NotEmpty, Superseded by a PUT at or after `timestamp`."""
+        """Delete the database. Raises NotFound, NotEmpty, and Superseded after a PUT at or after `timestamp`."""
         head = self.require()
         if head.whole.rows:
             raise NotEmpty(f"{head.name} is not empty")
@@ -159,21 +162,21 @@ class Database(RowTables[R]):
         self._forget_items()
 
     def undo_lost_deletion(self) -> None:
-        """A deleted database that has live rows after all is not deleted."""
+        """Undo the deletion if the database has live rows after all."""
         if self.head.deleted and self.head.whole.rows:
             self.head = replace(self.head, put_timestamp=self.head.delete_timestamp)
 
     # Metadata.
 
     def items(self) -> dict[str, MetadataItem]:
-        """All metadata items by name, in order, removed ones included."""
+        """Return all metadata items by name, in order, removed ones included."""
         if self._items is None:
             rows = self.connection.execute("SELECT name, timestamp, value FROM metadata ORDER BY name")
             self._items = {name: MetadataItem(name, loaded(stamp), value) for name, stamp, value in rows}
         return self._items
 
     def metadata(self) -> dict[str, str]:
-        """The metadata that is there."""
+        """Return the names and values of the metadata items that were not removed."""
         return _visible(self.items())
 
     def add_items(self, items: Iterable[MetadataItem]) -> None:
@@ -181,7 +184,7 @@ class Database(RowTables[R]):
         self._merge_metadata(items)
 
     def points(self) -> Sequence[str]:
-        """Split points, in order."""
+        """Return the split points in order."""
         if self._points is None:
             self._points = [name[len(POINT) :] for name in self.items() if name.startswith(POINT)]
         return self._points
@@ -190,7 +193,9 @@ class Database(RowTables[R]):
         self._items = self._points = self._apart = None
 
     def _take_metadata(self, timestamp: Timestamp, metadata: Mapping[str, str], bounds: MetadataBounds | None) -> None:
-        """Merge what a request brings; what replicas bring each other has no bounds, or they would never be equal."""
+        """Merge the metadata of a request. What replicas send each other is not limited, or they would never become
+        equal.
+        """
         before = self.items()
         self._merge_metadata(MetadataItem(name, timestamp, value) for name, value in metadata.items())
         if bounds is not None and metadata:
@@ -198,7 +203,7 @@ class Database(RowTables[R]):
 
     @staticmethod
     def point_item(point: str) -> str:
-        """The name of a split point's metadata item."""
+        """Return the name of a split point's metadata item."""
         return POINT + point
 
     def _merge_metadata(self, items: Iterable[MetadataItem], forgotten: Timestamp = ZERO) -> None:
@@ -220,7 +225,9 @@ class Database(RowTables[R]):
     # Rows.
 
     def merge(self, rows: Iterable[R], forgotten: Timestamp = ZERO) -> int:
-        """Merge rows whatever the database's state; how many changed something. `forgotten`: see `merge_rows`."""
+        """Merge rows whatever the database's state; return how many changed something. `merge_rows` explains
+        `forgotten`.
+        """
         return self.merge_all(map(self.pack, rows), forgotten)
 
     def merge_all(self, rows: Iterable[Packed], forgotten: Timestamp = ZERO) -> int:
@@ -232,7 +239,7 @@ class Database(RowTables[R]):
         return change.changed
 
     def replace_all(self, changes: Iterable[tuple[R, R]]) -> int:
-        """Put each second row in the place of the first, where that is still exactly what is there; how many."""
+        """Replace each first row by the second where it is still exactly as given; return how many were replaced."""
         wanted = {old.name: (self.pack(old), self.pack(new)) for old, new in changes if old.name == new.name}
         found = self._find(list(wanted))
         now: dict[Column, Packed] = {name: new for name, (old, new) in wanted.items() if found.get(name) == old}
@@ -242,11 +249,13 @@ class Database(RowTables[R]):
         return len(now)
 
     def _count(self, change: Change) -> None:
-        """Totals and set hash after a change of rows."""
+        """Enter a change of rows into the totals and the set hash."""
         self.head = self.head.counted(change.totals, sethash.add(self.head.rows_digest, change.terms))
 
     def reclaim(self, before: Timestamp, limit: int = 10_000) -> int:
-        """Forget up to `limit` markers and removed metadata items older than `before`; how many went."""
+        """Remove up to `limit` markers, and removed metadata items, older than `before`; return how many
+        were removed.
+        """
         change = self.reclaim_rows(before, limit)
         self._count(change)
         items = self.connection.execute("DELETE FROM metadata WHERE value = '' AND timestamp < ?", (stored(before),))
@@ -254,7 +263,7 @@ class Database(RowTables[R]):
         return change.changed + items.rowcount
 
     def list_page(self, query: ListingQuery) -> list[R | Subdir]:
-        """One page of the live rows."""
+        """Return one page of the live rows."""
         return list_page(query, lambda span, reverse, limit: self.fetch("live", span, reverse, limit))
 
     # Replicas.
@@ -266,7 +275,7 @@ class Database(RowTables[R]):
         return DatabaseState(head.name, *stamps, head.policy, items, head.rows_digest)
 
     def fingerprint(self) -> bytes:
-        """See `sethash.fingerprint`; what rows don't change is put into words once."""
+        """Return `sethash.fingerprint` of the database; the part that rows don't change is computed once."""
         head = self.head
         apart = (head.created, head.put_timestamp, head.delete_timestamp, head.policy)
         if self._apart is None or self._apart[0] != apart:
@@ -274,7 +283,7 @@ class Database(RowTables[R]):
         return sethash.fingerprint_of(head.rows_digest, self._apart[1])
 
     def merge_state(self, other: DatabaseState, forgotten: Timestamp = ZERO) -> None:
-        """Take over what a replica knows better, its rows apart; `forgotten` as with `merge`."""
+        """Merge the state of another replica, except for rows; `forgotten` is as in `merge`."""
         self._set_deletion(other.delete_timestamp)
         head = self.head
         created, policy = _incarnation(
@@ -295,28 +304,27 @@ class Database(RowTables[R]):
         return found
 
     def verify(self) -> None:
-        """DamagedDatabase unless totals and set hash are those of the rows."""
+        """Raise DamagedDatabase unless totals and set hash are those of the rows."""
         if self.recount() != (self.head.totals, self.head.rows_digest):
             raise DamagedDatabase(f"{self.head.name}: the rows do not add up to the totals and set hash kept with them")
 
 
 def _incarnation(deletion: Timestamp, *candidates: tuple[Timestamp, int]) -> tuple[Timestamp, int]:
-    """The creation that counts: the oldest after the deletion, or else the newest."""
+    """Return the creation that counts: the oldest after the deletion, or the newest if there is none."""
     after_deletion: Sequence[tuple[Timestamp, int]] = [c for c in candidates if c[0] > deletion]
     return min(after_deletion) if after_deletion else max(candidates)
 
 
 def _visible(items: Mapping[str, MetadataItem]) -> dict[str, str]:
-    """Names and values of the items that were not removed."""
+    """Return the names and values of the items that were not removed."""
     return {name: items[name].value for name in sorted(items) if items[name].value and not name.startswith(POINT)}
 
 
 def _check_room(before: Mapping[str, MetadataItem], after: Mapping[str, MetadataItem], bounds: MetadataBounds) -> None:
-    """TooMuchMetadata when a request that turns `before` into `after` brings more than the bounds allow.
+    """Raise TooMuchMetadata when a request that turns `before` into `after` exceeds the bounds.
 
-    What counts is what there is after the merge, whichever requests it came with. A request that brings nothing more is
-    taken even where there is too much, as there may be after replicas that took different requests were brought
-    together.
+    What counts are the items after the merge, whichever requests brought them. A request that adds nothing is taken
+    even where there is too much, which can happen after replicas that took different requests were merged.
     """
     had, has = _amounts(before, bounds.prefix), _amounts(after, bounds.prefix)
     most = (bounds.items, bounds.size_bytes, bounds.remembered)
@@ -331,7 +339,7 @@ def _check_room(before: Mapping[str, MetadataItem], after: Mapping[str, Metadata
 
 
 def _amounts(items: Mapping[str, MetadataItem], prefix: str) -> tuple[int, int, int]:
-    """Items that are there, their bytes, and items with those that were removed."""
+    """Return the number of items that exist, their bytes, and the number of items including the removed ones."""
     ours = [item for item in items.values() if item.name.startswith(prefix)]
     live = [item for item in ours if item.value]
     size = sum(len(item.name.encode()) - len(prefix) + len(item.value.encode()) for item in live)

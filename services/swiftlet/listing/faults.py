@@ -1,7 +1,7 @@
-"""From SQLite's and the system's errors to the domain's.
+"""Turns errors of SQLite and the system into domain errors.
 
-Damage that concerns one database (`DamagedDatabase`) is told apart from trouble of the device: the first moves
-the database to quarantine, the second takes the device out of service.
+Damage that concerns one database (`DamagedDatabase`) is told apart from a failure of the device: the first moves the
+database to quarantine, the second takes the device out of service.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class DamagedDatabase(StoreFormatError):
 
 
 def translate(error: sqlite3.Error | OSError, what: str) -> SwiftletError | None:
-    """The domain's word for an error while working on `what`; None when it is a mistake of the program."""
+    """Return the domain error for an error during work on `what`; None when it is a mistake of the program."""
     if isinstance(error, OSError):
         return device_error(error, what)
     code = getattr(error, "sqlite_errorcode", None)

@@ -1,7 +1,8 @@
-"""The fingerprints of one device's databases, as far as they are known: what replicas compare, without opening a file.
+"""The known fingerprints of one device's databases, which replicas compare without opening a file.
 
-Kept by kind and partition, as that is how peers ask for them. Every commit and every removal is told (`put`, `drop`);
-who keeps hashes over a partition is told of it (`follow`). Memory: some 200 bytes for each database.
+They are kept by kind and partition, as peers ask for them that way. Every commit and every removal is entered (`put`,
+`drop`); those who keep hashes over partitions subscribe to changes (`follow`). Memory: some 200 bytes for each
+database.
 """
 
 from __future__ import annotations
@@ -14,29 +15,29 @@ _NONE: Mapping[bytes, bytes] = {}
 
 
 class Fingerprints:
-    """16 bytes for each database, by its digest."""
+    """The fingerprints, of 16 bytes, of databases by their digest."""
 
     def __init__(self) -> None:
         self._known: dict[DatabaseKind, dict[int, dict[bytes, bytes]]] = {kind: {} for kind in DatabaseKind}
         self._followers: list[Callable[[DatabaseKind, int], None]] = []
 
     def follow(self, follower: Callable[[DatabaseKind, int], None]) -> None:
-        """Tell `follower` of every partition in which something has changed, from now on."""
+        """Call `follower` from now on with every partition in which something has changed."""
         self._followers.append(follower)
 
     def get(self, id: DatabaseId) -> bytes | None:
-        """A database's, None when it is not known."""
+        """Return the fingerprint of a database, None when it is not known."""
         return self._known[id.kind].get(id.partition, _NONE).get(id.digest)
 
     def put(self, id: DatabaseId, fingerprint: bytes) -> None:
-        """A database has this one now."""
+        """Record the fingerprint of a database."""
         partition = self._known[id.kind].setdefault(id.partition, {})
         if partition.get(id.digest) != fingerprint:
             partition[id.digest] = fingerprint
             self._changed(id)
 
     def drop(self, id: DatabaseId) -> None:
-        """A database is gone, or not to be relied on."""
+        """Remove the fingerprint of a database that was removed, or whose fingerprint is in doubt."""
         partition = self._known[id.kind].get(id.partition)
         if partition is None or partition.pop(id.digest, None) is None:
             return
@@ -53,5 +54,5 @@ class Fingerprints:
         return sorted(self._known[kind])
 
     def of(self, kind: DatabaseKind, partition: int) -> Mapping[bytes, bytes]:
-        """All known ones of a partition, by digest; a view that changes."""
+        """Return all known fingerprints of a partition, by digest; the mapping changes with later commits."""
         return self._known[kind].get(partition, _NONE)

@@ -1,15 +1,15 @@
 """One open database: a connection for writing, a few for reading, and the queue of writes with group commit.
 
-Writes that wait for one database go into one transaction: the first one waits for its own sync, those that come
-meanwhile share the next. Nobody is answered before the COMMIT has returned; that is durable, unless all writes in it
-said that they need not wait for the sync (`swiftlet.listing.late_sync`).
+Writes that wait for one database go into one transaction: the first one waits for its own sync, and those that come
+meanwhile share the next. Nobody is answered before the COMMIT has returned. It is durable by then, unless all its
+writes said that they need not wait for the sync (`swiftlet.listing.late_sync`).
 
-Fault model: see `swiftlet.listing.writer`. What an error means for the database or the device is the owner's to decide
+Fault model: see `swiftlet.listing.writer`. The owner decides what an error means for the database or the device
 (`fault`). A caller may go away at any time: a write that has not begun is dropped, one that has is finished.
 
-What must hold: while a write waits, a transaction is under way or asked for (`_writing`), and its end asks for the next
-one; each write is told what came of it exactly once. An observer that fails, a write's `done` that raises, and a fault
-whose handling fails or is cancelled change nothing in that.
+Invariant: while a write waits, a transaction is in progress or requested (`_writing`), and its end requests the next
+one. The outcome of each write is reported exactly once. An observer that fails, a write's `done` that raises, and a
+fault whose handling fails or is cancelled do not change that.
 """
 
 from __future__ import annotations
@@ -38,32 +38,34 @@ _READ_CACHE_KIB = 2048
 
 
 class Observer(Protocol):
-    """Is notified of what happens to databases; called in the event loop unless said otherwise."""
+    """The owner of databases, which is notified of what happens to them; called in the event loop unless said
+    otherwise.
+    """
 
     def committed(self, handle: Handle, summary: Summary, batch: int) -> None:
-        """A transaction of `batch` writes is committed."""
+        """Handle the commit of a transaction of `batch` rows and other writes."""
         ...
 
     def gone(self, handle: Handle) -> None:
-        """The database was removed."""
+        """Handle the removal of the database."""
         ...
 
     def nothing(self, handle: Handle) -> None:
-        """A write has found no database."""
+        """Handle a write that found no database."""
         ...
 
     async def fault(self, handle: Handle, error: SwiftletError) -> None:
-        """A damaged database or a failed device."""
+        """Handle a damaged database or a failed device."""
         ...
 
     def check_room(self) -> None:
-        """DiskFull when the device is at its reserve; called in a worker thread."""
+        """Raise DiskFull when the device has only its reserve left; called in a worker thread."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Bounds on what one device's databases take."""
+    """Limits on what the databases of one device use."""
 
     open_databases: int = 256
     """Databases kept open; each has up to 1 + `threads` connections."""
@@ -74,12 +76,12 @@ class Limits:
     batch_rows: int = 10_000
     """Rows in one transaction."""
     reserve_bytes: int = 64 * 1024 * 1024
-    """Free space below which databases don't grow any more."""
+    """Bytes of free space below which databases may not grow any more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Workers:
-    """Does the work of one device's databases."""
+    """The threads and queues that do the work of one device's databases."""
 
     commits: Commits
     syncs: LateSyncs
@@ -87,12 +89,12 @@ class Workers:
 
 
 class Handle:
-    """One database that may be there or not. Used from one event loop."""
+    """One database, which may not exist. Used from one event loop."""
 
     def __init__(
         self, id: DatabaseId, path: Path, root: Path, limits: Limits, workers: Workers, owner: Observer
     ) -> None:
-        """Nothing is opened before the first use."""
+        """Create the handle; nothing is opened before the first use."""
         self.id = id
         self.path = path
         self._limits = limits
@@ -122,13 +124,15 @@ class Handle:
 
     @property
     def busy(self) -> bool:
-        """Whether anybody waits for it or uses it."""
+        """Whether anybody uses it or waits for it."""
         return self._writing or self._reading > 0 or self._late.pending
 
     # Reading.
 
     async def read(self, operation: Callable[[Any], T]) -> T:
-        """Run `operation(database)` in one read transaction; NotFound when there is no database."""
+        """Run `operation(database)` in one read transaction and return its result. Raises NotFound without
+        a database.
+        """
         self._reading += 1
         try:
             return await asyncio.get_running_loop().run_in_executor(self._readers, self._read, operation)
@@ -183,9 +187,10 @@ class Handle:
         removes: bool = False,
         later: bool = False,
     ) -> T:
-        """Run `operation(database)` in the next transaction; returns when that is durable. See `Write`.
+        """Run `operation(database)` in the next transaction; return its result when that is durable.
 
-        With `later` it returns when that is committed; `durable` says when it is durable.
+        With `later` it returns when that is committed; `durable` tells when it is durable. `Write` explains the
+        arguments.
         """
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         done = partial(resolve, answer)
@@ -193,7 +198,7 @@ class Handle:
         return await answer
 
     def submit(self, write: Write) -> None:
-        """Queue a write for the next transaction; NodeBusy."""
+        """Queue a write for the next transaction. Raises NodeBusy when too many rows wait."""
         if self._queued + write.weight > self._limits.queued_rows and self._queue:
             raise NodeBusy(f"{self._queued} rows already wait for database {self.id}; try again later")
         self._queue.append(write)
@@ -203,7 +208,9 @@ class Handle:
             self._commits.add(self)
 
     def durable(self) -> asyncio.Future[None] | None:
-        """Done when all that was answered by now is durable, or can't be known to be; None when it is."""
+        """Return a future for when all committed so far is durable, or is known not to be; None if it is durable
+        already.
+        """
         return self._late.durable()
 
     async def _sync_failed(self, error: BaseException) -> None:
@@ -213,7 +220,7 @@ class Handle:
             await self._owner.fault(self, told)
 
     def next_batch(self) -> list[Write]:
-        """The writes of the next transaction; none when nobody waits for those that are queued."""
+        """Return the writes of the next transaction, without those that nobody waits for any more."""
         batch: list[Write] = []
         weight = 0
         while self._queue and (not batch or weight + self._queue[0].weight <= self._limits.batch_rows):
@@ -227,14 +234,14 @@ class Handle:
         return batch
 
     def attempt(self, batch: Sequence[Write]) -> Outcome | BaseException:
-        """In a worker thread: one transaction; what came of it, or why nothing did."""
+        """Carry out one transaction in a worker thread; return its outcome or its error."""
         try:
             return self._writer.transact(batch) if batch else Outcome()
         except BaseException as error:
             return error
 
     def finish(self, batch: Sequence[Write], outcome: Outcome | BaseException) -> None:
-        """Tell those who wait, and go on with those who came meanwhile."""
+        """Report the outcome of a transaction, and begin the next one if writes have come meanwhile."""
         if isinstance(outcome, StoreFormatError | DeviceFailed):
             self._background.begin(self._owner.fault(self, outcome), partial(self._refuse, batch, outcome))
         elif isinstance(outcome, BaseException):
@@ -244,7 +251,7 @@ class Handle:
             self._go_on()
 
     def _refuse(self, batch: Sequence[Write], error: BaseException, failed: BaseException | None = None) -> None:
-        """Nothing came of these; `failed`: what the owner's handling of it ended with."""
+        """Report an error to these writes; `failed` is what the owner's handling of it raised."""
         if failed is not None:
             report(f"a fault of {self.id} was not dealt with", failed)
         for write in batch:
@@ -284,12 +291,12 @@ class Handle:
             database.connection.close()
 
     def close_now(self) -> None:
-        """Close the connections that nobody uses; blocks. Readers at work close theirs when they are done."""
+        """Close the connections that nobody uses; blocks. Reads in progress close theirs when they are done."""
         self._drop_readers()
         self._writer.close()
 
     async def wait_idle(self) -> None:
-        """Until the writes that were queued are done, and durable."""
+        """Wait until the queued writes are done, and durable."""
         while self._writing:
             if self._rest is None:
                 self._rest = asyncio.get_running_loop().create_future()

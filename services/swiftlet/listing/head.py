@@ -1,4 +1,4 @@
-"""The head of a listing database: its one row of timestamps, totals and what the account was told."""
+"""The head of a listing database: its single row of timestamps, totals, and the last report to the account."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from swiftlet.timestamp import ZERO, Timestamp
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Live rows; the objects and bytes in them."""
+    """Numbers of live rows, and of the objects and bytes that they stand for."""
 
     rows: int = 0
     objects: int = 0
     bytes: int = 0
 
     def plus(self, more: Totals) -> Totals:
-        """The sum of these totals and of `more`."""
+        """Return the sum of these totals and of `more`."""
         return Totals(self.rows + more.rows, self.objects + more.objects, self.bytes + more.bytes)
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a container's account was told last: timestamps, totals, policy."""
+    """The last report about a container to its account: timestamps, totals, policy."""
 
     put_timestamp: Timestamp
     delete_timestamp: Timestamp
@@ -38,7 +38,7 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The one row of `info`."""
+    """The single row of the table `info`."""
 
     name: DatabaseName
     created: Timestamp
@@ -53,11 +53,11 @@ class Head:
 
     @property
     def whole(self) -> Totals:
-        """Totals with those of the shards."""
+        """The totals including those of the shards."""
         return self.totals.plus(self.away)
 
     def counted(self, more: Totals, rows_digest: bytes) -> Head:
-        """After rows have changed: so much more is in them, and this is their set hash."""
+        """Return the head after a change of rows: with `more` added to the totals, and with this set hash."""
         totals = self.totals.plus(more)
         stamps = self.created, self.put_timestamp, self.delete_timestamp
         return Head(self.name, *stamps, self.policy, totals, rows_digest, self.reported, self.away)
@@ -74,7 +74,7 @@ class Head:
 
     @property
     def unreported(self) -> bool:
-        """Whether the account was not told the newest yet."""
+        """Whether the account does not have the newest totals yet."""
         told, own, away = self.reported, self.totals, self.away
         return self.put_timestamp > ZERO and not (
             own.objects + away.objects == told.objects
@@ -99,7 +99,7 @@ WHERE id = 1
 
 
 def read_head(connection: sqlite3.Connection) -> Head:
-    """The head as it is on disk; DamagedDatabase when it is missing."""
+    """Return the head on disk. Raises DamagedDatabase when it is missing."""
     columns = connection.execute(_READ_HEAD).fetchone()
     if columns is None or len(columns[9]) != sethash.SIZE:
         raise DamagedDatabase("the database's info row is missing or malformed")
@@ -117,7 +117,7 @@ def read_head(connection: sqlite3.Connection) -> Head:
 
 
 def write_head(connection: sqlite3.Connection, head: Head) -> None:
-    """Put a changed head in the running transaction."""
+    """Store a changed head in the running transaction."""
     connection.execute(_WRITE_HEAD, _head_columns(head))
 
 

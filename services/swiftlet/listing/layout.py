@@ -1,4 +1,4 @@
-"""Where listing databases lie on a device, and whose the device is."""
+"""The paths of listing databases on a device, and the lock that makes one process the owner of the device."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ def database_path(root: Path, id: DatabaseId) -> Path:
 
 
 def own(root: Path) -> int:
-    """Lock the directory, made if need be, and keep the lock with the descriptor; DeviceLocked."""
+    """Lock the directory, which is created if it does not exist; return the descriptor that holds the lock.
+
+    Raises DeviceLocked when another process holds it.
+    """
     root.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(root / "listing.lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
     try:
@@ -29,7 +32,7 @@ def own(root: Path) -> int:
 
 
 def entries(directory: Path) -> list[str]:
-    """Names in a directory; none when it is not there."""
+    """Return the names in a directory; none when it does not exist."""
     try:
         return os.listdir(directory)
     except FileNotFoundError:
@@ -37,7 +40,7 @@ def entries(directory: Path) -> list[str]:
 
 
 def databases_in(root: Path, kind: DatabaseKind, partition: int) -> list[DatabaseId]:
-    """The databases in a partition, by digest."""
+    """Return the databases in a partition, by digest."""
     home = root / kind.value / str(partition)
     found = (
         DatabaseId(kind, partition, bytes.fromhex(name))

@@ -1,8 +1,8 @@
-"""Pages of a container's listing as clients read them, put together by SQLite: JSON, or one name a line.
+"""Pages of a container's listing as clients read them, composed by SQLite: JSON, or one name per line.
 
-What a page costs is mostly what is done with each row in Python, several times on its way. Most pages need none of
-it: no common prefixes, no shards, no row that shows something else than it holds (what is hidden behind content
-types begins with `;swift_`). For all others there is no text, and the rows are asked for.
+Most of the cost of a page is work on each row in Python, several times on its way. Most pages need none of it: they
+have no common prefixes, no shards, and no row that shows something else than it holds (content types with hidden parts
+begin with `;swift_`). For all other pages there is no text, and the rows have to be requested.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _JSON = (
     f""" || printf('.%05d0"}}', {_TICKS} % {TICKS_PER_SECOND})"""
 )
 _COLUMNS = {
-    # A name with a NUL is of the proxy's own making and is not left to SQLite's functions of text.
+    # Only the proxy itself makes names with a NUL; SQLite's text functions do not handle them.
     PageForm.JSON: f"{_JSON}, instr(content_type, ';swift_') + instr(name, char(0))",
     PageForm.PLAIN: "name, 0",
 }
 
 
 def page_text(database: ContainerDb, query: ListingQuery, form: PageForm) -> bytes | None:
-    """The page in UTF-8; None when its rows are needed to make it."""
+    """Return the page in UTF-8; None when its rows are needed to make it."""
     if query.delimiter or query.path is not None or database.points():
         return None
     span = span_of(query)

@@ -1,10 +1,11 @@
-"""What an account holds by storage policy: a table that triggers keep, in the transactions that change its rows.
+"""The totals of an account by storage policy: a table that triggers update, in the transactions that change its rows.
 
 Counting the rows would read all of them for each HEAD of the account. Table and triggers are a part of the schema of an
 account's database.
 
-Rows come by INSERT OR REPLACE, which runs no DELETE trigger for the row that is replaced: that one is taken off before.
-Statements in a trigger take over OR REPLACE from the statement that fired it, hence no conflicts in here.
+Rows are stored by INSERT OR REPLACE, which runs no DELETE trigger for the row that is replaced, so a trigger subtracts
+that row before. Statements in a trigger inherit OR REPLACE from the statement that fired it, so none of them may cause
+a conflict.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections.abc import Mapping
 from swiftlet.model import Amounts
 
 MAX_POLICIES = 256
-"""Policies that are told of."""
+"""The largest number of policies that `read` returns."""
 SCHEMA = """
 CREATE TABLE policy_total (
     policy INTEGER NOT NULL PRIMARY KEY,
@@ -45,12 +46,12 @@ BEGIN
     WHERE policy = OLD.policy;
 END;
 """
-"""The table and what keeps it, behind the tables of rows."""
+"""The schema of the table and its triggers, which has to follow that of the row tables."""
 _COUNT = "SELECT policy, COUNT(*), SUM(object_count), SUM(bytes_used) FROM live GROUP BY policy ORDER BY policy"
 
 
 def read(connection: sqlite3.Connection) -> dict[int, Amounts]:
-    """Containers, objects and bytes by policy, of those that have containers."""
+    """Return the containers, objects and bytes by policy, for policies that have containers."""
     found = connection.execute(
         "SELECT policy, containers, objects, bytes FROM policy_total WHERE containers > 0 ORDER BY policy LIMIT ?",
         (MAX_POLICIES,),
@@ -59,12 +60,12 @@ def read(connection: sqlite3.Connection) -> dict[int, Amounts]:
 
 
 def count(connection: sqlite3.Connection) -> dict[int, Amounts]:
-    """The same from the rows themselves; reads them all."""
+    """Return the same as `read`, counted from the rows; this reads them all."""
     return {policy: Amounts(*counts) for policy, *counts in connection.execute(_COUNT)}
 
 
 def agree(connection: sqlite3.Connection) -> bool:
-    """Whether the table is there and is what the rows add up to; reads them all."""
+    """Return whether the table exists and matches the rows; this reads them all."""
     if not _is_there(connection):
         return False
     found = connection.execute("SELECT policy, containers, objects, bytes FROM policy_total")

@@ -58,9 +58,9 @@ from swiftlet.timestamp import ZERO, Timestamp
 
 T = TypeVar("T")
 _ROOM_KNOWN_S = 0.05
-"""How long a look at the device's free space counts; what is written meanwhile is little beside the reserve."""
+"""Seconds for which the device's free space counts as known; what is written meanwhile is little beside the reserve."""
 Committed = Callable[[DatabaseId, Summary], None]
-"""Is told of a container's database and what it holds after a commit."""
+"""A callback that gets a container's database, and what it holds, after each commit."""
 _TRIES = 8
 """How often a database is read for its fingerprint while others are being removed."""
 
@@ -75,15 +75,16 @@ class RowsTaker(Protocol):
     def submit_rows(
         self, id: DatabaseId, name: DatabaseName, rows: Sequence[Packed], grows: bool, later: bool, done: Done
     ) -> None:
-        """Merge packed rows; `done` is told when they are durable, or with `later` committed. NodeBusy, DeviceFailed.
+        """Merge packed rows. Raises NodeBusy and DeviceFailed.
 
-        `grows`: not all of them are removals. `done` gets no value, and may not raise.
+        `grows` tells that not all of them are removals. `done` is called when they are durable, or with `later`
+        committed; it gets no value, and must not raise.
         """
         ...
 
 
 async def brought(taker: RowsTaker, partition: int, name: DatabaseName, rows: Sequence[ObjectRow], later: bool) -> None:
-    """Merge rows, and raise the errors."""
+    """Merge rows, wait for the result, and raise its error."""
     answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     found = [packed(row.plain) for row in rows]
     grows = not all(row.deleted for row in rows)
@@ -95,9 +96,10 @@ class ListingStore:
     """The listing databases of one device. Used from one event loop; the work is done in its own threads."""
 
     def __init__(self, root: Path, hash_path: HashPath, limits: Limits | None = None, device: str = "") -> None:
-        """Take ownership of the directory, which is made if need be; DeviceLocked when another process has it.
+        """Take ownership of the directory, which is created if it does not exist.
 
-        `device` is its name in metrics; the directory's name when empty.
+        Raises DeviceLocked when another process has it. `device` is its name in metrics, by default the directory's
+        name.
         """
         self.root = root
         self.device = device or root.name
@@ -122,7 +124,7 @@ class ListingStore:
         syncs = LateSyncs(self._syncers, self.limits.threads)
         self._workers = Workers(Commits(self._writers), syncs, self._readers)
         shutil.rmtree(root / "trash", ignore_errors=True)
-        # There from the start: of a counter that begins with its first event nobody sees an increase.
+        # All labels exist from the start: a query for increases misses the event that a counter begins with.
         metrics.QUARANTINED.labels(self.device)
         metrics.DEVICES_FAILED.labels(self.device).set(0)
 
@@ -157,7 +159,7 @@ class ListingStore:
         metadata: Mapping[str, str],
         bounds: MetadataBounds | None = None,
     ) -> None:
-        """Merge metadata items; NotFound, TooMuchMetadata."""
+        """Merge metadata items. Raises NotFound and TooMuchMetadata."""
 
         def post(database: ContainerDb) -> None:
             database.post(timestamp, metadata, bounds)
@@ -165,7 +167,7 @@ class ListingStore:
         await self.write(self._container(partition, account, container), post)
 
     async def delete_container(self, partition: int, account: str, container: str, timestamp: Timestamp) -> None:
-        """Delete the container; NotEmpty, NotFound."""
+        """Delete the container. Raises NotEmpty and NotFound."""
 
         def delete(database: ContainerDb) -> None:
             database.delete(timestamp)
@@ -173,13 +175,13 @@ class ListingStore:
         await self.write(self._container(partition, account, container), delete, grows=False)
 
     async def container_info(self, partition: int, account: str, container: str) -> ContainerInfo:
-        """Totals and metadata; NotFound."""
+        """Return the totals and metadata of the container. Raises NotFound."""
         return await self.read(self._container(partition, account, container), ContainerDb.info)
 
     async def list_objects(
         self, partition: int, account: str, container: str, query: ListingQuery
     ) -> tuple[ContainerInfo, Sequence[ObjectRow | Subdir]]:
-        """One page with the totals of the same moment; NotFound."""
+        """Return one page with the totals of the same moment. Raises NotFound."""
 
         def page(database: ContainerDb) -> tuple[ContainerInfo, Sequence[ObjectRow | Subdir]]:
             return database.info(), database.list_page(query)
@@ -200,7 +202,7 @@ class ListingStore:
     async def update_rows(
         self, partition: int, account: str, container: str, rows: Sequence[ObjectRow], later: bool = False
     ) -> None:
-        """Merge object rows, durable on return unless it may be `later` (see `durable`); NotFound."""
+        """Merge object rows, which are durable on return; with `later`, when `durable` says so. Raises NotFound."""
         await brought(self, partition, DatabaseName(account, container), rows, later)
 
     def submit_rows(
@@ -244,7 +246,7 @@ class ListingStore:
         metadata: Mapping[str, str],
         bounds: MetadataBounds | None = None,
     ) -> None:
-        """Merge metadata items; NotFound, TooMuchMetadata."""
+        """Merge metadata items. Raises NotFound and TooMuchMetadata."""
 
         def post(database: AccountDb) -> None:
             database.post(timestamp, metadata, bounds)
@@ -252,7 +254,7 @@ class ListingStore:
         await self.write(self.id_of(partition, DatabaseName(account)), post)
 
     async def delete_account(self, partition: int, account: str, timestamp: Timestamp) -> None:
-        """Delete; NotEmpty while it has containers, NotFound."""
+        """Delete the account. Raises NotEmpty while it has containers, and NotFound."""
 
         def delete(database: AccountDb) -> None:
             database.delete(timestamp)
@@ -260,13 +262,13 @@ class ListingStore:
         await self.write(self.id_of(partition, DatabaseName(account)), delete, grows=False)
 
     async def account_info(self, partition: int, account: str) -> AccountInfo:
-        """Totals and metadata; NotFound."""
+        """Return the totals and metadata of the account. Raises NotFound."""
         return await self.read(self.id_of(partition, DatabaseName(account)), AccountDb.info)
 
     async def list_containers(
         self, partition: int, account: str, query: ListingQuery
     ) -> tuple[AccountInfo, Sequence[ContainerRow | Subdir]]:
-        """One page with the totals of the same moment; NotFound."""
+        """Return one page with the totals of the same moment. Raises NotFound."""
 
         def page(database: AccountDb) -> tuple[AccountInfo, Sequence[ContainerRow | Subdir]]:
             return database.info(), database.list_page(query)
@@ -274,7 +276,7 @@ class ListingStore:
         return await self.read(self.id_of(partition, DatabaseName(account)), page)
 
     async def update_containers(self, partition: int, account: str, rows: Sequence[ContainerRow]) -> None:
-        """Merge container rows, durable on return; makes the account's database if it is not there."""
+        """Merge container rows, which are durable on return; the account's database is created if it does not exist."""
 
         def update(database: AccountDb) -> int:
             return database.update(rows)
@@ -294,7 +296,9 @@ class ListingStore:
         return self.id_of(partition, DatabaseName(account, container))
 
     async def read(self, id: DatabaseId, operation: Callable[..., T]) -> T:
-        """Run `operation(database)` in one read transaction; NotFound when there is no database."""
+        """Run `operation(database)` in one read transaction and return its result. Raises NotFound without
+        a database.
+        """
         handle = self._handle(id)
         try:
             return await handle.read(operation)
@@ -314,23 +318,24 @@ class ListingStore:
         removes: bool = False,
         later: bool = False,
     ) -> T:
-        """Run `operation(database)` in the database's next transaction. See `handle.Write`.
-
-        Durable on return, but with `later` perhaps only when `durable` says so.
+        """Run `operation(database)` in the database's next transaction and return its result, as `handle.Handle.write`
+        does.
         """
         return await self._handle(id).write(operation, weight, create, grows, removes, later)
 
     def submit(self, id: DatabaseId, write: Write) -> None:
-        """Write as `write` does, and report the outcome to `write.done`. NodeBusy, DeviceFailed."""
+        """Write as `write` does, and report the outcome to `write.done`. Raises NodeBusy and DeviceFailed."""
         self._handle(id).submit(write)
 
     def durable(self, id: DatabaseId) -> asyncio.Future[None] | None:
-        """Done when all that was answered of a database by now is durable, or failed to be; None when it is."""
+        """Return a future for when all of a database that was committed so far is durable; None if it is durable
+        already.
+        """
         handle = self._handles.get(id)
         return None if handle is None else handle.durable()
 
     async def fingerprint(self, id: DatabaseId) -> bytes:
-        """16 bytes that are equal when two replicas are; remembered. NotFound."""
+        """Return 16 bytes that are equal when two replicas are; they are remembered. Raises NotFound."""
         known = self.fingerprints.get(id)
         if known is not None:
             return known
@@ -348,25 +353,27 @@ class ListingStore:
         return known
 
     def require(self) -> None:
-        """DeviceFailed when the device is out of service."""
+        """Raise DeviceFailed when the device is out of service."""
         if self._failed is not None:
             raise DeviceFailed(str(self._failed))
 
     async def partitions(self, kind: DatabaseKind) -> list[int]:
-        """Partitions with databases of a kind, ascending; what else may lie there is not ours."""
+        """Return the partitions with databases of a kind, ascending; directories with other names are ignored."""
         home = self.root / kind.value
         return await self._look(lambda: sorted(int(entry) for entry in entries(home) if entry.isdecimal()))
 
     async def databases(self, kind: DatabaseKind, partition: int) -> list[DatabaseId]:
-        """The databases in a partition, by digest."""
+        """Return the databases in a partition, by digest."""
         return await self._look(lambda: databases_in(self.root, kind, partition))
 
     async def verify(self, id: DatabaseId) -> None:
-        """Read all of a database and check it; DamagedDatabase after it was moved to quarantine."""
+        """Read all of a database and check it. Raises DamagedDatabase after moving a damaged one to quarantine."""
         await self.read(id, lambda database: database.verify())
 
     async def reclaim(self, id: DatabaseId, before: Timestamp) -> int:
-        """Forget what was removed before that; a deleted database goes as a whole. How many rows went."""
+        """Remove the markers older than `before`, or a deleted database as a whole; return how many rows
+        were removed.
+        """
         total = 0
         while True:
             gone: int = await self.write(id, lambda database: database.reclaim(before), grows=False)
@@ -377,13 +384,13 @@ class ListingStore:
         return total
 
     async def remove(self, id: DatabaseId, fingerprint: bytes) -> bool:
-        """Take a database off the device unless it changed since it had `fingerprint`; whether it went."""
+        """Remove a database unless it has changed since it had `fingerprint`; return whether it was removed."""
         return await self.write(
             id, lambda database: Summary.of(database).fingerprint == fingerprint, grows=False, removes=True
         )
 
     async def close(self) -> None:
-        """Finish what was begun, close everything, let go of the device."""
+        """Finish what was begun, close everything, and release the device."""
         self._failed = DeviceFailed(f"device {self.device} is closed")
         handles = list(self._handles.values())
         self._handles.clear()
@@ -420,12 +427,12 @@ class ListingStore:
         return handle
 
     def _let_go(self, handle: Handle) -> None:
-        """Forget a handle on nothing, so that names that don't exist push out none that do."""
+        """Forget the handle of a database that does not exist, so that it does not push out those of existing ones."""
         if handle.closed and not handle.busy and self._handles.get(handle.id) is handle:
             del self._handles[handle.id]
 
     def _make_room(self) -> None:
-        """Close the databases that were not used for longest, as long as there are too many."""
+        """Close the least recently used databases while there are too many."""
         surplus = len(self._handles) - self.limits.open_databases
         idle = [id for id, handle in self._handles.items() if not handle.busy][:-1] if surplus > 0 else []
         for id in idle[:surplus]:
@@ -434,23 +441,23 @@ class ListingStore:
 
     @property
     def forgotten_before(self) -> Timestamp:
-        """Markers older than this were reclaimed here; replicas don't bring them back."""
+        """The timestamp below which markers were reclaimed here; replicas don't bring them back."""
         return self._forgotten_before
 
     def forget_before(self, before: Timestamp) -> None:
-        """Take back no marker older than this from now on."""
+        """Accept no marker older than this from now on."""
         self._forgotten_before = before
 
     def refuse_policies(self, indexes: frozenset[int]) -> None:
-        """Create no container with these storage policies from now on, but for those of hidden accounts."""
+        """Create no container with these storage policies from now on, except those of hidden accounts."""
         self._refused_policies = indexes
 
     def follow(self, follower: Committed) -> None:
-        """Tell `follower` of every commit to a container's database from now on, after those that follow already."""
+        """Call `follower` after every commit to a container's database from now on, after the earlier followers."""
         self._followers.append(follower)
 
     def unfollow(self, follower: Committed) -> None:
-        """End what `follow` began, if it did."""
+        """End the calls that `follow` began, if it did."""
         self._followers = [known for known in self._followers if known != follower]
 
     def _close_soon(self, handle: Handle) -> None:
@@ -459,7 +466,7 @@ class ListingStore:
         closing.add_done_callback(self._closing.discard)
 
     def committed(self, handle: Handle, summary: Summary, batch: int) -> None:
-        """A transaction is committed: remember the fingerprint, pass on the news."""
+        """Remember the fingerprint after a transaction, and tell the followers."""
         metrics.BATCH_ROWS.observe(batch)
         if self._handles.get(handle.id) is handle:
             self.fingerprints.put(handle.id, summary.fingerprint)
@@ -468,12 +475,12 @@ class ListingStore:
                 follower(handle.id, summary)
 
     def gone(self, handle: Handle) -> None:
-        """The database was removed: forget its fingerprint."""
+        """Forget the fingerprint of a database that was removed."""
         self._removals += 1
         self.fingerprints.drop(handle.id)
 
     def nothing(self, handle: Handle) -> None:
-        """There is no database: forget the handle."""
+        """Forget the handle of a database that does not exist."""
         self._let_go(handle)
 
     async def fault(self, handle: Handle, error: SwiftletError) -> None:
@@ -498,12 +505,12 @@ class ListingStore:
         handle.close_now()
 
     async def usage(self) -> Usage:
-        """Fullness of the device; DeviceFailed."""
+        """Return how full the device is. Raises DeviceFailed."""
         stat = await self._look(lambda: os.statvfs(self.root))
         return Usage(stat.f_blocks * stat.f_frsize, stat.f_bavail * stat.f_frsize)
 
     def check_room(self) -> None:
-        """DiskFull when less than the reserve is free, as of a moment ago; in a worker thread."""
+        """Raise DiskFull when less than the reserve was free a moment ago; called in a worker thread."""
         now_s = time.monotonic()
         if now_s >= self._room_known_until_s:
             stat = os.statvfs(self.root)
@@ -516,7 +523,9 @@ class ListingStore:
 
 
 def _is_past(database: ContainerDb | AccountDb, before: Timestamp) -> bool:
-    """Whether a deleted database may go: deleted long ago, the account knows, nothing left in it."""
+    """Return whether a deleted database may be removed: it was deleted before, the account has that, and it
+    is empty.
+    """
     head = database.head
     if not head.deleted or head.delete_timestamp >= before or database.rows("", "", 1):
         return False

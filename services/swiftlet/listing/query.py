@@ -1,12 +1,11 @@
-"""One page of a listing: limit, markers, prefix, delimiter, path and reverse, exactly as the Swift API has them.
+"""One page of a listing: limit, markers, prefix, delimiter, path and reverse, with the semantics of the Swift API.
 
-Pure: rows come from a `fetch` callable that seeks in an ordered set of names. A page with a delimiter costs one
-seek per common prefix, however many names lie below it, and reads at most one row more than it answers with.
-(`path` shows no common prefixes, so there each one on that level costs a seek without adding to the page: a page that
-would pass over too many is refused.)
+Pure: rows come from a `fetch` callable that seeks in an ordered set of names. A page with a delimiter costs one seek
+per common prefix, however many names have it, and reads at most one row more than it returns. (`path` shows no common
+prefixes, so each of them costs a seek without adding to the page; a page that would pass over too many is refused.)
 
-Names are compared by code point, which is the byte order of UTF-8. Every range is half-open, `low <= name < high`,
-with the successor of a string being the string and a NUL, which no name contains.
+Names are compared by code point, which is the byte order of UTF-8. Every range is half-open, `low <= name < high`. The
+successor of a string is the string and a NUL, which no name contains.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from swiftlet.model import ListingQuery, Subdir
 
 
 class Named(Protocol):
-    """Whatever has a name."""
+    """Anything that has a name."""
 
     @property
     def name(self) -> str: ...
@@ -34,12 +33,12 @@ _AFTER_SURROGATES = "\ue000"
 
 
 def after(name: str) -> str:
-    """The least string greater than `name`."""
+    """Return the least string greater than `name`."""
     return name + "\0"
 
 
 def beyond(prefix: str) -> str | None:
-    """The least string greater than all that begin with `prefix`; None when there is no such string."""
+    """Return the least string greater than all that begin with `prefix`; None when there is no such string."""
     kept = prefix.rstrip(_LAST)
     if not kept:
         return None
@@ -50,35 +49,35 @@ def beyond(prefix: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """What is left of a listing: names in `[low, high)`, `high` None for no bound."""
+    """A range of names `[low, high)`, which is still to be listed; `high` None stands for no bound."""
 
     low: str
     high: str | None
 
     @property
     def empty(self) -> bool:
-        """Whether no name can lie in it."""
+        """Whether no name can be in the range."""
         return self.high is not None and self.low >= self.high
 
     def within(self, other: Span) -> Span:
-        """What is in both."""
+        """Return the names that are in both ranges."""
         highs = [high for high in (self.high, other.high) if high is not None]
         return Span(max(self.low, other.low), min(highs) if highs else None)
 
 
 Fetch = Callable[[Span, bool, int], Iterator[R]]
-"""Rows in a span by name (the flag turns the order round), at most that many."""
+"""A function that returns rows in a range by name, in descending order if the flag is set, at most the given number."""
 
 
 def _span(low: str, high: str, prefix: str) -> Span:
-    """Names greater than `low`, less than `high` (if not empty) that begin with `prefix`."""
+    """Return the range of names greater than `low` and less than `high` (if not empty) that begin with `prefix`."""
     start = max(after(low) if low else "", prefix)
     ends = [end for end in (high or None, beyond(prefix)) if end is not None]
     return Span(start, min(ends) if ends else None)
 
 
 def span_of(query: ListingQuery) -> Span:
-    """All names that the query is about."""
+    """Return the range of all names that the query is about."""
     low, high = (query.end_marker, query.marker) if query.reverse else (query.marker, query.end_marker)
     if query.path is not None:
         return _span(low, high, query.path.rstrip("/") + "/" if query.path else "")
@@ -86,7 +85,7 @@ def span_of(query: ListingQuery) -> Span:
 
 
 def rest(span: Span, last: Subdir, reverse: bool) -> Span:
-    """What of it is behind a common prefix that was shown."""
+    """Return the part of the range behind a common prefix that was shown."""
     return _past_prefix(span, last.name, reverse) or Span("", "")
 
 
@@ -102,7 +101,9 @@ def _past_prefix(span: Span, prefix: str, reverse: bool) -> Span | None:
 
 
 def list_page(query: ListingQuery, fetch: Fetch[R]) -> list[R | Subdir]:
-    """The page that `query` asks for."""
+    """Return the page that `query` asks for. Raises PageTooCostly for a `path` that passes over too many
+    directories.
+    """
     low, high = (query.end_marker, query.marker) if query.reverse else (query.marker, query.end_marker)
     if query.path is not None:
         prefix = query.path.rstrip("/") + "/" if query.path else ""
@@ -114,7 +115,9 @@ def list_page(query: ListingQuery, fetch: Fetch[R]) -> list[R | Subdir]:
 
 
 def _folded(start: Span, low: str, query: ListingQuery, fetch: Fetch[R]) -> list[R | Subdir]:
-    """Names with everything behind the delimiter folded into common prefixes; that equal to `low` is left out."""
+    """Return a page in which names with the delimiter are folded into common prefixes, except for one equal
+    to `low`.
+    """
     page: list[R | Subdir] = []
     span: Span | None = start
     while span is not None and not span.empty and len(page) < query.limit:
@@ -134,11 +137,13 @@ def _folded(start: Span, low: str, query: ListingQuery, fetch: Fetch[R]) -> list
 
 
 MAX_PASSED = 100_000
-"""Directories on one level that a page with `path` passes over: each costs a look, and none is in the page."""
+"""The directories that a page with `path` may pass over: each costs a seek, and none is in the page."""
 
 
 def _level(start: Span, prefix: str, query: ListingQuery, fetch: Fetch[R]) -> list[R | Subdir]:
-    """The rows of one level of a pseudo-hierarchy: neither the level's own marker object nor what lies deeper."""
+    """Return the rows of one level of a pseudo-hierarchy, without the level's own marker object and without deeper
+    names.
+    """
     page: list[R | Subdir] = []
     span: Span | None = start
     passed = 0
@@ -169,5 +174,5 @@ def _level(start: Span, prefix: str, query: ListingQuery, fetch: Fetch[R]) -> li
 
 
 def _past_prefix_keeping(span: Span, prefix: str, reverse: bool) -> Span | None:
-    """Past everything below `prefix`, but not past the object of that very name (which comes last in reverse)."""
+    """Return the range behind all names below `prefix`; in reverse order it keeps the object with that very name."""
     return Span(span.low, after(prefix)) if reverse else _past_prefix(span, prefix, False)

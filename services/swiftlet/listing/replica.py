@@ -1,4 +1,4 @@
-"""What a device does for its peers' sync: the four operations of `ListingSyncTransport` on its own databases."""
+"""Serves the peers' sync: the operations of `ListingSyncTransport` on the databases of one device."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ PAGE_ROWS = 500
 PAGE_DIGESTS = 16
 """Pages of sync whose set hashes are in one answer."""
 PAGE_DATABASES = 5000
-"""Databases in one page of what a device holds."""
+"""Databases in one page of those that a device has."""
 
 
 async def databases_after(
     store: ListingStore, kind: DatabaseKind, after: DatabaseId | None
 ) -> tuple[list[DatabaseId], bool]:
-    """The next page of a device's databases of a kind, by partition and digest, and whether there are more."""
+    """Return the next page of a device's databases of a kind, by partition and digest, and whether there are more."""
     found: list[DatabaseId] = []
     for partition in await store.partitions(kind):
         if after is None or partition >= after.partition:
@@ -49,12 +49,12 @@ async def databases_after(
 
 
 async def state_of(store: ListingStore, id: DatabaseId) -> DatabaseState:
-    """A database's state; NotFound."""
+    """Return a database's state. Raises NotFound."""
     return await store.read(id, lambda database: database.state())
 
 
 async def merge_state(store: ListingStore, id: DatabaseId, state: DatabaseState) -> DatabaseState:
-    """Merge a peer's state, making the database if need be; the state after that."""
+    """Merge a peer's state, creating the database if it does not exist; return the state after that."""
 
     forgotten = store.forgotten_before
 
@@ -72,7 +72,7 @@ async def merge_state(store: ListingStore, id: DatabaseId, state: DatabaseState)
 
 
 async def rows_page(store: ListingStore, id: DatabaseId, after: str, upto: str) -> RowPage:
-    """The next page of all rows; NotFound."""
+    """Return the next page of all rows. Raises NotFound."""
     rows: list[ListingRow] = await store.read(id, lambda database: database.rows(after, upto, PAGE_ROWS + 1))
     if len(rows) <= PAGE_ROWS:
         return RowPage(rows, upto)
@@ -80,7 +80,9 @@ async def rows_page(store: ListingStore, id: DatabaseId, after: str, upto: str) 
 
 
 async def page_digests(store: ListingStore, id: DatabaseId, after: str, upto: str) -> list[tuple[str, bytes]]:
-    """Return where the next pages end, with their set hashes; the last of all ends at `upto`. NotFound."""
+    """Return the names at which the next pages end, with their set hashes; the last page ends at `upto`. Raises
+    NotFound.
+    """
     found: list[tuple[str, bytes]] = []
     while len(found) < PAGE_DIGESTS:
         page = await rows_page(store, id, after, upto)
@@ -92,7 +94,7 @@ async def page_digests(store: ListingStore, id: DatabaseId, after: str, upto: st
 
 
 async def compare_rows(store: ListingStore, id: DatabaseId, after: str, upto: str, digest: bytes) -> RowPage | None:
-    """A page of what the device has in that range, or None when the whole range has this set hash."""
+    """Return a page of the rows in that range, or None when the whole range has this set hash."""
     page = await rows_page(store, id, after, upto)
     if page.upto == upto and sethash.of(page.rows) == digest:
         return None
@@ -107,7 +109,7 @@ async def merge_rows(store: ListingStore, id: DatabaseId, name: DatabaseName, ro
 
 
 async def replace_rows(store: ListingStore, id: DatabaseId, changes: Sequence[tuple[ObjectRow, ObjectRow]]) -> int:
-    """Put second rows in the place of first ones, where those are there unchanged; how many. NotFound."""
+    """Replace each first row by the second where it is unchanged; return how many were replaced. Raises NotFound."""
 
     def replace(database: AnyDb) -> int:
         assert isinstance(database, ContainerDb)
@@ -117,9 +119,10 @@ async def replace_rows(store: ListingStore, id: DatabaseId, changes: Sequence[tu
 
 
 async def find_rows(store: ListingStore, id: DatabaseId, names: Sequence[str]) -> tuple[list[ObjectRow], str]:
-    """The rows and markers of these names, and the first split point beyond which others have them; NotFound.
+    """Return the rows and markers of these names, and the first split point, above which shards have them.
 
-    NotFound also where the container was deleted. Shards' databases were never PUT: they need only be there.
+    Raises NotFound without the database, or when its container was deleted. The database of a shard was never PUT, so
+    it only has to exist.
     """
 
     def find(database: AnyDb) -> tuple[list[ObjectRow], str]:
@@ -147,7 +150,10 @@ def lacking(rows: Iterable[ListingRow], others: Iterable[ListingRow]) -> list[Li
 
 
 def _check(store: ListingStore, id: DatabaseId, name: DatabaseName) -> None:
-    """A database can only lie where its name's hash puts it: StoreFormatError when the hashes' secrets differ."""
+    """Raise StoreFormatError unless the hash of a database's name is that of its place.
+
+    They differ when the two servers have different hash secrets.
+    """
     if store.id_of(id.partition, name) != id:
         raise StoreFormatError(
             f"{name} does not belong in database {id}; are hash_path_prefix and hash_path_suffix the same on all nodes?"

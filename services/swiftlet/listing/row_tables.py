@@ -1,7 +1,8 @@
-"""The rows of a listing database: two tables, live rows and markers of removed ones, and how rows merge into them.
+"""The rows of a listing database: a table of live rows and one of markers of removed ones, and how rows merge into
+them.
 
-Rows are merged as SQLite has them: a tuple of their columns and, last, 1 for a marker or 0 for a live row. Most rows
-come from object PUTs, some at a time, and what each costs as an object of its own was most of its price.
+Rows are merged in the form that SQLite stores: a tuple of their columns and, last, 1 for a marker or 0 for a live row.
+Most rows come from PUTs of objects, several at a time, and making an object of each would be most of their cost.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ _AT_ONCE = 64
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What merging has done: rows that differ now, and by how much totals and the sum of the rows' terms grew."""
+    """The result of a merge: how many rows changed, and how much was added to the totals and to the sum of the rows'
+    terms.
+    """
 
     changed: int
     totals: Totals
@@ -44,7 +47,7 @@ TABLES = ("live", "marker")
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """Totals of some rows, the sum of their terms, and the name behind which there may be more ("": there are none)."""
+    """The totals of some rows, the sum of their terms, and the name behind which there may be more ("" for no more)."""
 
     totals: Totals
     terms: int
@@ -52,16 +55,15 @@ class Counted:
 
 
 class RowTables(ABC, Generic[R]):
-    """The row tables of one database through one connection; used by one thread at a time."""
+    """The row tables of one database, through one connection; used by one thread at a time."""
 
     columns: ClassVar[tuple[str, ...]]
     """Columns of the row tables; the name is the first."""
     age_column: ClassVar[str]
-    """The column by which markers grow old."""
+    """The column that gives the age of a marker."""
     connection: sqlite3.Connection
 
     def __init__(self, connection: sqlite3.Connection) -> None:
-        """Nothing is read yet."""
         self.connection = connection
         names = ", ".join(self.columns)
         self._select = " UNION ALL ".join(
@@ -77,11 +79,11 @@ class RowTables(ABC, Generic[R]):
 
     @abstractmethod
     def pack(self, row: R) -> Packed:
-        """A row as it is merged."""
+        """Return the columns of a row, and 1 for a marker or 0 for a live row."""
 
     @abstractmethod
     def decode(self, columns: Packed, deleted: bool) -> R:
-        """A row from its columns."""
+        """Return the row with these columns."""
 
     @abstractmethod
     def merge_packed(self, old: Packed, new: Packed) -> Packed:
@@ -89,29 +91,29 @@ class RowTables(ABC, Generic[R]):
 
     @abstractmethod
     def weigh(self, row: Packed) -> tuple[int, int]:
-        """Objects and bytes that a live row stands for."""
+        """Return the objects and bytes that a live row stands for."""
 
     @abstractmethod
     def term(self, row: Packed) -> int:
-        """A row's share in the set hash."""
+        """Return the row's term in the set hash."""
 
     # Looking.
 
     def unpack(self, row: Packed) -> R:
-        """The inverse of `pack`."""
+        """Return the row that `pack` has made this of."""
         return self.decode(row[:-1], bool(row[-1]))
 
     def find(self, name: str) -> R | None:
-        """The row or marker of that name."""
+        """Return the row or marker of that name, None when there is neither."""
         found = self._find([name]).get(name)
         return None if found is None else self.unpack(found)
 
     def find_all(self, names: Sequence[str]) -> list[R]:
-        """The rows and markers of those names that have one."""
+        """Return the rows and markers that exist for these names."""
         return [self.unpack(row) for row in self._find(names).values()]
 
     def _find(self, names: Sequence[str]) -> dict[Column, Packed]:
-        """The rows and markers of these names."""
+        """Return the rows and markers that exist for these names, packed, by name."""
         found: dict[Column, Packed] = {}
         for start in range(0, len(names), _AT_ONCE):
             some: list[str] = list(names[start : start + _AT_ONCE])
@@ -120,14 +122,14 @@ class RowTables(ABC, Generic[R]):
             if sql is None:
                 slots = ", ".join(f"?{number}" for number in range(1, size + 1))
                 sql = self._selects[size] = self._select % (slots, slots)
-            # Filled up to one of a few sizes, so that few statements are prepared and kept.
+            # The list is filled up to one of a few sizes, so that few different statements are prepared and cached.
             asked = some if size == len(some) else [*some, *([some[0]] * (size - len(some)))]
             for row in self.connection.execute(sql, asked).fetchall():
                 found[row[0]] = row
         return found
 
     def fetch(self, table: str, span: Span, reverse: bool, limit: int) -> Iterator[R]:
-        """Rows of a table by name, at most that many."""
+        """Return rows of a table in a range by name, at most `limit`."""
         order = " DESC" if reverse else ""
         if span.high is None:
             cursor = self.connection.execute(self._scan % (table, "", order), (span.low, limit))
@@ -141,7 +143,9 @@ class RowTables(ABC, Generic[R]):
             cursor.close()
 
     def rows(self, start: str, upto: str, limit: int) -> list[R]:
-        """Up to `limit` rows with `start < name <= upto` by name, removed ones included; "" is no bound."""
+        """Return up to `limit` rows with `start < name <= upto` by name, removed ones included; "" stands
+        for no bound.
+        """
         span = Span(after(start) if start else "", after(upto) if upto else None)
         found = [row for table in TABLES for row in self.fetch(table, span, False, limit)]
         return sorted(found, key=_name)[:limit]
@@ -149,10 +153,10 @@ class RowTables(ABC, Generic[R]):
     # Changing.
 
     def merge_rows(self, rows: Iterable[Packed], forgotten: Timestamp = ZERO) -> Change:
-        """Merge rows; totals and set hash are the caller's.
+        """Merge rows; the caller updates totals and set hash.
 
-        Markers older than `forgotten` for names that are unknown are left out: they were reclaimed here, and a
-        replica that has not done so yet must not bring them back.
+        Markers older than `forgotten` for unknown names are left out: they were reclaimed here, and a replica that has
+        not done so yet must not bring them back.
         """
         incoming = sorted(rows, key=itemgetter(0))
         before = self._find([row[0] for row in incoming])  # type: ignore[misc]
@@ -174,7 +178,7 @@ class RowTables(ABC, Generic[R]):
         return self._replace(before, now, changed) if now else NOTHING
 
     def _replace(self, before: Mapping[Column, Packed], now: Mapping[Column, Packed], changed: int) -> Change:
-        """Put rows in the place of those that were there."""
+        """Replace rows and return the change."""
         count = objects = size = terms = 0
         live: list[Packed] = []
         markers: list[Packed] = []
@@ -210,7 +214,7 @@ class RowTables(ABC, Generic[R]):
             start, left = start + size, left - size
 
     def drop(self, row: R) -> None:
-        """Take a row out of its table; totals and set hash are the caller's."""
+        """Remove a row from its table; the caller updates totals and set hash."""
         self._drop(self.pack(row))
 
     def _drop(self, row: Packed) -> None:
@@ -218,7 +222,7 @@ class RowTables(ABC, Generic[R]):
         self.connection.execute(f"DELETE FROM {table} WHERE name = ?", (row[0],))  # noqa: S608
 
     def reclaim_rows(self, before: Timestamp, limit: int) -> Change:
-        """Forget up to `limit` markers older than `before`."""
+        """Remove up to `limit` markers older than `before`."""
         names = ", ".join(self.columns)
         columns = self.connection.execute(
             f"SELECT {names}, 1 FROM marker WHERE {self.age_column} < ? LIMIT ?",  # noqa: S608
@@ -229,13 +233,16 @@ class RowTables(ABC, Generic[R]):
         return Change(len(columns), Totals(), -sum(map(self.term, columns)))
 
     def recount(self) -> tuple[Totals, bytes]:
-        """Totals and set hash from the rows themselves; reads them all."""
+        """Return totals and set hash from the rows themselves; this reads them all."""
         counts = [self.count(table, "", -1) for table in TABLES]
         digest = sethash.add(bytes(sethash.SIZE), sum(count.terms for count in counts))
         return counts[0].totals, digest
 
     def count(self, table: str, start: str, limit: int) -> Counted:
-        """What up to `limit` rows of a table (-1: all), behind the name `start`, come to; "" is before all names."""
+        """Return the totals of up to `limit` rows of a table behind the name `start`.
+
+        A `limit` of -1 stands for all rows, and "" is before all names.
+        """
         rows = objects = size = terms = number = 0
         last = ""
         for row in self.fetch(table, Span(after(start) if start else "", None), False, limit):

@@ -1,14 +1,14 @@
 """The databases' tables, and opening and creating their files.
 
-Fault model. Power may go at any moment: WAL with `synchronous=FULL` syncs the log before a COMMIT returns (for commits
-that may wait see `swiftlet.listing.late_sync`), and SQLite drops a half-written tail of it by its checksums. A new
-database is built under a temporary name, synced and renamed, and its directories are synced up to the device's root,
-so that a database either is there with its tables or is not. A file may be truncated or overwritten: that is found
-when SQLite meets it (or by `verify`, which recomputes the rows' set hash, since SQLite's pages carry no checksums).
-Nothing defends against removing `*-wal` files by hand.
+Fault model. Power may fail at any moment: WAL with `synchronous=FULL` syncs the log before a COMMIT returns (for
+commits that need not wait see `swiftlet.listing.late_sync`), and SQLite drops a half-written tail of the log by its
+checksums. A new database is built under a temporary name, synced and renamed, and its directories are synced up to the
+device's root, so that a database either exists with its tables or not at all. A file may be truncated or overwritten:
+that is found when SQLite reads it (or by `verify`, which recomputes the rows' set hash, since SQLite's pages carry no
+checksums). Nothing protects against removing `*-wal` files by hand.
 
-Timestamps are unsigned 64-bit numbers and SQLite's integers are signed: columns hold `value - 2^63`, which keeps
-the order. Names compare as UTF-8 bytes, SQLite's BINARY collation.
+Timestamps are unsigned 64-bit numbers and SQLite's integers are signed: columns hold `value - 2^63`, which keeps the
+order. Names compare as UTF-8 bytes, SQLite's BINARY collation.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SCHEMA_VERSION = 1
 APPLICATION_IDS = {DatabaseKind.CONTAINER: 0x53774C63, DatabaseKind.ACCOUNT: 0x53774C61}
 """`application_id` of the files: "SwLc" and "SwLa"."""
 BUSY_TIMEOUT_S = 10.0
-"""How long a connection waits while another one closes or recovers the same database."""
+"""Seconds for which a connection waits while another one closes or recovers the same database."""
 OFFSET = 1 << 63
 """The difference between a timestamp's value and its column."""
 TICKS_BELOW_ZERO = OFFSET >> NONCE_BITS
@@ -109,23 +109,23 @@ CREATE TABLE IF NOT EXISTS shard (
 
 
 def ensure_shard_table(connection: sqlite3.Connection) -> None:
-    """Make the table of shards, in a container that is split for the first time; within a transaction."""
+    """Create the table of shards when a container is split for the first time; within a transaction."""
     connection.execute(_SHARDS)
 
 
 def has_shard_table(connection: sqlite3.Connection) -> bool:
-    """Whether the container was ever split here."""
+    """Return whether the container was ever split on this device."""
     found = connection.execute("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'shard'")
     return found.fetchone() is not None
 
 
 def stored(timestamp: Timestamp) -> int:
-    """A timestamp as its column holds it."""
+    """Return the value of a timestamp's column."""
     return timestamp.value - OFFSET
 
 
 def loaded(column: int) -> Timestamp:
-    """A timestamp from its column."""
+    """Return the timestamp in a column."""
     return Timestamp(column + OFFSET)
 
 
@@ -144,10 +144,10 @@ def _connect(path: Path, mode: str) -> sqlite3.Connection:
 
 
 def open_database(path: Path, kind: DatabaseKind, cache_kib: int = 2048) -> sqlite3.Connection:
-    """A connection to an existing database.
+    """Return a connection to an existing database.
 
-    DamagedDatabase when the file is none of ours, StoreFormatError when it is of another version; errors of
-    SQLite as they are (`swiftlet.listing.faults`).
+    Raises DamagedDatabase when the file is not one of ours, StoreFormatError when it has another version, and errors of
+    SQLite, which `swiftlet.listing.faults` translates.
     """
     connection = _connect(path, "rw")
     try:
@@ -166,12 +166,12 @@ def open_database(path: Path, kind: DatabaseKind, cache_kib: int = 2048) -> sqli
 
 
 def relax(connection: sqlite3.Connection, relaxed: bool) -> None:
-    """Whether COMMITs from now on return before the log is synced; outside of a transaction."""
+    """Set whether COMMITs return before the log is synced; outside of a transaction."""
     connection.execute(f"PRAGMA synchronous={'NORMAL' if relaxed else 'FULL'}")
 
 
 def create_database(path: Path, kind: DatabaseKind, name: DatabaseName, root: Path) -> None:
-    """Put an empty database, never PUT and without rows, at `path` below `root`; durable on return."""
+    """Create an empty database, never PUT and without rows, at `path` below `root`; it is durable on return."""
     path.parent.mkdir(parents=True, exist_ok=True)
     fresh = path.with_suffix(".new")
     fresh.unlink(missing_ok=True)

@@ -19,7 +19,7 @@ SIZE = 16
 
 
 def term(row: ListingRow) -> int:
-    """One row's share in the set hash."""
+    """Return the row's term in the set hash."""
     match row:
         case ObjectRow():
             posts = row.content_type_timestamp.value, row.meta_timestamp.value
@@ -35,23 +35,23 @@ def term(row: ListingRow) -> int:
 def object_term(
     name: str, timestamp: int, size: int, etag: str, content_type: str, typed: int, posted: int, deleted: int
 ) -> int:
-    """An object row's share, from its parts; `typed` and `posted` are the timestamps of POSTs, 0 for none."""
+    """Return an object row's term from its fields; `typed` and `posted` are the timestamps of POSTs, 0 for none."""
     text = f"{timestamp},{typed},{posted},{deleted:d},{size},{len(name)},{len(etag)},{name}{etag}{content_type}"
     return xxhash.xxh3_128_intdigest(text.encode("utf-8"))
 
 
 def add(digest: bytes, change: int) -> bytes:
-    """A set hash after terms were added (and others subtracted): `change` is their sum."""
+    """Return a set hash after a change, which is the sum of the added terms less that of the subtracted ones."""
     return ((int.from_bytes(digest, "big") + change) % _MODULUS).to_bytes(SIZE, "big")
 
 
 def of(rows: Iterable[ListingRow]) -> bytes:
-    """The set hash of some rows."""
+    """Return the set hash of some rows."""
     return add(bytes(SIZE), sum(term(row) for row in rows))
 
 
 def fingerprint(state: DatabaseState) -> bytes:
-    """16 bytes that are equal when two replicas of a database are."""
+    """Return 16 bytes that are equal when two replicas of a database are."""
     return fingerprint_of(state.rows_digest, fingerprint_text(state))
 
 
@@ -66,5 +66,5 @@ def fingerprint_text(state: DatabaseState) -> bytes:
 
 
 def fingerprint_of(rows_digest: bytes, text: bytes) -> bytes:
-    """A fingerprint by its parts."""
+    """Return the fingerprint of a set hash of rows and the text of `fingerprint_text`."""
     return xxhash.xxh3_128_digest(rows_digest + text)

@@ -1,10 +1,11 @@
-"""How the names of a container are shared out among its own database and those of its shards, as one replica sees it.
+"""How the names of a container are distributed over its own database and those of its shards, as one replica sees it.
 
-The set of split points only grows and is the same for all replicas once they have met: metadata items of the
-container's database. How far rows have moved is each replica's own: the table `shard`, made at the first split.
+The set of split points only grows and becomes the same for all replicas when they exchange states: split points are
+metadata items of the container's database. How far rows have moved differs between replicas: it is in the table
+`shard`, created at the first split.
 
-A shard is a database that was never PUT; rows merge into it as everywhere. It holds the items of points that bound
-it, so that sync leaves alone what is above. See `docs/design`.
+A shard is a database that was never PUT; rows merge into it as everywhere. It has the items of the split points that
+bound it, so that sync leaves alone what is above. See `docs/design/2026-11-21-sharding.md`.
 """
 
 from __future__ import annotations
@@ -34,14 +35,14 @@ from swiftlet.model import (
 from swiftlet.timestamp import ZERO, Timestamp
 
 SHARD = "\0shard\0"
-"""The beginning of the names of shards' databases."""
+"""The prefix of the names of shards' databases."""
 MAX_POINTS = 1000
-"""Split points of one container."""
+"""The largest number of split points of one container."""
 _COMPLETE, _TAKEN, _FOUNDED = 1, -1, 2
 
 
 def is_shard(name: DatabaseName) -> bool:
-    """Whether a database of this name holds a part of a container's rows."""
+    """Return whether a database of this name holds a part of a container's rows."""
     return (name.container or "").startswith(SHARD)
 
 
@@ -49,11 +50,13 @@ def is_shard(name: DatabaseName) -> bool:
 class Shard:
     """What one database serves of a container, for one replica: names in `(start, upper]`.
 
-    `point` is where it begins by the split points ("": the container's own database), `end` where it ends by them;
-    None is no bound. While rows move `upper` is above `end`. `start` None: it serves nothing yet. `complete`: all
-    replicas of the container have moved everything, so any replica of the shard may be asked. `taken`: this replica had
-    nothing to move and has not seen yet that the others have, so what the shard holds may be a part. `kept` is `upper`
-    as it is remembered, which may lie in the range of a shard before this one.
+    By the split points its range begins at `point` ("" for the container's own database) and ends at `end`; None stands
+    for no bound. While rows are moved out of it, `upper` is above `end`. `start` is None while it serves nothing yet.
+    `kept` is `upper` as stored, which may lie in the range of a shard before this one.
+
+    `complete` tells that all replicas of the container have moved everything, so that any replica of the shard may be
+    asked. `taken` tells that this replica had nothing to move and does not know yet whether the others have moved their
+    rows, so that the shard may hold only a part.
     """
 
     point: str
@@ -72,17 +75,17 @@ class Shard:
 
     @property
     def moved(self) -> bool:
-        """Whether it serves no more than it will."""
+        """Whether all rows above its range have been moved out of it."""
         return self.upper == self.end
 
     @property
     def is_final(self) -> bool:
-        """Whether it serves exactly what it will."""
+        """Whether it serves exactly the range between its split points."""
         return self.moved and self.start == self.point
 
     @property
     def span(self) -> Span:
-        """The names that it serves."""
+        """The range of names that it serves."""
         if self.start is None:
             return Span("", "")
         return Span(after(self.start) if self.start else "", None if self.upper is None else after(self.upper))
@@ -90,22 +93,22 @@ class Shard:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """All of a container: its own database first, then its shards by their points; empty when it was never split."""
+    """All databases of a container: its own first, then its shards by their points; empty when it was never split."""
 
     shards: tuple[Shard, ...] = ()
 
     @property
     def moved(self) -> bool:
-        """Whether nothing has to be moved."""
+        """Whether no rows have to be moved."""
         return all(shard.moved for shard in self.shards)
 
     @property
     def bounds(self) -> tuple[tuple[str, str | None], ...]:
-        """What serves what: equal for two looks between which nothing was moved."""
+        """The points and upper bounds of all shards; they are equal in two layouts between which nothing was moved."""
         return tuple((shard.point, shard.upper) for shard in self.shards)
 
     def owners(self, names: Sequence[str]) -> list[str]:
-        """The point of the database that serves each name."""
+        """Return for each name the point of the database that serves it."""
         uppers = [shard.upper for shard in self.shards if shard.upper is not None]
         serving = self.shards
         return [serving[bisect_left(uppers, name)].point for name in names]
@@ -116,17 +119,19 @@ class Layout:
         return then.of(then.owners([name])[0])
 
     def opened(self, source: Shard, upper: str | None) -> list[str]:
-        """The points of those who serve nothing now, and will once `source` serves up to `upper` only."""
+        """Return the points of shards that serve nothing now, and will when `source` serves only names up
+        to `upper`.
+        """
         then = self._once(source, upper).shards
         return [shard.point for now, shard in zip(self.shards, then, strict=True) if shard.serves and not now.serves]
 
     def _once(self, source: Shard, upper: str | None) -> Layout:
-        """Once `source` serves up to there."""
+        """Return the layout when `source` serves only names up to `upper`."""
         known = {shard.point: (shard.kept, 0, 0, 0) for shard in self.shards} | {source.point: (upper, 0, 0, 0)}
         return _arranged([shard.point for shard in self.shards[1:]], known)
 
     def of(self, point: str) -> Shard:
-        """The shard with that point; NotFound."""
+        """Return the shard with that point. Raises NotFound."""
         for shard in self.shards:
             if shard.point == point:
                 return shard
@@ -134,7 +139,7 @@ class Layout:
 
 
 def shard_name(name: DatabaseName, point: str) -> DatabaseName:
-    """The database of a container's shard."""
+    """Return the name of the database of a container's shard."""
     digest = hashlib.md5(point.encode("utf-8"), usedforsecurity=False).hexdigest()
     return DatabaseName(name.account, f"{SHARD}{name.container}\0{digest}")
 
@@ -168,7 +173,10 @@ def _arranged(points: Sequence[str], known: dict[str, tuple[str | None, int, int
 
 
 def add_points(database: ContainerDb, timestamp: Timestamp, points: Sequence[str], own: bool) -> int:
-    """Split the container there (`own`), or tell a shard where it ends; how many points are new. NotFound."""
+    """Add split points and return how many are new. Raises NotFound.
+
+    With `own` the container is split there; without, a shard gets the points that bound it.
+    """
     if own:
         database.require()
     known = set(database.points())
@@ -184,7 +192,10 @@ def add_points(database: ContainerDb, timestamp: Timestamp, points: Sequence[str
 
 
 def found(database: ContainerDb, whole: bool) -> None:
-    """A shard's replica is begun by its container's; `whole`: it has, or will be given, all that this one has."""
+    """Begin a shard's replica for a container's replica.
+
+    `whole` tells that the shard has, or will be given, all rows of its range that the container's replica has.
+    """
     if not whole:
         return
     _open(database)
@@ -194,7 +205,7 @@ def found(database: ContainerDb, whole: bool) -> None:
 
 
 def remember(database: ContainerDb) -> None:
-    """Before points are added, and after: what serves what now, so that it changes by moving rows only."""
+    """Store which database serves what, before and after points are added, so that only moving rows changes it."""
     found = layout(database)
     if found.shards:
         _open(database)
@@ -204,7 +215,7 @@ def remember(database: ContainerDb) -> None:
 
 
 def merge_state(database: ContainerDb, state: DatabaseState, forgotten: Timestamp) -> None:
-    """Take over what a replica knows better, split points among it."""
+    """Merge the state of another replica, with its split points."""
     own = state.put_timestamp > ZERO
     if own:
         remember(database)
@@ -215,7 +226,7 @@ def merge_state(database: ContainerDb, state: DatabaseState, forgotten: Timestam
 
 
 def skip_empty_moves(database: ContainerDb) -> None:
-    """A replica that has no rows above the first point has nothing to move: others have, and will have moved it."""
+    """Skip the moves of a replica that has no rows above the first point: other replicas have them and move them."""
     points = database.points()
     if points and layout(database).shards[0].upper is None and not tail(database, points[0], None, 1):
         set_upper(database, "", points[0])
@@ -224,7 +235,7 @@ def skip_empty_moves(database: ContainerDb) -> None:
 
 
 def _keep(database: ContainerDb, shard: Shard) -> None:
-    """Keep what is remembered of a shard, and the sum with it."""
+    """Store the state of a shard, and the sum of the shards' totals."""
     state = _TAKEN if shard.taken else _COMPLETE if shard.complete else 0
     database.connection.execute(
         "INSERT OR REPLACE INTO shard (point, upper, objects, bytes, complete) VALUES (?, ?, ?, ?, ?)",
@@ -246,7 +257,7 @@ def set_upper(database: ContainerDb, point: str, upper: str | None) -> None:
 
 
 def add_totals(database: ContainerDb, point: str, objects: int, size: int) -> None:
-    """So many more objects and bytes are served by a shard."""
+    """Add objects and bytes to the totals of a shard."""
     shard = layout(database).of(point)
     _open(database)
     totals = Totals(objects=max(0, shard.totals.objects + objects), bytes=max(0, shard.totals.bytes + size))
@@ -254,7 +265,10 @@ def add_totals(database: ContainerDb, point: str, objects: int, size: int) -> No
 
 
 def note(database: ContainerDb, point: str, change: RowsChange) -> None:
-    """What a shard answered to an update: all that it holds once it holds nothing else, else what has changed."""
+    """Record a shard's answer to an update.
+
+    When the shard serves exactly its range, its totals are taken over; otherwise the change is added.
+    """
     shard = layout(database).of(point)
     if shard.is_final:
         _open(database)
@@ -265,7 +279,7 @@ def note(database: ContainerDb, point: str, change: RowsChange) -> None:
 
 
 def set_complete(database: ContainerDb) -> None:
-    """All replicas of the container have moved everything up to these points."""
+    """Record that all replicas of the container have moved everything up to these points."""
     found = layout(database)
     if found.moved and not all(shard.complete for shard in found.shards):
         _open(database)
@@ -285,7 +299,7 @@ def merge(database: ContainerDb, rows: Iterable[ObjectRow]) -> RowsChange:
 
 
 def look(database: ContainerDb, middle: bool = False) -> ShardLook:
-    """How a shard, or a container's own database, stands."""
+    """Return the state of a shard, or of a container's own database."""
     totals, points = database.head.totals, database.points()
     end = points[0] if points else None
     beyond = end is not None and bool(tail(database, end, None, 1))
@@ -296,7 +310,7 @@ def look(database: ContainerDb, middle: bool = False) -> ShardLook:
 
 
 def middle_of(database: ContainerDb, upper: str | None) -> str | None:
-    """A point with about half of the rows up to and including it, shortened; None when there are too few rows."""
+    """Return a name with about half of the rows at or before it, shortened; None when there are too few rows."""
     bound, values = ("", ()) if upper is None else (" WHERE name <= ?", (upper,))
     select = f"SELECT name FROM live{bound} ORDER BY name LIMIT 2 OFFSET ?"  # noqa: S608
     offset = max(0, database.head.totals.rows // 2 - 1)
@@ -309,14 +323,14 @@ def middle_of(database: ContainerDb, upper: str | None) -> str | None:
 
 
 def tail(database: ContainerDb, low: str, upto: str | None, limit: int) -> list[ObjectRow]:
-    """The highest rows with `low < name <= upto`, removed ones included, from the top down."""
+    """Return the last rows with `low < name <= upto`, removed ones included, in descending order."""
     span = Span(after(low) if low else "", None if upto is None else after(upto))
     found = [row for table in TABLES for row in database.fetch(table, span, True, limit)]
     return sorted(found, key=lambda row: row.name, reverse=True)[:limit]
 
 
 def forget(database: ContainerDb, rows: Iterable[ObjectRow]) -> int:
-    """Remove rows without a trace where they are as given; how many went."""
+    """Remove rows without a marker where they are as given; return how many were removed."""
     gone = [row for row in rows if database.find(row.name) == row]
     for row in gone:
         database.drop(row)
@@ -328,7 +342,10 @@ def forget(database: ContainerDb, rows: Iterable[ObjectRow]) -> int:
 
 
 def cut(database: ContainerDb, rows: Sequence[ObjectRow], below: str, point: str) -> bool:
-    """Hand `rows`, which are in the shard at `point`, over to it: whether they are still all rows above `below`."""
+    """Hand `rows`, which the shard at `point` already has, over to it.
+
+    Returns False, and changes nothing, when these are no longer all rows above `below`.
+    """
     shard = layout(database).shards[0]
     if tail(database, below, shard.upper, len(rows) + 1) != list(rows):
         return False
@@ -340,7 +357,9 @@ def cut(database: ContainerDb, rows: Sequence[ObjectRow], below: str, point: str
 def hand_over(
     database: ContainerDb, source: str, rows: Sequence[ObjectRow], below: str, point: str, counted: bool
 ) -> None:
-    """From now on `source` serves up to `below` only; `counted`: the rows are off its totals already."""
+    """Record that `source` serves only names up to `below`; `counted` tells that its totals are already without the
+    rows.
+    """
     live = [row for row in rows if not row.deleted]
     size = sum(row.size for row in live)
     set_upper(database, source, below)
@@ -350,7 +369,7 @@ def hand_over(
 
 
 def page(database: ContainerDb, query: ListingQuery, clip: Span) -> list[ObjectRow | Subdir]:
-    """One page of what a database has of a range, whatever the database's state."""
+    """Return one page of the rows in a range, whatever the database's state."""
 
     def fetch(span: Span, reverse: bool, limit: int) -> Iterable[ObjectRow]:
         cut_span = span.within(clip)

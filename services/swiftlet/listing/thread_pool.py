@@ -1,17 +1,17 @@
-"""Threads that work for an event loop: a job goes out, and what came of it comes back as one call in the loop.
+"""Threads that work for an event loop: a job goes out, and its outcome comes back as one call in the loop.
 
-What an executor does for a job (a future on either side, locks around both) costs several times what it takes to
-commit a few rows, and a container server does little else. Each thread of a pool has a queue of its own, and a job
-goes to the one that was idle last: in one queue for all, each job would wake a second thread that finds nothing. Each
-job wakes the loop once.
+What an executor does for a job (a future on either side, locks around both) costs several times what it takes to commit
+a few rows, which is most of the work of a container server. Each thread of a pool has a queue of its own, and a job
+goes to the thread that was idle last: with one queue for all, each job would also wake a second thread that finds
+nothing. Each job wakes the loop once.
 
-What must hold: `done` is called exactly once for each job, in the loop, and never from within `do`. A job that is
-taken stands before the word to end in a thread's queue, or in the backlog, which no thread leaves behind that comes to
-its queue; so it is done whenever the pool is closed, and one that comes later is refused.
+Invariant: `done` is called exactly once for each job, in the loop, and never from within `do`. An accepted job stands
+in a thread's queue before the request to end, or in the backlog, which every thread empties before it looks at its
+queue. So it is done even if the pool is closed meanwhile; a job that comes later is refused.
 
-Fault model: a job may raise anything, which belongs to whoever gave it; threads go on. No further thread may be had:
-those that are there do the work, and without any the job fails. A loop that is gone hears nothing, and threads go on
-with what others wait for.
+Fault model: a job may raise anything; the caller gets it, and threads go on. If no further thread can be started, the
+existing ones do the work; if there are none, the job fails. A closed loop gets no calls, and threads go on with jobs of
+others.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from swiftlet.listing.background_tasks import resolve
 
 T = TypeVar("T")
 Done = Callable[[Any, BaseException | None], None]
-"""Called with what a job returned, or what it raised."""
+"""A callback that gets what a job returned, or the exception that it raised."""
 _Job = tuple[asyncio.AbstractEventLoop, Callable[[], Any], Done]
 
 
 class _Worker:
-    """One thread and what it has to do."""
+    """One thread and the queue of its jobs."""
 
     __slots__ = ("jobs", "thread")
 
@@ -42,10 +42,10 @@ class _Worker:
 
 
 class ThreadPool:
-    """Threads of one event loop; none before there is work."""
+    """Threads of one event loop; none is started before there is work."""
 
     def __init__(self, threads: int, name: str) -> None:
-        """At most that many threads, whose names begin with `name`."""
+        """`threads` is the largest number of threads, and `name` begins their names."""
         self._most = threads
         self._name = name
         self._backlog: deque[_Job] = deque()
@@ -54,7 +54,7 @@ class ThreadPool:
         self._workers: list[_Worker] = []
         self._closed = False
         self._gate = threading.Lock()
-        """Held while a job is taken, while a thread gets the next one, and while all that ends."""
+        """Held while a job is accepted, while a thread takes the next one, and while the pool is closed."""
 
     def do(self, job: Callable[[], Any], done: Done) -> None:
         """Run `job` in one of the threads, then `done` in the event loop."""
@@ -65,12 +65,12 @@ class ThreadPool:
             loop.call_soon(done, None, refused)
 
     def _take(self, job: _Job) -> RuntimeError | None:
-        """Give a job to the thread that was idle last, or a further one, or whichever is free first; else why not."""
+        """Give a job to the idle thread, to a new one, or to the backlog; return the error if none can take it."""
         if self._closed:
             return RuntimeError(f"{self._name} is closed")
         if not self._idle and len(self._workers) < self._most:
             worker = _Worker()
-            # Nobody waits for these at the process's end: what was acknowledged is on the disk by then.
+            # The process need not wait for daemon threads at its end: what was acknowledged is on the disk by then.
             name = f"{self._name}-{len(self._workers)}"
             worker.thread = threading.Thread(target=self._work, args=(worker,), name=name, daemon=True)
             try:
@@ -88,13 +88,13 @@ class ThreadPool:
         return None
 
     async def run(self, job: Callable[[], T]) -> T:
-        """What `job` returns or raises, from one of the threads."""
+        """Run a job in one of the threads; return or raise what it does."""
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self.do(job, lambda value, error: resolve(answer, value, error))
         return await answer
 
     def close(self) -> None:
-        """Finish what was given, end the threads; blocks. In any thread."""
+        """Finish the accepted jobs and end the threads; blocks. It may be called in any thread."""
         with self._gate:
             self._closed = True
         for worker in self._workers:
@@ -112,7 +112,7 @@ class ThreadPool:
             del given, following
 
     def _next(self, worker: _Worker) -> _Job | None:
-        """What a thread does next; none when it is idle from now on."""
+        """Return a thread's next job; with None the thread is idle from now on."""
         with self._gate:
             if self._backlog:
                 return self._backlog.popleft()

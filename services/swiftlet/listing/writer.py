@@ -1,10 +1,10 @@
 """The connection that writes one database: a transaction for the writes that wait, in a worker thread.
 
-Each of several writes runs in a savepoint, so that one that is refused (NotFound, NotEmpty, ...) takes nothing of the
-others with it. Rows of several updates of a container are merged as one: nothing but the container's absence can
-refuse them, and that refuses all.
+Each of several writes runs in a savepoint, so that one that is refused (NotFound, NotEmpty, ...) does not undo the
+others. The rows of several updates of a container are merged together: only the container's absence can refuse them,
+and it refuses all.
 
-Fault model: SQLite or the disk may fail at any statement. Then the whole transaction is rolled back, everybody in it
+Fault model: SQLite or the disk may fail at any statement. Then the whole transaction is rolled back, each of its writes
 gets the error, and the connection is closed; nothing was acknowledged.
 """
 
@@ -36,23 +36,23 @@ _CLASSES: dict[DatabaseKind, type[ContainerDb] | type[AccountDb]] = {
 }
 _CACHE_KIB = 8192
 _PAUSES_S = (0.001, 0.004, 0.016, 0.064, 0.256)
-"""Seconds between attempts to open a database that is there."""
+"""Seconds between attempts to open a database that exists."""
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What a transaction left behind: the replica's fingerprint, and whether the account has to be told."""
+    """The state after a transaction: the replica's fingerprint, and whether the account has to be informed."""
 
     fingerprint: bytes
     unreported: bool
     rows: int = 0
     """The number of live rows."""
     split: bool = False
-    """Whether it is a container that has shards."""
+    """Whether it is a container that was split."""
 
     @classmethod
     def of(cls, database: AnyDb) -> Summary:
-        """The summary of a database as it stands."""
+        """Return the summary of a database in its current state."""
         head = database.head
         split = isinstance(database, ContainerDb) and database.has_shards and head.put_timestamp.value > 0
         return cls(database.fingerprint(), head.unreported, head.totals.rows, split)
@@ -60,23 +60,23 @@ class Summary:
 
 @dataclass(slots=True)
 class Write:
-    """One write that waits for its turn. `create`: whose database to make if there is none."""
+    """One write in the queue; `create` names the database to create if there is none."""
 
     operation: Callable[[Any], Any]
     done: Done
-    """Told what the operation returned, or why it was refused; in the event loop, and may not raise."""
+    """A callback with the operation's result or its refusal; it is called in the event loop, and must not raise."""
     weight: int = 1
     create: DatabaseName | None = None
     grows: bool = True
-    """Whether a device at its reserve refuses it."""
+    """Whether a device that has only its reserve left refuses the write."""
     removes: bool = False
-    """Whether the database goes when the operation returns True; then it is alone in its transaction."""
+    """Whether the database is removed when the operation returns True; then it is alone in its transaction."""
     later: bool = False
-    """Whether it need not wait until it is durable: somebody else sees to it until then."""
+    """Whether it need not wait until it is durable, because another place keeps it durable until then."""
     rows: Sequence[Packed] | None = None
-    """What `operation` merges if it does nothing else to a container that was never split, and returns nothing then."""
+    """The rows that `operation` merges, if it does nothing else to a container that was never split."""
     unwanted: Callable[[], bool] | None = None
-    """Whether nobody waits for it any more."""
+    """A function that tells whether nobody waits for the write any more."""
 
 
 @dataclass(slots=True)
@@ -95,15 +95,15 @@ class Outcome:
     summary: Summary | None = None
     """The committed totals; None when nothing was committed."""
     removed: bool = False
-    """Whether the database is gone."""
+    """Whether the database was removed."""
     opened: bool = False
     """Whether the connection was opened for it."""
     relaxed: bool = False
-    """Whether what was committed is not durable yet."""
+    """Whether the committed changes are not durable yet."""
 
 
 class Writer:
-    """The connection of one database that may be there or not; used by one thread at a time."""
+    """The connection of one database, which may not exist; used by one thread at a time."""
 
     def __init__(
         self,
@@ -113,7 +113,10 @@ class Writer:
         check_room: Callable[[], None],
         before_removal: Callable[[], None],
     ) -> None:
-        """Nothing is opened before the first use; `check_room` raises DiskFull at the device's reserve."""
+        """Create the writer; nothing is opened before the first use.
+
+        `check_room` raises DiskFull when the device has only its reserve left.
+        """
         self.id = id
         self._path = path
         self._root = root
@@ -124,11 +127,11 @@ class Writer:
 
     @property
     def open(self) -> bool:
-        """Whether there is a connection."""
+        """Whether the connection is open."""
         return self._database is not None
 
     def transact(self, batch: Sequence[Write]) -> Outcome:
-        """One transaction of all these; what fails it as a whole is raised."""
+        """Carry out these writes in one transaction. Raises the error that makes it fail as a whole."""
         outcome = Outcome(opened=self._database is None, relaxed=all(write.later for write in batch))
         try:
             full = self._full()
@@ -159,7 +162,7 @@ class Writer:
             self._database = None
 
     def _set_relaxed(self, relaxed: bool) -> None:
-        """Whether the next transaction's COMMIT returns before the log is synced."""
+        """Set whether the next transaction's COMMIT returns before the log is synced."""
         if relaxed is not self._relaxed and self._database is not None:
             relax(self._database.connection, relaxed)
         self._relaxed = relaxed
@@ -172,7 +175,9 @@ class Writer:
         return None
 
     def _join(self, batch: Sequence[Write], results: list[Result]) -> bool:
-        """Merge the rows of several updates of a container at once, if they are that and it was never split."""
+        """Merge the rows of several updates together if all are rows of a container that was never split; return
+        whether so.
+        """
         if len(batch) == 1 or any(write.rows is None for write in batch):
             return False
         database = self._database or self._open(None)
@@ -191,9 +196,9 @@ class Writer:
         return True
 
     def _one(self, write: Write, full: DiskFull | None, alone: bool) -> Result:
-        """One write within the transaction, which it begins when it is the first; refusals are results.
+        """Carry out one write within the transaction, which the first one begins; a refusal is returned as its result.
 
-        `alone`: it is the only one, so that the whole transaction goes with it.
+        `alone` tells that it is the only write, so that a refusal rolls back the whole transaction.
         """
         if full is not None and write.grows:
             return Result(error=full)
@@ -225,7 +230,7 @@ class Writer:
         return self._database
 
     def _remove(self) -> None:
-        """Take the database off the device: out of sight in one step, then its files."""
+        """Remove the database: one rename makes it invisible, then its files are deleted."""
         self.close()
         self._before_removal()
         trash = self._root / "trash" / f"{self.id.kind.value}-{self.id.digest.hex()}-{os.urandom(4).hex()}"
@@ -236,7 +241,7 @@ class Writer:
 
 
 def opened(id: DatabaseId, path: Path, cache_kib: int) -> AnyDb:
-    """A database through a connection of its own; NotFound."""
+    """Return a database through a connection of its own. Raises NotFound."""
     connection = _connection(id, path, cache_kib)
     try:
         return _CLASSES[id.kind](connection)
@@ -246,10 +251,11 @@ def opened(id: DatabaseId, path: Path, cache_kib: int) -> AnyDb:
 
 
 def _connection(id: DatabaseId, path: Path, cache_kib: int) -> sqlite3.Connection:
-    """Open it; if need be a few times, within a third of a second.
+    """Open a connection, with a few attempts within a third of a second.
 
-    SQLite can't open a database whose last connection closes in the same moment, as the log's files go with it, nor one
-    that was removed after its file was opened. That says nothing about the device, and a moment later it is another.
+    SQLite can't open a database whose last connection closes in the same moment, because the log's files are removed
+    then, or one that is removed after its file was opened. Neither is a failure of the device, and a moment later it is
+    over.
     """
     pauses_s = iter(_PAUSES_S)
     while True:

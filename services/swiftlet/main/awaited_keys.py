@@ -1,12 +1,12 @@
-"""A service whose keys are not there waits for them, and hands out the sealed copies on its devices meanwhile.
+"""A service without its keys waits for them, and serves the sealed copies on its devices meanwhile.
 
 So a cluster that has lost both Secrets with its keys gets them back from its volumes: pods start without keys, the
 operator asks them for the copies, opens one, and makes the Secret again. A server with devices also waits while its
-hash suffix is another than that of the copies on a device: with it no object there would be found, and what it wrote
-would be lost to the right one.
+hash suffix differs from that of the copies on a device: with another suffix it would find no object there, and nobody
+would find what it wrote.
 
-While it waits a service is alive but not ready, and has no status report, so nobody takes it for one that knows of no
-ring. Once the keys are there the program starts anew in the same process, as if it had never waited.
+While it waits a service is alive but not ready, and has no status report, so nobody concludes that it has no rings.
+Once the keys are there the program starts anew in the same process, as if it had never waited.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ _log = get_logger("keys")
 
 
 def await_keys(settings: ServiceSettings) -> int:
-    """Wait until the keys are there, and then start the program anew; the exit code when it was asked to end before."""
+    """Wait until the keys are there, then start the program anew; return the exit code when asked to end before."""
     if uvloop.run(_wait(settings)):
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - this very program
     return 0
 
 
 async def _wait(settings: ServiceSettings) -> bool:
-    """Serve the sealed copies; whether the keys are there."""
+    """Serve the sealed copies; return whether the keys are there."""
     stop, came = StopRequest(), asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.again)
@@ -56,9 +56,9 @@ async def _wait(settings: ServiceSettings) -> bool:
 
 
 def waiting_app(settings: ServiceSettings, stop: StopRequest, came: asyncio.Event) -> web.Application:
-    """What answers while the keys are awaited; once they are there it sets `came` and asks itself to end."""
+    """Return the application that serves while keys are awaited; once they are there it sets `came` and ends itself."""
     cluster, devices = settings.cluster, device_roots(settings)
-    # Clients' and peers' pages alone, for a status report would say that there are no rings.
+    # Only pages for clients and peers are served: a status report would say that there are no rings.
     app = create_base_app(settings.service, trust_request_ids=True, managed_apart=True)
     sealed = SealedKeys(None, devices)
     hand_out(app, sealed)
@@ -87,7 +87,7 @@ def waiting_app(settings: ServiceSettings, stop: StopRequest, came: asyncio.Even
 
 
 def _reason(settings: ServiceSettings) -> str:
-    # What is wrong with a file that is there is told by the start itself.
+    # The start itself reports what is wrong with an existing file.
     with suppress(SettingsError):
         return reason_to_wait(settings.cluster, device_roots(settings))
     return ""

@@ -1,4 +1,4 @@
-"""Work beside the requests: ends with the service, and ends the service when it fails unexpectedly."""
+"""Work beside the requests: it ends with the service, and ends the service when it fails unexpectedly."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ async def in_background(work: Callable[[], Awaitable[None]]) -> AsyncIterator[No
     """Run `work` beside the block and cancel it at its end.
 
     When `work` fails, the process is asked to end and the block's exit raises the error: a service whose background
-    work has died looks alive and is not; its successor starts with a clean state.
+    work has died only seems to work, and its successor starts with a clean state.
     """
 
     async def run() -> None:

@@ -1,7 +1,7 @@
-"""Until when certificates in PEM are good; pure. The TLS library tells that only of certificates that it trusts.
+"""Reads until when certificates in PEM are valid. Pure. The TLS library tells that only of certificates that it trusts.
 
-Fault model: the text has been taken by the TLS library, so it holds certificates; what this reader can't read all
-the same is a ValueError, never another exception.
+Fault model: the TLS library has accepted the text, so it holds certificates. What can't be read here all the same
+raises a ValueError, never another exception.
 """
 
 from __future__ import annotations
@@ -14,11 +14,13 @@ _PEM = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re
 _SEQUENCE, _VERSION, _UTC_TIME, _GENERALIZED_TIME = 0x30, 0xA0, 0x17, 0x18
 _FORMATS = {_UTC_TIME: "%y%m%d%H%M%SZ", _GENERALIZED_TIME: "%Y%m%d%H%M%SZ"}
 _MAX_LENGTH_BYTES = 4
-"""Bytes that tell how long an element is; a certificate is far shorter than 4 GiB."""
+"""The largest number of bytes that give the length of an element; a certificate is far shorter than 4 GiB."""
 
 
 def expires_at(text: str) -> float:
-    """The moment in seconds since the epoch at which the first of a chain's certificates ends; ValueError."""
+    """Return the time in seconds since the epoch at which the first certificate of a chain expires. Raises
+    ValueError.
+    """
     found = _PEM.findall(text)
     if not found:
         raise ValueError("the file holds no certificate in PEM format")
@@ -26,7 +28,7 @@ def expires_at(text: str) -> float:
 
 
 def _not_after(der: bytes) -> float:
-    """The end of `tbsCertificate.validity` (RFC 5280, section 4.1)."""
+    """Return the end of `tbsCertificate.validity` (RFC 5280, section 4.1)."""
     tag, certificate, _ = _element(der)
     tag, fields, _ = _element(_expected(tag, _SEQUENCE, certificate))
     fields = _expected(tag, _SEQUENCE, fields)
@@ -49,7 +51,7 @@ def _expected(tag: int, wanted: int, content: bytes) -> bytes:
 
 
 def _element(data: bytes) -> tuple[int, bytes, bytes]:
-    """Type and content of the first element, and what follows it."""
+    """Return type and content of the first element, and what follows it."""
     if len(data) < 2:
         raise ValueError("the certificate is truncated")
     tag, length, start = data[0], data[1], 2

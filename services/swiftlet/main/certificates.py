@@ -1,10 +1,10 @@
-"""The certificate of the API's port: read again when its files change, for connections made from then on.
+"""The certificate of the API's port: read again when its files change, and used for new connections then.
 
-Connections that are open keep what they began with. Each worker process reads for itself.
+Open connections keep the certificate that they began with. Each worker process reads for itself.
 
 Fault model: as in `swiftlet.main.reloading`: files that are gone, damaged, or of two certificates leave the last good
-pair in use. At the start they keep the service from running. Clients may speak no TLS, an old version of it, or
-begin and never end: they are refused by the TLS library or run into its time limit, and cost only their connection.
+pair in use. At the start they keep the service from running. Clients may speak no TLS, an old version of it, or begin
+and never end: the TLS library refuses them or ends them after its time limit, and they cost only their connection.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FAILURES = Counter("swiftlet_tls_load_failures_total", "Changed certificate file
 EXPIRY = Gauge(
     "swiftlet_tls_certificate_expiry_timestamp_seconds",
     "When the API port's certificate, or one of its chain, expires; 0 without one, and when that can't be read.",
-    # Who started the workers has 0, and workers differ only until all have looked at the files.
+    # Without workers the number is 0; workers differ only until all of them have read the files.
     multiprocess_mode="livemax",
 )
 
@@ -34,7 +34,7 @@ class Certificates:
     """A certificate with its chain and its key, in PEM files."""
 
     def __init__(self, cert_file: Path, key_file: Path) -> None:
-        """Read the files; SettingsError when they can't be used."""
+        """Read the files. Raises SettingsError when they can't be used."""
         self._cert_file = cert_file
         self._key_file = key_file
         self._seen: Look | None = None
@@ -44,33 +44,33 @@ class Certificates:
         self.context = _context()
         """The context that a server listens with: it gives each connection the pair in use."""
         self.reload()
-        # The library wants a certificate here too before it asks for another.
+        # The library requires a certificate here too, before it asks for another one per connection.
         self._load(self.context)
         self.context.sni_callback = self._choose
 
     def reload(self) -> bool:
-        """Read the files if they changed; whether they had. SettingsError leaves the last good pair in use."""
+        """Read the files if they changed; return whether they had. SettingsError leaves the last good pair in use."""
         try:
             look = look_at([self._cert_file, self._key_file])
         except OSError as error:
             raise SettingsError(f"proxy.tls_cert_file: can't read {error.filename}: {error.strerror}") from error
         if look == self._seen:
             return False
-        # A context that fails halfway holds half a pair, so a new one is tried each time.
+        # A context that fails halfway has half a pair, so a new one is tried each time.
         context = _context()
         self._load(context)
         self._current, self._seen, self.expires_at = context, look, self._read_expiry()
         return True
 
     def show(self) -> None:
-        """Tell Prometheus until when the pair in use is good; each worker process does so for itself."""
+        """Report to Prometheus until when the pair in use is valid; each worker process does so for itself."""
         EXPIRY.set(self.expires_at)
 
     def _read_expiry(self) -> float:
         try:
             return expires_at(self._cert_file.read_text("utf-8", "replace"))
         except (OSError, ValueError) as error:
-            # The pair itself was taken by the TLS library: it is served with all the same.
+            # The TLS library has accepted the pair, so it is used all the same.
             _log.warning(
                 "the expiry date of the certificate can't be read", file=str(self._cert_file), problem=str(error)
             )
@@ -88,11 +88,11 @@ class Certificates:
             ) from error
 
     def _refuse_password(self) -> str:
-        # Without this the library would ask for one at the terminal.
+        # Without this the library would ask for a passphrase at the terminal.
         raise SettingsError(f"proxy.tls_key_file: {self._key_file} is encrypted; use a key without a password")
 
     def _choose(self, connection: ssl.SSLSocket | ssl.SSLObject, _name: str | None, _context: ssl.SSLContext) -> None:
-        """Called by the TLS library for each connection, whether or not the client names a host."""
+        """Give a connection the pair in use; the TLS library calls this whether or not the client names a host."""
         connection.context = self._current
 
 

@@ -32,7 +32,9 @@ def use_cluster(
     rings: Rings,
     transport: ObjectTransport,
 ) -> tuple[ClusterListings, ClusterObjects, RowRouter]:
-    """Listings, objects over `transport`, and what brings the rows of the ones to the others; for the life of `app`."""
+    """Return listings, objects over `transport`, and what brings the rows of objects to listings; for the life of
+    `app`.
+    """
     listing_transport = use_listing_transport(app, cluster, timeouts)
     lagging = Lagging()
     listings = ClusterListings(
@@ -59,10 +61,10 @@ def use_cluster(
 
 
 def finish_slow_replicas(app: web.Application, drain_s: float, drain_rows: Callable[[float], Awaitable[None]]) -> None:
-    """When `app` ends, let the replicas finish slower than their write's quorum, then rows and acknowledgements.
+    """When `app` ends, let slow replicas of acknowledged writes finish, then rows and acknowledgements.
 
-    They and the requests in flight have `drain_s` together. To be called after the transports were made: what is added
-    to an application last ends first.
+    They and the requests in progress have `drain_s` together. Call this after the transports were added, because an
+    application ends last what was added first.
     """
     asked_to_end: list[float] = []
 

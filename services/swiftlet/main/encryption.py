@@ -1,8 +1,8 @@
-"""Encryption between services as `cluster.encryption` has it: contexts, who is refused, and what is reported.
+"""Encryption between services as `cluster.encryption` sets it: contexts, refusals, and the report.
 
-A server takes connections with TLS and without on the same port. `required` refuses what is asked without, but for
-what anybody may ask: health, metrics, status, rings and sealed keys, which Kubernetes, Prometheus and the operator ask
-in plain text.
+A server takes connections with TLS and without on the same port. With `required` it refuses requests without TLS,
+except for health, metrics, status, rings and sealed keys, which Kubernetes, Prometheus and the operator request in
+plain text.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _REFUSED = Unauthorized("connections have to be encrypted here (cluster.encrypti
 
 _TLS = web.AppKey("tls", PeerTls)
 _PORTS = web.AppKey("tls_ports", list[Callable[[], bool]])
-"""Tell of ports whether they take TLS."""
+"""Functions that tell whether a port takes TLS."""
 
 
 def use_encryption(app: web.Application, cluster: ClusterSection) -> PeerTls:
-    """Set up TLS for `app`, the same for all its parts, with the keys in use."""
+    """Set up TLS for `app`, once for all its parts, with the keys in use."""
     if _TLS not in app:
         ports: list[Callable[[], bool]] = []
         app[_PORTS] = ports
@@ -42,7 +42,7 @@ def use_encryption(app: web.Application, cluster: ClusterSection) -> PeerTls:
 
 
 def report_port(app: web.Application, cluster: ClusterSection, takes_tls: Callable[[], bool]) -> None:
-    """Another port for peers: whether it takes TLS, for the status report's `encryption`."""
+    """Add another port for peers to the status report's `encryption`; `takes_tls` tells whether it takes TLS."""
     use_encryption(app, cluster)
     app[_PORTS].append(takes_tls)
 
@@ -53,7 +53,7 @@ def serve_encrypted(app: web.Application, cluster: ClusterSection) -> None:
 
 
 def only_encrypted(cluster: ClusterSection) -> list[Middleware]:
-    """What keeps peers away that don't encrypt; nothing unless they have to."""
+    """Return the middlewares that refuse peers without encryption; none unless encryption is required."""
     if cluster.encryption != "required":
         return []
 

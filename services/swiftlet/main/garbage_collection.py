@@ -1,8 +1,8 @@
-"""How often a process looks for garbage in cycles.
+"""Sets how often a process looks for garbage in cycles.
 
-Rounds make many small values that live for some milliseconds and hold each other in no cycles. By Python's own setting
-every 700 of them are looked through, and now and then all that the process has imported: a tenth of what a round of
-many changes takes. In a proxy a look at everything keeps all requests waiting for some tenths of a second.
+Rounds make many small values that live for some milliseconds and are in no cycles. By Python's default every 700 of
+them are examined, and from time to time everything that the process has imported: a tenth of the time of a round with
+many changes. In a proxy, examining everything keeps all requests waiting for some tenths of a second.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from __future__ import annotations
 import gc
 
 NEW_VALUES = 50_000
-"""Values made and not yet freed after which the new ones are looked through: some megabytes."""
+"""The number of values, made and not yet freed, after which the new ones are examined: some megabytes."""
 
 
 def collect_garbage_seldom() -> None:
-    """What is there now stays for good; what comes is looked through after so many values."""
+    """Exempt everything that exists now, and examine new values only after so many of them."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(NEW_VALUES)

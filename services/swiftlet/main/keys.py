@@ -1,11 +1,11 @@
-"""The cluster's keys of a process: read from their file, looked at every few seconds, the last good ones kept.
+"""The cluster's keys of a process: read from their file, checked every few seconds; the last good ones stay in force.
 
-Everything made from them follows: signatures between services, and the keys derived for tokens. A change goes
-through the file alone: first the new key second, then first, then alone, each after all services have the step
+Everything made from them follows: signatures between services, and the keys derived for tokens. A key is changed only
+through the file, in three steps: the new key second, then first, then alone, each after all services have the step
 before.
 
-Fault model: as in `swiftlet.main.reloading`. A file that is written in place may be seen half; a key cut short there is
-refused by length or signs until the next look, so write keys aside and rename, as Kubernetes does.
+Fault model: as in `swiftlet.main.reloading`. A file that is written in place may be read half-written; a truncated key
+is refused by its length or signs until the next check, so write keys to another file and rename it, as Kubernetes does.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ TOKENS = "tokens"
 FAILURES = Counter("swiftlet_keys_load_failures_total", "Changed key files that could not be used.")
 
 Follower = Callable[[Sequence[bytes]], None]
-"""Is given all keys, the signing one first."""
+"""A function that is called with all keys, the signing one first."""
 
 
 class ClusterKeys:
-    """The keys in use, and who must hear of new ones."""
+    """The keys in use, and the functions to call with new ones."""
 
     def __init__(self, cluster: ClusterSection) -> None:
-        """Read the keys; SettingsError when they can't be used."""
+        """Read the keys. Raises SettingsError when they can't be used."""
         self._cluster = cluster
         self._seen: Look | None = None
         self._keys: tuple[bytes, ...] = ()
         self._followers: list[Follower] = []
         self.reload()
         self.signing = ClusterKey(*self._keys)
-        """For requests between services; always has the keys in use."""
+        """Signs requests between services; it always has the keys in use."""
         self.follow(self.signing.use)
 
     def follow(self, follower: Follower) -> None:
-        """Give the keys to `follower` now and whenever they change."""
+        """Call `follower` with the keys now and whenever they change."""
         follower(self._keys)
         self._followers.append(follower)
 
@@ -56,11 +56,13 @@ class ClusterKeys:
         return self._keys
 
     def ids(self) -> list[str]:
-        """What the keys are known by, the signing one first; for the status report."""
+        """Return the ids by which keys are shown, the signing one's first; for the status report."""
         return [key_id(key) for key in self._keys]
 
     def reload(self) -> bool:
-        """Read the keys if their file changed; whether they did. SettingsError leaves the last good ones in force."""
+        """Read the keys if their file changed; return whether it had. SettingsError leaves the last good
+        ones in force.
+        """
         path = self._cluster.key_file
         try:
             look = () if path is None else look_at([path])
@@ -76,7 +78,7 @@ class ClusterKeys:
         return True
 
     def tell(self) -> None:
-        """Give the keys to all followers."""
+        """Call all followers with the keys."""
         for follower in self._followers:
             follower(self._keys)
 
@@ -85,7 +87,10 @@ KEYS = web.AppKey("keys", ClusterKeys)
 
 
 def use_keys(app: web.Application, cluster: ClusterSection) -> ClusterKeys:
-    """The keys of `app`, the same for all its parts, kept up to date while it runs; SettingsError at the first call."""
+    """Return the keys of `app`, the same for all its parts, kept up to date while it runs.
+
+    The first call raises SettingsError when the keys can't be used.
+    """
     if KEYS not in app:
         keys = app[KEYS] = ClusterKeys(cluster)
         app[STATUS].add("keys", keys.ids)
@@ -96,7 +101,9 @@ def use_keys(app: web.Application, cluster: ClusterSection) -> ClusterKeys:
 def use_tokens(
     app: web.Application, cluster: ClusterSection, life_s: int, conditions: Sequence[Condition] = ()
 ) -> Tokens:
-    """Tokens signed with keys that are derived from the cluster's, and follow them; valid ones meet `conditions`."""
+    """Return tokens signed with keys that are derived from the cluster's and follow them; valid ones meet
+    `conditions`.
+    """
 
     def derived(keys: Sequence[bytes]) -> list[bytes]:
         return [derive_key(key, TOKENS) for key in keys]

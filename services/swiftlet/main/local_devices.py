@@ -1,4 +1,4 @@
-"""Which devices of the rings are a server's own, from what its settings say of its address."""
+"""Which devices of the rings are a server's own, by the address in its settings."""
 
 from __future__ import annotations
 
@@ -16,17 +16,23 @@ Section = ContainerSection | ObjectSection
 
 
 def known_host(section: Section) -> str | None:
-    """The server's host as it stands in the rings, if the settings say it."""
+    """Return the server's host as the rings name it, if the settings have it."""
     return section.ring_host or (section.host if section.host not in _ALL_INTERFACES else None)
 
 
 def local_devices(section: Section, machine: str | None = None) -> IsLocal:
-    """Whether a ring's device is one of this server's; `machine` is the host name, this machine's if None."""
+    """Return a function that tells whether a ring's device is this server's.
+
+    `machine` is the host name, this machine's if None.
+    """
     return partial(_is_local, section, known_host(section), machine or socket.gethostname())
 
 
 def hosts_of(section: Section, machine: str | None = None) -> Callable[[str], bool]:
-    """Whether HOST:PORT, as a request was signed for, is this server; `machine` as for `local_devices`."""
+    """Return a function that tells whether a HOST:PORT that a request was signed for is this server.
+
+    `machine` is as for `local_devices`.
+    """
     known, name = known_host(section), machine or socket.gethostname()
 
     def is_ours(authority: str) -> bool:

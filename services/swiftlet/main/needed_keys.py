@@ -1,6 +1,6 @@
 """Whether a service can start with the keys that are there; imports nothing that a start without them would not need.
 
-Only where `cluster.sealed_keys_directory` is set; elsewhere a key file that is not there ends the service at once.
+This matters only where `cluster.sealed_keys_directory` is set; elsewhere a missing key file ends the service at once.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from swiftlet.settings import ClusterSection, ContainerSection, ObjectSection, S
 
 
 def device_roots(settings: ServiceSettings) -> dict[str, Path]:
-    """The directories of the devices that a service owns, by name."""
+    """Return the directories of the devices that a service owns, by name."""
     section = getattr(settings, settings.service)
     if not isinstance(section, ObjectSection | ContainerSection):
         return {}
@@ -21,7 +21,7 @@ def device_roots(settings: ServiceSettings) -> dict[str, Path]:
 
 
 def reason_to_wait(cluster: ClusterSection, devices: Mapping[str, Path]) -> str:
-    """Why the service can't start yet, empty when it can; SettingsError for a suffix that can't serve. Blocks."""
+    """Return why the service can't start yet, "" when it can. Raises SettingsError for an unusable suffix. Blocks."""
     if cluster.sealed_keys_directory is None:
         return ""
     for what, path in (("key_file", cluster.key_file), ("hash_path_suffix_file", cluster.hash_path_suffix_file)):
@@ -42,5 +42,5 @@ def _suffixes_on(root: Path) -> list[str]:
     try:
         return [copy.suffix_id for copy in read_copies(root / DIRECTORY)]
     except OSError:
-        # A device that can't be read is left out by its server, which says why.
+        # The server of a device that can't be read leaves it out, and logs why.
         return []

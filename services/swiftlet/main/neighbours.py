@@ -23,11 +23,11 @@ from swiftlet.sync.replicator import Replicator, probe
 from swiftlet.web.statusz import STATUS
 
 _RECALL_S = 3.0
-"""How long the first round waits for what Redis knows of a former life."""
+"""Seconds for which the first round waits for what Redis has from before the restart."""
 
 
 class LocalDevices:
-    """Picks the devices of a ring whose addresses are ours."""
+    """Selects the devices of a ring whose addresses are ours."""
 
     def __init__(self, addresses: Sequence[str]) -> None:
         """`addresses` are those of our devices, each as `host:port/device`."""
@@ -52,12 +52,13 @@ def make_neighbours(
     devices: Sequence[Device],
     notices: Notices,
 ) -> Neighbours:
-    """The neighbours of a replicator for the devices at `addresses`; `devices` are those that the rings have by now.
+    """Return the neighbours of a replicator for the devices at `addresses`; `devices` returns those that the rings have
+    now.
 
-    What others are to be told goes to `notices`.
+    Notices for other replicators go to `notices`.
     """
     section = settings.replicator
-    # A probe that takes as long as the pause to the next one is answered too late.
+    # A probe that takes as long as the pause before the next one counts as late.
     timeout_s = min(section.probe_interval_s, section.answer_timeout_s)
     return Neighbours(
         observer_of(addresses, devices),
@@ -71,8 +72,9 @@ def make_neighbours(
 def make_redis(
     settings: ReplicatorSettings, group: str, neighbours: Neighbours, progress: Progress, notices: Notices
 ) -> RedisTable | None:
-    """Return the table that a group of replicators shares, None without a Redis; SettingsError when its URL is
-    invalid.
+    """Return the table that a group of replicators shares, None without a Redis.
+
+    Raises SettingsError when its URL is invalid.
     """
     redis, section = settings.redis, settings.replicator
     if redis.url is None:
@@ -93,7 +95,7 @@ def make_redis(
 
 
 def report_on(app: web.Application, replicator: Replicator, redis: RedisTable | None) -> None:
-    """The fields of the status report that are about rounds and neighbours."""
+    """Add the fields about rounds and neighbours to the status report."""
 
     def failures() -> dict[str, object]:
         state = None if redis is None else "up" if redis.is_up else "away"
@@ -106,7 +108,7 @@ def report_on(app: web.Application, replicator: Replicator, redis: RedisTable | 
 
 
 async def join(replicator: Replicator, redis: RedisTable | None) -> None:
-    """Tell the others that we are here, and take over what a former life knew, if Redis says so soon enough."""
+    """Tell the others that this replicator runs, and take over its earlier state, if Redis has it soon enough."""
     if redis is None:
         return
     redis.notices.tell(Notice(News.JOINED, replicator.neighbours.me.name))

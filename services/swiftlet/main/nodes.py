@@ -42,12 +42,12 @@ class _Transports:
         self.http_name = "http"
 
     def add_http(self, connected: Callable[[], frozenset[Node]], encrypted: bool) -> None:
-        """Count these peers too; a process encrypts to all of them or to none."""
+        """Count these peers too; a process encrypts connections to all of them or to none."""
         self.http.append(connected)
         self.http_name = "https" if encrypted else "http"
 
     def counts(self) -> dict[str, int]:
-        """How many peers are connected over which transport."""
+        """Return how many peers are connected over which transport."""
         counts = {self.http_name: len({peer for connected in self.http for peer in connected()})}
         for native in self.native:
             for transport, peers in native().items():
@@ -66,12 +66,12 @@ def _transports(app: web.Application) -> _Transports:
 
 
 def count_transports(app: web.Application, native: Callable[[], dict[str, int]]) -> None:
-    """Count these native peers, too, in the status report's `transports`."""
+    """Add these native peers to the status report's `transports`."""
     _transports(app).native.append(native)
 
 
 def http_settings(timeouts: NodeTimeouts) -> HttpSettings:
-    """How patient a service is with storage nodes."""
+    """Return the timeouts of a service's HTTP client."""
     return HttpSettings(
         connect_timeout_s=timeouts.connect_timeout_s,
         answer_timeout_s=timeouts.answer_timeout_s,
@@ -80,7 +80,7 @@ def http_settings(timeouts: NodeTimeouts) -> HttpSettings:
 
 
 def native_settings(cluster: ClusterSection, timeouts: NodeTimeouts, service: str) -> NativeSettings:
-    """The same over the native transport."""
+    """Return the settings of a service's native client, with the same timeouts."""
     return NativeSettings(
         connect_timeout_s=timeouts.connect_timeout_s,
         answer_timeout_s=timeouts.answer_timeout_s,
@@ -98,7 +98,7 @@ def native_settings(cluster: ClusterSection, timeouts: NodeTimeouts, service: st
 def use_listing_transport(
     app: web.Application, cluster: ClusterSection, timeouts: NodeTimeouts
 ) -> HttpListingTransport:
-    """Account and container databases on other nodes, for the life of `app`."""
+    """Return a transport to account and container databases on other nodes, for the life of `app`."""
     transport = HttpListingTransport(NodeClient(*_http(app, cluster, timeouts)))
     _transports(app).add_http(transport.connected, cluster.encryption != "none")
     _closed_with(app, transport)
@@ -108,7 +108,10 @@ def use_listing_transport(
 def use_object_transport(
     app: web.Application, cluster: ClusterSection, timeouts: NodeTimeouts, service: str
 ) -> NativeObjectTransport:
-    """Objects on other nodes, for the life of `app`. `service` is told to servers, which count their clients by it."""
+    """Return a transport to objects on other nodes, for the life of `app`.
+
+    Servers count their clients by the name `service`.
+    """
     devices = HttpDevices(NodeClient(*_http(app, cluster, timeouts)))
     _transports(app).add_http(devices.connected, cluster.encryption != "none")
     transport = NativeObjectTransport(_native_client(app, cluster, timeouts, service), devices)
@@ -117,7 +120,7 @@ def use_object_transport(
 
 
 def bodies_for(transport: NativeObjectTransport) -> Bodies:
-    """Memory and threads for the bodies that go out over a transport."""
+    """Return the memory and threads for bodies that are sent over a transport."""
     return NativeBodies(transport.client)
 
 
@@ -152,7 +155,7 @@ def _native_client(app: web.Application, cluster: ClusterSection, timeouts: Node
 
 
 def _closed_with(app: web.Application, transport: _Closing) -> None:
-    """Close it with `app`."""
+    """Close the transport when `app` ends."""
 
     async def closing(_app: web.Application) -> AsyncIterator[None]:
         yield

@@ -1,7 +1,7 @@
-"""The storage policies of a process: a file's are looked at every few seconds, together with the rings they need.
+"""The storage policies of a process: their file is checked every few seconds, together with the rings they need.
 
-Of a policy that the file named as deprecated and names no more, the ring is forgotten: it was retired, for nothing used
-it. A policy that goes without having been deprecated was taken away by mistake, and its ring stays.
+When the file no longer has a policy that it had as deprecated, its ring is forgotten: the policy was retired, because
+nothing used it. A policy that disappears without having been deprecated was removed by mistake, and its ring stays.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ FAILURES = Counter("swiftlet_policies_load_failures_total", "Changed policies fi
 def use_policies(
     app: web.Application, settings: ServiceSettings, rings: RingSet, then: Callable[[], None] | None = None
 ) -> Policies:
-    """The policies of `app`; with a policies file, new ones come into force while it runs, once their ring is there.
+    """Return the policies of `app`; with a policies file, new ones come into force while it runs, once their ring is
+    there.
 
     `then` is called in the event loop after each change.
     """
@@ -39,7 +40,7 @@ def use_policies(
 
 
 def use_policy_list(app: web.Application, settings: ServiceSettings) -> Policies:
-    """The policies of an `app` that needs none of their rings."""
+    """Return the policies of an `app` that needs none of their rings."""
     policies = settings.load_policies()
     file = settings.cluster.policies_file
     if file is not None:
@@ -65,7 +66,7 @@ def _look(file: Path) -> Look:
 
 
 class _Announced:
-    """What the file said last, some of which may have to wait for its ring."""
+    """The last content of the file; some of its policies may have to wait for their rings."""
 
     def __init__(self, file: Path, policies: Policies, rings: RingSet) -> None:
         self._file = file
@@ -75,7 +76,9 @@ class _Announced:
         self._announced: Sequence[PolicySection] = ()
 
     def reload(self) -> bool:
-        """Take over what the file says as far as that can be used; whether anything changed. SettingsError."""
+        """Take over what the file has, as far as it can be used; return whether anything changed. Raises
+        SettingsError.
+        """
         look = _look(self._file)
         if look != self._seen:
             self._announced = read_policies(self._file)

@@ -1,4 +1,4 @@
-"""The quota file of a process: looked at every few seconds, the last good one kept."""
+"""The quota file of a process: checked every few seconds; the last good one stays in force."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ FAILURES = Counter("swiftlet_quotas_load_failures_total", "Changed quota files t
 
 
 def use_quotas(app: web.Application, section: QuotaSection) -> QuotaFile:
-    """The limits of `app`, kept up to date while it runs; SettingsError when the file can't be used at all."""
+    """Return the limits of `app`, kept up to date while it runs. Raises SettingsError when the file can't be used at
+    all.
+    """
     quotas = QuotaFile(section.file)
     app[STATUS].add("quotas", lambda: quotas.version)
     if section.file is not None:

@@ -1,8 +1,8 @@
 """Files that are read again while a service runs: keys, users, quotas, certificates.
 
-Fault model: a file may be gone, half-written, damaged or unreadable at any look, and be whole again at a later one.
-What was read last stays in force; the failure is counted and logged, once for as long as it is the same. Each process
-looks for itself, so workers may differ for as long as the interval.
+Fault model: a file may be gone, half-written, damaged or unreadable at any check, and be whole again at a later one.
+The content that was read last stays in force; the failure is counted, and logged once for as long as it is the same.
+Each process checks for itself, so workers may differ for as long as the interval.
 """
 
 from __future__ import annotations
@@ -19,29 +19,31 @@ from swiftlet.main.background import in_background
 from swiftlet.web.logs import get_logger
 
 Look = tuple[tuple[int, int, int], ...]
-"""Modification time in ns, size and inode of each file: what changes when one of them does."""
+"""Modification time in ns, size and inode of each file, of which one changes with the file."""
 
 _log = get_logger("reloading")
 
 
 def look_at(paths: Sequence[Path]) -> Look:
-    """Return the state of the files, links followed; OSError if one can't be read."""
+    """Return the state of the files, following links. Raises OSError if one can't be read."""
     stats = [path.stat() for path in paths]
     return tuple((stat.st_mtime_ns, stat.st_size, stat.st_ino) for stat in stats)
 
 
 class Reloading:
-    """Looks at files by `reload`, which says whether they had changed; its SettingsError leaves the last in force."""
+    """Checks files by `reload`, which returns whether they had changed; its SettingsError leaves the last content in
+    force.
+    """
 
     def __init__(self, what: str, reload: Callable[[], bool], failures: Counter) -> None:
-        """`what` stands in the log; `failures` counts."""
+        """`what` names the files in the log; `failures` counts."""
         self._what = what
         self._reload = reload
         self._failures = failures
         self._problem = ""
 
     def look(self) -> bool:
-        """Look once; whether something new is in force. Blocks."""
+        """Check once; return whether new content is in force. Blocks."""
         try:
             changed = self._reload()
         except SettingsError as error:
@@ -66,7 +68,7 @@ def keep_current(
     interval_s: float,
     then: Callable[[], None] | None = None,
 ) -> None:
-    """Look every `interval_s` seconds while `app` runs; `then` is called in the event loop when something changed."""
+    """Check every `interval_s` seconds while `app` runs; `then` is called in the event loop when something changed."""
     reloading = Reloading(what, reload, failures)
 
     async def watch() -> None:

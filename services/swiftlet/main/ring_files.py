@@ -1,8 +1,8 @@
-"""One ring's files in a directory: `<ring>.ring`, or the chunks `<ring>.ring.<i>` that ConfigMaps hold.
+"""The files of one ring in a directory: `<ring>.ring`, or the chunks `<ring>.ring.<i>` that ConfigMaps hold.
 
-Kubernetes shows ConfigMaps as symbolic links through one link that is swapped when any of them changes, so every
-look follows the links. It swaps them for all files at once, but the ConfigMaps of one ring are not written at
-once: a set of chunks may be half-updated for a minute. Their digest tells.
+Kubernetes shows ConfigMaps as symbolic links through one link that is replaced when any of them changes, so every check
+follows the links. It is replaced for all files at once, but the ConfigMaps of one ring are not written at once: a set
+of chunks may be half-updated for a minute, which their digest shows.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from swiftlet.ring.lookup import Ring
 from swiftlet.ring.model import RingFormatError
 
 Signature = tuple[tuple[str, int, int, int], ...]
-"""Name, modification time in ns, size and inode of every file: what changes when one of them does."""
+"""Name, modification time in ns, size and inode of every file, of which one changes with the files."""
 
 
 class RingFiles:
-    """Where one ring is read from."""
+    """The files that one ring is read from."""
 
     def __init__(self, directory: Path, name: str) -> None:
         """The ring `name` in `directory`; nothing is read yet."""
@@ -31,11 +31,14 @@ class RingFiles:
         return str(self._directory / self._file_name)
 
     def signature(self) -> Signature:
-        """What the files look like now; OSError when there is none."""
+        """Return the state of the files. Raises OSError when there are none."""
         return tuple(_signature(path) for path in self._paths())
 
     def load(self) -> Ring:
-        """The ring; OSError when a file can't be read, RingFormatError for damaged, mixed and partial ones."""
+        """Return the ring.
+
+        Raises OSError when a file can't be read, RingFormatError for damaged, mixed and incomplete ones.
+        """
         paths = self._paths()
         whole = self._directory / self._file_name
         if whole not in paths:

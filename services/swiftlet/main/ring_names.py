@@ -1,9 +1,9 @@
-"""What the rings of a cluster are called; their files are `<name>.ring`."""
+"""The names of a cluster's rings; their files are `<name>.ring`."""
 
 ACCOUNT = "account"
 CONTAINER = "container"
 
 
 def object_ring(policy: int) -> str:
-    """The name of a policy's ring."""
+    """Return the name of a policy's ring."""
     return f"object-{policy}"

@@ -1,9 +1,9 @@
-"""The rings of a process: loaded from a directory, looked at every few seconds, swapped as a whole.
+"""The rings of a process: loaded from a directory, checked every few seconds, replaced as a whole.
 
-A ring that can't be loaded never takes the place of one that could: the last good one stays, the log says why,
-and the files are tried again when they change. With a cache directory the last good one also outlives the process: a
-service that starts while a ring is half-updated serves with the one before. A service may start before its rings
-are there; until then it is not ready and its answers are Unavailable.
+A ring that can't be loaded never replaces a loaded one: the last good one stays, the reason is logged, and the files
+are tried again when they change. With a cache directory the last good ring also survives a restart: a service that
+starts while a ring is half-updated serves with the one before. A service may start before its rings are there; until
+then it is not ready and its answers are Unavailable.
 """
 
 from __future__ import annotations
@@ -45,21 +45,21 @@ _log = get_logger("rings")
 
 @dataclass(slots=True)
 class _Slot:
-    """One ring: its files, what is in use, which content was tried last, and why it failed if it did."""
+    """One ring: its files, the ring in use, the content that was tried last, and the reason of its failure."""
 
     files: RingFiles
     ring: Ring | None = None
     tried: Signature | None = None
     problem: str = "not looked for yet"
     needed: bool = True
-    """Whether the process is not ready without it."""
+    """Whether the process is not ready without this ring."""
 
 
 class RingSet:
     """The rings that one process uses; implements `swiftlet.placement.rings.Rings`."""
 
     def __init__(self, directory: Path, names: Sequence[str], cache: Path | None = None) -> None:
-        """Rings called `names` with their files in `directory`; loads none yet. Good ones are kept in `cache`."""
+        """Use the rings `names` with files in `directory`; none is loaded yet. Good ones are stored in `cache`."""
         self._cache = cache
         self._directory = directory
         self._slots: dict[str, _Slot] = {}
@@ -75,29 +75,29 @@ class RingSet:
     def of(
         cls, settings: ServiceSettings, *, account: bool = True, container: bool = True, objects: bool = True
     ) -> RingSet:
-        """The rings that a service needs, loaded as far as they are there."""
+        """Return the rings that a service needs, loaded as far as they are there."""
         names = [ACCOUNT] * account + [CONTAINER] * container
         names += [object_ring(policy.index) for policy in settings.load_policies()] if objects else []
         cache = settings.cluster.ring_cache
-        # Containers of one pod may share the directory, and each is process 1: temporary files would clash.
+        # Containers of one pod may share the directory, and each is process 1: their temporary files would collide.
         rings = cls(settings.cluster.rings, names, cache / settings.service if cache is not None else None)
         rings.refresh()
         return rings
 
     def account(self) -> Ring:
-        """The ring of account databases; Unavailable while there is none."""
+        """Return the ring of account databases. Raises Unavailable while there is none."""
         return self._get(ACCOUNT)
 
     def container(self) -> Ring:
-        """The ring of container databases; Unavailable while there is none."""
+        """Return the ring of container databases. Raises Unavailable while there is none."""
         return self._get(CONTAINER)
 
     def objects(self, policy: int) -> Ring:
-        """The ring of a policy's objects; Unavailable while there is none."""
+        """Return the ring of a policy's objects. Raises Unavailable while there is none."""
         return self._get(object_ring(policy))
 
     def find(self, name: str) -> Ring | None:
-        """The ring of this name, None when it is not loaded or not one of ours."""
+        """Return the ring of this name, None when it is not loaded or not one of ours."""
         slot = self._slots.get(name)
         return None if slot is None else slot.ring
 
@@ -110,13 +110,13 @@ class RingSet:
         return slot.ring
 
     def add(self, name: str) -> None:
-        """Look for another ring from now on; until it is there the process is as ready as it was without. Blocks."""
+        """Add a ring from now on; until it is loaded the process is as ready as without it. Blocks."""
         if name not in self._slots:
             self._put(name, needed=False)
             self._refresh(name, self._slots[name])
 
     def forget(self, name: str) -> None:
-        """Use a ring no longer, nor what was kept of it: its policy was retired. Blocks."""
+        """Remove a ring, also from the cache, because its policy was retired. Blocks."""
         if self._slots.pop(name, None) is None:
             return
         STALE.labels(name).set(0)
@@ -126,21 +126,21 @@ class RingSet:
         _log.info("a ring is no longer used and has been unloaded", ring=name)
 
     def has(self, name: str) -> bool:
-        """Whether a ring is loaded."""
+        """Return whether a ring is loaded."""
         return self.find(name) is not None
 
     def missing(self) -> str | None:
-        """Why not all rings are there that are needed, None when they are; for readiness."""
+        """Return why needed rings are missing, None when none is; for readiness."""
         slots = list(self._slots.items())
         absent = [f"{name}: {slot.problem}" for name, slot in slots if slot.ring is None and slot.needed]
         return "; ".join(absent) or None
 
     def versions(self) -> dict[str, int | None]:
-        """The versions in use by ring name, None where none is; for the status report."""
+        """Return the versions in use by ring name, None for a ring that is not loaded; for the status report."""
         return {name: None if slot.ring is None else slot.ring.version for name, slot in list(self._slots.items())}
 
     def refresh(self) -> list[str]:
-        """Look at the files and load those that changed; the names of the rings that are new. Blocks."""
+        """Check the files and load those that changed; return the names of the new rings. Blocks."""
         return [name for name, slot in list(self._slots.items()) if self._refresh(name, slot)]
 
     def _refresh(self, name: str, slot: _Slot) -> bool:
@@ -179,11 +179,11 @@ class RingSet:
         return slot.ring is None and self._recall(name, slot)
 
     def _keep(self, name: str, ring: Ring) -> None:
-        """Put a good ring into the cache; a cache that can't be written costs nothing but the next start."""
+        """Store a good ring in the cache; if that fails, only the next start has a disadvantage."""
         if self._cache is None:
             return
         try:
-            # Not what is above: a device that is not there must not be made up on the file system below it.
+            # Parents are not created: a device that is not mounted must not be created on the file system below it.
             self._cache.parent.mkdir(exist_ok=True)
             self._cache.mkdir(exist_ok=True)
             codec.save(ring, self._cache / f"{name}.ring")
@@ -193,7 +193,7 @@ class RingSet:
             )
 
     def _recall(self, name: str, slot: _Slot) -> bool:
-        """Take the last good ring from the cache; whether there was one."""
+        """Take the last good ring from the cache; return whether there was one."""
         if self._cache is None:
             return False
         path = self._cache / f"{name}.ring"
@@ -220,7 +220,7 @@ RINGS = web.AppKey("rings", RingSet)
 
 
 def use_rings(app: web.Application, rings: RingSet, interval_s: float) -> None:
-    """Give `app` its rings: kept up to date while it runs, a condition of its readiness, and in its status report."""
+    """Keep the rings of `app` up to date while it runs, and add them to its readiness and its status report."""
     app[RINGS] = rings
     app[READINESS].add("rings", rings.missing)
     app[STATUS].add("rings", rings.versions)
@@ -247,7 +247,7 @@ def hand_out_rings(app: web.Application, rings: RingSet) -> None:
 
 @asynccontextmanager
 async def watching(rings: RingSet, interval_s: float) -> AsyncIterator[None]:
-    """Look for new rings every `interval_s` seconds within the block."""
+    """Check for new rings every `interval_s` seconds within the block."""
 
     async def watch() -> None:
         while True:

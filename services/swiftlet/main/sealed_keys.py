@@ -1,10 +1,10 @@
-"""Servers of devices keep sealed copies of the cluster's keys on them, and hand them out.
+"""Servers of devices keep sealed copies of the cluster's keys on them, and serve the copies.
 
-A copy comes from the directory `cluster.sealed_keys_directory`, which Kubernetes shows, and goes onto every device.
-`GET /sealed-keys` answers with the newest copies, without authorisation: nobody opens one without an identity of its
-recipients, and the operator takes none that it has not sealed itself.
+A copy comes from the directory `cluster.sealed_keys_directory`, which Kubernetes mounts, and is stored on every device.
+`GET /sealed-keys` answers with the newest copies, without authorisation: nobody can open one without an identity of its
+recipients, and the operator accepts only those that it has sealed itself.
 
-Fault model: a device may hang or fail, which leaves the others theirs; a copy that can't be written is tried again.
+Fault model: a device may hang or fail without effect on the others; a copy that can't be written is tried again.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _log = get_logger("sealed-keys")
 
 
 class SealedKeys:
-    """The copies that the devices of one server are known to have."""
+    """The copies that are known to be on the devices of one server."""
 
     def __init__(self, offered: Path | None, devices: Mapping[str, Path], suffix_id: str = "") -> None:
-        """Copies in the directory `offered` with this suffix go onto the devices; nothing is read yet."""
+        """Copies in the directory `offered` with this suffix are stored on the devices; nothing is read yet."""
         self._directory = offered
         self._devices = devices
         self._suffix_id = suffix_id
@@ -41,7 +41,7 @@ class SealedKeys:
         self._problems: dict[str, str] = {}
 
     def look(self, device: str) -> None:
-        """Bring a device what is newer than its copy, and remember what it has. Blocks."""
+        """Store a newer copy on a device, and remember which one it has. Blocks."""
         try:
             root = self._devices[device]
             for copy in self._offered():
@@ -55,12 +55,12 @@ class SealedKeys:
             self._problems[device] = problem
 
     def _offered(self) -> list[SealedCopy]:
-        """What the cluster hands out, as far as it has the suffix that this server uses."""
+        """Return the copies from the cluster that have the suffix of this server."""
         copies = read_copies(self._directory) if self._directory is not None else []
         return [copy for copy in copies if copy.suffix_id == self._suffix_id]
 
     def generations(self) -> dict[str, int | None]:
-        """The generation on each device with the suffix in use, None where there is none; for the status report."""
+        """Return the generation on each device with the suffix in use, None without one; for the status report."""
         return {device: self._generation(device) for device in self._devices}
 
     def _generation(self, device: str) -> int | None:
@@ -68,13 +68,13 @@ class SealedKeys:
         return max(held, default=None)
 
     def copies(self) -> list[SealedCopy]:
-        """The newest copy of each suffix on any device."""
+        """Return the newest copy of each suffix on any device."""
         return newest(copy for copies in self._held.values() for copy in copies)
 
 
 def use_sealed_keys(app: web.Application, cluster: ClusterSection, devices: Mapping[str, Path]) -> None:
-    """Keep copies on the devices and hand them out while `app` runs."""
-    # The suffix is that of the start, whatever becomes of its file.
+    """Keep copies on the devices and serve them while `app` runs."""
+    # The suffix is that of the start, even if its file changes.
     sealed = SealedKeys(cluster.sealed_keys_directory, devices, cluster.suffix_id)
     if cluster.sealed_keys_directory is not None:
         app[STATUS].add("sealedKeys", sealed.generations)

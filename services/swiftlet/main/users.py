@@ -1,4 +1,4 @@
-"""The users file of a process: looked at every few seconds, the last good one kept."""
+"""The users file of a process: checked every few seconds; the last good one stays in force."""
 
 from __future__ import annotations
 
@@ -31,9 +31,10 @@ def keep_revocations(app: web.Application, api: SwiftApi, interval_s: float) -> 
 
 
 def use_users(app: web.Application, auth: AuthSection, versions: SharedVersions | None = None) -> Users:
-    """The users of `app`, kept up to date while it runs; SettingsError when the file can't be used at all.
+    """Return the users of `app`, kept up to date while it runs. Raises SettingsError when the file can't be used at
+    all.
 
-    `versions`: those of the file that the workers of the service use.
+    `versions` records the versions of the file that the workers of the service use.
     """
     users = Users(auth.users_file)
     shared = versions or SharedVersions()

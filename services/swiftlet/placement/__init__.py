@@ -1,5 +1,5 @@
-"""Which devices to ask, in which order, and how many answers make the truth.
+"""Which devices to ask, in which order, and how many answers decide.
 
-In here: pure read and write plans, quorums, the memory of which nodes fail, and the fan-out that runs a plan
-over a transport. Not in here: HTTP, what a device does with a request, or where rings come from.
+Pure read and write plans, quorums, the memory of which nodes fail, and the fan-out that runs a plan over a transport
+belong here. HTTP, what a device does with a request, and where rings come from don't.
 """

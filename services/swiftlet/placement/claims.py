@@ -1,13 +1,13 @@
-"""Claims of the whole cluster: a write that a limit is about is granted by all replicas of the database that answer.
+"""Claims of the whole cluster: a write that a limit concerns is granted by all replicas of the database that answer.
 
 The first primary that answers decides first, so that writers who compete for the last room meet in one place; then the
-others are asked side by side. A replica that missed rows or claims would grant too much; one that has seen them
-refuses, and a single refusal counts. A limit is passed only if every replica that could be asked has missed something.
+others are asked in parallel. A replica that missed rows or claims would grant too much; one that has seen them refuses,
+and a single refusal counts. A limit is exceeded only if every replica that could be asked has missed something.
 
-Fault model: replicas may be unreachable; a quorum of primaries must grant, otherwise nobody knows enough (Unavailable).
-Handoffs are not asked: they do not know what is there. What was granted for a write that does not happen is let go, or
-ends by its time. Who ends a claim waits for it a few seconds; what a slow device has not heard by then is told to it
-later, since a claim that stays holds room that nobody needs.
+Fault model: replicas may be unreachable; a quorum of primaries must grant, otherwise the amounts are not known well
+enough (Unavailable). Handoffs are not asked, because they do not know what is there. What was granted for a write that
+does not happen is released, or expires. The end of a claim is awaited for a few seconds; a slow device that has not
+heard of it by then is told later, since a claim that stays holds room that nobody needs.
 """
 
 from __future__ import annotations
@@ -33,12 +33,14 @@ T = TypeVar("T")
 MAX_LATE = 10_000
 """The largest number of claims that are ended in the background; further ones end when they expire."""
 _LATE_S = 30.0
-"""Seconds for which a device is asked to end a claim after the write has stopped waiting; messages have own limits."""
+"""Seconds for which a device is asked to end a claim after the write has stopped waiting; messages have their own
+limits.
+"""
 _log = structlog.get_logger("claims")
 
 
 class ClusterClaims:
-    """Claims on accounts and containers, wherever these are."""
+    """Claims on accounts and containers, wherever their replicas are."""
 
     def __init__(
         self,
@@ -57,7 +59,7 @@ class ClusterClaims:
         self._late: set[asyncio.Task[Any]] = set()
 
     async def take(self, name: DatabaseName, claim: Claim, bounds: Bounds, life_s: int) -> Excess | None:
-        """Hold or change a claim; return the reason when it does not fit. NotFound, Unavailable."""
+        """Hold or change a claim; return the reason when it does not fit. Raises NotFound and Unavailable."""
         partition, primaries = self._primaries(name)
 
         async def ask(device: Device) -> Excess | None:
@@ -87,7 +89,10 @@ class ClusterClaims:
         raise Unavailable(f"the quota of {name} can't be checked: too few replicas know how much it holds ({reasons})")
 
     async def confirm(self, name: DatabaseName, claim_id: str, row: str, at: Timestamp, report: bool = False) -> bool:
-        """A write is done; return whether a quorum answered and all of them list it (and told the account)."""
+        """End the claim of a write that is done; return whether a quorum answered and all of them list the row.
+
+        With `report` all of them also have to have reported the totals to the account.
+        """
         partition, primaries = self._primaries(name)
 
         async def confirm(device: Device) -> Confirmation:
@@ -146,7 +151,7 @@ class ClusterClaims:
         return [answer for task in asked if task.done() and (answer := task.result()) is not None]
 
     def _leave(self, late: Sequence[asyncio.Task[T | None]]) -> None:
-        """Continue requests for which nobody waits any longer: what is queued behind a slow message is still sent."""
+        """Continue requests that nobody waits for any longer: what is queued behind a slow message is still sent."""
         for task in late:
             if len(self._late) >= MAX_LATE:
                 task.cancel()

@@ -1,16 +1,16 @@
 """Runs plans: one write to all replicas at once, one read down a list of devices.
 
-Trouble with a node (`NODE_TROUBLE`) makes the fan-out try the next device. Every other domain error is the
-device's considered answer (superseded, not empty, ...) and is handed back as such. With one exception: that a handoff
-does not have something proves little, since it may just not have been needed when that was written. The next device
-is asked; the handoff's "not found" counts only if it holds a tombstone.
+Trouble with a node (`NODE_TROUBLE`) makes the fan-out try the next device. Every other domain error is a decision of
+the device (superseded, not empty, ...) and is returned as such. There is one exception: that a handoff does not have
+something proves little, since it may not have been needed when that was written. The next device is asked; the
+handoff's "not found" counts only if it holds a tombstone.
 
-A device that may have missed a write says `Unproved`: the next one is asked, and the caller decides what the answers of
-the others are worth without it.
+A device that may have missed a write raises `Unproved`: the next one is asked, and the caller decides what the answers
+of the others are worth without it.
 
-Fault model: any node may refuse, hang until the transport's deadline, or answer after the caller has gone.
-A write that did not reach its quorum may nevertheless exist on some devices; the caller answers 503 and the
-replicas converge to either outcome later.
+Fault model: any node may refuse, hang until the transport's deadline, or answer after the caller has gone. A write that
+did not reach its quorum may nevertheless exist on some devices; the caller answers 503 and the replicas converge to
+either outcome later.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ NODE_TROUBLE = (NodeError, DiskFull, DeviceFailed)
 
 @dataclass(slots=True)
 class Outcome(Generic[T]):
-    """What a fan-out learned: answers by replica index, considered refusals, and nodes in trouble.
+    """The answers of a fan-out: results by replica index, refusals, and nodes in trouble.
 
-    Errors are kept without their tracebacks: those lead back to whoever holds the outcome, in a circle of which only
-    the garbage collector rids us, and then of thousands at a time.
+    Errors are kept without their tracebacks. Those refer to the frames that hold the outcome, in a circle that only the
+    garbage collector breaks, and then for thousands of outcomes at a time.
     """
 
     replies: list[tuple[int, Device, T]] = field(default_factory=list)
     refusals: list[tuple[Device, SwiftletError]] = field(default_factory=list)
     troubles: list[tuple[Device, SwiftletError]] = field(default_factory=list)
     unproved: list[tuple[Device, SwiftletError]] = field(default_factory=list)
-    """Devices that may have missed something and leave the answer to others."""
+    """Devices that may have missed something and therefore gave no answer."""
 
     def snapshot(self) -> Outcome[T]:
         """Return a copy that later answers do not change."""
@@ -55,7 +55,9 @@ class Outcome(Generic[T]):
         return [error for _, error in self.refusals if isinstance(error, kind)]
 
     def unavailable(self, what: str, needed: int) -> Unavailable:
-        """Return the 503 of this outcome: the replicas needed, the replicas that answered, the errors of the others."""
+        """Return the 503 of this outcome, which names the replicas needed, the replicas that answered, and the other
+        errors.
+        """
         answers = [*self.troubles, *self.unproved, *self.refusals]
         ailments = "; ".join(f"{device.name}: {error}" for device, error in answers) or "nothing ails the others"
         answered = len(self.replies) + len(self.refusals)
@@ -63,7 +65,7 @@ class Outcome(Generic[T]):
 
 
 def _counts(device: Device, handoffs: frozenset[int], error: SwiftletError) -> bool:
-    """Whether a refusal says anything; a handoff's "not found" does so only if it holds a tombstone."""
+    """Return whether a refusal counts; a handoff's "not found" does so only if it holds a tombstone."""
     return device.id not in handoffs or not isinstance(error, NotFound) or error.timestamp is not None
 
 
@@ -107,7 +109,7 @@ class SlotRunner(Generic[T]):
         post_quorum_wait_s: float,
         at_quorum: Callable[[], None] = lambda: None,
     ) -> Outcome[T]:
-        """All slots at once; returns when all ended, or `post_quorum_wait_s` after a quorum of successes.
+        """Run all slots at once; return when all ended, or `post_quorum_wait_s` after a quorum of successes.
 
         Slots still running then go on in the background: a slow replica gets its copy all the same. `at_quorum` is
         called when there is a quorum of successes and others are still to come.
@@ -164,7 +166,7 @@ async def read_each(
     health: NodeHealth,
     good_enough: Callable[[Outcome[T]], bool],
 ) -> Outcome[T]:
-    """Ask devices one after the other until `good_enough` says so or none is left."""
+    """Ask devices one after the other until `good_enough` is true of the outcome or no device is left."""
     outcome: Outcome[T] = Outcome()
     for index, device in enumerate(plan):
         try:

@@ -1,7 +1,7 @@
 """Which nodes failed lately, as one process saw it.
 
-A device that failed `limit` times in a row is suppressed for `interval_s` after its last failure: plans ask it
-last. One success clears it. The table holds only devices that fail, so it is bounded by the ring.
+A device that failed `limit` times in a row is suppressed for `interval_s` after its last failure: plans ask it last.
+One success ends that. The table holds only devices that fail, so it is bounded by the ring.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class NodeHealth:
         self._unproved[device.id] = self._clock() + UNPROVED_S
 
     def behind(self) -> frozenset[int]:
-        """Ids of devices that have said so lately: they answer, but reads ask them last."""
+        """Return the ids of devices that lately reported missed writes: they answer, but reads ask them last."""
         if self._unproved:
             now = self._clock()
             self._unproved = {id_: until for id_, until in self._unproved.items() if until > now}

@@ -1,4 +1,4 @@
-"""Accounts and containers of the whole cluster: quorum writes, first-good-copy reads."""
+"""Accounts and containers of the whole cluster: quorum writes, and reads that take the first good copy."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ class ClusterListings:
         post_quorum_wait_s: float = 0.5,
         lagging: Lagging | None = None,
     ) -> None:
-        """`post_quorum_wait_s`: how long a write waits for its slowest replicas after its quorum.
+        """`post_quorum_wait_s` is how long a write waits for its slowest replicas after its quorum.
 
-        `lagging` is where those who bring rows note which replicas did not take them.
+        `lagging` records the replicas that did not take rows in time.
         """
         self._rings = rings
         self._transport = transport
@@ -120,7 +120,9 @@ class ClusterListings:
         default_policy: int,
         bounds: MetadataBounds | None = None,
     ) -> bool:
-        """Create or update; True when most replicas created it. PolicyConflict, Unavailable."""
+        """Create or update a container; return whether most replicas created it. Raises PolicyConflict and
+        Unavailable.
+        """
         ring, partition, what = self._container(account, container)
         created = await self._write(
             ring,
@@ -140,7 +142,7 @@ class ClusterListings:
         metadata: Mapping[str, str],
         bounds: MetadataBounds | None = None,
     ) -> None:
-        """Merge metadata; NotFound, TooMuchMetadata, Unavailable."""
+        """Merge metadata. Raises NotFound, TooMuchMetadata and Unavailable."""
         ring, partition, what = self._container(account, container)
         await self._write(
             ring,
@@ -152,7 +154,7 @@ class ClusterListings:
         )
 
     async def delete_container(self, account: str, container: str, timestamp: Timestamp) -> None:
-        """Delete; NotEmpty, NotFound, Unavailable."""
+        """Delete the container. Raises NotEmpty, NotFound and Unavailable."""
         ring, partition, what = self._container(account, container)
         await self._write(
             ring,
@@ -162,7 +164,7 @@ class ClusterListings:
         )
 
     async def container_info(self, account: str, container: str) -> ContainerInfo:
-        """Totals and metadata; NotFound, Unavailable."""
+        """Return the totals and metadata of the container. Raises NotFound and Unavailable."""
         ring, partition, what = self._container(account, container)
         return await self._read(
             ring,
@@ -175,7 +177,7 @@ class ClusterListings:
     async def list_objects(
         self, account: str, container: str, query: ListingQuery
     ) -> tuple[ContainerInfo, Sequence[ObjectRow | Subdir]]:
-        """One page of a container's listing; NotFound, Unavailable."""
+        """Return one page of a container's listing. Raises NotFound and Unavailable."""
         ring, partition, what = self._container(account, container)
         return await self._read(
             ring,
@@ -199,7 +201,7 @@ class ClusterListings:
         )
 
     async def update_rows(self, account: str, container: str, rows: Sequence[ObjectRow]) -> None:
-        """Merge rows, newest wins; for rows that belong to no object. NotFound, Unavailable."""
+        """Merge rows that belong to no object, of which the newest wins. Raises NotFound and Unavailable."""
         ring, partition, what = self._container(account, container)
         await self._write(
             ring,
@@ -211,7 +213,7 @@ class ClusterListings:
     async def put_account(
         self, account: str, timestamp: Timestamp, metadata: Mapping[str, str], bounds: MetadataBounds | None = None
     ) -> bool:
-        """Create or update; True when most replicas created it. TooMuchMetadata."""
+        """Create or update an account; return whether most replicas created it. Raises TooMuchMetadata."""
         ring, partition, what = self._account(account)
         created = await self._write(
             ring,
@@ -224,7 +226,7 @@ class ClusterListings:
     async def post_account(
         self, account: str, timestamp: Timestamp, metadata: Mapping[str, str], bounds: MetadataBounds | None = None
     ) -> None:
-        """Merge metadata; NotFound, TooMuchMetadata, Unavailable."""
+        """Merge metadata. Raises NotFound, TooMuchMetadata and Unavailable."""
         ring, partition, what = self._account(account)
         await self._write(
             ring,
@@ -234,7 +236,7 @@ class ClusterListings:
         )
 
     async def delete_account(self, account: str, timestamp: Timestamp) -> None:
-        """Delete; NotEmpty, NotFound, Unavailable."""
+        """Delete the account. Raises NotEmpty, NotFound and Unavailable."""
         ring, partition, what = self._account(account)
         await self._write(
             ring,
@@ -244,7 +246,7 @@ class ClusterListings:
         )
 
     async def account_info(self, account: str) -> AccountInfo:
-        """Totals and metadata; NotFound, Unavailable."""
+        """Return the totals and metadata of the account. Raises NotFound and Unavailable."""
         ring, partition, what = self._account(account)
         return await self._read(
             ring, partition, what, lambda device: self._transport.account_info(device, partition, account), _info_put_at
@@ -253,7 +255,7 @@ class ClusterListings:
     async def list_containers(
         self, account: str, query: ListingQuery
     ) -> tuple[AccountInfo, Sequence[ContainerRow | Subdir]]:
-        """One page of an account's listing; NotFound, Unavailable."""
+        """Return one page of an account's listing. Raises NotFound and Unavailable."""
         ring, partition, what = self._account(account)
         return await self._read(
             ring,

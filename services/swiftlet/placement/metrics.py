@@ -1,4 +1,4 @@
-"""Prometheus metrics of what placement does beside answering: rows to containers, and what is acknowledged."""
+"""Prometheus metrics of rows on their way to containers, and of acknowledgements."""
 
 from __future__ import annotations
 

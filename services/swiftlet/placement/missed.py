@@ -1,14 +1,14 @@
 """What devices have missed of writes that were acknowledged without them: remembered here, and told to the devices.
 
-A write is done when a quorum has it. A primary that was slow, full, overloaded or out of reach then holds something
-older, or nothing, and nobody but the writer knows. So the writer's process asks such a device last for that partition,
-and tells it: from then on the device itself sends readers of the partition elsewhere, until its replicator has proved
-that it has all (`swiftlet_native.Doubts`). A device that can be told again is no longer suppressed either.
+A write is done when a quorum has it. A primary that was slow, full, overloaded or unreachable then holds something
+older, or nothing, and only the writer knows. So the writer's process asks such a device last for that partition, and
+tells it: from then on the device itself sends readers of the partition elsewhere, until its replicator has proved that
+it has everything (`swiftlet_native.Doubts`). A device that can be told again is no longer suppressed either.
 
-Fault model: the process may end before the device was told, and the device may be reached by others before it is
-reached from here. Of a device that missed more partitions than `MAX_PARTITIONS` before it could be told, those above
-that are forgotten: it was away for long, and has been started anew or has stood still, which it knows by itself. A
-device that can't be told is tried again until it can.
+Fault model: the process may end before the device was told, and others may reach the device before it is reached from
+here. If a device missed more partitions than `MAX_PARTITIONS` before it could be told, the rest is forgotten: it was
+away for long, and has been restarted or has stood still, which it knows by itself. A device that can't be told is tried
+again until it can.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ RETRY_S = 0.5
 """Seconds between attempts to tell devices that could not be told."""
 TELL_WITHIN_S = 2.0
 MAX_PARTITIONS = 1 << 16
-"""Partitions of one device that a process remembers as missed until it has told the device."""
+"""The largest number of a device's partitions that a process remembers as missed until it has told the device."""
 
 _log = structlog.get_logger("missed")
 
@@ -43,7 +43,7 @@ class Missed:
         self._news = asyncio.Event()
 
     def note(self, device: Device, policy: int, partition: int) -> None:
-        """A write of the partition was acknowledged, or may be, without this device."""
+        """Note that a write of the partition was acknowledged, or may be, without this device."""
         MISSED.inc()
         _, places = self._places.setdefault(device.id, (device, set()))
         if len(places) < MAX_PARTITIONS:
@@ -51,18 +51,18 @@ class Missed:
         self._news.set()
 
     def behind(self, policy: int, partition: int) -> frozenset[int]:
-        """Ids of devices that missed something of a partition and do not know it yet."""
+        """Return the ids of devices that missed something of a partition and do not know it yet."""
         if not self._places:
             return frozenset()
         place = policy, partition
         return frozenset(id_ for id_, (_, places) in self._places.items() if place in places)
 
     def waits(self, device: Device) -> bool:
-        """Whether a device has missed something and does not know it yet."""
+        """Return whether a device has missed something and does not know it yet."""
         return device.id in self._places
 
     async def run(self) -> None:
-        """Tell devices, for ever."""
+        """Tell devices what they missed, until cancelled."""
         while True:
             await self._news.wait()
             self._news.clear()

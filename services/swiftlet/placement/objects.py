@@ -1,6 +1,6 @@
-"""Objects of the whole cluster: quorum writes, first-good-copy reads, streamed uploads.
+"""Objects of the whole cluster: quorum writes, reads that take the first good copy, streamed uploads.
 
-Between the API (which knows HTTP and what a client may do) and the transport (which knows one device). A caller
+This is between the API (which knows HTTP and what a client may do) and the transport (which knows one device). A caller
 gets one answer or one domain error: NotFound, Superseded, Unavailable.
 """
 
@@ -34,20 +34,20 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class _Bound:
-    """What a read must not return anything older than: the newest version, and any deletion that it finds on
-    its way.
+    """The oldest version that a read may return: the newest version known, and any deletion that it finds
+    on its way.
     """
 
     newest: tuple[Timestamp, Timestamp] = (ZERO, ZERO)
     deleted: Timestamp = ZERO
 
     def met(self, absence: NotFound) -> None:
-        """A device does not have it."""
+        """Note that a device does not have the object."""
         if absence.timestamp is not None:
             self.deleted = max(self.deleted, absence.timestamp)
 
     def check(self, info: ObjectInfo, version: Timestamp | None = None) -> None:
-        """NotFound or OtherVersion unless this is what may be read."""
+        """Raise NotFound or OtherVersion unless this version may be returned."""
         if info.timestamp <= self.deleted:
             raise NotFound(f"{info.name} was deleted at {self.deleted}", self.deleted)
         if _age(info) < self.newest or version not in (None, info.timestamp):
@@ -55,15 +55,15 @@ class _Bound:
 
 
 class OtherVersion(SwiftletError):
-    """A device has the object, but not in the version asked for; says nothing about whether that one exists."""
+    """A device has another version of the object than the requested one, which may exist all the same."""
 
 
 class TooLate(SwiftletError):
-    """A device was ready for an upload whose first bytes had gone by."""
+    """A device was ready for an upload only after its first bytes had been sent."""
 
 
 class ClusterObjects:
-    """The objects of all policies, wherever they are."""
+    """The objects of all policies, wherever their replicas are."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class ClusterObjects:
     ) -> None:
         """`write_timeout_s` bounds how long one replica may hold up a streamed chunk before it is dropped.
 
-        `missed.run` has to run beside it, for devices to be told what they missed.
+        `missed.run` has to run beside this, so that devices are told what they missed.
         """
         self._rings = rings
         self._transport = transport
@@ -90,12 +90,14 @@ class ClusterObjects:
         self.runs = ClusterRuns(rings, transport, health, self.is_suppressed)
 
     def key(self, path: Path, policy: int) -> ObjectKey:
-        """The object's place in the policy's ring as it is now."""
+        """Return the object's place in the policy's current ring."""
         digest = self._hash_path.of(path)
         return ObjectKey(policy, self._rings.objects(policy).partition_of(digest), digest)
 
     async def put(self, path: Path, policy: int, record: PutRecord, body: bytes, footer: PutFooter) -> Written:
-        """Store a small object; Superseded when a newer version is on a quorum, Unavailable without a quorum."""
+        """Store a small object. Raises Superseded when a quorum has a newer version, and Unavailable
+        without a quorum.
+        """
         key = self.key(path, policy)
 
         async def operation(device: Device, row: ContainerUpdate) -> WriteReply:
@@ -104,11 +106,13 @@ class ClusterObjects:
         return await self._write(path, key, record.timestamp, operation, row_of(path, record, footer))
 
     async def list_stored(self, stored: StoredRows) -> bool:
-        """Bring pending rows of objects that all their devices have stored; whether their container is missing."""
+        """Bring the pending rows of objects that all their devices have stored; return whether their container is
+        missing.
+        """
         return await self._rows.bring(stored)
 
     async def post(self, path: Path, policy: int, record: PostRecord) -> Written:
-        """Replace metadata; NotFound, Superseded, Unavailable."""
+        """Replace metadata. Raises NotFound, Superseded and Unavailable."""
         key = self.key(path, policy)
 
         async def operation(device: Device, row: ContainerUpdate) -> WriteReply:
@@ -117,7 +121,7 @@ class ClusterObjects:
         return await self._write(path, key, record.timestamp, operation)
 
     async def delete(self, path: Path, policy: int, timestamp: Timestamp) -> Written:
-        """Delete; `existed` says whether there was an object. Superseded, Unavailable."""
+        """Delete an object; the result's `existed` tells whether there was one. Raises Superseded and Unavailable."""
         key = self.key(path, policy)
 
         async def operation(device: Device, row: ContainerUpdate) -> WriteReply:
@@ -134,7 +138,9 @@ class ClusterObjects:
         operation: Callable[[Device, ContainerUpdate], Awaitable[WriteReply]],
         row: ObjectRow | None = None,
     ) -> Written:
-        """`row` None: it depends on what the devices hold, and is read from those that have it pending."""
+        """Run a write; with `row` None the row depends on what devices hold, and is read from those that have it
+        pending.
+        """
         plan = plan_write(self._rings.objects(key.policy), key.partition, self._health.suppressed)
         delivery = self._rows.delivery(path, key, timestamp, len(plan.slots))
 
@@ -164,7 +170,7 @@ class ClusterObjects:
                 self.missed.note(device, key.policy, key.partition)
 
     async def _row_as_it_is(self, path: Path, key: ObjectKey, devices: list[Device]) -> ObjectRow:
-        """What is newest in the rows of what these devices hold; the error of one of them when none can say."""
+        """Return the row of the newest object on these devices, or raise the error of one of them when none answers."""
         answers = await asyncio.gather(
             *(self._transport.head(device, key) for device in devices), return_exceptions=True
         )
@@ -176,7 +182,7 @@ class ClusterObjects:
         return functools.reduce(ObjectRow.merged, (ObjectRow.of(path.obj or "", info) for info in infos))
 
     async def upload(self, path: Path, policy: int, record: PutRecord, size: int | None) -> Upload:
-        """Begin a streamed object; returns when a quorum of devices is ready for its bytes."""
+        """Begin a streamed object; return when a quorum of devices is ready for its bytes."""
         key = self.key(path, policy)
         plan = plan_write(self._rings.objects(policy), key.partition, self._health.suppressed)
         delivery = self._rows.delivery(path, key, record.timestamp, len(plan.slots))
@@ -208,7 +214,9 @@ class ClusterObjects:
         return upload
 
     async def head(self, path: Path, policy: int, newest: bool = False) -> ObjectInfo:
-        """Describe an object: by the first replica that has it, or with `newest` by the newest of all replicas."""
+        """Return the description of an object: of the first replica that has it, or with `newest` of the
+        newest of all.
+        """
         key = self.key(path, policy)
         if newest:
             return (await self._newest(path, key))[0]
@@ -231,7 +239,7 @@ class ClusterObjects:
         newest: bool = False,
         version: Timestamp | None = None,
     ) -> Download:
-        """Open bytes `[start, stop)` of an object, or of one `version` of it only; NotFound, Unavailable.
+        """Open bytes `[start, stop)` of an object, or of one `version` of it only. Raises NotFound and Unavailable.
 
         A range beyond the end opens and is empty: the caller sees the size in `info`.
         """
@@ -251,7 +259,7 @@ class ClusterObjects:
         return Download(self, key, device, stream, start, stop)
 
     def is_suppressed(self, device: Device) -> bool:
-        """Whether others are asked before a device: it has failed lately, or does not know yet what it missed."""
+        """Return whether others are asked before a device: it failed lately, or does not know yet what it missed."""
         return self._health.suppressed(device) or self.missed.waits(device)
 
     def failed(self, device: Device) -> None:
@@ -261,7 +269,7 @@ class ClusterObjects:
     async def reopen(
         self, key: ObjectKey, info: ObjectInfo, start: int, stop: int, without: set[int]
     ) -> tuple[Device, GetStream]:
-        """The same version from another device, from byte `start` on; Unavailable when none is left."""
+        """Open the same version on another device, from byte `start` on. Raises Unavailable when none is left."""
         plan = plan_read(self._rings.objects(key.policy), key.partition, self._health.suppressed)
 
         async def operation(device: Device) -> tuple[Device, GetStream]:
@@ -281,11 +289,11 @@ class ClusterObjects:
         return outcome.replies[0][2]
 
     async def _newest(self, path: Path, key: ObjectKey, strict: bool = True) -> tuple[ObjectInfo, list[Device]]:
-        """The newest that any replica has, and who has it; the handoffs are asked too: an acknowledged write may be
-        mostly there.
+        """Return the newest version that any replica has, and the devices that have it.
 
-        A quorum of the primaries must answer. A handoff may be older than all of them, so it can't stand in for one.
-        Unless it has to be `strict`, tombstones of handoffs count besides, and whoever has the object is believed.
+        A quorum of the primaries must answer. Handoffs are asked too, as an acknowledged write may be mostly there; but
+        a handoff may be older than all primaries, so it can't stand in for one. Unless `strict`, tombstones of handoffs
+        count as well, and any device that has the object is believed.
         """
         plan = plan_read(self._rings.objects(key.policy), key.partition)
         devices = plan.devices
@@ -338,7 +346,7 @@ class ClusterObjects:
     async def _newest_copy(
         self, path: Path, key: ObjectKey, operation: Callable[[Device, bool], Awaitable[T]], bound: _Bound
     ) -> T:
-        """From whoever has the newest, for want of a device that can't have missed anything."""
+        """Run a read on a device with the newest version, when no device is left that can't have missed anything."""
         NEWEST_READS.inc()
         info, devices = await self._newest(path, key, strict=False)
         bound.newest = max(bound.newest, _age(info))

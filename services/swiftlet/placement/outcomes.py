@@ -1,4 +1,4 @@
-"""From what devices answered to what the caller is told of a write."""
+"""Turns the answers of devices to a write into the caller's answer."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ class Written:
 
     existed: bool
     container_missing: bool
-    """Whether most container replicas said that the container is gone: the caller undoes the write."""
+    """Whether most container replicas answered that the container does not exist; then the caller undoes the write."""
     overtaken: bool = False
-    """Whether something newer was there already, so that this counts as having happened just before."""
+    """Whether there was something newer already, so that this write counts as having happened just before."""
 
 
 def row_of(path: Path, record: PutRecord, footer: PutFooter) -> ObjectRow:
-    """The listing row of a new version."""
+    """Return the listing row of a new version."""
     return ObjectRow(path.obj or "", record.timestamp, footer.size, footer.etag, record.content_type)
 
 
 def refusal(outcome: Outcome[T], quorum: int, what: str) -> SwiftletError:
-    """The error of a write without a quorum of successes: what most devices decided, or Unavailable."""
+    """Return the error of a write without a quorum of successes: the decision of most devices, or Unavailable."""
     superseded = outcome.refused_by(Superseded)
     if superseded and len(superseded) + len(outcome.replies) >= quorum:
         return max(superseded, key=lambda error: error.timestamp)
     absent = outcome.refused_by(NotFound)
-    # That a device has nothing which may have missed a write counts only if all have answered, and none has anything.
+    # Not finding an object where a write may have been missed counts only if all answered and no device has it.
     silent = 0 if outcome.replies or outcome.troubles else len(outcome.unproved)
     if len(absent) + silent >= quorum:
         return NotFound(f"{what} does not exist", max((e.timestamp for e in absent if e.timestamp), default=None))
@@ -47,7 +47,10 @@ def refusal(outcome: Outcome[T], quorum: int, what: str) -> SwiftletError:
 
 
 def acknowledged(outcome: Outcome[WriteReply], quorum: int, what: str) -> bool:
-    """Whether there was an object, of a write with its quorum of successes; or the error that says why it has none."""
+    """Return whether there was an object to write to, for a write with its quorum of successes.
+
+    Raises the error of the write otherwise.
+    """
     if len(outcome.replies) < quorum:
         raise refusal(outcome, quorum, what)
     return any(reply.existed for _, _, reply in outcome.replies)

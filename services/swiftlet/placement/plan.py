@@ -1,9 +1,9 @@
-"""Read and write plans: pure orders of devices for one partition.
+"""Read and write plans: the order in which the devices of one partition are asked. Pure.
 
-A write goes to the partition's primaries; a primary in trouble is replaced by the next handoff, so that the
-number of copies is right from the first moment. A read asks primaries in random order (load spreads), then
-handoffs in ring order. Devices that failed lately are asked last: skipped while others can answer, never
-refused when they are all that is left.
+A write goes to the partition's primaries; a primary in trouble is replaced by the next handoff, so that the number of
+copies is right from the first moment. A read asks primaries in random order (which spreads the load), then handoffs in
+ring order. Devices that failed lately are asked last: skipped while others can answer, but used when they are all that
+is left.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from swiftlet.ring.lookup import Ring
 from swiftlet.ring.model import Device
 
 Suppressed = Callable[[Device], bool]
-"""Whether a device failed so often lately that others should be asked first."""
+"""A function that tells whether a device failed so often lately that others should be asked first."""
 Rest = tuple[tuple[Device, ...], frozenset[int]]
-"""The devices of a read behind the first ones, and the ids of those that are handoffs."""
+"""The devices of a read after the first ones, and the ids of those that are handoffs."""
 
 
 def _never(_device: Device) -> bool:
@@ -26,7 +26,7 @@ def _never(_device: Device) -> bool:
 
 
 def write_quorum(replicas: int) -> int:
-    """How many durable copies acknowledge a write: floor(r/2) + 1, so that two quorums always share a copy."""
+    """Return how many durable copies acknowledge a write: floor(r/2) + 1, so that two quorums always share a copy."""
     return replicas // 2 + 1
 
 
@@ -44,15 +44,16 @@ class WritePlan:
 
 
 class ReadPlan:
-    """One read: devices in the order to ask them; `handoffs` are the ids of those that are not primaries.
+    """The devices of a read in the order in which they are asked; `handoffs` are the ids of those that are not
+    primaries.
 
-    Nearly every read ends at one of the `first` devices, so the handoffs are not searched for before they are needed.
+    Nearly every read ends at one of the `first` devices, so handoffs are searched for only when they are needed.
     """
 
     __slots__ = ("_find", "_found", "first", "quorum")
 
     def __init__(self, first: Sequence[Device], quorum: int, find: Callable[[], Rest] = lambda: ((), frozenset())):
-        """`find` tells the devices behind the first, and the ids of the handoffs."""
+        """`find` returns the devices after the first ones, and the ids of the handoffs."""
         self.first = first
         self.quorum = quorum
         self._find = find
@@ -74,7 +75,7 @@ class ReadPlan:
         return (*self.first, *self._rest()[0])
 
     def __iter__(self) -> Iterator[Device]:
-        """One after the other, as they are asked."""
+        """Yield the devices in the order in which they are asked."""
         yield from self.first
         yield from self._rest()[0]
 
@@ -93,7 +94,10 @@ def _spares(ring: Ring, partition: int, count: int) -> list[Device]:
 
 
 def plan_write(ring: Ring, partition: int, suppressed: Suppressed = _never) -> WritePlan:
-    """Primaries as slots, as many handoffs as spares; suppressed devices change places with sound spares."""
+    """Return the plan of a write: primaries as slots, and as many handoffs as spares.
+
+    Suppressed devices change places with spares that are not suppressed.
+    """
     primaries = ring.primaries(partition)
     spares = _spares(ring, partition, len(primaries))
     sound = [device for device in spares if not suppressed(device)]
@@ -116,7 +120,7 @@ def plan_read(
     shuffle: Callable[[list[Device]], None] = random.shuffle,
     behind: Collection[int] = (),
 ) -> ReadPlan:
-    """Primaries shuffled, then as many handoffs; suppressed devices at the very end.
+    """Return the plan of a read: shuffled primaries, then as many handoffs, and suppressed devices at the very end.
 
     Primaries with an id in `behind` come after those that lack nothing.
     """

@@ -1,4 +1,4 @@
-"""The boundary through which placement sees rings: always the newest that is loaded, swapped as a whole."""
+"""The boundary through which placement gets rings: always the newest that is loaded, replaced as a whole."""
 
 from __future__ import annotations
 
@@ -19,5 +19,5 @@ class Rings(Protocol):
         ...
 
     def objects(self, policy: int) -> Ring:
-        """The ring of a storage policy's objects; Unavailable when it is not loaded."""
+        """Return the ring of a storage policy's objects. Raises Unavailable when it is not loaded."""
         ...

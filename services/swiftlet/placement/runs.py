@@ -1,7 +1,7 @@
-"""Runs of the whole cluster: which device each part of a run is asked of, and what its end says of the devices.
+"""Runs of the whole cluster: which device each part of a run is read from, and what the end of a run says of devices.
 
-Consecutive parts are asked of one device for as long as it has them all, up to `STAY_BYTES`: its threads, and its
-process, then find the next request before they sleep. Which of several it is, is left to chance.
+Consecutive parts are read from one device for as long as it has them all, up to `STAY_BYTES`, so that its threads and
+its process find the next request before they sleep. Among several such devices the choice is random.
 
 Fault model: a run ends at the first thing that is wrong; asking other devices is left to a read of that object alone
 (`ClusterObjects.get`), which knows all of them. Devices that failed lately are in no run.
@@ -23,7 +23,7 @@ from swiftlet.ring.lookup import Ring
 from swiftlet.ring.model import Device
 
 STAY_BYTES = 4 << 20
-"""After so much of one device it is another one's turn: two of them work at once for who is read ahead for."""
+"""After so many bytes from one device another one follows, so that two of them work at once on what is read ahead."""
 
 
 class ClusterRuns:
@@ -68,7 +68,9 @@ class RunPlan:
         self._bytes = 0
 
     def add(self, key: ObjectKey, start: int, stop: int, size: int | None, etag: str | None, unmarked: bool) -> bool:
-        """Add bytes `[start, stop)` of an object as the next part; False when they have to be read by themselves."""
+        """Add bytes `[start, stop)` of an object as the next part; return False when they have to be read
+        separately.
+        """
         ring = self._rings.objects(key.policy)
         if ring is not self._ring:
             self._decide()
@@ -137,5 +139,5 @@ class ClusterRun:
             self._health.failed(self._parts[self.end.done].device)
 
     async def close(self) -> None:
-        """Stop; harmless a second time."""
+        """Stop; a second call does nothing."""
         await self._run.close()

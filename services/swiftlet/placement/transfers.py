@@ -1,4 +1,4 @@
-"""Streams between a client and the replicas: an upload to all of them, a download from whichever lasts.
+"""Streams between a client and the replicas: an upload to all of them, a download from any that lasts.
 
 Fault model: any device may fail, hang or lie about its length at any byte. An upload goes on while a quorum is left; a
 download goes on while one device has the same version.
@@ -31,15 +31,15 @@ class Replicas(Protocol):
     async def reopen(
         self, key: ObjectKey, info: ObjectInfo, start: int, stop: int, without: set[int]
     ) -> tuple[Device, GetStream]:
-        """Return the same version from another device; Unavailable when none is left."""
+        """Open the same version on another device. Raises Unavailable when none is left."""
         ...
 
 
 class Upload:
-    """A streamed object on its way to all replicas; each chunk is handed to every live replica uncopied.
+    """A streamed object on its way to all replicas; each chunk is passed to every live replica uncopied.
 
-    A replica that fails or holds up a chunk longer than the write timeout is dropped; the upload fails with
-    Unavailable once fewer than a quorum are left.
+    A replica that fails or holds up a chunk longer than the write timeout is dropped; the upload fails with Unavailable
+    once fewer than a quorum are left.
     """
 
     def __init__(
@@ -53,9 +53,9 @@ class Upload:
         row_of: Callable[[PutFooter], ObjectRow],
         note_missed: Callable[[Outcome[WriteReply]], None] = lambda outcome: None,
     ) -> None:
-        """`outcome` holds the streams that opened; `delivery` is of the row that `row_of` the footer makes.
+        """`outcome` holds the streams that opened; `delivery` is of the row that `row_of` makes of the footer.
 
-        `note_missed` is called with what became of a version that some device may have.
+        `note_missed` is called with the outcome of a version that some device may have.
         """
         self._what = what
         self._live: list[tuple[int, Device, PutStream]] = list(outcome.replies)
@@ -68,7 +68,7 @@ class Upload:
         self._note_missed = note_missed
 
     async def write(self, chunk: bytes | memoryview) -> None:
-        """Hand a chunk to all replicas; Unavailable when too few are left (and nothing is stored)."""
+        """Send a chunk to all replicas. Raises Unavailable when too few are left; then nothing is stored."""
         for slot in list(self._live):
             try:
                 async with asyncio.timeout(self._write_timeout_s):
@@ -95,7 +95,7 @@ class Upload:
             self._history.refusals.append((device, error))
 
     async def commit(self, footer: PutFooter) -> Written:
-        """Make the object durable on all live replicas; Superseded, Unavailable."""
+        """Make the object durable on all live replicas. Raises Superseded and Unavailable."""
         row = self._row_of(footer)
 
         async def one(slot: tuple[int, Device, PutStream]) -> None:
@@ -144,7 +144,7 @@ class Download:
         self.start = min(start, self.stop)
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """Yield all bytes of the range in order; Unavailable when no device has the rest."""
+        """Yield all bytes of the range in order. Raises Unavailable when no device has the rest."""
         position = self.start
         while True:
             try:

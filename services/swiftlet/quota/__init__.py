@@ -1,7 +1,7 @@
-"""Limits of accounts and containers: what they are.
+"""Limits of accounts and containers, their usage as a proxy remembers it, and whether something fits.
 
-In here: the quota file and the limits that it gives an account. Not in here: usage, where the file comes from (in
-Kubernetes the operator writes it from a StorageQuota), and refusing requests.
+The quota file and the limits that it gives an account belong here. Where the file comes from (in Kubernetes the
+operator writes it from a StorageQuota) and refusing requests don't.
 """
 
 from swiftlet.quota.limits import Limits, Quotas

@@ -1,4 +1,4 @@
-"""Which limits count for an account and for a container: of those of its level and of headers the smallest.
+"""The limits that count for an account and for a container: the smallest of its level's and of those in headers.
 
 The headers are OpenStack Swift's: `X-Account-Quota-Bytes`, `X-Account-Quota-Count` and the older
 `X-Account-Meta-Quota-Bytes` of accounts, `X-Container-Meta-Quota-Bytes` and `-Count` of containers.
@@ -19,14 +19,14 @@ ACCOUNT_BYTES = ("X-Account-Quota-Bytes", "X-Account-Meta-Quota-Bytes")
 CONTAINER_COUNT = "X-Container-Meta-Quota-Count"
 CONTAINER_BYTES = "X-Container-Meta-Quota-Bytes"
 MAX_DIGITS = 18
-"""Digits of a limit in a header."""
+"""The largest number of digits of a limit in a header."""
 
 _Limit = tuple[int | None, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """Bounds, and what each of them is called towards users."""
+    """Bounds, and the name that each of them has in messages to users."""
 
     bounds: Bounds
     names: Mapping[str, str]
@@ -37,7 +37,7 @@ class Named:
         return self.bounds == Bounds()
 
     def explain(self, excess: Excess, where: str) -> str:
-        """Which limit, how much is used, how much was asked for."""
+        """Return a sentence that names the limit, how much is used, and how much was requested."""
         name = self.names.get(excess.what, excess.what)
         refused = "Quota exceeded" if excess.what == "containers" else "Upload exceeds quota"
         return (
@@ -47,7 +47,7 @@ class Named:
 
 
 def parse_limit(text: str) -> int | None:
-    """A limit in a header; None for what is none."""
+    """Return the limit in a header; None when it is not a number."""
     good = text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS
     return int(text) if good else None
 
@@ -72,7 +72,7 @@ def container_bounds(limits: Limits, metadata: Mapping[str, str]) -> Named:
 
 
 def containers_bounds(limits: Limits) -> Named:
-    """How many containers an account may have."""
+    """Return the limit of the number of containers of an account."""
     return _named(containers=[(limits.container_count, f"container_count of level {limits.level}")])
 
 

@@ -1,4 +1,4 @@
-"""Whether something more fits: pure, the same at the servers that decide and in a proxy's memory."""
+"""Whether something more fits. Pure, and used by the servers that decide and by a proxy with remembered usage."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ _WHAT = ("containers", "objects", "bytes")
 
 
 def total(amounts: Iterable[Amounts]) -> Amounts:
-    """The sum of each."""
+    """Return the sums of all amounts."""
     held = list(amounts)
     return Amounts(*(sum(getattr(one, what) for one in held) for what in _WHAT))
 
 
 def excess_of(used: Amounts, asked: Amounts, bounds: Bounds) -> Excess | None:
-    """The first limit that `asked` on top of `used` would pass; None when all fits.
+    """Return the first limit that `asked` in addition to `used` would exceed; None when all fits.
 
-    What takes nothing of something is not refused for it: a container with too many bytes takes empty objects.
+    What takes nothing of an amount is not refused because of it: a container with too many bytes takes empty objects.
     """
     for what in _WHAT:
         most, more = getattr(bounds, what), getattr(asked, what)

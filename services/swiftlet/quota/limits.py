@@ -11,7 +11,7 @@ DEFAULT_LEVEL = "default"
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The limits of one level; None is no limit."""
+    """The limits of one level; None stands for no limit."""
 
     level: str
     container_count: int | None = None
@@ -27,7 +27,7 @@ class Limits:
 
     @property
     def unlimited(self) -> bool:
-        """Whether nothing is limited, so that no usage need be known."""
+        """Whether nothing is limited, so that no usage has to be known."""
         return all(getattr(self, name) is None for name in LIMITS)
 
 
@@ -38,15 +38,15 @@ LIMITS = (
     "account_object_count",
     "account_usage_bytes",
 )
-"""The limits of a level by their names in the quota file."""
+"""The names of a level's limits in the quota file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Quotas:
-    """All levels, and which account has which.
+    """All levels, and the level of each account.
 
-    `precise`: usage is to be asked for on every write; otherwise it may be remembered for `cache_s` seconds. Accounts
-    are named as users write them, without the prefix of storage URLs.
+    With `precise` usage is read for every write; otherwise it may be remembered for `cache_s` seconds. Accounts are
+    named as users write them, without the prefix of storage URLs.
     """
 
     levels: Mapping[str, Limits] = field(default_factory=lambda: {DEFAULT_LEVEL: Limits(DEFAULT_LEVEL)})
@@ -55,9 +55,10 @@ class Quotas:
     cache_s: int = 30
 
     def limits_of(self, account: str, chosen: str | None = None) -> Limits:
-        """What counts for an account: the level that it is assigned, else the one `chosen` for it, else the default.
+        """Return the limits of an account: those of its assigned level, else of the level `chosen` for it, else the
+        default ones.
 
-        A chosen level that there is no more counts as the default one.
+        A chosen level that does not exist any more counts as the default one.
         """
         level = self.assignments.get(account, chosen or DEFAULT_LEVEL)
         return self.levels.get(level, self.levels[DEFAULT_LEVEL])

@@ -24,6 +24,7 @@ from typing import Annotated, Any
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from swiftlet.documents import read_document
 from swiftlet.errors import SettingsError
 from swiftlet.quota.limits import DEFAULT_LEVEL, Limits, Quotas
 
@@ -52,9 +53,9 @@ class _File(_Part):
 
 
 def parse_quotas(text: str, where: str) -> Quotas:
-    """The limits; SettingsError names everything that is wrong."""
+    """Parse the quota file. Raises SettingsError, which names all mistakes."""
     try:
-        document = yaml.safe_load(text)
+        document = read_document(text)
     except yaml.YAMLError as error:
         raise SettingsError(f"{where}: the file is not valid YAML: {' '.join(str(error).split())}") from error
     try:

@@ -1,6 +1,6 @@
 """The quota file of a process, read again when it changes.
 
-Fault model: the file may be gone, damaged or half-written at any look; the last good limits stay in force then.
+Fault model: the file may be gone, damaged or half-written at any check; the last good limits stay in force then.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class QuotaFile:
     """The limits in force, and the version of the file that they come from."""
 
     def __init__(self, path: str | os.PathLike[str] | None) -> None:
-        """Read the file; SettingsError when it can't be used. None sets no limits."""
+        """Read the file; without one there are no limits. Raises SettingsError when it can't be used."""
         self._path = None if path is None else Path(path)
         self._seen: tuple[int, int, int] | None = None
         self.quotas = Quotas()
@@ -29,7 +29,7 @@ class QuotaFile:
         self.reload()
 
     def reload(self) -> bool:
-        """Read the file if it changed; whether it had. SettingsError leaves the last good limits in force."""
+        """Read the file if it changed; return whether it had. SettingsError leaves the last good limits in force."""
         if self._path is None:
             return False
         try:

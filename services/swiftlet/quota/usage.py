@@ -1,11 +1,11 @@
-"""What a proxy process remembers of usage, when quotas need not hold exactly.
+"""Usage as a proxy process remembers it, when quotas need not hold exactly.
 
-Usage is asked for once in a while; what this process has let in since counts on top of it. So one process alone never
-passes a limit by what it lets in itself. Several may, together: each may fill the room that it saw when it asked last.
-With P processes the overshoot is at most P - 1 times that room, until they ask again.
+Usage is read once in a while; what this process has let in since is added to it. So one process alone never exceeds a
+limit by what it lets in itself. Several may, together: each may fill the room that it saw when it last read the usage.
+With P processes the overshoot is at most P - 1 times that room, until they read it again.
 
-Fault model: whoever is asked may be away. What was known stays then; if nothing was, nothing is refused, and
-`UNKNOWN` counts it: a proxy that can't ask must not turn every write away.
+Fault model: the servers may be away. Then the known usage stays; if none is known, nothing is refused, and `UNKNOWN`
+counts it: a proxy that can't ask must not refuse every write.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ UNKNOWN = Counter(
     "swiftlet_quota_unknown_usage_total", "Writes let in without a quota check: nobody could say what is used."
 )
 FRESH_S = 1.0
-"""Nobody is refused by what was counted longer ago: what others deleted meanwhile makes room at once."""
+"""Seconds after which counted usage refuses nobody: what others deleted meanwhile makes room at once."""
 
 Fetch = Callable[[DatabaseName], Awaitable[Amounts]]
 
@@ -57,17 +57,17 @@ class _Entry:
 
 
 class RememberedUsage:
-    """Usage of accounts and containers; lives in one event loop, `clock` in monotonic seconds."""
+    """Usage of accounts and containers; used from one event loop. `clock` returns monotonic seconds."""
 
     def __init__(self, fetch: Fetch, max_entries: int = 10_000, clock: Callable[[], float] = time.monotonic) -> None:
-        """`fetch` gives the usage as it is now; NotFound for what is not there. The last used entries are kept."""
+        """`fetch` returns the current usage, or raises NotFound; the `max_entries` that were used last are kept."""
         self._fetch = fetch
         self._max_entries = max_entries
         self._clock = clock
         self._entries: OrderedDict[DatabaseName, _Entry] = OrderedDict()
 
     async def take(self, name: DatabaseName, claim: Claim, bounds: Bounds, ttl_s: float) -> Excess | None:
-        """Count a write that is under way, or change one; why not when it does not fit."""
+        """Count a write that is in progress, or change one; return the reason when it does not fit."""
         entry = self._entry(name)
         excess = None
         for max_age_s in (ttl_s, min(FRESH_S, ttl_s)):
@@ -85,7 +85,7 @@ class RememberedUsage:
         return excess
 
     def end(self, name: DatabaseName, claim_id: str, stored: bool) -> None:
-        """A write has ended; one that was (or may have been) stored counts until usage is asked for again."""
+        """End a write; one that was (or may have been) stored counts until usage is read again."""
         entry = self._entries.get(name)
         amounts = entry.held.pop(claim_id, None) if entry is not None else None
         if entry is not None and amounts is not None and stored:
@@ -111,7 +111,7 @@ class RememberedUsage:
             except SwiftletError:
                 return
             entry.known, entry.at = known, now
-            # What ended while the question was under way may not be in the answer yet.
+            # A write that ended while the usage was read may not be in the answer yet.
             after = entry.since
             entry.since = Amounts(
                 after.containers - before.containers, after.objects - before.objects, after.bytes - before.bytes

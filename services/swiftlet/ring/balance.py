@@ -1,4 +1,4 @@
-"""Reports: how far a ring is from its weights, from the best dispersion, and from evenly spread pairs."""
+"""Reports how far a ring is from its weights, from the best dispersion, and from evenly spread pairs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from swiftlet.ring.topology import DEVICE_LEVEL, LEVELS, Topology
 
 @dataclass(frozen=True, slots=True)
 class DeviceLoad:
-    """One device: replicas held, replicas that its weight asks for, and the deviation in percent.
+    """The load of one device: replicas held, replicas by its weight, and the deviation in percent.
 
     The deviation of a device without weight is 0 when it is empty and infinite while it still holds anything.
     """
@@ -28,10 +28,10 @@ class DeviceLoad:
 class PairSpread:
     """How evenly pairs of devices share partitions, for pairs whose narrowest common tier is of one level.
 
-    `level`: that tier ("ring" for pairs across regions, "region" across zones, "zone" across nodes, "node" for
-    two devices of one node). `pairs`: how many such pairs of weighted devices there are. `mean`, `most`: of the
-    partitions shared by a pair. `max_over_mean`: the highest share, relative to the expected one, which is in
-    proportion to the product of what the two devices hold; 1.0 is perfect.
+    `level` is that tier ("ring" for pairs across regions, "region" across zones, "zone" across nodes, "node" for two
+    devices of one node). `pairs` is the number of such pairs of weighted devices. `mean` and `most` are of the
+    partitions shared by a pair. `max_over_mean` is the highest ratio of the shared partitions to the expected ones,
+    which are in proportion to the product of what the two devices hold; 1.0 is perfect.
     """
 
     level: str
@@ -45,10 +45,10 @@ class PairSpread:
 class RingReport:
     """A ring's quality.
 
-    `balance`: largest deviation of a device from its weighted share, percent of the share. `dispersion`: percent
-    of all replicas that are not as far apart as the topology allows. `misplaced`: the number of those replicas.
-    `pair_spread`: max/mean over the level of pairs that most partitions use (the widest spread of replicas),
-    1.0 when there are no pairs; `levels` has all levels that occur. `devices` is in order of ids.
+    `balance` is the largest deviation of a device from its weighted share, in percent of the share. `dispersion` is the
+    percentage of all replicas that are not as far apart as the topology allows, and `misplaced` their number.
+    `pair_spread` is the largest `max_over_mean` of the level of pairs that most partitions use (the widest spread of
+    replicas), 1.0 when there are no pairs; `levels` has all levels that occur. `devices` is in order of ids.
     """
 
     balance: float
@@ -100,7 +100,7 @@ def _deviation(held: int, wanted: float) -> float:
 
 
 def _misplaced(ring: Ring, topology: Topology, position: dict[int, int]) -> int:
-    """Replicas beyond what the topology makes necessary, per partition at its worst level."""
+    """Return how many replicas exceed what the topology makes necessary, per partition at its worst level."""
     node_of = {id_: topology.node_of[index] for id_, index in position.items()}
     total = 0
     for start, end, replicas in replica_classes([len(row) for row in ring.rows]):

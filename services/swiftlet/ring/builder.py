@@ -30,21 +30,21 @@ from swiftlet.ring.rebalance import Assignment, Progress
 from swiftlet.ring.topology import Topology
 
 NEVER = 0
-"""Hour of the last move of a partition that was never moved."""
+"""The hour of the last move of a partition that was never moved."""
 _MAX_HOUR = 0xFFFFFFFF
 _FIRST_ROUNDS = 3
-"""Times that a first layout is brought nearer to its quotas."""
+"""How many times a first layout is brought nearer to its quotas."""
 
 
 @dataclass(frozen=True, slots=True)
 class RebalanceResult:
     """The outcome of one rebalance.
 
-    `version`: of the new ring. `moved`: replicas that went from one device to another; `moved_partitions`:
-    partitions with such a replica. `assigned`: replicas that exist for the first time (first layout, more
-    replicas); `dropped`: replicas that no longer exist. `surplus`: replicas that still stand on devices with
-    more than their quota, because their partition may not move yet or no move helps: rebalance again after
-    `min_part_hours`. `report`: the new ring's quality, with `balance` and `dispersion` repeated here.
+    `version` is the new ring's. `moved` counts replicas that went from one device to another, and `moved_partitions`
+    partitions with such a replica. `assigned` counts replicas that exist for the first time (first layout, more
+    replicas), `dropped` replicas that no longer exist. `surplus` counts replicas that are still on devices with more
+    than their quota, because their partition may not move yet or no move helps: rebalance again after `min_part_hours`.
+    `report` has the new ring's quality, with `balance` and `dispersion` repeated here.
     """
 
     version: int
@@ -68,11 +68,12 @@ class RingBuilder:
     def __init__(
         self, part_power: int, replicas: float, min_part_hours: int, overload: float = 0.0, seed: int = 0
     ) -> None:
-        """A ring of 2^part_power partitions.
+        """Create a builder for a ring of 2^part_power partitions.
 
-        `min_part_hours`: hours that must pass between two moves of replicas of one partition, so that the first
-        has been copied before the second begins. `overload`: how far devices may exceed their weighted share
-        to keep replicas apart, 0.1 = 10 %. `seed` makes rings differ that are built from the same devices.
+        `min_part_hours` is the number of hours that must pass between two moves of replicas of one partition, so that
+        the first has been copied before the second begins. `overload` is how far devices may exceed their weighted
+        share to keep replicas apart, 0.1 = 10 %. Rings with different `seed`s differ even if they have the same
+        devices.
         """
         check_shape(part_power, replicas)
         self.part_power = part_power
@@ -100,7 +101,9 @@ class RingBuilder:
         moved_at: array[int],
         ring: Ring | None,
     ) -> RingBuilder:
-        """A builder from saved state; `ring` is that of the last rebalance. RingError when parts don't fit."""
+        """Return a builder from saved state; `ring` is that of the last rebalance. Raises RingError when parts don't
+        fit.
+        """
         builder = cls(part_power, replicas, min_part_hours, overload, seed)
         builder.version = version
         builder._devices = list(devices)
@@ -118,12 +121,12 @@ class RingBuilder:
 
     @property
     def devices(self) -> tuple[Device | None, ...]:
-        """Index = id; None for removed devices."""
+        """The devices by their ids; None for removed ones."""
         return tuple(self._devices)
 
     @property
     def moved_at(self) -> array[int]:
-        """Per partition the hour of its last move (NEVER: none yet); not to be changed."""
+        """The hour of the last move of each partition (`NEVER` if there was none); not to be changed."""
         return self._moved_at
 
     @property
@@ -139,7 +142,7 @@ class RingBuilder:
         return self._ring is not None
 
     def device(self, device_id: int) -> Device:
-        """The device with this id."""
+        """Return the device with this id. Raises RingError when there is none."""
         found = self._devices[device_id] if 0 <= device_id < len(self._devices) else None
         if found is None:
             raise RingError(f"there is no device with id {device_id}")
@@ -176,7 +179,7 @@ class RingBuilder:
         return added
 
     def remove_device(self, device_id: int) -> Device:
-        """Take a device out: its replicas are given to others by the next rebalance, whatever min_part_hours says.
+        """Remove a device: the next rebalance gives its replicas to others, whatever `min_part_hours` says.
 
         To drain a healthy device without losing a replica for the time of copying, set its weight to 0 first.
         """
@@ -201,10 +204,10 @@ class RingBuilder:
         zone: str | None = None,
         node: str | None = None,
     ) -> Device:
-        """Change what is known about a device; only what is given changes.
+        """Change the given fields of a device.
 
-        New addresses show in the ring at the next rebalance without moving anything; a new place in the topology
-        moves replicas as far as dispersion asks for it.
+        New addresses show in the ring at the next rebalance without moving anything; a new place in the topology moves
+        replicas as far as dispersion needs it.
         """
         old = self.device(device_id)
         return self._update(
@@ -286,7 +289,7 @@ class RingBuilder:
         )
 
     def _table(self, lengths: list[int], position: dict[int, int]) -> tuple[list[array[int]], int]:
-        """The current assignment by device position in its new size, and how many replicas fall away."""
+        """Return the current assignment by device position in its new size, and how many replicas fall away."""
         names = [position.get(id_, NOBODY) for id_ in range(len(self._devices))]
         dropped = 0
         rows: list[array[int]] = []
@@ -319,7 +322,7 @@ class RingBuilder:
         return assignment.moved, assignment.touched, assignment
 
     def _adopt(self, rows: list[array[int]], devices: list[Device], touched: bytearray, now_hours: int) -> int:
-        """Make a finished table the builder's; the number of partitions with a moved replica."""
+        """Make a finished table the builder's; return the number of partitions with a moved replica."""
         ids = [device.id for device in devices]
         new = [array("H", [ids[index] for index in row]) for row in rows]
         changed = bytearray(len(touched))

@@ -38,9 +38,9 @@ from swiftlet.ring.model import Device, RingError, RingFormatError, check_shape,
 FORMAT = 1
 """The format version that is written, and the only one that is read."""
 DEFAULT_CHUNK_LIMIT = 900_000
-"""Bytes; a ConfigMap holds 1 MiB."""
+"""The usual largest size of a chunk in bytes; a ConfigMap holds 1 MiB."""
 DEVICE_ALLOWANCE = 200_000
-"""Bytes of packed devices that the number of chunks allows for: several thousand devices."""
+"""The size in bytes of compressed devices that the number of chunks allows for: several thousand devices."""
 
 _MAGIC = b"SWLTRING"
 _CHUNK_MAGIC = b"SWLTCHNK"
@@ -51,11 +51,13 @@ _DIGEST_SIZE = 16
 _JSON_SIZE = struct.Struct(">I")
 _LEVEL = 6
 _MAX_RATIO = 1100
-"""Unpacked to packed size; deflate can't exceed 1032, so a header that claims more is wrong."""
+"""The largest possible ratio of unpacked to packed size, a little above deflate's 1032: a header that claims more is
+wrong.
+"""
 
 
 def encode(ring: Ring) -> bytes:
-    """A ring as a file's bytes; equal rings give equal bytes with one version of zlib."""
+    """Return a ring in the form of a file; equal rings give equal bytes with one version of zlib."""
     head = {
         "version": ring.version,
         "part_power": ring.part_power,
@@ -66,7 +68,7 @@ def encode(ring: Ring) -> bytes:
 
 
 def decode(data: bytes) -> Ring:
-    """The ring in a file's bytes; RingFormatError that says what is wrong with them."""
+    """Return the ring in a file's bytes. Raises RingFormatError, which says what is wrong with them."""
     head, body = _unpack(_RING, "ring", data)
     try:
         part_power, replicas = int(head["part_power"]), float(head["replica_count"])
@@ -89,12 +91,12 @@ def save(ring: Ring, path: str | os.PathLike[str]) -> None:
 
 
 def load(path: str | os.PathLike[str]) -> Ring:
-    """Read a ring file; OSError when it can't be read, RingFormatError when it is none."""
+    """Read a ring file. Raises OSError when it can't be read, and RingFormatError when it is not a ring."""
     return decode(Path(path).read_bytes())
 
 
 def encode_builder(builder: RingBuilder) -> bytes:
-    """A builder's whole state as a file's bytes."""
+    """Return a builder's whole state in the form of a file."""
     head = {
         "part_power": builder.part_power,
         "replicas": builder.replicas,
@@ -109,7 +111,7 @@ def encode_builder(builder: RingBuilder) -> bytes:
 
 
 def decode_builder(data: bytes) -> RingBuilder:
-    """The builder in a file's bytes; RingFormatError that says what is wrong with them."""
+    """Return the builder in a file's bytes. Raises RingFormatError, which says what is wrong with them."""
     head, body = _unpack(_BUILDER, "builder", data)
     try:
         part_power = int(head["part_power"])
@@ -136,17 +138,19 @@ def save_builder(builder: RingBuilder, path: str | os.PathLike[str]) -> None:
 
 
 def load_builder(path: str | os.PathLike[str]) -> RingBuilder:
-    """Read a builder file; OSError when it can't be read, RingFormatError when it is none."""
+    """Read a builder file. Raises OSError when it can't be read, and RingFormatError when it is not a builder."""
     return decode_builder(Path(path).read_bytes())
 
 
 def is_builder(data: bytes) -> bool:
-    """Whether a file's bytes claim to be a builder rather than a ring."""
+    """Return whether a file's bytes claim to be a builder rather than a ring."""
     return data[: len(_MAGIC)] == _MAGIC and int.from_bytes(data[10:12], "big") == _BUILDER
 
 
 def chunk_count(part_power: int, replicas: float, limit_bytes: int = DEFAULT_CHUNK_LIMIT) -> int:
-    """How many chunks a ring of this shape is always cut into: enough for one that does not compress at all."""
+    """Return how many chunks a ring of this shape is always cut into: enough for one that can't be
+    compressed at all.
+    """
     check_shape(part_power, replicas)
     room = limit_bytes - _CHUNK_HEADER.size - _DIGEST_SIZE
     if room < 1:
@@ -156,7 +160,7 @@ def chunk_count(part_power: int, replicas: float, limit_bytes: int = DEFAULT_CHU
 
 
 def chunks(ring: Ring, limit_bytes: int = DEFAULT_CHUNK_LIMIT) -> list[bytes]:
-    """Cut a ring into `chunk_count` chunks of at most `limit_bytes`; RingError if there are too many devices."""
+    """Cut a ring into `chunk_count` chunks of at most `limit_bytes`. Raises RingError if there are too many devices."""
     count = chunk_count(ring.part_power, ring.replica_count, limit_bytes)
     data = encode(ring)
     size = ceil(len(data) / count)
@@ -172,7 +176,7 @@ def chunks(ring: Ring, limit_bytes: int = DEFAULT_CHUNK_LIMIT) -> list[bytes]:
 
 
 def join(pieces: Sequence[bytes]) -> Ring:
-    """The ring in a complete set of chunks, in any order; RingFormatError for a damaged, mixed or partial set."""
+    """Return the ring in a complete set of chunks, in any order. Raises RingFormatError for any other set of bytes."""
     if not pieces:
         raise RingFormatError("no chunks of a ring were given")
     parts: dict[int, bytes] = {}

@@ -18,11 +18,13 @@ from swiftlet.ring.plan import Plan
 from swiftlet.ring.topology import Topology
 
 _MAX_BLOCK = 1024
-"""Partitions; larger blocks are dealt faster but repeat the same neighbours more often."""
+"""The largest number of partitions in a block; larger ones are dealt faster but repeat the same neighbours
+more often.
+"""
 
 
 def deal(topology: Topology, plan: Plan, rng: Random) -> list[array[int]]:
-    """One array of device positions per replica, `plan.partitions` long each.
+    """Return one array of device positions per replica, each `plan.partitions` long.
 
     Tiers are exactly as planned in every partition; totals per device are within a few of their quota.
     """
@@ -40,7 +42,7 @@ def deal(topology: Topology, plan: Plan, rng: Random) -> list[array[int]]:
 
 
 class _Dealer:
-    """Keeps what every tier has been given so far, to make up for roundings in later blocks."""
+    """Keeps what every tier has been given so far, so that later blocks make up for roundings."""
 
     def __init__(self, topology: Topology, plan: Plan, rng: Random) -> None:
         self._children = [[child for child in children if plan.quota[child]] for children in topology.children]
@@ -50,7 +52,7 @@ class _Dealer:
         self._given = [0] * len(topology.parent)
 
     def line(self, end: int, count: int) -> array[int]:
-        """The slots of the `count` partitions before partition `end`."""
+        """Return the slots of the `count` partitions before partition `end`."""
         line = array("H")
         self._lay(0, count * self._plan.replicas, end, count, line)
         return line

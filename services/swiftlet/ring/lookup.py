@@ -1,7 +1,7 @@
-"""The ring that everybody asks: digest to partition, partition to devices.
+"""The read-only ring: from digest to partition, and from partition to devices.
 
-A ring is immutable. Devices are held once, assignments as one array of 16-bit device ids per replica: a ring
-of 2^18 partitions with 3 replicas takes 1.5 MiB.
+A ring is immutable. It has one list of devices, and an array of 16-bit device ids per replica: a ring of 2^18
+partitions with 3 replicas takes 1.5 MiB.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from itertools import chain
 from swiftlet.ring.model import DIGEST_SIZE, Device, RingError, check_shape, row_lengths
 
 _SEARCH = 8
-"""Slots looked at per device and kind of tier before handoffs are taken in plain order."""
+"""How many slots are searched per device and kind of tier before handoffs are taken in plain order."""
 _STRIDE = 0.6180339887498949
-"""Share of the ring between two slots in a row of that search: the golden section, which scatters them most."""
+"""The distance between two slots of that search, as a share of the ring: the golden section scatters them most."""
 
 
 class Ring:
-    """Assignment of partitions to devices.
+    """The assignment of partitions to devices.
 
-    `version` counts rebalances; `devices[id]` is None for ids that are not in use (any more);
-    `replica_count` may be fractional: the partitions with the lowest numbers then have one replica more.
+    `version` counts rebalances. `devices[id]` is None for ids that are not in use (any more). `replica_count` may be
+    fractional: the partitions with the lowest numbers then have one replica more.
     """
 
     __slots__ = (
@@ -45,7 +45,9 @@ class Ring:
         devices: Sequence[Device | None],
         rows: Sequence[array[int]],
     ) -> None:
-        """`rows[replica][partition]` is a device id; rows as long as `row_lengths` says. RingError otherwise."""
+        """`rows[replica][partition]` is a device id; rows are as long as `row_lengths` says. Raises RingError
+        otherwise.
+        """
         check_shape(part_power, replica_count)
         if [len(row) for row in rows] != row_lengths(part_power, replica_count):
             raise RingError("the size of the assignment table does not match part_power and replicas")
@@ -72,26 +74,28 @@ class Ring:
         )
 
     def partition_of(self, digest: bytes) -> int:
-        """The partition of a 16-byte digest: its top `part_power` bits. ValueError for another length."""
+        """Return the partition of a 16-byte digest: its top `part_power` bits. Raises ValueError for another length."""
         if len(digest) != DIGEST_SIZE:
             raise ValueError(f"a digest has {DIGEST_SIZE} bytes, not {len(digest)}")
         return int.from_bytes(digest[:4], "big") >> self._shift
 
     def primaries(self, partition: int) -> tuple[Device, ...]:
-        """The devices that hold the partition, in replica order. IndexError for an unknown partition."""
+        """Return the devices that hold the partition, in replica order. Raises IndexError for an unknown partition."""
         devices = self.devices
         return tuple([devices[row[partition]] for row in self._holding(partition)])  # type: ignore[misc]
 
     def replica_ring(self, partition: int) -> tuple[Device, ...]:
-        """The partition's holders clockwise, the last one followed by the first.
+        """Return the partition's holders clockwise, the last one followed by the first.
 
-        Clockwise is by ascending replica number, the same order as `primaries`: a device that takes over a
-        replica takes over its place, so all the other holders keep their neighbours.
+        Clockwise is by ascending replica number, the same order as `primaries`: a device that takes over a replica
+        takes over its place, so all the other holders keep their neighbours.
         """
         return self.primaries(partition)
 
     def clockwise(self, partition: int, device_id: int) -> Device:
-        """The next holder clockwise from one holder (itself when it is the only one). KeyError for others."""
+        """Return the next holder clockwise from one holder (itself when it is the only one). Raises KeyError for
+        others.
+        """
         holders = self.primaries(partition)
         for index, device in enumerate(holders):
             if device.id == device_id:
@@ -99,12 +103,12 @@ class Ring:
         raise KeyError(f"device {device_id} holds no replica of partition {partition}")
 
     def handoffs(self, partition: int) -> Iterator[Device]:
-        """Every other device once, in the order in which it should stand in for a failed primary.
+        """Yield every other device once, in the order in which they stand in for a failed primary.
 
-        First come devices in regions not yet used, then in unused zones, on unused nodes, then the rest, and
-        devices without weight (being drained) last. Within that the order is that of ring slots scattered
-        over the ring from the partition on: fixed for a ring, different between partitions, and in proportion
-        to weights. Nothing is computed before it is asked for.
+        First come devices in regions not yet used, then in unused zones, on unused nodes, then the rest, and devices
+        without weight (being drained) last. Within that the order is that of ring slots scattered over the ring from
+        the partition on: fixed for a ring, different between partitions, and in proportion to weights. Nothing is
+        computed before it is needed.
         """
         holders = self.primaries(partition)
         taken = {device.id for device in holders}
@@ -114,7 +118,7 @@ class Ring:
             used.update([tier(devices[id_]) for id_ in taken])  # type: ignore[arg-type]
             if len(used) == tiers:
                 continue
-            # The search may miss tiers that hold very little; those are found in plain order behind it.
+            # The search may miss tiers that hold very little; they are found in plain order afterwards.
             for device in chain(self._scattered(partition), self._rotated(partition)):
                 if device.id in taken or not device.weight or tier(device) in used:
                     continue
@@ -123,7 +127,7 @@ class Ring:
                 yield device
                 if len(used) == tiers:
                     break
-        # In a small ring there is nothing left to be found here, and a search would be long.
+        # In a small ring there is nothing left to find here, and a search would take long.
         if sum(bool(devices[id_].weight) for id_ in taken) < self._weighted:  # type: ignore[union-attr]
             for device in self._scattered(partition):
                 if device.id not in taken and device.weight:
@@ -134,12 +138,14 @@ class Ring:
         yield from rest
 
     def partitions_of(self, device_id: int) -> Iterator[tuple[int, int]]:
-        """(partition, replica) that a device holds, by replica, then partition. KeyError for an unknown id."""
+        """Yield (partition, replica) for all that a device holds, by replica, then partition. Raises KeyError for an
+        unknown id.
+        """
         self.device(device_id)
         return self._partitions_of(device_id)
 
     def device(self, device_id: int) -> Device:
-        """The device with this id; KeyError when there is none."""
+        """Return the device with this id. Raises KeyError when there is none."""
         found = self.devices[device_id] if 0 <= device_id < len(self.devices) else None
         if found is None:
             raise KeyError(f"there is no device {device_id} in ring version {self.version}")
@@ -151,7 +157,7 @@ class Ring:
         return self._rows
 
     def __eq__(self, other: object) -> bool:
-        """Equal in everything that is kept in a ring file."""
+        """Return whether all that a ring file has is equal."""
         if not isinstance(other, Ring):
             return NotImplemented
         return (self.version, self.part_power, self.replica_count, self.devices, self._rows) == (
@@ -163,11 +169,9 @@ class Ring:
         )
 
     def __hash__(self) -> int:
-        """By version and shape."""
         return hash((self.version, self.part_power, self.replica_count))
 
     def __repr__(self) -> str:
-        """Version, part power and replicas."""
         return f"Ring(version={self.version}, part_power={self.part_power}, replica_count={self.replica_count})"
 
     def _holding(self, partition: int) -> tuple[array[int], ...]:
@@ -177,7 +181,7 @@ class Ring:
         return rows if partition < len(rows[-1]) else rows[:-1]
 
     def _scattered(self, partition: int) -> Iterator[Device]:
-        """Holders of slots spread over the ring; devices come up repeatedly."""
+        """Yield the holders of slots spread over the ring; devices come up repeatedly."""
         rows, devices, count = self._rows, self.devices, self.partition_count
         step = int(count * _STRIDE) | 1
         for turn in range(min(count, _SEARCH * len(devices))):
@@ -187,7 +191,7 @@ class Ring:
                 yield devices[row[partition]]  # type: ignore[misc]
 
     def _rotated(self, partition: int) -> Iterator[Device]:
-        """All devices by id, beginning somewhere else for every partition."""
+        """Yield all devices by id, beginning with a different one for every partition."""
         devices = self.devices
         for turn in range(len(devices)):
             device = devices[(turn + partition) % len(devices)]

@@ -1,8 +1,8 @@
-"""Where one more replica of a partition may go, and which replica stands in the wrong place.
+"""Finds where one more replica of a partition may go, and which replica is in the wrong place.
 
-Both questions depend only on the tiers that the partition's replicas stand in, so answers are kept per
-*pattern*: the sorted marks of the devices. A device's mark is its node's tier or, when the plan wants the
-device in every partition, its own.
+Both questions depend only on the tiers that the partition's replicas are in, so answers are cached per *pattern*: the
+sorted marks of the devices. A device's mark is its node's tier or, when the plan wants the device in every partition,
+its own.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from swiftlet.ring.plan import Plan
 from swiftlet.ring.topology import NODE_LEVEL, Topology
 
 _REMEMBERED = 4_000_000
-"""Bytes of answers kept before they are all forgotten."""
+"""Bytes of cached answers above which all of them are dropped."""
 
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """Devices that may take one more replica: as positions and as a mask of one byte per position."""
+    """Devices that may take one more replica, as positions and as a mask of one byte per position."""
 
     devices: tuple[int, ...]
     mask: bytes
@@ -33,27 +33,28 @@ class Patterns:
         self._topology = topology
         self._plan = plan
         self.mark = [leaf if plan.least[leaf] else topology.parent[leaf] for leaf in topology.leaf]
-        """By position of the device."""
+        """The mark of each device, by its position."""
         self._rooms: dict[tuple[int, ...], Room] = {}
         self._wrong: dict[tuple[int, ...], tuple[int, ...]] = {}
         self._untouched: dict[int, list[int]] = {}
         self._limit = max(64, _REMEMBERED // (9 * max(1, len(topology.devices))))
-        # Narrower tiers come later: going backwards, shortages add up from the devices to the ring.
+        # Narrower tiers come later, so going backwards adds shortages up from the devices to the ring.
         self._wanted = [tier for tier in range(len(topology.parent) - 1, -1, -1) if plan.least[tier]]
 
     def room(self, others: Iterable[int]) -> Room:
-        """Where one more replica beside those on the devices `others` should go; the caller excludes `others`.
+        """Return where one more replica beside those on the devices `others` should go; the caller excludes `others`.
 
-        Tiers below their minimum come first, then those below their maximum; if there are none, the least
-        overfull ones: there is always an answer while any device with a weight is left.
+        Tiers below their minimum come first, then those below their maximum; if there are none, the least overfull
+        ones: there is always an answer while any device with a weight is left.
         """
         mark = self.mark
         return self._room(tuple(sorted([mark[device] for device in others])))
 
     def misplaced(self, marks: tuple[int, ...]) -> tuple[int, ...]:
-        """Which of a partition's replicas, given by marks, can be moved to better places; empty when all is well.
+        """Return which of a partition's replicas, given by marks, can be moved to better places; none when all are well
+        placed.
 
-        If one move can't make everything well these are the replicas whose move helps most.
+        If one move can't correct everything, these are the replicas whose move helps most.
         """
         wrong = self._wrong.get(marks)
         if wrong is None:
@@ -91,14 +92,14 @@ class Patterns:
         return tuple(positions)
 
     def _faults(self, marks: Iterable[int]) -> int:
-        """Replicas too many or too few, over all tiers."""
+        """Return the number of replicas too many or too few, over all tiers."""
         least, most = self._plan.least, self._plan.most
         count = self._count(marks)
         over = sum([number - most[tier] for tier, number in count.items() if number > most[tier]])
         return over + sum([max(0, least[tier] - count.get(tier, 0)) for tier in self._wanted])
 
     def _count(self, marks: Iterable[int]) -> dict[int, int]:
-        """Replicas per tier, without the tiers that have none."""
+        """Return the number of replicas per tier, without the tiers that have none."""
         parent = self._topology.parent
         count: dict[int, int] = {}
         for mark in marks:
@@ -109,7 +110,7 @@ class Patterns:
         return count
 
     def _shortages(self, count: dict[int, int]) -> dict[int, int]:
-        """How many replicas a tier lacks, in itself or in the sum of the tiers under it."""
+        """Return how many replicas each tier lacks, in itself or in the sum of the tiers under it."""
         least, parent = self._plan.least, self._topology.parent
         short: dict[int, int] = {}
         for tier in self._wanted:
@@ -120,7 +121,7 @@ class Patterns:
         return short
 
     def _open(self, tier: int, count: dict[int, int], short: dict[int, int]) -> list[int]:
-        """Devices under `tier` that may take one more replica."""
+        """Return the devices under `tier` that may take one more replica."""
         topology, most = self._topology, self._plan.most
         if topology.device_of[tier] >= 0:
             return [topology.device_of[tier]]
@@ -130,7 +131,7 @@ class Patterns:
         children = [child for child in topology.children[tier] if count.get(child, 0) < topology.capacity[child]]
         chosen = [child for child in children if child in short]
         if not chosen and topology.level[tier] == NODE_LEVEL:
-            # Marks don't tell which of the interchangeable devices are taken; the caller leaves those out.
+            # Marks don't tell which of the interchangeable devices are taken, so the caller excludes those.
             chosen = [child for child in children if most[child]] or children
         elif not chosen:
             chosen = [child for child in children if count.get(child, 0) < most[child]]

@@ -28,16 +28,16 @@ from swiftlet.ring.topology import Topology
 _NOISE = 1e-6
 """Replicas per ring below which a difference is rounding noise of the arithmetic."""
 _EXACT = 1e-9
-"""Replicas per partition, likewise."""
+"""Replicas per partition below which a difference is rounding noise."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """Targets for `partitions` partitions of `replicas` replicas each; lists are indexed by tier.
 
-    `target`: mean replicas of a partition in the tier; `quota`: replicas that it should hold over all of these
-    partitions, the target times the partitions, rounded; `least` and `most`: replicas of
-    any one partition in the tier. Roundings of the quota depend on the current ring, the bounds don't.
+    `target` is the mean number of replicas of a partition in the tier. `quota` is the number of replicas that the tier
+    should hold over all of these partitions: the target times the partitions, rounded. `least` and `most` bound the
+    replicas of any one partition in the tier. Roundings of the quota depend on the current ring, the bounds don't.
     """
 
     partitions: int
@@ -49,9 +49,10 @@ class Plan:
 
 
 def weighted_shares(weights: Sequence[float], replicas: int) -> list[float]:
-    """Replicas of a mean partition on each device by weight alone, at most one each; their sum is `replicas`.
+    """Return the replicas of a mean partition on each device by weight alone, at most one each; their sum is
+    `replicas`.
 
-    RingError when fewer than `replicas` devices have a weight above 0.
+    Raises RingError when fewer than `replicas` devices have a weight above 0.
     """
     usable = sum(1 for weight in weights if weight > 0)
     if usable < replicas:
@@ -97,7 +98,7 @@ def fill(weights: Sequence[float], low: Sequence[float], high: Sequence[float], 
 
 
 def even_bounds(capacities: Sequence[int], least: int, most: int) -> list[tuple[int, int]]:
-    """Per child (fewest, most) replicas when a tier with `least`..`most` of them fills its children evenly."""
+    """Return (fewest, most) replicas per child when a tier with `least`..`most` of them fills its children evenly."""
 
     def filled(level: int) -> int:
         return sum(min(capacity, level) for capacity in capacities)
@@ -113,7 +114,7 @@ def even_bounds(capacities: Sequence[int], least: int, most: int) -> list[tuple[
 
 
 def dispersed_most(topology: Topology, replicas: int) -> list[int]:
-    """Per tier the most replicas of one partition when the topology alone decides, whatever the weights."""
+    """Return per tier the most replicas of one partition when the topology alone decides, whatever the weights."""
     most = [0] * len(topology.parent)
     most[0] = min(replicas, topology.capacity[0])
     for tier, children in enumerate(topology.children):
@@ -126,10 +127,10 @@ def dispersed_most(topology: Topology, replicas: int) -> list[int]:
 def make_plan(
     topology: Topology, partitions: int, replicas: int, overload: float, current: Sequence[int] | None = None
 ) -> Plan:
-    """Targets for `partitions` partitions with `replicas` replicas each.
+    """Return the targets for `partitions` partitions with `replicas` replicas each.
 
-    `current` (replicas now held, per device position) only decides roundings, so that a ring that is already
-    as good as its plan stays as it is. RingError when there are too few devices.
+    `current` (replicas now held, per device position) only decides roundings, so that a ring that is already as good as
+    its plan stays as it is. Raises RingError when there are too few devices.
     """
     shares = weighted_shares([device.weight for device in topology.devices], replicas)
     limits = [min(1.0, math.ceil(share * (1 + overload) * partitions - _NOISE) / partitions) for share in shares]
@@ -172,11 +173,11 @@ def _spread(
 
 
 def _round(targets: Sequence[float], total: int, partitions: int, held: Sequence[int]) -> list[int]:
-    """Whole replicas that add up to `total`, each the floor or ceiling of its target where that is possible."""
+    """Return whole replicas that add up to `total`, each the floor or ceiling of its target where that is possible."""
     exact = [target * partitions for target in targets]
     whole = [math.floor(value + _NOISE) for value in exact]
     missing = total - sum(whole)
-    # First those that would otherwise have to give a replica away, then the largest remainders.
+    # First come those that would otherwise have to give a replica away, then the largest remainders.
     order = sorted(
         range(len(exact)), key=lambda i: (exact[i] - whole[i] < _NOISE, held[i] <= whole[i], whole[i] - exact[i], i)
     )

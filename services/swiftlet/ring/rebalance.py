@@ -1,17 +1,16 @@
-"""Changing an assignment table towards its plans with as little movement as possible.
+"""Changes an assignment table towards its plans with as little movement as possible.
 
 The steps, in this order, each partition being touched by at most one of them:
-
-1. `place`: replicas without a device (new ones, and those of removed devices) are given one. These are the only
-   ones that don't wait for `min_part_hours`: their data is not there at all. All replicas of a partition that
-   stood on removed devices are replaced at once, its remaining ones are left alone.
+1. `place`: replicas without a device (new ones, and those of removed devices) get one. These are the only ones that
+   don't wait for `min_part_hours`: their data is not there at all. All replicas of a partition that were on removed
+   devices are replaced at once, its remaining ones are left alone.
 2. `disperse`: partitions with more (fewer) replicas in a tier than planned move one replica.
-3. `shed`: devices that hold more than their quota hand replicas to devices that hold less; no more replicas
-   move than there are too many. Where no direct move keeps the partition's dispersion, a detour of two moves
-   through a third device is looked for.
+3. `shed`: devices that hold more than their quota hand replicas to devices that hold less; no more replicas move than
+   there are too many. Where no direct move keeps the partition's dispersion, a detour of two moves through a third
+   device is looked for.
 
-Whoever may take a replica, the one that shares the fewest partitions with the replicas staying behind gets it
-(in proportion to its quota), so that a failed device's partners are spread over all devices.
+Of the devices that may take a replica, it goes to the one that shares the fewest partitions with the replicas staying
+behind (in proportion to its quota), so that a failed device's partners are spread over all devices.
 """
 
 from __future__ import annotations
@@ -27,28 +26,28 @@ from swiftlet.ring.plan import Plan
 from swiftlet.ring.topology import Topology
 
 Progress = Callable[[int, int], None]
-"""Called now and then with (replicas done, replicas to do)."""
+"""A function that is called repeatedly with (replicas done, replicas to do)."""
 
 _WINDOW = 32
-"""Devices in need that are compared for one replica."""
+"""The number of devices in need that are compared for one replica."""
 _CHOICES = 3
-"""Partitions of an overfull device that are compared for one move."""
+"""The number of partitions of an overfull device that are compared for one move."""
 _DETOURS = 24
-"""Partitions tried for each half of a detour."""
+"""The number of partitions that are tried for each half of a detour."""
 _SMOOTHED = 40_000
-"""Partitions looked at to even out the pairs of a first layout: at least so many, in small rings several times."""
+"""The number of partitions that are checked to even out the pairs of a first layout; in small rings several times."""
 _SMOOTHING_ROUNDS = 4
 _DENSE_PAIRS = 2048
-"""Devices up to which pair counts are kept as full rows."""
+"""The number of devices up to which pair counts are kept as full rows."""
 _TICK = 2048
-"""Replicas between two reports of progress."""
+"""The number of replicas between two reports of progress."""
 
 
 class Assignment:
-    """An assignment table being changed: rows of device positions (in the topology), NOBODY where one lacks.
+    """An assignment table being changed: rows of device positions (in the topology), `NOBODY` for none.
 
-    `needs[position]` is quota minus replicas held; `moved` and `assigned` count replicas that changed their
-    device and replicas that got their first one; `touched[partition]` is 1 for partitions changed.
+    `needs[position]` is quota minus replicas held. `moved` and `assigned` count replicas that changed their device and
+    replicas that got their first one. `touched[partition]` is 1 for changed partitions.
     """
 
     def __init__(
@@ -60,7 +59,9 @@ class Assignment:
         rng: Random,
         progress: Progress | None = None,
     ) -> None:
-        """`plans[i]` is for the i-th of the `replica_classes`; `movable[partition]`: its min_part_hours are over."""
+        """`plans[i]` is for the i-th of the `replica_classes`; `movable[partition]` tells that its min_part_hours are
+        over.
+        """
         self.topology = topology
         self.rows = rows
         self.movable = movable
@@ -107,7 +108,7 @@ class Assignment:
                 self.moved += 1
 
     def disperse(self) -> None:
-        """Move one replica of every partition that is not as its plan wants it, where that is allowed now."""
+        """Move one replica of every partition that deviates from its plan, where that is allowed now."""
         for start, end, replicas, patterns in self._patterns:
             mark = patterns.mark
             marks = [[mark[device] for device in row[start:end]] for row in self.rows[:replicas]]
@@ -140,8 +141,8 @@ class Assignment:
     def smooth(self) -> None:
         """Exchange devices between partitions where that evens out pairs; for first layouts, nothing counts as moved.
 
-        Only the partitions whose pairs are the most crowded are looked at; totals per device and dispersion
-        stay as they are.
+        Only the partitions whose pairs are the most crowded are changed; totals per device and dispersion stay as they
+        are.
         """
         partitions = len(self.rows[0])
         looks = max(partitions // 8, min(_SMOOTHED, _SMOOTHING_ROUNDS * partitions))
@@ -166,7 +167,7 @@ class Assignment:
         return bool(self.movable[partition]) and not self.touched[partition]
 
     def _look(self, partition: int, replica: int) -> tuple[Patterns, list[int]]:
-        """The partition's class, and the devices of its other replicas."""
+        """Return the partition's class, and the devices of its other replicas."""
         others = [
             device
             for index, row in enumerate(self.rows)
@@ -178,7 +179,7 @@ class Assignment:
         raise AssertionError(f"partition {partition} is in no class")
 
     def _best(self, patterns: Patterns, others: list[int], avoid: int = NOBODY) -> int:
-        """The device for one more replica beside `others`: one in need, or else the one least overfull."""
+        """Return the device for one more replica beside `others`: one in need, or else the one least overfull."""
         room = patterns.room(others)
         found = self._neediest(room.mask, others, avoid)
         if found is not None:
@@ -190,7 +191,7 @@ class Assignment:
         return max(candidates, key=lambda device: self.needs[device] * self._scale[device])
 
     def _neediest(self, mask: bytes, others: list[int], avoid: int = NOBODY) -> tuple[float, int] | None:
-        """(crowding, device) of the best device in need within `mask`; None if there is none."""
+        """Return (crowding, device) of the best device in need within `mask`; None if there is none."""
         needy = self._needy
         count = len(needy)
         if count > _WINDOW:
@@ -214,7 +215,7 @@ class Assignment:
         return min([(sum([row[d] for row in pairs]) * scale[d], d) for d in candidates])
 
     def _take(self, partition: int, replica: int, device: int, others: list[int]) -> None:
-        """Put a replica that nobody holds on a device."""
+        """Put a replica without a device on one."""
         self.rows[replica][partition] = device
         self.touched[partition] = 1
         self._count(device, others, 1)
@@ -253,7 +254,7 @@ class Assignment:
             patterns, others = self._look(partition, replica)
             found = self._neediest(patterns.room(others).mask, others, avoid=source)
             if found is None:
-                stuck.append((partition, replica))  # devices in need only become fewer: it stays impossible
+                stuck.append((partition, replica))  # Devices in need only become fewer, so it stays impossible.
                 continue
             mine = self._pairs[source]
             relief = sum([mine[other] for other in others]) * self._scale[source]
@@ -270,7 +271,7 @@ class Assignment:
         pool.extend(slot for slot in turned_down if slot[0] != partition)
 
     def _detours(self, units: list[int], stuck: dict[int, list[tuple[int, int]]]) -> None:
-        """For surpluses that no direct move takes away: source -> third device -> device in need."""
+        """Move surpluses that no direct move takes away by detours: source -> third device -> device in need."""
         if not units:
             return
         holders = self._holders(range(len(self.needs)))
@@ -345,7 +346,7 @@ class Assignment:
     # Helpers.
 
     def _holders(self, positions: Sequence[int]) -> dict[int, deque[tuple[int, int]]]:
-        """Per device its (partition, replica) that may move now, in random order."""
+        """Return for each device its (partition, replica) that may move now, in random order."""
         lists: dict[int, list[tuple[int, int]]] = {position: [] for position in positions}
         for replica, row in enumerate(self.rows):
             for partition, device in enumerate(row):
@@ -361,7 +362,9 @@ class Assignment:
 
 
 def _without_rounding(needs: list[int], deviations: list[float]) -> list[int]:
-    """Forget needs that come from rounding alone: nothing moves between devices less than one off their targets."""
+    """Return the needs without those that come from rounding alone: devices less than one off their targets give
+    nothing.
+    """
     over = [i for i, need in enumerate(needs) if need == -1 and deviations[i] < 1]
     under = [i for i, need in enumerate(needs) if need == 1 and deviations[i] > -1]
     for pair in zip(over, under, strict=False):
@@ -371,14 +374,14 @@ def _without_rounding(needs: list[int], deviations: list[float]) -> list[int]:
 
 
 class _Sparse(dict[int, int]):
-    """A row of pair counts that stores no zeros it is only asked for."""
+    """A row of pair counts that stores no zeros for pairs that are only read."""
 
     def __missing__(self, key: int) -> int:
         return 0
 
 
 def _count_pairs(rows: Sequence[array[int]], size: int) -> list[list[int]] | list[_Sparse]:
-    """`pairs[a][b]`: partitions that devices a and b both hold; `pairs[a][a]` means nothing."""
+    """Return `pairs[a][b]`, the number of partitions that devices a and b both hold; `pairs[a][a]` means nothing."""
     dense = size <= _DENSE_PAIRS
     pairs: list[list[int]] | list[_Sparse] = (
         [[0] * size for _ in range(size)] if dense else [_Sparse() for _ in range(size)]

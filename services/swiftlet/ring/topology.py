@@ -21,9 +21,9 @@ _Number = TypeVar("_Number", int, float)
 class Topology:
     """Tiers as parallel lists, indexed by tier number.
 
-    `parent` (-1 for the ring itself), `children`, `level` (index into LEVELS), `capacity` (devices under the
-    tier with a weight above 0, hence the most replicas of one partition that it can take); `leaf[position]` is
-    the tier of a device, `device_of[tier]` the other way round (-1 for wider tiers).
+    `parent` is -1 for the ring itself. `level` is an index into LEVELS. `capacity` is the number of devices under the
+    tier with a weight above 0, hence the most replicas of one partition that it can take. `leaf[position]` is the tier
+    of a device, and `device_of[tier]` the position of the device (-1 for wider tiers).
     """
 
     def __init__(self, devices: Sequence[Device]) -> None:
@@ -64,16 +64,18 @@ class Topology:
         return tier
 
     def sums(self, per_device: Sequence[_Number]) -> list[_Number]:
-        """Per tier, the sum of a quantity given per device position."""
+        """Return per tier the sum of a quantity that is given per device position."""
         total = [per_device[0] - per_device[0]] * len(self.parent)
         for position, leaf in enumerate(self.leaf):
             total[leaf] = per_device[position]
-        for tier in range(len(self.parent) - 1, 0, -1):  # preorder: children come behind their parent
+        for tier in range(len(self.parent) - 1, 0, -1):  # In preorder, children come after their parent.
             total[self.parent[tier]] += total[tier]
         return total
 
     def join_level(self, a: int, b: int) -> int:
-        """Level of the narrowest tier that two different devices share: 0 = only the ring, 3 = the same node."""
+        """Return the level of the narrowest tier that two different devices share: 0 = only the ring, 3 = the same
+        node.
+        """
         tier, other = self.leaf[a], self.leaf[b]
         while tier != other:
             tier, other = self.parent[tier], self.parent[other]

@@ -1,5 +1,5 @@
 """Storage servers: aiohttp shells around store and listing.
 
-In here: routes, framing, admission, thread pools, listing rows on their way out. Not in here: how objects are
-kept (`store`), what messages look like (`transport.wire`), settings and start-up (`main`).
+Routes, framing, admission, thread pools and the delivery of listing rows belong here. How objects are kept (`store`),
+what messages look like (`transport.wire`), settings and start-up (`main`) don't.
 """

@@ -1,11 +1,11 @@
 """Typed settings of every service, from one YAML file and the environment.
 
-What belongs here: names, types, defaults, units and reasons of everything an operator can set, how a file and
-`SWIFTLET_<SECTION>__<FIELD>` variables become one frozen object, and the reference rendered from it. What does
-not: reading a setting. Composition roots (`swiftlet.main`) load an object once and hand each part its section.
+This package has names, types, defaults, units and reasons of everything that an operator can set; it makes one frozen
+object from a file and `SWIFTLET_<SECTION>__<FIELD>` variables, and renders the reference of settings. Reading a setting
+doesn't belong here: composition roots (`swiftlet.main`) load an object once and hand each part its section.
 
-One file may serve all services of a cluster: a service reads its own sections and passes over those of the
-others, but a name that no service knows is an error.
+One file may serve all services of a cluster: a service reads its own sections and ignores those of the others, but a
+name that no service knows is an error.
 """
 
 from swiftlet.settings.load import load_settings

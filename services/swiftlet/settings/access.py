@@ -1,4 +1,4 @@
-"""The sections about access without a token, from other sites, and how often."""
+"""Sections about access without a token or from other sites, and about rate limits."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ from swiftlet.settings.base import Section
 Digest = Literal["sha1", "sha256", "sha512"]
 Method = Literal["GET", "HEAD", "PUT", "POST", "DELETE"]
 HeaderPattern = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,128}\*?$")]
-"""A header's name, or the beginning of names with `*` behind it."""
+"""A header's name, or the beginning of names followed by `*`."""
 HeaderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,128}$")]
 Origin = Annotated[str, Field(pattern=r"^(\*|null|[a-z][a-z0-9+.-]*://[A-Za-z0-9.:\[\]_-]{1,253})$")]
 Rate = Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)]
 
 
 class TempUrlSection(Section):
-    """URLs that are good for one object or prefix for some time, signed with a key of the account or container."""
+    """Temporary URLs: each gives access to one object or prefix for some time, signed with a key of the account or
+    container.
+    """
 
     enabled: bool = Field(default=True, description="Whether temporary URLs are accepted.")
     methods: tuple[Method, ...] = Field(
@@ -46,7 +48,7 @@ class TempUrlSection(Section):
 
 
 class FormPostSection(Section):
-    """Uploads from HTML forms, signed with the keys of temporary URLs."""
+    """Uploads from HTML forms, signed with the keys of temporary URLs (FormPost)."""
 
     enabled: bool = Field(default=True, description="Whether signed forms are accepted.")
     allowed_digests: tuple[Digest, ...] = Field(
@@ -57,7 +59,7 @@ class FormPostSection(Section):
 
 
 class CorsSection(Section):
-    """Scripts of other sites, which browsers let in only where the answer says so (CORS)."""
+    """Requests by scripts of other sites, which browsers allow only where the response says so (CORS)."""
 
     allow_origin: tuple[Origin, ...] = Field(
         default=(),
@@ -76,14 +78,14 @@ class CorsSection(Section):
 
 
 class RateStep(Section):
-    """From a container's size on, how many requests a second."""
+    """The rate in requests a second that applies from a container's size on."""
 
     size: int = Field(ge=0, description="Objects in the container.")
     rate: Rate = Field(description="Requests per second; between two sizes the rate is interpolated linearly.")
 
 
 class RateLimitsSection(Section):
-    """How often each account and container may be written to. Counted by each proxy process for itself."""
+    """Limits of how often each account and container may be written to. Each proxy process counts for itself."""
 
     account_ratelimit: Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)] = Field(
         default=0.0, description="PUT and DELETE of containers per second and account; 0 sets no limit."
@@ -128,7 +130,7 @@ class RateLimitsSection(Section):
 
     @property
     def on(self) -> bool:
-        """Whether anything is limited or refused at all."""
+        """Return whether anything is limited or refused at all."""
         return bool(
             self.account_ratelimit
             or self.container_ratelimits

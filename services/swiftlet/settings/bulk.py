@@ -1,4 +1,4 @@
-"""The sections about many objects in one request, and about containers as web sites."""
+"""Sections about many objects in one request, and about containers as web sites."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _GIB = 1 << 30
 
 
 class BulkSection(Section):
-    """Archives that are taken apart into objects, and lists of what to delete."""
+    """Bulk requests: archives that are unpacked into objects, and lists of objects to delete."""
 
     max_files_per_extraction: int = Field(
         default=1_000_000, ge=1, description="Files, directories and other entries of one archive."
@@ -40,7 +40,7 @@ class BulkSection(Section):
 
 
 class StaticWebSection(Section):
-    """Containers that are read as web sites by requests without a token."""
+    """Static web: containers that requests without a token read as web sites."""
 
     enabled: bool = Field(
         default=True, description="Whether index pages, error pages and listings in HTML are served where set."

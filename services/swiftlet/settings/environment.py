@@ -1,6 +1,6 @@
 """Settings from the environment: `SWIFTLET_<SECTION>__<FIELD>`, and `SWIFTLET_<NAME>` for the few without section.
 
-Variables with no double underscore that are not such a name are not ours to judge: Kubernetes itself sets
+Variables without a double underscore that are not such a name are ignored: Kubernetes itself sets
 SWIFTLET_PROXY_SERVICE_HOST and the like for a Service of that name.
 """
 
@@ -34,7 +34,7 @@ class Override:
 
 
 def overrides(environ: Mapping[str, str]) -> tuple[list[Override], list[str]]:
-    """What the environment sets for any service, and what is wrong with its variables' names or syntax."""
+    """Return what the environment sets for any service, and what is wrong with its variables' names or syntax."""
     found: list[Override] = []
     problems: list[str] = []
     sections = _sections()
@@ -64,7 +64,7 @@ def _sections() -> dict[str, FieldInfo]:
 
 
 def _fields(info: FieldInfo) -> dict[str, FieldInfo]:
-    """The fields of a section, none when it is a plain value."""
+    """Return the fields of a section, none when it is a plain value."""
     annotation = info.annotation
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation.model_fields
@@ -87,7 +87,7 @@ def _misnamed(sections: Mapping[str, FieldInfo], variable: str, section: str, fi
 
 
 def _value(info: FieldInfo, text: str) -> Any:
-    """The text itself, or what it says as YAML where the setting is a list."""
+    """Return the text itself, or the list that it gives as YAML where the setting is a list."""
     return yaml.safe_load(text) if _is_list(info.annotation) else text
 
 

@@ -1,4 +1,4 @@
-"""The section about deleting what has expired."""
+"""The section about deleting expired objects."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from swiftlet.settings.base import Section
 
 
 class ExpirerSection(Section):
-    """The expirer beside the replicator: deletes objects whose X-Delete-At has passed.
+    """The expirer, which runs beside the replicator and deletes objects whose X-Delete-At has passed.
 
-    Clients don't see such objects from that second on, whether the expirer has come by or not; until then they are
-    listed, and take up space.
+    Clients don't see such objects from that second on, whether or not the expirer has deleted them; until it does they
+    are listed, and take up space.
     """
 
     enabled: bool = Field(default=True, description="Whether this process deletes expired objects.")

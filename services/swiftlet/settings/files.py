@@ -1,4 +1,4 @@
-"""Settings in files: read whole, within a limit, as YAML, with one wording for what can be wrong with a file."""
+"""Settings in files: read as a whole, within a limit, as YAML, with one wording for what can be wrong with a file."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ from typing import Any
 
 import yaml
 
+from swiftlet.documents import read_document
 from swiftlet.errors import SettingsError
 
 _MAX_FILE_BYTES = 1024 * 1024
 
 
 def read_yaml(path: Path, what: str) -> Any:
-    """The document in a file; `what` names the file's kind in the SettingsError for one that can't be read."""
+    """Return the document in a file. Raises SettingsError, in which `what` names the file's kind, when it can't be
+    read.
+    """
     try:
         with path.open("rb") as file:
             content = file.read(_MAX_FILE_BYTES + 1)
@@ -22,6 +25,6 @@ def read_yaml(path: Path, what: str) -> Any:
     if len(content) > _MAX_FILE_BYTES:
         raise SettingsError(f"{path} is larger than {_MAX_FILE_BYTES} bytes; is it the {what}?")
     try:
-        return yaml.safe_load(content)
+        return read_document(content)
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise SettingsError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from error

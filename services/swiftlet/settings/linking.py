@@ -1,4 +1,4 @@
-"""The sections about objects that stand for others: symbolic links, and versions."""
+"""Sections about objects that refer to other objects: symbolic links, and versions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from swiftlet.settings.base import Section
 
 
 class SymlinkSection(Section):
-    """Objects that lead to other objects."""
+    """Symbolic links: objects that refer to other objects."""
 
     symloop_max: Annotated[int, Field(ge=1, le=10)] = Field(
         default=2, description="Symbolic links that are followed in a row; a longer chain is refused (409)."
@@ -18,7 +18,7 @@ class SymlinkSection(Section):
 
 
 class VersioningSection(Section):
-    """Containers that keep what is overwritten or deleted."""
+    """Versioning: containers that keep what is overwritten or deleted."""
 
     allow_object_versioning: bool = Field(
         default=True,

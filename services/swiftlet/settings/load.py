@@ -1,4 +1,4 @@
-"""From a YAML file and environment variables to one service's settings, with every problem in one message."""
+"""Loads one service's settings from a YAML file and environment variables; all problems are in one message."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from swiftlet.settings.services import SERVICES, ServiceSettings
 Settings = TypeVar("Settings", bound=ServiceSettings)
 
 CONFIG_VARIABLE = "SWIFTLET_CONFIG"
-"""Names the settings file when no `--config` is given."""
+"""The variable that names the settings file when no `--config` is given."""
 
 
 def load_settings(
     model: type[Settings], path: Path | None = None, environ: Mapping[str, str] | None = None
 ) -> Settings:
-    """The settings of one service: the file's, overlaid by the environment's, checked.
+    """Return the settings of one service: the file's, overlaid by the environment's, checked.
 
-    `path` None takes the file that SWIFTLET_CONFIG names; without that, defaults and environment alone. Raises
-    SettingsError that lists everything wrong at once.
+    With `path` None the file is the one that SWIFTLET_CONFIG names; without that, there are defaults and environment
+    alone. Raises SettingsError that lists everything wrong at once.
     """
     environ = os.environ if environ is None else environ
     if path is None and environ.get(CONFIG_VARIABLE):
@@ -75,7 +75,7 @@ def _only(raw: Mapping[str, Any], model: type[ServiceSettings]) -> dict[str, Any
 
 
 def _overlay(raw: dict[str, Any], changes: list[Override], source: Source) -> dict[str, Any]:
-    """The file's sections with the variables' values in place; notes in `source` where each came from."""
+    """Return the file's sections with the variables' values in place; record in `source` where each came from."""
     merged = dict(raw)
     for change in changes:
         if change.field is None:

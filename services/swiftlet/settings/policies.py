@@ -1,7 +1,7 @@
 """The storage policies that a process knows now: from its settings, or from a file that may grow while it runs.
 
-Fault model: the file may be replaced at any moment, be damaged, or name a policy whose ring is not here yet. Damage
-leaves the last good policies in force; a new policy counts once its ring can be used.
+Fault model: the file may be replaced at any moment, be damaged, or name a policy whose ring is missing yet. A damaged
+file leaves the last good policies in force; a new policy counts once its ring can be used.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ _LIST = TypeAdapter(tuple[PolicySection, ...])
 
 
 def check_policies(policies: Sequence[PolicySection]) -> None:
-    """ValueError unless names and indexes are unique and exactly one is the default, which is not deprecated."""
+    """Check the names and indexes of policies.
+
+    Raises ValueError unless they are unique and exactly one policy is the default, which is not deprecated.
+    """
     if doubles := _doubles([policy.name.lower() for policy in policies]):
         raise ValueError(f"name {', '.join(doubles)} is given to more than one policy")
     if doubles := _doubles([str(policy.index) for policy in policies]):
@@ -36,7 +39,9 @@ def _doubles(values: Sequence[str]) -> list[str]:
 
 
 def read_policies(path: Path) -> tuple[PolicySection, ...]:
-    """The policies in a YAML file that holds a list of them; SettingsError says what is wrong with it."""
+    """Return the policies in a YAML file that holds a list of them. Raises SettingsError that says what is wrong with
+    it.
+    """
     document = read_yaml(path, "policies file")
     try:
         policies = _LIST.validate_python(document)
@@ -53,10 +58,10 @@ def _described(error: ValidationError) -> str:
 
 
 class Policies:
-    """Storage policies; what `named` and `at` find changes only by `take`. Read from any thread."""
+    """Storage policies, readable from any thread; what `named` and `at` find changes only by `take`."""
 
     def __init__(self, policies: Sequence[PolicySection]) -> None:
-        """These policies to begin with."""
+        """Begin with these policies."""
         self._policies = tuple(policies)
 
     def __iter__(self) -> Iterator[PolicySection]:
@@ -64,31 +69,31 @@ class Policies:
 
     @property
     def default(self) -> PolicySection:
-        """The policy of containers created without X-Storage-Policy."""
+        """Return the policy of containers created without X-Storage-Policy."""
         return next(policy for policy in self._policies if policy.default)
 
     def named(self, name: str) -> PolicySection | None:
-        """The policy of that name, without regard to case."""
+        """Return the policy of that name, without regard to case."""
         return next((policy for policy in self._policies if policy.name.lower() == name.lower()), None)
 
     def at(self, index: int) -> PolicySection | None:
-        """The policy of that index."""
+        """Return the policy of that index."""
         return next((policy for policy in self._policies if policy.index == index), None)
 
     def for_new(self, index: int) -> int:
-        """The policy of a new container that should be kept as those of policy `index` are: the default if that is
+        """Return the policy of a new container that should be like those of policy `index`: the default if that is
         deprecated.
         """
         policy = self.at(index)
         return self.default.index if policy is not None and policy.deprecated else index
 
     def name_of(self, index: int) -> str:
-        """The name of a policy, or its number when it is not known here."""
+        """Return the name of a policy, or its number when it is not known here."""
         policy = self.at(index)
         return policy.name if policy is not None else str(index)
 
     def take(self, announced: Sequence[PolicySection], usable: Callable[[int], bool]) -> bool:
-        """Put those in force that are known already or `usable`, by index; whether anything changed.
+        """Put those in force that are known already or `usable`, by index; return whether anything changed.
 
         While the new default can't be used, everything stays as it is: there is always one default.
         """

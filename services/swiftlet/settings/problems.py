@@ -1,4 +1,6 @@
-"""What is wrong with settings, in sentences: which field, where it was set, what was given, what is allowed."""
+"""Describes what is wrong with settings in sentences: which field, where it was set, what was given, what
+is allowed.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ _SECRET_FIELDS = frozenset({"key", "hash_path_prefix", "hash_path_suffix"})
 
 
 class Source:
-    """The source of each value: the settings file unless another one is noted."""
+    """Where each value comes from: the settings file unless something else is recorded."""
 
     def __init__(self, file: str | None) -> None:
         """`file` is the settings file's path as the operator gave it."""
@@ -24,11 +26,11 @@ class Source:
         self._noted: dict[Location, str] = {}
 
     def note(self, location: Location, variable: str) -> None:
-        """The value at `location` comes from this environment variable."""
+        """Record that the value at `location` comes from this environment variable."""
         self._noted[location] = variable
 
     def of(self, location: Location) -> str:
-        """The variable or file that set `location`."""
+        """Return the variable or file that set `location`."""
         for length in range(len(location), 0, -1):
             if location[:length] in self._noted:
                 return self._noted[location[:length]]
@@ -36,14 +38,14 @@ class Source:
 
 
 def unknown_name(name: str, known: Sequence[str], where: str, part: str | None = None) -> str:
-    """A sentence about an unknown name that offers the nearest known one; `part` of the name is what to match."""
+    """Return a sentence about an unknown name that offers the nearest known one, by comparing `part` of the name."""
     near = difflib.get_close_matches(part or name, known, n=1, cutoff=0.5)
     hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(sorted(known))}"
     return f"{name}: unknown setting in {where}; {hint}"
 
 
 def describe(error: ValidationError, model: type[BaseModel], source: Source) -> list[str]:
-    """One sentence for each thing that pydantic found wrong."""
+    """Return one sentence for each problem that pydantic found."""
     return [_sentence(one, model, source) for one in error.errors(include_url=False)]
 
 
@@ -85,7 +87,7 @@ def _shown(value: object) -> str:
 
 
 def _holds_secrets(location: Location, value: object) -> bool:
-    """Whether showing the value might show a secret: whole sections are never shown."""
+    """Return whether showing the value might show a secret: whole sections are never shown."""
     return bool(_SECRET_FIELDS & set(location)) or isinstance(value, (dict, BaseModel, SecretStr))
 
 
@@ -108,7 +110,7 @@ def _field_at(model: type[BaseModel], location: Location) -> FieldInfo | None:
 
 
 def _section_in(annotation: Any) -> type[BaseModel] | None:
-    """The section that an annotation names, also as the item of a list."""
+    """Return the section that an annotation names, also as the item of a list."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     for argument in getattr(annotation, "__args__", ()):

@@ -1,4 +1,4 @@
-"""The section about removing what deleted accounts held."""
+"""The section about removing the content of deleted accounts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from swiftlet.settings.base import Section
 
 
 class ReaperSection(Section):
-    """The account reaper beside the replicator: removes the objects and containers of accounts that were deleted."""
+    """The account reaper, which runs beside the replicator and removes the objects and containers of
+    deleted accounts.
+    """
 
     enabled: bool = Field(default=True, description="Whether this process deletes the contents of deleted accounts.")
     interval_s: Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)] = Field(

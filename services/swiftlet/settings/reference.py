@@ -1,4 +1,4 @@
-"""A service's settings as documented YAML: every name, its default, its meaning. The operators' reference."""
+"""Renders a service's settings as documented YAML, with every name, its default and its meaning: the reference."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _WIDTH = 100
 
 
 def render_reference(model: type[ServiceSettings]) -> str:
-    """YAML that loads back to the defaults; settings that have none stand as comments marked `required`."""
+    """Return YAML that loads back to the defaults; settings without one are comments marked `required`."""
     head = (
         f"Settings of `swiftlet {model.service}`. Each can also be given as an environment variable, "
         "SWIFTLET_<SECTION>__<NAME>, which takes precedence; lists as YAML."
@@ -45,7 +45,7 @@ def _entry(name: str, info: FieldInfo, indent: str) -> list[str]:
 
 
 def _listed(name: str, section: type[BaseModel], items: tuple[BaseModel, ...], indent: str) -> list[str]:
-    """A list of sections: what each field means, then the default items."""
+    """Return lines for a list of sections: what each field means, then the default items."""
     lines = []
     for field, info in section.model_fields.items():
         lines += _comment(f"{field}: {info.description}", indent)
@@ -77,7 +77,7 @@ def _comment(text: str, indent: str) -> list[str]:
 
 
 def _section(annotation: Any) -> type[BaseModel] | None:
-    """The section an annotation names, also when it is a list of them."""
+    """Return the section that an annotation names, also when it is a list of them."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     candidates = (one for one in get_args(annotation) if isinstance(one, type) and issubclass(one, BaseModel))
@@ -93,6 +93,6 @@ this page; the texts are in `services/swiftlet/settings/`.
 
 
 def render_page(models: Iterable[type[ServiceSettings]]) -> str:
-    """The reference of all services as one page of Markdown: `docs/settings.md`."""
+    """Return the reference of all services as one page of Markdown: `docs/settings.md`."""
     sections = (f"\n## {model.service}\n\n```yaml\n{render_reference(model)}```\n" for model in models)
     return _PAGE_HEAD + "".join(sections)

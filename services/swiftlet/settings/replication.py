@@ -1,4 +1,4 @@
-"""Settings of rounds: how fast they go, when a neighbour counts as failed, and the Redis that observers share."""
+"""Settings of rounds: their speed, when a neighbour counts as failed, and the Redis that replicators share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cluster's secrets: how they stand in their files, and how a key is told from another without showing it."""
+"""The cluster's secrets: the form of their files, and fingerprints that tell keys apart without showing them."""
 
 from __future__ import annotations
 
@@ -8,24 +8,27 @@ from pathlib import Path
 from swiftlet.errors import SettingsError
 
 MIN_KEY_BYTES = 16
-"""Shorter secrets could be guessed from one signature."""
+"""The least length of a key in bytes: shorter ones could be guessed from one signature."""
 MAX_KEYS = 8
-"""Keys in one file; a rotation needs two."""
+"""The largest number of keys in one file; a rotation needs two."""
 _MAX_KEY_FILE_BYTES = 64 * 1024
 _MAX_SUFFIX_FILE_BYTES = 4096
-"""Bytes of the file with the hash suffix; it is one line."""
+"""The largest size in bytes of the file with the hash suffix, which is one line."""
 _ID_CHARS = 8
 
 
 def read_key_file(path: Path) -> tuple[bytes, ...]:
-    """The keys of a file as `parse_keys` finds them; SettingsError also when the file is unreadable or huge."""
+    """Return the keys of a file as `parse_keys` finds them. Raises SettingsError also when the file is unreadable or
+    huge.
+    """
     return parse_keys(_content(path, "cluster.key_file", _MAX_KEY_FILE_BYTES), f"cluster.key_file: {path}")
 
 
 def read_suffix_file(path: Path) -> bytes:
-    """The suffix in a file, without the white space around it; SettingsError when there is none, or more than a line.
+    """Return the suffix in a file, without the white space around it.
 
-    An empty or a wrong file must not count as a suffix: with another one no data are found.
+    Raises SettingsError when there is none, or more than a line. An empty or a wrong file must not count as a suffix:
+    with another one no data are found.
     """
     what = "cluster.hash_path_suffix_file"
     suffix = _content(path, what, _MAX_SUFFIX_FILE_BYTES).strip()
@@ -52,10 +55,10 @@ def _content(path: Path, what: str, max_bytes: int) -> bytes:
 
 
 def parse_keys(content: bytes, where: str) -> tuple[bytes, ...]:
-    """The keys of a file's content, one per line: the first signs, all are accepted.
+    """Return the keys in a file's content, one per line: the first signs, all are accepted.
 
-    White space around a key and empty lines don't count. SettingsError when there is none, one is too short, or there
-    are too many.
+    White space around a key and empty lines don't count. Raises SettingsError when there is none, one is too short, or
+    there are too many.
     """
     keys = tuple(dict.fromkeys(key for line in content.split(b"\n") if (key := line.strip())))
     if not keys:
@@ -72,10 +75,10 @@ def parse_keys(content: bytes, where: str) -> tuple[bytes, ...]:
 
 
 def suffix_id(suffix: bytes) -> str:
-    """Eight hex digits by which a hash suffix is known where it must not be shown; white space around it is none."""
+    """Return eight hex digits that identify a hash suffix without showing it; white space around it is ignored."""
     return hashlib.sha256(b"swiftlet hash suffix id" + suffix.strip()).hexdigest()[:_ID_CHARS]
 
 
 def key_id(key: bytes) -> str:
-    """Eight hex digits by which a key is known where it must not be shown."""
+    """Return eight hex digits that identify a key without showing it."""
     return hashlib.sha256(b"swiftlet key id" + key).hexdigest()[:_ID_CHARS]

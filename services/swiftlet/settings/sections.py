@@ -1,4 +1,4 @@
-"""The sections of the settings file. Each field's description gives its meaning, its unit, and why it is what it is."""
+"""The sections of the settings file. Each field's description gives its meaning, its unit and its reason."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from swiftlet.settings.secret import MIN_KEY_BYTES, read_key_file, read_suffix_f
 ALL_INTERFACES = "0.0.0.0"  # noqa: S104 - services of a cluster are reached from other nodes
 EtagKind = Literal["md5", "xxh3"]
 AGGREGATE_BELOW, MAX_AGGREGATE_BELOW = MIB, 4 * MIB
-"""Larger objects never share a volume file: what is in one is read whole and checked before its first byte is sent."""
+"""Larger objects never share a volume file: an object in one is read as a whole and checked before its first byte is
+sent.
+"""
 
 
 class ClusterSection(Section):
@@ -150,7 +152,7 @@ class ClusterSection(Section):
 
     @property
     def rdma_mode(self) -> Literal["auto", "required", "off"]:
-        """Whether RDMA is tried: not where everything has to be encrypted."""
+        """Return whether RDMA is tried: not where everything has to be encrypted."""
         return self.rdma if self.encryption == "none" else "off"
 
     @model_validator(mode="after")
@@ -168,15 +170,16 @@ class ClusterSection(Section):
 
     @cached_property
     def hash_path(self) -> HashPath:
-        """Places names with this cluster's secrets; SettingsError when the suffix's file can't serve.
+        """Return the hash that places names, with this cluster's secrets. Raises SettingsError when the suffix's file
+        is unusable.
 
-        Read once: a suffix that changed while a service runs would hide all data from it.
+        The file is read once: a suffix that changed while a service runs would hide all data from it.
         """
         return HashPath(self.hash_path_prefix.get_secret_value().encode(), self._suffix)
 
     @property
     def suffix_id(self) -> str:
-        """The fingerprint of the hash suffix, as its file has it now; SettingsError when that can't serve."""
+        """Return the fingerprint of the suffix now in its file. Raises SettingsError when the file is unusable."""
         return suffix_id(self._suffix)
 
     @property
@@ -186,7 +189,9 @@ class ClusterSection(Section):
         return self.hash_path_suffix.get_secret_value().encode()
 
     def read_keys(self) -> tuple[bytes, ...]:
-        """The cluster's secrets, from `key` or `key_file`, the signing one first; SettingsError if they can't serve."""
+        """Return the keys from `key` or `key_file`, the signing one first. Raises SettingsError if they are
+        unusable.
+        """
         if self.key is not None:
             return (self.key.get_secret_value().encode(),)
         assert self.key_file is not None, "the validator demands one of both"
@@ -284,7 +289,7 @@ class LimitsSection(Section):
 
 
 class AuthSection(Section):
-    """Authentication."""
+    """Settings of authentication."""
 
     users_file: Path = Field(
         default=Path("/etc/swiftlet/users.yaml"),
@@ -328,12 +333,12 @@ class AuthSection(Section):
 
     @property
     def trusted_networks(self) -> list[ipaddress.IPv4Network | ipaddress.IPv6Network]:
-        """The networks of `trusted_proxies`."""
+        """Return the networks of `trusted_proxies`."""
         return [ipaddress.ip_network(text) for text in self.trusted_proxies]
 
 
 class QuotaSection(Section):
-    """Quotas of accounts and containers."""
+    """Settings of the quotas of accounts and containers."""
 
     file: Path | None = Field(
         default=None,
@@ -346,7 +351,7 @@ class QuotaSection(Section):
 
 
 class NodeTimeouts(Section):
-    """How long a service waits for another."""
+    """How long a service waits for another one."""
 
     connect_timeout_s: Seconds = Field(
         default=0.5,
@@ -625,7 +630,7 @@ def _must_differ(port: int, management_port: int) -> None:
 
 
 DeviceAddress = Annotated[str, Field(pattern=r"^[^\s/]+:[0-9]{1,5}/[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
-"""The address of a device, host:port/device."""
+"""The address of a device: host:port/device."""
 
 
 class ReplicatorSection(RoundsSection, NodeTimeouts):

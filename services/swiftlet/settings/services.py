@@ -64,7 +64,7 @@ class ServiceSettings(Section):
         return self
 
     def load_policies(self) -> Policies:
-        """The policies to begin with; SettingsError when the policies file can't be used."""
+        """Return the policies to begin with. Raises SettingsError when the policies file can't be used."""
         file = self.cluster.policies_file
         return Policies(read_policies(file) if file is not None else self.policies)
 

@@ -1,4 +1,4 @@
-"""What a device does for shards of containers whose replicas are elsewhere: `ShardTransport` on its own databases."""
+"""Serves the shards of containers whose replicas are elsewhere: `ShardTransport` on the databases of this device."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""Which containers are split, and when: the background work of sharding on one device.
+"""Decides which containers are split, and when: the background work of sharding on one device.
 
-The first holder of a container that finds too many rows in one of its databases splits it; the second does so if it is
-still so after `takeover_s`, the third after twice that. Nobody elects anybody: two that split at once make one
-shard too many. Each holder then moves its own replica's rows.
+The first holder of a container that finds too many rows in one of its databases splits it. The second one does so if
+that is still so after `takeover_s`, the third after twice that. There is no election: two that split at the same time
+make one shard too many. Each holder then moves its own replica's rows.
 
 Fault model: as in `swiftlet.sharding.sharded`. What can't be done in a round is done in a later one; a round of one
-container does not wait for another's trouble longer than the transport's deadlines.
+container waits for the trouble of others no longer than the transport's deadlines.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class ShardSettings:
     moves_per_round: int = 50
     """The number of steps for one container in one round."""
     refound_s: float = 600.0
-    """Seconds after which a shard's replica that was lost and that sync has brought back is trusted in splits again."""
+    """Seconds after which splits trust a shard's replica that was lost and that sync has brought back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class _View:
 
 
 class ShardKeeper:
-    """Splits and moves for one device. Lives in one event loop."""
+    """Splits the containers of one device and moves their rows. Used from one event loop."""
 
     def __init__(
         self,
@@ -101,13 +101,13 @@ class ShardKeeper:
         self._sizes: dict[DatabaseId, tuple[DatabaseName, int]] = {}
 
     def committed(self, id: DatabaseId, summary: Summary) -> None:
-        """A container's database has changed."""
+        """Note that a container's database has changed."""
         if summary.split or (0 < self._settings.above_rows < summary.rows):
             self._candidates.add(id)
             self._idle_until.pop(id, None)
 
     async def scan(self) -> None:
-        """Find what is split or large by looking at every container."""
+        """Find the containers that are split or large by reading every container."""
         store = self._replicas.store
         for partition in await store.partitions(DatabaseKind.CONTAINER):
             for id in await store.databases(DatabaseKind.CONTAINER, partition):
@@ -118,7 +118,7 @@ class ShardKeeper:
                 await asyncio.sleep(_SCAN_PAUSE_S)
 
     async def run(self) -> None:
-        """Scan, then rounds until cancelled."""
+        """Scan, then do rounds until cancelled."""
         try:
             await self.scan()
         except SwiftletError as error:
@@ -146,7 +146,7 @@ class ShardKeeper:
         return left
 
     def report(self) -> dict[str, object]:
-        """Return what the status report says about it."""
+        """Return the fields of the status report."""
         largest = nlargest(SHOWN, self._sizes.values(), key=lambda found: found[1])
         return {
             "splitsUnderWay": len(self._moving_since),
@@ -197,9 +197,10 @@ class ShardKeeper:
         return await self._decide(id, view) or swept > 0
 
     async def _lost(self, id: DatabaseId, view: _View, looks: dict[str, ShardLook | None]) -> bool:
-        """Whether replicas of shards were lost and did not come back long enough ago: then nothing is split.
+        """Return whether replicas of shards were lost and came back only lately, or not yet: then nothing is split.
 
-        While all is where it belongs listings trust them, as they do a container's replica that sync brings back.
+        While all rows are where they belong listings trust them, as they do a container's replica that sync brings
+        back.
         """
         lost = [shard for shard in view.layout.shards[1:] if not ((look := looks.get(shard.point)) and look.founded)]
         known = {(id, shard.point) for shard in lost}
@@ -262,9 +263,9 @@ class ShardKeeper:
         return await self._replicas.store.read(id, lambda database: shards.middle_of(database, upper))
 
     async def _understood(self, id: DatabaseId, name: DatabaseName, point: str) -> None:
-        """Errors unless all holders of the container, and of the new shard, answer requests about shards.
+        """Raise an error unless all holders of the container, and of the new shard, answer requests about shards.
 
-        A holder of the new shard that has no such database yet says NotFound.
+        A holder of the new shard that has no such database yet answers NotFound, which counts as an answer.
         """
         transport = self._replicas.transport
         partition, holders = self._replicas.shard_holders(id, name, point)
@@ -291,7 +292,7 @@ class ShardKeeper:
 
 
 def _view(database: ContainerDb) -> _View | None:
-    """What the keeper needs to know about a database; None when it is not that of a container."""
+    """Return what the keeper needs to know about a database; None when it is not that of a container."""
     head = database.head
     if head.put_timestamp == ZERO:
         return None
@@ -299,7 +300,7 @@ def _view(database: ContainerDb) -> _View | None:
 
 
 def _largest(view: _View) -> tuple[str, int]:
-    """The database with most rows, by its point, and how many."""
+    """Return the database with most rows, by its point, and their number."""
     if not view.layout.moved:
         return "", 0
     sizes = {"": view.rows} | {shard.point: shard.totals.rows for shard in view.layout.shards[1:]}

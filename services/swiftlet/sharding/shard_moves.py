@@ -1,10 +1,10 @@
-"""Moving rows of a container to its shards, from the top down, for one replica.
+"""Moves rows of a container to its shards, from the highest name down, for one replica.
 
 A handoff moves its own rows only: those in shards belong to the replica whose shards they are.
 
-Each step may be the last: what it leaves behind is what the next one finds. Rows are put into the shard first; then,
-in one transaction of the container's own database, they go from there and the shard serves them (`shards.cut`).
-Between shards that transaction only says who serves them, and what is left behind is swept.
+The process may end after any step; the next one goes on from there. Rows are put into the shard first; then, in one
+transaction of the container's own database, they are removed from there and the shard serves them (`shards.cut`).
+Between shards that transaction only records which of them serves the rows, and what is left behind is removed later.
 
 Fault model: as in `swiftlet.sharding.sharded`; killed between any two steps nothing is lost, listed twice or counted
 twice. A replica of a shard that is away stops the moves to it until it is back.
@@ -25,7 +25,7 @@ from swiftlet.timestamp import TimestampClock
 from swiftlet.web.logs import get_logger
 
 Step = Callable[[str], None]
-"""Called before each step that changes anything, with its name; tests stop there."""
+"""A function that is called, with the name of the step, before each step that changes anything; tests stop there."""
 _log = get_logger("sharding")
 
 
@@ -47,7 +47,9 @@ class ShardMover:
         self._told: set[tuple[DatabaseId, str, str]] = set()
 
     async def move(self, id: DatabaseId, name: DatabaseName) -> bool:
-        """Do one step; False when all rows are where they belong. Raises errors of shards that can't be asked."""
+        """Do one step; return False when all rows are where they belong. Raises errors of shards that can't
+        be asked.
+        """
         async with self._replicas.moving(id), AsyncExitStack() as locks:
             found = await self._replicas.layout(id)
             source = next((shard for shard in found.shards if not shard.moved), None)
@@ -90,9 +92,9 @@ class ShardMover:
         )
 
     async def _found(self, id: DatabaseId, name: DatabaseName, source: Shard, points: list[str]) -> None:
-        """Make this replica's replicas of shards that are about to serve; a handoff has none of its own.
+        """Create this replica's replicas of shards that are about to serve; a handoff has none of its own.
 
-        They are no more to be trusted than what their rows come from.
+        They are trusted only as far as the database that their rows come from.
         """
         if not points or self._replicas.index(id) is None:
             return
@@ -132,7 +134,7 @@ class ShardMover:
             return []
 
     async def tell_ends(self, id: DatabaseId, name: DatabaseName, looks: dict[str, ShardLook | None]) -> None:
-        """Tell those shards their upper end that do not know it."""
+        """Tell shards their upper end if they do not know it."""
         for shard in (await self._replicas.layout(id)).shards[1:]:
             look = looks.get(shard.point)
             if shard.end is not None and look is not None and shard.end not in look.points:
@@ -156,9 +158,9 @@ class ShardMover:
         self._told.add(key)
 
     async def sweep(self, id: DatabaseId, name: DatabaseName, looks: dict[str, ShardLook | None]) -> int:
-        """Bring rows that lie above what their database serves to where they belong; how many.
+        """Bring rows that lie above what their database serves to where they belong; return how many.
 
-        A shard that is away does not keep others from theirs; its error comes in the end.
+        A shard that is away does not stop the others; its error is raised in the end.
         """
         found = await self._replicas.layout(id)
         swept = 0
@@ -182,7 +184,7 @@ class ShardMover:
         return swept
 
     async def _move_home(self, id: DatabaseId, name: DatabaseName, source: Shard, owner: Shard) -> int:
-        """Move rows that `owner` serves from where they lie to it; return how many."""
+        """Move rows that `owner` serves from where they are to it; return how many."""
         assert source.upper is not None
         assert owner.start is not None
         async with self._replicas.lock(id, owner.point):

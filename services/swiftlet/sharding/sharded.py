@@ -1,15 +1,16 @@
-"""Containers of one device with their shards as one: the virtual replicas of `docs/design/2026-11-21-sharding.md`.
+"""The containers of one device together with their shards: the virtual replicas of
+`docs/design/2026-11-21-sharding.md`.
 
-Each replica of a container's database has a replica of its own of every shard, the one of the same number, and
-sees to it alone: it routes rows there, puts listings together, counts.
+Each replica of a container's database has a replica of its own of every shard, the one of the same number, and manages
+it alone: it routes rows there, assembles listings, and counts.
 
-Fault model: a shard's replica may be unreachable, slow, answer after its deadline, or be lost. Rows for it then stay
-in the container's own database as strays, durable, and are brought by `swiftlet.sharding.shard_moves` later, or by a
+Fault model: a shard's replica may be unreachable, slow, answer after its deadline, or be lost. Rows for it then stay in
+the container's own database as strays, durable, and are brought later by `swiftlet.sharding.shard_moves` or by a
 listing that needs them. A listing asks another replica only of shards that all replicas have moved everything to, and
 fails otherwise (the caller asks another replica of the container). This process may die at any moment: what was
 answered is in a database, here or in the shard.
 
-What must hold: whoever brings rows is told exactly once; while rows wait in a queue a task serves it, or they are
+Invariant: the outcome for rows is reported exactly once; while rows wait in a queue a task serves it, or they are
 refused. Tasks may be cancelled at any point, as when the event loop ends.
 """
 
@@ -62,7 +63,7 @@ _log = get_logger("sharding")
 
 @dataclass(slots=True)
 class _Queue:
-    """The rows that wait for one shard, and the lock that everything takes that changes the shard's rows."""
+    """The rows that wait for one shard, and the lock for everything that changes the shard's rows."""
 
     waiting: list[tuple[Sequence[ObjectRow], asyncio.Future[None]]] = field(default_factory=list)
     task: asyncio.Task[None] | None = None
@@ -70,7 +71,7 @@ class _Queue:
 
 
 class ShardedReplicas:
-    """The containers of one device. Lives in one event loop."""
+    """The containers of one device, with their shards. Used from one event loop."""
 
     def __init__(
         self,
@@ -91,7 +92,7 @@ class ShardedReplicas:
         self._paused: dict[Device, float] = {}
         self._background = BackgroundTasks()
 
-    # Where things are.
+    # Places and locks.
 
     def holders(self, id: DatabaseId) -> tuple[Device, ...]:
         """Return the holders of a database."""
@@ -122,7 +123,7 @@ class ShardedReplicas:
         return self._queues.setdefault((id, point), _Queue())
 
     async def layout(self, id: DatabaseId) -> Layout:
-        """Return the shard's state; NotFound."""
+        """Return the container's layout. Raises NotFound."""
         return await self.store.read(id, shards.layout)
 
     # Rows.
@@ -130,7 +131,9 @@ class ShardedReplicas:
     async def update_rows(
         self, partition: int, account: str, container: str, rows: Sequence[ObjectRow], later: bool = False
     ) -> None:
-        """Merge object rows, durable on return; NotFound. With `later` see `ListingStore.update_rows`."""
+        """Merge object rows, which are durable on return; `later` is as in `ListingStore.update_rows`.
+        Raises NotFound.
+        """
         await brought(self, partition, DatabaseName(account, container), rows, later)
 
     def id_of(self, partition: int, name: DatabaseName) -> DatabaseId:
@@ -161,7 +164,7 @@ class ShardedReplicas:
             await asyncio.gather(*(self._bring(id, name, point, rows) for point, rows in away.items()))
 
     async def _bring(self, id: DatabaseId, name: DatabaseName, point: str, rows: Sequence[ObjectRow]) -> None:
-        """Send rows to a shard, together with others that wait for it; NodeBusy when too many do."""
+        """Send rows to a shard, together with others that wait for it. Raises NodeBusy when too many do."""
         queue = self._queue(id, point)
         if sum(len(waiting) for waiting, _ in queue.waiting) > MAX_WAITING:
             raise NodeBusy(f"{MAX_WAITING} rows already wait for a shard of {name}; try again later")
@@ -181,7 +184,7 @@ class ShardedReplicas:
                     try:
                         await self._deliver(id, name, point, [row for rows, _ in batch for row in rows])
                         error = None
-                    except Exception as raised:  # It belongs to those who wait.
+                    except Exception as raised:  # The error belongs to those who wait.
                         error = raised
                     finally:
                         for _, future in batch:
@@ -190,7 +193,9 @@ class ShardedReplicas:
             queue.task = None
 
     async def _deliver(self, id: DatabaseId, name: DatabaseName, point: str, rows: Sequence[ObjectRow]) -> None:
-        """Send rows to the shard, or keep them as strays; those that it has handed on go on. Needs the queue's lock."""
+        """Send rows to the shard, or keep them as strays; those that the shard has handed on are sent on. Needs the
+        queue's lock.
+        """
         groups = grouped(await self.layout(id), rows)
         mine = groups.pop(point, [])
         if mine:
@@ -240,12 +245,12 @@ class ShardedReplicas:
             raise
 
     async def found(self, id: DatabaseId, name: DatabaseName, point: str, whole: bool) -> None:
-        """Begin this replica's replica of a shard; see `ShardTransport.shard_found`."""
+        """Create this replica's replica of a shard; see `ShardTransport.shard_found`."""
         partition, holders = self.shard_holders(id, name, point)
         await self.transport.shard_found(holders[0], partition, shard_name(name, point), whole)
 
     async def find(self, id: DatabaseId, row_name: str) -> ObjectRow | None:
-        """Return the row or marker of that name from the database that has it; NotFound."""
+        """Return the row or marker of that name from the database that has it. Raises NotFound."""
 
         def look(database: ContainerDb) -> tuple[DatabaseName, str, ObjectRow | None]:
             found = shards.layout(database)
@@ -268,7 +273,7 @@ class ShardedReplicas:
     async def list_objects(
         self, partition: int, account: str, container: str, query: ListingQuery
     ) -> tuple[ContainerInfo, Sequence[ObjectRow | Subdir]]:
-        """Return one page and the totals; NotFound, NodeBusy when a shard can't be asked."""
+        """Return one page and the totals. Raises NotFound, and NodeBusy when a shard can't be asked."""
         name = DatabaseName(account, container)
         id = self.store.id_of(partition, name)
         for _ in range(_ATTEMPTS):
@@ -324,7 +329,10 @@ class ShardedReplicas:
         high: str | None,
         strays: bool,
     ) -> Sequence[ObjectRow | Subdir]:
-        """`strays`: rows wait here for some shard; those for this one are sent to a holder before it is asked."""
+        """Return the rows of a page that a shard serves.
+
+        `strays` tells that rows wait here for some shard; those for this one are sent to a holder before it is asked.
+        """
         if shard.taken or (self.index(id) is None and not shard.complete):
             raise NodeBusy(f"{name}: this device does not know yet whether all rows have been moved to their shards")
         partition, holders = self.shard_holders(id, name, shard.point)
@@ -347,7 +355,9 @@ class ShardedReplicas:
         raise NodeBusy(f"{name}: a shard of the listing can't be read ({'; '.join(errors)})")
 
     async def _waiting(self, id: DatabaseId, name: DatabaseName, shard: Shard) -> list[ObjectRow]:
-        """Return the rows that wait here for a shard; NodeBusy when they are too many for a listing to send them."""
+        """Return the rows that wait here for a shard. Raises NodeBusy when they are too many for a listing to send
+        them.
+        """
         assert shard.start is not None
         low = shard.start
         rows = await self.store.read(id, lambda database: shards.tail(database, low, shard.upper, MAX_BROUGHT + 1))
@@ -358,7 +368,7 @@ class ShardedReplicas:
     # The container.
 
     async def delete_container(self, partition: int, account: str, container: str, timestamp: Timestamp) -> None:
-        """Delete the container; NotEmpty, NotFound, and the errors of shards that can't be asked."""
+        """Delete the container. Raises NotEmpty, NotFound, and the errors of shards that can't be asked."""
         name = DatabaseName(account, container)
         id = self.store.id_of(partition, name)
         looks, errors = await self.refresh(id, name)
@@ -402,11 +412,11 @@ class ShardedReplicas:
 
 
 def _check(look: ShardLook, shard: Shard, holder: Device, own: bool) -> None:
-    """NodeBusy unless what a replica of a shard has listed is all that the container's replica has of it.
+    """Raise NodeBusy unless a shard's replica has listed all rows that the container's replica has in its range.
 
-    Its `own` one, while rows move: it was lost and came back by sync, perhaps from replicas to which not all was moved,
-    or that have handed on already what this one still has to. Another one: it was split where that is not known here;
-    it is told so before a row of it moves.
+    Its `own` one may have been lost while rows move, and have come back by sync: from replicas to which not all was
+    moved, or that have handed on already what this one still has to. Another one may have been split without this
+    replica's knowledge; it gets the points before a row of it moves.
     """
     if own and not look.founded:
         raise NodeBusy(f"{holder.address} has lost rows that were moved to it")
@@ -415,7 +425,7 @@ def _check(look: ShardLook, shard: Shard, holder: Device, own: bool) -> None:
 
 
 def grouped(found: Layout, rows: Sequence[ObjectRow]) -> dict[str, list[ObjectRow]]:
-    """Rows by the point of the database that serves them."""
+    """Return rows by the point of the database that serves them."""
     if not found.shards:
         return {"": list(rows)}
     groups: dict[str, list[ObjectRow]] = defaultdict(list)
@@ -440,12 +450,12 @@ def _cut_short(name: DatabaseName) -> NodeBusy:
 
 
 def _brought(name: DatabaseName, done: Done, error: BaseException | None) -> None:
-    """Give an outcome to those who wait for rows of other databases, however the task that brought them has ended."""
+    """Report the outcome to callers with rows for other databases, however the task that brought the rows has ended."""
     done(None, _cut_short(name) if isinstance(error, asyncio.CancelledError) else error)
 
 
 def _left(name: DatabaseName, queue: _Queue, task: asyncio.Task[None]) -> None:
-    """Refuse rows that wait in a queue that nobody serves any more: its task was cancelled, perhaps before it began."""
+    """Refuse rows that wait in a queue without a task: it was cancelled, perhaps before it began."""
     if queue.task is task:
         queue.task = None
     if queue.task is None:

@@ -21,7 +21,10 @@ from swiftlet.timestamp import ZERO, Timestamp
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """The timestamps of what a device holds of one object; `content_type` is the POST's, ZERO when it set none."""
+    """The timestamps of the records that a device has of one object.
+
+    `content_type` is that of the POST, ZERO when the POST set none.
+    """
 
     data: Timestamp | None = None
     tombstone: Timestamp | None = None
@@ -44,7 +47,7 @@ NOTHING = State()
 
 
 def entry_of(digest: bytes, state: State) -> Entry | None:
-    """The object's entry in its partition's comparison; None when nothing that counts is held."""
+    """Return the object's entry in the comparison of its partition; None when no record counts."""
     if state.exists:
         assert state.data is not None
         post = state.post if state.post is not None and state.post > state.data else ZERO
@@ -56,7 +59,7 @@ def entry_of(digest: bytes, state: State) -> Entry | None:
 
 
 def info_of(put: PutRecord, footer: PutFooter, post: PostRecord | None) -> ObjectInfo:
-    """The object that data and the newest POST (None or an older one: no matter) make together."""
+    """Return the object that data and the newest POST make together; the POST may be None or older than the data."""
     metadata, meta_timestamp = put.metadata, put.timestamp
     content_type, content_type_timestamp = put.content_type, put.timestamp
     if post is not None and post.timestamp > put.timestamp:
@@ -78,7 +81,7 @@ def info_of(put: PutRecord, footer: PutFooter, post: PostRecord | None) -> Objec
 
 
 def check_put(what: str, state: State, timestamp: Timestamp) -> bool:
-    """Whether a PUT has anything to do; Superseded when something newer is here."""
+    """Return whether a PUT changes anything. Raises Superseded when there is something newer."""
     if state.exists and state.data == timestamp:
         return False
     newest = state.newest
@@ -88,9 +91,9 @@ def check_put(what: str, state: State, timestamp: Timestamp) -> bool:
 
 
 def check_delete(what: str, state: State, timestamp: Timestamp) -> bool:
-    """Whether a tombstone is to be written; Superseded when data newer than it is here.
+    """Return whether a tombstone has to be written. Raises Superseded when there are newer data.
 
-    A tombstone as new as this one or newer already says all that there is to say.
+    A tombstone as new as this one or newer makes it needless.
     """
     if state.exists:
         assert state.data is not None
@@ -101,7 +104,7 @@ def check_delete(what: str, state: State, timestamp: Timestamp) -> bool:
 
 
 def absent(what: str, state: State) -> NotFound:
-    """The error of asking for an object that is not here."""
+    """Return the error for a request about an object that is not here."""
     if state.tombstone is not None:
         return NotFound(f"{what} was deleted at {state.tombstone}", state.tombstone)
     return NotFound(f"{what} is not here")
@@ -109,14 +112,18 @@ def absent(what: str, state: State) -> NotFound:
 
 @dataclass(frozen=True, slots=True)
 class PostMerge:
-    """The outcome of a POST: the record to store (None: nothing changes), and which newer POST it lost to."""
+    """The outcome of a POST: the record to store (None for no change), and the timestamp of a newer POST that it lost
+    to.
+    """
 
     store: PostRecord | None
     superseded_by: Timestamp | None = None
 
 
 def merge_post(data: Timestamp, held: PostRecord | None, new: PostRecord) -> PostMerge:
-    """Merge a POST into data of `data` and the POST held so far (one not newer than the data is ignored)."""
+    """Merge a POST into the data with the timestamp `data` and the POST stored so far, which counts if newer than the
+    data.
+    """
     if held is not None and held.timestamp <= data:
         held = None
     if new.timestamp <= data:
@@ -131,7 +138,7 @@ def merge_post(data: Timestamp, held: PostRecord | None, new: PostRecord) -> Pos
 
 
 def _with_type(base: PostRecord, data: Timestamp, other: PostRecord | None) -> PostRecord:
-    """`base` with the newest content type of both that is newer than the data's, or none."""
+    """Return `base` with the newest content type of both records that is newer than the data's, or with none."""
     types = [
         (post.content_type_timestamp, post.content_type)
         for post in (base, other)

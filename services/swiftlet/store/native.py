@@ -1,6 +1,6 @@
-"""The native store: volumes, their index and group commit, in Rust; here it gets the shape of the boundary.
+"""The native store, with the interface of the boundary: volumes, their index and group commit are in Rust.
 
-Format: `docs/volumes.md`. Fault model and the rest: `native/crates/store`.
+`docs/volumes.md` specifies the format. The fault model and the rest are in `native/crates/store`.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from swiftlet.native_values import (
 from swiftlet.timestamp import Timestamp
 
 _MARK, _VOLUMES = "format", "volumes"
-"""What is on every device of the store from its first start on, see `docs/volumes.md`."""
+"""The names of what every device of the store has after its first start, see `docs/volumes.md`."""
 AGGREGATE_BELOW = 1 << 20
-"""Bytes up to which an object lies in a volume, with others, where its policy says nothing else."""
+"""Objects up to this size, in bytes, go into a volume with others, unless their policy sets another size."""
 _ERRORS: dict[str, type[errors.SwiftletError]] = {
     kind.__name__: kind
     for kind in (
@@ -51,14 +51,14 @@ _ERRORS: dict[str, type[errors.SwiftletError]] = {
 
 
 def holds_store(root: Path) -> bool:
-    """Whether a device has a native store on it: its mark is there, or volumes are that have lost it."""
+    """Return whether a device has a native store: the mark of one, or volumes that have lost their mark."""
     volumes = root / _VOLUMES
     return (root / _MARK).exists() or (volumes.is_dir() and any(volumes.iterdir()))
 
 
 @contextmanager
 def _domain(what: str) -> Iterator[None]:
-    """The domain's classes for what the native side raises."""
+    """Turn errors of native code into domain errors."""
     try:
         yield
     except swiftlet_native.StoreError as error:
@@ -73,21 +73,21 @@ def _domain(what: str) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class VolumeStats:
-    """One volume in numbers."""
+    """The numbers of one volume."""
 
     number: int
     compaction: bool
     """Whether compaction writes it."""
     sealed: bool
-    """Whether nothing will be added any more."""
+    """Whether nothing will be added to it any more."""
     size: int
-    """Bytes in use, of whatever is held or not."""
+    """Bytes in use, whether or not their records still count."""
     held: int
     """Bytes of records that count."""
 
 
 class NativeWriter:
-    """A new version on its way in."""
+    """A new version that is being written."""
 
     def __init__(self, what: str, writer: swiftlet_native.StoreWriter) -> None:
         """`what` names the object in messages."""
@@ -120,7 +120,7 @@ class NativeWriter:
 
 
 class NativeReader:
-    """One version of an object, held."""
+    """One version of an object, which stays readable until closed."""
 
     def __init__(self, what: str, reader: swiftlet_native.StoreReader) -> None:
         """`what` names the object in messages."""
@@ -130,11 +130,11 @@ class NativeReader:
 
     @property
     def info(self) -> ObjectInfo:
-        """The merged object this reader shows."""
+        """The merged object that this reader shows."""
         return self._info
 
     def read(self, offset: int, length: int) -> bytes:
-        """Bytes `[offset, offset + length)`, shorter only at the end."""
+        """Return the bytes `[offset, offset + length)`; fewer only at the end of the object."""
         with _domain(self._what):
             return self._reader.read(offset, max(0, length))
 
@@ -166,10 +166,11 @@ class NativeStore:
         audit_bytes_per_s: int = 0,
         threads: bool = True,
     ) -> None:
-        """Own the device mounted at `root`; the larger reserve counts. DeviceFailed, DeviceLocked, StoreFormatError.
+        """Take ownership of the device mounted at `root`. Raises DeviceFailed, DeviceLocked and StoreFormatError.
 
-        Compaction copies and the auditor reads so many bytes per second at most; 0 is no limit for the one and no audit
-        for the other. Without `threads` no upkeep is done, and `close` leaves the index on disk as it is.
+        Of the two reserves the larger one counts. `compact_bytes_per_s` and `audit_bytes_per_s` limit what compaction
+        copies and the auditor reads; 0 stands for no limit of compaction, and for no audit. Without `threads` no upkeep
+        is done, and `close` leaves the index on disk as it is.
         """
         if require_mount and not os.path.ismount(root):
             raise errors.DeviceFailed(f"{root} is not a mount point; mount the device there")
@@ -191,7 +192,7 @@ class NativeStore:
 
     @classmethod
     def rebuilt(cls, root: Path) -> Self:
-        """Own a device, its index made anew from the volumes and written to it; without threads."""
+        """Take ownership of a device, rebuild its index from the volumes and store it; without threads."""
         made = cls.__new__(cls)
         made._root = str(root)
         with _domain(made._root):
@@ -201,11 +202,13 @@ class NativeStore:
     # -- writing ---------------------------------------------------------------------------------------------
 
     def set_aggregate_below(self, limits: Mapping[int, int]) -> None:
-        """From now on objects of these policies lie in volumes up to these sizes, others up to the store's own."""
+        """From now on store objects of these policies in volumes up to these sizes, and others up to the
+        store's own.
+        """
         self._store.set_aggregate_below(list(limits.items()))
 
     def create(self, key: ObjectKey, size: int | None = None, aggregate_below: int | None = None) -> NativeWriter:
-        """Begin a new version; up to `aggregate_below` bytes (None: the policy's) it goes into a volume."""
+        """Begin a new version; with up to `aggregate_below` bytes (None: the policy's limit) it goes into a volume."""
         with _domain(key.hex):
             return NativeWriter(key.hex, self._store.create(place(key), size, aggregate_below))
 
@@ -230,29 +233,32 @@ class NativeStore:
     # -- reading ---------------------------------------------------------------------------------------------
 
     def open(self, key: ObjectKey) -> NativeReader:
-        """The newest version for reading."""
+        """Return the newest version for reading."""
         with _domain(key.hex):
             return NativeReader(key.hex, self._store.open(place(key)))
 
     def stat(self, key: ObjectKey) -> ObjectInfo:
-        """The newest version's description."""
+        """Return the description of the newest version."""
         with _domain(key.hex):
             return info_of(self._store.stat(place(key)))
 
     # -- many at a time --------------------------------------------------------------------------------------
 
     def read_copies(self, wanted: bytes, *, objects: int, size: int, alone: int) -> bytes:
-        """Copies of many objects, see "Copies" in `docs/sync.md`; ValueError for what is no question about them."""
+        """Return copies of many objects, see "Copies" in `docs/sync.md`. Raises ValueError for a malformed question."""
         return swiftlet_native.read_copies(self._store, wanted, objects=objects, size=size, alone=alone)
 
     def take_copies(self, copies: bytes, *, objects: int) -> bytes:
-        """Take copies in one group commit; what became of each. ValueError, and none was taken, for garbage."""
+        """Store copies in one group commit; return the outcome of each. Raises ValueError for garbage, and
+        stores none.
+        """
         return swiftlet_native.take_copies(self._store, copies, objects=objects)
 
     def sync_answer(self, question: bytes, ring_version: int, belongs: bytes) -> bytes | None:
-        """The answer to a question of a sync session, see "Messages" in `docs/sync.md`; None: not by itself.
+        """Return the answer to a question of a sync session, see "Messages" in `docs/sync.md`.
 
-        `belongs` has a byte for each partition of the ring, other than 0 where this device is a primary.
+        None means that the store can't answer this question by itself. `belongs` has a byte for each partition of the
+        ring, which is not 0 where this device is a primary.
         """
         with _domain(self._root):
             return swiftlet_native.sync_answer(self._store, question, ring_version, belongs)
@@ -260,28 +266,28 @@ class NativeStore:
     # -- partitions ------------------------------------------------------------------------------------------
 
     def policies(self) -> list[int]:
-        """Indexes of the storage policies with anything on this device."""
+        """Return the indexes of the storage policies with anything on this device."""
         with _domain(self._root):
             return sorted({policy for policy, _ in self._store.partitions()})
 
     def partitions(self, policy: int) -> list[int]:
-        """Partitions with anything in them, ascending."""
+        """Return the partitions with anything in them, ascending."""
         with _domain(self._root):
             return [partition for found, partition in self._store.partitions() if found == policy]
 
     def suffix_hashes(self, policy: int, partition: int) -> Mapping[str, bytes]:
-        """The set hash of each suffix with anything in it."""
+        """Return the set hash of each suffix with anything in it."""
         with _domain(self._root):
             return {f"{suffix:03x}": total for suffix, total in self._store.suffix_hashes(policy, partition)}
 
     def entries(self, policy: int, partition: int, suffix: str) -> list[Entry]:
-        """What is held in a suffix, by digest."""
+        """Return the entries of a suffix by digest."""
         with _domain(self._root):
             found = self._store.entries(policy, partition, int(suffix, 16))
         return [entry_of(parts) for parts in found]
 
     def keys(self, policy: int, partition: int) -> Iterator[ObjectKey]:
-        """Every object and tombstone in a partition."""
+        """Yield the key of every object and tombstone in a partition."""
         with _domain(self._root):
             digests = self._store.digests(policy, partition)
         for digest in digests:
@@ -290,20 +296,24 @@ class NativeStore:
     # -- pending updates -------------------------------------------------------------------------------------------
 
     def pending_updates(self, older_than_s: float, limit: int) -> list[tuple[ObjectKey, Timestamp, int]]:
-        """Up to `limit` rows that have been pending for so long, the oldest first: newest write, replicas as bits."""
+        """Return up to `limit` rows that have been pending for `older_than_s` seconds, the oldest first.
+
+        Each has the key, the timestamp of the newest write, and a bit for each container replica that is to get the
+        row.
+        """
         found = self._store.pending_updates(limit, max(0.0, older_than_s))
         return [(key_at(parts), Timestamp(timestamp), bits) for parts, timestamp, bits in found]
 
     def pending_count(self) -> tuple[int, float]:
-        """How many rows are pending, and for how many seconds the oldest of them."""
+        """Return how many rows are pending, and for how many seconds the oldest of them has been."""
         return self._store.pending_count()
 
     def acknowledge(self, acknowledged: Sequence[tuple[ObjectKey, Timestamp]]) -> None:
-        """Keep these no longer, unless a newer write came."""
+        """Remove these rows, except those of objects that have been written again."""
         self._store.acknowledge(version_parts(acknowledged))
 
     def name(self, key: ObjectKey) -> str | None:
-        """The name of what is held under the key, a tombstone too; None when nothing is."""
+        """Return the name of the object or tombstone with this key; None when there is neither."""
         with _domain(key.hex):
             found = self._store.name(place(key))
         return None if found is None else text(found)
@@ -326,26 +336,31 @@ class NativeStore:
             return self._store.reclaim(before.value)
 
     def usage(self) -> Usage:
-        """Fullness of the device."""
+        """Return how full the device is."""
         with _domain(self._root):
             return Usage(*self._store.usage())
 
     def counters(self) -> Mapping[str, int]:
-        """What was counted since the store was opened."""
+        """Return what was counted since the store was opened."""
         return dict(self._store.counters())
 
     def check(self) -> list[str]:
-        """Compare index, set hashes and volumes; each difference as a sentence. Nothing may be written meanwhile."""
+        """Compare index, set hashes and volumes; return each difference as a sentence. Nothing may be written
+        meanwhile.
+        """
         with _domain(self._root):
             return self._store.check()
 
     def volumes(self) -> list[VolumeStats]:
-        """The volumes, by number."""
+        """Return the volumes by number."""
         return [VolumeStats(*parts) for parts in self._store.volumes()]
 
     def recovery(self) -> Mapping[str, int]:
-        """What the start found: `checkpoint` (1 if one was used), `records` and `bytes` read behind it, `damaged`
-        records, `orphans` (large files of nobody), `dangling` (slots that pointed nowhere)."""
+        """Return what the start found.
+
+        The keys are `checkpoint` (1 if one was used), `records` and `bytes` read after it, `damaged` records, `orphans`
+        (large files that belong to no object), and `dangling` (index slots that pointed to no record).
+        """
         return dict(self._store.recovery())
 
     @property

@@ -24,51 +24,47 @@ from swiftlet.timestamp import Timestamp
 
 
 class ObjectWriter(Protocol):
-    """A new version on its way in; nothing is visible before `commit`. Used by one thread at a time."""
+    """A new version that is being written; nothing is visible before `commit`. Used by one thread at a time."""
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Append bytes; DiskFull or DeviceFailed end the writer."""
+        """Append bytes. DiskFull and DeviceFailed end the writer."""
         ...
 
     def commit(self, record: PutRecord, footer: PutFooter) -> None:
         """Make the version durable and visible.
 
-        Raises SizeMismatch or ChecksumMismatch when what was written is not what the footer says (nothing is
-        kept), Superseded when a newer version is here (nothing is kept). A version with the timestamp of the
-        one that is here is the same write: it succeeds and changes nothing.
+        Raises SizeMismatch or ChecksumMismatch when the written bytes differ from the footer, and Superseded when there
+        is a newer version; nothing is kept then. A version with the timestamp of the existing one is the same write: it
+        succeeds and changes nothing.
         """
         ...
 
     def abort(self) -> None:
-        """Drop everything written; harmless after `commit` or a second time."""
+        """Drop everything written; after `commit`, or a second time, this does nothing."""
         ...
 
 
 class ObjectReader(Protocol):
-    """One version of an object, held readable until closed even if it is replaced or deleted meanwhile."""
+    """One version of an object, which stays readable until closed even if it is replaced or deleted meanwhile."""
 
     @property
     def info(self) -> ObjectInfo:
-        """The merged object this reader shows."""
+        """The merged object that this reader shows."""
         ...
 
     def read(self, offset: int, length: int) -> bytes:
-        """Bytes `[offset, offset + length)`, shorter only at the end; DeviceFailed on an I/O error."""
+        """Return the bytes `[offset, offset + length)`; fewer only at the end. Raises DeviceFailed on an I/O error."""
         ...
 
     def close(self) -> None:
         """Close the version; a second call does nothing."""
         ...
 
-    def __enter__(self) -> Self:
-        """Return the reader."""
-        ...
+    def __enter__(self) -> Self: ...
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Close the reader."""
-        ...
+    ) -> None: ...
 
 
 class Store(Protocol):
@@ -82,11 +78,11 @@ class Store(Protocol):
         ...
 
     def open(self, key: ObjectKey) -> ObjectReader:
-        """The newest version for reading; NotFound (with the tombstone's timestamp if there is one)."""
+        """Return the newest version for reading. Raises NotFound, with the tombstone's timestamp if there is one."""
         ...
 
     def stat(self, key: ObjectKey) -> ObjectInfo:
-        """The newest version's description; NotFound as with `open`."""
+        """Return the description of the newest version. Raises NotFound as `open` does."""
         ...
 
     def post(self, key: ObjectKey, record: PostRecord) -> None:
@@ -98,51 +94,57 @@ class Store(Protocol):
         ...
 
     def delete(self, key: ObjectKey, timestamp: Timestamp, name: str) -> None:
-        """Store a tombstone, also where nothing is: a late copy of an older version must not come back.
+        """Store a tombstone, also without an object: a late copy of an older version must not come back.
 
-        Raises Superseded when a newer version is here; NotFound, once the tombstone is durable, when there was no
+        Raises Superseded when there is a newer version; NotFound, once the tombstone is durable, when there was no
         object to delete.
         """
         ...
 
     def policies(self) -> list[int]:
-        """Indexes of the storage policies with anything on this device."""
+        """Return the indexes of the storage policies with anything on this device."""
         ...
 
     def partitions(self, policy: int) -> list[int]:
-        """Partitions with anything in them, ascending."""
+        """Return the partitions with anything in them, ascending."""
         ...
 
     def suffix_hashes(self, policy: int, partition: int) -> Mapping[str, bytes]:
-        """The 16-byte set hash of each suffix with anything in it (see `swiftlet.store.sethash`)."""
+        """Return the 16-byte set hash of each suffix with anything in it (see `swiftlet.store.sethash`)."""
         ...
 
     def entries(self, policy: int, partition: int, suffix: str) -> list[Entry]:
-        """What is held in a suffix, by digest."""
+        """Return the entries of a suffix by digest."""
         ...
 
     def keys(self, policy: int, partition: int) -> Iterator[ObjectKey]:
-        """Every object and tombstone in a partition."""
+        """Yield the key of every object and tombstone in a partition."""
         ...
 
     def remove(self, key: ObjectKey, entry: Entry) -> bool:
-        """Forget a handoff copy without a tombstone, unless it changed since `entry` was read; whether it went."""
+        """Remove a handoff copy without a tombstone, unless it changed since `entry` was read; return whether it was
+        removed.
+        """
         ...
 
     def verify(self, key: ObjectKey) -> None:
-        """Read a version and check it; ChecksumMismatch after it was moved to quarantine. NotFound if absent."""
+        """Read a version and check it.
+
+        Raises ChecksumMismatch after moving a damaged one to quarantine, and NotFound without an object.
+        """
         ...
 
     def reclaim(self, before: Timestamp) -> int:
-        """Forget tombstones older than `before`; how many went."""
+        """Remove tombstones older than `before`; return how many."""
         ...
 
     def usage(self) -> Usage:
-        """Fullness of the device."""
+        """Return how full the device is."""
         ...
 
     def counters(self) -> Mapping[str, int]:
-        """What was counted since the store was opened, by name; never blocks. Empty for a store that counts nothing.
+        """Return what was counted since the store was opened, by name; never blocks. A store that counts nothing
+        returns {}.
 
         Known names: `batches`, `quarantined`, `checkpoints`, `compacted`, `copied_bytes`, `punched_bytes`,
         `audited_bytes`, `audits`.

@@ -1,8 +1,8 @@
 """Set hashes: 16 bytes that are equal exactly when two suffixes hold the same entries.
 
-The hash of a set is the sum modulo 2^128 of xxh3-128 over each entry's fixed-width form, so that a write costs
-one subtraction and one addition and the order of writes leaves no trace. Sums can be forged by somebody who
-may choose entries freely; replicas of one cluster trust each other, and digests depend on the cluster's secrets.
+The hash of a set is the sum modulo 2^128 of xxh3-128 over each entry's fixed-width form, so that a write costs one
+subtraction and one addition and the order of writes leaves no trace. Somebody who may choose entries freely could forge
+sums. Replicas of one cluster trust each other, and digests depend on the cluster's secrets.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ def term(entry: Entry) -> int:
 
 
 def add(total: int, entry: Entry) -> int:
-    """The set's hash with one entry more."""
+    """Return the set hash with one more entry."""
     return (total + term(entry)) % _MODULUS
 
 
 def subtract(total: int, entry: Entry) -> int:
-    """The set's hash with one entry less; the entry must have been in it."""
+    """Return the set hash without one entry, which must have been in the set."""
     return (total - term(entry)) % _MODULUS
 
 
 def of_entries(entries: Iterable[Entry]) -> int:
-    """The hash of a whole set."""
+    """Return the hash of a whole set."""
     total = EMPTY
     for entry in entries:
         total += term(entry)
@@ -54,10 +54,10 @@ def of_entries(entries: Iterable[Entry]) -> int:
 
 
 def to_bytes(total: int) -> bytes:
-    """The hash as it stands on the wire: 16 bytes, big-endian."""
+    """Return the hash as on the wire: 16 bytes, big-endian."""
     return total.to_bytes(HASH_SIZE, "big")
 
 
 def root(suffixes: Mapping[str, bytes]) -> bytes:
-    """One hash over a partition: xxh3-128 of its suffixes and their set hashes, by suffix."""
+    """Return one hash over a partition: xxh3-128 of its suffixes and their set hashes, by suffix."""
     return xxh3_128(b"".join(suffix.encode("ascii") + value for suffix, value in sorted(suffixes.items())))

@@ -1,19 +1,18 @@
 """Rounds that compare the partitions of the local devices with their other replicas, and make both sides equal.
 
 A round is sessions (`swiftlet.sync.session`) with the neighbours that its mode names (`swiftlet.sync.rounds`). In
-`batched` these are all other primaries; what is newer here is pushed, what is newer there is pulled, so that a device
+`batched` these are all other primaries. It pushes what is newer here and pulls what is newer there, so that a device
 that was away has everything after one round of its own. The other modes only push.
 
-A device that is not among a partition's primaries holds it as a handoff: it pushes to all primaries, and forgets an
+A device that is not among a partition's primaries holds it as a handoff: it pushes to all primaries, and drops an
 object only after every primary has shown that it holds it.
 
 Fault model: any peer may be down, slow, or fail in the middle of a transfer. Its partitions are counted as failed,
 logged, and compared again in the next round; the round goes on. A node that can't be reached is left out
-(`swiftlet.sync.failures`); when it is back, what was left out because of it comes next. An object that a device will
-not have (it is damaged at its source, or the device is full) does not keep those behind it from going there. A new
-ring ends the round of its policy; peers may have an older or a newer one, and say what they take themselves for. A
-replicator may be killed at any point: it keeps no state but a hint of what it need not do first
-(`swiftlet.sync.planning.progress`).
+(`swiftlet.sync.failures`); when it is back, what was left out because of it comes next. An object that a device does
+not take, because it is damaged at its source or the device is full, does not stop those behind it. A new ring ends the
+round of its policy. Peers may have an older or a newer ring, and say by it of what they are primaries. A replicator may
+be killed at any point: it keeps no state but a hint of what it need not do first (`swiftlet.sync.planning.progress`).
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ _log = structlog.get_logger("replicator")
 
 
 async def probe(transport: SyncTransport, device: Device, timeout_s: float = 2.0) -> bool:
-    """Whether a device's node answers anything at all within that time."""
+    """Return whether a device's node gives any answer within that time."""
     try:
         async with asyncio.timeout(timeout_s):
             await transport.policies(device)
@@ -77,11 +76,12 @@ class Replicator:
         mode: Mode = THOROUGH,
         proving: Proving | None = None,
     ) -> None:
-        """`local` picks the devices of a ring that this replicator works for; `rings` gives a policy's ring.
+        """`local` selects the devices of a ring that this replicator works for; `rings` returns a policy's ring.
 
         `replica_kind` says what is compared and how; a transport of objects stands for the kind *objects*.
-        `reclaim_age_s`: the age at which devices forget tombstones. `now_s` is the wall clock. `pace` and `neighbours`
-        have defaults of their own. `mode` is the way of doing rounds; `proving` is told what they prove.
+        `reclaim_age_s` is the age at which devices forget tombstones. `now_s` returns seconds since the epoch. `pace`
+        and `neighbours` have defaults. `mode` is the way of doing rounds. `proving`, if given, is told what rounds
+        prove.
         """
         self._local = local
         self._rings = rings
@@ -91,7 +91,7 @@ class Replicator:
         self.neighbours = neighbours or Neighbours(
             Observer("", ""), FailureTable(), lambda device: probe(transport, device)
         )
-        """The nodes that are left out."""
+        """The other nodes, of which some are left out of rounds."""
         self._mode = mode
         self._places: dict[tuple[int, int], Places] = {}
         self.progress = Progress(now_s=now_s)
@@ -100,10 +100,10 @@ class Replicator:
         self._reclaim_age_s = reclaim_age_s
         self._now_s = now_s
         self.standings = Standings()
-        """How the local devices stand, for the status report."""
+        """The standing of the local devices in their rings, for the status report."""
 
     async def is_served(self, policies: Sequence[int]) -> bool:
-        """Whether a local device answers, so that a round makes sense."""
+        """Return whether a local device answers, so that a round makes sense."""
         for policy in policies:
             for device in self._local_devices(policy):
                 try:
@@ -115,7 +115,7 @@ class Replicator:
         return False
 
     async def proof_is_due(self, policies: Sequence[int]) -> bool:
-        """Whether a round should begin now because a local device is in doubt of what it has."""
+        """Return whether a round should begin now because a local device is in doubt."""
         if self._proving is None:
             return False
         return await self._proving.is_due(device for policy in policies for device in self._local_devices(policy))
@@ -160,7 +160,7 @@ class Replicator:
         return report
 
     async def _work(self, executor: Executor, own_devices: Sequence[DevicePartitions]) -> None:
-        """Hold the round's sessions, and tell what they prove meanwhile."""
+        """Hold the round's sessions, and tell the servers meanwhile what they prove."""
         telling = None if self._proving is None else asyncio.create_task(self._proving.telling(own_devices))
         try:
             await executor.work()
@@ -186,14 +186,14 @@ class Replicator:
             _log.debug("a policy has no ring yet", policy=policy, reason=str(error))
 
     def _outdated(self, own: DevicePartitions) -> bool:
-        """Whether there is a newer ring, or none any more because the policy was retired."""
+        """Return whether there is a newer ring, or none any more because the policy was retired."""
         try:
             return self._rings(own.policy) is not own.ring
         except Unavailable:
             return True
 
     async def _begin(self, policy: int, report: RoundReport) -> list[tuple[DevicePartitions, list[int]]]:
-        """The local devices in a policy's ring, each with the partitions that have to be compared."""
+        """Return the local devices in a policy's ring, each with the partitions that have to be compared."""
         try:
             ring = self._rings(policy)
         except Unavailable as error:

@@ -1,5 +1,5 @@
 """How services talk to storage devices on other nodes.
 
-In here: the boundaries `ObjectTransport` and `ListingTransport` and their implementations. Not in here: which
-device to ask (that is `placement`), what the device does with it (`store`, `listing`), or client HTTP.
+The implementations of the boundaries, their messages and signatures belong here. Which device to ask (`placement`),
+what the device does with a request (`store`, `listing`), and the clients' HTTP don't.
 """

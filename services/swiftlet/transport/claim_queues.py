@@ -1,11 +1,11 @@
-"""Requests about claims that wait for each other: one is under way, those that come meanwhile go together in the next.
+"""Requests about claims that wait for each other: one is in progress, those that come meanwhile share the next message.
 
 Many writers of one account ask the same replicas about the same database, each several times. A message for each of
-them costs more than what it asks for; so those of one kind about one database at one device stand in a queue.
+them costs more than what it asks for; so those of one kind about one database at one device share a queue.
 
-Fault model: a message that fails is the failure of all who are in it; none of them is sent again here. Who goes away
-while waiting is left out, who goes away later has asked. A device that hangs holds its queue for as long as one message
-may take: who waits behind it waits at most for that one and for his own.
+Fault model: a message that fails is the failure of all requests in it; none of them is sent again here. A caller that
+goes away while its request waits is left out; one that goes away later has been served. A device that hangs holds its
+queue for as long as one message may take: a request behind it waits at most for that one and for its own.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class ClaimQueues(Generic[K]):
         try:
             found = await self._send(key, [fields for fields, _ in batch])
         except Exception as error:
-            # Raised where the answers are awaited.
+            # The error is raised where the answers are awaited.
             found = [error] * len(batch)
         except asyncio.CancelledError:
             for _, answer in batch:

@@ -1,13 +1,12 @@
 """HTTP to storage nodes: one connection pool, deadlines, the request id, signatures, foreign errors turned into ours.
 
-What all requests over HTTP stand on: those about listings, and what is said to object servers. aiohttp's exceptions
-end in this module.
+All requests over HTTP use it: those about listings, and those to object servers. aiohttp's exceptions end in this
+module.
 
-Fault model: a node may refuse the connection, accept it and never answer, answer half, answer garbage or go
-away between two requests of a kept-alive connection. Each of these ends in a NodeError within the settings'
-times. A request that failed may have been carried out all the same. An idempotent request with
-a body in one piece that met a connection which the node had just closed is sent once more, on a new one; nothing else
-is repeated here.
+Fault model: a node may refuse the connection, accept it and never answer, answer half, answer garbage or go away
+between two requests of a kept-alive connection. Each of these ends in a NodeError within the settings' times. A request
+that failed may have been carried out all the same. An idempotent request with a body in one piece that met a connection
+which the node had just closed is sent once more, on a new one; nothing else is repeated here.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ class HttpSettings:
     """The timeouts of a client of storage nodes, and the connections that it may open."""
 
     connect_timeout_s: float = 0.5
-    """Seconds to connect. Nodes are in one network: one that takes longer is down or overloaded."""
+    """Seconds to connect. Nodes are in one network, so one that takes longer is down or overloaded."""
     answer_timeout_s: float = 10.0
     """Seconds from the end of a request to the head of its answer; covers the node's fsync."""
     idle_timeout_s: float = 10.0
@@ -54,7 +53,7 @@ TlsOf = Callable[[], ssl.SSLContext | None]
 
 
 def no_tls() -> None:
-    """Connections in plain text."""
+    """Return None: connections are not encrypted."""
 
 
 class NodeClient:
@@ -110,9 +109,10 @@ class NodeClient:
         content_type: str = JSON_TYPE,
         max_answer: int = 64 * 1024 * 1024,
     ) -> bytes:
-        """A request with a short answer: its body, or the domain error that it holds; NodeError in its kinds.
+        """Send a request and return the body of its short answer.
 
-        `target` is path and query, already quoted.
+        Raises the domain error in the answer, and NodeError and its subclasses. `target` is path and query, already
+        quoted.
         """
         response = await self._send(device, method, target, body, content_type)
         try:
@@ -140,7 +140,9 @@ class NodeClient:
         return response
 
     async def socket(self, device: Device, target: str, max_message: int) -> aiohttp.ClientWebSocketResponse:
-        """Open a WebSocket to a node; NodeError in its kinds, also from a server that has none at `target`."""
+        """Open a WebSocket to a node. Raises NodeError and its subclasses, also when the server has none at
+        `target`.
+        """
         headers = {REQUEST_ID_HEADER: request_id.get(), "Host": authority(device.host, device.port)}
         if self._key is not None:
             headers[SIGNATURE_HEADER] = self._key.sign("GET", headers["Host"], target)

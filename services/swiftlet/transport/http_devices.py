@@ -1,4 +1,4 @@
-"""What is said to object servers over HTTP: questions and copies of replicators, and what devices may have missed.
+"""Requests to object servers over HTTP: questions and copies of replicators, and what devices may have missed.
 
 Objects themselves go over the native transport alone (`swiftlet.transport.native_objects`).
 

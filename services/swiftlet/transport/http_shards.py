@@ -117,7 +117,7 @@ def look_to_wire(look: ShardLook) -> dict[str, Any]:
 
 
 def look_from_wire(fields: Mapping[str, Any]) -> ShardLook:
-    """The same; WireError, InvalidName."""
+    """Decode the state of a shard. Raises WireError and InvalidName."""
     middle = fields.get("middle")
     return ShardLook(
         objects=number(fields, "objects"),
@@ -131,17 +131,17 @@ def look_from_wire(fields: Mapping[str, Any]) -> ShardLook:
 
 
 def points_from_wire(fields: Mapping[str, Any]) -> tuple[str, ...]:
-    """Split points; WireError, InvalidName."""
+    """Decode split points. Raises WireError and InvalidName."""
     return tuple(wire.checked_name(point, "a split point") for point in array(fields, "points"))
 
 
 def position(fields: Mapping[str, Any], name: str) -> str | None:
-    """A name or None; WireError, InvalidName."""
+    """Return a field that is a name or null. Raises WireError and InvalidName."""
     return None if fields.get(name) is None else wire.position_from_wire(fields, name)
 
 
 def query_from_wire(fields: Mapping[str, Any]) -> ListingQuery:
-    """The listing that a page is of; WireError."""
+    """Decode the listing query of a page. Raises WireError."""
     asked = fields.get("query")
     if not isinstance(asked, dict):
         raise WireError("field 'query' is not an object")

@@ -49,7 +49,7 @@ MAX_LISTING = 10_000
 FORM = "form"
 """The query field that asks for a page as text."""
 _SENT_ROWS_BYTES = 1_000_000
-"""Bytes of rows in one request that we send: what goes over a socket without holding up the event loop."""
+"""Bytes of rows in one request that we send: as many as a socket takes without holding up the event loop."""
 _MAX_STAMP = MAX_VALUE
 _OBJECT_ROW = (str, int, int, str, str, bool)
 _MAX_POLICY = 0xFFFF
@@ -98,7 +98,9 @@ def _checked(*quantities: int) -> None:
 
 
 def object_row_to_wire(row: ObjectRow) -> list[Any]:
-    """`[name, timestamp, size, etag, content type, deleted]`, and the timestamps of POSTs if the row has any."""
+    """Encode a row of an object as `[name, timestamp, size, etag, content type, deleted]`, with timestamps of POSTs if
+    any.
+    """
     fields = [row.name, row.timestamp.value, row.size, row.etag, row.content_type, row.deleted]
     posts = row.content_type_timestamp.value, row.meta_timestamp.value
     return [*fields, *posts] if any(posts) else fields
@@ -121,7 +123,7 @@ def object_row_from_wire(row: object) -> ObjectRow:
 
 
 def container_row_to_wire(row: ContainerRow) -> list[Any]:
-    """`[name, put, delete, objects, bytes, policy, reported]`."""
+    """Encode a row of a container as `[name, put, delete, objects, bytes, policy, reported]`."""
     stamps = row.put_timestamp.value, row.delete_timestamp.value
     return [row.name, *stamps, row.object_count, row.bytes_used, row.policy, row.reported.value]
 
@@ -142,7 +144,9 @@ def row_to_wire(row: ObjectRow | ContainerRow) -> list[Any]:
 
 
 def rows_bodies(rows: Sequence[ListingRow], name: DatabaseName | None = None) -> Iterator[bytes]:
-    """`{"rows": [...]}`, with whose they are, as often as a request's limits ask for; once when there are none."""
+    """Yield `{"rows": [...]}` with the name, in as many bodies as the limits of requests need; one when there are no
+    rows.
+    """
     head = b"{" if name is None else json_bytes(name_to_wire(name))[:-1] + b","
     chunk: list[bytes] = []
     size = 0
@@ -339,7 +343,7 @@ def position_from_wire(fields: Mapping[str, Any], name: str) -> str:
 
 
 def id_to_wire(id: DatabaseId) -> str:
-    """A database's path in URLs: `containers/12/0123...`."""
+    """Return a database's path in URLs: `containers/12/0123...`."""
     return str(id)
 
 
@@ -355,7 +359,7 @@ def id_from_wire(kind: str, partition: str, digest: str) -> DatabaseId:
 
 
 def id_from_text(value: object) -> DatabaseId:
-    """The inverse of `id_to_wire`; WireError."""
+    """Return the database with this path in URLs. Raises WireError."""
     parts = value.split("/") if isinstance(value, str) else []
     if len(parts) != 3:
         raise WireError(f"{value!r} is not the id of a database")
@@ -368,7 +372,7 @@ def name_to_wire(name: DatabaseName) -> dict[str, Any]:
 
 
 def name_from_wire(fields: Mapping[str, Any]) -> DatabaseName:
-    """The same; WireError, InvalidName."""
+    """Decode the name of a database. Raises WireError and InvalidName."""
     account = checked_name(fields.get("account"), "the account")
     container = fields.get("container")
     return DatabaseName(account, None if container is None else checked_name(container, "the container"))
@@ -388,7 +392,7 @@ def state_to_wire(state: DatabaseState) -> dict[str, Any]:
 
 
 def state_from_wire(fields: Mapping[str, Any]) -> DatabaseState:
-    """The same; WireError, InvalidName."""
+    """Decode the state of a database. Raises WireError and InvalidName."""
     return DatabaseState(
         name=name_from_wire(fields),
         created=timestamp(fields, "created"),

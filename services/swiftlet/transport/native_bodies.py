@@ -1,7 +1,7 @@
 """Bodies of uploads in the native transport's memory, digested by its threads.
 
-What is read into that memory is sent from it to all replicas; on the same machine, or by RDMA, not even that: they are
-shown where it lies. Uploads have half of the memory at most, and wait for it in their order.
+What is read into that memory is sent from it to all replicas; on the same machine, or by RDMA, peers read it there,
+without a copy. Uploads have half of the memory at most, and wait for it in order.
 
 Fault model: servers that take nothing hold memory until their writers give them up; a wait for memory has a limit of
 its own. When the client is closed all waits end.
@@ -99,5 +99,5 @@ class NativeBodies:
         node.reserve_upload(token, size, timeout_s)
 
     def digester(self, hasher: Hasher) -> NativeDigester:
-        """Goes on for this hasher, which nobody else feeds meanwhile."""
+        """Return a digester for this hasher, which nothing else may feed meanwhile."""
         return NativeDigester(self._client, hasher)

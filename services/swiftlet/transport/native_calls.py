@@ -1,7 +1,8 @@
 """One call over the native transport, with a short answer, an answer in pieces, or a body in pieces.
 
-Fault model: see `swiftlet.transport.native_client`. What a device says before it has a whole body ends the writing.
-Waits in the middle of a transfer are bounded here; whoever gives up ends the call, so that the device lets go of it.
+Fault model: see `swiftlet.transport.native_client`. If a device answers before it has a whole body, the writing ends.
+Waits in the middle of a transfer are bounded here; a caller that gives up ends the call, so that the device releases
+it.
 """
 
 from __future__ import annotations
@@ -59,10 +60,10 @@ class NotMade(NodeUnreachable):
 
 
 class CallFailed(Exception):
-    """A call that ended without an answer: kind and reason as the native side has them."""
+    """A call that ended without an answer; it has the kind and reason of the native side."""
 
     def __init__(self, kind: str, why: str) -> None:
-        """Behaves as `TransportNode.events` requires."""
+        """Take the values of a failure in `TransportNode.events`."""
         super().__init__(kind, why)
         self.kind = kind
         self.why = why
@@ -106,7 +107,7 @@ class Listener(Protocol):
 _Reply = tuple[int, bytes, int | None, bytes | None, bool]
 """The status, the header, the size of the body, the whole body if it is small, and whether nothing follows."""
 Chunk = tuple[bytes, TransportWindow]
-"""Bytes of the body, and what the sender waits for."""
+"""Bytes of the body, and the window that lets the sender go on."""
 
 
 def _failed(value: object) -> CallFailed:
@@ -120,7 +121,7 @@ class Answer:
     __slots__ = ("_header", "_pieces", "_size", "_status", "future")
 
     def __init__(self) -> None:
-        """Before anything has come. The future is of status, header and body."""
+        """Begin before the first event. The future's result is status, header and body."""
         self.future: asyncio.Future[tuple[int, bytes, bytes]] = asyncio.get_running_loop().create_future()
         self._status = 0
         self._header = b""
@@ -157,7 +158,7 @@ class Answer:
 
 
 def outcome(device: Device, answer: Answer, fail: Failure) -> tuple[bytes, bytes]:
-    """Return header and body of an answer; a refusal is raised as a domain error. NodeError."""
+    """Return header and body of an answer. Raises the domain error of a refusal, and NodeError."""
     failed = answer.future.exception()
     if isinstance(failed, CallFailed):
         raise fail(device, failed)
@@ -199,7 +200,7 @@ class Reading:
 
     async def _next(self, timeout_s: float) -> object:
         if not self._events:
-            # A bare timer: `asyncio.timeout` costs as much as the rest of a small read's wait.
+            # A bare timer is used, as `asyncio.timeout` costs as much as all else in waiting for a small read.
             loop = asyncio.get_running_loop()
             self._more = loop.create_future()
             timer = loop.call_later(timeout_s, wake, self._more)
@@ -223,7 +224,7 @@ class Reading:
             raise refused(self._device, status, self.header)
 
     async def piece(self) -> bytes | None:
-        """The next bytes; None at the end, when `footer` is there (empty where the head was all)."""
+        """Return the next bytes; None at the end, when `footer` is there (empty if everything was in the head)."""
         if self._first is not None:
             first, self._first = self._first, None
             return first
@@ -233,7 +234,7 @@ class Reading:
         if isinstance(value, bytes):
             self.footer = value
             return None
-        # With the window the sender may send on: whoever asks for the next piece is done with the one before.
+        # With the window the sender may send on: a caller that asks for the next piece is done with the last one.
         return cast("Chunk", value)[0]
 
     def cancel(self) -> None:
@@ -247,7 +248,7 @@ class Writing:
     """A body that is sent in pieces, and the answer to it."""
 
     def __init__(self, device: Device, settings: NativeSettings, fail: Failure) -> None:
-        """Before anything was sent."""
+        """Begin before anything was sent."""
         self._device = device
         self._settings = settings
         self._fail = fail
@@ -279,7 +280,7 @@ class Writing:
             raise NodeError(f"{self._device.address} answered before it had the whole object")
 
     async def send(self, chunk: bytes | memoryview) -> None:
-        """Hand over up to 1 MiB; returns when there is room for more."""
+        """Send up to 1 MiB; return when there is room for more."""
         self.check()
         assert self.upload is not None
         if self._ended or not self.upload.send(chunk):
@@ -315,6 +316,6 @@ class Writing:
         """Abort the upload, of which nothing is kept; does nothing after the end."""
         if self.upload is not None and not self._ended:
             self._ended = True
-            # That it was cancelled will be its answer, and nobody asks for it.
+            # The answer will be that the call was cancelled, and nobody asks for it.
             self._answer.future.add_done_callback(lambda answer: answer.cancelled() or answer.exception())
             self.upload.cancel()

@@ -1,12 +1,12 @@
 """The asyncio end of the native transport: calls with tokens, events in batches through one descriptor.
 
-Nothing here blocks, and no call has a timer of its own: deadlines are the native side's, which tells of them like of
-any other end. What methods mean is `swiftlet.transport.native_objects`; `docs/transport.md` is the protocol.
+Nothing here blocks, and no call has a timer of its own: the native side has the deadlines, and reports their end like
+any other end of a call. `swiftlet.transport.native_objects` explains the methods; `docs/transport.md` is the protocol.
 
 Fault model: a peer may be unreachable, refuse the handshake, fall silent (known within two seconds), or break off at
-any byte. Each call ends with one answer or one NodeError; nothing is made a second time. An address may change with the
-peer's pod: it is looked up again whenever a call could not be made (`NotMade`). What RDMA may lack is in
-`swiftlet.transport.rdma`.
+any byte. Each call ends with one answer or one NodeError; nothing is repeated. An address may change with the peer's
+pod: it is looked up again whenever a call could not be made (`NotMade`). `swiftlet.transport.rdma` says what RDMA may
+lack.
 """
 
 from __future__ import annotations
@@ -77,9 +77,9 @@ class NativeClient:
             self._node.set_keys(self._keys)
 
     def open(self) -> None:
-        """Start the native side now, not at the first call: opening RDMA devices takes a while.
+        """Start the native side now instead of with the first call, because opening RDMA devices takes a while.
 
-        SettingsError when RDMA is required and does not work.
+        Raises SettingsError when RDMA is required and does not work.
         """
         if self._node is None:
             self._node, self._rdma = start_rdma(self.settings.rdma, self._make)
@@ -116,7 +116,7 @@ class NativeClient:
         return self._current.get((device.host, device.port))
 
     async def peer(self, device: Device) -> TransportPeer:
-        """Return the peer that serves a device; NotMade when its name does not resolve."""
+        """Return the peer that serves a device. Raises NotMade when its name does not resolve."""
         found = self._current.get((device.host, device.port))
         if found is None:
             found = self._current[device.host, device.port] = await self._find(device)
@@ -130,7 +130,7 @@ class NativeClient:
         address = await self._resolve(device, port)
         known = self._peers.get((name, address, port))
         if known is None:
-            # Kept for good by the native side, so once per address that a peer has ever had.
+            # The native side keeps peers for good, so this is done once per address that a peer has ever had.
             known = self._peers[name, address, port] = self._start().peer(name, address, port)
         return known
 
@@ -170,7 +170,7 @@ class NativeClient:
         self._calls.pop(token, None)
 
     async def ask(self, device: Device, message: Message, body: bytes | memoryview = b"") -> tuple[bytes, bytes]:
-        """Send a request with a short answer; return header and body. Raises the error of a refusal, NodeError."""
+        """Send a request with a short answer; return header and body. Raises the error of a refusal, and NodeError."""
         answer = Answer()
         ticket = await self._call(device, message, body, self.settings.answer_timeout_s, answer)
         try:
@@ -262,7 +262,7 @@ class NativeClient:
         self._current.clear()
         for listener in calls.values():
             listener.event("failed", ("lost", "this client was closed"))
-        # Its threads end when nobody refers to it any more; waiting for that should hold nobody up.
+        # Its threads end when nothing refers to it any more; nobody should have to wait for that.
         last, self._node = [self._node], None
         await asyncio.to_thread(last.clear)
 

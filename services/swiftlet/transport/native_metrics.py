@@ -1,4 +1,4 @@
-"""Prometheus metrics of the native transport's clients, taken from its own counters now and then."""
+"""Prometheus metrics of the native transport's clients, taken from its own counters every few seconds."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _CONNECTED = Gauge(
 )
 
 Report = Sequence[Mapping[str, object]]
-"""Behaves as `TransportNode.report` requires."""
+"""What `TransportNode.report` returns."""
 
 
 def by_transport(report: Report) -> dict[str, int]:

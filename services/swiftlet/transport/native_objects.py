@@ -1,12 +1,12 @@
-"""`ObjectTransport`: objects over the native transport, what replicators and proxies say to servers over HTTP.
+"""`ObjectTransport`: objects over the native transport, and requests between replicators and servers over HTTP.
 
-A small PUT is one message with its body; its bytes go from where Python has them to the socket without a copy. A
-large one first asks whether the device would take it (PREPARE), so that a caller can turn to another device before
-any of its data has gone by, and then streams. Writes answer PENDING: the device has the row with its record.
+A small PUT is one message with its body; its bytes go from where Python has them to the socket without a copy. A large
+one first asks whether the device would take it (PREPARE), so that a caller can turn to another device before any of its
+data was sent, and then streams. Writes answer PENDING: the device has the row with its record.
 
-Fault model: see `swiftlet.transport.native_client`. Nothing is ever made a second time here. Without its footer an
-upload leaves nothing. What is read is checked against the xxh3 that its sender gave before its last byte is handed
-on, so that damage never makes a whole object.
+Fault model: see `swiftlet.transport.native_client`. Nothing is repeated here. Without its footer an upload leaves
+nothing. What is read is checked against the xxh3 from its sender before its last byte is passed on, so that damage
+never makes a whole object.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from swiftlet.transport.native_client import Message, NativeClient
 T = TypeVar("T")
 
 _MAX_PIECE = 1024 * 1024
-"""The number of bytes that are handed over at a time."""
+"""The number of bytes that are sent at a time."""
 _END = 2**64 - 1
 
 
@@ -86,7 +86,7 @@ class NativeObjectTransport:
     async def open_put(
         self, device: Device, key: ObjectKey, record: PutRecord, size: int | None, row: ContainerUpdate | None
     ) -> NativePutStream:
-        """Begin a large object; returns once the device said that it would take it."""
+        """Begin a large object; return once the device said that it would take it."""
         message = _made(device, ObjectWire.prepare, place(key), _bits(row), record.timestamp.value, size)
         await self._client.ask(device, message)
         writing = await self._client.upload(device, _put(device, key, record, None, row), size)
@@ -261,7 +261,7 @@ class NativePutStream:
         self._sent = 0
 
     async def write(self, chunk: bytes | memoryview) -> None:
-        """Hand over a chunk; returns when there is room for the next one."""
+        """Send a chunk; return when there is room for the next one."""
         view = memoryview(chunk).cast("B")
         if self._size is not None and self._sent + len(view) > self._size:
             raise SizeMismatch(f"the body has more than the {self._size} bytes that were announced")

@@ -1,11 +1,11 @@
-"""Runs over the native transport: parts of many objects as one stream, without any of Python's work for each of them.
+"""Runs over the native transport: parts of many objects as one stream, without work in Python for each of them.
 
-Native code asks the devices ahead, checks what comes against what is expected, and keeps what is in turn until it is
-taken. Small parts come several at a time.
+Native code requests parts from the devices ahead, checks what comes against what is expected, and keeps the next bytes
+until they are taken. Small parts come several at a time.
 
-Fault model: as of `swiftlet.transport.native_client` for every part. A run ends at the first thing that is wrong, with
-nothing of that handed on; one in which nothing moves for the idle timeout is stopped, as if its device had failed then.
-A client that takes nothing for a moment does not keep the transport's memory, which others wait for.
+Fault model: as of `swiftlet.transport.native_client` for every part. A run ends at the first thing that is wrong, and
+nothing of that is passed on. One in which nothing moves for the idle timeout is stopped, as if its device had failed
+then. A client that takes nothing for a moment does not keep the transport's memory, which others wait for.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from swiftlet.native_values import Place, info_of, place, raw
 from swiftlet.transport.native_calls import STREAM_S, CallFailed, Failure, NativeSettings, refused, wake
 
 MOMENT_S = 0.02
-"""Seconds; data that waits for longer is copied out of the transport's memory, sometimes after half of them."""
+"""Seconds; data that waits for longer is copied out of the transport's memory, in some cases after half of them."""
 PartParts = tuple[TransportPeer, str, Place, int, int, int | None, bytes | None, bool]
 """A part in the form of native code."""
 
@@ -91,7 +91,7 @@ class NativeRun:
             timer.cancel()
         if not self._has_more and self._late is None:
             self._late = NodeTimeout(f"nothing was sent for {self._settings.idle_timeout_s:g} s")
-            run.stop()  # Its end is an event like any other.
+            run.stop()  # The cancellation ends the run with an event like any other end.
 
     def _look_later(self, run: TransportRun) -> None:
         loop = asyncio.get_running_loop()
@@ -109,7 +109,7 @@ class NativeRun:
     def _ended(self, run: TransportRun, kind: str, value: object) -> RunEnd:
         ended = run.ended() if kind == "end" else None
         if ended is None:
-            # This client was closed: what was on its way from native code is lost, so nobody can go on.
+            # This client was closed: what was on its way from native code is lost, so the run can't go on.
             raise self._fail(self._parts[0].device, CallFailed(*cast("tuple[str, str]", value)))
         done, sent, found, failed, refusal = ended
         info = info_of(ObjectWire.found(found)[0]) if found else None

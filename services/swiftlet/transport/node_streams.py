@@ -1,8 +1,8 @@
-"""One long-lived WebSocket to each node, opened when it is first needed and anew once it has ended.
+"""One long-lived WebSocket to each node, opened when it is first needed and again once it has ended.
 
 Fault model: as with HTTP, see `swiftlet.transport.http_client`. Opening may fail in all ways that a request may, for
-everybody who waits for it; each failure is counted, and the next request tries again. There is no other way for what
-goes over streams: a server that refuses them has failed.
+all callers that wait for it; each failure is counted, and the next request tries again. What goes over streams has no
+other way: a server that refuses streams counts as failed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Stream(Protocol):
 
     @property
     def ended(self) -> bool:
-        """Whether nothing can be sent on it any more."""
+        """Whether nothing more can be sent on it."""
         ...
 
     async def close(self) -> None:
@@ -40,7 +40,7 @@ class Stream(Protocol):
 
 S = TypeVar("S", bound=Stream)
 Begin = Callable[[Device, aiohttp.ClientWebSocketResponse], Awaitable[S]]
-"""Makes a stream of an open WebSocket; NodeError."""
+"""A function that makes a stream of an open WebSocket. It raises NodeError."""
 
 
 class NodeStreams(Generic[S]):
@@ -53,7 +53,7 @@ class NodeStreams(Generic[S]):
         max_message: int,
         begin: Begin[S],
     ) -> None:
-        """`client` is closed by its owner, after this. Messages that come have up to `max_message` bytes."""
+        """`client` is closed by its owner, after this. Received messages may have up to `max_message` bytes."""
         self._client = client
         self._path = path
         self._max_message = max_message
@@ -61,7 +61,7 @@ class NodeStreams(Generic[S]):
         self._streams: dict[tuple[str, int], asyncio.Task[S]] = {}
 
     async def to(self, device: Device) -> tuple[S, bool]:
-        """Return a stream to the device's server, and whether it has just been opened; NodeError."""
+        """Return a stream to the device's server, and whether it has just been opened. Raises NodeError."""
         node = device.host, device.port
         opening = self._streams.get(node)
         if opening is not None and opening.done():
@@ -81,7 +81,7 @@ class NodeStreams(Generic[S]):
             raise
 
     async def close(self) -> None:
-        """End all streams."""
+        """End all streams, and those that are being opened; unanswered requests on them fail."""
         tasks = list(self._streams.values())
         self._streams.clear()
         for opening in tasks:

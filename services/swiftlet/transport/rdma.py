@@ -1,11 +1,11 @@
-"""Whether this process's native transport goes by RDMA too, and if not, why not.
+"""Decides whether this process's native transport uses RDMA too, and tells the reason if not.
 
-Whether a connection then uses it the native side finds out, for each anew (`docs/transport.md`); here it is decided
-whether the process has RDMA at all.
+Whether a connection then uses it, the native side finds out for each connection (`docs/transport.md`); here it is
+decided whether the process has RDMA at all.
 
 Fault model: the build may have no RDMA, the machine no device, the container no right to it or to lock memory, and a
 device may be there and not work. Where RDMA is required, each of these is a SettingsError that says what is missing;
-elsewhere the process goes on by TCP, says so once in its log, and keeps the reason for its status report.
+elsewhere the process goes on by TCP, logs that once, and keeps the reason for its status report.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Surroundings:
 
 
 def look(sys_devices: Path = SYS_DEVICES, dev_devices: Path = DEV_DEVICES) -> Surroundings:
-    """Return the requirements that are met here; nothing is opened."""
+    """Return which requirements are met here; nothing is opened."""
     limit = resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]
     return Surroundings(
         version=swiftlet_native.rdma_version(),
@@ -83,7 +83,7 @@ def look(sys_devices: Path = SYS_DEVICES, dev_devices: Path = DEV_DEVICES) -> Su
 
 
 def _names(directory: Path, pattern: str) -> list[str]:
-    # No directory has no names.
+    # Without the directory there are no devices.
     return sorted(path.name for path in directory.glob(pattern))[:_MAX_PORTS]
 
 
@@ -103,12 +103,12 @@ def _text(path: Path) -> str:
     try:
         return path.read_text().strip()
     except OSError:
-        # The device has gone meanwhile, or does not say.
+        # The device has gone meanwhile, or does not tell.
         return ""
 
 
 def why_not(there: Surroundings) -> str | None:
-    """Return why RDMA can't work and is not tried; None when it should be tried."""
+    """Return the reason why RDMA can't work and is not tried; None when it should be tried."""
     if there.version is None:
         return "swiftlet_native was built without RDMA; use the image that has it (build argument RDMA=1)"
     if not there.ports:
@@ -126,7 +126,7 @@ class RdmaState:
 
     mode: Mode
     missing: str | None
-    """Why RDMA is not used; None when it is, or was not wanted."""
+    """Why RDMA is not used; None when it is used, or was not wanted."""
 
     def status(self) -> dict[str, object]:
         """Return the field `rdma` of the status report."""
@@ -136,9 +136,9 @@ class RdmaState:
 def start(
     mode: Mode, make: Callable[[bool], T], surroundings: Callable[[], Surroundings] = look
 ) -> tuple[T, RdmaState]:
-    """Return what `make` makes, with RDMA (True) if that is wanted and works, otherwise without it.
+    """Return the result of `make`, with RDMA (True) if that is wanted and works, otherwise without it.
 
-    SettingsError when RDMA is required and does not work; OSError when it can't be made without RDMA either.
+    Raises SettingsError when RDMA is required and does not work, and OSError when `make` fails without RDMA too.
     """
     if mode == "off":
         return make(False), RdmaState(mode, None)

@@ -1,12 +1,14 @@
-"""Rows to container servers over streams: one WebSocket to each server, whatever gathers while none is free to send.
+"""Rows to container servers over streams: one WebSocket to each server, with updates of many containers in a message.
 
-An update goes out at once when nothing of this stream is unanswered; otherwise it waits for the next answer, or for
-`HOLD_S`, so that updates of many containers share a message. An update that is too large for a message is for requests.
+An update is sent at once when nothing of this stream is unanswered. Otherwise it waits for the next answer, or for
+`HOLD_S`, so that updates of many containers share a message. An update that is too large for a message is sent by
+requests.
 
 Fault model: as with HTTP, see `swiftlet.transport.http_client`. A server may also keep a connection open and answer
-nothing: an update that was not answered in time ends the stream if nothing else was answered since. What the server
-had taken but not told to be durable when a stream ended counts as lost. An update that met the end of a stream which
-was open before is sent once more, on a new one: it may have been carried out, and merging twice is merging once.
+nothing: an update that was not answered in time ends the stream if nothing else was answered since. What the server had
+taken but not reported as durable when a stream ended counts as lost. An update that met the end of a stream which was
+open before is sent once more, on a new one: it may have been carried out, but merging twice has the effect of merging
+once.
 """
 
 from __future__ import annotations
@@ -159,7 +161,7 @@ class RowStreams:
                     row_wire.message(updates, self._client.key, authority(device.host, device.port))
                 )
         except (TimeoutError, ConnectionError, aiohttp.ClientError):
-            # The reader then tells those who wait.
+            # The reader then informs the callers that wait.
             await _close(stream)
 
     async def _read(self, device: Device, stream: _Stream) -> None:
@@ -209,7 +211,7 @@ class RowStreams:
 def _fail(future: asyncio.Future[T], error: SwiftletError) -> None:
     if not future.done():
         future.set_exception(error)
-        future.exception()  # Whoever waits learns it; perhaps nobody does.
+        future.exception()  # The callers that wait get the error, and there may be none.
 
 
 async def _close(stream: _Stream) -> None:

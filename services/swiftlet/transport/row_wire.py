@@ -43,7 +43,7 @@ _MAX_NUMBER = 1 << 53
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """Rows for one container on one device; `later`: they need not be durable when they are answered."""
+    """Rows for one container on one device; `later` tells that they need not be durable when they are answered."""
 
     number: int
     device: str
@@ -93,7 +93,7 @@ def updates_of(data: bytes, key: ClusterKey | None, host: str) -> list[Update]:
 
 
 def entries_of(data: bytes, key: ClusterKey | None, host: str) -> list[Any]:
-    """The updates in a message as they came, each still to be looked at; Unauthorized, WireError."""
+    """Return the updates in a message, unchecked. Raises Unauthorized and WireError."""
     signature, _, body = data.partition(b"\n")
     if key is not None:
         key.check(signature.decode("ascii", "replace"), "ROWS", host, PATH, body)
@@ -109,7 +109,7 @@ def _update(entry: object) -> Update:
 
 
 def parts_of(entry: object) -> tuple[tuple[int, str, int, str, str, bool], list[Any]]:
-    """Number, device, partition, account, container, `later` and rows of an update, the rows still to be looked at."""
+    """Return number, device, partition, account, container, `later` and unchecked rows of an update."""
     if not isinstance(entry, list) or len(entry) < 7:
         raise WireError("an update is not an array or too short")
     number, device, partition, account, container, later, rows, *_ = entry

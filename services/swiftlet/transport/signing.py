@@ -32,7 +32,9 @@ _VERSION = 1
 _OTHER_VERSION = re.compile(r"v[0-9]{1,5}", re.ASCII)
 _NONCE_BYTES = 8
 MAX_ONCE = 200_000
-"""Signatures of requests that are obeyed once, remembered for two minutes each: some 40 MB at the most."""
+"""The largest number of signatures of requests that are obeyed once; each is kept for two minutes, some 40
+MB in all.
+"""
 
 
 def _anybody(_host: str) -> bool:
@@ -43,7 +45,9 @@ class ClusterKey:
     """Signs requests and checks signatures. Safe to share between threads."""
 
     def __init__(self, *keys: bytes, max_skew_s: float = 60.0, now_s: Callable[[], float] = time.time) -> None:
-        """`keys` are the cluster's secrets; a request's time may differ from ours by `max_skew_s` either way."""
+        """`keys` are the cluster's secrets; a request's time may differ from ours by `max_skew_s` in either
+        direction.
+        """
         self._max_skew_s = max_skew_s
         self._now_s = now_s
         self._started_ms = int(now_s() * 1000)
@@ -55,11 +59,13 @@ class ClusterKey:
         """Use these keys from now on: the first one signs, all are accepted."""
         if not keys or not all(keys):
             raise ValueError("there is no cluster key, or one is empty")
-        # Replaced as a whole: other threads see the old keys or the new ones.
+        # All keys are replaced in one step: other threads see the old keys or the new ones.
         self._keys = tuple(keys)
 
     def answer_to(self, is_ours: Callable[[str], bool]) -> None:
-        """Refuse requests from here on whose `Host`, HOST:PORT, is not this server's; until then each is taken."""
+        """From now on refuse requests whose `Host`, HOST:PORT, is not this server's; until then every host
+        is accepted.
+        """
         self._is_ours = is_ours
 
     def sign(self, method: str, host: str, target: str, meaning: bytes = b"") -> str:
@@ -69,11 +75,13 @@ class ClusterKey:
         return f"v{_VERSION}:{moment}:{mac}"
 
     def derive(self, context: bytes) -> tuple[bytes, ...]:
-        """Derive from each key a secret of 32 bytes for one use, beginning with the signing key."""
+        """Return for each key a derived secret of 32 bytes for one use, that of the signing key first."""
         return tuple(hmac.digest(key, b"v1 derived\n" + context, "sha256") for key in self._keys)
 
     def check(self, signature: str | None, method: str, host: str, target: str, meaning: bytes = b"") -> None:
-        """Unauthorized unless `signature` was made recently with one of the keys, for this request to this server."""
+        """Raise Unauthorized unless `signature` was made recently with one of the keys, for this request to this
+        server.
+        """
         self._check(signature, method, host, target, meaning)
 
     def check_once(self, signature: str | None, method: str, host: str, target: str, meaning: bytes = b"") -> None:
@@ -100,7 +108,7 @@ class ClusterKey:
         if version != f"v{_VERSION}" or not is_number or len(nonce) != 2 * _NONCE_BYTES:
             raise Unauthorized("the cluster signature is malformed")
         given, signed = mac.encode("utf-8", "replace"), _signed(method, host, target, moment, meaning)
-        # All keys are tried, whichever fits: how long it takes says nothing about them.
+        # All keys are tried, whichever fits, so that the time it takes says nothing about them.
         if not sum([hmac.compare_digest(given, _mac(key, signed).encode()) for key in self._keys]):
             raise Unauthorized("the cluster signature does not match; give every service the same cluster key")
         if not self._is_ours(host):

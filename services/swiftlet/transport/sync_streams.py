@@ -1,12 +1,12 @@
 """Requests of replicators over sync streams: one WebSocket to each server, many requests on it at a time.
 
-What is asked in the same moment goes out in one message; answers come in any order.
+Requests of the same moment go out in one message; answers come in any order.
 
 Fault model: as with HTTP, see `swiftlet.transport.http_client`. A server may keep a connection open and answer nothing:
 a request that was not answered in time fails, and ends the stream if nothing else was answered since. A stream that
-ends fails what is under way, done or not. A request that met the end of a stream which was open before is made once
-more, on a new one: questions change nothing, and copies are taken by their timestamps, twice as once. What is sent
-before it is answered has a limit, in requests and in bytes, and so has what waits for its turn.
+ends fails its unanswered requests, carried out or not. A request that met the end of a stream which was open before is
+made once more, on a new one: questions change nothing, and copies are merged by their timestamps. There are limits, in
+requests and in bytes, on what is sent before it is answered, and on what waits to be sent.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class _Stream:
         return self._ended
 
     async def ask(self, device: str, request: Request) -> bytes:
-        """Return the answer; NodeError in its kinds, or the error of the server."""
+        """Return the answer. Raises NodeError and its subclasses, or the error of the server."""
         if self._ended:
             raise NodeUnreachable(f"{self._node} has ended its sync stream")
         if self._waiting >= MAX_WAITING:
@@ -183,7 +183,7 @@ class _Stream:
         for one in under_way:
             if not one.answer.done():
                 one.answer.set_exception(error)
-                one.answer.exception()  # Whoever waits learns it; perhaps nobody does.
+                one.answer.exception()  # The caller that waits gets the error, and there may be none.
 
 
 class SyncStreams:
@@ -199,7 +199,7 @@ class SyncStreams:
         self._nodes = NodeStreams(client, path, sync_wire.MAX_MESSAGE, self._begin)
 
     async def ask(self, device: Device, kind: int, payload: bytes) -> bytes:
-        """Return the answer to a request; NodeError in its kinds, or the error of the server."""
+        """Return the answer to a request. Raises NodeError and its subclasses, or the error of the server."""
         if len(payload) > sync_wire.MAX_PAYLOAD:
             raise NodeError(f"{len(payload)} bytes are more than a request's {sync_wire.MAX_PAYLOAD}")
         request = Request(kind, payload)

@@ -100,10 +100,10 @@ def _tag(secret: bytes, number: int, body: bytes) -> bytes:
 
 
 class Asker:
-    """The asking end of one stream."""
+    """The asking side of one stream."""
 
     def __init__(self, key: ClusterKey | None, path: str, greeting: bytes) -> None:
-        """WireError when the greeting is not one of this version."""
+        """Raise WireError when the greeting is not one of this version."""
         if greeting and greeting[0] != VERSION:
             raise WireError(other_version("the server's greeting on a sync stream", greeting[0], VERSION, SAME_RELEASE))
         if len(greeting) != 1 + _NONCE:
@@ -158,14 +158,14 @@ def _refusal(payload: bytes) -> SwiftletError:
 
 
 class Answerer:
-    """The answering end of one stream."""
+    """The answering side of one stream."""
 
     def __init__(self, key: ClusterKey | None, path: str) -> None:
         """With `key` None unsigned messages are accepted."""
         self._key = key
         self._path = path
         self.greeting = bytes([VERSION]) + os.urandom(_NONCE)
-        """Return the greeting, which is sent before anything is read."""
+        """The greeting, which is sent before anything is read."""
         self._secret: bytes | None = None
         self._messages = 0
         self._asked = 0

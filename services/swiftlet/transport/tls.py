@@ -1,10 +1,10 @@
 """TLS between services: the contexts for HTTP, with certificates that follow from the cluster's keys.
 
-The certificates are made by `native/crates/tls`, which the native transport uses too; a process issues itself one, in
-memory, for as long as its keys stay the same. Nothing has to be mounted or renewed, and a key that is forgotten is
-trusted no more. `docs/design/2026-11-24-encryption.md` says why.
+`native/crates/tls` makes the certificates, for the native transport too; a process issues one to itself, in memory, for
+as long as its keys stay the same. Nothing has to be mounted or renewed, and a key that was removed is trusted no more.
+`docs/design/2026-11-24-encryption.md` gives the reasons.
 
-Fault model: as there. Who holds no cluster key gets no further than the handshake, whichever side he is on.
+Fault model: as there. Without a cluster key neither side gets further than the handshake.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class PeerTls:
     """The TLS contexts of a process for its peers; they follow the cluster's keys."""
 
     def __init__(self, mode: Encryption, keys: Sequence[bytes]) -> None:
-        """`mode` is `cluster.encryption`, `keys` are the cluster's keys, the signing one first. OSError."""
+        """`mode` is `cluster.encryption`, `keys` are the cluster's keys, the signing one first. Raises OSError."""
         self.mode: Encryption = mode
         self.use(keys)
 
@@ -57,7 +57,7 @@ def _context(protocol: int, authorities: Sequence[str], chain: bytes) -> ssl.SSL
     context.verify_mode = ssl.CERT_REQUIRED
     context.set_alpn_protocols([_PROTOCOL])
     context.load_verify_locations(cadata="".join(authorities))
-    # OpenSSL's Python takes a certificate from a file alone; this one is in memory, and nobody else can open it.
+    # Python's OpenSSL reads a certificate only from a file; this one is in memory, and no other process can open it.
     descriptor = os.memfd_create("certificate", os.MFD_CLOEXEC)
     try:
         os.write(descriptor, chain)

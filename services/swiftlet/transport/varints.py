@@ -1,8 +1,8 @@
 """Numbers that take few bytes, and a cursor for messages that consist of them.
 
-A varint has seven bits a byte, lowest first, the highest bit set in all bytes but the last.
+A varint has seven bits per byte, lowest first, with the highest bit set in all bytes but the last.
 
-Fault model: what is taken apart may be anything: it ends early or says too much, and that is a `WireError`.
+Fault model: a message may be anything; one that ends early or has a value that is not allowed raises `WireError`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from swiftlet.transport.wire import WireError
 
 
 def put_varint(out: bytearray, value: int) -> None:
-    """Append a number of 0 or more."""
+    """Append a number, which must not be negative."""
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
         value >>= 7
@@ -38,7 +38,7 @@ class Cursor:
         return self._at
 
     def take(self, size: int) -> bytes:
-        """Return the next `size` bytes; WireError if there are fewer."""
+        """Return the next `size` bytes. Raises WireError if there are fewer."""
         end = self._at + size
         if end > len(self._data):
             raise WireError(f"{self._what} ends early")
@@ -47,17 +47,17 @@ class Cursor:
         return taken
 
     def flags(self, known: int) -> int:
-        """Return the next byte, in which only these bits may be set; WireError."""
+        """Return the next byte, in which only these bits may be set. Raises WireError."""
         value = self.take(1)[0]
         if value & ~known:
             raise WireError(f"unknown flags {value:#x} in {self._what}")
         return value
 
     def varint(self, limit: int) -> int:
-        """Return the next number, up to `limit`; WireError."""
+        """Return the next number, up to `limit`. Raises WireError."""
         at = self._at
         if at < len(self._data) and (value := self._data[at]) < 0x80 and value <= limit:
-            # As nearly all are, and they are many.
+            # Nearly all numbers take this short path, and there are many of them.
             self._at = at + 1
             return value
         value = shift = 0

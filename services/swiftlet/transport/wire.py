@@ -1,8 +1,7 @@
 """The vocabulary that storage servers and their clients share over HTTP: JSON forms, errors.
 
-Both ends import this module and nothing of each other. Everything that arrives is taken for garbage until it
-has been parsed: a length over its limit, JSON of another shape or a missing field is a `WireError`, never a
-KeyError further down.
+Both sides import this module and nothing of each other. Everything that arrives is untrusted until it has been parsed:
+a length over its limit, JSON of another shape or a missing field is a `WireError`, never a KeyError further down.
 
 Fault model: a connection may end after any byte. A peer may be of another version: unknown JSON fields are ignored,
 unknown error kinds become NodeError.
@@ -47,11 +46,11 @@ JSON_TYPE = "application/json"
 BYTES_TYPE = "application/octet-stream"
 
 MAX_JSON_BODY = 64 * 1024
-"""Bytes of what a device is told at a time."""
+"""The largest size in bytes of a JSON body to a device."""
 
 
 class WireError(SwiftletError):
-    """A message that is garbage, cut off or over a limit (HTTP 400); nothing of it was acted upon."""
+    """A message that is malformed, cut off or over a limit (HTTP 400); nothing of it was acted upon."""
 
 
 _KINDS: dict[type[SwiftletError], int] = {
@@ -85,7 +84,9 @@ _PEERS_TROUBLE = (WireError, Unauthorized, Forbidden, StoreFormatError, DeviceLo
 
 
 def error_to_wire(error: SwiftletError) -> tuple[int, dict[str, Any]]:
-    """HTTP status and JSON body of a domain error: `{"error": kind, "message": text[, "timestamp": value]}`."""
+    """Return the HTTP status and JSON body of a domain error: `{"error": kind, "message": text[,
+    "timestamp": value]}`.
+    """
     for kind in type(error).__mro__:
         if kind in _KINDS:
             body: dict[str, Any] = {"error": kind.__name__, "message": str(error)}
@@ -97,7 +98,9 @@ def error_to_wire(error: SwiftletError) -> tuple[int, dict[str, Any]]:
 
 
 def error_from_wire(status: int, body: bytes | Mapping[str, Any]) -> SwiftletError:
-    """The domain error in a peer's answer of `status`; NodeError (or NodeBusy for 503) when it is not one of ours."""
+    """Return the domain error in a peer's answer of `status`; NodeError (or NodeBusy for 503) when it is not one of
+    ours.
+    """
     try:
         fields = json_object(body) if isinstance(body, bytes) else body
         kind = _BY_NAME[text(fields, "error")]
@@ -122,12 +125,12 @@ def _rebuild(kind: type[SwiftletError], message: str, fields: Mapping[str, Any])
 
 
 def json_bytes(value: object) -> bytes:
-    """Compact JSON in UTF-8."""
+    """Return compact JSON in UTF-8."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
 
 
 def json_object(data: bytes | bytearray | memoryview) -> dict[str, Any]:
-    """A JSON object; WireError for anything else."""
+    """Return the JSON object in the data. Raises WireError for anything else."""
     try:
         value = json.loads(bytes(data))
     except (ValueError, RecursionError) as error:
@@ -138,7 +141,7 @@ def json_object(data: bytes | bytearray | memoryview) -> dict[str, Any]:
 
 
 def text(fields: Mapping[str, Any], name: str) -> str:
-    """A field that must be text."""
+    """Return a field that must be text. Raises WireError."""
     value = fields.get(name)
     if not isinstance(value, str):
         raise WireError(f"field {name!r} is missing or not a string")
@@ -146,7 +149,7 @@ def text(fields: Mapping[str, Any], name: str) -> str:
 
 
 def number(fields: Mapping[str, Any], name: str) -> int:
-    """A field that must be an integer of 0 or more."""
+    """Return a field that must be an integer of 0 or more. Raises WireError."""
     value = fields.get(name)
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
         raise WireError(f"field {name!r} is missing or not an integer of 0 or more")
@@ -154,7 +157,7 @@ def number(fields: Mapping[str, Any], name: str) -> int:
 
 
 def flag(fields: Mapping[str, Any], name: str) -> bool:
-    """A field that must be true or false."""
+    """Return a field that must be true or false. Raises WireError."""
     value = fields.get(name)
     if not isinstance(value, bool):
         raise WireError(f"field {name!r} is missing or not true or false")
@@ -162,7 +165,7 @@ def flag(fields: Mapping[str, Any], name: str) -> bool:
 
 
 def timestamp(fields: Mapping[str, Any], name: str) -> Timestamp:
-    """A field that must be a timestamp's 64-bit value."""
+    """Return a field that must be a timestamp's 64-bit value. Raises WireError."""
     try:
         return Timestamp(number(fields, name))
     except ValueError as error:
@@ -170,7 +173,7 @@ def timestamp(fields: Mapping[str, Any], name: str) -> Timestamp:
 
 
 def texts(fields: Mapping[str, Any], name: str) -> dict[str, str]:
-    """A field that must be an object of texts."""
+    """Return a field that must be an object of texts. Raises WireError."""
     value = fields.get(name)
     if not isinstance(value, dict) or not all(isinstance(item, str) for item in value.values()):
         raise WireError(f"field {name!r} is missing or not an object whose values are strings")
@@ -178,7 +181,7 @@ def texts(fields: Mapping[str, Any], name: str) -> dict[str, str]:
 
 
 def array(fields: Mapping[str, Any], name: str) -> list[Any]:
-    """A field that must be an array."""
+    """Return a field that must be an array. Raises WireError."""
     value = fields.get(name)
     if not isinstance(value, list):
         raise WireError(f"field {name!r} is missing or not an array")

@@ -1,4 +1,4 @@
-"""The access log and the request metrics: written once an answer has left, so sizes and times are what they were."""
+"""The access log and the request metrics; they are written after an answer was sent, so sizes and times are final."""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ from swiftlet.web.metrics import HttpMetrics
 from swiftlet.web.requests import ID, path_of
 
 _QUIET_PATHS = frozenset({"/healthz", "/readyz", "/metrics", "/statusz"})
-"""Asked every few seconds by machines; at debug level."""
+"""Programs request these pages every few seconds, so they are logged at debug level."""
 
 _WITHOUT_BODY = frozenset({204, 304})
 
 
 def _body_bytes(request: web.BaseRequest, response: web.StreamResponse) -> int:
-    """Bytes of the body that went out; aiohttp counts them together with the head and the framing of chunks."""
+    """Return the number of bytes of the body that were sent; aiohttp counts them with the head and the framing of
+    chunks.
+    """
     if not response.prepared or request.method == "HEAD" or response.status in _WITHOUT_BODY:
         return 0
     length = response.content_length
@@ -27,7 +29,7 @@ def _body_bytes(request: web.BaseRequest, response: web.StreamResponse) -> int:
 
 
 def access_log_for(metrics: HttpMetrics) -> type[AbstractAccessLogger]:
-    """The access logger class for aiohttp's runner."""
+    """Return the access logger class for aiohttp's runner."""
     log = get_logger("access")
 
     class AccessLog(AbstractAccessLogger):
@@ -38,7 +40,7 @@ def access_log_for(metrics: HttpMetrics) -> type[AbstractAccessLogger]:
             super().__init__(logger, log_format)
 
         def log(self, request: web.BaseRequest, response: web.StreamResponse, time: float) -> None:
-            """Called by aiohttp once the answer is out or its reader gone."""
+            """Log and count a request; aiohttp calls this once the answer was sent or its reader is gone."""
             received = request.content.total_bytes if request.body_exists else 0
             sent = _body_bytes(request, response)
             metrics.answered(request.method, response.status, time, received, sent)
@@ -61,7 +63,7 @@ def access_log_for(metrics: HttpMetrics) -> type[AbstractAccessLogger]:
 
 @dataclass(slots=True)
 class _Answers:
-    """Requests that are counted together."""
+    """Requests with the same labels, which are counted together."""
 
     durations_s: list[float] = field(default_factory=list)
     received: int = 0
@@ -69,10 +71,10 @@ class _Answers:
 
 
 class AccessBatch:
-    """The same lines and numbers for requests that were answered elsewhere, many at a time."""
+    """Logs and counts requests that were answered elsewhere, many at a time, in the same way as `AccessLog`."""
 
     def __init__(self, metrics: HttpMetrics) -> None:
-        """Nothing to be written yet."""
+        """Begin without requests."""
         self._metrics = metrics
         self._lines: list[dict[str, object]] = []
         self._answers: dict[tuple[str, int], _Answers] = {}
@@ -87,7 +89,7 @@ class AccessBatch:
         remote: str,
         request_id: str,
     ) -> None:
-        """A request, with bodies of so many bytes that came and went; it is counted and logged by `write`."""
+        """Add a request, with the sizes of the bodies received and sent; `write` counts and logs it."""
         received, sent = bodies
         answers = self._answers.get((method, status))
         if answers is None:
@@ -108,7 +110,7 @@ class AccessBatch:
         self._lines.append(line)
 
     def write(self, at: float) -> None:
-        """Count and log what was added; `at` in seconds since the epoch."""
+        """Count and log what was added; `at` is in seconds since the epoch."""
         answered, self._answers = self._answers, {}
         for (method, status), answers in answered.items():
             self._metrics.answered_all(method, status, answers.durations_s, answers.received, answers.sent)

@@ -19,7 +19,7 @@ from swiftlet.web.statusz import STATUS, StatusBoard
 METRICS = web.AppKey("http_metrics", HttpMetrics)
 
 _UNLIMITED = 0
-"""For `client_max_size`: services read bodies in pieces and enforce their own limits."""
+"""The `client_max_size` of services that read bodies in pieces and enforce their own limits."""
 
 
 def create_base_app(
@@ -30,11 +30,12 @@ def create_base_app(
     client_max_size: int = _UNLIMITED,
     managed_apart: bool = False,
 ) -> web.Application:
-    """An application with request ids, an answer to unexpected errors, metrics, health routes and a status board.
+    """Return an application with request ids, an answer to unexpected errors, metrics, health routes and a status
+    board.
 
-    `trust_request_ids`: whether callers are peers whose `X-Trans-Id` counts (storage servers), or clients whose
-    does not (proxies). `middlewares` run inside of it, the first one outermost. `managed_apart`: `/metrics` and
-    `/statusz` are answered by the application under `MANAGEMENT` and not by this one, because clients reach it.
+    `trust_request_ids` tells whether callers are peers whose `X-Trans-Id` counts (storage servers), or clients whose
+    does not (proxies). `middlewares` run inside of it, the first one outermost. With `managed_apart` the application
+    under `MANAGEMENT` answers `/metrics` and `/statusz` instead of this one, because clients reach this one.
     """
     log_without_bytes()
     metrics = HttpMetrics(service)

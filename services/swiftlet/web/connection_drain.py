@@ -1,16 +1,17 @@
-"""The end of a server's connections, so that no client has a request reset or left without an answer.
+"""Ends a server's connections so that no client has a request reset or left without an answer.
 
-While a process drains, each kept connection is told with its next answer that it was the last (`Connection: close`),
-unless a further request has come already, which is answered first. A connection on which nothing is asked stays open
-for `idle_s`, because a request may be on its way at any moment; then it is closed, if nothing of a request has come.
+While a process drains, the next answer on each kept connection says that it is the last (`Connection: close`), unless a
+further request has arrived already, which is answered first. A connection without a request stays open for `idle_s`,
+because one may be on its way at any moment; then it is closed, if nothing of a request has arrived.
 
 Closing is done in two steps. First only the sending side ends: a connection that is closed with bytes unread is reset,
-and a reset may take an answer from the client that has not read it yet. Then what still comes is read and dropped until
+and a reset may take an answer from a client that has not read it yet. Then what still arrives is read and dropped until
 the client closes its side, or `LINGER_S` has passed.
 
 Fault model: a client may never close, send without end, or take nothing: each of these ends after a time, or after so
-many bytes. A request that is sent in the moment in which an idle connection is closed has no answer: HTTP/1.1 knows no
-way to end such a connection without that moment. Its client sees the connection's orderly end, and may ask anew.
+many bytes. A request that is sent in the moment in which an idle connection is closed has no answer: HTTP/1.1 has no
+way to end such a connection without that moment. Its client sees the orderly end of the connection, and may send the
+request again.
 """
 
 from __future__ import annotations
@@ -30,16 +31,17 @@ from swiftlet.web.health import Readiness
 from swiftlet.web.raw_heads import RawHandler, RawServer
 
 LINGER_S = 2.0
-"""How long a client may take to close after the last answer."""
+"""Seconds within which a client has to close the connection after the last answer."""
 _DROPPED_BYTES = 1 << 20
-"""Bytes that are read and dropped behind the last answer."""
+"""Bytes that are read and dropped after the last answer."""
 _LOOK_S = 0.01
 
 
 def last_answers(readiness: Readiness) -> Callable[[web.Request, web.StreamResponse], Awaitable[None]]:
-    """A handler for `on_response_prepare`: while the process drains, an answer says that it is its connection's last.
+    """Return a handler for `on_response_prepare`: while the process drains, an answer says that it is its connection's
+    last.
 
-    It does not if a further request has come on the connection.
+    It does not if a further request has arrived on the connection.
     """
 
     async def mark(request: web.Request, response: web.StreamResponse) -> None:
@@ -55,7 +57,7 @@ class ConnectionDrain:
     """The connections of one server while its process drains."""
 
     def __init__(self, server: RawServer) -> None:
-        """From now on the server's connections end politely, those that are there and those to come."""
+        """From now on end the server's connections in this way, both existing and future ones."""
         self._server = server
         self._loop = asyncio.get_running_loop()
         self._lingering: set[_Lingering] = set()
@@ -73,7 +75,7 @@ class ConnectionDrain:
         return not self._server.connections and not self._lingering
 
     def end_idle(self) -> None:
-        """Close the connections on which nothing of a request has come."""
+        """Close the connections on which nothing of a request has arrived."""
         for handler in self._server.connections:
             if isinstance(handler, RawHandler) and handler.awaits_request and not _has_unread(handler.transport):
                 _stop_sending(handler.transport)
@@ -111,7 +113,7 @@ class _PoliteTransport:
 
 
 class _Lingering(asyncio.Protocol):
-    """A connection whose last answer leaves or has left, until its client closes it."""
+    """A connection whose last answer is being sent or was sent, until its client closes it."""
 
     def __init__(self, transport: asyncio.Transport, over: Callable[[_Lingering], None]) -> None:
         self._transport = transport
@@ -123,7 +125,7 @@ class _Lingering(asyncio.Protocol):
             transport.write_eof()
             transport.resume_reading()
         else:
-            # TLS has a goodbye of its own, for which it reads on in the same way.
+            # TLS has its own closing message, after which it also goes on reading.
             transport.close()
         self._timer = asyncio.get_running_loop().call_later(LINGER_S, self._late)
 
@@ -156,7 +158,7 @@ class _Lingering(asyncio.Protocol):
 
 
 def _has_unread(transport: Any) -> bool:
-    """Whether bytes have come that nobody has read yet."""
+    """Return whether bytes have arrived that nobody has read yet."""
     opened = transport.get_extra_info("socket")
     if opened is None:
         return False
@@ -166,7 +168,7 @@ def _has_unread(transport: Any) -> bool:
 
 
 def _stop_sending(transport: Any) -> None:
-    """At once: through the transport it would be after what comes meanwhile has been read."""
+    """End the sending side at once; the transport would do it only after reading what arrives meanwhile."""
     opened = transport.get_extra_info("socket")
     if opened is None or not transport.can_write_eof() or transport.get_write_buffer_size():
         return

@@ -1,14 +1,13 @@
-"""A long request body, read from its connection straight into memory that can be sent on from where it is.
+"""A long request body, read from its connection straight into memory that it can be sent on from.
 
-The connection changes hands: for as long as the body lasts its bytes go by the HTTP server, which would copy each of
-them three times. Exactly the body is read: whatever follows it stays in the kernel for the server, which gets the
-connection back with a new parser at the body's end.
+For as long as the body lasts the connection belongs to this module, and its bytes bypass the HTTP server, which would
+copy each of them three times. Exactly the body is read: whatever follows stays in the kernel for the server, which gets
+the connection back with a new parser at the body's end.
 
-Fault model: the client may stop, send at any pace, or close the connection at any byte: what has come is handed on
-after a moment, who sends nothing holds no memory, a wait has a limit, and the server is told of the end. Memory may be
-short: then no more than a few bytes are read. A
-body that nobody wants any more is read and dropped, for as long as the server waits for that before it closes the
-connection.
+Fault model: the client may stop, send at any pace, or close the connection at any byte: what has arrived is passed on
+after a moment, a client that sends nothing holds no memory, a wait has a limit, and the server is told of the end.
+Memory may be short: then no more than a few bytes are read. A body that nobody wants any more is read and dropped, for
+as long as the server waits for that before it closes the connection.
 """
 
 from __future__ import annotations
@@ -25,22 +24,24 @@ from swiftlet.boundaries.bodies import Bodies, BodyBuffer, Piece
 from swiftlet.errors import NodeBusy
 
 LEAST_BYTES = 256 * 1024
-"""When fewer bytes of a body remain than these, the server may read the rest."""
+"""When fewer bytes of a body than these remain, the server may read the rest."""
 _SMALLEST_BYTES, _LARGEST_BYTES = 64 * 1024, 1024 * 1024
-"""Sizes of buffers. They grow while they are filled quickly."""
+"""The smallest and the largest size of buffers in bytes; they grow while they are filled quickly."""
 _PATIENCE_S = 0.2
-"""After that time a buffer is handed on as full as it is: one that waits for a slow client is memory lost to others."""
+"""Seconds after which a buffer is passed on as full as it is, because one that waits for a slow client
+blocks memory.
+"""
 _AHEAD = 2
-"""Buffers that are full and not yet handed over, at which no more is read."""
+"""The number of full buffers, not yet taken, at which no more is read."""
 _SPARE_BYTES = 16 * 1024
-"""What is read without memory of its own: of bodies that nobody wants, or before memory is waited for."""
+"""Bytes that are read without memory of their own: of unwanted bodies, or before memory is waited for."""
 
 
 class DirectRead(asyncio.BufferedProtocol):
-    """A connection while the rest of one request's body comes in. Made by `begin_direct_read`."""
+    """A connection while the rest of one request's body arrives. `begin_direct_read` creates it."""
 
     def __init__(self, handler: Any, content: StreamReader, left: int, bodies: Bodies, patience_s: float) -> None:
-        """`left` bytes of the body are to come; memory is waited for up to `patience_s`."""
+        """`left` bytes of the body are to come; memory is waited for up to `patience_s` seconds."""
         self._handler = handler
         self._transport: asyncio.Transport = handler.transport
         self._content = content
@@ -62,7 +63,7 @@ class DirectRead(asyncio.BufferedProtocol):
         self._spare = memoryview(b"")
 
     def begin(self) -> None:
-        """Read from now on."""
+        """Start reading."""
         self._transport.pause_reading()
         self._transport.set_protocol(self)
         self._go_on()
@@ -76,7 +77,10 @@ class DirectRead(asyncio.BufferedProtocol):
             self._transport.pause_reading()
 
     async def piece(self, timeout_s: float) -> Piece | None:
-        """The next bytes; None at the end. TimeoutError, ConnectionResetError; NodeBusy when there is no memory."""
+        """Return the next bytes; None at the end.
+
+        Raises TimeoutError, ConnectionResetError, and NodeBusy when there is no memory.
+        """
         while not self._full:
             if self._error is not None:
                 raise self._error
@@ -93,12 +97,12 @@ class DirectRead(asyncio.BufferedProtocol):
 
     async def _hear(self, timeout_s: float) -> None:
         self._news = self._loop.create_future()
-        # Waiting for memory is not the client's fault, and has a limit of its own.
+        # A wait for memory is not the client's fault, and has a limit of its own.
         async with asyncio.timeout(None if self._waits_for_memory else timeout_s):
             await self._news
 
     def leave(self) -> None:
-        """Nobody wants what is left of the body; harmless a second time."""
+        """Drop the rest of the body; a second call does nothing."""
         if not self._wanted or self._is_back:
             return
         self._wanted = False
@@ -113,7 +117,7 @@ class DirectRead(asyncio.BufferedProtocol):
             self._read(True)
 
     def _go_on(self) -> None:
-        """Read if there is room."""
+        """Read on if there is room."""
         if self._lost or not self._wanted or self._left == 0 or self._waits_for_memory:
             return
         self._read(self._filling is not None or len(self._full) < _AHEAD)
@@ -124,7 +128,7 @@ class DirectRead(asyncio.BufferedProtocol):
         self._bodies.wait_for_buffer(min(self._size, self._left), self._patience_s, self._got)
 
     def _got(self, buffer: BodyBuffer | None) -> None:
-        """Memory has come, or the time is over."""
+        """Take the memory that was waited for, or note that the wait has ended without it."""
         self._waits_for_memory = False
         if self._lost or not self._wanted:
             return
@@ -133,7 +137,7 @@ class DirectRead(asyncio.BufferedProtocol):
         else:
             self._fill(buffer)
             self._go_on()
-        # Who waited for memory now waits for the client.
+        # The wait for memory is over, and the one for the client begins.
         self._tell()
 
     def _fill(self, buffer: BodyBuffer) -> None:
@@ -150,7 +154,9 @@ class DirectRead(asyncio.BufferedProtocol):
             self._timer = None
 
     def get_buffer(self, sizehint: int) -> Any:
-        """Where the next bytes belong; asked when there are some, so whoever sends nothing holds nothing."""
+        """Return the place for the next bytes; it is called when there are some, so a client that sends nothing holds
+        no memory.
+        """
         if self._wanted and self._filling is None:
             buffer = self._bodies.buffer(min(self._size, self._left))
             if buffer is not None:
@@ -161,9 +167,9 @@ class DirectRead(asyncio.BufferedProtocol):
         return self._spare
 
     def buffer_updated(self, nbytes: int) -> None:
-        """So many have come."""
+        """Note that so many bytes have arrived."""
         self._left -= nbytes
-        # What has come is counted there.
+        # The handler counts there what has arrived.
         self._content.total_bytes += nbytes
         if not self._wanted:
             if self._left == 0:
@@ -183,16 +189,16 @@ class DirectRead(asyncio.BufferedProtocol):
                 self._hand_on()
 
     def _late(self) -> None:
-        """The client is slow, or has stopped."""
+        """Pass on what has arrived, because the client is slow or has stopped."""
         self._timer = None
         self._size = max(_SMALLEST_BYTES, min(self._size, self._filled))
         self._hand_on()
 
     def _hand_on(self) -> None:
-        """What is filled is to be taken; a buffer with nothing in it goes back."""
+        """Make the filled part of the buffer available; an empty buffer is returned."""
         self._stop_timer()
         if self._filling is not None and self._filled:
-            # Frozen by who takes it: in here it may still be somebody's buffer.
+            # The taker freezes it: during this call the event loop may still hold the buffer.
             self._full.append((self._filling, self._filled))
         self._filling, self._filled = None, 0
         if self._left:
@@ -202,7 +208,7 @@ class DirectRead(asyncio.BufferedProtocol):
         self._tell()
 
     def _give_back(self) -> None:
-        """The body is over: the server reads what follows."""
+        """Give the connection back to the server after the end of the body."""
         if self._is_back or self._lost:
             return
         self._is_back = True
@@ -211,14 +217,14 @@ class DirectRead(asyncio.BufferedProtocol):
         self._read(False)
         self._transport.set_protocol(handler)
         handler._parser = _parser_for(handler, self._loop)
-        # Lets it look at the connection as it is, as it does itself when it goes on reading.
+        # This makes the handler check the state of the connection, as it does itself before it goes on reading.
         handler.resume_reading()
 
     def eof_received(self) -> None:
-        """The client sends no more: the connection is closed."""
+        """Note that the client sends no more; the connection is closed."""
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The server is to know."""
+        """Tell the server that the connection has ended."""
         self._lost = True
         self._stop_timer()
         self._handler.connection_lost(exc)
@@ -228,7 +234,7 @@ class DirectRead(asyncio.BufferedProtocol):
         self._tell()
 
     def pause_writing(self) -> None:
-        """The server's answer is the server's matter."""
+        """Tell the handler that it may not write now."""
         self._handler.pause_writing()
 
     def resume_writing(self) -> None:
@@ -254,9 +260,10 @@ def _parser_for(handler: Any, loop: asyncio.AbstractEventLoop) -> HttpRequestPar
 def begin_direct_read(
     request: web.BaseRequest, size: int, bodies: Bodies, patience_s: float
 ) -> tuple[bytes, DirectRead | None]:
-    """What has come of a body of `size` bytes, and who reads the rest; None where the server has to.
+    """Return what has arrived of a body of `size` bytes, and the reader of the rest; None where the server has to read
+    it.
 
-    The server reads where there is TLS, where it has not let go of what it has read, and where little is to come.
+    The server has to read with TLS, when it still holds bytes that it has read, and when little is left.
     """
     handler: Any = request.protocol
     transport, content = request.transport, request.content

@@ -10,25 +10,27 @@ from aiohttp import web
 
 
 class FrontListener(Protocol):
-    """Takes connections and gives those that it does not answer itself to the server."""
+    """Accepts connections, and gives those that it does not answer itself to the server."""
 
     def open(self, server: web.Server, sockets: Sequence[socket.socket], keepalive_s: float) -> None:
-        """Accept connections from now on. The sockets stay the caller's to close; OSError when it can't, and then it
-        has done nothing with them."""
+        """Accept connections from now on; the caller closes the sockets.
+
+        Raises OSError when it can't, and has done nothing with them then.
+        """
         ...
 
     async def leave(self) -> None:
-        """Accept no more, and give the server all connections on which it is not just answering a request."""
+        """Accept no more, and give the server all connections on which it is not answering a request."""
         ...
 
     def is_busy(self) -> bool:
-        """Whether it still has connections."""
+        """Return whether it still has connections."""
         ...
 
     async def close(self, patience_s: float) -> None:
-        """Finish within that time what it itself answers, and cut what is left."""
+        """Finish its own requests within that time, and cut the rest."""
         ...
 
 
 FRONT_LISTENER = web.AppKey("front_listener", FrontListener)
-"""In applications whose plain-HTTP connections come through one."""
+"""The front of applications whose plain-HTTP connections come through one."""

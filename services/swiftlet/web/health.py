@@ -9,18 +9,18 @@ from dataclasses import dataclass, field
 from aiohttp import web
 
 Check = Callable[[], "str | Awaitable[str | None] | None"]
-"""Why the service can't serve now, or None."""
+"""A function that returns why the service can't serve now, or None."""
 
 
 @dataclass(slots=True)
 class Readiness:
-    """Whether this process should get requests; `draining` once it has been asked to end."""
+    """Whether this process should get requests; `draining` is True once it was asked to end."""
 
     draining: bool = False
     checks: dict[str, Check] = field(default_factory=dict)
 
     def add(self, name: str, check: Check) -> None:
-        """Ask `check` from now on."""
+        """Add a check, which is called for each answer of `/readyz`."""
         self.checks[name] = check
 
     async def reasons(self) -> list[str]:
@@ -39,7 +39,7 @@ READINESS = web.AppKey("readiness", Readiness)
 
 
 def add_health_routes(app: web.Application) -> None:
-    """The routes that probes ask."""
+    """Add the routes of Kubernetes' probes to an application."""
     app.router.add_get("/healthz", _healthz)
     app.router.add_get("/readyz", _readyz)
 

@@ -1,7 +1,7 @@
-"""Structured logging to standard error: one JSON object a line, or aligned text for eyes.
+"""Structured logging to standard error: one JSON object a line, or aligned text for people.
 
-`get_logger(name)` anywhere; `configure_logging` once per process. The request id of the current task is part of
-every line. Values under names that sound like secrets are replaced, whoever logs them.
+Use `get_logger(name)` anywhere, and `configure_logging` once per process. The request id of the current task is part of
+every line. Values under names that suggest secrets are replaced, whoever logs them.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ _LEVELS = {
 _SECRET_WORDS = ("secret", "token", "password", "authorization", "signature", "cookie")
 _SECRET_NAMES = frozenset({"key", "hash_path_prefix", "hash_path_suffix", "hash_prefix", "hash_suffix"})
 _NAME = "_name"
-"""Carries a logger's name until it is rendered; structlog has uses of its own for the word `logger`."""
+"""The field with a logger's name until it is rendered, as structlog itself uses the word `logger`."""
 HIDDEN = "[hidden]"
 
 
 def get_logger(name: str) -> FilteringBoundLogger:
-    """A logger whose lines carry `logger: name`."""
+    """Return a logger whose lines have `logger: name`."""
     return cast(FilteringBoundLogger, structlog.get_logger(**{_NAME: name}))
 
 
 @dataclass(frozen=True, slots=True)
 class _JsonLines:
-    """Where JSON lines at info level go, if they do."""
+    """Where to write JSON lines of level info, if they are written at all."""
 
     service: str
     file: TextIO
@@ -74,10 +74,10 @@ def configure_logging(service: str, level: Level = "info", format: Format = "jso
 
 
 def log_many(name: str, event: str, lines: Sequence[Mapping[str, object]], at: float) -> None:
-    """Log many lines as `get_logger(name).info(event, **line)` does, with one time (seconds since the epoch) and at the
-    cost of one call.
+    """Log many lines as `get_logger(name).info(event, **line)` does, with one time (seconds since the epoch) in one
+    call.
 
-    Fields must not be secrets: they are not looked at.
+    Fields must not be secrets, as their names are not checked.
     """
     to = _json_lines
     if to is None:
@@ -143,7 +143,7 @@ def _redirect_stdlib(shared: list[Processor], rendering: list[Processor], level:
 
 
 def log_loop_errors(logger: FilteringBoundLogger) -> Callable[[Any, dict[str, Any]], None]:
-    """An event loop's exception handler that logs what no one awaited."""
+    """Return an event loop's exception handler that logs errors that no one awaited."""
 
     def handle(_loop: Any, context: dict[str, Any]) -> None:
         error = context.get("exception")

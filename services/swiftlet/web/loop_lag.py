@@ -1,8 +1,8 @@
-"""How late the event loop of a process is: what one request keeps it from, all others wait for.
+"""How late the event loop of a process is: while one request keeps it busy, all others wait.
 
-A task wakes up every `INTERVAL_S` and looks how much later than asked it was. Two things are told: the lateness, which
-is what clients feel whatever it comes from, and how much of it the loop's own thread has computed meanwhile, which is
-the work of this process alone, also on a machine that is busy with others.
+A task wakes up every `INTERVAL_S` and measures how much later than requested that was. Two numbers are reported: the
+lateness, which clients feel whatever its cause, and the time that the loop's own thread has computed meanwhile, which
+is the work of this process alone, also on a machine that is busy with others.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Bytes that are no request, where aiohttp leaves something to do.
+"""Handles bytes that are no request, where aiohttp's own handling is not enough.
 
-It logs them as an error with its traceback. Anybody may send them, as often as they like, and they may hold a token
-whose header is malformed: neither belongs in a log. And a CONNECT without a target gets through its parser as a
-request without a URL, at which the connection's task fails: the client would wait for ever.
+aiohttp logs them as an error with its traceback. Anybody may send them, as often as they like, and they may hold a
+token whose header is malformed: neither belongs in a log. And its parser takes a CONNECT without a target for a request
+without a URL, at which the connection's task fails, so that the client would wait for ever.
 """
 
 from __future__ import annotations
@@ -30,13 +30,14 @@ _FILTER = _WithoutBytes()
 
 
 def log_without_bytes() -> None:
-    """From here on, in this process; harmless a second time."""
+    """Keep such bytes out of this process's log from now on; a second call does nothing."""
     logging.getLogger(_LOGGER).addFilter(_FILTER)
 
 
 def answered_without_target(make: Any) -> Any:
-    """A factory of requests like `make` that takes those without a target for some of `/`, so that they are answered:
-    nothing is there.
+    """Return a factory of requests like `make` that gives requests without a target the target `/`.
+
+    So they are answered: there is nothing at that path.
     """
 
     def with_target(message: Any, *others: Any, **named: Any) -> Any:

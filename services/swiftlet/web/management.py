@@ -1,7 +1,7 @@
-"""Pages of a service for those who run it: `/metrics` for Prometheus and `/statusz`, with the health of the process.
+"""Pages of a service for its administrators: `/metrics` for Prometheus and `/statusz`, with the health of the process.
 
-These pages name servers, keys and rates, and cost more than a small request, so a service whose port clients reach
-answers them on a port of their own, by an application of its own: `MANAGEMENT`, which `serve` puts there.
+These pages name servers, keys and rates, and cost more than a small request. So a service whose port clients reach
+answers them on another port, by an application of its own: `serve` runs the one under `MANAGEMENT` there.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ MANAGEMENT = web.AppKey("management", web.Application)
 
 
 def management_of(app: web.Application, metrics: HttpMetrics) -> web.Application:
-    """An application that tells how `app` is, which has a readiness and a status board."""
+    """Return an application with the pages about `app`, which has a readiness and a status board."""
     management = web.Application(middlewares=[around_requests(metrics, trust_peers=False)])
     management[READINESS] = app[READINESS]
     management[STATUS] = app[STATUS]

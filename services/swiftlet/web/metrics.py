@@ -71,7 +71,7 @@ def _durations(service: str, method: str) -> Histogram:
 
 
 def metrics_page() -> tuple[bytes, str]:
-    """The page and its content type: of this process, or of all workers together."""
+    """Return the page and its content type: of this process, or of all workers together."""
     registry: CollectorRegistry = REGISTRY
     if os.environ.get(DIRECTORY_VARIABLE):
         registry = CollectorRegistry()

@@ -1,4 +1,4 @@
-"""A child that does not outlive its parent, even when that is killed without a chance to say so (Linux)."""
+"""Makes a child process end with its parent, even when the parent is killed (Linux)."""
 
 from __future__ import annotations
 

@@ -1,16 +1,16 @@
-"""Heads of requests with bytes beyond ASCII, which OpenStack Swift takes: in the path, the query, names of headers.
+"""Heads of requests with bytes beyond ASCII in the path, the query or names of headers, which OpenStack Swift accepts.
 
-aiohttp's parser refuses them. So they are written in ASCII before it sees them: as percent-encoded bytes in the request
-line, and in names of headers in a way of their own, which `plain_name` undoes for who asks for names of metadata.
+aiohttp's parser refuses them. So they are written in ASCII before it sees them: in the request line as percent-encoded
+bytes, and in names of headers in a form of our own, which `plain_name` undoes for names of metadata.
 
-Fault model: bytes are anybody's, and a server in front may send the requests of many clients over one connection. What
-is part of a body must never be changed, or else a part of it could become a request. So only what certainly begins a
-request is looked at: the first bytes of a connection, and those behind requests of which every byte was counted. Once
+Fault model: clients may send any bytes, and a server in front may send the requests of many clients over one
+connection. A part of a body must never be changed, as it could become a request. So only what certainly begins a
+request is examined: the first bytes of a connection, and those after requests of which every byte was counted. Once
 that is not certain, because a body is long or chunked or a request came together with another one, the rest of the
 connection is left as it is, and such a request is refused (400).
 
-A request without a length whose sender sends a body nevertheless is handed on apart from those bytes, so that it has
-its own answer (411) before they have theirs.
+If a request without a length has a body nevertheless, it is passed on apart from those bytes, so that it gets its own
+answer (411) before they get theirs.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
 MAX_BODY = 64 * 1024
-"""Bytes of a body that are counted; those of longer ones may be read past this."""
+"""The largest size in bytes of a body that is counted; longer ones may be read without passing through here."""
 _MARK = "%~"
 _LINE = re.compile(rb"[A-Z]{1,16} [\x21-\x7e\x80-\xff]+ HTTP/1\.[01]")
 _NAME = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z\x80-\xff]+")
@@ -33,7 +33,9 @@ _WRITTEN = re.compile(rf"(?:{_MARK}[89A-F][0-9A-F])+")
 
 
 def encoded(head: bytes) -> bytes:
-    """The beginning of a request in ASCII, as far as there are whole lines of its head; anything else as it is."""
+    """Return the beginning of a request in ASCII, as far as there are whole lines of its head; anything
+    else as it is.
+    """
     if head.isascii():
         return head
     end = head.find(b"\r\n\r\n")
@@ -54,7 +56,7 @@ def _encoded_name(line: bytes) -> bytes:
 
 
 def without_length(data: bytes) -> int | None:
-    """Where a request ends that has no body, if something follows; None for all others."""
+    """Return where a request without a body ends, if something follows it; None for all others."""
     end = data.find(b"\r\n\r\n")
     if end < 0 or end + 4 == len(data):
         return None
@@ -63,7 +65,7 @@ def without_length(data: bytes) -> int | None:
 
 
 def plain_name(name: str) -> str:
-    """A header's name as the client sent it; UnicodeDecodeError when that is no UTF-8."""
+    """Return a header's name as the client sent it. Raises UnicodeDecodeError when that is not UTF-8."""
     if _MARK not in name:
         return name
     return _WRITTEN.sub(lambda found: bytes.fromhex(found[0].replace(_MARK, "")).decode("utf-8"), name)
@@ -73,7 +75,7 @@ class Boundary:
     """Finds the positions at which requests begin in the bytes of one connection."""
 
     def __init__(self) -> None:
-        """The first byte begins one."""
+        """Begin at the first byte of a connection, which begins a request."""
         self._left: int | None = 0
 
     @property
@@ -82,7 +84,10 @@ class Boundary:
         return self._left == 0
 
     def passed(self, data: bytes, size: int | None) -> None:
-        """`data` has come; if it began a request, `size` is that of its body, None where that is not certain."""
+        """Note bytes that have arrived.
+
+        If they begin a request, `size` is that of its body; None where that is not certain.
+        """
         if self._left == 0:
             end = data.find(b"\r\n\r\n")
             self._left = None if end < 0 or size is None or size > MAX_BODY else end + 4 + size
@@ -100,10 +105,10 @@ class RawHandler(RequestHandler):
         super().__init__(*arguments, **options)
         self._boundary = Boundary()
         self._has_begun = False
-        """Whether a part of the next request's head has come."""
+        """Whether a part of the next request's head has arrived."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Tell who wants to know of connections."""
+        """Tell the server's follower of the connection."""
         server = self._manager
         super().connection_made(transport)
         if isinstance(server, RawServer):
@@ -111,12 +116,12 @@ class RawHandler(RequestHandler):
 
     @property
     def awaits_request(self) -> bool:
-        """Whether it waits for a request, of which nothing has been read."""
+        """Return whether it waits for a request of which nothing has been read."""
         waits = self._waiter is not None and not self._waiter.done() and not self._messages
         return waits and not self._has_begun and self.transport is not None
 
     def data_received(self, data: bytes) -> None:
-        """Hand on what has come, and note whether it is only a part of a head."""
+        """Pass on bytes that have arrived, and note whether they are only a part of a head."""
         waits = self._waiter is not None and not self._waiter.done()
         known = self._request_count
         self._take(data)
@@ -124,7 +129,7 @@ class RawHandler(RequestHandler):
             self._has_begun = waits and self._request_count == known
 
     def _take(self, data: bytes) -> None:
-        """Hand on what has come; nothing has, where aiohttp goes on with what it holds."""
+        """Pass on bytes; without any, aiohttp goes on with those that it holds."""
         if not data:
             return super().data_received(data)
         if not self._boundary.is_here:
@@ -133,7 +138,7 @@ class RawHandler(RequestHandler):
         data = encoded(data)
         end = without_length(data)
         if end is not None:
-            # What follows is the next request. If it is none, what was a request is answered all the same.
+            # What follows is the next request. Even if it is malformed, the first one is answered.
             super().data_received(data[:end])
             super().data_received(data[end:])
             return self._boundary.passed(data, None)
@@ -153,7 +158,7 @@ class RawHandler(RequestHandler):
 
 
 class RawServer(web.Server):
-    """A server whose connections are such."""
+    """A server whose connections are `RawHandler`s."""
 
     def __init__(self, handler: Any, **options: Any) -> None:
         """Make the server as aiohttp does."""
@@ -161,14 +166,14 @@ class RawServer(web.Server):
         self._followers: list[Callable[[RawHandler], None]] = []
 
     def follow(self, follower: Callable[[RawHandler], None]) -> None:
-        """Tell `follower` of each new connection from now on."""
+        """Call `follower` with each new connection from now on."""
         self._followers.append(follower)
 
     def met(self, connection: RawHandler) -> None:
-        """A connection has been made."""
+        """Tell the follower of a new connection."""
         for follower in self._followers:
             follower(connection)
 
     def __call__(self) -> RequestHandler:
-        """A new connection's handler."""
+        """Return the handler of a new connection."""
         return RawHandler(self, loop=self._loop, **self._kwargs)

@@ -1,4 +1,6 @@
-"""The middleware around every request: its id, the count of those in flight, and the answer to unexpected errors."""
+"""The middleware around every request: its id, the count of requests in progress, and the answer to
+unexpected errors.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +15,9 @@ from swiftlet.web.metrics import HttpMetrics
 
 OPENSTACK_HEADER = "X-Openstack-Request-Id"
 EXTRA_HEADER = "X-Trans-Id-Extra"
-"""A client's own mark, put behind the id so that it finds its requests in our logs."""
+"""A client's own mark, which is put behind the id so that the client finds its requests in our logs."""
 CLIENT_GONE = 499
-"""Status in logs and metrics of a request whose client went away before its answer."""
+"""The status in logs and metrics of a request whose client went away before its answer."""
 ID = web.RequestKey("request_id", str)
 _BEGUN = web.RequestKey("begun_response", web.StreamResponse)
 
@@ -27,7 +29,7 @@ _log = get_logger("web")
 
 
 def choose_id(request: web.Request, trust_peers: bool) -> str:
-    """The id a peer sent when those are trusted, otherwise a fresh one, with the client's own mark behind it."""
+    """Return the id that a trusted peer sent, otherwise a new one, with the client's own mark behind it."""
     if trust_peers:
         sent = request.headers.get(REQUEST_ID_HEADER, "")
         if _PEER_ID.fullmatch(sent):
@@ -40,7 +42,7 @@ def choose_id(request: web.Request, trust_peers: bool) -> str:
 
 
 def around_requests(metrics: HttpMetrics, trust_peers: bool) -> Middleware:
-    """The outermost middleware of a service."""
+    """Return the outermost middleware of a service."""
 
     @web.middleware
     async def around(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -65,28 +67,28 @@ def _is_gone(request: web.Request) -> bool:
 
 
 def _client_gone(request: web.Request, error: Exception) -> web.StreamResponse:
-    """Nobody is left to answer to; the status is for the access log."""
+    """Return an answer for the access log, as the client is gone."""
     _log.info("the client closed the connection", method=request.method, path=path_of(request), error=repr(error))
     begun: web.StreamResponse | None = request.get(_BEGUN)
     return begun if begun is not None else web.Response(status=CLIENT_GONE)
 
 
 def _unexpected(request: web.Request) -> web.StreamResponse:
-    """Answer 500, or cut the connection when a part of another answer is already out."""
+    """Answer 500, or cut the connection when a part of another answer was already sent."""
     begun: web.StreamResponse | None = request.get(_BEGUN)
     _log.exception("unexpected error", method=request.method, path=path_of(request), response_begun=begun is not None)
     if begun is None:
         return web.Response(status=500, text=f"Internal error; request id {request[ID]}\n")
-    # Only a cut tells the client that what it got is not all: a proper end would make a truncated body look whole.
+    # Only a cut tells the client that the body is truncated: after a proper end it would look complete.
     if request.transport is not None:
         request.transport.abort()
     return begun
 
 
 async def mark_response(request: web.Request, response: web.StreamResponse) -> None:
-    """Just before an answer's head goes out: note that it does, and put the request id in it."""
+    """Note that the head of an answer is about to be sent, and put the request id in it."""
     request[_BEGUN] = response
-    response.headers.pop("Server", None)  # aiohttp's and Python's versions are nobody's business.
+    response.headers.pop("Server", None)  # Clients need not know the versions of aiohttp and Python.
     current = request.get(ID)
     if current is not None:
         response.headers[REQUEST_ID_HEADER] = current
@@ -94,5 +96,5 @@ async def mark_response(request: web.Request, response: web.StreamResponse) -> N
 
 
 def path_of(request: web.BaseRequest) -> str:
-    """The path as it came, without the query: that may hold signatures."""
+    """Return the path as it came, without the query, which may have signatures."""
     return request.raw_path.partition("?")[0]

@@ -1,12 +1,12 @@
-"""Run an application until it is asked to end, then end without breaking anybody's request.
+"""Runs an application until it is asked to end, then ends without breaking anybody's request.
 
-On SIGTERM or SIGINT: readiness turns 503, and each answer says that it is its connection's last. For `idle_s` new
-connections are still taken, and kept ones stay open for the request that may be on its way; then the listeners and the
-idle connections close (`swiftlet.web.connection_drain`). Requests in flight finish within `drain_s`, counted from the
-signal, what is left is cut, and the process exits with 0. A second signal cuts at once.
+On SIGTERM or SIGINT readiness turns 503, and each answer says that it is its connection's last. For `idle_s` new
+connections are still accepted, and kept ones stay open for the request that may be on its way. Then the listeners and
+the idle connections close (`swiftlet.web.connection_drain`). Requests in progress have to finish within `drain_s`,
+counted from the signal; then the rest is cut, and the process exits with 0. A second signal cuts at once.
 
-A handler is not cancelled when its client disconnects: a write that has begun on some replicas should reach the
-others. Handlers that stream notice by the failing write.
+A handler is not cancelled when its client disconnects: a write that has begun on some replicas should reach the others.
+Handlers that stream notice by the failing write.
 """
 
 from __future__ import annotations
@@ -41,12 +41,13 @@ _log = get_logger("serve")
 
 @dataclass(frozen=True, slots=True)
 class ServeOptions:
-    """How connections are treated; sizes in bytes, times in seconds."""
+    """How connections are handled; sizes in bytes, times in seconds."""
 
     drain_s: float = 25.0
     idle_s: float = 0.0
-    """Part of `drain_s`: how long persistent connections stay open for one more request. Without any, the process does
-    not wait.
+    """The part of `drain_s` for which persistent connections stay open for one more request.
+
+    Without such connections the process does not wait.
     """
     max_line_size: int = 8192
     """The largest size in bytes of the request line."""
@@ -58,7 +59,7 @@ class ServeOptions:
     read_buffer_bytes: int = 256 * 1024
     backlog: int = 1024
     tls: ssl.SSLContext | None = None
-    """Speak HTTPS with it; plain HTTP when None."""
+    """The TLS context for HTTPS; plain HTTP when None."""
     management: tuple[str, int] | None = None
     """Host and port of the application under `MANAGEMENT`, which all workers share; it always speaks plain HTTP."""
 
@@ -77,7 +78,7 @@ class StopRequest:
 
 
 def run(create_app: Callable[[], web.Application], sockets: Sequence[socket.socket], options: ServeOptions) -> None:
-    """Serve on uvloop until SIGTERM or SIGINT; returns once drained."""
+    """Serve on uvloop until SIGTERM or SIGINT, and return once drained."""
     uvloop.run(_main(create_app, sockets, options))
 
 
@@ -89,7 +90,7 @@ async def _main(
     asked = StopRequest()
     for number in _SIGNALS:
         if signal.getsignal(number) is signal.SIG_IGN:
-            continue  # Somebody above (the parent of workers, nohup) keeps this signal from us.
+            continue  # A parent process (of the workers, or nohup) handles this signal for us.
         loop.add_signal_handler(number, asked.again)
     await serve(create_app(), sockets, options, asked)
 
@@ -110,7 +111,7 @@ async def serve(
         read_bufsize=options.read_buffer_bytes,
         auto_decompress=False,
     )
-    # The front reads requests as they come: TLS is the server's own.
+    # The front reads requests without TLS, so connections with TLS go to the server itself.
     front = app.get(FRONT_LISTENER) if options.tls is None else None
     management = await _manage(app, options)
     try:
@@ -136,14 +137,14 @@ async def serve(
         _log.info("the service is draining", drain_s=options.drain_s)
     finally:
         await _drain(_Ending(runner, front, sockets, options), asked)
-        # It answers to the end, so that it can be seen what a draining process still does.
+        # The management pages are answered to the end, so that they show what a draining process still does.
         if management is not None:
             await management.cleanup()
     _log.info("the service has stopped")
 
 
 async def _manage(app: web.Application, options: ServeOptions) -> web.AppRunner | None:
-    """Serve the management application, where there is one; PortInUse when another user's process listens there."""
+    """Serve the management application, if there is one. Raises PortInUse when another user's process listens there."""
     management = app.get(MANAGEMENT)
     if management is None or options.management is None:
         return None
@@ -154,7 +155,9 @@ async def _manage(app: web.Application, options: ServeOptions) -> web.AppRunner 
 
 
 def _opened(front: FrontListener, server: web.Server, sockets: Sequence[socket.socket], keepalive_s: float) -> bool:
-    """Whether connections come through the front; without it the server accepts them, and all goes more slowly."""
+    """Return whether connections come through the front; otherwise the server accepts them, and everything
+    is slower.
+    """
     try:
         front.open(server, sockets, keepalive_s)
     except OSError as error:
@@ -166,7 +169,7 @@ def _opened(front: FrontListener, server: web.Server, sockets: Sequence[socket.s
 class ServiceRunner(web.AppRunner):
     """Runs an application on a server that takes raw heads and answers requests without a target.
 
-    It leaves it to the code that ends it to send `Application.on_shutdown`, before it waits for requests in progress.
+    `Application.on_shutdown` is sent by the code that ends it, before that waits for requests in progress.
     """
 
     async def _make_server(self) -> web.Server:
@@ -185,7 +188,7 @@ class ServiceRunner(web.AppRunner):
 
 @dataclass(frozen=True, slots=True)
 class _Ending:
-    """What is being stopped, and how."""
+    """The end of a server: what is being stopped, and how."""
 
     runner: web.AppRunner
     front: FrontListener | None
@@ -214,13 +217,13 @@ class _Ending:
                 await self.front.close(max(0.0, ends_at - loop.time()))
 
     async def _take_over(self, front: FrontListener) -> None:
-        """Connections that come from now on are the server's from their beginning."""
+        """Let the server itself accept all connections from now on."""
         await front.leave()
         for sock in self.sockets:
             await web.SockSite(self.runner, sock, backlog=self.options.backlog).start()
 
     async def _drain_connections(self, drain: ConnectionDrain, ends_at: float) -> None:
-        """Until no connection is left, or the time is over."""
+        """Wait until no connection is left, or the time is over."""
         loop = asyncio.get_running_loop()
         idle_until = min(ends_at, loop.time() + self.options.idle_s)
         while loop.time() < ends_at:

@@ -1,4 +1,4 @@
-"""The directory through which worker processes share their metrics. Imports nothing of prometheus-client early."""
+"""The directory through which worker processes share their metrics. This module does not import prometheus-client."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _own: Path | None = None
 
 @contextmanager
 def share_metrics() -> Iterator[None]:
-    """Make the processes forked within the block share their metrics; must begin before prometheus-client is imported.
+    """Make the processes forked within the block share their metrics.
 
-    A directory given in the environment is used and left alone; otherwise a temporary one comes and goes: also when
-    SIGTERM ends the process before it can be asked to end in order, and by its workers when it is killed
-    (`remove_orphaned`).
+    It must begin before prometheus-client is imported. A directory given in the environment is used and left alone;
+    otherwise a temporary one is created and removed: also when SIGTERM ends the process before its workers run, and by
+    its workers when it is killed (`remove_orphaned`).
     """
     global _own
     if os.environ.get(DIRECTORY_VARIABLE):
@@ -58,7 +58,7 @@ def remove_orphaned() -> None:
 
 
 def _remember_process() -> None:
-    """Ask for this process's number after a fork only; prometheus-client by itself does with everything it counts."""
+    """Read this process's id only after a fork; prometheus-client itself reads it for every value that it counts."""
     from prometheus_client import values
 
     known = os.getpid()

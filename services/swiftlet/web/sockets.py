@@ -1,4 +1,4 @@
-"""Listening sockets, and the clear word when a port is taken."""
+"""Listening sockets, and a clear error when a port is taken."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class PortInUse(SettingsError):
     """Another process listens on the port."""
 
     def __init__(self, host: str, port: int) -> None:
-        """Say which port and what to do."""
+        """Make the message with the port and the fix."""
         super().__init__(
             f"port {port} on {host} is in use by another process; stop that one "
             f"(`ss -ltnp 'sport = :{port}'` shows it) or choose another port"
@@ -22,10 +22,10 @@ class PortInUse(SettingsError):
 
 
 def listen(host: str, port: int, *, backlog: int = 1024, share_port: bool = False) -> socket.socket:
-    """A non-blocking listening TCP socket; port 0 takes a free one.
+    """Return a non-blocking listening TCP socket; port 0 stands for a free one.
 
     `share_port` lets further sockets of this user listen on the same port (SO_REUSEPORT). Raises PortInUse, or
-    SettingsError when the address is none of this host's.
+    SettingsError when the address is not one of this host.
     """
     sock = _bound(host, port, share_port)
     sock.listen(backlog)
@@ -34,10 +34,10 @@ def listen(host: str, port: int, *, backlog: int = 1024, share_port: bool = Fals
 
 
 def listen_shared(host: str, port: int, count: int, *, backlog: int = 1024) -> list[socket.socket]:
-    """`count` listening sockets on one port, between which the kernel spreads connections.
+    """Return `count` listening sockets on one port, over which the kernel distributes connections.
 
-    SO_REUSEPORT alone would let a second instance slip in beside a running one and take half of its connections,
-    so the port is first bound without it.
+    With SO_REUSEPORT alone a second instance could start beside a running one and take half of its connections, so the
+    port is first bound without it.
     """
     probe = _bound(host, port, share_port=False)
     port = probe.getsockname()[1]

@@ -1,10 +1,10 @@
-"""`/statusz`: what a service knows of itself, in JSON, for programs that decide whether it is safe to go on.
+"""`/statusz`: the state of a service in JSON, for programs that decide whether it is safe to go on.
 
-Parts of a service put their fields on its status board; `docs/wire.md` lists them. A field is made from memory: a
-request does no disk or network I/O, so that a service with a sick disk can say so.
+Parts of a service add fields to its status board; `docs/wire.md` lists them. Fields are made from memory: a request
+does no disk or network I/O, so that a service with a sick disk can report it.
 
 Fault model: a part may raise, return what JSON cannot hold, or grow over the limit. Its field is then `null`, which
-readers take for "not known", the log says why, once per reason, and the other fields stand.
+readers take for "not known", the reason is logged once, and the other fields stay.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from swiftlet import __version__
 from swiftlet.web.logs import get_logger
 
 MAX_BYTES = 64 * 1024
-"""A report is smaller; readers need not take more."""
+"""The largest size in bytes of a report; readers need not take more."""
 
 Part = Callable[[], object]
-"""Makes one field's value, out of what JSON has: called in the event loop, so it returns at once."""
+"""A function that makes one field's value of JSON's types; called in the event loop, so it must return at once."""
 
 _log = get_logger("statusz")
 
@@ -31,7 +31,7 @@ class StatusBoard:
     """The fields of one process's report."""
 
     def __init__(self, service: str, now_s: Callable[[], float] = time.time) -> None:
-        """The fields that all services have: `service`, `version` and `startedAt`, which is now."""
+        """Create a board with the fields that all services have: `service`, `version` and `startedAt`, which is now."""
         started_s = now_s()
         self._parts: dict[str, Part] = {
             "service": lambda: service,
@@ -41,13 +41,13 @@ class StatusBoard:
         self._problems: dict[str, str] = {}
 
     def add(self, name: str, part: Part) -> None:
-        """Ask `part` for the field `name` (camelCase) from now on; ValueError when another part has the name."""
+        """Add a part that makes the field `name` (camelCase). Raises ValueError when another part has that name."""
         if name in self._parts:
             raise ValueError(f"the status report already has a field {name!r}")
         self._parts[name] = part
 
     def report(self) -> bytes:
-        """The report as JSON, under `MAX_BYTES`."""
+        """Return the report as JSON of less than `MAX_BYTES`."""
         problems: dict[str, str] = {}
         fields = {name: _made(name, part, problems) for name, part in self._parts.items()}
         while _size(fields) >= MAX_BYTES:
@@ -83,7 +83,7 @@ STATUS = web.AppKey("status", StatusBoard)
 
 
 def add_status_route(app: web.Application) -> None:
-    """`GET /statusz`, from the application's board."""
+    """Answer `GET /statusz` from the application's board."""
     app.router.add_get("/statusz", _statusz)
 
 

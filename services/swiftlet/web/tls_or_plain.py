@@ -1,10 +1,11 @@
-"""A port that takes connections with TLS and without: the first byte tells which of the two a client speaks.
+"""A port that takes connections with TLS and without: the first byte shows which of the two a client speaks.
 
-So peers can be asked over either while a cluster changes from one to the other, and what Kubernetes and Prometheus ask
-(`/healthz`, `/metrics`) needs no certificate. What else may be asked without TLS the application decides.
+So peers can use either while a cluster changes from one to the other, and Kubernetes and Prometheus need no certificate
+for `/healthz` and `/metrics`. The application decides what else may be requested without TLS.
 
-Fault model: anybody may connect and send nothing, or fail the handshake: he is let go of after `_PATIENCE_S`, and of
-such connections at most `MAX_SILENT` are held. Without descriptors left accepting pauses for a moment.
+Fault model: anybody may connect and send nothing, or fail the handshake: such a connection is closed after
+`_PATIENCE_S`, and at most `MAX_SILENT` of them are open. When there are no descriptors left, accepting pauses for a
+moment.
 """
 
 from __future__ import annotations
@@ -23,23 +24,23 @@ from swiftlet.web.logs import get_logger
 
 @dataclass(frozen=True, slots=True)
 class Contexts:
-    """What an application's connections are encrypted with."""
+    """Provides the TLS contexts of an application's connections."""
 
     current: Callable[[], ssl.SSLContext]
-    """Gives the context for connections from now on."""
+    """A function that returns the context for new connections."""
 
 
 PEER_TLS = web.AppKey("peer_tls", Contexts)
-"""An application that has it is served by an `TlsOrPlainSite`."""
+"""An application that has it is served by a `TlsOrPlainSite`."""
 MAX_SILENT = 1024
-"""Connections that have sent nothing yet."""
+"""The largest number of connections that have sent nothing yet."""
 _PATIENCE_S = 10.0
 """Seconds until the first byte, and for the handshake."""
 _PAUSE_S = 1.0
 _TURN = 64
-"""Connections accepted in one turn of the loop."""
+"""The number of connections that are accepted in one turn of the loop."""
 _HANDSHAKE = b"\x16"
-"""How TLS begins; no method of HTTP does so."""
+"""The first byte of TLS; no method of HTTP begins with it."""
 
 _log = get_logger("serve")
 
@@ -64,12 +65,12 @@ class TlsOrPlainSite(web.BaseSite):
         return f"http(s)://{host}:{port}"
 
     async def start(self) -> None:
-        """Accept from now on."""
+        """Start accepting connections."""
         await super().start()
         self._loop.add_reader(self._sock, self._accept)
 
     async def stop(self) -> None:
-        """Accept nobody any more; connections that are open stay."""
+        """Stop accepting connections; open ones stay."""
         self._loop.remove_reader(self._sock)
         if self._pause is not None:
             self._pause.cancel()
@@ -130,7 +131,7 @@ class TlsOrPlainSite(web.BaseSite):
                 await self._loop.connect_accepted_socket(server, sock, ssl=tls, ssl_handshake_timeout=patience)
                 return
         except (OSError, TimeoutError) as error:
-            # ssl.SSLError is one too. Who it was is not known: his word would fill the log.
+            # ssl.SSLError is an OSError too. The client is unknown, and its messages could fill the log.
             _log.debug("a connection failed before its first request", error=str(error) or type(error).__name__)
         with contextlib.suppress(OSError):
             sock.close()

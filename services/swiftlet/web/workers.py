@@ -2,9 +2,9 @@
 
 The parent opens one listening socket per worker (SO_REUSEPORT) before it forks and keeps all of them open: when a
 worker dies, the connections queued on its socket wait for its successor instead of being reset. The parent itself
-serves nothing, holds no threads and no event loop, so it can fork at any time. It restarts workers that die, with
-growing pauses, and gives up when they die again and again before they lived a while: then starting is what fails,
-and whoever supervises this process should know.
+serves nothing, has no threads and no event loop, so it can fork at any time. It restarts workers that die, with growing
+pauses, and gives up when they die repeatedly after a short life: then the start itself fails, and whatever supervises
+this process should know.
 
 SIGTERM and SIGINT close the parent's sockets and reach every worker, which drains (`swiftlet.web.serve`).
 """
@@ -34,29 +34,29 @@ _number = 0
 
 
 def worker_number() -> int:
-    """This process's place among the workers of its service, from 0; 0 too where there are none."""
+    """Return this process's number among the workers of its service, from 0; also 0 without workers."""
     return _number
 
 
 @dataclass(frozen=True, slots=True)
 class RestartPolicy:
-    """When a dead worker comes back; times in seconds."""
+    """When dead workers are restarted; times in seconds."""
 
     first_pause_s: float = 0.1
     longest_pause_s: float = 5.0
     healthy_after_s: float = 10.0
-    """A worker that lived this long starts again without a pause."""
+    """A worker that lived for this long is restarted without a pause."""
     give_up_after: int = 8
-    """Deaths in a row of one worker that did not live that long."""
+    """The number of successive early deaths of one worker after which the parent gives up."""
 
     def pause(self, deaths: int) -> float:
-        """Seconds before the start that follows this many deaths in a row."""
+        """Return the seconds before the start that follows this many successive deaths."""
         return min(self.first_pause_s * 2 ** (deaths - 1), self.longest_pause_s) if deaths else 0.0
 
 
 @dataclass(slots=True)
 class _Worker:
-    """One place among the workers: its socket, and who serves it."""
+    """One of the workers: its socket, and the process that serves it."""
 
     number: int
     sock: socket.socket
@@ -76,7 +76,7 @@ class Workers:
         stop_s: float,
         restarts: RestartPolicy | None = None,
     ) -> None:
-        """`stop_s`: how long workers may take to end once asked before they are killed."""
+        """`stop_s` is the time in seconds that workers have to end before they are killed."""
         self._workers = [_Worker(number, sock) for number, sock in enumerate(sockets)]
         self._work = work
         self._stop_s = stop_s
@@ -84,7 +84,7 @@ class Workers:
         self._parent = os.getpid()
 
     def run(self) -> int:
-        """Keep the workers running until asked to end; the exit code for the process."""
+        """Keep the workers running until asked to end; return the exit code for the process."""
         signal.pthread_sigmask(signal.SIG_BLOCK, _WATCHED)
         gc.freeze()
         try:
@@ -95,7 +95,7 @@ class Workers:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _WATCHED)
 
     def _supervise(self) -> int:
-        """Start what is due and wait for a signal, over and over; 0 when asked to end, 1 to give up."""
+        """Start what is due and wait for signals; return 0 when asked to end, 1 to give up."""
         while True:
             self._start_due()
             got = signal.sigtimedwait(_WATCHED, self._until_next_start())
@@ -126,7 +126,7 @@ class Workers:
         os._exit(self._as_worker(worker))
 
     def _as_worker(self, worker: _Worker) -> int:
-        """What the child does; its exit code. Must not return into the parent's code."""
+        """Run in the child and return its exit code. It must not return into the parent's code."""
         global _number
         _number = worker.number
         try:
@@ -152,19 +152,19 @@ class Workers:
         return 0
 
     def _reap(self) -> list[tuple[_Worker, int]]:
-        """Workers that have ended, each with its exit code (negative: the signal that killed it)."""
+        """Return the workers that have ended, each with its exit code (negative for the signal that killed it)."""
         ended = []
         for worker in self._workers:
             if worker.pid:
                 pid, status = os.waitpid(worker.pid, os.WNOHANG)
                 if pid:
-                    worker.pid = 0  # From here on the number may belong to anybody.
+                    worker.pid = 0  # From here on the process id may belong to another process.
                     forget_worker(pid)
                     ended.append((worker, os.waitstatus_to_exitcode(status)))
         return ended
 
     def _died(self, worker: _Worker, status: int) -> bool:
-        """Plan the successor; False when there have been enough."""
+        """Plan the restart of a dead worker; return False to give up."""
         if status == os.EX_CONFIG:
             _log.error(
                 "the service ends: a worker failed in a way that a restart would not change", worker=worker.number
@@ -189,7 +189,7 @@ class Workers:
         return False
 
     def _stop(self) -> int:
-        """Drain the workers, then kill those that are left; 0 when all ended well."""
+        """Drain the workers, then kill those that are left; return 0 when all ended well."""
         for worker in self._workers:
             worker.sock.close()
         self._signal(signal.SIGTERM)
@@ -204,7 +204,7 @@ class Workers:
             if got is not None and got.si_signo in _ENDINGS:
                 self._signal(signal.SIGTERM)
             for _, status in self._reap():
-                # One asked before it could listen for signals has ended as it should, too.
+                # A worker that was asked to end before it listened for signals has ended as it should, too.
                 code = code or (0 if status in (0, -signal.SIGTERM) else 1)
         return code
 

@@ -1,4 +1,4 @@
-"""The `swiftlet` command. What a subcommand needs is imported when it runs, so that `--help` is quick."""
+"""The `swiftlet` command. Imports of a subcommand are made when it runs, so that `--help` is quick."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def _native_version() -> str:
 
 
 def run(command: click.Command, args: list[str] | None = None) -> int:
-    """Run a click command; its exit code: 1 for domain errors, 2 for wrong usage, 130 for Ctrl-C."""
+    """Run a click command; return its exit code: 1 for domain errors, 2 for wrong usage, 130 for Ctrl-C."""
     try:
         result = command.main(args=args, prog_name="swiftlet", standalone_mode=False)
     except click.exceptions.Exit as error:
@@ -118,5 +118,5 @@ def run(command: click.Command, args: list[str] | None = None) -> int:
 
 
 def main() -> None:
-    """The entry point of the `swiftlet` command."""
+    """Run the `swiftlet` command and exit."""
     sys.exit(run(swiftlet))

@@ -1,4 +1,4 @@
-"""From a service's name and settings file to a running service, in an order that keeps starting quick and right."""
+"""From a service's name and settings file to a running service; imports are made late so that starting is quick."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from swiftlet.web.shared_metrics import share_metrics
 
 
 def launch(service: str, config: Path | None, parent_pid: int | None = None) -> int:
-    """Run a service until it is asked to end; its exit code. SettingsError when its settings can't be used."""
+    """Run a service until it is asked to end; return its exit code. Raises SettingsError when its settings can't be
+    used.
+    """
     if parent_pid is not None:
         end_with_parent(parent_pid)
     settings = load_settings(SERVICES[service], config)
@@ -23,7 +25,7 @@ def launch(service: str, config: Path | None, parent_pid: int | None = None) -> 
         waited = importlib.import_module("swiftlet.main.awaited_keys").await_keys(settings)
         assert isinstance(waited, int)
         return waited
-    # The roots import prometheus-client, which decides then and there whether processes share their metrics.
+    # The services import prometheus-client, which decides at that moment whether processes share their metrics.
     with share_metrics() if _workers(settings) > 1 else nullcontext():
         code = importlib.import_module(f"swiftlet.main.services.{service}").run(settings)
     assert isinstance(code, int)

@@ -68,7 +68,7 @@ def usage(name: str, config: Path | None, limit: int, after: str | None, as_json
 
 
 def fields_of(found: Usage) -> dict[str, Any]:
-    """The list as JSON has it."""
+    """Return the list in the form of the command's JSON."""
     return {
         "containers": [
             {"account": one.name.account, "container": shown(one), "objects": one.objects, "bytes": one.bytes}
@@ -81,7 +81,7 @@ def fields_of(found: Usage) -> dict[str, Any]:
 
 
 def shown(container: PolicyContainer) -> str:
-    """A container's name; what is hidden in it is named after the container that it belongs to."""
+    """Return a container's name; the name of a hidden one is explained by the container that it belongs to."""
     name = container.name.container or ""
     return f"versions of {main_container(name)}" if name.startswith("\0") else name
 

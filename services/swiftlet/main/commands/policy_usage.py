@@ -1,6 +1,6 @@
-"""The containers of a storage policy, as the databases on all container servers have them, each once and in order.
+"""The containers of a storage policy, from the databases on all container servers, each once and in order.
 
-Every server lists its databases by partition and digest, so that the lists of all are merged with one page of each in
+Every server lists its databases by partition and digest, so the lists of all are merged with one page of each in
 memory. Of a container's replicas the one that knows of most objects counts.
 
 Fault model: servers that can't be asked are left out and named; as long as they are fewer than a container's replicas,
@@ -26,9 +26,10 @@ from swiftlet.web.app import create_base_app
 
 @dataclass(slots=True)
 class Usage:
-    """Some containers of a policy; `more` is where those behind them begin, None when these are the last ones.
+    """Some containers of a policy.
 
-    `unheard`: why servers could not be asked, by device; `replicas`: how many a container has.
+    `more` is where the following ones begin, None when these are the last ones. `unheard` has the reasons why servers
+    could not be asked, by device; `replicas` is the number of replicas of a container.
     """
 
     containers: list[PolicyContainer] = field(default_factory=list)
@@ -43,7 +44,9 @@ class Usage:
 
 
 async def find(settings: ProxySettings, name: str, after: DatabaseId | None, limit: int) -> Usage:
-    """The first `limit` containers of a policy behind `after`; SettingsError when there is no such policy or ring."""
+    """Return the first `limit` containers of a policy after `after`. Raises SettingsError without such a policy or
+    ring.
+    """
     policy = settings.load_policies().named(name)
     if policy is None:
         known = ", ".join(one.name for one in settings.load_policies())
@@ -80,7 +83,7 @@ class _List:
         self._more = True
 
     async def first(self) -> PolicyContainer | None:
-        """The next container, None when there is none any more."""
+        """Return the next container, None when there is none."""
         while not self._page and self._more:
             try:
                 page = await self._transport.policy_containers(self._device, self._policy, self._after)
@@ -92,12 +95,12 @@ class _List:
         return self._page[0] if self._page else None
 
     def pop(self) -> None:
-        """Go on to the one behind it."""
+        """Go on to the next container."""
         del self._page[0]
 
 
 async def _merged(lists: Iterable[_List]) -> AsyncIterator[PolicyContainer]:
-    """Each container once, by partition and digest."""
+    """Yield each container once, by partition and digest."""
     while True:
         heads = [(head, one) for one in lists if (head := await one.first()) is not None]
         if not heads:

@@ -47,7 +47,7 @@ def _opened(device: Path) -> Iterator[NativeStore]:
 
 
 def _check_native(device: Path) -> None:
-    """Refuse what is no native store, before anything of it is touched."""
+    """Refuse a directory without a native store, before anything in it is touched."""
     if not device.is_dir():
         raise DeviceFailed(f"{device} is not a directory; mount the device there")
     if not holds_store(device):

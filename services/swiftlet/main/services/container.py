@@ -44,7 +44,7 @@ from swiftlet.web.statusz import STATUS
 
 
 def create_app(settings: ContainerSettings) -> web.Application:
-    """The account and container server's application."""
+    """Return the account and container server's application."""
     middlewares = only_encrypted(settings.cluster)
     app = create_base_app(settings.service, trust_request_ids=True, middlewares=middlewares)
     rings = RingSet.of(settings, objects=False)
@@ -72,7 +72,7 @@ def create_app(settings: ContainerSettings) -> web.Application:
 def _use_policies(
     app: web.Application, settings: ContainerSettings, stores: Mapping[str, ListingStore], rings: RingSet
 ) -> None:
-    """Refuses deprecated policies, and shows what still uses them, while `app` runs."""
+    """Refuse deprecated policies, and report what still uses them, while `app` runs."""
     policies = use_policy_list(app, settings)
     section, is_local = settings.container, local_devices(settings.container)
     rings_of = {DatabaseKind.ACCOUNT: rings.account, DatabaseKind.CONTAINER: rings.container}
@@ -95,7 +95,7 @@ def _use_policies(
 
 
 def _use_usage(app: web.Application, usage: AccountUsage, tally: AccountTally) -> None:
-    """Shows what the busiest accounts hold, and which hold most, while `app` runs."""
+    """Report what the busiest accounts hold, and which accounts hold most, while `app` runs."""
 
     async def shown(_app: web.Application) -> AsyncIterator[None]:
         async with in_background(usage.run), in_background(tally.run):
@@ -106,7 +106,7 @@ def _use_usage(app: web.Application, usage: AccountUsage, tally: AccountTally) -
 
 
 def _use_stores(app: web.Application, settings: ContainerSettings) -> Mapping[str, ListingStore]:
-    """The devices' databases, closed with `app`; DeviceLocked."""
+    """Return the devices' databases, which are closed with `app`. Raises DeviceLocked."""
     section = settings.container
     limits = Limits(
         open_databases=section.open_databases,
@@ -134,7 +134,7 @@ def _use_reporter(
     rings: RingSet,
     transport: HttpListingTransport,
 ) -> AccountReporter:
-    """Brings containers' totals to their accounts while `app` runs."""
+    """Report containers' totals to their accounts while `app` runs."""
     reporter = AccountReporter(
         stores,
         rings.account,
@@ -156,7 +156,7 @@ def _use_reporter(
 
 
 def _use_upkeep(app: web.Application, settings: ContainerSettings, stores: Mapping[str, ListingStore]) -> None:
-    """Forgets what is old, and counts rows, while `app` runs."""
+    """Remove old markers, and count rows, while `app` runs."""
     upkeep = ListingUpkeep(stores, settings.cluster.reclaim_age_s)
     recount = Recount(stores, settings.container.recount_interval_s)
 
@@ -177,7 +177,7 @@ def _use_sharding(
     rings: RingSet,
     transport: HttpListingTransport,
 ) -> Mapping[str, ShardedReplicas]:
-    """Splits containers that have grown, and serves them as one, while `app` runs."""
+    """Split containers that have grown, and serve split ones as a whole, while `app` runs."""
     section, clock = settings.container, TimestampClock()
     limits = ShardSettings(above_rows=section.shard_above_rows, takeover_s=section.shard_takeover_s)
     sharded: dict[str, ShardedReplicas] = {}
@@ -199,7 +199,7 @@ def _use_sharding(
 
 
 def _use_status(app: web.Application, stores: Mapping[str, ListingStore]) -> None:
-    """Tells how full the devices are, and whether they work; how they stand in their rings tells their replicator."""
+    """Report how full the devices are, and whether they work; their replicator reports their standing in the rings."""
     known = {name: DeviceStatus(name) for name in stores}
 
     def devices() -> dict[str, object]:
@@ -219,8 +219,8 @@ def _use_status(app: web.Application, stores: Mapping[str, ListingStore]) -> Non
 
 
 def run(settings: ContainerSettings) -> int:
-    """Serve until asked to end; the exit code."""
+    """Serve until asked to end; return the exit code."""
     section = settings.container
-    # A listing's query carries three names of up to 1024 bytes each, three times as long when percent-encoded.
+    # The query of a listing has three names of up to 1024 bytes each, three times as long when percent-encoded.
     options = ServeOptions(drain_s=settings.drain_s, max_line_size=32_768)
     return serve_app(lambda: create_app(settings), section.host, section.port, options)

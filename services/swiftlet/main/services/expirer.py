@@ -1,4 +1,4 @@
-"""The expirer and the account reaper beside the replicator: which nodes there are, their rounds in the background."""
+"""The expirer and the account reaper beside the replicator: their nodes, and their rounds in the background."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from swiftlet.timestamp import TimestampClock
 from swiftlet.web.logs import get_logger
 
 _JITTER = 0.25
-"""Share of the interval by which rounds may begin earlier, so that expirers don't all work at once."""
+"""The share of the interval by which rounds may begin earlier, so that expirers don't all work at once."""
 _log = get_logger("expirer")
 
 
@@ -75,7 +75,7 @@ def nodes_of(rings: RingSet, policies: Policies) -> set[str]:
 
 
 async def expire(expirer: Expirer | Reaper, interval_s: float) -> None:
-    """Rounds until cancelled, `interval_s` or a little less apart; one that fails is followed by the next."""
+    """Do rounds until cancelled, `interval_s` or a little less apart; a failed round does not prevent the next."""
     while True:
         next_round = time.monotonic() + interval_s * random.uniform(1 - _JITTER, 1)  # noqa: S311
         request_id.set(new_request_id())

@@ -1,4 +1,4 @@
-"""Reads and small PUTs without Python in a service that has the API, where its settings let that be."""
+"""Adds the native front for reads and small PUTs to a service with the API, where its settings allow it."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ def add_front(
     settings: ProxySettings,
     withdrawals: Withdrawals,
 ) -> None:
-    """Put a native front before the connections of `app`, unless it could answer nothing; `front` in the status report
-    says which. `withdrawals` are told of what changes in the caches of `api`.
+    """Put a native front before the connections of `app`, unless it could answer nothing.
+
+    `front` in the status report tells which. `withdrawals` are told of changes in the caches of `api`.
     """
     section = settings.proxy
     reason = why_no_front(section)
@@ -39,7 +40,7 @@ def add_front(
 
 
 def why_no_front(section: ProxySection) -> str | None:
-    """Why the front could answer no request; None if it may answer some."""
+    """Return why the front could answer no request; None if it may answer some."""
     if not section.front:
         return "proxy.front is false"
     if section.tls_cert_file is not None:

@@ -1,4 +1,4 @@
-"""The listing audit beside the replicators: of rows at container servers, of objects at object servers."""
+"""The listing audit beside the replicators: of rows for container servers, of objects for object servers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from swiftlet.web.logs import get_logger
 from swiftlet.web.statusz import STATUS
 
 _JITTER = 0.25
-"""Share of the interval by which passes may begin earlier, so that auditors don't all work at once."""
+"""The share of the interval by which passes may begin earlier, so that auditors don't all work at once."""
 _log = get_logger("listing-audit")
 
 
@@ -72,7 +72,7 @@ def use_objects_audit(
 
 
 def pace(settings: ReplicatorSettings) -> AuditSettings:
-    """How fast the audit goes, and what it leaves alone."""
+    """Return how fast the audit goes, and how old rows have to be."""
     section = settings.replicator
     return AuditSettings(
         rows_per_s=section.listing_audit_rows_per_s,

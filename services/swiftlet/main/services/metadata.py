@@ -22,7 +22,7 @@ from swiftlet.web.statusz import STATUS
 
 
 def create_app(settings: MetadataSettings) -> web.Application:
-    """The metadata server's application."""
+    """Return the metadata server's application."""
     app = create_base_app(settings.service, trust_request_ids=False, managed_apart=True)
     cluster = settings.cluster
     rings = RingSet.of(settings, account=False)
@@ -34,14 +34,14 @@ def create_app(settings: MetadataSettings) -> web.Application:
     containers = ContainerCache(listings.container_info, settings.metadata.container_info_ttl_s)
     api = LocationsApi(tokens.check, containers, rings, cluster.hash_path, use_policies(app, settings, rings))
     use_quotas(app, settings.quota)
-    # It knows users by their tokens alone.
+    # This server has no users file: it knows users only by their tokens.
     app[STATUS].add("users", lambda: None)
     add_location_routes(app, api)
     return app
 
 
 def run(settings: MetadataSettings) -> int:
-    """Serve until asked to end; the exit code."""
+    """Serve until asked to end; return the exit code."""
     section = settings.metadata
     options = ServeOptions(
         drain_s=settings.drain_s,

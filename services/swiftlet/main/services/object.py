@@ -38,13 +38,16 @@ _log = get_logger("object")
 
 
 def create_app(settings: ObjectSettings) -> web.Application:
-    """The object server's application; takes the devices. DeviceFailed when none can be used, DeviceLocked."""
+    """Return the object server's application, which owns the devices.
+
+    Raises DeviceFailed when no device can be used, and DeviceLocked.
+    """
     cluster, section = settings.cluster, settings.object
     app = create_base_app(settings.service, trust_request_ids=True, middlewares=only_encrypted(cluster))
     rings = RingSet.of(settings, account=False, objects=False)
     use_rings(app, rings, cluster.ring_check_interval_s)
     hand_out_rings(app, rings)
-    # It serves without the objects' rings as well: then it can't say in sync sessions what belongs here.
+    # The server also works without the objects' rings; then it can't say in sync sessions what belongs here.
     policies = use_policies(app, settings, rings, lambda: limit_aggregates(stores.values(), policies))
     for policy in policies:
         rings.add(object_ring(policy.index))
@@ -55,10 +58,10 @@ def create_app(settings: ObjectSettings) -> web.Application:
 
     async def closing(_app: web.Application) -> AsyncIterator[None]:
         yield
-        # At once: each may have an index to write.
+        # All are closed at the same time, as each may have an index to write.
         await asyncio.gather(*(asyncio.to_thread(store.close) for store in stores.values()))
 
-    # Before the routes, so that the stores are closed after the work on them has ended.
+    # This comes before the routes, so that the stores are closed after the work on them has ended.
     app.cleanup_ctx.append(closing)
     limit_aggregates(stores.values(), policies)
     use_native_server(app, settings, stores, unused, doubts)
@@ -84,15 +87,15 @@ def create_app(settings: ObjectSettings) -> web.Application:
 
 
 def limit_aggregates(stores: Iterable[NativeStore], policies: Policies) -> None:
-    """Give the stores the size up to which objects of each policy share volume files."""
+    """Set the size up to which objects of each policy share volume files."""
     for store in stores:
         store.set_aggregate_below({policy.index: policy.aggregate_below for policy in policies})
 
 
 def doubted() -> Doubts:
-    """What a device may have missed that was just opened: anything. OSError without a thread.
+    """Return the doubts of a newly opened device, which may have missed anything. Raises OSError without a thread.
 
-    Its replicator proves that it has all, or brings it.
+    Its replicator proves that it has everything, or brings what it lacks.
     """
     doubts = Doubts()
     doubts.doubt_all()
@@ -107,9 +110,9 @@ def use_native_server(
     unused: Mapping[str, str],
     doubts: Mapping[str, Doubts],
 ) -> None:
-    """Serve the stores over the native transport, while `app` runs.
+    """Serve the stores over the native transport while `app` runs.
 
-    SettingsError for a port that can't be had, and where RDMA is required and does not work.
+    Raises SettingsError when the port is not available, and when RDMA is required and does not work.
     """
     cluster, section = settings.cluster, settings.object
     keys = use_keys(app, cluster)
@@ -150,7 +153,7 @@ def use_native_server(
 
 
 def ring_host(section: ObjectSection) -> str:
-    """This server's host as it stands in the rings, as far as can be known."""
+    """Return this server's host as the rings name it, as far as it is known."""
     return known_host(section) or socket.gethostname()
 
 
@@ -167,9 +170,10 @@ def server_settings(settings: ObjectSettings) -> ObjectServerSettings:
 
 
 def open_stores(section: ObjectSection) -> tuple[dict[str, NativeStore], dict[str, str]]:
-    """The stores of all devices that can be used, and why the others can't; one that fails leaves the others serving.
+    """Return the stores of all devices that can be used, and why the others can't be.
 
-    DeviceFailed, or StoreFormatError for another version of the format, when none can be used.
+    One that fails leaves the others serving. Raises DeviceFailed, or StoreFormatError for another version of the
+    format, when none can be used.
     """
     stores: dict[str, NativeStore] = {}
     failures: dict[str, DeviceFailed | StoreFormatError] = {}
@@ -202,7 +206,7 @@ def _root(section: ObjectSection, name: str) -> Path:
 
 
 def run(settings: ObjectSettings) -> int:
-    """Serve until asked to end; the exit code."""
+    """Serve until asked to end; return the exit code."""
     section = settings.object
     options = ServeOptions(drain_s=settings.drain_s)
     return serve_app(lambda: create_app(settings), section.host, section.port, options)

@@ -41,7 +41,7 @@ def create_app(
     changes: SharedChanges | None = None,
     versions: SharedVersions | None = None,
 ) -> web.Application:
-    """The API server's application; keeps `certificates` up to date.
+    """Return the API server's application, which keeps `certificates` up to date.
 
     It shares `changes`, and the `versions` of the users file in use, with other processes.
     """
@@ -111,16 +111,16 @@ def _options(settings: ProxySettings, policies: Policies) -> ApiOptions:
 
 
 def certificates_of(section: ProxySection) -> Certificates | None:
-    """The API port's certificate, None for plain HTTP; SettingsError when it can't be used."""
+    """Return the API port's certificate, None for plain HTTP. Raises SettingsError when it can't be used."""
     if section.tls_cert_file is None or section.tls_key_file is None:
         return None
     return Certificates(section.tls_cert_file, section.tls_key_file)
 
 
 def run(settings: ProxySettings) -> int:
-    """Serve until asked to end; the exit code."""
+    """Serve until asked to end; return the exit code."""
     section = settings.proxy
-    # Made here, before there are workers, so that all of them share them.
+    # These are made before there are workers, so that all of them share them.
     certificates, changes, versions = certificates_of(section), SharedChanges(), SharedVersions(section.workers)
     options = ServeOptions(
         drain_s=settings.drain_s,

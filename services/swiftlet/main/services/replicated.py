@@ -31,7 +31,7 @@ from swiftlet.sync.replicator import Replicator
 from swiftlet.sync.session.topology import ROUND_MODES
 
 QUIET = 0.6
-"""Share of the time between two rounds for which a database must not change to count as standing still."""
+"""The share of the time between two rounds for which a database must not change to count as unchanging."""
 _LONGEST_QUIET_S = 3.0
 
 
@@ -43,17 +43,17 @@ class Work:
     rings: RingSet
     interval_s: float
     indexes: Callable[[], Sequence[int]]
-    """The policies, or what stands for the rings of databases."""
+    """A function that returns the policies, or the numbers that stand for the rings of databases."""
     names: Callable[[int], str]
-    """What is chosen of them on the command line."""
+    """A function that returns the name of one of them for the command line."""
     ring_name: Callable[[int], str]
     group: str
-    """The services that share a failure table with this one: replicators of the same kind of servers."""
+    """The services that share a failure table with this one: the replicators of the same kind of servers."""
     notices: Notices
-    """What the replicator tells those; without a Redis nobody takes it, and the oldest are dropped."""
+    """Notices for those replicators; without a Redis none are sent, and the oldest are dropped."""
 
     def chosen(self, name: str | None) -> list[int]:
-        """Return the indexes of the policy with this name, or all for None; SettingsError."""
+        """Return the indexes of the policy with this name, or all for None. Raises SettingsError."""
         found = [index for index in self.indexes() if name is None or self.names(index).lower() == name.lower()]
         if not found:
             known = ", ".join(map(self.names, self.indexes()))
@@ -61,13 +61,16 @@ class Work:
         return found
 
     def ring(self, index: int) -> Ring:
-        """The ring that an index stands for; Unavailable."""
+        """Return the ring that an index stands for. Raises Unavailable."""
         kind = RINGS.get(index)
         return self.rings.objects(index) if kind is None else database_ring(self.rings, kind)
 
 
 def use_work(app: web.Application, settings: ReplicatorSettings, *, by_hand: bool = False) -> Work:
-    """What the settings name; `by_hand`: for one round, beside a replicator that has an expirer and is patient."""
+    """Return the work that the settings name.
+
+    `by_hand` is for one round, beside a replicator that runs an expirer and is patient.
+    """
     if settings.replicator.databases:
         return _databases(app, settings, by_hand)
     return _objects(app, settings, by_hand)
@@ -125,12 +128,12 @@ def _databases(app: web.Application, settings: ReplicatorSettings, by_hand: bool
 
 
 def database_ring(rings: RingSet, kind: DatabaseKind) -> Ring:
-    """The ring of a kind of databases; Unavailable."""
+    """Return the ring of a kind of databases. Raises Unavailable."""
     return rings.account() if kind is DatabaseKind.ACCOUNT else rings.container()
 
 
 def patience_of(interval_s: float) -> Limits:
-    """How patient rounds are that begin so often."""
+    """Return how patient rounds are that begin at this interval."""
     return Limits(quiet_s=min(_LONGEST_QUIET_S, QUIET * interval_s), rest_s=interval_s)
 
 

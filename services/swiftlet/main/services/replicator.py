@@ -33,7 +33,7 @@ _log = get_logger("replicator")
 
 
 def create_app(settings: ReplicatorSettings) -> web.Application:
-    """An application for health, metrics and status, with the replicator's rounds in its background."""
+    """Return an application for health, metrics and status, with the replicator's rounds in its background."""
     app = create_base_app(settings.service, trust_request_ids=True)
     work = use_work(app, settings)
     replicator = work.replicator
@@ -51,15 +51,17 @@ def create_app(settings: ReplicatorSettings) -> web.Application:
 
 
 _LOOK_S = 1.0
-"""Seconds between looks whether the local devices answer, or whether there is a new ring."""
+"""Seconds between checks whether the local devices answer, or whether there is a new ring."""
 _JITTER = 0.25
-"""Share of the interval by which pauses differ, so that replicators don't ask the same peers at once ever after."""
+"""The share of the interval by which pauses differ, so that replicators don't ask the same peers at once in every
+round.
+"""
 
 
 async def replicate(work: Work, redis: RedisTable | None = None) -> None:
-    """Rounds until cancelled: the first one as soon as a local device answers, others every `interval_s` or so.
+    """Do rounds until cancelled: the first one as soon as a local device answers, others about every `interval_s`.
 
-    A round follows at once on a change of the rings: what was equal under the old ring proves nothing for the new one;
+    A round follows at once when rings change, since what was equal under the old ring proves nothing for the new one;
     and when a neighbour is back.
     """
     replicator = work.replicator
@@ -96,7 +98,10 @@ async def _rounds(work: Work) -> None:
 async def run_once(
     settings: ReplicatorSettings, partitions: Collection[int], node: str | None, policy: str | None
 ) -> RoundReport:
-    """One round, of what was asked for; SettingsError for what there is not, Unavailable without a ring or a device."""
+    """Do one round of the selected partitions and peers.
+
+    Raises SettingsError for a name that does not exist, and Unavailable without a ring or a device.
+    """
     app = create_base_app(settings.service, trust_request_ids=True)
     work = use_work(app, settings, by_hand=True)
     indexes = work.chosen(policy)
@@ -124,7 +129,7 @@ def _is_at(device: Device, name: str) -> bool:
 
 
 def run(settings: ReplicatorSettings) -> int:
-    """Work until asked to end; the exit code."""
+    """Work until asked to end; return the exit code."""
     section = settings.replicator
     options = ServeOptions(drain_s=settings.drain_s)
     return serve_app(lambda: create_app(settings), section.host, section.port, options)

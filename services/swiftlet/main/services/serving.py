@@ -12,13 +12,13 @@ from swiftlet.web.sockets import listen, listen_shared
 from swiftlet.web.workers import Workers
 
 _STOP_MARGIN_S = 5.0
-"""What workers get beyond their drain time before they are killed."""
+"""Seconds that workers have in addition to their drain time before they are killed."""
 
 
 def serve_app(
     create_app: Callable[[], web.Application], host: str, port: int, options: ServeOptions, workers: int = 1
 ) -> int:
-    """Serve until asked to end; the exit code. PortInUse when somebody else listens there.
+    """Serve until asked to end; return the exit code. Raises PortInUse when another process listens there.
 
     All workers share the management port, so it is bound once without sharing, as `listen_shared` does.
     """

@@ -1,4 +1,4 @@
-"""The Swift API of a process: its caches on top of the listings, and who is told of what changes in them."""
+"""The Swift API of a process, with its caches in front of the listings."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def swift_api(
     quotas: QuotaFile | None = None,
     bodies: Bodies | None = None,
 ) -> SwiftApi:
-    """The API; `changed` is told of an account when something remembered of it is forgotten or different.
+    """Return the API; `changed` is called with an account when something cached of it was removed or has changed.
 
     The conditions of `tokens` are those of `users` and `revocations`.
     """

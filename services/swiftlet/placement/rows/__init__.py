@@ -1,1 +1,1 @@
-"""Listing rows of writes on their way to container replicas, and what the devices are told when they arrived."""
+"""Listing rows of writes on their way to container replicas, and the acknowledgements to devices once they arrived."""

@@ -1,8 +1,8 @@
-"""Acknowledging container updates to the object servers that have them pending, in batches.
+"""Acknowledges container updates, in batches, to the object servers that have them pending.
 
-Fault model: a server may hang or be gone, and this process may die with what it has not told yet. Each device has a
-queue and a task of its own, so that one does not hold up the others; what can't be told is dropped. That costs
-nothing but a second delivery of the row, by the object server itself, and so does everything beyond the limits here.
+Fault model: a server may hang or be gone, and this process may die with acknowledgements not sent. Each device has a
+queue and a task of its own, so that one does not hold up the others; what can't be sent is dropped. That only costs a
+second delivery of the row, by the object server itself, and so does everything beyond the limits here.
 """
 
 from __future__ import annotations
@@ -22,9 +22,11 @@ from swiftlet.ring.model import Device
 from swiftlet.timestamp import Timestamp
 
 INTERVAL_S = 0.1
-"""How long versions gather: they are delivered a second time only after seconds, and a batch costs as much as one."""
+"""Seconds for which versions gather: rows are delivered a second time only after longer, and a batch costs as much as
+one.
+"""
 MAX_WAITING = 100_000
-"""Versions that may wait in a process, some 30 MB."""
+"""The largest number of versions that wait in a process, some 30 MB."""
 
 _log = structlog.get_logger("placement")
 

@@ -1,11 +1,12 @@
-"""Replicas of a database that have missed something this process was told is done: asked last for a while.
+"""Replicas of a database that have missed something that this process reported as done: they are asked last for a
+while.
 
-A write is done when most replicas have it. Who then reads from the one that was slow or away would not see what it
-has just written, though others could show it. So the slow one is remembered, by path and device, and reads through
-this process begin with the others. It is an order, not a ban: it is asked when nobody else answers.
+A write is done when most replicas have it. A client who then reads from the one that was slow or away would not see
+what it has just written, though others could show it. So the slow one is remembered, by path and device, and reads
+through this process begin with the others. It is still asked when no other one answers.
 
-Fault model: this process ends, or the client's next request goes to another one: then a read may show the past until
-the replica has caught up. More paths than `MAX_PATHS` lag at once: the longest remembered ones are forgotten.
+Fault model: this process may end, or the client's next request go to another one: then a read may show an older state
+until the replica has caught up. If more paths than `MAX_PATHS` lag at once, those remembered for longest are forgotten.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class Lagging:
             self._paths.popitem(last=False)
 
     def behind(self, path: str) -> Collection[int]:
-        """The ids of devices that may lack something."""
+        """Return the ids of devices that may lack something."""
         found = self._paths.get(path)
         if found is None:
             return ()

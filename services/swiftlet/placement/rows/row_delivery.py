@@ -1,12 +1,13 @@
-"""One write's row on its way to the container's replicas, and what is made of their answers.
+"""The delivery of one write's row to the container's replicas, and what follows from their answers.
 
-Object servers keep the row pending with the write's record. It is told from here, once the write has its quorum and
-never before: a row must not be listed whose object may come to nothing. To a device it is acknowledged when the
-replicas of its share have answered that they have it for good; until then it stays pending, and the device brings it
-later. The write itself only waits until they list it: what they lose with their power comes back from the devices.
+Object servers keep the row pending with the write's record. It is sent from here once the write has its quorum and
+never before: a row must not be listed for an object that may never exist. A device gets an acknowledgement when the
+replicas of its share have answered that the row is durable; until then it keeps the row pending, and delivers it later.
+The write itself only waits until the replicas list the row: what they lose in a power failure comes back from the
+devices.
 
 Fault model: container servers may be slow or gone. The write waits for them within bounds, answers that come later are
-acknowledged still; a row that nobody took stays pending. This process may die at any moment: whatever it has not
+still acknowledged; a row that nobody took stays pending. This process may die at any moment: whatever it has not
 acknowledged stays pending too. Object servers may answer after the write was answered, and get an acknowledgement all
 the same.
 """
@@ -33,7 +34,7 @@ _log = structlog.get_logger("placement")
 
 
 ReadRow = Callable[[list[Device]], Awaitable[ObjectRow]]
-"""Reads the row from one of these devices, which have it pending."""
+"""A function that reads the row from one of these devices, which have it pending."""
 Acknowledge = Callable[[int, Device | None], None]
 """Called with a slot, and the device that has the row pending for it, when the device need not keep it any longer."""
 
@@ -48,11 +49,11 @@ class Answer(Enum):
     REFUSED = "refused"
     """There is no such container."""
     SILENT = "silent"
-    """No answer of use: the replica could not be asked."""
+    """The replica could not be asked, or gave no usable answer."""
 
 
 class UpdateOutcome(Enum):
-    """What becomes of a row, as it is counted."""
+    """The fate of a row, as it is counted."""
 
     LISTED = "listed"
     QUEUED = "queued"
@@ -64,15 +65,15 @@ _SHOWS = frozenset({Answer.TAKEN, Answer.LISTED})
 
 
 def container_missing(answers: Mapping[int, Answer], replicas: int) -> bool:
-    """Whether most replicas of the container say that it does not exist."""
+    """Return whether most replicas of the container answered that it does not exist."""
     return sum(answer is Answer.REFUSED for answer in answers.values()) >= write_quorum(replicas)
 
 
 def through(share: Collection[int], answers: Mapping[int, Answer], replicas: int) -> bool:
-    """Whether a device need not keep the row any longer for the replicas of its share.
+    """Return whether a device may drop a row, by the answers of the replicas of its share.
 
-    Each of them has it, or refused it while another one took it: it missed the container's creation, and gets the row
-    with it from the others. When most refused, no device need keep it.
+    Each of them has the row, or refused it while another one took it: it missed the container's creation, and gets the
+    row with it from the others. When most refused, no device need keep the row.
     """
     if container_missing(answers, replicas):
         return True
@@ -99,9 +100,9 @@ class RowWaits:
 
 
 class RowDelivery:
-    """See above; made before the write, told of each object server's answer as it comes.
+    """The delivery of one row; it is created before the write, and told of each object server's answer.
 
-    Or for rows of several objects in one container, which have been written: `finish_all`.
+    `finish_all` delivers the rows of several stored objects of one container instead.
     """
 
     def __init__(
@@ -113,9 +114,9 @@ class RowDelivery:
         replicas: int,
         late: Callable[[Collection[int]], None] = lambda _replicas: None,
     ) -> None:
-        """`share_of` a slot are the container replicas it keeps the row for; `replicas` are all of them.
+        """`share_of` a slot returns the container replicas it keeps the row for; `replicas` are all of them.
 
-        `late` is told of the replicas that have not taken the row when the write is answered, while others have.
+        `late` is called with the replicas that have not taken the row when the write is answered, while others have.
         """
         self._queues = queues
         self._tell = acknowledge
@@ -129,7 +130,7 @@ class RowDelivery:
         self._waiting: asyncio.Future[None] | None = None
         self._ends: asyncio.TimerHandle | None = None
         self._mostly = False
-        """Whether most have answered."""
+        """Whether most replicas have answered."""
 
     def share(self, slot: int) -> ContainerUpdate:
         """Return the container replicas for which a slot keeps the row."""
@@ -142,20 +143,22 @@ class RowDelivery:
         self._acknowledge()
 
     def begin(self, row: ObjectRow) -> None:
-        """Called when the write has its quorum: send the row to the container's replicas."""
+        """Send the row to the container's replicas; called when the write has its quorum."""
         if self._pending:
             self._send((row,))
 
     async def finish_all(self, rows: Sequence[ObjectRow], slots: int) -> bool:
-        """Bring the pending rows of objects that devices in all slots have stored; whether the container is missing."""
+        """Deliver the pending rows of objects that devices in all slots have stored; return whether the container is
+        missing.
+        """
         self._pending = [(slot, None, self._share_of(slot).replicas) for slot in range(slots)]
         return await self._finish(rows)
 
     async def finish(self, row: ObjectRow | None, read: ReadRow | None = None) -> bool:
-        """All devices have answered that will be waited for: bring the row if it was not yet, wait for the answers.
+        """Deliver the row if that has not begun, and wait for the answers; return whether the container is missing.
 
-        Without a `row` it is `read` from devices that have it pending, if there are any. Whether the container is
-        missing.
+        It is called when no further device is waited for. Without a `row` it is `read` from devices that have it
+        pending, if there are any.
         """
         if row is None and read is not None and self._pending and not self._is_missing():
             row = await self._read(read)
@@ -189,7 +192,7 @@ class RowDelivery:
         for replica in range(self._replicas):
             if replica in self._answers or replica in self._asked:
                 continue
-            # What no device has pending must be durable when it is answered.
+            # A row that no device has pending must be durable when the write is answered.
             future = self._queues.submit_all(
                 place.account, place.container, replica, rows, self._waits.row_wait_s, later=replica in pending
             )
@@ -257,7 +260,7 @@ class RowDelivery:
             self._waiting = None
 
     def _look(self) -> None:
-        """End the wait when all have answered; have it end soon when most have."""
+        """End the wait when all have answered; shorten it when most have."""
         if self._waiting is None or self._ends is None:
             return
         if not self._unanswered():

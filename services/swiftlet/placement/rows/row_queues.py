@@ -1,15 +1,15 @@
-"""Rows on their way to container servers, many in one request when many come at once.
+"""Rows on their way to container servers; when many come at once, they share a request.
 
-While a request to a container replica is on its way, further rows for it gather and go together in the next one.
-Those whose rows a request has brought are likely to have more soon: so the next request waits for as many rows as
-were there, those that waited included, but for half of the time that the last one took at most, or until `GATHER_S`
-after its beginning if that is later. A busy container then costs its server few requests, not one per object; a
-writer alone never waits, however many rows it brings together. Proxies send the rows of their writes this way, and
-object servers those that are left to them.
+While a request to a container replica is in progress, further rows for it gather and go together in the next one. The
+writers whose rows a request has brought are likely to have more soon. So the next request waits for as many rows as the
+last one had, with those that waited; but at most for half of the time that the last one took, or until `GATHER_S` after
+its beginning if that is later. A busy container then costs its server few requests, not one per object; a writer alone
+never waits, however many rows it brings together. Proxies send the rows of their writes this way, and object servers
+those that are left to them.
 
 Fault model: a container server may refuse, hang until the transport's deadline, or be gone. Its rows then fail with
-that, those of others do not wait for them. How many rows wait is limited, and each may have a time by which it has to
-be under way: one that is too late fails instead of delaying those behind it.
+that error, and those for others do not wait for them. The number of waiting rows is limited, and each may have a time
+until which it has to be sent: a late one fails instead of delaying those behind it.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ GATHER_S = 0.004
 MAX_GATHER_S = 0.01
 """Seconds after an answer for which the next request may be held back."""
 ENOUGH = 64
-"""Rows that are not held back for others: what a request costs beside its rows is little among so many."""
+"""Rows that are not held back for others: beside so many the cost of a request is small."""
 MAX_WAITING = 20_000
-"""Rows that may wait in a process, for whichever replicas: some 20 MB when all names are of full length."""
+"""The largest number of rows that wait in a process, some 20 MB when all names have their full length."""
 
 _Place = tuple[str, str, int]
 Taken = asyncio.Future[None] | None
-"""A row is listed; done when that is durable, None when it is already."""
+"""The result for a row that is listed: a future for when it is durable, None when it is already."""
 
 
 class _Waiting(NamedTuple):
@@ -65,7 +65,7 @@ class _Queue:
     enough: int = 1
     """The number of rows for which the next request waits."""
     more: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when so many rows are waiting, or the process ends."""
+    """Set when `enough` rows are waiting, or the process ends."""
 
 
 class RowQueues:
@@ -89,7 +89,10 @@ class RowQueues:
         self._ending = False
 
     async def send(self, account: str, container: str, replica_index: int, row: ObjectRow) -> None:
-        """Bring a row to one replica; durable on return. NotFound, NodeError. Cancelled, it may or may not be sent."""
+        """Bring a row to one replica, where it is durable on return. Raises NotFound and NodeError.
+
+        If the call is cancelled the row may or may not be sent.
+        """
         await self.submit(account, container, replica_index, row)
 
     def submit(
@@ -101,9 +104,10 @@ class RowQueues:
         wait_s: float = float("inf"),
         later: bool = False,
     ) -> asyncio.Future[Taken]:
-        """Send a row as `send` does, without waiting for the outcome; NodeTimeout unless it is sent within `wait_s`.
+        """Send a row as `send` does, without waiting for the outcome. Raises NodeTimeout unless it is sent within
+        `wait_s`.
 
-        With `later` it is done when the row is listed, and its result says when that is durable.
+        With `later` the future is done when the row is listed, and its result tells when that is durable.
         """
         return self.submit_all(account, container, replica_index, (row,), wait_s, later)
 
@@ -134,7 +138,7 @@ class RowQueues:
         return future
 
     async def drain(self, timeout_s: float) -> None:
-        """Wait for what is under way or not durable yet; for shutdown. After `timeout_s` the rest is given up."""
+        """Wait at shutdown for what is in progress or not durable yet; after `timeout_s` the rest is given up."""
         self._ending = True
         for queue in self._queues.values():
             queue.more.set()
@@ -200,7 +204,7 @@ class RowQueues:
             taken = await self._deliver(
                 place, together([waiting.rows for waiting in batch]), all(waiting.later for waiting in batch)
             )
-        except Exception as error:  # Whatever it is, it belongs to those who wait.
+        except Exception as error:  # The error, of any kind, belongs to those who wait.
             for waiting in batch:
                 if not waiting.future.done():
                     waiting.future.set_exception(error)

@@ -1,8 +1,8 @@
-"""Which device keeps a write's row for which container replica, and who sees to it.
+"""Decides which device keeps a write's row for which container replica.
 
 Each of a write's slots keeps the row for its share of the container's replicas, so that together they keep it for all.
-A slot that is lost (its device died in the middle of a streamed upload, or there was no spare left) leaves its share
-with nobody. All replicas are told from here (`swiftlet.placement.rows.row_delivery`).
+If a slot is lost (its device died in the middle of a streamed upload, or there was no spare left), no device keeps its
+share. The rows are sent to all replicas from here (`swiftlet.placement.rows.row_delivery`).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class StoredRows:
 
 
 class RowRouter:
-    """Shares writes' rows out among their slots and brings what is left to this process."""
+    """Distributes writes' rows over their slots, and delivers them."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class RowRouter:
         waits: RowWaits | None = None,
         lagging: Lagging | None = None,
     ) -> None:
-        """`waits` bound the time that a write spends on its row; replicas that take longer are noted in `lagging`."""
+        """`waits` bounds the time that a write spends on its row; replicas that take longer are noted in `lagging`."""
         self._rings = rings
         self._queues = queues
         self._acknowledgements = acknowledgements
@@ -92,9 +92,9 @@ class RowRouter:
         return RowDelivery(self._queues, acknowledge, self._waits, shares.__getitem__, len(holders), late)
 
     async def bring(self, stored: StoredRows) -> bool:
-        """Bring rows, and wait as any write waits for its own; whether the container is missing.
+        """Bring rows, and wait as a write waits for its own; return whether the container is missing.
 
-        Acknowledged is later, too, whatever comes after that.
+        Acknowledgements that come later are sent as well.
         """
         holders = self._holders(stored.account, stored.container)
         shares = [ContainerUpdate(stored.account, stored.container, replicas) for replicas in stored.shares]
@@ -110,7 +110,7 @@ class RowRouter:
         return await self._delivery(shares, holders, acknowledge).finish_all(stored.rows, len(shares))
 
     async def drain(self, timeout_s: float) -> None:
-        """For shutdown: let rows that are under way get through, and tell object servers what is; then give up."""
+        """Let rows in progress finish at shutdown, and send their acknowledgements; then give up."""
         clock = asyncio.get_running_loop().time
         ends_s = clock() + timeout_s
         await self._queues.drain(timeout_s)

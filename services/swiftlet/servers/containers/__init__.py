@@ -1,4 +1,4 @@
 """The container server: account and container databases over HTTP, and what is counted from them.
 
-In here: routes, streams of rows, claims, reports and totals. Not in here: SQLite (`listing`), shards (`sharding`).
+Routes, streams of rows, claims, reports and totals belong here. SQLite (`listing`) and shards (`sharding`) don't.
 """

@@ -1,16 +1,16 @@
-"""Containers' totals on their way to the accounts' listings.
+"""Reports containers' totals to the databases of their accounts.
 
-A container's database remembers what its account was told last; whatever differs from that is pending. So the
-database is the outbox: nothing is lost by a restart, and a scan at the start finds what is pending. A PUT or
-DELETE of a container is reported before it is answered, for a bounded time; changed totals about a second
-later, many changes in one report.
+A container's database remembers what was last reported to its account; whatever differs from that is pending. So the
+database is the outbox: nothing is lost by a restart, and a scan at the start finds what is pending. A PUT or DELETE of
+a container is reported before it is answered, for a bounded time; changed totals about a second later, many changes in
+one report.
 
-Replica i of a container reports to replica i of its account, so that a report costs one request. Where the counts
-of replicas differ the pairs wrap round; a handoff, which has no number, reports to all. The account's replicas
-pass on among themselves what they heard.
+Replica i of a container reports to replica i of its account, so that a report costs one request. Where the counts of
+replicas differ the pairs wrap round; a handoff, which has no number, reports to all. The account's replicas exchange
+among themselves what they got.
 
-Fault model: an account's node may be away for long. Its reports are repeated with growing pauses; a report heard
-twice changes nothing. Reports that overtake each other are told apart by the time of their counting.
+Fault model: an account's node may be away for long. Its reports are repeated with growing pauses; a repeated report
+changes nothing. Reports that overtake each other are told apart by the time of their counting.
 """
 
 from __future__ import annotations
@@ -194,7 +194,7 @@ class AccountReporter:
                 return True
             account, row = news
             await self._tell(device, id, account, row)
-            # Not worth a sync: what power takes of it is reported once more.
+            # This need not be synced: what is lost with the power is reported once more.
             await store.write(id, lambda database: database.mark_reported(row), grows=False, later=True)
         except (NotFound, StoreFormatError):
             return True
@@ -235,7 +235,10 @@ class AccountReporter:
 
 
 def paired(accounts: Sequence[Device], index: int | None, containers: int) -> Sequence[Device]:
-    """Return the account's devices to which replica `index` of `containers` reports; together these are all of them."""
+    """Return the account's devices to which replica `index` of `containers` reports.
+
+    Together the replicas report to all devices of the account.
+    """
     if index is None:
         return accounts
     if index >= len(accounts):

@@ -1,10 +1,10 @@
-"""Which accounts hold most, for the status report: counted in walks over the account databases of this server.
+"""Finds the accounts that hold most, for the status report, in walks over the account databases of this server.
 
-`AccountUsage` shows who is busy; here is who is full, busy or not. What limits they have is not known here: whoever
-reads the report weighs them. Each of an account's replicas reports it: take the largest.
+`AccountUsage` shows the busiest accounts; this shows the largest, busy or not. Their limits are not known here: whoever
+reads the report compares them. Each of an account's replicas reports it, so readers take the largest number.
 
-Fault model: a database that can't be read, and a device that can't be listed, is left out until the next walk. Names
-come from clients: the report has room for `LISTED` of the longest by each measure.
+Fault model: a database that can't be read, and a device that can't be listed, is left out until the next walk. Clients
+choose the names: the report has room for `LISTED` of the longest ones by each measure.
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ class AccountTally:
     def __init__(
         self, stores: Mapping[str, ListingStore], interval_s: float, now_s: Callable[[], float] = time.time
     ) -> None:
-        """`stores` by the devices' names; walks are `interval_s` seconds apart, `now_s` is the wall clock."""
+        """`stores` by the devices' names; walks are `interval_s` seconds apart, `now_s` returns seconds since the
+        epoch.
+        """
         self._stores = stores
         self._interval_s = interval_s
         self._now_s = now_s

@@ -1,8 +1,9 @@
-"""What accounts hold, as metrics: of the busiest accounts of this server only, since there is no end of accounts.
+"""Shows what accounts hold as metrics, for the busiest accounts of this server only, as there may be any number of
+them.
 
-Busy is who was asked for or told of lately: proxies ask for an account that is written to every few seconds, containers
-tell their account of changed totals. The counts are halved at each look, so that who was busy once makes room. Each of
-an account's replicas shows it: take the largest.
+An account is busy if there were requests about it or reports to it lately: proxies ask every few seconds for an account
+that is written to, and containers report changed totals. The counts are halved at each look, so that accounts that are
+no longer busy make room. Each of an account's replicas shows it, so readers take the largest number.
 
 Fault model: an account whose database can't be read is left out until it can.
 """
@@ -69,7 +70,7 @@ class AccountUsage:
 
     @property
     def shown(self) -> Mapping[str, AccountInfo]:
-        """The usage of the busiest accounts, as read last."""
+        """The usage of the busiest accounts, as last read."""
         return self._shown
 
 

@@ -1,6 +1,6 @@
 """Requests about claims, beside those of `swiftlet.servers.containers.container_server`.
 
-Fault model: as there. A lost answer leaves a claim that nobody knows of, until its time is up.
+Fault model: as there. A lost answer leaves a claim that nobody knows of, until it expires.
 """
 
 from __future__ import annotations
@@ -48,15 +48,15 @@ class ClaimRoutes:
         }
 
     async def take_claims(self, request: web.Request, fields: Answer) -> Answer:
-        """`answers` to `claims`, each with `excess`: null, or why the claim is refused."""
+        """Answer with `answers` to `claims`, each with `excess`: null, or why the claim is refused."""
         return await _many(self._take, request, fields)
 
     async def confirm_claims(self, request: web.Request, fields: Answer) -> Answer:
-        """`answers` to `claims`, each with `listed` and `reported`."""
+        """Answer with `answers` to `claims`, each with `listed` and `reported`."""
         return await _many(self._confirm, request, fields)
 
     async def cancel_claims(self, request: web.Request, fields: Answer) -> Answer:
-        """`answers` to `claims`, each empty."""
+        """Answer with `answers` to `claims`, each empty."""
         return await _many(self._cancel, request, fields)
 
     async def _take(self, request: web.Request, fields: Answer) -> Answer:
@@ -84,7 +84,7 @@ class ClaimRoutes:
 async def _many(
     one: Callable[[web.Request, Answer], Awaitable[Answer]], request: web.Request, fields: Answer
 ) -> Answer:
-    """Carry out all requests of a message concurrently; an error of one of them is its answer."""
+    """Carry out all requests of a message concurrently; an error of one of them is returned as its answer."""
 
     async def answer(body: Answer) -> Answer | SwiftletError:
         try:

@@ -1,14 +1,14 @@
 """Claims on what an account or container may still take: the memory of one device's container server.
 
-A limit holds exactly only if somebody knows all writes that are under way. Each replica of a database does so for
-itself: a claim is granted if the rows that the replica holds and the claims that it granted leave room for it, in one
-step. A claim ends when its write has failed (`cancel`), when its row is here (`confirm`), or when its time is up.
-A confirmed claim whose row is still on its way counts until the row has come. Whoever waits for a database while it is
-looked at is served by the next look, all together and in the order in which they came. Claims never touch the disk:
-the replicas are each other's copies, and a proxy repeats the claims of long uploads.
+A limit holds exactly only if somebody knows all writes in progress. Each replica of a database does so for itself: a
+claim is granted if the rows that the replica holds and the claims that it granted leave room for it, in one step. A
+claim ends when its write has failed (`cancel`), when its row is here (`confirm`), or when it expires. A confirmed claim
+whose row has not come yet counts until then. Requests that come while a database is read are served by the next read,
+all together and in the order in which they came. Claims are never stored on disk: the replicas are each other's copies,
+and a proxy repeats the claims of long uploads.
 
-Fault model: callers may go away without a word, so every claim has a time to live, and there are limits on how
-many are held. A server that was started anew knows no claims; the other replicas do. `docs/design` says what that
+Fault model: callers may go away without a word, so every claim has a time to live, and there are limits on how many are
+held. A server after a restart knows no claims; the other replicas do. `docs/design/2026-11-21-quotas.md` says what that
 means for limits.
 """
 
@@ -131,7 +131,7 @@ class _Book:
         return Amounts(all.containers - own.containers, all.objects - own.objects, all.bytes - own.bytes)
 
     def rows(self) -> set[Row]:
-        """The rows that end what is held."""
+        """Return the rows whose arrival ends one of the claims."""
         return {held.row for held in self.held.values() if held.row is not None}
 
 
@@ -144,7 +144,7 @@ class _Seen:
     here: frozenset[Row] = frozenset()
     """Those of the requested rows that it has in this or a newer version."""
     told: bool = True
-    """Whether the account knows the totals."""
+    """Whether the account has the totals."""
     split: bool = False
 
 
@@ -158,7 +158,7 @@ class Claims:
         clock: Callable[[], float] = time.monotonic,
         finder: Finder | None = None,
     ) -> None:
-        """`report` None: nobody is to be told of totals. `finder` None: no container is split."""
+        """With `report` None totals are reported to nobody; with `finder` None no container is split."""
         self._store = store
         self._finder = finder
         self._report = report
@@ -170,7 +170,7 @@ class Claims:
     async def take(
         self, partition: int, name: DatabaseName, claim: Claim, bounds: Bounds, life_s: float
     ) -> Excess | None:
-        """Hold or change a claim; return the reason when it does not fit. NotFound, NodeBusy."""
+        """Hold or change a claim; return the reason when it does not fit. Raises NotFound and NodeBusy."""
         answer: asyncio.Future[Excess | None] = asyncio.get_running_loop().create_future()
         self._queue(self._store.id_of(partition, name), _Take(name, claim, bounds, life_s, answer))
         return await answer
@@ -178,9 +178,9 @@ class Claims:
     async def confirm(
         self, partition: int, name: DatabaseName, claim_id: str, row: str, timestamp: Timestamp, report: bool
     ) -> Confirmation:
-        """A write is done: its claim ends as soon as the row with this timestamp or a newer one is here.
+        """End the claim of a write that is done, as soon as the row with this timestamp or a newer one is here.
 
-        With `report` the account is told of the container's totals first, as far as that works in time.
+        With `report` the container's totals are reported to the account first, as far as that works in time.
         """
         id = self._store.id_of(partition, name)
         answer: asyncio.Future[tuple[bool, bool]] = asyncio.get_running_loop().create_future()
@@ -190,7 +190,7 @@ class Claims:
             return Confirmation(listed, False)
         if told or self._report is None:
             return Confirmation(listed, told)
-        # What was listed since may be unreported again; that is for those whose rows they are.
+        # Rows that were listed since may be unreported again, which their own writers take care of.
         return Confirmation(listed, await self._report_once(id, self._report))
 
     async def cancel(self, partition: int, name: DatabaseName, claim_id: str) -> None:
@@ -229,15 +229,17 @@ class Claims:
             book.turns = asyncio.create_task(self._turns(id, book))
 
     async def _turns(self, id: DatabaseId, book: _Book) -> None:
-        """Serve who waits, all of them with one look at the database; the book is forgotten once nothing is in it."""
+        """Serve the waiting requests, each time all of them with one read of the database; drop the book when it is
+        empty.
+        """
         while book.waiting:
             batch = [book.waiting.popleft() for _ in range(min(MAX_AT_ONCE, len(book.waiting)))]
-            # Who has gone away meanwhile wants nothing any more.
+            # Callers that have gone away meanwhile want nothing any more.
             batch = [wish for wish in batch if not wish.answer.done()]
             try:
                 await self._turn(id, book, batch)
             except Exception as error:
-                # Raised where the answers are awaited.
+                # The error is raised where the answers are awaited.
                 for wish in batch:
                     if not wish.answer.done():
                         wish.answer.set_exception(error)
@@ -291,7 +293,7 @@ class Claims:
         if self._finder is None or not seen.split or not missing:
             return seen
         away = frozenset([row for row in missing if await self._is_away(self._finder, id, row)])
-        # Totals after the shards were asked: a row that is there now counts in them, or else its claim still does.
+        # The totals were read after the shards: a row that is there now counts in them, or else its claim still counts.
         seen = await self._see(id, rows)
         return replace(seen, here=seen.here | away)
 
@@ -299,7 +301,7 @@ class Claims:
         try:
             return await self._store.read(id, lambda database: _seen(database, rows))
         except NotFound as error:
-            # An account begins with its first container.
+            # An account is created with its first container.
             return _Seen(Amounts() if id.kind is DatabaseKind.ACCOUNT else error)
 
     async def _is_away(self, finder: Finder, id: DatabaseId, row: Row) -> bool:
@@ -321,7 +323,7 @@ def _seen(database: AnyDb, rows: AbstractSet[Row]) -> _Seen:
 
 
 def _has(database: AnyDb, name: str, timestamp: Timestamp) -> bool:
-    """Return whether the database has the row in this or a newer version; for a container's row by its creation."""
+    """Return whether the database has the row in this or a newer version; a container's row counts by its creation."""
     row = database.find(name)
     if isinstance(row, ContainerRow):
         return row.put_timestamp >= timestamp

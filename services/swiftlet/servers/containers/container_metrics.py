@@ -1,4 +1,4 @@
-"""Prometheus metrics of the account and container server's requests, whichever way they come."""
+"""Prometheus metrics of the requests of the account and container server, over HTTP and in streams of rows."""
 
 from __future__ import annotations
 

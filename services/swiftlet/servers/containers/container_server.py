@@ -1,8 +1,8 @@
 """The account and container server: an HTTP shell around the listing databases of its devices.
 
-Requests name a device, a partition, and the account and container in the query; see `docs/wire.md`. What they do
-is `swiftlet.listing`; what they look like is `swiftlet.transport.listing_wire`. After a container was created or
-deleted its account is told before the answer goes out, for as long as the reporter allows.
+Requests name a device, a partition, and the account and container in the query; see `docs/wire.md`. `swiftlet.listing`
+carries them out, and `swiftlet.transport.listing_wire` defines their form. After a container was created or deleted
+this is reported to its account before the answer goes out, for as long as the reporter allows.
 
 Fault model: see `swiftlet.servers.shared.json_requests` for hostile requests. An answer may get lost; every write is
 idempotent by its timestamps, so callers repeat it or leave it to sync.
@@ -57,8 +57,8 @@ class ContainerServer:
     ) -> None:
         """`stores` by the devices' names on this server; `key` None accepts unsigned requests.
 
-        `sharded` are the same devices' containers with their shards; None where no container is ever split. `placed`
-        says where the rings put the same devices; None where no ring is known.
+        `sharded` has the same devices' containers with their shards, None where no container is ever split. `placed`
+        tells where the rings put the same devices, None where no ring is known.
         """
         self.stores = stores
         self.key = key
@@ -201,9 +201,9 @@ class ContainerServer:
         *,
         once: bool = False,
     ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
-        """`work` as aiohttp calls it: with the body read, checked and parsed, counted and timed.
+        """Return `work` as a handler of aiohttp: with the body read, checked and parsed, counted and timed.
 
-        `once`: a request is obeyed one time only, for somebody who overheard it could do harm with it later.
+        With `once` a request is obeyed only once: somebody who overheard it could do harm by repeating it.
         """
 
         async def handle(request: web.Request) -> web.StreamResponse:
@@ -221,7 +221,7 @@ class ContainerServer:
 
 
 def add_container_routes(app: web.Application, server: ContainerServer) -> None:
-    """Return all routes of an account and container server."""
+    """Add all routes of an account and container server to an application."""
     partition = "{device}/{partition:[0-9]{1,10}}"
     container, account = f"/v1/containers/{partition}", f"/v1/accounts/{partition}"
     claims = f"/v1/{{kind:accounts|containers}}/{partition}/claims"
@@ -264,7 +264,7 @@ def add_container_routes(app: web.Application, server: ContainerServer) -> None:
         ("POST", f"{database}/find", server.sync.find_rows, large),
         ("POST", f"{database}/forget", server.sync.forget_database, small),
     ]
-    # Before what it would be a kind of databases for.
+    # This route has to come before the one that would take its path for a kind of databases.
     app.router.add_route("POST", f"{sync}/session", server.sync.session)
     for method, path, work, max_body in routes:
         once = path.endswith("/forget")

@@ -1,7 +1,7 @@
-"""Answers to questions of sync sessions about databases, from one device's index: bytes in, bytes out.
+"""Answers questions of sync sessions about databases from one device's index: bytes in, bytes out.
 
-Fault model: as `swiftlet.sync.session.responder`; a question that makes no sense is a WireError, and changes nothing. A
-ring that comes between two questions answers the second one.
+Fault model: as `swiftlet.sync.session.responder`; a malformed question is a WireError, and changes nothing. A ring that
+arrives between two questions is used for the second one.
 """
 
 from __future__ import annotations
@@ -20,13 +20,16 @@ from swiftlet.sync.session.responder import answer_by
 
 
 def databases_placed_by(account: CurrentRing, container: CurrentRing, device: str, is_local: IsLocal) -> PlacedBy:
-    """Return what the rings of databases place on a server's `device`."""
+    """Return a function that tells what the rings of databases place on a server's `device`."""
     rings = {DatabaseKind.ACCOUNT: account, DatabaseKind.CONTAINER: container}
     return placed_by(lambda policy: rings[RINGS[policy]](), device, is_local)
 
 
 async def answer_databases(index: ListingIndex, message: bytes, placed: PlacedBy = nowhere) -> bytes:
-    """The answer to one question; WireError for what is none, Unavailable while the device is looked at."""
+    """Return the answer to one question.
+
+    Raises WireError for a malformed question, and Unavailable while the device is being read.
+    """
     request = decode_request(message)
     kind = kind_of(request.policy)
     await index.ready(kind)

@@ -1,15 +1,15 @@
-"""What a device's databases are in the terms of sync sessions: partitions, roots, suffix hashes, entries.
+"""A device's databases in the terms of sync sessions: partitions, roots, suffix hashes, entries.
 
 All of it is in memory, from the fingerprints that the store keeps with every commit: a question opens no file. At the
-first question everything on the device is looked at once, which takes about a millisecond a database; until that is
-done questions are answered with `Unavailable`, after a short wait. Every `RELIST_S` the directories are read once
-more, so that what was taken away behind the store's back is noticed.
+first question everything on the device is read once, which takes about a millisecond per database; until that is done
+questions are answered with `Unavailable`, after a short wait. Every `RELIST_S` the directories are read once more, so
+that what was removed without the store is noticed.
 
 Memory: that of `swiftlet.listing.fingerprints`, and a root for each partition that was asked about.
 
 Fault model: a database that can't be read and is not damaged (another program's format) keeps its place with a
-fingerprint that nobody has, so that it never counts as equal; one that is damaged is in quarantine, and is not here.
-A device that fails answers nothing more.
+fingerprint that no other has, so that it never counts as equal. A damaged one is in quarantine, and is not here. A
+device that fails answers nothing more.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class ListingIndex:
     """The index of one device's databases; runs in one event loop."""
 
     def __init__(self, store: ListingStore, clock: Callable[[], float] = time.monotonic) -> None:
-        """Nothing is read before the first question; `clock` returns monotonic seconds."""
+        """Create the index; nothing is read before the first question. `clock` returns monotonic seconds."""
         self._store = store
         self._clock = clock
         self._looks: dict[DatabaseKind, asyncio.Task[None]] = {}
@@ -55,12 +55,14 @@ class ListingIndex:
         self._roots.pop((kind, partition), None)
 
     async def ready(self, kind: DatabaseKind) -> None:
-        """Wait until all databases of a kind are known; Unavailable if that takes long, errors of the device."""
+        """Wait until all databases of a kind are known. Raises Unavailable if that takes long, and errors of the
+        device.
+        """
         self._store.require()
         look = self._looks.get(kind)
         if look is None and self._is_old(kind):
             look = self._looks[kind] = asyncio.get_running_loop().create_task(self._look(kind))
-            # One that nobody waits for has told the log.
+            # A read that nobody waits for has logged its error.
             look.add_done_callback(lambda done: done.cancelled() or done.exception())
         if kind in self._looked_s or look is None:
             return
@@ -130,7 +132,7 @@ class ListingIndex:
             return
         self._changed(kind, partition)
 
-    # What is known; after `ready`.
+    # What is known once `ready` has returned.
 
     def partitions(self, kind: DatabaseKind) -> list[int]:
         """Return the partitions with databases, ascending."""

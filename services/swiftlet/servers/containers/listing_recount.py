@@ -1,12 +1,12 @@
-"""Totals and set hashes of listing databases, counted anew from their rows.
+"""Counts totals and set hashes of listing databases anew from their rows.
 
-Both are kept with each change of a row. A row that was changed behind the server's back, or a defect, would leave them
-wrong: a container would show other totals than its listing adds up to, and replicas that differ could take themselves
-for equal. So each database is counted once in `interval_s`, and what is wrong is put right by one more count within a
-transaction. The rows themselves are proved by the listing audit.
+Both are updated with each change of a row. If a row is changed without the server, or by a defect, they are wrong: a
+container shows other totals than its listing adds up to, and replicas that differ may count as equal. So each database
+is counted once in `interval_s`, and wrong numbers are corrected by another count within a transaction. The rows
+themselves are proved by the listing audit.
 
-Fault model: rows may change while a database is counted page by page: it is counted anew, and left to the next pass
-when it never stands still. The process may be killed at any point.
+Fault model: rows may change while a database is counted page by page: it is counted again, and left to the next pass
+when it keeps changing. The process may be killed at any point.
 """
 
 from __future__ import annotations

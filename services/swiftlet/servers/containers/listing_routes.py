@@ -1,11 +1,10 @@
-"""What a container server answers to the replicators of databases: questions of sessions, and replicas' rows.
+"""Requests of the replicators of databases to a container server: questions of sessions, and replicas' rows.
 
-Requests name a device and mostly a database; see `docs/wire.md`. What they do is `swiftlet.listing.replica` and
-`swiftlet.servers.containers.listing_answers`.
+Requests name a device and mostly a database; see `docs/wire.md`. `swiftlet.listing.replica` and
+`swiftlet.servers.containers.listing_answers` carry them out.
 
-Fault model: see `swiftlet.servers.shared.json_requests` for hostile requests. Every change is a merge, but for a
-handoff's copy that is forgotten: that is refused for a database that belongs here by this server's own ring, or has
-changed.
+Fault model: see `swiftlet.servers.shared.json_requests` for hostile requests. Every change is a merge, except that a
+handoff's copy is removed: that is refused for a database that belongs here by this server's own ring, or has changed.
 """
 
 from __future__ import annotations
@@ -75,7 +74,7 @@ class SyncRoutes:
         return response
 
     async def knock(self, request: web.Request, _fields: Answer) -> Answer:
-        """Answer with `kinds`, from a device that works."""
+        """Answer with `kinds`, if the device works."""
         self._store(request).require()
         return {"kinds": [kind.value for kind in DatabaseKind]}
 

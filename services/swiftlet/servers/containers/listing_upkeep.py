@@ -1,7 +1,7 @@
-"""Forgetting removed rows, and deleted databases as a whole, once they are old enough.
+"""Removes markers of removed rows, and deleted databases as a whole, once they are old enough.
 
-All replicas forget in step: the age is cut to whole periods of the clock. Between the first and the last of them
-sync would bring back what one has forgotten, if stores did not refuse it (`ListingStore.forgotten_before`).
+All replicas do so in step: the age is rounded down to whole periods of the clock. Until the last of them is through,
+sync would bring back what the first has forgotten, if stores did not refuse it (`ListingStore.forgotten_before`).
 
 Fault model: a node that was away for longer than the age brings removed rows back; the age has to be longer.
 """
@@ -30,7 +30,7 @@ class ListingUpkeep:
     def __init__(
         self, stores: Mapping[str, ListingStore], reclaim_age_s: float, now_s: Callable[[], float] = time.time
     ) -> None:
-        """`now_s` is the wall clock."""
+        """`now_s` returns seconds since the epoch."""
         self._stores = stores
         self._reclaim_age_s = reclaim_age_s
         self._now_s = now_s

@@ -1,7 +1,7 @@
-"""Which containers of a storage policy a device has databases of, page by page, for people who retire the policy.
+"""Lists the containers of a storage policy on a device, page by page, for administrators who retire the policy.
 
-Fault model: see `swiftlet.servers.shared.json_requests` for hostile requests. A request looks at `LOOKED_AT` databases
-at most. One that can't be read is passed over: the container has other replicas, which the asker asks as well.
+Fault model: see `swiftlet.servers.shared.json_requests` for hostile requests. A request reads `LOOKED_AT` databases at
+most. One that can't be read is passed over: the container has other replicas, which the asker asks as well.
 """
 
 from __future__ import annotations

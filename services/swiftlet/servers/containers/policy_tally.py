@@ -1,17 +1,17 @@
-"""What still uses the storage policies that are being retired, for the status report, and no new containers for them.
+"""Counts what still uses the storage policies that are being retired, and refuses new containers for them.
 
-While a policy is deprecated this server walks over its databases again and again. Numbers for people count a container
-where this server has its first replica, so that the sum over all servers is right. What proves that nothing is left
-counts every copy on its devices: of deleted containers too, and on handoffs.
+While a policy is deprecated this server walks over its databases again and again. Numbers for administrators count a
+container where this server has its first replica, so that the sum over all servers is right. The proof that nothing is
+left counts every copy on its devices, also of deleted containers and on handoffs.
 
-A deprecated policy is refused here as well as by the proxies, some time after it was announced, when proxies have heard
-of it too. `emptySince` is the end of the first of an unbroken series of walks that began after that and found no copy.
-A container may move between servers while they walk; so it is gone when each server has walked once more since
+A deprecated policy is refused here as well as by the proxies, some time after it was announced, when proxies know it
+too. `emptySince` is the end of the first of an unbroken series of walks that began after that and found no copy. A
+container may move between servers while they walk; so the policy is unused when each server has walked once more since
 all of them were empty.
 
 Fault model: a database that can't be read may be one of the policy's, and so may be all of a device that can't be
-listed: then nothing is empty. After a start this server refuses and proves anew, as it remembers neither. Containers of
-hidden accounts and the databases of shards have rows only, and no objects of their own.
+listed: then nothing counts as empty. After a start this server refuses and proves anew, as it remembers neither.
+Containers of hidden accounts and the databases of shards have rows only, and no objects of their own.
 """
 
 from __future__ import annotations
@@ -80,10 +80,10 @@ class PolicyTally:
         grace_s: float,
         now_s: Callable[[], float] = time.time,
     ) -> None:
-        """`stores` by the devices' names; `policies` as they are now.
+        """`stores` by the devices' names; `policies` returns the current ones.
 
         Walks begin `interval_s` seconds after each other; a policy is refused `grace_s` after it was first seen to be
-        deprecated. `now_s` is the wall clock.
+        deprecated. `now_s` returns seconds since the epoch.
         """
         self._stores = stores
         self._policies = policies
@@ -193,7 +193,7 @@ def _count_container(found: Mapping[int, Use], head: Head, first: bool) -> None:
 
 
 def is_counted(head: Head) -> bool:
-    """Return whether a container's database stands for objects of its policy, now or before its deletion."""
+    """Return whether a container's database stands for objects of its policy, now or until its deletion."""
     return not (head.name.account.startswith(HIDDEN) or is_shard(head.name) or head.put_timestamp == ZERO)
 
 

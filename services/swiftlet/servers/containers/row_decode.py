@@ -1,9 +1,9 @@
-"""Messages of row streams as the container server takes them: rows as the databases merge them, not as objects.
+"""Decodes messages of row streams for the container server, into rows as the databases merge them.
 
-What a message is says `swiftlet.transport.row_wire`, and what a row may be `swiftlet.transport.listing_wire`: rows as
-proxies send them pass by a few comparisons here, whatever looks otherwise goes through the checks there.
+`swiftlet.transport.row_wire` defines messages, and `swiftlet.transport.listing_wire` rows: rows as proxies send them
+pass after a few comparisons here, and all others go through the checks there.
 
-Fault model: as there. One update that is garbage refuses the whole message.
+Fault model: as there. One malformed update makes the whole message refused.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from swiftlet.transport.signing import ClusterKey
 
 
 class Arrived(NamedTuple):
-    """An update; `grows`: not all of its rows are removals. See `row_wire.Update`."""
+    """An update, see `row_wire.Update`; `grows` tells that not all of its rows are removals."""
 
     number: int
     device: str
@@ -34,7 +34,7 @@ class Arrived(NamedTuple):
 
 
 def arrived(data: bytes, key: ClusterKey | None, host: str) -> list[Arrived]:
-    """Decode the updates in a message; Unauthorized, WireError, InvalidName."""
+    """Decode the updates in a message. Raises Unauthorized, WireError and InvalidName."""
     return [_arrived(entry) for entry in row_wire.entries_of(data, key, host)]
 
 

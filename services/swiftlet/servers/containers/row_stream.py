@@ -1,17 +1,17 @@
-"""Row streams at the container server: updates as they come in, one transaction for those of one container that wait.
+"""Row streams at the container server: the waiting updates of one container go into one transaction.
 
 A proxy keeps one stream to each container server and sends all its rows there; a message costs a fraction of an HTTP
-request. See `swiftlet.transport.row_wire` for what is said, `swiftlet.listing.late_sync` for what `later` means. An
-update has no task of its own: the database calls back when it has merged the rows, and what is to be answered by the
-end of that turn of the event loop goes out as one message.
+request. `swiftlet.transport.row_wire` defines the messages, `swiftlet.listing.late_sync` explains `later`. An update
+has no task of its own: the database calls back when it has merged the rows, and the answers of one turn of the event
+loop go out as one message.
 
 Fault model: as with HTTP requests anybody may connect and send anything: the request that begins a stream is signed,
-and so is each message. A peer that sends faster than its rows are made durable is not read from meanwhile; one that
-does not read its answers is sent no more, and cut off after `SEND_S`. When a stream ends its updates go on, and nobody
-is told of them.
+and so is each message. While a peer sends faster than its rows are made durable, nothing is read from it. A peer that
+does not read its answers gets no more of them, and is disconnected after `SEND_S`. When a stream ends its updates go
+on, and their outcome is reported to nobody.
 
-What must hold: `_done` is called exactly once for each update that was begun, for the counts of what is under way and
-not answered are what the stream and its end wait on.
+Invariant: `_done` is called exactly once for each update that was begun, because the stream and its end wait on the
+counts of updates in progress and of those without an answer.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class RowStreams:
         return socket
 
     def place(self, update: Arrived) -> _Place:
-        """Return what receives an update's rows; DeviceFailed."""
+        """Return what receives an update's rows. Raises DeviceFailed."""
         key = update.device, update.partition, update.account, update.container
         place = self._places.get(key)
         if place is None:
@@ -161,7 +161,7 @@ class _Stream:
             place = self._server.place(update)
             done = partial(self._done, update, place, begun)
             place.taker.submit_rows(place.id, place.name, update.rows, update.grows, update.later, done)
-        except Exception as error:  # It belongs to this update, which is answered whatever it is.
+        except Exception as error:  # The error belongs to this update, which gets it as its answer, whatever it is.
             self._done(update, None, begun, None, error)
 
     def _done(
@@ -228,7 +228,7 @@ class _Stream:
 
 
 def _frame(payload: bytes) -> bytes:
-    """A WebSocket message of binary data from a server, as RFC 6455 has it: one frame, not masked."""
+    """Return a WebSocket message of binary data from a server, as RFC 6455 specifies it: one frame, not masked."""
     size = len(payload)
     if size < 126:
         return bytes((0x82, size)) + payload

@@ -1,4 +1,4 @@
-"""Requests about shards, with which container servers ask each other.
+"""Requests about shards, which container servers send to each other.
 
 Fault model: as of `swiftlet.servers.containers.container_server`.
 """

@@ -1,5 +1,5 @@
-"""The object server: requests about objects and devices, and the listing rows that devices owe.
+"""The object server: requests about objects and devices, and the listing rows that devices have to deliver.
 
-In here: admission, thread pools, pending container updates, answers to replicators. Not in here: how objects are kept
-(`store`).
+Admission, thread pools, pending container updates and answers to replicators belong here. How objects are kept
+(`store`) does not.
 """

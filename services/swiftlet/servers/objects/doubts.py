@@ -1,7 +1,7 @@
-"""What a device may have missed: what it is told of its partitions, and what its server tells of them.
+"""What a device may have missed: applies verdicts on its partitions, and reports its doubts.
 
-`swiftlet_native.Doubts` keeps it, for the native server and the one over HTTP alike. See
-docs/design/2026-11-23-unproved-devices.md.
+`swiftlet_native.Doubts` has the state, for the native server and the one over HTTP alike. See
+`docs/design/2026-11-23-unproved-devices.md`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from swiftlet.boundaries.objects import Verdict
 
 
 def judge(doubts: Doubts, verdict: Verdict) -> None:
-    """Take in what is said of a device's partitions; what the same verdict doubts stays in doubt."""
+    """Apply a verdict on a device's partitions; a partition that it both proves and doubts stays in doubt."""
     if verdict.proved:
         doubts.prove(verdict.epoch, list(verdict.proved))
     if verdict.whole:

@@ -1,4 +1,4 @@
-"""What is pending in a native store, as `PendingUpdates`."""
+"""The pending updates of a native store, as `PendingUpdates`."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from swiftlet.timestamp import Timestamp
 
 
 class NativePending:
-    """The pending updates of a native store; see `PendingUpdates`."""
+    """Implements `PendingUpdates` by a native store."""
 
     def __init__(self, store: NativeStore) -> None:
-        """`store` stays the caller's to close."""
+        """`store` is closed by the caller."""
         self._store = store
 
     def due(self, older_than_s: float, limit: int) -> list[PendingUpdate]:

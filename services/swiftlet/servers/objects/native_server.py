@@ -1,12 +1,12 @@
-"""The native object server beside the one over HTTP: the same open stores, its own threads, no Python per request.
+"""The native object server, beside the one over HTTP: the same open stores, its own threads, no Python per request.
 
-What it counts is brought into the object server's metrics now and then. See `native/crates/node` and
+Its counters are added to the object server's metrics every few seconds. See `native/crates/node` and
 `docs/transport.md`.
 
 Fault model: the port may be taken, or the system be out of descriptors: then there is no native server, and callers use
 HTTP. RDMA may be missing or not work (`swiftlet.transport.rdma`). A device may fail or be missing while the others
-serve. When the service ends, clients are asked for no more requests, and what is under way gets its time; then it is
-given up, and the stores are closed.
+serve. When the service ends, clients are asked to send no more requests, and those in progress get some time; then they
+are aborted, and the stores are closed.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class NativeServerSettings:
     """The limits of the native server."""
 
     name: str
-    """`host:port` as in the rings, by which callers name the server that they expect."""
+    """`host:port` as in the rings, by which callers name the server that they want."""
     machine: str
     pool_bytes: int
     threads_per_device: int = 4
@@ -58,7 +58,7 @@ class NativeServerSettings:
     drain_s: float = 10.0
     """Seconds that requests in progress get to finish after the service was asked to end."""
     rdma: Mode = "off"
-    """Whether bodies go by RDMA where clients have it too."""
+    """Whether bodies go by RDMA for clients that have it too."""
     silence_s: float = 1.5
     """Seconds of silence after which the connection of a client is closed."""
     encryption: Encryption = "none"
@@ -76,10 +76,11 @@ class NativeServer:
         settings: NativeServerSettings,
         doubts: Mapping[str, swiftlet_native.Doubts] | None = None,
     ) -> None:
-        """`stores` by device name stay the caller's to close; `unused`: devices that can't be used, and why;
-        `doubts`: what those that serve may have missed. OSError.
+        """Create the server; nobody is let in before `listen`. Raises OSError, and SettingsError when RDMA is required
+        and fails.
 
-        SettingsError when RDMA is required and does not work. Nobody is let in before `listen`.
+        `stores` by device name are closed by the caller. `unused` has devices that can't be used, and why. `doubts` has
+        what the served devices may have missed.
         """
         self.port: int | None = None
         self._drain_s = settings.drain_s
@@ -109,7 +110,7 @@ class NativeServer:
         self._server, self._rdma = start(settings.rdma, make)
 
     def listen(self, host: str, port: int) -> int:
-        """Accept peers and return the port. OSError when it is not available."""
+        """Accept clients and return the port. Raises OSError when the port is not available."""
         self.port = self._server.listen(_address(host), port)
         return self.port
 
@@ -128,7 +129,7 @@ class NativeServer:
         return self._rdma.status()
 
     def takes_tls(self) -> bool:
-        """Whether clients may encrypt: not with RDMA."""
+        """Whether clients may encrypt; with RDMA they can't."""
         return not self._rdma.status()["ready"]
 
     def transports(self) -> dict[str, int]:
@@ -162,13 +163,15 @@ class NativeServer:
         return more
 
     async def leave(self, _app: web.Application) -> None:
-        """For `app.on_shutdown`: ask clients for no more requests. Those under way have their time from now on."""
+        """Ask clients to send no more requests, and begin the time that those in progress get; for
+        `app.on_shutdown`.
+        """
         if self._ends_at is None:
             self._ends_at = asyncio.get_running_loop().time() + self._drain_s
             self._server.leave()
 
     async def run(self, _app: web.Application) -> AsyncIterator[None]:
-        """For `app.cleanup_ctx`: measure until shutdown; then let what is under way finish, and stop."""
+        """Measure until shutdown, then let requests in progress finish, and stop; for `app.cleanup_ctx`."""
         task = asyncio.create_task(self._measuring())
         yield
         task.cancel()
@@ -188,7 +191,7 @@ class NativeServer:
 
 
 def _address(host: str) -> str:
-    """Return the address to listen on; OSError for a name without one."""
+    """Return the address to listen on. Raises OSError for a name without one."""
     try:
         return str(ipaddress.ip_address(host))
     except ValueError:

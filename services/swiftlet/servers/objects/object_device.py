@@ -1,8 +1,7 @@
-"""One device as the object server holds it: store, threads, what is pending, what it may have missed."""
+"""One device of the object server: its store, its threads, its pending updates, and what it may have missed."""
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass, field
 
 from swiftlet_native import Doubts
@@ -22,13 +21,14 @@ from swiftlet.servers.objects.pending_delivery import PendingDelivery
 from swiftlet.servers.objects.pool import DevicePool
 from swiftlet.servers.shared.device_status import DeviceStatus
 from swiftlet.store.protocol import Store
+from swiftlet.web.logs import get_logger
 
-_log = logging.getLogger(__name__)
+_log = get_logger("object")
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectDevice:
-    """A device and the work on it."""
+    """A device, and the work in progress on it."""
 
     name: str
     store: Store
@@ -60,7 +60,7 @@ class ObjectDevice:
             STORE_COUNTERS[name].labels(self.name).inc(more)
             self._counted[name] = count
             if name == "quarantined" and more:
-                _log.error("damage was found and set aside: device=%s records=%d", self.name, more)
+                _log.error("damaged records were found and set aside", device=self.name, records=more)
 
     async def _usage(self) -> Usage:
         return await self.pool.run(self.store.usage)

@@ -1,8 +1,7 @@
-"""Every request of the object server passes through here: admission to its device, metrics, errors as answers."""
+"""Admits every request of the object server to its device, counts it, and turns errors into answers."""
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -13,14 +12,15 @@ from swiftlet.errors import DeviceFailed, SwiftletError
 from swiftlet.servers.objects.metrics import DEVICE_UP, DURATION, IN_FLIGHT, REQUESTS
 from swiftlet.servers.objects.pool import DevicePool
 from swiftlet.servers.shared.json_requests import Answer, answer, refusal
+from swiftlet.web.logs import get_logger
 
-_log = logging.getLogger(__name__)
+_log = get_logger("object")
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 def guarded(operation: str, work: Callable[[web.Request], Awaitable[Answer]]) -> Handler:
-    """A handler that answers with what `work` finds or with its error, and counts both."""
+    """Return a handler that answers with the result of `work` or with its error, and counts both."""
 
     async def handler(request: web.Request) -> web.StreamResponse:
         device, began_s, outcome = request.match_info["device"], time.perf_counter(), "aborted"
@@ -44,7 +44,7 @@ def note_failure(device: str, operation: str, error: SwiftletError) -> None:
     """Log errors that an operator should look at."""
     if isinstance(error, DeviceFailed):
         DEVICE_UP.labels(device).set(0)
-        _log.error("device failed: device=%s operation=%s error=%s", device, operation, error)
+        _log.error("a device failed during a request", device=device, operation=operation, error=str(error))
 
 
 @contextmanager

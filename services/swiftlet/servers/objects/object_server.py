@@ -1,8 +1,8 @@
-"""The object server over HTTP: what replicators and proxies say to the devices of one process, and their upkeep.
+"""The object server over HTTP: requests of replicators and proxies about the devices of one process, and their upkeep.
 
-Objects come and go over the native transport (`swiftlet.servers.objects.native_server`). Everything arrives already
-built: stores, the sink for listing rows, the cluster's key. `add_object_routes` puts the routes into an application
-that has its health checks, metrics page and middleware from elsewhere.
+Objects come and go over the native transport (`swiftlet.servers.objects.native_server`). The caller builds everything
+else: stores, the sink for listing rows, the cluster's key. `add_object_routes` adds the routes to an application that
+has its health checks, metrics page and middleware from elsewhere.
 
 Fault model: one device may be full, slow, failing or gone while the others serve; each has its own threads and
 admission. A device that is not among ours answers like a failed one, so that callers go elsewhere.
@@ -11,7 +11,6 @@ admission. A device that is not among ours answers like a failed one, so that ca
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
@@ -39,10 +38,11 @@ from swiftlet.timestamp import Timestamp
 from swiftlet.transport.object_messages import doubt_json, judge_path, verdict_from
 from swiftlet.transport.signing import ClusterKey
 from swiftlet.transport.wire import MAX_JSON_BODY
+from swiftlet.web.logs import get_logger
 
 RECLAIM_PERIOD_S = 3600.0
 """Seconds between two removals of old tombstones."""
-_log = logging.getLogger(__name__)
+_log = get_logger("object")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,17 +50,20 @@ class ObjectServerSettings:
     """The limits and waits of an object server."""
 
     threads_per_device: int = 4
-    """The number of threads for each device; more help fast devices with deep queues."""
+    """The number of threads for each device; more of them help fast devices with deep queues."""
     max_requests_per_device: int = 512
-    """Messages of replicators at work on one device; above it callers get 503 and try again later. Bounds memory: each
-    may hold about one MiB."""
+    """Messages of replicators in progress on one device; above it callers get 503 and try again later.
+
+    This bounds memory, as each message may hold about one MiB.
+    """
     row_wait_s: float = 2.0
     """Seconds within which a container server has to answer about a row."""
     row_interval_s: float = 5.0
     """Seconds between deliveries of what is pending; also the first pause after a failed one."""
     reclaim_age_s: float = 7 * 86400.0
-    """Seconds that tombstones are kept, and after which a pending row is dropped when its container is answered to be
-    missing."""
+    """Seconds for which tombstones are kept, and after which a pending row is dropped if its container does
+    not exist.
+    """
 
 
 class ObjectServer:
@@ -78,11 +81,11 @@ class ObjectServer:
         placed: Mapping[str, PlacedBy] | None = None,
         doubts: Mapping[str, Doubts] | None = None,
     ) -> None:
-        """`devices` by name; stores stay the caller's to close.
+        """`devices` are given by name; the caller closes their stores.
 
-        `now_s` is the wall clock. `unused` are devices that can't be used, and why; `pending` are the updates of
-        devices that keep their rows; `placed` is where rings put devices, for those that are in any; `doubts` is
-        what devices may have missed, nothing for those without.
+        `now_s` returns seconds since the epoch. `unused` has devices that can't be used, and why. `pending` has the
+        updates of devices whose stores keep rows; `placed` tells where rings put devices, for those in any ring;
+        `doubts` has what devices may have missed.
         """
         self.settings = settings or ObjectServerSettings()
         self._key = key
@@ -123,7 +126,7 @@ class ObjectServer:
         return self._devices
 
     async def run_background(self, _app: web.Application) -> AsyncIterator[None]:
-        """For `app.cleanup_ctx`: tend and measure the devices until shutdown; then end the threads."""
+        """Tend and measure the devices until shutdown, then end their threads; for `app.cleanup_ctx`."""
         tasks = [asyncio.create_task(work(device)) for device in self._devices.values() for work in self._upkeep]
         yield
         for task in tasks:
@@ -146,15 +149,15 @@ class ObjectServer:
             try:
                 await self.reclaim(device)
             except (SwiftletError, OSError) as error:
-                _log.error("reclaiming failed: device=%s error=%s", device.name, error)
+                _log.error("old tombstones could not be reclaimed", device=device.name, error=str(error))
             except Exception:
-                _log.exception("reclaiming failed unexpectedly: device=%s", device.name)
+                _log.exception("reclaiming old tombstones failed unexpectedly", device=device.name)
             await asyncio.sleep(RECLAIM_PERIOD_S)
 
     async def reclaim(self, device: ObjectDevice) -> int:
-        """Forget tombstones older than the reclaim age; how many went.
+        """Remove tombstones older than the reclaim age; return how many.
 
-        The age is cut to whole periods, so that all replicas of a partition forget the same ones.
+        The age is rounded down to whole periods, so that all replicas of a partition remove the same ones.
         """
         before_s = (self._now_s() - self.settings.reclaim_age_s) // RECLAIM_PERIOD_S * RECLAIM_PERIOD_S
         gone = await device.pool.run(device.store.reclaim, Timestamp.at(max(0.0, before_s)))
@@ -167,9 +170,9 @@ class ObjectServer:
             try:
                 await device.pending.deliver()
             except (SwiftletError, OSError) as error:
-                _log.error("upkeep failed: device=%s error=%s", device.name, error)
+                _log.error("pending updates could not be delivered", device=device.name, error=str(error))
             except Exception:
-                _log.exception("upkeep failed unexpectedly: device=%s", device.name)
+                _log.exception("the delivery of pending updates failed unexpectedly", device=device.name)
             await asyncio.sleep(self.settings.row_interval_s)
 
     # -- requests --------------------------------------------------------------------------------------------

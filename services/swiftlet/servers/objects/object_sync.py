@@ -1,7 +1,7 @@
-"""What an object server answers on sync streams: those requests of a message that need a device in one go on a thread.
+"""Answers on sync streams for an object server: a thread serves all requests of a message that need a device.
 
-Fault model: one request may fail or make no sense without the others; a device that is not here, or has too much at
-work, refuses all of a message. Answers are made some at a time, so that few bytes of them wait for the network.
+Fault model: one request may fail or be malformed without the others. A device that is not here, or has too many
+requests, refuses all of a message. Answers are made a few at a time, so that few bytes of them wait for the network.
 """
 
 from __future__ import annotations
@@ -20,19 +20,22 @@ from swiftlet.transport.sync_wire import Answer, Request
 from swiftlet.transport.wire import WireError
 
 _OPERATIONS = {sync_wire.QUESTION: "sync", sync_wire.READ: "read-copies", sync_wire.WRITE: "take-copies"}
-"""The kinds of requests by which they are counted."""
+"""The names under which the kinds of requests are counted."""
 
 
 class ObjectSync:
     """The responder of an object server's sync streams."""
 
     def __init__(self, devices: Mapping[str, ObjectDevice], placed: Mapping[str, PlacedBy]) -> None:
-        """`placed`: where rings put the devices, for those that are in any."""
+        """`placed` tells where rings put the devices, for those that are in any ring."""
         self._devices = devices
         self._placed = placed
 
     async def respond(self, name: str, requests: Sequence[Request]) -> AsyncIterator[Sequence[Answer]]:
-        """Yield the answers to a message's requests, some at a time; DeviceFailed, NodeBusy for all that are left."""
+        """Yield the answers to a message's requests, a few at a time.
+
+        DeviceFailed and NodeBusy are raised for all requests that have no answer yet.
+        """
         device = self._devices.get(name)
         if device is None:
             raise DeviceFailed(f"device {name} is not served here; is the ring newer than this server?")
@@ -56,7 +59,7 @@ def _count(device: str, request: Request, answer: Answer) -> None:
 
 
 def _some(store: Store, requests: Sequence[Request], placed: PlacedBy) -> list[Answer]:
-    """The answers of the first requests, until they are enough for a message; at least one."""
+    """Return the answers of the first requests, until they are enough for a message; at least one."""
     answers: list[Answer] = []
     size = 0
     for request in requests:

@@ -1,13 +1,13 @@
-"""Updates that a device has pending and that nobody has acknowledged for a while: delivered from here, in batches.
+"""Delivers, in batches, the updates that a device has pending and that nobody has acknowledged for a while.
 
-In the ordinary case whoever wrote brings the row and acknowledges it within a second. What is left belongs to proxies
-that died, to containers whose servers could not be reached, to writes without a quorum, or was acknowledged by a
-message that got lost. The object is read as it is now: of several writes the newest is listed.
+Usually the writer brings the row and acknowledges it within a second. The rest are rows of proxies that died, of
+containers whose servers could not be reached, of writes without a quorum, and rows whose acknowledgement got lost. The
+object is read as it is now: of several writes the newest is listed.
 
 Fault model: container servers may be down for days, or slow; each container replica that fails has growing pauses of
 its own, and does not hold up the others. A container that answers 404 may be one whose creation has not reached that
 replica yet, so a row is kept for as long as tombstones are before it is dropped. Another process may deliver the same
-row, or the device have a newer one by the time this one is through: rows merge newest-wins, and what is acknowledged
+row, or the device have a newer one by the time this one is through: rows merge by "newest wins", and an acknowledgement
 names the version. The process may die at any point: what it has not acknowledged is delivered again. A device that
 can't read the object keeps the row.
 """
@@ -15,7 +15,6 @@ can't read the object keeps the row.
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -30,20 +29,21 @@ from swiftlet.servers.objects.pool import DevicePool
 from swiftlet.servers.shared.pauses import Group, Pauses
 from swiftlet.store.protocol import Store
 from swiftlet.timestamp import Timestamp
+from swiftlet.web.logs import get_logger
 
 PENDING_FOR_S = 10.0
-"""Seconds for which a row is left to its writer: longer than the waits for a container server and acknowledgement."""
+"""Seconds for which a row is left to its writer; it is longer than the writer's timeouts together."""
 _BATCH = MAX_ACKNOWLEDGED
 _GROUPS_AT_ONCE = 8
 
-_log = logging.getLogger(__name__)
+_log = get_logger("object")
 
 
 class RowSink(Protocol):
     """Delivers listing rows to container servers."""
 
     async def send(self, account: str, container: str, replica_index: int, row: ObjectRow) -> None:
-        """Deliver a row to one replica of its container; durable on return. NotFound, NodeError."""
+        """Deliver a row to one replica of its container; it is durable on return. Raises NotFound and NodeError."""
         ...
 
 
@@ -56,7 +56,7 @@ class DeliveryTimes:
     interval_s: float
     """The first pause after a failure of a container replica; further pauses double."""
     reclaim_age_s: float
-    """The time after which a row is dropped whose container does not exist according to its replicas."""
+    """The time after which a row is dropped if its container does not exist according to the container's replicas."""
     pending_for_s: float = PENDING_FOR_S
     """Rows younger than this are left to their writer."""
 
@@ -74,7 +74,7 @@ class _Attempt:
     """The row of the object as it was last read."""
 
     def group(self, replica: int) -> Group:
-        """One of the container's replicas."""
+        """Return the key of one of the container's replicas in `Pauses`."""
         return self.account, self.container, replica
 
 
@@ -91,7 +91,7 @@ class PendingDelivery:
         times: DeliveryTimes,
         now_s: Callable[[], float] = time.time,
     ) -> None:
-        """`device` is the name of the device, `now_s` the wall clock."""
+        """`device` is the name of the device; `now_s` returns seconds since the epoch."""
         self._device = device
         self._store = store
         self.updates = updates
@@ -117,7 +117,7 @@ class PendingDelivery:
         limit = _BATCH + len(self._attempts)
         rows = await self._pool.run(self.updates.due, self._times.pending_for_s, limit)
         pending = {row.key for row in rows}
-        # What was tried before is older than what was not, so that it is among these unless somebody acknowledged it.
+        # Rows that were tried before are older than others, so they are among these unless they were acknowledged.
         self._attempts = {key: tried for key, tried in self._attempts.items() if key in pending}
         due = [row for row in rows if self._may_be_tried(row)][:_BATCH]
         gone = await self._pool.run(self._read_all, due)
@@ -140,17 +140,20 @@ class PendingDelivery:
         return [row for row in rows if not self._read(row)]
 
     def _read(self, row: PendingUpdate) -> bool:
-        """Note what is to be sent; return whether there is something to send, or may be later."""
+        """Read the object's row; return whether there is something to send, or may be later."""
         try:
             listed = self._as_it_is(row)
         except SwiftletError as error:
-            _log.warning(
-                "a pending update can't be read: device=%s object=%s error=%s", self._device, row.key.hex, error
-            )
+            _log.warning("a pending update can't be read", device=self._device, object=row.key.hex, error=str(error))
             return True
         parts = listed.name.split("/", 3) if listed is not None else []
         if listed is None or len(parts) != 4:
-            _log.error("nothing to list: device=%s object=%s held=%r", self._device, row.key.hex, listed)
+            _log.error(
+                "a pending update has nothing to list and is dropped",
+                device=self._device,
+                object=row.key.hex,
+                held=repr(listed),
+            )
             return False
         _, account, container, name = parts
         tried = self._attempts.get(row.key)
@@ -196,14 +199,20 @@ class PendingDelivery:
             tried.listed[replica] = False
             return False
         except (TimeoutError, SwiftletError) as error:
-            _log.info("row stays pending: container=/%s/%s error=%r", tried.account, tried.container, error)
+            _log.info(
+                "a container update stays pending",
+                container=f"/{tried.account}/{tried.container}",
+                error=repr(error),
+            )
             return False
         tried.listed[replica] = True
         ROWS.labels("listed").inc()
         return True
 
     def _is_through(self, row: PendingUpdate) -> bool:
-        """Whether all replicas have it, or refused it while another took it, or it was refused for too long."""
+        """Return whether the row is done: all replicas have it, or refused it while another took it, or for
+        too long.
+        """
         tried = self._attempts.get(row.key)
         if tried is None or any(replica not in tried.listed for replica in row.replicas):
             return False
@@ -212,10 +221,13 @@ class PendingDelivery:
         if self._now_s() - row.timestamp.seconds < self._times.reclaim_age_s:
             return False
         ROWS.labels("dropped").inc()
-        _log.warning("row dropped: /%s/%s was missing for the reclaim age", tried.account, tried.container)
+        _log.warning(
+            "a container update is dropped, because its container has been missing for the reclaim age",
+            container=f"/{tried.account}/{tried.container}",
+        )
         return True
 
 
 def _left(row: PendingUpdate, tried: _Attempt) -> list[int]:
-    """Replicas that do not have the row yet; one that refused it is asked again."""
+    """Return the replicas that do not have the row yet; one that refused it is asked again."""
     return [replica for replica in row.replicas if not tried.listed.get(replica)]

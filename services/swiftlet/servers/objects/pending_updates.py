@@ -1,7 +1,7 @@
 """The container updates that are pending at a device: rows that are durable with their writes, until acknowledged.
 
-A store that keeps the row in the write's own record (`docs/design/2026-11-21-rows.md`) has it pending from then on.
-Whoever wrote brings it to the container's replicas and acknowledges it; what nobody has acknowledged for a while is
+The store keeps the row in the write's own record (`docs/design/2026-11-21-rows.md`), and it is pending from then on.
+The writer brings it to the container's replicas and acknowledges it. What nobody has acknowledged for a while is
 delivered by `swiftlet.servers.objects.pending_delivery`.
 """
 
@@ -17,7 +17,7 @@ from swiftlet.timestamp import Timestamp
 
 @dataclass(frozen=True, slots=True)
 class PendingUpdate:
-    """An object's pending row: its newest write that came with one, and the container replicas of all of them."""
+    """An object's pending row: its newest write that came with one, and the container replicas of all such writes."""
 
     key: ObjectKey
     timestamp: Timestamp
@@ -36,7 +36,7 @@ class PendingUpdates(Protocol):
         ...
 
     def acknowledge(self, acknowledged: Sequence[tuple[ObjectKey, Timestamp]]) -> None:
-        """Keep these no longer, unless a newer write of the object came; durable at some time later."""
+        """Remove these rows, except those of objects that have been written again; durable some time later."""
         ...
 
     def count(self) -> int:

@@ -1,7 +1,7 @@
-"""One device's threads: store calls block, and a slow device must block nobody but its own callers.
+"""The threads of one device: store calls block, and a slow device must block only its own callers.
 
-Fault model: a disk may take seconds for any call, or hang. Its threads are then all taken and calls queue up
-behind them; admission keeps that queue, and with it the memory held by waiting requests, bounded.
+Fault model: a disk may take seconds for any call, or hang. Its threads are then all busy and calls queue up behind
+them; admission bounds that queue, and with it the memory of waiting requests.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class DevicePool:
 
     @contextmanager
     def admitted(self) -> Iterator[None]:
-        """Count one more request while it runs; NodeBusy when there are too many."""
+        """Count one more request while it runs. Raises NodeBusy when there are too many."""
         if self._requests >= self._max_requests:
             raise NodeBusy(f"device {self.name} has {self._requests} requests at work; try another replica")
         self._requests += 1
@@ -45,7 +45,7 @@ class DevicePool:
             self._requests -= 1
 
     async def run(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run a blocking call on one of the threads. Cancelled, it still waits for the call to end."""
+        """Run a blocking call on one of the threads. A cancelled caller still waits for the call to end."""
         future = asyncio.get_running_loop().run_in_executor(self._executor, lambda: call(*args, **kwargs))
         try:
             return await asyncio.shield(future)
@@ -54,5 +54,5 @@ class DevicePool:
             raise
 
     def close(self) -> None:
-        """End the threads when their calls have ended."""
+        """End the threads after their calls."""
         self._executor.shutdown(wait=True)

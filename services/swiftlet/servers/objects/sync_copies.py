@@ -1,7 +1,7 @@
-"""Copies of many objects, read from one store or taken by it: in one native call where the store is native.
+"""Reads copies of many objects from one store, or stores them: in one native call where the store is native.
 
-Fault model: a message that makes no sense is a WireError and changes nothing. One object that can't be read or taken
-stands in the way of no other. Each copy is durable, or known not to be, when the answer is made.
+Fault model: a malformed message is a WireError and changes nothing. One object that can't be read or stored does not
+stop the others. Each copy is durable, or known not to be, when the answer is made.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from swiftlet.transport.wire import WireError
 
 
 def read_copies(store: Store, wanted: bytes) -> bytes:
-    """Answer a question for copies; WireError. Blocks as the store does."""
+    """Return the answer to a question for copies. Raises WireError. Blocks as the store does."""
     if isinstance(store, NativeStore):
         try:
             return store.read_copies(wanted, objects=MAX_OBJECTS, size=MAX_BYTES, alone=ALONE_BYTES)
@@ -37,7 +37,7 @@ def read_copies(store: Store, wanted: bytes) -> bytes:
 
 
 def read_each(store: Store, wanted: bytes) -> bytes:
-    """Answer a question for copies with one call for each object."""
+    """Return the answer to a question for copies, with one call of the store for each object."""
     policy, objects = wanted_from(wanted)
     giving = Giving(policy)
     for one in objects:
@@ -58,7 +58,7 @@ def _give(store: Store, key: ObjectKey, wanted: Wanted) -> tuple[bytes | None, i
                 return None, 0
             return copy_bytes(key, info, reader.read(0, info.size)), info.size
     except SwiftletError:
-        # Asked for alone, it is told why.
+        # The reason is given when the object is asked for alone.
         return None, 0
 
 
@@ -91,7 +91,7 @@ def _take(store: Store, copy: Copy) -> SwiftletError | None:
             finally:
                 writer.abort()
         if copy.post is not None:
-            # Also where newer data are: they may have come from somebody who does not know of it.
+            # The POST is merged even where there are newer data, whose writer may not have known of it.
             store.post(copy.key, copy.post)
         if overtaken is not None:
             raise overtaken

@@ -1,12 +1,12 @@
-"""Sync streams at a server: the requests of a replicator as they come in, those of one message at a time on a device.
+"""Sync streams at a server: takes the requests of a replicator, and serves those of one message at a time on a device.
 
-An endpoint with a responder: what the requests are about is the responder's. See `swiftlet.transport.sync_wire` for
-what is said.
+An endpoint calls a responder, which knows what the requests are about. `swiftlet.transport.sync_wire` defines the
+messages.
 
 Fault model: anybody may connect and send anything: the request that begins a stream is signed, and each message proves
-that its sender has the cluster's key. A peer that asks faster than it is answered is not read from meanwhile, and what
-is answered waits for it within a limit; one that does not read its answers is cut off after `SEND_S`, one that says
-nothing at first after `_FIRST_S`. When a stream ends, what is under way goes on and nobody is told of it.
+that its sender has the cluster's key. While a peer asks faster than it is answered, nothing is read from it. Answers
+wait for the peer within a limit; a peer that does not read them is disconnected after `SEND_S`, and one that sends
+nothing at first after `_FIRST_S`. When a stream ends, requests in progress go on and their answers are dropped.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Responder = Callable[[str, Sequence[Request]], AsyncIterator[Sequence[Answer]]]
 
 
 def one_by_one(answer: Callable[[str, Request], Awaitable[bytes]]) -> Responder:
-    """A responder that answers each request alone, after the one before."""
+    """Return a responder that answers each request alone, after the one before."""
 
     async def respond(device: str, requests: Sequence[Request]) -> AsyncIterator[Sequence[Answer]]:
         for request in requests:
@@ -63,7 +63,7 @@ class SyncEndpoint:
         self._open: set[_Stream] = set()
 
     def add_to(self, app: web.Application) -> None:
-        """Put the route and the end at shutdown into an application."""
+        """Add the route, and the end at shutdown, to an application."""
         app.router.add_route("GET", self._path, self.handle)
         app.on_shutdown.append(self.close)
 
@@ -119,12 +119,12 @@ class _Stream:
                     await self._room.wait()
                 message = await self._socket.receive()
         except SwiftletError as error:
-            _log.warning("sync stream refused", error=str(error))
+            _log.warning("a sync stream was refused", error=str(error))
             await self._socket.close(code=1008, message=str(error).encode()[:100])
         except TimeoutError:
             await self._socket.close(code=1008, message=b"nothing was asked")
         except ConnectionError as error:
-            _log.info("sync stream cut off", error=repr(error))
+            _log.info("a sync stream was cut off", error=repr(error))
         finally:
             self._ended = True
             self._room.set()
@@ -144,7 +144,7 @@ class _Stream:
                 await self._send()
                 await self._socket.close(code=1001, message=b"the server ends")
         except (ConnectionError, TimeoutError) as error:
-            _log.info("sync stream cut off", error=repr(error))
+            _log.info("a sync stream was cut off", error=repr(error))
 
     def _begin(self, batch: Batch) -> None:
         self._unanswered += len(batch.requests)
@@ -154,7 +154,7 @@ class _Stream:
         task.add_done_callback(self._tasks.discard)
 
     async def _work(self, batch: Batch) -> None:
-        """Answer the requests of one message: each of them once, whatever happens."""
+        """Answer the requests of one message, each of them exactly once."""
         left = deque(enumerate(batch.requests, batch.first))
         error: SwiftletError = NodeError("the request was not answered; see the server's log")
         try:
@@ -188,7 +188,7 @@ class _Stream:
                 async with asyncio.timeout(SEND_S):
                     await self._send()
             except (ConnectionError, TimeoutError) as error:
-                _log.info("sync stream cut off", error=repr(error))
+                _log.info("a sync stream was cut off", error=repr(error))
                 self._ended = True
                 self._room.set()
                 await self._socket.close(code=1008, drain=False)

@@ -1,7 +1,7 @@
-"""How full a device is and whether it works, as last seen: looked at in the background, told from memory.
+"""How full a device is and whether it works, as last seen: checked in the background, reported from memory.
 
-Fault model: a sick disk may answer with an error, or never. A look that failed, or that has not come back for
-`SILENT_S`, makes the device `failed` until one succeeds; what was known of its size stays.
+Fault model: a sick disk may answer with an error, or never. A check that failed, or that has not ended for `SILENT_S`,
+makes the device `failed` until one succeeds; its last known size stays.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _log = get_logger("devices")
 
 
 class DeviceStatus:
-    """What is known about one device."""
+    """The known state of one device."""
 
     def __init__(self, name: str, reason: str | None = None, now_s: Callable[[], float] = time.monotonic) -> None:
-        """Only the name is known at first; `reason` says why the device can't be used at all, if that is so."""
+        """Create the status, without a size; `reason` says why the device can't be used at all, None if it can."""
         self.name = name
         self._reason = reason
         self._now_s = now_s

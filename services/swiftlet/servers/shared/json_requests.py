@@ -1,8 +1,8 @@
 """Small JSON requests between the cluster's services: limits, signatures, domain errors as answers.
 
-Fault model: anybody who reaches the port may send anything. Bodies are limited while they are read and the
-signature is checked over method, target and body before anything of them is used. Domain errors become answers
-here and nowhere else; unexpected ones are left to the middleware around every request.
+Fault model: anybody who reaches the port may send anything. Bodies are limited while they are read, and the signature
+over method, target and body is checked before any of them is used. Domain errors become answers here and nowhere else;
+unexpected ones are left to the middleware around every request.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Answer = dict[str, Any]
 
 
 async def read_limited(request: web.Request, limit: int) -> bytes:
-    """Read the whole body; WireError when it has more than `limit` bytes."""
+    """Read the whole body. Raises WireError when it has more than `limit` bytes."""
     pieces: list[bytes] = []
     size = 0
     async for piece in request.content.iter_any():
@@ -40,13 +40,16 @@ async def read_limited(request: web.Request, limit: int) -> bytes:
 
 
 def signed_parts(request: web.Request) -> tuple[str | None, str, str, str]:
-    """The signature, and what of it stands in the head: method, host, target."""
+    """Return the signature, and what it covers of the head: method, host, target."""
     headers = request.headers
     return headers.get(SIGNATURE_HEADER), request.method, headers.get("Host", ""), request.raw_path
 
 
 async def read_signed(request: web.Request, limit: int, key: ClusterKey | None, *, once: bool = False) -> bytes:
-    """Return the body of a request with a valid signature; `once` refuses a repetition. Unauthorized, WireError."""
+    """Return the body of a request with a valid signature. Raises Unauthorized and WireError.
+
+    With `once` a repetition of the request is refused.
+    """
     body = await read_limited(request, limit)
     if key is not None:
         check = key.check_once if once else key.check
@@ -71,7 +74,9 @@ def refusal(error: SwiftletError) -> web.Response:
 
 
 async def answered(work: Callable[[], Awaitable[Answer | bytes]]) -> web.Response:
-    """Return the answer of `work`, as JSON unless it is bytes already, or its domain error."""
+    """Return the result of `work` as an answer, as JSON unless it is bytes already; a domain error becomes
+    its answer.
+    """
     try:
         found = await work()
         return web.Response(body=found) if isinstance(found, bytes) else answer(found)

@@ -1,4 +1,4 @@
-"""Growing pauses of what could not be delivered, per container replica."""
+"""Growing pauses after failed deliveries, for each container replica."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Group = tuple[str, str, int]
 
 
 class Pauses:
-    """The receivers whose last delivery failed, and until when each is not tried."""
+    """The receivers whose last delivery failed, and the time until which each is not tried."""
 
     def __init__(self, first_s: float, clock: Callable[[], float]) -> None:
         """`first_s` is the pause after a first failure, further pauses double; `clock` returns seconds."""
@@ -31,5 +31,5 @@ class Pauses:
         self._pauses[group] = (self._clock() + pause_s, pause_s)
 
     def delivered(self, group: Group) -> None:
-        """Forget the failures of a group, to which rows were delivered."""
+        """End the pauses of a receiver that took rows."""
         self._pauses.pop(group, None)

@@ -1,11 +1,11 @@
 """Sealed copies of the cluster's keys on a device: files that servers keep and hand out, and can't open.
 
-The operator seals the keys in the age format to recipients that no service knows. A copy's file name says which hash
-suffix it holds, by its fingerprint, and its generation; the newest of a suffix takes the place of older ones, and never
-that of another suffix, because with a wrong suffix somewhere the right one must still be found.
+The operator seals the keys in the age format to recipients that no service knows. A copy's file name has the
+fingerprint of the hash suffix in it, and a generation. The newest copy of a suffix replaces older ones, and never that
+of another suffix, because when a wrong suffix was used somewhere the right one must still be found.
 
-Fault model: power is lost at any moment, which leaves the old copy or the new one; what lies in the directory may be
-damaged, too large or of other names, and is then passed over. `docs/data-on-disk.md` specifies the files.
+Fault model: power may fail at any moment, which leaves the old copy or the new one; files in the directory may be
+damaged, too large or have other names, and are then passed over. `docs/data-on-disk.md` specifies the files.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MAX_NAMES = 1000
 
 @dataclass(frozen=True, slots=True)
 class SealedCopy:
-    """The keys with the hash suffix of this fingerprint, sealed; of two the one of the higher generation is newer."""
+    """Sealed keys with the hash suffix of this fingerprint; of two copies the one of the higher generation is newer."""
 
     suffix_id: str
     generation: int
@@ -44,9 +44,9 @@ class SealedCopy:
 
 
 def read_copies(directory: Path) -> list[SealedCopy]:
-    """The newest usable copy of each suffix in a directory; none when it is not there. OSError when it can't be read.
+    """Return the newest usable copy of each suffix in a directory; none when it does not exist. Blocks.
 
-    Blocks.
+    Raises OSError when the directory can't be read.
     """
     try:
         names = os.listdir(directory)[:_MAX_NAMES]
@@ -63,9 +63,9 @@ def read_copies(directory: Path) -> list[SealedCopy]:
 
 
 def keep_copy(device: Path, copy: SealedCopy) -> None:
-    """Store a copy durably on a device, unless it has the same or a newer one; OSError. Blocks.
+    """Store a copy durably on a device, unless it has the same or a newer one. Raises OSError. Blocks.
 
-    The device's directory must be there: one that is not mounted is not made up on the file system below it.
+    The device's directory must exist, so that nothing is written to the file system below when it is not mounted.
     """
     directory = device / DIRECTORY
     held = next((one for one in read_copies(directory) if one.suffix_id == copy.suffix_id), None)
@@ -89,7 +89,7 @@ def newest(copies: Iterable[SealedCopy]) -> list[SealedCopy]:
 
 
 def _parsed(names: Iterable[str]) -> list[tuple[int, str, str]]:
-    """Generation, suffix and name of all names that are a copy's."""
+    """Return generation, suffix and name for all names that are those of copies."""
     matches = (_NAME.fullmatch(name) for name in names)
     return [(int(match[2]), match[1], match[0]) for match in matches if match]
 
@@ -115,7 +115,10 @@ def _write(directory: Path, copy: SealedCopy) -> None:
 
 
 def _remove_older(directory: Path, copy: SealedCopy) -> None:
-    """Remove the copies that a newer one has replaced; what comes back after a loss of power is older and loses."""
+    """Remove the copies that a newer one has replaced.
+
+    A loss of power may bring one back, which does no harm as it is older.
+    """
     for generation, suffix_id, name in _parsed(os.listdir(directory)):
         if suffix_id == copy.suffix_id and generation < copy.generation:
             (directory / name).unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""The start of a stream over a WebSocket, for streams of rows and of sync questions."""
+"""Opens the WebSocket of a stream, for streams of rows and of sync questions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SEND_S = 10.0
 async def open_socket(request: web.Request, max_message: int) -> tuple[web.WebSocketResponse, asyncio.Transport]:
     """Answer the request that begins a stream; return the socket and the connection below it.
 
-    A socket that has not been opened can't be closed either, so a stream counts as open only from here on.
+    A socket that has not been opened can't be closed either, so a stream counts as open only from here on. Raises
     ConnectionResetError when the peer has gone away meanwhile, which aiohttp passes over without a traceback.
     """
     socket = web.WebSocketResponse(max_msg_size=max_message, compress=False, timeout=SEND_S)

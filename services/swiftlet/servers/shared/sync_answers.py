@@ -1,13 +1,12 @@
-"""Answers to questions of sync sessions, from one store: bytes in, bytes out, in one go on one of the device's threads.
+"""Answers questions of sync sessions from one store: bytes in, bytes out, in one call on one of the device's threads.
 
-A native store answers questions about many partitions by itself, from its index. What it does not answer is looked up
-here, and what is said is the same; roots are then made from the store's suffix hashes at each question. Whether the
-device is a primary is said by the server's own ring of the policy. A server that has none, or whose ring does not have
-the device at this address, says so by the ring's version; then `primary` means nothing, and who asks goes by its own
-ring.
+A native store answers questions about many partitions by itself, from its index. All others are answered here, in the
+same way; roots are then computed from the store's suffix hashes at each question. The server's own ring of the policy
+tells whether the device is a primary. A server that has no ring, or whose ring does not have the device at this
+address, says so by the ring's version; then `primary` means nothing, and the asking side goes by its own ring.
 
-Fault model: as `swiftlet.sync.session.responder`; a question that makes no sense is a WireError, and changes nothing. A
-ring that comes between two questions answers the second one.
+Fault model: as `swiftlet.sync.session.responder`; a malformed question is a WireError, and changes nothing. A ring that
+arrives between two questions is used for the second one.
 """
 
 from __future__ import annotations
@@ -31,7 +30,10 @@ from swiftlet.sync.session.responder import answer_by
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """The partitions that a ring puts on a device: its version, and for each partition a byte, not 0 for those."""
+    """The partitions that a ring puts on a device.
+
+    It has the ring's version, and a byte for each partition, which is not 0 for those on the device.
+    """
 
     ring_version: int
     belongs: bytes
@@ -42,16 +44,17 @@ class Placed:
 
 
 PlacedBy = Callable[[int], Placed]
-"""Returns where the ring of a policy puts a device."""
+"""A function that returns where the ring of a policy puts a device."""
 
 NOWHERE = Placed(UNKNOWN_RING, b"")
 """The placement of a device that no ring has."""
 
 
 def placed_by(rings: Callable[[int], Ring], device: str, is_local: IsLocal) -> PlacedBy:
-    """Where the rings put a server's `device`; `rings` gives a policy's newest one, or is Unavailable.
+    """Return a function that tells where the rings put a server's `device`.
 
-    Which partitions a ring puts there is looked up once for a ring, as each answer says it of thousands of them.
+    `rings` returns a policy's newest ring, or raises Unavailable. The partitions of a device are looked up once per
+    ring, as each answer is about thousands of them.
     """
     known: dict[int, tuple[Ring, Placed]] = {}
 
@@ -85,7 +88,7 @@ def nowhere(policy: int) -> Placed:
 
 
 def answer_sync(store: Store, message: bytes, placed: PlacedBy = nowhere) -> bytes:
-    """Return the answer to one question; WireError when it is not one. Blocks as the store does."""
+    """Return the answer to one question. Raises WireError for a malformed one. Blocks as the store does."""
     if isinstance(store, NativeStore):
         here = placed(policy_of(message))
         found = store.sync_answer(message, here.ring_version, here.belongs)
@@ -95,7 +98,7 @@ def answer_sync(store: Store, message: bytes, placed: PlacedBy = nowhere) -> byt
 
 
 def answer_by_values(store: Store, message: bytes, placed: PlacedBy = nowhere) -> bytes:
-    """The same, of any store, by what it says of each suffix."""
+    """Return the answer of any store, from its entries and suffix hashes."""
     request = decode_request(message)
     here = placed(request.policy)
     return encode(answer_by(partial(_look, store, request.policy), request, here.ring_version, here.is_primary))

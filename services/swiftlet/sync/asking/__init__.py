@@ -1,1 +1,1 @@
-"""Driving a session: asking another server's device the session's questions and carrying out what they lead to."""
+"""Drives sessions: asks another server's device the questions of a session, and carries out its effects."""

@@ -1,12 +1,12 @@
-"""Drives sessions over the object transport: does what a machine wants, one effect after the other.
+"""Drives sessions over the object transport: carries out what a machine wants, one effect after the other.
 
 The own device is asked the same way as peers are: hashes are made where the objects are. Objects travel several at a
 time, and as fast as the budget lets them.
 
-Fault model: a peer may be away, break off or answer garbage, which ends its session; the node is known by it to be out
-of reach, or suspected to be. One object that can't be had from a device, or will not be taken, keeps no other from
-going; if that happens often the device is in trouble, and the session ends. The own device may fail like any other:
-that is told from a peer's trouble. Under a newer ring nothing more is asked, moved or dropped.
+Fault model: a peer may be away, break off or answer garbage. That ends its session and is reported to `Neighbours`, as
+a node that is unreachable or may be. An object that a device can't give, or does not take, does not stop the others; if
+that happens often the device is in trouble, and the session ends. The own device may fail like any other; its errors
+are told from a peer's. Once there is a newer ring nothing more is asked, moved or dropped.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ T = TypeVar("T")
 _BARE = 256
 """Partitions in one question where all are expected to be empty; if one is not, the answer has the roots of all."""
 _NOT_A_HASH = b"\xff" * 16
-"""A hash that no partitions have: a device that compares it with its own answers with its roots."""
+"""A hash that no partitions have: a device that finds it different from its own answers with its roots."""
 _log = structlog.get_logger("replicator")
 
 
@@ -92,7 +92,9 @@ class Driver:
         pace: Pace,
         outdated: Callable[[DevicePartitions], bool],
     ) -> None:
-        """`report` counts what is moved, `now_s` is the wall clock, `outdated` says whether there is a newer ring."""
+        """`report` counts what is moved, `now_s` returns seconds since the epoch, and `outdated` whether there is a
+        newer ring.
+        """
         self._transport = replica_kind.transport
         self._questions = Questions(replica_kind.transport)
         self._report = report
@@ -103,9 +105,9 @@ class Driver:
         self._mover = Mover(replica_kind, report, neighbours, pace, outdated)
 
     async def drive(self, own: DevicePartitions, *sessions: Session) -> SessionResult:
-        """Do what the sessions want until they end, all at the same time, so that their messages travel together.
+        """Drive the sessions until they end, all at the same time, so that their messages travel together.
 
-        Those that are about what differs take turns: entries of one at a time are in memory.
+        Sessions about differences take turns, so that the entries of only one at a time are in memory.
         """
         result = SessionResult()
         turn = asyncio.Semaphore(1)
@@ -224,10 +226,10 @@ class Driver:
         raise TypeError(f"a device can't be asked for {type(effect).__name__}")
 
     async def read_roots(self, own: DevicePartitions, partitions: Sequence[int]) -> None:
-        """Look up the own device's roots, for all sessions that will ask for them; SwiftletError.
+        """Look up roots of the own device for all sessions that will ask for them. Raises SwiftletError.
 
-        A root that is a little older than the peer's answer finds a difference that is none any more, or proves that
-        the peer holds what was held here when the round began.
+        A root that is a little older than the peer's answer may show a difference that exists no more, or prove that
+        the peer holds what was held here when the round began. Both are harmless.
         """
         size = 4096
         for start in range(0, len(partitions), size):

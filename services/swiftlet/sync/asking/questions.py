@@ -1,10 +1,10 @@
-"""Questions of sessions to peers and to the own device, and their answers in the terms that sessions understand.
+"""Sends the questions of sessions to peers and to the own device, and decodes their answers.
 
-A server that has no ring of the policy yet, or whose ring does not have the device, can't say what it is a primary of.
-It counts as a primary where the ring of the one who asks says so.
+A server that has no ring of the policy yet, or whose ring does not have the device, can't say of what it is a primary.
+It counts as a primary where the ring of the asking side says so.
 
-Fault model: a device may be away, or answer what is no answer. Both are NodeErrors that end the session.
-Garbage is counted and logged besides: it is a program's fault, and no repair of the network makes it go away.
+Fault model: a device may be away, or answer garbage. Both are NodeErrors that end the session. Garbage is also counted
+and logged: it is a fault of a program, which no repair of the network mends.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Questions:
         self._transport = transport
 
     async def ask(self, device: Device, request: Request) -> Reply:
-        """Return the device's answer; NodeError, also for an answer that can't be decoded."""
+        """Return the device's answer. Raises NodeError, also for an answer that can't be decoded."""
         answer = await self._transport.ask(device, encode(request))
         try:
             reply = decode_packed(answer)
@@ -57,7 +57,9 @@ class Questions:
 
 
 def _by_own_ring(reply: Reply) -> Reply:
-    """The reply of a server that can't say of which partitions it is a primary: the asking side takes it for one."""
+    """Return a reply in which primaries are those of the asking side's ring, if the server has no ring to
+    tell them by.
+    """
     if isinstance(reply, Suffixes):
         return replace(reply, found=tuple(replace(one, primary=True) for one in reply.found))
     if isinstance(reply, ManyEntries):

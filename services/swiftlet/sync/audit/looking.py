@@ -1,8 +1,8 @@
-"""The versions that an object's devices hold, merged into one row.
+"""Reads the versions that an object's devices hold, and merges them into one row.
 
 Fault model: any device may be down, slow or behind; what one of them does not say makes a look incomplete, never wrong.
 A copy may be on its way from a handoff to a primary: a complete look asks handoffs first, and then primaries once more,
-so that a copy that leaves one place between the questions is met in the other.
+so that it finds a copy that moves between the questions.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ class Objects:
         self._gate = asyncio.Semaphore(_AT_ONCE)
 
     async def judge(self, path: Path, policy: int, row: ObjectRow | None) -> tuple[Verdict, Looked]:
-        """Return the verdict on an object's row, and the look on which it rests; Unavailable without a ring.
+        """Return the verdict on an object's row, and the look that it rests on. Raises Unavailable without a ring.
 
-        Only where the primaries' answers leave it undecided are handoffs asked.
+        Handoffs are asked only where the primaries' answers leave it undecided.
         """
         ring = self._rings(policy)
         digest = self._hash_path.of(path)

@@ -17,7 +17,7 @@ WRONG = Counter(
     ["kind"],
 )
 for _wrong in Wrong:
-    # There from the start: of a counter that begins with its first event nobody sees an increase.
+    # All labels exist from the start: a query for increases misses the first event of a counter that begins with it.
     WRONG.labels(_wrong.value)
 MENDED = Counter("swiftlet_listing_audit_mended_total", "Of the wrong rows, those that were put right.", ["kind"])
 UNDECIDED = Counter(

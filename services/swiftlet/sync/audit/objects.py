@@ -1,11 +1,11 @@
 """From objects to rows: every object on this replicator's devices is looked up in its container's replicas.
 
-Each object is brought from its partition's first primary that this replicator works for; a row that a replica lacks, or
-has older than the objects' devices, is brought to it as a write's row is. Names above a container's split points are
-looked up in their shards' replicas.
+The first primary of an object's partition that belongs to this replicator brings the object. If a replica lacks the
+row, or has an older one than the object's devices imply, the row is brought to it as that of a write is. Names above a
+container's split points are looked up in the replicas of their shards.
 
 Fault model: as `swiftlet.sync.audit.rows`. A container that most of its replicas do not know has been deleted: its
-objects are counted and are not listed again. A replica that does not know it is given it by the rounds of databases.
+objects are counted and not listed again. A single replica that does not know it gets it by the rounds of databases.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _log = get_logger("listing-audit")
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """The rows that one replica of a database had."""
+    """The rows that one replica of a database has."""
 
     point: str
     """The first split point of the replica; "" when it has none."""
@@ -71,7 +71,9 @@ class ObjectsAudit:
         settings: AuditSettings | None = None,
         now_s: Callable[[], float] = time.time,
     ) -> None:
-        """`own` picks a ring's devices that are walked; the rings are the newest ones, or Unavailable."""
+        """`own` selects the devices of a ring to walk; the rings are functions that return the newest one, or raise
+        Unavailable.
+        """
         self._transport = transport
         self._listings = listings
         self._objects = objects
@@ -85,7 +87,9 @@ class ObjectsAudit:
         self._pacer = Pacer(self._settings)
 
     async def run_once(self, policies: Sequence[int]) -> int:
-        """Do a pass over all objects of these policies; return the number of wrong rows. Unavailable without a ring."""
+        """Do a pass over all objects of these policies; return the number of wrong rows. Raises Unavailable without a
+        ring.
+        """
         self._found = 0
         self._pacer.begin()
         whole = True
@@ -196,9 +200,10 @@ class ObjectsAudit:
     async def _shards(
         self, name: DatabaseName, id: DatabaseId, seen: Sequence[_Seen], stored: Sequence[_Stored]
     ) -> list[_Seen]:
-        """Compare those that lie above the split points with the replicas of their shards.
+        """Compare the names above the split points with the replicas of their shards.
 
-        Names of which a replica of the container itself still has a row are on their way to the shard: left alone.
+        Names of which a replica of the container itself still has a row are on their way to the shard, and are left
+        alone.
         """
         moving = {object_name for one in seen for object_name in one.beyond}
         low = min(one.point for one in seen if one.point)
@@ -226,7 +231,9 @@ class ObjectsAudit:
         return found
 
     async def _points(self, name: DatabaseName, id: DatabaseId) -> list[str]:
-        """Return all split points of a container in order; Unavailable while its replicas do not agree about them."""
+        """Return all split points of a container in order. Raises Unavailable while its replicas do not agree about
+        them.
+        """
         holders = self._container_ring().primaries(id.partition)
         states = [await self._listings.database_state(holder, id) for holder in holders]
         points = split_points(states[0])
@@ -237,7 +244,10 @@ class ObjectsAudit:
     async def _replica(
         self, name: DatabaseName, database: DatabaseName, id: DatabaseId, holder: Device, stored: Sequence[_Stored]
     ) -> _Seen:
-        """Bring one replica of `database`, the container `name` or a shard of it, what it lacks; NotFound."""
+        """Bring one replica of `database` the rows that it lacks; return what it had. Raises NotFound.
+
+        `database` is the container `name` or a shard of it.
+        """
         rows, point = await self._listings.find_rows(holder, id, [row.name for _, row in stored])
         listed = {row.name: row for row in rows}
         own = [one for one in stored if not point or one[1].name <= point]

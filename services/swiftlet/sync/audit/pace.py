@@ -1,6 +1,6 @@
 """How fast the listing audit goes, and how old a row must be to be audited.
 
-Load is seen in the time that answers take: a walk works for a share of the time only, so that it rests for longer when
+The time that answers take shows the load. A walk works only for a share of the time, so it rests for longer when
 servers answer slowly.
 """
 
@@ -23,7 +23,7 @@ class AuditSettings:
     min_age_s: float = 60.0
     """Seconds; rows and objects written more recently are left to their writer."""
     proved_for_s: float = 7 * 86_400.0
-    """Seconds for which a database that has not changed since it was proved is taken to be right."""
+    """Seconds for which a database that has not changed since it was proved counts as right."""
 
 
 def rest_s(names: int, worked_s: float, settings: AuditSettings) -> float:

@@ -1,12 +1,12 @@
 """From rows to objects: every live row of the databases on this replicator's devices is proved.
 
-Each device that holds a container's database as a primary has its own replica walked, page by page, so that a row that
-is wrong on one replica alone is found. A database that has not changed since all of it was proved is left alone for
-`proved_for_s`. What is wrong is put right on all replicas.
+Each primary of a container's database has its own replica walked, page by page, so that a row that is wrong on one
+replica alone is found. A database that has not changed since all of it was proved is left alone for `proved_for_s`.
+What is wrong is corrected on all replicas.
 
 Fault model: servers may be down or slow: what can't be decided is counted, and its database is walked again in the next
-pass. Rows may change while they are looked at: rows younger than `min_age_s` are left alone; what is newer than the
-row that was read wins over what the audit writes. The process may be killed at any point: it keeps nothing.
+pass. Rows may change while they are looked at: rows younger than `min_age_s` are left alone, and rows newer than the
+one that was read win over what the audit writes. The process may be killed at any point: it keeps nothing.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class RowsAudit:
         settings: AuditSettings | None = None,
         now_s: Callable[[], float] = time.time,
     ) -> None:
-        """`own` picks a ring's devices that are walked; `ring` gives the containers' ring, or is Unavailable."""
+        """`own` selects the devices of a ring to walk; `ring` returns the containers' ring, or raises Unavailable."""
         self._transport = transport
         self._objects = objects
         self._own = own
@@ -62,7 +62,7 @@ class RowsAudit:
         self._pacer = Pacer(self._settings)
 
     async def run_once(self) -> int:
-        """Do one pass over all databases; return the number of wrong rows. Unavailable without a ring."""
+        """Do one pass over all databases; return the number of wrong rows. Raises Unavailable without a ring."""
         self._found = 0
         self._pacer.begin()
         whole = True
@@ -109,7 +109,9 @@ class RowsAudit:
 
     @staticmethod
     def _is_left_alone(state: DatabaseState) -> bool:
-        """Whether there is nothing to prove: in deleted databases, and where rows stand for tasks of services."""
+        """Return whether there is nothing to prove: in deleted databases, and where rows stand for tasks of
+        services.
+        """
         return state.deleted or state.name.container is None or state.name.account.startswith(".")
 
     def _is_proved(self, device: Device, id: DatabaseId, state: DatabaseState) -> bool:
@@ -117,10 +119,10 @@ class RowsAudit:
         return digest == state.rows_digest and self._now_s() - at_s < self._settings.proved_for_s
 
     async def _place(self, id: DatabaseId, name: DatabaseName) -> tuple[DatabaseName, int]:
-        """In which container a database's rows are listed, and in which policy its objects are; Unavailable.
+        """Return the container that lists a database's rows, and the policy of its objects. Raises Unavailable.
 
-        All replicas have to agree: one that has missed that its container was made anew in another policy would look
-        for its objects in the wrong ring, and find none.
+        All replicas have to agree: one that has missed that its container was deleted and created again in another
+        policy would look for its objects in the wrong ring, and find none.
         """
         if is_shard(name):
             name = _listed(name)

@@ -25,7 +25,7 @@ class Wrong(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """A row that says something newer than what is listed, or as new and stronger: it is merged like a write's."""
+    """A row that says something newer than the listing, or as new and stronger: it is merged like that of a write."""
 
     row: ObjectRow
     wrong: Wrong
@@ -33,9 +33,9 @@ class Merge:
 
 @dataclass(frozen=True, slots=True)
 class Replace:
-    """A row that merging can't put right, because it claims more than any device holds.
+    """A row that has to replace one that merging can't correct, because that claims more than any device holds.
 
-    It is replaced where it is exactly as it was seen, so that a write that comes meanwhile loses nothing.
+    It is replaced only where it is still exactly as it was seen, so that a write that comes meanwhile loses nothing.
     """
 
     seen: ObjectRow
@@ -55,12 +55,12 @@ Verdict = Merge | Replace | NoRepair
 
 
 def judge(row: ObjectRow | None, truth: ObjectRow | None, complete: bool) -> Verdict:
-    """Return the verdict on a listed `row` (None: no row, no marker) when devices together hold `truth` (None:
-    nothing).
+    """Return the verdict on a listed `row`, when the devices together hold `truth`.
 
-    `complete`: every device that could hold something newer has answered. What a device holds that is newer than the
-    row is listed on the word of that one device, as each device brings the rows of its own writes. To take back what
-    a row says needs all of them.
+    `row` is None when there is neither a row nor a marker; `truth` is None for no object. `complete` tells that every
+    device has answered that could hold something newer. If a device holds something newer than the row, the word of
+    that one device is enough to list it, as each device brings the rows of its own writes. To take back what a row says
+    needs the answers of all of them.
     """
     if truth is None or truth.deleted:
         return _judge_absent(row, truth, complete)

@@ -1,7 +1,7 @@
-"""Account and container databases in the rounds of the replicator: a database is what an object is elsewhere.
+"""Account and container databases in the rounds of the replicator, which treat a database as they treat an object.
 
-In here: a database as an entry of a session (`entries`), what to do about one that differs (`rules`), whether to do it
-now (`patience`), bringing two replicas together row by row (`exchange`), and how container servers are asked
-(`replica_kind`). Not in here: SQLite, HTTP. The decisions and what they
-cost are in `docs/design/2026-11-22-database-rounds.md`.
+This package has the entry that stands for a database in a session (`entries`), the rules for one that differs
+(`transfer_rules`), the decision whether to exchange it now (`patience`), the exchange of two replicas row by row
+(`exchange`), and the questions to container servers (`replica_kind`). SQLite and HTTP don't belong here. The decisions
+and their costs are in `docs/design/2026-11-22-database-rounds.md`.
 """

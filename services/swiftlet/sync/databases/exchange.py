@@ -1,14 +1,15 @@
-"""Bringing two replicas of one database together: states first, then the rows of those pages that differ.
+"""Exchanges two replicas of one database: states first, then the rows of those pages that differ.
 
-A page goes as its set hash, and only where that differs as rows, both ways. Everything merges newest-wins at the
-servers, so an exchange may overlap with others, be repeated and stop anywhere. A database that one side lacks is made
-there. Rows above the first split point of a container are on their way to a shard, each replica's own, and are left
-alone. Those of a shard's handoff nobody moves any more: they go to its primaries, and on from there.
+A page goes as its set hash, and only where that differs as rows, both ways. Servers merge everything by "newest wins",
+so an exchange may overlap with others, be repeated and stop anywhere. A database that one side lacks is made there.
+Rows above the first split point of a container are on their way to a shard, which each replica moves by itself, so an
+exchange leaves them alone. Those of a shard's handoff nobody moves any more: they go to its primaries, and on from
+there.
 
 The own server is asked for states and hashes of pages as well.
 
-Fault model: either server may go away at any point, with anything done or not done: the next round compares anew. One
-that goes backwards through its rows is a NodeError. This process may be killed at any point: it keeps nothing.
+Fault model: either server may go away at any point, with anything done or not done: the next round compares anew. A
+server whose rows go backwards raises a NodeError. This process may be killed at any point: it keeps nothing.
 """
 
 from __future__ import annotations
@@ -46,7 +47,10 @@ class Outcome(Enum):
 
 @dataclass(slots=True)
 class Exchange:
-    """The exchange of one database between two devices; `one_way`: this side is a handoff, and takes nothing."""
+    """The exchange of one database between two devices.
+
+    `one_way` tells that this side is a handoff, which gives its rows and takes none.
+    """
 
     transport: ListingSyncTransport
     near: Device
@@ -59,7 +63,7 @@ class Exchange:
     """Approximate number of bytes that were transferred."""
 
     async def run(self) -> Outcome:
-        """Do the exchange; NodeError and the errors of the servers."""
+        """Do the exchange and return its outcome. Raises NodeError and the errors of the servers."""
         try:
             ours = await self.transport.database_state(self.near, self.id)
         except NotFound:

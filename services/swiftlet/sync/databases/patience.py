@@ -1,11 +1,11 @@
-"""Whether a database that differs is brought together now, or left alone for a while.
+"""Decides whether a database that differs is exchanged now, or left alone for a while.
 
-A container that is being written to differs between replicas at most moments though nothing is wrong. So one whose
-partition was found in order before is left alone until it stands still, for up to `patience_s`. What was never seen
-in order is worked on at once: a device that comes back must not wait for a busy container to rest.
+The replicas of a container that is being written to differ at most moments though nothing is wrong. So a database whose
+partition was equal before is left alone until it stops changing, for up to `patience_s`. One that was never seen equal
+is exchanged at once: a device that comes back must not wait for a busy container to rest.
 
-A page of rows costs reading it on both sides even if it is equal, so one lost row in a container of millions costs a
-scan of it: what took long with a peer then rests with that peer in proportion (`effort`).
+A page of rows has to be read on both sides even if it is equal, so a single lost row in a container of millions costs a
+scan of it. Therefore a database that took long with a peer then rests with that peer, in proportion (`effort`).
 
 No I/O. Memory: a few numbers for each database that differed in the last round or that rests.
 """
@@ -97,7 +97,7 @@ class Patience:
         in_order_before = own.standing.is_checked(id.partition)
         if not rests and (stands_still or waited_s >= self.limits.patience_s or not in_order_before):
             return Word.GO
-        # With a third replica away no partition is in order, and yet this one is with this peer.
+        # While a third replica is away no partition is equal everywhere, though this one is equal with this peer.
         in_order = known.agreed if known.agreed is not None else in_order_before
         return Word.WAIT if in_order and waited_s < GRACE_S else Word.OVERDUE
 

@@ -1,7 +1,7 @@
-"""Databases as what rounds compare and bring: container servers asked in the terms of sessions.
+"""Databases as a kind of replicas that rounds compare: asks container servers what sessions want to know.
 
-Fault model: that of `swiftlet.sync.databases.exchange`. A database that a server will not have, or can't
-read, keeps no other from being brought.
+Fault model: that of `swiftlet.sync.databases.exchange`. A database that a server does not take, or can't read, does not
+stop the others.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """The transfer rules for two replicas of a database that differ: neither is newer, and both get the rows of both.
 
-So one that differs is exchanged, in both directions at once, and counts as lacking here where the mode fetches at
-all: what the peer knows besides can't be seen from outside. One that the peer has not is brought there.
+So a database that differs is exchanged, in both directions at once. In modes that pull it counts as lacking here,
+because nothing shows from outside which rows the peer has besides. A database that the peer lacks is brought there.
 
 A handoff's copy is returned when a primary has the same fingerprint, or has just taken every row of it. The second is
-needed for a database that is being written to: its primaries move on with each write. What is dropped is dropped by
-its fingerprint, so a copy that has changed since stays.
+needed for a database that is being written to: its primaries change with each write. A copy is dropped only with the
+fingerprint that was returned, so one that has changed since stays.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ class DatabaseTransferRules:
         ]
 
     def is_due(self, push: Push, now_s: float, forgotten_before_s: float) -> bool:
-        """Return True: what is left alone is decided where more is known (`swiftlet.sync.databases.patience`)."""
+        """Return True: whether a database has to wait is decided by `swiftlet.sync.databases.patience`, which knows
+        more.
+        """
         return True
 
     def is_returned(self, mine: Entry, theirs: Entry | None, moved: bool, forgotten_before_s: float) -> bool:

@@ -73,7 +73,7 @@ class Neighbours:
         clock: Callable[[], float] = time.monotonic,
         tell: Callable[[Notice], None] = lambda notice: None,
     ) -> None:
-        """`probe` says whether a device's node answers, in bounded time; `clock` in monotonic seconds.
+        """`probe` returns whether a device's node answers, in bounded time; `clock` returns monotonic seconds.
 
         `tell` sends a notice to the other observers, and returns at once.
         """
@@ -117,7 +117,7 @@ class Neighbours:
                 del known[node]
         self._count()
 
-    # What rounds ask and tell.
+    # What rounds ask and report.
 
     def skips(self, node: str) -> bool:
         """Return at once whether to leave the node out now."""
@@ -170,7 +170,7 @@ class Neighbours:
         except TimeoutError:
             return
 
-    # What other observers tell.
+    # What other observers report.
 
     def hear(self, notice: Notice, by: Observer) -> None:
         """Process a notice of another observer; notices of unknown observers are ignored."""

@@ -1,12 +1,12 @@
 """Other observers' reports about nodes, and the verdict from them. Pure: times are passed in.
 
-Fault model: an observer may be cut off, alone or with its neighbours, and takes everybody else for dead; it may die
-after it has said something; what it says may come late, twice or never. So
-- nobody acts on one voice: a second one must come from an observer in another failure domain, or be one's own;
-- who reaches at most half of its peers distrusts itself, says so, and is not listened to;
-- hearsay alone never makes a majority of the peers fail;
-- whoever has an answer from the node itself knows better than all who have none;
-- everything said is forgotten after the suppression interval unless it is said again.
+Fault model: an observer may be cut off, alone or with its neighbours, and take all others for dead. It may die after it
+has said something. What it says may come late, twice or never. So
+- nobody acts on one report: a second one must come from an observer in another failure domain, or be one's own;
+- an observer that reaches at most half of its peers distrusts itself, says so, and is not listened to;
+- reports of others alone never make a majority of the peers fail;
+- an answer from the node itself counts more than the reports of all who have none;
+- every report is forgotten after the suppression interval unless it is repeated.
 """
 
 from __future__ import annotations
@@ -37,9 +37,10 @@ class Verdict(Enum):
 class Evidence:
     """All that is known of one node.
 
-    `exceptions`: one's own have reached the limit. `tried_in_vain`: one's own last attempt, not long ago.
-    `answered`: the node did, since the others' last exceptions. `voices`: failure domains of others that say it
-    failed. `cut_off`: one distrusts oneself. `majority`: with this node more than half of the peers would be failed.
+    `exceptions` tells that this observer's own exceptions have reached the limit, and `tried_in_vain` that its last
+    attempt, not long ago, failed. `answered` tells that the node answered it since the last exceptions of others.
+    `voices` counts the other failure domains that report it as failed. `cut_off` tells that this observer distrusts
+    itself, and `majority` that with this node more than half of the peers would be failed.
     """
 
     exceptions: bool = False
@@ -68,7 +69,7 @@ def is_majority(failed: int, peers: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Observer:
-    """The observer that reports: its node's name, and that node's failure domain."""
+    """An observer that reports: the name of its node, and the failure domain of that node."""
 
     name: str
     domain: str
@@ -78,7 +79,7 @@ class Observer:
 class _Said:
     domain: str
     failed: dict[str, float]
-    """Node -> when the last exception was, on our clock."""
+    """For each node the time of the last exception, on the clock of the reader."""
 
 
 class Opinions:
@@ -91,9 +92,9 @@ class Opinions:
         self._said: dict[str, _Said] = {}
 
     def hear(self, observer: Observer, failed: Mapping[str, float], now: float) -> None:
-        """All that an observer declares failed, each with the seconds since its last exception; replaces what it said.
+        """Record all nodes that an observer declares failed, each with the seconds since its last exception.
 
-        Nothing said is also how one that distrusts itself is heard.
+        This replaces its earlier reports. An empty report is also recorded for an observer that distrusts itself.
         """
         if observer.name == self._me.name:
             return

@@ -1,9 +1,9 @@
-"""The way to Redis: where it is, by which password and certificate, and what it means when it fails.
+"""The connection to Redis: its address, its password and certificate, and what its errors mean.
 
-Files are read anew for each connection, so a password or a certificate that changes is taken without a restart.
+Files are read anew for each connection, so a changed password or certificate is used without a restart.
 
-Fault model: each file may be missing, damaged or of another server; Redis may refuse us with any words. All of that
-is a `Problem`, whose text is for people and holds no password.
+Fault model: each file may be missing, damaged or of another server; Redis may refuse us with any words. Each of these
+becomes a `Problem`, whose text is for people and holds no password.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class RedisOptions:
     """The address of Redis, its credentials, and the timeouts.
 
     `ca_file` has the authorities that a certificate may come from, None for the system's. `certificate_file` has the
-    one certificate that Redis must present, whatever names are in it; then `ca_file` says nothing.
+    one certificate that Redis must present, whatever names are in it; then `ca_file` is ignored.
     """
 
     url: str
@@ -90,7 +90,7 @@ def problem_of(error: Exception) -> Problem:
     chain = _causes(error)
     if any(isinstance(one, UnreadableFileError) for one in chain):
         return Problem("FileUnreadable", message)
-    # A Redis in protected mode without a password says DENIED, one that wants a password NOAUTH.
+    # A Redis in protected mode without a password answers DENIED, one that wants a password NOAUTH.
     if any(isinstance(one, AuthenticationError) for one in chain) or "NOAUTH" in text:
         return Problem("AuthenticationFailed", message)
     if any(isinstance(one, ssl.SSLError) for one in chain):
@@ -122,7 +122,9 @@ class _PasswordFile(CredentialProvider):
 
 
 class _VerifiedConnection(redis.asyncio.SSLConnection):
-    """TLS with the current certificates: the client's own class would keep those of the first connection."""
+    """A TLS connection with the current certificates; the client's own class would keep those of the first
+    connection.
+    """
 
     trusted: RedisOptions
 
@@ -139,7 +141,7 @@ def _context(options: RedisOptions) -> ssl.SSLContext:
     content = _read(path, _MAX_CERTIFICATE_BYTES)
     pinned = options.certificate_file is not None
     if pinned:
-        # What follows are authorities, which others have certificates of too.
+        # Only the first certificate counts: authorities follow it, which have signed those of other servers too.
         content = content.partition(_END)[0] + _END
     try:
         context = ssl.create_default_context(cadata=content.decode("ascii", errors="replace"))

@@ -1,13 +1,13 @@
 """The failure tables of all observers, shared through Redis; heartbeats; and notices by pub/sub.
 
-The table that counts is the local one, `Neighbours`. Every heartbeat, and at once when something changed, it is
-written to Redis, and what the others wrote is read: so whatever was said while Redis was away, or got lost on the
-channel, is known one heartbeat later. Notices only make it faster.
+Decisions rest on the local table, `Neighbours`. It is written to Redis with every heartbeat, and at once when something
+changed, and the tables of the others are read. So whatever was said while Redis was away, or got lost on the channel,
+is known one heartbeat later. Notices only make it faster.
 
-Fault model: Redis may be away from the start, be killed, come back empty, hang, or answer with garbage, at any moment;
-its two connections may break each alone, with or without a sound. Nothing here is waited for by rounds: what
-they use is in memory. While Redis is away each observer goes by its own exceptions and probes, its heartbeats are not
-missed (those of all others would be, too), and nothing is queued for it but what it is to be told next.
+Fault model: Redis may be away from the start, be killed, come back empty, hang, or answer with garbage, at any moment.
+Each of the two connections may break alone, with or without an error. No round waits for anything here: what rounds use
+is in memory. While Redis is away each observer goes by its own exceptions and probes. It does not count the others'
+heartbeats as missed (all of them are), and queues nothing but the notices to send next.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ HEARTBEATS_LIVED = 3
 PROGRESS_LIFE_S = 3600
 """Seconds for which the progress of a round is kept."""
 _MAX_PENDING = 1000
-"""Notices that wait to be sent; beyond it the oldest are dropped, as the table says the same."""
+"""Notices that wait to be sent; above this number the oldest are dropped, as the table says the same."""
 _GAP_S = 0.05
 """The least number of seconds between two exchanges with Redis."""
 _SPREAD = 0.1
@@ -104,9 +104,9 @@ class RedisTable:
         notices: Notices,
         progress: Callable[[], str | None] = lambda: None,
     ) -> None:
-        """Nothing is connected before `run`; ValueError for a URL that can't be used.
+        """Create the table without a connection; `run` connects. Raises ValueError for a URL that can't be used.
 
-        `notices` are those of `neighbours`; `progress` returns that of the current round, which is to be stored.
+        `notices` are those of `neighbours`; `progress` returns the text about the current round that is to be stored.
         """
         self._options = options
         self._keys = Keys(cluster)
@@ -147,7 +147,7 @@ class RedisTable:
     # Heartbeats and tables.
 
     async def _beat(self, client: redis.asyncio.Redis) -> None:
-        # Connecting, and each of the two exchanges, may take its time; the whole may not take longer.
+        # Connecting and each of the two exchanges have time limits of their own; this one is for the whole.
         patience_s = self._options.connect_timeout_s + 3 * self._options.answer_timeout_s
         while True:
             _end_if_cancelled()
@@ -156,7 +156,7 @@ class RedisTable:
                 async with asyncio.timeout(patience_s):
                     await self._exchange(client)
             except Exception as error:
-                # Anything that Redis, or what pretends to be Redis, can make its client raise.
+                # The client may raise anything that Redis, or a server that pretends to be Redis, can cause.
                 self.notices.clear()
                 self._beats = None
                 await client.connection_pool.disconnect(inuse_connections=False)
@@ -244,7 +244,7 @@ class RedisTable:
         for node, beat in alive.items():
             if before is None or node not in before or before[node].life != beat.life:
                 self._neighbours.maybe_back(node)
-        # When most of them end at once it was Redis that forgot them.
+        # When most of them end at the same moment, Redis has forgotten them.
         ended = [] if before is None else [node for node in before if node not in alive]
         if before is not None and not is_majority(len(ended), len(before)):
             for node in ended:
@@ -270,11 +270,11 @@ class RedisTable:
             try:
                 async with client.pubsub() as pubsub:
                     await pubsub.subscribe(self._keys.notices)
-                    # What was said meanwhile is in the tables.
+                    # The tables have what was said in the meantime.
                     self.notices.wake()
                     await self._hear(pubsub)
             except Exception as error:
-                # As above: a channel that breaks is opened anew; without it the tables are read every heartbeat.
+                # A channel that breaks is opened anew; without it the tables are read with every heartbeat.
                 _log.debug("the connection for notices from Redis was interrupted", problem=str(error))
             await asyncio.sleep(min(1.0, self._options.heartbeat_interval_s))
 
@@ -305,7 +305,10 @@ class RedisTable:
 
 
 def _end_if_cancelled() -> None:
-    """The client may take a cancellation for trouble with its connection, and raise another error or none."""
+    """Raise CancelledError if this task was cancelled.
+
+    The client may take a cancellation for an error of its connection, and raise another error or none.
+    """
     task = asyncio.current_task()
     if task is not None and task.cancelling():
         raise asyncio.CancelledError

@@ -86,7 +86,7 @@ def heartbeat_of(text: object) -> Heartbeat | None:
 
 
 def row_texts(rows: Mapping[str, Exceptions], offset_s: float) -> dict[str, str]:
-    """A failure table as it is written; `offset_s` is what Redis' clock is ahead of the table's."""
+    """Encode a failure table; `offset_s` is how many seconds Redis' clock is ahead of the table's."""
     return {node: f"{row.n_exception}:{row.t_exception + offset_s:.3f}" for node, row in rows.items()}
 
 

@@ -19,7 +19,7 @@ MAX_EXCEPTIONS = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Exceptions:
-    """A row: the number of exceptions since the last success, and the time of the last one."""
+    """A row of the table: the number of exceptions since the last success, and the time of the last one."""
 
     n_exception: int
     t_exception: float
@@ -29,7 +29,7 @@ class FailureTable:
     """The exceptions that one observer has had with nodes."""
 
     def __init__(self, limit: int = 10, interval_s: float = 60.0, max_nodes: int = MAX_NODES) -> None:
-        """`limit` and `interval_s`: error_suppression_limit and error_suppression_interval."""
+        """`limit` is the error_suppression_limit, and `interval_s` the error_suppression_interval."""
         self.limit = limit
         self.interval_s = interval_s
         self._max_nodes = max_nodes
@@ -75,10 +75,11 @@ class FailureTable:
         return [node for node, row in self.rows(now).items() if row.n_exception >= self.limit]
 
     def merge(self, rows: Mapping[str, Exceptions], now: float) -> None:
-        """Take over what another table of the same observer knows (a former life's, or that kept elsewhere).
+        """Take over the rows of another table of the same observer: one from before its restart, or one stored in
+        Redis.
 
-        Of two counts the larger one holds, of two times the later one; what lies before a success that is known here
-        does not count, nor what is older than the interval. Times ahead of `now` are taken for now.
+        Of two counts the larger one holds, of two times the later one. Exceptions before a success that is known here
+        do not count, nor those older than the interval. Times ahead of `now` are taken for `now`.
         """
         for node, row in rows.items():
             at = min(row.t_exception, now)
@@ -111,6 +112,6 @@ class FailureTable:
 
 
 def _bound(known: dict[str, Exceptions] | dict[str, float], most: int) -> None:
-    """Forget the entry that was added first."""
+    """Remove the entries that were added first, until at most `most` are left."""
     while len(known) > most:
         del known[next(iter(known))]

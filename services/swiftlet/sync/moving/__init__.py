@@ -1,4 +1,4 @@
-"""Moving what differs: batches of copies, their wire form, their pace, and what becomes of each.
+"""Moves what differs: batches of copies, their form on the wire, their pace, and the outcome for each object.
 
-In here: everything from "this version is newer" to "the other device has it". Not in here: finding differences.
+Everything from "this version is newer" to "the other device has it" belongs here; finding differences does not.
 """

@@ -1,7 +1,7 @@
-"""Bringing one object from one device to another: data, metadata or the news that it was deleted.
+"""Brings one object from one device to another: its data, its metadata or its tombstone.
 
-The same way serves to push (from here to a peer) and to pull (from a peer to here). The receiving device checks what
-arrives against its checksums and refuses what is older than what it has.
+The same functions serve to push (from here to a peer) and to pull (from a peer to here). The receiving device checks
+what arrives against its checksums and refuses what is older than what it has.
 """
 
 from __future__ import annotations
@@ -31,11 +31,12 @@ async def bring(
     push: Push,
     moved: Callable[[int], Awaitable[None]] = unpaced,
 ) -> int:
-    """Send what `target` lacks of an object that `source` has; how many bytes of data went.
+    """Send what `target` lacks of an object that `source` has; return how many bytes of data went.
 
-    `moved` is told of each piece, and returns when the next one may go. Errors as those of `ObjectTransport`, of either
-    device: Superseded and NotFound when one of them changed, also where `source` has nothing but an older version
-    any more: its device was replaced, and what came to it since is no news to anybody.
+    `moved` is called with the size of each piece, and returns when the next one may go. Errors are those of
+    `ObjectTransport`, of either device. Superseded and NotFound mean that one of them changed. They are also raised
+    when `source` has nothing or only an older version now: its device was replaced, and what it got since is not news
+    to `target`.
     """
     if push.need is Need.TOMBSTONE:
         await transport.delete(target, key, push.entry.timestamp, "", None)

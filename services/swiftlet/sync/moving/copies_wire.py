@@ -1,9 +1,10 @@
-"""Copies of many objects in one message: what is asked of the device that has them, what the other one is given.
+"""Encodes copies of many objects in one message: the question to the device that has them, and what the other one is
+given.
 
-"Copies" in `docs/sync.md` lays the bytes down; `native/crates/store/src/copies.rs` reads and writes them too. Whoever
-brings copies from one device to the other hands them on as they are, and looks only at what stands before them.
+"Copies" in `docs/sync.md` specifies the bytes; `native/crates/store/src/copies.rs` reads and writes them too. Whoever
+brings copies from one device to the other passes them on as they are, and reads only the head of the message.
 
-Fault model: what arrives may be anything, and every count has a limit: `WireError` beyond it, and nothing was done.
+Fault model: anything may arrive, and every count has a limit: beyond it `WireError` is raised, and nothing was done.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ from swiftlet.transport.wire import WireError, error_from_wire, error_to_wire
 MAX_OBJECTS = 256
 """The largest number of objects in one question, and of copies in one message."""
 MAX_BYTES = MAX_PAYLOAD - 16384
-"""Bytes of copies in one answer; what stands before them fits beside it, and so do tombstones behind them."""
+"""Bytes of copies in one answer; a message has room for its head before them, and for tombstones behind them."""
 ALONE_BYTES = 256 * 1024
-"""Objects with more data than this travel alone: what a request of their own costs is little beside it."""
+"""Objects with more data than this travel alone: beside that much data the cost of another request is small."""
 MAX_POLICY = (1 << 16) - 1
 _DATA, _TOMBSTONE, _METADATA = 1, 2, 3
 _POSTED = 0x80
@@ -94,21 +95,21 @@ def wanted_from(data: bytes) -> tuple[int, list[Wanted]]:
 
 
 def tombstone_bytes(partition: int, digest: bytes, timestamp: Timestamp) -> bytes:
-    """Encode a copy that says that an object was deleted."""
+    """Encode the tombstone of an object as a copy."""
     out = bytearray([_TOMBSTONE])
     put_varint(out, partition)
     return bytes(out) + digest + timestamp.value.to_bytes(8, "big")
 
 
 def copies_bytes(policy: int, copies: Iterable[bytes]) -> bytes:
-    """Encode a message of copies that were made here."""
+    """Encode a message of copies that `copy_bytes` and `tombstone_bytes` encoded."""
     out = bytearray()
     put_varint(out, policy)
     return bytes(out) + b"".join(copies)
 
 
 def copy_bytes(key: ObjectKey, info: ObjectInfo, data: bytes | None) -> bytes:
-    """A copy of an object, with None for its data of its newest POST alone."""
+    """Encode a copy of an object; `data` is None for a copy of its newest POST only."""
     posted = info.meta_timestamp > info.timestamp or info.content_type_timestamp > info.timestamp
     out = bytearray([(_METADATA if data is None else _DATA) | (_POSTED if posted else 0)])
     put_varint(out, key.partition)
@@ -185,7 +186,7 @@ def _copy(cursor: _Cursor, policy: int) -> Copy:
     if kind == _TOMBSTONE:
         return Copy(key, timestamp)
     meta_timestamp, type_timestamp = (cursor.moment(), cursor.moment()) if posted else (ZERO, ZERO)
-    cursor.varint(_MAX_64)  # When it ends, which its metadata say too.
+    cursor.varint(_MAX_64)  # The time at which the object expires, which stands in its metadata too.
     content_type, metadata = cursor.text(), cursor.texts()
     post = put = None
     if posted:
@@ -241,7 +242,7 @@ def given_from(data: bytes, wanted: int) -> Given:
         raise WireError(f"{_WHAT} is not about as many objects as were requested")
     codes = data[cursor.at : cursor.at + wanted]
     if len(codes) == wanted and codes and _GIVEN <= min(codes) <= max(codes) < 0x80:
-        # Small objects, and all of them are there.
+        # The usual answer: all objects are small, and all of them are there.
         return Given(data[cursor.at + wanted :], [code - _GIVEN for code in codes], 0)
     sizes: list[int | None] = []
     later = 0

@@ -1,10 +1,10 @@
-"""Bringing many small objects from one device to another at a time: a question to the one, copies to the other.
+"""Brings many small objects from one device to another at a time: one question to the source, its copies to the target.
 
 The receiving device checks what arrives against its checksums, refuses what is older than what it has, and answers for
 each object once all are durable.
 
 Fault model: either device may fail in the middle: what was taken stays, and may be brought once more. An object that is
-not given, because it is large, damaged or gone, is for whoever asked to bring alone, which tells why.
+not given, because it is large, damaged or gone, has to be brought alone by the caller; that shows the reason.
 """
 
 from __future__ import annotations
@@ -37,10 +37,11 @@ async def bring_many(
     pushes: Sequence[tuple[int, Push]],
     moved: Callable[[int], Awaitable[None]],
 ) -> list[Outcome]:
-    """Bring what `target` lacks of up to `MAX_OBJECTS` objects, given with their partitions; what became of each.
+    """Bring what `target` lacks of up to `MAX_OBJECTS` objects, given with their partitions; return the outcome of
+    each.
 
-    `moved` is told of the bytes of each message, and returns when the next one may go. NodeError in its kinds,
-    WireError.
+    `moved` is called with the size of each message, and returns when the next one may go. Raises NodeError and its
+    subclasses, and WireError.
     """
     outcomes: list[Outcome] = [None] * len(pushes)
     needs = needs_of(pushes)

@@ -1,12 +1,12 @@
 """Brings what sessions want moved: many small objects at a time where that can be done, the others one by one.
 
-Batches are as many at a time as single objects are, and no larger than the largest of those that travel as a whole: the
-bound on memory is the same. All go as fast as the budget lets them.
+As many batches travel at a time as single objects do, and a batch is no larger than the largest object that travels as
+a whole, so the bound on memory is the same. Everything goes as fast as the budget lets it.
 
-Fault model: a peer may be away or break off, which ends the session; the node is suspected to be out of reach. One
-object that can't be had from a device, or will not be taken, keeps no other from going; if that happens often the
-device is in trouble, and the session ends. What a batch tells nothing about, for whatever reason, is brought alone, and
-that tells why.
+Fault model: a peer may be away or break off, which ends the session; the node is suspected to be unreachable. An object
+that a device can't give, or does not take, does not stop the others; if that happens often the device is in trouble,
+and the session ends. An object whose outcome a batch does not tell, for whatever reason, is brought alone, and that
+shows the reason.
 """
 
 from __future__ import annotations
@@ -71,7 +71,9 @@ class Mover:
     async def move_many(
         self, own: DevicePartitions, result: SessionResult, peer: int, objects: Sequence[tuple[int, Push]], pull: bool
     ) -> list[MoveOutcome]:
-        """Move all objects (with their partitions), some at a time; what ends the session is raised at the end."""
+        """Move all objects, given with their partitions, some at a time; an error that ends the session is raised at
+        the end.
+        """
         partitions = Counter(partitions_of(objects))
         if pull:
             result.lacking.update(partitions)
@@ -172,7 +174,9 @@ class Mover:
         work.outcomes[index] = self._became(work, index, outcome)
 
     def _became(self, work: _Work, index: int, outcome: int | SwiftletError) -> MoveOutcome:
-        """A move's outcome by the bytes that went or by what kept it; raises when there was too much of that."""
+        """Return the outcome of a move by the bytes that went or by its error; raise the error after too
+        many of them.
+        """
         result, (partition, push) = work.result, work.objects[index]
         if isinstance(outcome, int):
             self._moved(work, [(partition, push)], [outcome])

@@ -1,8 +1,8 @@
-"""How fast rounds go: a limit on what they move, and fewer partitions at a time when devices answer slowly.
+"""Decides how fast rounds go: it limits what they move, and compares fewer partitions at a time when devices are slow.
 
-Load is seen where it hurts: in the time that answers take. When the last few took several times the median of the
-last some hundred, half as many partitions are compared at a time, down to one; when they don't, one more, up to the
-limit. What is always slow is the median, and slows nothing down.
+The time that answers take shows the load. When the last few answers took several times the median of the last few
+hundred, half as many partitions are compared at a time, down to one; otherwise one more is, up to the limit. A device
+that is always slow sets the median, and so slows nothing down.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from prometheus_client import Gauge
 ALLOWED = Gauge("swiftlet_replicator_concurrency", "Partitions that are compared at a time, as load allows.")
 
 WINDOW = 256
-"""Answers whose median is the measure."""
+"""Number of answers whose median time is the measure."""
 STEP = 16
-"""Answers between two decisions; their own median is what is measured."""
+"""Answers between two decisions; the median of these is compared with the measure."""
 SLOW = 3.0
-"""How many times the median is slow."""
+"""An answer is slow if it takes this many times the median."""
 FLOOR_S = 0.005
 """Answers faster than this are never slow."""
 BURST_S = 1.0
@@ -39,10 +39,12 @@ class Pace:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
-        """`concurrency`: partitions at a time at most; `bytes_per_s`: 0 for no limit."""
+        """At most `concurrency` partitions are compared at a time; `bytes_per_s` limits what is moved, 0
+        for no limit.
+        """
         self.concurrency = concurrency
         self.allowed = concurrency
-        """Partitions at a time now."""
+        """How many partitions may be compared at a time now."""
         self._bytes_per_s = bytes_per_s
         self._clock = clock
         self._sleep = sleep
@@ -52,7 +54,7 @@ class Pace:
         ALLOWED.set(concurrency)
 
     def answered(self, seconds: float) -> None:
-        """An answer took that long."""
+        """Record that an answer took this long, in seconds."""
         self._step.append(seconds)
         if len(self._step) < STEP:
             return

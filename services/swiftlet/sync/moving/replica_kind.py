@@ -1,4 +1,4 @@
-"""Kinds of replicas that rounds keep equal: how devices are asked, and how a difference is decided and mended."""
+"""Kinds of replicas that rounds keep equal: how their devices are asked, and how a difference is repaired."""
 
 from __future__ import annotations
 
@@ -15,19 +15,22 @@ from swiftlet.sync.session.compare import Push
 from swiftlet.sync.session.transfer_rules import TransferRules
 
 Moved = Callable[[int], Awaitable[None]]
-"""Told of each piece in bytes; returns when the next one may go."""
+"""A function that is called with the size of each piece that was moved, and returns when the next one may go."""
 Carry = Callable[[DevicePartitions, Device, Device, ObjectKey, Push, Moved], Awaitable[int]]
-"""Brings what one entry stands for from a device to another, one of which is the replicator's own; how many bytes went.
+"""A function that brings what one entry stands for from one device to another; one of them is the replicator's own.
 
-Errors as those of `bring`.
+It returns how many bytes went, and raises the errors of `bring`.
 """
 Many = Callable[[int, Device, Device, Sequence[tuple[int, Push]], Moved], Awaitable[list[Outcome]]]
-"""Brings many objects of a policy, given with their partitions, at a time: see `bring_many`."""
+"""A function that brings many objects of a policy, given with their partitions, as `bring_many` does."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicaKind:
-    """`rules` None are those of objects; `begin` is called when a round begins."""
+    """One kind of replicas that rounds keep equal.
+
+    `transfer_rules` is None for the rules for objects; `begin` is called when a round begins.
+    """
 
     transport: SyncTransport
     carry: Carry
@@ -38,7 +41,7 @@ class ReplicaKind:
 
 
 def object_replicas(transport: ObjectTransport) -> ReplicaKind:
-    """Objects, as that transport reaches them."""
+    """Return the kind of replicas that are objects, reached over `transport`."""
 
     async def carry(
         _own: DevicePartitions, source: Device, target: Device, key: ObjectKey, push: Push, moved: Moved

@@ -1,4 +1,5 @@
-"""What is to be compared, in which order, and what has been proved: a replicator's books.
+"""Plans what a replicator compares and in which order, and records what has been proved.
 
-In here: partitions, the plan of a round, tasks, the queue, the ledger, progress and standing. Not in here: any I/O.
+This package has the partitions of a device, the plan of a round, its tasks, their queue, the ledger of results, the
+progress of a round and the standing of devices. It does no I/O except that `proving` talks to the local servers.
 """

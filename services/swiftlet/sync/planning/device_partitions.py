@@ -14,25 +14,26 @@ class Places:
     """The devices on which a ring places the partitions of one of its devices; made once for each ring."""
 
     def __init__(self, ring: Ring, device: Device) -> None:
-        """Looks at every partition of the device."""
+        """Look up all partitions of the device, which takes time in proportion to their number."""
         self.ring = ring
         self.assigned = frozenset(partition for partition, _ in ring.partitions_of(device.id))
-        """Partitions that belong on the device."""
+        """The partitions that the ring puts on the device."""
         by_peer: dict[int, list[int]] = {}
         for partition in self.assigned:
             for peer in {holder.id for holder in ring.primaries(partition)}:
                 if peer != device.id:
                     by_peer.setdefault(peer, []).append(partition)
         self.by_peer = {peer: frozenset(partitions) for peer, partitions in by_peer.items()}
-        """The partitions that it shares with each other device, by the device's id."""
+        """The partitions that the device shares with each other device, by the id of that device."""
 
 
 @dataclass(slots=True)
 class DevicePartitions:
-    """One device in one policy's ring.
+    """The partitions of one device in the ring of one policy, as a round works with them.
 
-    `bare` are the partitions that belong here and of which nothing is, `empty` those that are there with nothing in
-    them. `roots` are the device's, as they were read in this round and as far as nothing was moved since.
+    `bare` are the partitions that belong here and that the device does not have; `empty` are those that it has without
+    any entry. `roots` are the device's, as read in this round; the root of a partition is removed when something in it
+    moves.
     """
 
     device: Device
@@ -49,9 +50,9 @@ class DevicePartitions:
         return self.places.ring
 
     def peers(self, partition: int) -> tuple[list[Device], bool]:
-        """The partition's primaries without this device, and whether it is none of them.
+        """Return the primaries of a partition other than this device, and whether this device is none of its primaries.
 
-        A partition that the ring does not have is nobody's: no peers, and this device none of its primaries.
+        A partition with a number above those of the ring has no peers, and this device is none of its primaries.
         """
         primaries: Sequence[Device] = ()
         if partition < self.ring.partition_count:
@@ -60,11 +61,11 @@ class DevicePartitions:
         return peers, len(peers) == len(primaries)
 
     def misplaced(self, held: Iterable[int]) -> int:
-        """How many of these partitions the ring puts elsewhere."""
+        """Return how many of these partitions the ring puts on other devices only."""
         return len(set(held) - self.places.assigned)
 
     def device_of(self, id_: int) -> Device:
-        """A device of the ring by its id."""
+        """Return the device of the ring with this id. Raises LookupError when there is none."""
         device = self.ring.devices[id_]
         if device is None:
             raise LookupError(f"ring {self.ring.version} has no device {id_}")

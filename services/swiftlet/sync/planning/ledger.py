@@ -1,7 +1,7 @@
-"""The ledger of a round: with which peers a device's partitions have to be compared, and what came of it. No I/O.
+"""The ledger of a round: with which peers a device's partitions have to be compared, and the results. No I/O.
 
-Sets of partitions by peer, as a round is about thousands of partitions and each step about many of them: nothing is
-made for a single one but where something is left to do.
+It keeps sets of partitions by peer, because a round is about thousands of partitions and each step about many of them.
+A value for a single partition is kept only where something is left to do.
 """
 
 from __future__ import annotations
@@ -14,11 +14,15 @@ from swiftlet.sync.planning.device_partitions import DevicePartitions
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The outcome of the last comparison with a peer, if it did not prove equality."""
+    """The result of the last comparison with a peer that did not prove equality.
+
+    `done` tells that the comparison came to an end. `behind` counts objects that are still lacking here, `unsent` those
+    that are still lacking at the peer.
+    """
 
     done: bool = True
     proof: bool = True
-    """Whether it shows that nothing is lacking here that the peer has."""
+    """Whether the comparison shows that the device has everything that the peer has."""
     behind: int = 0
     unsent: int = 0
 
@@ -29,75 +33,82 @@ ALL_DONE = Found()
 
 @dataclass(slots=True)
 class _Peer:
-    """The state of one peer; each partition is in at most one of the first four sets, or of the next four."""
+    """The state of the comparisons with one peer.
+
+    Each partition is in at most one of the first four collections, which are queues, and in at most one of the next
+    three, which are results.
+    """
 
     differing: set[int] = field(default_factory=set)
-    """To be compared, and known to differ."""
+    """Partitions that have to be compared and are known to differ."""
     waiting: set[int] = field(default_factory=set)
-    """Partitions to be compared."""
+    """Partitions that have to be compared."""
     differing_again: set[int] = field(default_factory=set)
-    """To be compared once more, when all peers were: what came from another one lacks there."""
+    """Partitions that are compared once more after all peers, because they got objects that this peer lacks."""
     waiting_again: set[int] = field(default_factory=set)
     equal: set[int] = field(default_factory=set)
     repaired: set[int] = field(default_factory=set)
-    """Differed, and nothing is left to do."""
+    """Partitions that differed and in which nothing is left to do."""
     other: dict[int, Found] = field(default_factory=dict)
     again: set[int] = field(default_factory=set)
     """Partitions that have been compared once more, or will be."""
 
     def found(self, partition: int) -> Found:
-        """Return the outcome of the last comparison."""
+        """Return the result of the last comparison of a partition."""
         known = partition in self.equal or partition in self.repaired
         return ALL_DONE if known else self.other.get(partition, NOT_DONE)
 
     def forget(self, partitions: Collection[int]) -> None:
-        """They have been compared anew."""
+        """Remove the results of these partitions, before newer ones are entered."""
         self.equal.difference_update(partitions)
         self.repaired.difference_update(partitions)
         for partition in self.other.keys() & partitions:
             del self.other[partition]
 
     def queues(self) -> tuple[tuple[bool, set[int]], ...]:
-        """Return the partitions to be compared first, each queue with whether they are known to differ."""
+        """Return the queues of first comparisons, each with whether its partitions are known to differ."""
         return (True, self.differing), (False, self.waiting)
 
     def queues_again(self) -> tuple[tuple[bool, set[int]], ...]:
-        """Return the partitions to be compared at the end."""
+        """Return the queues of repeated comparisons, each with whether its partitions are known to differ."""
         return (True, self.differing_again), (False, self.waiting_again)
 
 
 class PartitionLedger:
-    """The ledger of one device in one ring."""
+    """The comparisons of one device in one ring: those that are left to do, and the results."""
 
     def __init__(self, own: DevicePartitions) -> None:
-        """Nothing is known yet."""
         self.own = own
         self.unproved: set[int] = set()
-        """Partitions that are, or were, not known to be equal everywhere."""
+        """Partitions that could not be proved equal at all peers when the round began, or that were taken up since."""
         self.under_way: set[int] = set()
         """Partitions that are in a queue or a session."""
         self._peers: dict[int, _Peer] = {}
-        """In the order in which they are compared."""
+        """The state of each peer by its device id, in the order in which peers are compared."""
 
     def _peer(self, peer: int) -> _Peer:
         return self._peers.setdefault(peer, _Peer())
 
     def open(self, peer: int, partitions: Collection[int], *, differ: bool) -> None:
-        """Partitions have to be compared with a peer."""
+        """Record that partitions have to be compared with a peer; `differ` tells that they are known to differ."""
         found = self._peer(peer)
         (found.differing if differ else found.waiting).update(partitions)
         self.unproved.update(partitions)
 
     def note(self, peer: int, equal: Collection[int], not_done: Collection[int]) -> None:
-        """Note of unproved partitions, without a session, that a peer is equal or could not be compared."""
+        """Record without a session which of the unproved partitions are equal at a peer, and which could not be
+        compared.
+        """
         found = self._peer(peer)
         found.equal.update(self.unproved.intersection(equal))
         found.other.update(dict.fromkeys(self.unproved.intersection(not_done), NOT_DONE))
 
     def next_of(self, partitions: Iterable[int]) -> tuple[list[tuple[int, bool, list[int]]], set[int]]:
-        """On to each one's next peer: by peer and whether it is known to differ; and those that have none left.
+        """Move partitions on to their next peers.
 
-        A partition is compared once more only when it was compared with all.
+        Returns the work for each peer: its device id, whether the partitions are known to differ, and the partitions;
+        and the partitions that have no peer left. A partition is compared once more only after it was compared with all
+        peers.
         """
         left = set(partitions)
         found: list[tuple[int, bool, list[int]]] = []
@@ -113,7 +124,7 @@ class PartitionLedger:
         return found, left
 
     def give_up(self, partitions: Collection[int]) -> None:
-        """They are not compared any more."""
+        """Take these partitions out of all queues."""
         for known in self._peers.values():
             self._take(known, partitions)
         self.under_way.difference_update(partitions)
@@ -130,7 +141,11 @@ class PartitionLedger:
         repaired: Collection[int] = (),
         other: dict[int, Found] | None = None,
     ) -> None:
-        """Record the outcome of a comparison with a peer: equality, nothing left to do, or something else."""
+        """Record the results of comparisons with a peer.
+
+        `equal` partitions are the same there, in `repaired` ones nothing is left to do, and `other` has all other
+        results.
+        """
         known, other = self._peer(peer), other or {}
         for partitions in (equal, repaired, other.keys()):
             self._take(known, partitions)
@@ -140,7 +155,10 @@ class PartitionLedger:
         known.other.update(other)
 
     def compare_again(self, source: int, partitions: set[int]) -> None:
-        """Something came from a peer: others may have it as well, and those compared before may lack it."""
+        """Queue partitions again that got objects from `source`: peers compared earlier may lack those objects.
+
+        Peers still to be compared may have them already, so the partitions do not count as known to differ there.
+        """
         for peer, known in self._peers.items():
             if differing := known.differing & partitions:
                 known.differing -= differing
@@ -159,11 +177,11 @@ class PartitionLedger:
             known.again |= equal | others
 
     def is_again(self, peer: int, partitions: Collection[int]) -> set[int]:
-        """Return the partitions that are compared once more with a peer."""
+        """Return which of these partitions are compared once more with a peer."""
         return self._peer(peer).again.intersection(partitions)
 
     def not_whole(self, partitions: Collection[int]) -> set[int]:
-        """Return the partitions for which some peer could not be compared."""
+        """Return which of these partitions could not be compared with some peer."""
         return {
             partition
             for known in self._peers.values()
@@ -172,7 +190,7 @@ class PartitionLedger:
         }
 
     def in_order(self, partitions: set[int]) -> set[int]:
-        """Return the partitions for which all other primaries were compared and nothing is left to do."""
+        """Return the partitions that were compared with all other primaries and in which nothing is left to do."""
         found = set(partitions)
         for peer, shared in self.own.places.by_peer.items():
             known = self._peer(peer)
@@ -180,5 +198,5 @@ class PartitionLedger:
         return found
 
     def found(self, partition: int) -> list[Found]:
-        """Return the outcome for each of the other primaries."""
+        """Return the result of a partition for each of its other primaries."""
         return [self._peer(peer.id).found(partition) for peer in self.own.peers(partition)[0]]

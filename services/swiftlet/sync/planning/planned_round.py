@@ -1,4 +1,4 @@
-"""The plan of a round: what the planner hands over to the executor. No I/O."""
+"""The plan of a round, which the planner gives to the executor. No I/O."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from swiftlet.sync.session.queue import HandoffReturn
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """The partitions that were not compared because a node is unreachable."""
+    """Partitions that were not compared with a peer because its node is unreachable."""
 
     own: DevicePartitions
     peer: Device
@@ -25,12 +25,12 @@ class DevicePlan:
     """What there is to do for one own device in one ring."""
 
     ledger: PartitionLedger
-    """What has to be compared with whom, and what proofs have shown already; who executes the plan goes on with it."""
+    """The comparisons to make, with the proofs so far. The executor enters its results here."""
     concluded: frozenset[int]
-    """Partitions that need no session: all are proved or left out."""
+    """Partitions that need no session: they are proved or left out."""
     left_out: tuple[LeftOut, ...]
     returns: tuple[HandoffReturn, ...]
-    """Handoffs that go back to their primaries."""
+    """Handoffs that have to be returned to their primaries."""
 
     @property
     def own(self) -> DevicePartitions:
@@ -40,9 +40,9 @@ class DevicePlan:
 
 @dataclass(frozen=True, slots=True)
 class PlannedRound:
-    """What there is to do for all own devices and policies."""
+    """The work of a round for all own devices and policies."""
 
     selection: Selection
     first: frozenset[str]
-    """Nodes that are back, whose partitions come first."""
+    """Names of nodes that are back; the partitions shared with them come first."""
     devices: tuple[DevicePlan, ...]

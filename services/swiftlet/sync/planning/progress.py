@@ -1,8 +1,8 @@
-"""How far a round is, when it will be through, and what of it need not be done first after a restart. No I/O.
+"""How far a round is, when it will end, and what of it can wait after a restart. No I/O.
 
-What a round has compared is kept as one bit per partition of a device's ring, and can be written down as a short text.
-A replicator that is started again puts these partitions last: its order is all that the text decides, so an old,
-lost or wrong one costs nothing but order.
+The partitions that a round has compared are kept as one bit each per device and ring, and can be written down as a
+short text. A replicator that is started again puts these partitions last. The text decides nothing but the order, so an
+old, lost or wrong one costs nothing else.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ REMAINING = Gauge("swiftlet_replicator_round_remaining_seconds", "How long the r
 _TOTAL, _DONE = PARTITIONS.labels("total"), PARTITIONS.labels("done")
 
 MAX_TEXT_BYTES = 1 << 20
-"""A longer text is not written, and not read."""
+"""The largest text that is written or read; what is longer is ignored."""
 _ROUNDS_KEPT = 5
 _SHOWN_EVERY = 32
-"""Partitions after which the metrics are set anew, as they are at the end; to set them costs more than to count."""
+"""The metrics are set after so many partitions, and at the end, because setting them costs more than counting."""
 
 
 class Progress:
     """The progress of one replicator's rounds."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic, now_s: Callable[[], float] = time.time) -> None:
-        """`clock` in monotonic seconds, `now_s` the wall clock."""
+        """`clock` returns monotonic seconds, and `now_s` seconds since the epoch."""
         self._clock = clock
         self._now_s = now_s
         self._began: float | None = None
@@ -43,10 +43,10 @@ class Progress:
         self._bits: dict[str, bytearray] = {}
         self._former: dict[str, bytes] = {}
         self.rounds: deque[dict[str, object]] = deque(maxlen=_ROUNDS_KEPT)
-        """The last ones, the newest last."""
+        """The reports of the last rounds, the newest last."""
 
     def begin(self, work: Iterable[tuple[DevicePartitions, Collection[int]]]) -> None:
-        """A round begins that has these partitions to do."""
+        """Begin a round with these partitions to compare."""
         self._began, self._done, self._total = self._clock(), 0, 0
         self._bits = {}
         for own, partitions in work:
@@ -58,7 +58,7 @@ class Progress:
         self._show()
 
     def done(self, own: DevicePartitions, partition: int, whole: bool) -> None:
-        """A partition was looked at; `whole` if all its peers were compared."""
+        """Count a partition as finished; `whole` tells that it was compared with all its peers."""
         self._done += 1
         if whole:
             self._bits[_key(own)][partition // 8] |= 1 << partition % 8
@@ -66,7 +66,7 @@ class Progress:
             self._show()
 
     def done_all(self, own: DevicePartitions, partitions: Iterable[int]) -> None:
-        """Partitions were compared in full."""
+        """Count partitions as finished that were compared with all their peers."""
         bits = self._bits.setdefault(_key(own), bytearray())
         for partition in partitions:
             self._done += 1
@@ -79,20 +79,20 @@ class Progress:
         self._show()
 
     def end(self, report: RoundReport) -> None:
-        """The round is through."""
+        """Record the end of a round and its report."""
         self._began, self._bits, self._former = None, {}, {}
         self.rounds.append({"endedAt": self._now_s(), **asdict(report)})
         REMAINING.set(0)
 
     @property
     def remaining_s(self) -> float | None:
-        """Seconds to the end of the round at its mean speed so far; None when that is not known."""
+        """Seconds to the end of the round at its mean speed so far; None when that is unknown."""
         if self._began is None or not self._done:
             return None
         return (self._clock() - self._began) / self._done * (self._total - self._done)
 
     def report(self) -> dict[str, object] | None:
-        """For the status report: the round that is going on, None between two."""
+        """Return the progress of the round for the status report; None between two rounds."""
         if self._began is None:
             return None
         remaining_s = self.remaining_s
@@ -108,11 +108,12 @@ class Progress:
         _DONE.set(self._done)
         REMAINING.set(self.remaining_s or 0)
 
-    # Over a restart.
+    # What a restart takes over.
 
     def text(self) -> str:
-        """Return the partitions that were fully compared in the current round, as text; empty between rounds, or if it
-        is too long.
+        """Return as text which partitions were compared with all peers in this round.
+
+        The text is empty between rounds, and when it would be too long.
         """
         if sum(map(len, self._bits.values())) > MAX_TEXT_BYTES:
             return ""
@@ -121,7 +122,7 @@ class Progress:
         return text if len(text) <= MAX_TEXT_BYTES else ""
 
     def recall(self, text: str | None) -> None:
-        """Take over what a former life wrote down; what can't be read is nothing."""
+        """Take over the text that the replicator wrote before it was restarted; one that can't be read is ignored."""
         self._former = {}
         if not text or len(text) > MAX_TEXT_BYTES:
             return
@@ -133,7 +134,9 @@ class Progress:
             self._former = {}
 
     def were_done(self, own: DevicePartitions, partitions: Iterable[int]) -> set[int]:
-        """Return the partitions that this replicator had fully compared, under the same ring, when it was killed."""
+        """Return which partitions were compared with all peers, under the same ring, before the replicator was
+        restarted.
+        """
         bits = self._former.get(_key(own), b"")
         if not bits:
             return set()

@@ -1,13 +1,13 @@
-"""Proofs that a local device lacks nothing that was acknowledged while it was away, told to its own server.
+"""Proves to the local servers that their devices lack nothing that was acknowledged while they were away.
 
 A device that was just started, stood still or missed writes is in doubt (`swiftlet_native.Doubts`), and readers go
-elsewhere. Its replicator reads the number of the doubt before a round, and tells the server afterwards, and while the
-round goes on, which partitions were compared with all their other primaries since then and lack nothing.
+elsewhere. Its replicator reads the number of the doubt before a round. During the round and after it, the replicator
+tells the server which partitions were compared with all their other primaries since then and lack nothing.
 
-A round proves nothing that begins less than `RIPE_S` after the doubt: what is younger than `IN_FLIGHT_S` is left alone
-by sessions, and proxies that take the device for failed may write past it for as long.
+A round proves nothing if it begins less than `RIPE_S` after the doubt: sessions leave alone what is younger than
+`IN_FLIGHT_S`, and proxies that take the device for failed may write past it for as long.
 
-Fault model: the server may be started again in the middle of a round: then the number is another one, and the proof
+Fault model: the server may be started again in the middle of a round. Then the number is another one, and the proof
 does not count. A neighbour may be away: what it shares with the device stays in doubt until it is back.
 """
 
@@ -27,11 +27,11 @@ from swiftlet.sync.planning.device_partitions import DevicePartitions
 from swiftlet.sync.session.compare import IN_FLIGHT_S
 
 RIPE_S = IN_FLIGHT_S + 2.0
-"""Seconds from the beginning of a doubt until a round may end it."""
+"""Seconds from the beginning of a doubt until a round may begin that ends it."""
 TELL_S = 1.0
-"""Seconds between telling what a round has proved so far."""
+"""Seconds between two messages to the server about what the round has proved so far."""
 _PAUSE_S = 2.0
-"""Seconds after a round that left doubts until another one begins for their sake."""
+"""Seconds from the end of a round that left doubts until another one begins because of them."""
 
 _log = structlog.get_logger("replicator")
 
@@ -40,12 +40,12 @@ class Proving:
     """The proofs that the rounds of one replicator send to the local devices' servers."""
 
     def __init__(self, transport: DoubtTransport, clock: Callable[[], float] = time.monotonic) -> None:
-        """`clock` in monotonic seconds."""
+        """`clock` returns monotonic seconds."""
         self._transport = transport
         self._clock = clock
         self._not_before_s = 0.0
         self._epochs: dict[str, int] = {}
-        """Epochs of the current round, by the devices' addresses."""
+        """The number of the doubt that this round may end, by the address of the device."""
         self._rings_of: Counter[str] = Counter()
         self._told: dict[tuple[str, int], set[int]] = {}
 
@@ -57,14 +57,17 @@ class Proving:
             return None
 
     async def is_due(self, devices: Iterable[Device]) -> bool:
-        """Whether a round should begin now for the sake of a device that is in doubt."""
+        """Return whether a round should begin now because a device is in doubt."""
         if self._clock() < self._not_before_s:
             return False
         found = [await self._judge(device, Verdict()) for device in _once(devices)]
         return any(pending is not None and pending.age_s >= RIPE_S for pending in found)
 
     async def begin(self, devices: Iterable[Device]) -> None:
-        """A round begins with these devices, each as often as it is in a ring: note which of them it may prove."""
+        """Note at the beginning of a round which devices it may prove.
+
+        `devices` has each device once for every ring that it is in.
+        """
         self._epochs, self._told = {}, {}
         devices = list(devices)
         self._rings_of = Counter(device.address for device in devices)
@@ -74,7 +77,7 @@ class Proving:
                 self._epochs[device.address] = pending.epoch
 
     async def telling(self, own_devices: Sequence[DevicePartitions]) -> None:
-        """Tell what is proved while the round goes on, for ever."""
+        """Tell the servers every second what the round has proved, until it is cancelled or has nothing to prove."""
         while self._epochs:
             await asyncio.sleep(TELL_S)
             for own in own_devices:
@@ -92,7 +95,10 @@ class Proving:
             told.update(some)
 
     async def end(self, own_devices: Sequence[DevicePartitions], begun_s: float, complete: bool) -> None:
-        """The round is over; `complete` unless it left something out for reasons of its own."""
+        """Tell the servers the result of a round that began at `begun_s`.
+
+        `complete` tells that the round was about all partitions and peers, in unchanged rings of all policies.
+        """
         if not self._epochs:
             return
         took_s = self._clock() - begun_s
@@ -110,5 +116,5 @@ class Proving:
 
 
 def _once(devices: Iterable[Device]) -> list[Device]:
-    """Each device once, whatever rings it is in."""
+    """Return each device once, however many rings it is in."""
     return list({device.address: device for device in devices}.values())

@@ -27,13 +27,13 @@ LAST_ROUND = Gauge("swiftlet_replicator_last_round_timestamp_seconds", "When the
 
 @dataclass(slots=True)
 class RoundReport:
-    """The numbers of one round; `whole` unless a ring changed in the middle of it."""
+    """The numbers of one round; `whole` tells that no ring changed during it."""
 
     compared: int = 0
     in_sync: int = 0
     failed: int = 0
     skipped: int = 0
-    """Comparisons left out because the peer's node was known to be out of reach."""
+    """Comparisons left out because the node of the peer was known to be unreachable."""
     pushed: int = 0
     pulled: int = 0
     removed: int = 0
@@ -41,7 +41,7 @@ class RoundReport:
     whole: bool = True
 
     def count(self, result: str, comparisons: int = 1) -> None:
-        """Comparisons of a partition with a peer: `equal`, `differs`, `failed` or `skipped`."""
+        """Count comparisons of a partition with a peer; `result` is `equal`, `differs`, `failed` or `skipped`."""
         self.compared += comparisons
         self.in_sync += comparisons * (result == "equal")
         self.failed += comparisons * (result == "failed")
@@ -50,5 +50,5 @@ class RoundReport:
 
     @property
     def clean(self) -> bool:
-        """Whether every comparison found equality."""
+        """Whether every comparison found the same on both sides."""
         return self.compared == self.in_sync and not self.failed

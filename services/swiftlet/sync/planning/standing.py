@@ -1,7 +1,7 @@
-"""How the local devices stand in their rings: what they hold, lack, and since when nothing was left to do.
+"""The standing of local devices in their rings: what they hold and lack, and since when nothing is left to do. No I/O.
 
-`docs/wire.md` defines the words, which are those of `/statusz`. No I/O: rounds tell what they found. Per
-partition at most a few small numbers are kept, and none for one that is in order.
+The fields are those of `/statusz`, which `docs/wire.md` defines. Rounds report here what they found. At most a few
+small numbers are kept per partition, and none for a partition in which nothing is left to do.
 """
 
 from __future__ import annotations
@@ -12,16 +12,17 @@ from swiftlet.ring.lookup import Ring
 
 
 class Standing:
-    """One device in one ring."""
+    """The standing of one device in one ring."""
 
     def __init__(self) -> None:
-        """Before the first round."""
         self.held = 0
         self.misplaced = 0
         self.ring_version = 0
         self.synced_at_s: float | None = None
         self.empty_since_s: float | None = None
-        """The end of the first of an unbroken series of rounds that found nothing on the device."""
+        """When the first of the latest, unbroken series of rounds ended that found nothing on the device; None without
+        one.
+        """
         self._ring: Ring | None = None
         self._behind: dict[int, int] = {}
         self._unsent: dict[int, int] = {}
@@ -32,27 +33,27 @@ class Standing:
 
     @property
     def behind(self) -> int:
-        """Records that a peer has and this device lacks."""
+        """How many records this device lacks that a peer has."""
         return sum(self._behind.values())
 
     @property
     def unchecked(self) -> int:
-        """Partitions of which not all other primaries could be compared."""
+        """How many partitions could not be compared with all other primaries."""
         return len(self._unchecked)
 
     @property
     def is_proved(self) -> bool:
-        """Whether that is so of all that the round began with."""
+        """Whether all partitions of the round are in `proved`."""
         return self._concerned <= self.proved
 
     def is_checked(self, partition: int) -> bool:
-        """Whether a partition was compared with all peers when it was last looked at, under this ring."""
+        """Return whether a partition was compared with all peers when it was last looked at, under this ring."""
         return self._ring is not None and partition not in self._unchecked
 
     def begin(self, ring: Ring, held: Collection[int], misplaced: int, assigned: Iterable[int]) -> None:
-        """A round begins with what is held; `assigned` are the partitions that the ring puts here.
+        """Begin a round of a device that holds some partitions; the ring puts the `assigned` ones here.
 
-        Under another ring than before nothing counts as checked.
+        When the ring has changed, no partition counts as checked.
         """
         concerned = set(held) | set(assigned)
         self._concerned, self.proved = concerned, set()
@@ -67,21 +68,27 @@ class Standing:
                 del found[partition]
 
     def lacks_many(self, lacking: Mapping[int, int], partitions: Iterable[int]) -> None:
-        """A comparison that is still going on found that many records to be lacking in these partitions."""
+        """Record how many records an unfinished comparison has found to be lacking here, by partition."""
         for partition in partitions:
             _set(self._behind, partition, lacking[partition])
             if lacking[partition]:
                 self.proved.discard(partition)
 
     def compared(self, partition: int, *, behind: int = 0, unsent: int = 0, checked: bool = True) -> None:
-        """A partition was compared: what is still lacking here, what is still lacking there, whether with all peers."""
+        """Record the comparison of a partition.
+
+        `behind` counts records still lacking here, `unsent` those still lacking at peers; `checked` tells that it was
+        compared with all peers.
+        """
         _set(self._behind, partition, behind)
         _set(self._unsent, partition, unsent)
         (self._unchecked.discard if checked else self._unchecked.add)(partition)
         (self.proved.add if checked and not behind else self.proved.discard)(partition)
 
     def compared_all(self, partitions: Collection[int], *, checked: bool) -> None:
-        """Partitions of which nothing was found to be lacking on either side were compared, or could not be."""
+        """Record partitions in which nothing is left to do; without `checked` they could not be compared with all
+        peers.
+        """
         for found in (self._behind, self._unsent):
             for partition in found.keys() & partitions:
                 del found[partition]
@@ -93,12 +100,16 @@ class Standing:
             self.proved.difference_update(partitions)
 
     def unreadable(self, assigned: Iterable[int]) -> None:
-        """The device could not be asked what it holds."""
+        """Record that the device could not be asked what it holds."""
         self.empty_since_s = None
         self._unchecked.update(assigned)
 
     def end(self, ring: Ring, began_s: float, held: int, misplaced: int, ended_s: float) -> None:
-        """A round that looked at every partition under one ring has ended, with that much on the device."""
+        """Record the end of a round that looked at every partition under one ring.
+
+        `began_s` and `ended_s` are in seconds since the epoch. `held` counts the partitions on the device, `misplaced`
+        those of them that the ring puts elsewhere.
+        """
         self.held, self.misplaced, self.ring_version = held, misplaced, ring.version
         if held:
             self.empty_since_s = None
@@ -128,27 +139,30 @@ def _set(counts: dict[int, int], partition: int, count: int) -> None:
 
 
 class Standings:
-    """All local devices in all rings."""
+    """The standings of all local devices in all rings."""
 
     def __init__(self) -> None:
-        """None is known yet."""
         self._known: dict[tuple[str, int], Standing] = {}
 
     def of(self, device: str, policy: int) -> Standing:
-        """A device's (by its name in the ring) in a policy's ring; made if need be."""
+        """Return the standing of a device (by its name in the ring) in the ring of a policy, a new one if there is
+        none.
+        """
         return self._known.setdefault((device, policy), Standing())
 
     def keep(self, policy: int, devices: Collection[str]) -> None:
-        """Forget devices that are no longer in a policy's ring."""
+        """Remove the standings of devices that are no longer in the ring of a policy."""
         self._known = {key: found for key, found in self._known.items() if key[1] != policy or key[0] in devices}
 
     def unreadable(self, device: str, policy: int, assigned: Iterable[int]) -> None:
-        """A device could not be asked what it holds; one that never could has no report."""
+        """Record that a device could not be asked what it holds. A device without any standing stays without one."""
         if (device, policy) in self._known:
             self._known[device, policy].unreadable(assigned)
 
     def report(self, ring_name: Callable[[int], str]) -> dict[str, object]:
-        """By device and ring; `ring_name` names a policy's ring."""
+        """Return the fields of the status report by device and ring; `ring_name` returns the name of a
+        policy's ring.
+        """
         devices: dict[str, dict[str, object]] = {}
         for (device, policy), standing in self._known.items():
             devices.setdefault(device, {})[ring_name(policy)] = standing.fields()

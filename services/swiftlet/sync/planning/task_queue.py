@@ -1,11 +1,11 @@
-"""The queue of what is left to do in a round, and what of it comes next. No I/O, no clock.
+"""The queue of the work left in a round, which decides what comes next. No I/O, no clock.
 
-Peers that are back come first, then what a former life of the replicator had not done, both at random. What failed is
-tried again before anything else, and handoffs are returned in between.
+Work with peers that are back comes first, and what was finished before a restart comes last; within these, the order is
+random. What failed is tried again before anything else. Returns of handoffs are mixed in.
 
-What sessions leave for the next peers comes in small pieces, and a session costs more by its messages than by what a
-few more partitions are: pieces are gathered until they are enough for a session, or nobody is at work who may add to
-them, or that takes too long.
+After a session, its partitions go on to their next peers in small groups. The messages of a session cost more than a
+few more partitions in it, so these groups are gathered until they are enough for a session, no session is running that
+could add to them, or the executor stops the wait.
 """
 
 from __future__ import annotations
@@ -20,18 +20,20 @@ from swiftlet.sync.planning.tasks import SessionTask
 from swiftlet.sync.session.queue import HandoffReturn
 
 PendingReturn = tuple[DevicePartitions, HandoffReturn]
-"""A handoff that has to be returned, and the device that has it."""
+"""A handoff that has to be returned, with the device that holds it."""
 _Key = tuple[bool, int, int, bool]
-"""Whether a former life had done it, the own device, the peer, whether they are known to differ."""
+"""Whether it was finished before a restart, the own device, the peer, and whether the partitions are known
+to differ.
+"""
 
 
 class TaskQueue:
     """The tasks of one round, for all own devices and policies."""
 
     def __init__(self, size_of: Callable[[DevicePartitions], int], first: Iterable[str]) -> None:
-        """`size_of`: how many partitions of a device go into a session; `first`: nodes that are back."""
+        """`size_of` returns how many partitions of a device go into a session; `first` names nodes that are back."""
         self.first = set(first)
-        """Nodes that are back."""
+        """The names of nodes that are back, whose partitions come first."""
         self._size_of = size_of
         self._own_devices: dict[int, DevicePartitions] = {}
         self._waiting: dict[_Key, list[int]] = {}
@@ -40,7 +42,7 @@ class TaskQueue:
         self._returns: deque[PendingReturn] = deque()
 
     def __bool__(self) -> bool:
-        """Whether anything is left."""
+        """Return whether any work is left."""
         return bool(self._waiting or self._gathering or self._retries or self._returns)
 
     @property
@@ -58,9 +60,9 @@ class TaskQueue:
         late: set[int],
         gather: bool = False,
     ) -> None:
-        """Partitions are to be compared with a peer; `late` are those of them that a former life had done.
+        """Queue partitions for comparison with a peer; `late` has those that were finished before a restart.
 
-        `gather`: a session leaves them, and others may add to them.
+        `gather` tells that a session left them for this peer, so that they wait for others.
         """
         self._own_devices[id(own)] = own
         if len(partitions) > self._size_of(own):
@@ -75,27 +77,27 @@ class TaskQueue:
                 self._waiting.setdefault(key, []).extend(self._gathering.pop(key))
 
     def ripen(self) -> None:
-        """What has been gathered is as much as it will be."""
+        """End the wait of all gathered partitions."""
         for key, gathered in self._gathering.items():
             self._waiting.setdefault(key, []).extend(gathered)
         self._gathering.clear()
 
     def retry(self, task: SessionTask) -> None:
-        """Queue failed partitions again, in smaller pieces."""
+        """Queue the failed partitions of a session again; they come before anything else."""
         self._retries.append(task)
 
     def add_returns(self, returns: Iterable[PendingReturn]) -> None:
-        """Handoffs, at random among those that wait."""
+        """Queue handoffs, in random order with those that are waiting."""
         shuffled = [*self._returns, *returns]
         random.shuffle(shuffled)
         self._returns = deque(shuffled)
 
     def add_returns_first(self, returns: Iterable[PendingReturn]) -> None:
-        """Handoffs whose primary is back."""
+        """Queue handoffs whose primary is back, before all others."""
         self._returns.extendleft(returns)
 
     def next(self, alone: bool) -> SessionTask | PendingReturn | None:
-        """The next piece of work, None while there is none; `alone`: nobody is at work."""
+        """Return the next piece of work, or None while there is none; `alone` tells that no session is running."""
         if self._retries:
             return self._retries.popleft()
         if alone and not self._waiting:
@@ -118,6 +120,8 @@ class TaskQueue:
         return SessionTask(own, own.device_of(peer), differs, partitions)
 
     def _rank(self, key: _Key) -> tuple[bool, bool]:
-        """Return the rank of partitions: those of returned peers come first, those finished before a restart last."""
+        """Return the sort key of partitions: those of returned peers come first, those finished before a
+        restart last.
+        """
         late, own_id, peer, _ = key
         return node_of(self._own_devices[own_id].device_of(peer)) not in self.first, late

@@ -1,4 +1,4 @@
-"""The selection of partitions and peers for a round, and the tasks of sessions. No I/O."""
+"""The partitions and peers that a round is limited to, and the tasks of its sessions. No I/O."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from swiftlet.sync.session.queue import HandoffReturn
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The partitions and peers that a round is limited to; None for all."""
+    """The partitions and peers that a round is limited to; None stands for all."""
 
     partitions: frozenset[int] | None = None
     peers: Callable[[Device], bool] | None = None
@@ -31,7 +31,7 @@ EVERYTHING = Selection()
 
 @dataclass(frozen=True, slots=True)
 class SessionTask:
-    """A session to be: partitions with a peer. `differs`: all are known to differ."""
+    """A session to hold with one peer about these partitions; `differs` tells that all of them are known to differ."""
 
     own: DevicePartitions
     peer: Device
@@ -41,7 +41,11 @@ class SessionTask:
 
 @dataclass(frozen=True, slots=True)
 class ReturnTask:
-    """The session of a handoff to be. `out`: primaries whose nodes are left out; `absent`: all that it goes without."""
+    """The return of a handoff that has to be held.
+
+    `out` has the primaries whose nodes are left out of the round. `absent` has all primaries that take no part: those,
+    and the ones that the round is not limited to.
+    """
 
     own: DevicePartitions
     handoff: HandoffReturn

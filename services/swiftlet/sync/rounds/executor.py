@@ -1,6 +1,6 @@
-"""Executes a planned round: holds its sessions, several at a time, as many as load allows.
+"""Executes a planned round: holds its sessions, several at a time, as many as the load allows.
 
-What a session is about, and what comes of its result, is said by the round's state.
+The round's state decides what a session is about, and what follows from its result.
 """
 
 from __future__ import annotations
@@ -21,11 +21,13 @@ from swiftlet.sync.session.queue import HandoffReturn
 from swiftlet.sync.session.topology import First
 
 _LOOK_S = 0.05
-"""Seconds between looks whether load lets one more session begin; for so long small pieces are gathered."""
+"""Seconds between two looks at whether the load allows one more session; small groups of partitions are gathered as
+long.
+"""
 
 
 class Executor:
-    """The executor holds the sessions of one round."""
+    """Holds the sessions of one round."""
 
     def __init__(
         self,
@@ -35,7 +37,7 @@ class Executor:
         neighbours: Neighbours,
         pace: Pace,
     ) -> None:
-        """`terms` gives the terms of a device's sessions."""
+        """`terms` returns the terms of a device's sessions."""
         self._state = state
         self._driver = driver
         self._terms = terms
@@ -45,12 +47,12 @@ class Executor:
         self._news = asyncio.Event()
 
     async def work(self) -> None:
-        """Do everything that was planned."""
+        """Do all work of the plan, and return when nothing is left."""
         self._state.begin()
         await asyncio.gather(*(self._worker(number) for number in range(self._pace.concurrency)))
 
     async def _worker(self, number: int) -> None:
-        """One of those who hold sessions, which ends when there is nothing left to do and nobody is at work."""
+        """Hold sessions one after the other, until no work is left and no session is running that could leave some."""
         while True:
             if self._neighbours.somebody_is_back:
                 self._state.take_up()
@@ -71,7 +73,7 @@ class Executor:
                 self._state.task_queue.ripen()
 
     async def _next(self) -> bool:
-        """Do the next piece of work; whether there was one."""
+        """Do the next piece of work; return whether there was one."""
         work = self._state.task_queue.next(alone=not self._under_way)
         if work is None:
             return False
@@ -87,12 +89,12 @@ class Executor:
             self._news.set()
 
     async def _hold(self, task: SessionTask) -> None:
-        """Run one session with a peer."""
+        """Hold a session with a peer, unless the state of the round says that it must not be held now."""
         if self._state.may_hold(task):
             self._state.take_result(task, await self._driver.drive(task.own, *self._sessions(task)))
 
     def _sessions(self, task: SessionTask) -> list[Session]:
-        """One about all partitions, or, where a message is about one of them, as many as there are."""
+        """Return one session about all partitions, or one for each where messages are about single partitions."""
         terms = self._terms(task.own)
         make = differing_session if task.differs else neighbour_session
         if terms.mode.first is First.BATCH:
@@ -100,7 +102,7 @@ class Executor:
         return [make(terms, task.peer.id, (partition,)) for partition in task.partitions]
 
     async def _return_handoff(self, own: DevicePartitions, handoff: HandoffReturn) -> None:
-        """Run the session of one handoff with its primaries."""
+        """Hold the session that returns one handoff to its primaries."""
         task = self._state.return_task(own, handoff)
         if task is not None:
             session = handoff_session(self._terms(own), handoff.partition, handoff.primaries, task.absent)

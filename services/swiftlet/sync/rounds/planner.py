@@ -1,10 +1,10 @@
-"""Finds what there is to do in a round: asks for proofs, reads roots, and moves nothing.
+"""Finds what there is to do in a round: it reads roots and asks peers for proofs, and moves nothing.
 
-What is known to be equal, or can't be compared because a node is away, needs no session: it is counted at once, and
-told to the device's standing.
+Partitions that are known to be equal, or that can't be compared because a node is away, need no session: they are
+counted at once and entered into the device's standing.
 
-Fault model: the own device may not tell its roots, which sessions then ask for again. A peer may be away or break off:
-it is asked until it counts as left out, or is compared in sessions.
+Fault model: the own device may fail to tell its roots; then the sessions ask again. A peer may be away or break off: it
+is asked until it counts as left out, or is compared in sessions.
 """
 
 from __future__ import annotations
@@ -32,14 +32,17 @@ from swiftlet.sync.session.session_result import Outdated
 from swiftlet.sync.session.topology import THOROUGH, First
 
 MAX_TRIES = 10
-"""How often a peer that can't be reached is asked for proofs, while it is not left out: not for a few partitions."""
+"""How often an unreachable peer is asked for proofs at most, and at most once per partition that it is asked about."""
 
 _log = structlog.get_logger("replicator")
 
 
 @dataclass(slots=True)
 class _Proofs:
-    """The partitions that one peer has proved. `whole`: the others are known to differ; `out`: the peer is left out."""
+    """The partitions that one peer has proved.
+
+    `whole` tells that all others are known to differ, and `out` that the peer is left out.
+    """
 
     peer: Device
     asked: frozenset[int]
@@ -50,7 +53,7 @@ class _Proofs:
 
 
 class Planner:
-    """Plans one round, device by device."""
+    """Plans one round, one device after the other."""
 
     def __init__(
         self,
@@ -61,7 +64,7 @@ class Planner:
         concurrency: int,
         selection: Selection = EVERYTHING,
     ) -> None:
-        """`terms` gives the terms of a device's sessions; `concurrency`: peers that are asked for proofs at a time."""
+        """`terms` returns the terms of a device's sessions; `concurrency` peers are asked for proofs at a time."""
         self._driver = driver
         self._terms = terms
         self._report = report
@@ -71,7 +74,7 @@ class Planner:
         self._first: frozenset[str] = frozenset()
 
     async def plan(self, begun: Iterable[tuple[DevicePartitions, Sequence[int]]]) -> PlannedRound:
-        """The plan for these own devices, each of which holds something of those partitions."""
+        """Return the plan for these own devices, each given with the partitions that it holds."""
         self._first = self._neighbours.take_back()
         devices = [await self._plan_device(own, held) for own, held in begun]
         return PlannedRound(self._selection, self._first, tuple(devices))
@@ -105,10 +108,10 @@ class Planner:
     def _neighbours_of(
         self, own: DevicePartitions, held: Sequence[int], away: Collection[int]
     ) -> Mapping[int, frozenset[int]]:
-        """By peer, the partitions that are compared with it in this mode, before anything is selected."""
+        """Return by peer the partitions that the mode compares with it, before the selection is applied."""
         mode = self._terms(own).mode
         if mode is THOROUGH:
-            # As the plan, which would be the same in each round.
+            # `plan` would find the same in each round.
             return own.places.by_peer
         found: dict[int, set[int]] = {}
         for item in plan(own.ring, own.device.id, held, away, mode).items:
@@ -116,7 +119,7 @@ class Planner:
         return {peer: frozenset(partitions) for peer, partitions in found.items()}
 
     def _handoff_returns(self, own: DevicePartitions, foreign: Iterable[int]) -> list[HandoffReturn]:
-        """Handoffs among partitions that do not belong here; those that no ring has stay."""
+        """Return the handoffs among partitions that do not belong here; those above the ring's numbers stay."""
         found = [
             HandoffReturn(partition, unique(holder.id for holder in own.ring.primaries(partition)))
             for partition in sorted(foreign)
@@ -132,7 +135,7 @@ class Planner:
         try:
             await self._driver.read_roots(own, partitions)
         except SwiftletError as error:
-            # Sessions ask again, each for its own.
+            # The sessions ask again for their own partitions.
             _log.warning("the local device can't be read", device=own.device.name, error=str(error))
 
     # Proofs.
@@ -162,11 +165,11 @@ class Planner:
         return left_out
 
     async def _prove(self, own: DevicePartitions, peer: Device, asked: frozenset[int]) -> _Proofs:
-        """Ask a peer for proofs; one that refuses to be asked is tried until that is enough to leave it out."""
+        """Ask a peer for proofs; an unreachable one is asked again, at most `MAX_TRIES` times, until it is left out."""
         proofs = _Proofs(peer, asked)
         unreachable = False
         while not self._neighbours.skips(node_of(peer)):
-            # A long question is made again only once the peer is there.
+            # A long question to an unreachable peer is repeated only after a short one was answered.
             knocking = unreachable
             partitions = sorted(asked - proofs.proved)[: 1 if knocking else None]
             result = await self._driver.drive(own, proof_session(self._terms(own), peer.id, partitions))
@@ -201,9 +204,7 @@ class Planner:
         return [self._leave_out(own, own.device_of(peer_id), passed) for peer_id, passed in by_peer.items()]
 
     async def _look_for_bare(self, own: DevicePartitions, concerned: Collection[int]) -> set[int]:
-        """In push-only modes, return the partitions that are empty here and of which others have data, which is then
-        lacking.
-        """
+        """Return the partitions that are empty here, in modes that only push, and that other devices hold."""
         bare = own.bare.intersection(concerned)
         by_peer: dict[int, set[int]] = {}
         for partition in bare:
@@ -221,7 +222,7 @@ class Planner:
         return somewhere
 
     def _conclude_rest(self, ledger: PartitionLedger, concerned: set[int], left_out: Sequence[LeftOut]) -> set[int]:
-        """Return the partitions that need no session, and tell the standing of them."""
+        """Return the partitions that need no session, and enter them into the device's standing."""
         own = ledger.own
         rest = concerned - ledger.unproved
         if not self._terms(own).mode.pull:

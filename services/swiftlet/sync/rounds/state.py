@@ -1,8 +1,7 @@
-"""The state of a round that is being executed: what is left to do, what waits for nodes that are away, and what came
-of what was done. No I/O.
+"""The state of a round during its execution: what is left to do, what waits for nodes, and the results. No I/O.
 
-Results of sessions are entered into the ledgers; by them the partitions go on to their next peers or have reached
-their end, which the report, the progress and the devices' standings are told of.
+Results of sessions are entered into the ledgers. Then each partition goes on to its next peer or is finished. What is
+finished is entered into the report, the progress and the standings of the devices.
 """
 
 from __future__ import annotations
@@ -26,11 +25,13 @@ from swiftlet.sync.session.session_result import Outdated, SessionResult
 from swiftlet.sync.session.topology import First, neighbours
 
 MANY = 1024
-"""Partitions of a session whose messages are about many at a time."""
+"""Partitions in a session, where its messages are about many of them."""
 FEW = 64
-"""Partitions that are compared at the same time, where messages are about one each, in sessions of their own."""
+"""Partitions that are compared at the same time, in sessions of their own, where messages are about single
+partitions.
+"""
 _LESS = 8
-"""By how much sessions get smaller after a failure."""
+"""Sessions are smaller by this factor after a failure."""
 
 _log = structlog.get_logger("replicator")
 
@@ -47,7 +48,9 @@ class RoundState:
         progress: Progress,
         outdated: Callable[[DevicePartitions], bool],
     ) -> None:
-        """`terms` gives the terms of a device's sessions; `outdated`: whether there is a newer ring than its own."""
+        """`terms` returns the terms of a device's sessions, and `outdated` whether there is a newer ring than the
+        device's.
+        """
         self._planned = planned
         self._terms = terms
         self._report = report
@@ -55,22 +58,22 @@ class RoundState:
         self._progress = progress
         self._outdated = outdated
         self._ledgers = {id(device.own): device.ledger for device in planned.devices}
-        """The ledgers by the identity of their device's partitions."""
+        """The ledger of each own device in a ring, by the `id()` of its `DevicePartitions`."""
         self._left_out: dict[str, list[LeftOut]] = {}
         self._waiting_returns: dict[str, list[PendingReturn]] = {}
         for device in planned.devices:
             for out in device.left_out:
                 self._left_out.setdefault(node_of(out.peer), []).append(out)
         self.task_queue = TaskQueue(self._size, planned.first)
-        """What is left to do."""
+        """The work that is left."""
         self.task_queue.add_returns((device.own, handoff) for device in planned.devices for handoff in device.returns)
 
     def _size(self, own: DevicePartitions) -> int:
-        """How many partitions go into sessions at a time."""
+        """Return how many partitions go into sessions at a time."""
         return MANY if self._terms(own).mode.first is First.BATCH else FEW
 
     def begin(self) -> None:
-        """Put everything that was planned into the queue, and what needs no session behind."""
+        """Queue everything that was planned, and count what needs no session as finished."""
         everything: list[tuple[DevicePartitions, Collection[int]]] = []
         for device in self._planned.devices:
             everything += [(device.own, device.concluded), (device.own, device.ledger.unproved)]
@@ -82,7 +85,7 @@ class RoundState:
             self._advance(ledger, ledger.unproved, gather=False)
 
     def _advance(self, ledger: PartitionLedger, partitions: Iterable[int], *, gather: bool) -> None:
-        """On to each partition's next peer, or to its end."""
+        """Queue partitions for their next peers, and finish those that have none left."""
         ready, done = ledger.next_of(partitions)
         for peer, differs, some in ready:
             late = self._progress.were_done(ledger.own, some)
@@ -91,7 +94,7 @@ class RoundState:
             self._end(ledger, done)
 
     def _end(self, ledger: PartitionLedger, partitions: set[int]) -> None:
-        """All their peers were compared, or left out."""
+        """Finish partitions that were compared with all their peers, or whose peers were left out."""
         own = ledger.own
         not_whole = ledger.not_whole(partitions)
         self._progress.done_all(own, partitions - not_whole)
@@ -105,7 +108,7 @@ class RoundState:
             if found := ledger.found(partition):
                 own.standing.compared(
                     partition,
-                    # Two peers mostly have the same objects, so what is lacking is what one of them has, not the sum.
+                    # Two peers mostly have the same objects, so the larger number counts, not the sum.
                     behind=max(one.behind for one in found),
                     unsent=sum(one.unsent for one in found),
                     checked=all(one.done and one.proof for one in found),
@@ -114,7 +117,7 @@ class RoundState:
     # Sessions.
 
     def may_hold(self, task: SessionTask) -> bool:
-        """Whether to hold this session now; if not, its partitions are given up or left out, and are done with."""
+        """Return whether to hold this session now. If not, its partitions have been given up or left out."""
         ledger = self._ledgers[id(task.own)]
         if self._outdated(task.own):
             self._give_up(ledger, set(task.partitions))
@@ -128,7 +131,7 @@ class RoundState:
         return True
 
     def take_result(self, task: SessionTask, result: SessionResult) -> None:
-        """Enter the result of a session, and queue again what it has not told of."""
+        """Enter the result of a session, and queue again the partitions that it did not report."""
         own, peer, partitions = task.own, task.peer, set(task.partitions)
         ledger = self._ledgers[id(own)]
         self._take_told(ledger, peer, result, partitions)
@@ -139,7 +142,12 @@ class RoundState:
             self._give_up(ledger, unfinished)
         elif len(partitions) == 1:
             (partition,) = partitions
-            _log.info("peer skipped", peer=peer.name, partition=partition, error=str(result.error))
+            _log.info(
+                "a partition could not be compared with a peer",
+                peer=peer.name,
+                partition=partition,
+                error=str(result.error),
+            )
             self._count(ledger, peer, "failed", partitions)
             behind = result.lacking[partition]
             self._conclude(ledger, peer, other={partition: Found(done=False, proof=False, behind=behind)})
@@ -150,19 +158,19 @@ class RoundState:
                 self.task_queue.retry(SessionTask(own, peer, False, waiting[start : start + size]))
 
     def _give_up(self, ledger: PartitionLedger, partitions: Collection[int]) -> None:
-        """There is a newer ring: its own round will look at these."""
+        """Give partitions up because there is a newer ring, whose own round will compare them."""
         ledger.give_up(partitions)
         for partition in partitions:
             self._progress.done(ledger.own, partition, False)
 
     def _take_told(self, ledger: PartitionLedger, peer: Device, result: SessionResult, partitions: set[int]) -> None:
-        """Note and count what a session has told of these partitions."""
+        """Enter and count the results that a session has reported about these partitions."""
         repaired = result.repaired.keys() & partitions
         equal = (result.proved & partitions) - repaired
         if pulled := result.pulled.keys() & (repaired | equal):
             ledger.compare_again(peer.id, pulled)
         left = {partition: one for partition in repaired if (one := result.repaired[partition]) is not None}
-        # Who only pushes has not seen what the peer has besides.
+        # In a mode that only pushes, nothing shows what else the peer has.
         proof = self._terms(ledger.own).mode.pull
         other = {partition: Found(True, proof, one.behind, one.unsent) for partition, one in left.items()}
         if not proof:
@@ -175,7 +183,7 @@ class RoundState:
         self._conclude(ledger, peer, equal=equal, repaired=repaired - other.keys(), other=other)
 
     def _count(self, ledger: PartitionLedger, peer: Device, result: str, partitions: Collection[int]) -> None:
-        """Count comparisons; those that were made once more are the same ones, unless they failed this time."""
+        """Count comparisons; a repeated one does not count again, unless it failed this time."""
         again = len(ledger.is_again(peer.id, partitions)) if partitions else 0
         if len(partitions) > again:
             self._report.count(result, len(partitions) - again)
@@ -198,9 +206,9 @@ class RoundState:
     # Handoffs.
 
     def return_task(self, own: DevicePartitions, handoff: HandoffReturn) -> ReturnTask | None:
-        """The session of a handoff that is to be returned now, None if there is a newer ring.
+        """Return the task of returning a handoff now, or None if there is a newer ring.
 
-        It is returned again to the primaries that are left out now, when their nodes are back.
+        The handoff is returned once more to primaries that are left out now, when their nodes are back.
         """
         if self._outdated(own):
             self._progress.done(own, handoff.partition, False)
@@ -214,7 +222,7 @@ class RoundState:
         return ReturnTask(own, handoff, out, out | unselected)
 
     def take_returned(self, task: ReturnTask, result: SessionResult) -> None:
-        """Enter the result of a handoff's session."""
+        """Enter the result of the session that returned a handoff."""
         own, partition = task.own, task.handoff.partition
         self._report.count("skipped", len(task.out))
         whole = result.error is None and not task.out
@@ -231,7 +239,7 @@ class RoundState:
     # Nodes that are back.
 
     def take_up(self) -> None:
-        """Put what was left out because of nodes that are back at the head."""
+        """Queue what was left out because of nodes that are back, before all other work."""
         back = self._neighbours.take_back()
         self.task_queue.first |= back
         for node in back:

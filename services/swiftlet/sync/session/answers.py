@@ -1,10 +1,10 @@
-"""Answers about many partitions as they came, and what two of them differ in: one call for all partitions.
+"""Answers about many partitions, kept in the bytes that came; native code compares two of them in one call.
 
-What is here is decided for one partition in `swiftlet.sync.session.packed` and by values in
-`swiftlet.sync.session.compare`, by the same rules; sessions turn to those wherever one side is no such answer
+`swiftlet.sync.session.packed` decides the same for one partition, and `swiftlet.sync.session.compare` for decoded
+values, by the same rules. Sessions use those wherever one side is not such an answer
 (`swiftlet.sync.session.many_partitions`).
 
-Fault model: as `swiftlet.sync.session.packed`.
+The fault model is that of `swiftlet.sync.session.packed`.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _FRESH = 0x80
 
 
 class PackedHashMaps(Lazy[Mapping[str, bytes]]):
-    """The suffix hashes of each partition in an answer."""
+    """The suffix hashes of each partition in an answer, as mappings; they are decoded when the first one is read."""
 
     __slots__ = ("raw",)
 
     def __init__(self, raw: bytes, count: int) -> None:
-        """`raw` is the answer, about so many partitions."""
+        """`raw` is the encoded answer, and `count` the number of partitions in it."""
         super().__init__(count)
         self.raw = raw
 
@@ -42,12 +42,15 @@ class PackedHashMaps(Lazy[Mapping[str, bytes]]):
 
 
 class PackedSuffixes(Lazy[SuffixHashes]):
-    """The suffix hashes of an answer, as bytes."""
+    """The suffix hashes of an answer, kept as its bytes and decoded when the first value is read."""
 
     __slots__ = ("empty", "partitions", "primary", "raw")
 
     def __init__(self, raw: bytes, partitions: Sequence[int], primary: bool, empty: Sequence[int]) -> None:
-        """`raw` is the answer, by a primary of all of these partitions if `primary`; nothing is in the `empty` ones."""
+        """`raw` is the encoded answer about `partitions`.
+
+        `primary` tells whether the sender is a primary of all of them; `empty` lists those that hold nothing.
+        """
         super().__init__(len(partitions))
         self.raw = raw
         self.empty = empty
@@ -59,17 +62,17 @@ class PackedSuffixes(Lazy[SuffixHashes]):
 
     @property
     def hashes(self) -> PackedHashMaps:
-        """Return those of each partition separately."""
+        """The suffix hashes of each partition, without the partition's number."""
         return PackedHashMaps(self.raw, len(self))
 
 
 class PackedEntryLists(Lazy[Sequence[Entry]]):
-    """The entries of each partition in an answer."""
+    """The entries of each partition in an answer; they are decoded when the first one is read."""
 
     __slots__ = ("raw",)
 
     def __init__(self, raw: bytes, count: int) -> None:
-        """`raw` is the answer, about so many partitions."""
+        """`raw` is the encoded answer, and `count` the number of partitions in it."""
         super().__init__(count)
         self.raw = raw
 
@@ -78,12 +81,14 @@ class PackedEntryLists(Lazy[Sequence[Entry]]):
 
 
 class PackedListings(Lazy[Listing]):
-    """The entries of an answer, as bytes."""
+    """The entries of an answer, kept as its bytes and decoded when the first value is read."""
 
     __slots__ = ("partitions", "primary", "raw")
 
     def __init__(self, raw: bytes, partitions: Sequence[int], primary: bool) -> None:
-        """Take the same arguments as `PackedSuffixes`."""
+        """`raw` is the encoded answer about `partitions`; `primary` tells whether the sender is a primary of all of
+        them.
+        """
         super().__init__(len(partitions))
         self.raw = raw
         self.partitions = tuple(partitions)
@@ -94,7 +99,7 @@ class PackedListings(Lazy[Listing]):
 
     @property
     def entries(self) -> PackedEntryLists:
-        """Return those of each partition separately."""
+        """The entries of each partition, without the partition's number."""
         return PackedEntryLists(self.raw, len(self))
 
 
@@ -111,7 +116,7 @@ def _listings(raw: bytes) -> tuple[Listing, ...]:
 
 
 def decode_packed(answer: bytes) -> Reply:
-    """An answer decoded; where it is about many partitions, as it came. WireError."""
+    """Return the decoded answer; one about many partitions keeps its bytes. Raises WireError for a malformed answer."""
     if (heads := swiftlet_native.sync_suffix_heads(answer)) is not None:
         policy, ring, partitions, primary, empty = heads
         return Suffixes(policy, ring, PackedSuffixes(answer, partitions, primary, empty))
@@ -122,12 +127,12 @@ def decode_packed(answer: bytes) -> Reply:
 
 
 def all_primary(found: Sequence[SuffixHashes] | Sequence[Listing]) -> bool:
-    """Whether who answered takes itself for a primary of all partitions in the answer."""
+    """Return whether the sender of an answer takes itself for a primary of all partitions in it."""
     return found.primary if isinstance(found, PackedSuffixes | PackedListings) else all(one.primary for one in found)
 
 
 def partitions_in(found: Sequence[SuffixHashes] | Sequence[Listing]) -> tuple[int, ...]:
-    """The partitions that an answer is about."""
+    """Return the partitions that an answer is about."""
     return (
         found.partitions
         if isinstance(found, PackedSuffixes | PackedListings)
@@ -136,24 +141,27 @@ def partitions_in(found: Sequence[SuffixHashes] | Sequence[Listing]) -> tuple[in
 
 
 def hashes_in(found: Sequence[SuffixHashes]) -> Sequence[Mapping[str, bytes]]:
-    """The suffix hashes of each partition alone."""
+    """Return the suffix hashes of each partition in an answer, in its order."""
     return found.hashes if isinstance(found, PackedSuffixes) else [one.hashes for one in found]
 
 
 def without_hashes(found: Sequence[SuffixHashes]) -> Iterable[int]:
-    """Partitions in which nothing is."""
+    """Return the partitions in an answer that hold nothing."""
     return found.empty if isinstance(found, PackedSuffixes) else [one.partition for one in found if not one.hashes]
 
 
 def entries_in(found: Sequence[Listing]) -> Sequence[Sequence[Entry]]:
-    """The entries of each partition alone."""
+    """Return the entries of each partition in an answer, in its order."""
     return found.entries if isinstance(found, PackedListings) else [one.entries for one in found]
 
 
 def differing_packed(
     mine: Sequence[Mapping[str, bytes]], theirs: Sequence[SuffixHashes], both: bool
 ) -> tuple[tuple[int, ...], PackedWanted] | None:
-    """Partitions that are the same, and the suffixes that differ of the others; None where values have to be asked."""
+    """Return the partitions that are equal, and the suffixes that differ in the others.
+
+    None means that an argument is not packed, and that the caller has to compare values.
+    """
     if not (isinstance(mine, PackedHashMaps) and isinstance(theirs, PackedSuffixes)):
         return None
     found = swiftlet_native.sync_differing_many(mine.raw, theirs.raw, both)
@@ -161,19 +169,22 @@ def differing_packed(
 
 
 def fits(found: Sequence[Listing], wanted: Sequence[Wanted]) -> bool:
-    """Whether entries are those of the first of these partitions, and in order; False also where nobody knows."""
+    """Return whether the answer is about the first of the wanted partitions, with entries of wanted suffixes in order.
+
+    False also means that an argument is not packed, so that the entries have to be checked one by one.
+    """
     if not (isinstance(found, PackedListings) and isinstance(wanted, PackedWanted)):
         return False
     return swiftlet_native.sync_fits(found.raw, wanted.partitions, wanted.suffixes)
 
 
 class PackedPushes(Lazy[tuple[int, Push]]):
-    """Objects to bring, with their partitions."""
+    """Objects to bring, each with its partition, as native code found them; decoded when the first one is read."""
 
     __slots__ = ("_raw",)
 
     def __init__(self, raw: bytes) -> None:
-        """Take the result of native code."""
+        """`raw` is the result of `swiftlet_native.sync_lacked`: records of a fixed size."""
         super().__init__(len(raw) // _PUSH.size)
         self._raw = raw
 
@@ -192,7 +203,7 @@ class PackedPushes(Lazy[tuple[int, Push]]):
     def __getitem__(self, index: slice) -> Sequence[tuple[int, Push]]: ...
 
     def __getitem__(self, index: int | slice) -> tuple[int, Push] | Sequence[tuple[int, Push]]:
-        """One of them, or a slice of them."""
+        """Return one pair of partition and object, or a slice of them; a slice in steps of 1 stays packed."""
         if not isinstance(index, slice):
             return self.values[index]
         start, stop, step = index.indices(len(self))
@@ -200,34 +211,39 @@ class PackedPushes(Lazy[tuple[int, Push]]):
 
     @property
     def partitions(self) -> list[int]:
-        """The partition of each."""
+        """The partition of each object."""
         return [partition for (partition,) in _PARTITION.iter_unpack(self._raw)]
 
     @property
     def needs(self) -> list[Need]:
-        """Return what is needed of each."""
+        """What the other side needs of each object."""
         return [NEEDS[need & ~_FRESH] for need in self._raw[4 :: _PUSH.size]]
 
     def copies(self, policy: int) -> tuple[bytes, bytes]:
-        """The question for their copies, and those that are tombstones: see `swiftlet.sync.moving.copies_wire`."""
+        """Return the encoded question for the copies of these objects, and which of them are tombstones.
+
+        `swiftlet.sync.moving.copies_wire` specifies both.
+        """
         return swiftlet_native.sync_copies(policy, self._raw)
 
 
 def partitions_of(objects: Sequence[tuple[int, Push]]) -> list[int]:
-    """The partition of each."""
+    """Return the partition of each object."""
     return objects.partitions if isinstance(objects, PackedPushes) else [partition for partition, _ in objects]
 
 
 def needs_of(objects: Sequence[tuple[int, Push]]) -> list[Need]:
-    """Return what is needed of each."""
+    """Return what the other side needs of each object."""
     return objects.needs if isinstance(objects, PackedPushes) else [push.need for _, push in objects]
 
 
 def lacked_packed(
     mine: Iterable[object], theirs: Iterable[object], now_s: float, forgotten_s: float
 ) -> PackedPushes | None:
-    """Return what they lack of mine and is old enough; None where values have to be compared. Either may be `Listing`s
-    or entries.
+    """Return the objects that `theirs` lacks of `mine` and that are due now; either may be `Listing`s or lists of
+    entries.
+
+    None means that an argument is not packed, and that the caller has to compare values.
     """
     if not (
         isinstance(mine, PackedEntryLists | PackedListings) and isinstance(theirs, PackedEntryLists | PackedListings)

@@ -1,7 +1,7 @@
 """Pure comparison of two replicas: which suffixes differ, and what one of them should send the other.
 
-An entry carries up to three timestamps that merge independently: the data's (or tombstone's), the newest POST's and
-the content type's. One replica may be newer in one of them and older in another, so each is compared alone.
+An entry carries up to three timestamps that merge independently: that of the data (or tombstone), of the newest POST
+and of the content type. One replica may be newer in one of them and older in another, so each is compared alone.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ class Need(Enum):
     TOMBSTONE = "tombstone"
     """The replica lacks the deletion of the object."""
     ROWS = "rows"
-    """Not an object: a database, of which both sides are to know what either knows."""
+    """Not an object but a database: afterwards both sides have to know all rows that either knows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Push:
-    """One object to send; `fresh` when the other side has nothing of it at all."""
+    """One object to send; `fresh` tells that the other side has nothing of the object."""
 
     entry: Entry
     need: Need
@@ -41,26 +41,29 @@ class Push:
 IN_FLIGHT_S = 10.0
 """Records younger than this may still be on their way from the proxy to all replicas."""
 AHEAD_S = 60.0
-"""How far ahead of ours a clock is that a young record was written by; what is further ahead is not young."""
+"""Records further in the future than this do not count as young: the clock of their writer is wrong."""
 RECLAIM_PERIOD_S = 3600.0
 """Devices forget tombstones in step, by whole periods of this many seconds."""
 
 
 def forgotten_before(now_s: float, reclaim_age_s: float, period_s: float = RECLAIM_PERIOD_S) -> float:
-    """Devices have forgotten tombstones older than this moment, or are about to; 0 for an infinite age."""
+    """Return the time before which tombstones no longer count: devices have forgotten them, or are about to.
+
+    The result is in seconds since the epoch, and 0 for an infinite `reclaim_age_s`.
+    """
     if math.isinf(reclaim_age_s):
         return 0.0
     return (now_s - reclaim_age_s) // period_s * period_s
 
 
 NEEDS = {1: Need.DATA, 2: Need.TOMBSTONE, 3: Need.META}
-"""By what native code calls them."""
+"""What a replica lacks, by the number that native code uses for it."""
 
 
 def differing_suffixes(mine: Mapping[str, bytes], theirs: Mapping[str, bytes], both: bool = False) -> list[str]:
-    """Suffixes, in order, that I hold and whose set hash is another one there, or which are not there at all.
+    """Return, in order, the suffixes that I hold and that the other side lacks or has another set hash for.
 
-    With `both` also those that only they hold.
+    With `both` the result includes the suffixes that only the other side holds.
     """
     if isinstance(mine, PackedHashes) and isinstance(theirs, PackedHashes):
         return mine.differing(theirs, both)
@@ -69,27 +72,30 @@ def differing_suffixes(mine: Mapping[str, bytes], theirs: Mapping[str, bytes], b
 
 
 def in_flight(entry: Entry, now_s: float) -> bool:
-    """Whether the newest part of an entry is so young that its writer may still be bringing it everywhere."""
+    """Return whether the newest part of an entry is so young that its writer may still be sending it to replicas."""
     newest = max(entry.timestamp.value, entry.meta_timestamp.value, entry.content_type_timestamp.value)
     return now_s - IN_FLIGHT_S < (newest >> NONCE_BITS) / TICKS_PER_SECOND < now_s + AHEAD_S
 
 
 def need_of(mine: Entry, theirs: Entry | None) -> Need | None:
-    """Return what a replica with `theirs` (None: nothing) lacks of `mine`; None when it lacks nothing."""
+    """Return what a replica whose entry is `theirs` lacks of `mine`; None when it lacks nothing.
+
+    `theirs` is None for a replica without the object.
+    """
     if theirs is None or theirs.timestamp < mine.timestamp:
         return Need.TOMBSTONE if mine.kind is Kind.TOMBSTONE else Need.DATA
     if mine.kind is Kind.TOMBSTONE or theirs.kind is Kind.TOMBSTONE:
         return None
-    # A POST counts on top of newer data too, if it is newer than those.
+    # A POST also applies to newer data, if it is newer than those.
     newer_meta = mine.meta_timestamp > max(theirs.meta_timestamp, theirs.timestamp)
     newer_type = mine.content_type_timestamp > max(theirs.content_type_timestamp, theirs.timestamp)
     return Need.META if newer_meta or newer_type else None
 
 
 def pushes(mine: Iterable[Entry], theirs: Iterable[Entry]) -> list[Push]:
-    """Return what to send so that the other side lacks nothing of mine; never anything older than it has.
+    """Return what to send so that the other side lacks nothing of mine; it never has something newer already.
 
-    The other way round, `pushes(theirs, mine)`, it is what to pull.
+    With the arguments swapped, `pushes(theirs, mine)` is what to pull.
     """
     if isinstance(mine, PackedEntries) and isinstance(theirs, PackedEntries):
         newer = mine.newer_than(theirs)
@@ -101,9 +107,9 @@ def pushes(mine: Iterable[Entry], theirs: Iterable[Entry]) -> list[Push]:
 
 
 def is_due(push: Push, now_s: float, forgotten_before_s: float) -> bool:
-    """Whether to send it now: not what is in flight, nor a tombstone of something that all may have forgotten.
+    """Return whether to send an object now: it is not in flight, and no tombstone that all devices may have forgotten.
 
-    Devices forget tombstones older than `forgotten_before_s` at different minutes; one that already did must not get
+    Devices forget tombstones older than `forgotten_before_s` at different minutes. One that already did must not get
     them back, or they would go round for ever. Where there is older data, the tombstone still has to go.
     """
     forgotten = push.fresh and _is_forgotten(push.entry, forgotten_before_s)
@@ -111,7 +117,10 @@ def is_due(push: Push, now_s: float, forgotten_before_s: float) -> bool:
 
 
 def is_returned(mine: Entry, theirs: Entry | None, forgotten_before_s: float) -> bool:
-    """Whether a handoff copy is no longer needed for a primary's sake: it has all of it, or may have forgotten it."""
+    """Return whether a primary no longer needs a handoff's copy: it has all of it, or may have forgotten it again.
+
+    Only a tombstone can have been forgotten.
+    """
     return need_of(mine, theirs) is None or (theirs is None and _is_forgotten(mine, forgotten_before_s))
 
 

@@ -2,7 +2,7 @@
 
 A machine is a generator: it yields one effect, is sent the observation that belongs to it, and yields the next one.
 Effects and observations are plain values, so that asyncio code, a simulator and a test can drive the same machine.
-The memory of one is bounded by `Limits`, whatever the number of partitions and objects.
+`Limits` bounds the memory of a machine, whatever the number of partitions and objects.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ class MoveOutcome(Enum):
 
     MOVED = "moved"
     OVERTAKEN = "overtaken"
-    """The object changed meanwhile, on either side; the next round compares it again."""
+    """The object changed meanwhile on one side or both; the next round compares it again."""
     REFUSED = "refused"
-    """The device will not have it, or can't give it: damaged, or no room."""
+    """The device does not take the object, or can't give it: the copy is damaged, or there is no room."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Send a request to a neighbour (its device id) and wait for the answer. Observed: the `Reply`."""
+    """Send a request to the neighbour with the device id `peer`. The observation is its `Reply`."""
 
     peer: int
     request: Request
@@ -43,24 +43,27 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class ReadRoots:
-    """Look up roots on the local device. Observed: 16 bytes for each of the partitions, in order."""
+    """Look up roots on the local device. The observation is a list of 16 bytes for each of the partitions, in order."""
 
     partitions: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class ReadSuffixes:
-    """Look up a partition's suffix hashes on the local device. Observed: a mapping, empty when nothing is there."""
+    """Look up the suffix hashes of a partition on the local device.
+
+    The observation is a mapping from suffix to hash, empty when the device holds nothing of the partition.
+    """
 
     partition: int
 
 
 @dataclass(frozen=True, slots=True)
 class ReadSuffixesOf:
-    """Reads suffix hashes as `ReadSuffixes` does, for several partitions. Observed: mappings of the first ones, at
-    least of one.
+    """Look up the suffix hashes of several partitions on the local device.
 
-    As many as have `limit` hashes together; the rest is asked for again.
+    The observation is a list of mappings, as of `ReadSuffixes`, for the first partitions: as many as have at most
+    `limit` hashes together, and at least one. The machine asks again for the rest.
     """
 
     partitions: tuple[int, ...]
@@ -69,9 +72,10 @@ class ReadSuffixesOf:
 
 @dataclass(frozen=True, slots=True)
 class ReadEntries:
-    """Look up entries of some suffixes on the local device, by (suffix, digest). Observed: a `Page`.
+    """Look up the entries of some suffixes on the local device, in the order of (suffix, digest).
 
-    It begins behind the digest `after` (None: at the beginning) and has at most `limit` entries.
+    The observation is a `Page` of at most `limit` entries that follow the digest `after`, or the first ones if it is
+    None.
     """
 
     partition: int
@@ -82,7 +86,7 @@ class ReadEntries:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Some entries in order; `more` when others follow."""
+    """Some entries in order; `more` tells that others follow."""
 
     entries: tuple[Entry, ...]
     more: bool = False
@@ -90,9 +94,10 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class ReadEntriesOf:
-    """Look up entries of several partitions. Observed: all entries of each of the first ones, by (suffix, digest).
+    """Look up the entries of several partitions on the local device.
 
-    As many as have `limit` entries together; none when the first one alone has more.
+    The observation is a list with all entries of each of the first partitions, in the order of (suffix, digest): as
+    many partitions as have at most `limit` entries together. It is empty when the first partition alone has more.
     """
 
     wanted: Sequence[Wanted]
@@ -101,7 +106,10 @@ class ReadEntriesOf:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """Bring objects to a neighbour, or from it (`pull`). Observed: a `MoveOutcome` for each, in order."""
+    """Bring objects of one partition to a neighbour, or with `pull` from it.
+
+    The observation is a list with a `MoveOutcome` for each object, in order.
+    """
 
     peer: int
     partition: int
@@ -111,9 +119,11 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class MoveMany:
-    """Bring objects of several partitions, each given with its own, those of one together.
+    """Bring objects of several partitions to a neighbour, or with `pull` from it.
 
-    Observed: a `MoveOutcome` for each. Who does simple effects alone brings up to `limit` of one partition at a time.
+    Each object is given with its partition; those of one partition stand together. The observation is a sequence with a
+    `MoveOutcome` for each object, in order. A driver that executes simple effects only brings up to `limit` objects of
+    one partition at a time.
     """
 
     peer: int
@@ -124,7 +134,10 @@ class MoveMany:
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """Forget handoff copies, each unless it changed, and none under a newer ring. Observed: how many went."""
+    """Remove handoff copies, except those that changed; nothing is removed when there is a newer ring.
+
+    The observation is the number of removed copies.
+    """
 
     partition: int
     entries: tuple[Entry, ...]
@@ -132,7 +145,7 @@ class Drop:
 
 @dataclass(frozen=True, slots=True)
 class Proved:
-    """The neighbour has shown that it holds the same in these partitions. Observed: nothing."""
+    """Report that the neighbour has shown that it holds the same in these partitions. The observation is None."""
 
     peer: int
     partitions: tuple[int, ...]
@@ -140,10 +153,11 @@ class Proved:
 
 @dataclass(frozen=True, slots=True)
 class Repaired:
-    """A partition that differed was worked on; what counts is what is left to do. Observed: nothing.
+    """Report what is left to do in a partition that differed, after the work on it. The observation is None.
 
-    `behind`: newer there and still not here; `unsent`: newer here and still not there; `withheld`: those of the unsent
-    that the neighbour should not be given, as it is no primary in its own eyes.
+    `behind` counts objects that are newer at the neighbour and still lacking here, `unsent` objects that are newer here
+    and still lacking there. `withheld` counts the unsent ones that the neighbour should not be given, because its own
+    ring does not name it as a primary.
     """
 
     peer: int
@@ -155,9 +169,9 @@ class Repaired:
 
 @dataclass(frozen=True, slots=True)
 class RepairedMany:
-    """Partitions that differed were worked on, in this order: `Repaired` of those where something is left to do.
+    """Report the work on several partitions that differed, in this order. The observation is None.
 
-    Of the others there is nothing to say but that. Observed: nothing.
+    `left` has a `Repaired` for each partition with something left to do. In the others nothing is left.
     """
 
     peer: int
@@ -167,7 +181,7 @@ class RepairedMany:
 
 @dataclass(frozen=True, slots=True)
 class HandoffReturned:
-    """A handoff's partition was worked on: objects dropped and kept here. Observed: nothing."""
+    """Report how many objects of a handoff's partition were dropped and kept here. The observation is None."""
 
     partition: int
     dropped: int
@@ -182,15 +196,15 @@ Effect: TypeAlias = (
 
 T = TypeVar("T")
 Steps: TypeAlias = Generator[Effect, Any, T]
-"""A machine, or a part of one, that comes to a T."""
+"""A machine, or a part of one, that returns a T."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much is said, asked and moved at a time."""
+    """The largest numbers of what is said, asked and moved at a time."""
 
     partitions: int = 4096
-    """Partitions under one hash, in one message."""
+    """Partitions whose roots are compared by one hash, in one message."""
     differing: int = 1024
     """Partitions whose suffix hashes are asked for at a time."""
     suffixes: int = 256
@@ -198,7 +212,7 @@ class Limits:
     entries: int = 4096
     """Entries in one page."""
     moves: int = 64
-    """Objects of one partition on their way at a time."""
+    """Objects of one partition that are moved at the same time."""
     hashes: int = 8192
     """Suffix hashes that are read at a time."""
     wanted: int = 8192
@@ -207,7 +221,7 @@ class Limits:
 
 @dataclass(slots=True)
 class Moment:
-    """The wall clock as a value: whoever drives a session sets it before each step."""
+    """The time of day as a value: whoever drives a session sets it, in seconds since the epoch, before each step."""
 
     now_s: float = 0.0
 
@@ -216,8 +230,8 @@ class Moment:
 class Terms:
     """The conditions of a whole session.
 
-    `reclaim_age_s`: the age at which devices forget tombstones. `rules`: what to do about differences, None for
-    objects.
+    `reclaim_age_s` is the age at which devices forget tombstones. `transfer_rules` says what to do about entries that
+    differ; None stands for the rules for objects.
     """
 
     policy: int = 0
@@ -229,22 +243,24 @@ class Terms:
     transfer_rules: TransferRules | None = None
 
     def forgotten_before_s(self, now_s: float) -> float:
-        """Devices have forgotten tombstones older than this, or are about to."""
+        """Return the time before which devices have forgotten tombstones, or are about to."""
         return forgotten_before(now_s, self.reclaim_age_s, self.reclaim_period_s)
 
 
 class Session:
-    """A machine with its clock: `resume` with what was observed, or `fail`, until neither has a further effect.
+    """A machine with its clock: the driver calls `resume` with each observation, or `fail`, until there is no further
+    effect.
 
-    Fault model: any effect may fail at any time (`fail`). A neighbour's failure ends the session, or the neighbour's
-    part in a handoff's; the partitions that it did not report are compared anew in the next round. A session that is
-    not driven on is simply forgotten: nothing but the objects moved so far remains of it.
+    Fault model: any effect may fail at any time (`fail`). A neighbour's failure ends the session, or in the return of a
+    handoff only that neighbour's part in it. The next round compares the partitions anew that were not reported. A
+    session may be abandoned at any step: only the objects moved so far remain of it.
 
-    Drivers that can do compound effects begin it with `begin`; others see simple ones alone.
+    A driver that can execute compound effects starts with `begin`; any other one calls `resume` and gets simple effects
+    only.
     """
 
     def __init__(self, steps: Steps[None], moment: Moment) -> None:
-        """`moment` is the one that the machine was made with."""
+        """`steps` is the machine, and `moment` the clock that it was made with."""
         self._steps = steps
         self._moment = moment
         self._begun = False
@@ -252,12 +268,12 @@ class Session:
         """The error that ended the session early."""
 
     def begin(self, now_s: float) -> Effect | None:
-        """The first effect, for a driver that can do compound ones."""
+        """Return the first effect, for a driver that can execute compound effects."""
         self._begun = True
         return self.resume(None, now_s)
 
     def resume(self, observation: object, now_s: float) -> Effect | None:
-        """Go on to the next effect, None at the end. The first observation is not looked at."""
+        """Return the effect that follows an observation, or None at the end. The first observation is ignored."""
         self._moment.now_s = now_s
         if not self._begun:
             self._begun, self._steps = True, simply(self._steps)
@@ -270,7 +286,7 @@ class Session:
             return None
 
     def fail(self, error: SwiftletError, now_s: float) -> Effect | None:
-        """Continue after the effect failed, and return the next effect."""
+        """Continue after the last effect failed with `error`; return the next effect, or None at the end."""
         self._moment.now_s = now_s
         try:
             return self._steps.throw(error)
@@ -282,7 +298,7 @@ class Session:
 
 
 def simply(steps: Steps[T]) -> Steps[T]:
-    """The same machine with simple effects alone."""
+    """Return the same machine with each compound effect replaced by simple ones."""
     try:
         effect = next(steps)
         while True:
@@ -312,7 +328,7 @@ def _one_by_one(effect: Effect) -> Steps[object]:
 
 
 def move_each(effect: MoveMany) -> Steps[list[MoveOutcome]]:
-    """One partition after the other."""
+    """Execute a `MoveMany` by simple effects, one partition after the other."""
     outcomes: list[MoveOutcome] = []
     for partition, objects in groupby(effect.objects, itemgetter(0)):
         outcomes += yield from move(effect.peer, partition, [push for _, push in objects], effect.pull, effect.limit)
@@ -320,7 +336,7 @@ def move_each(effect: MoveMany) -> Steps[list[MoveOutcome]]:
 
 
 def read_suffixes_of(effect: ReadSuffixesOf) -> Steps[list[Mapping[str, bytes]]]:
-    """One partition after the other."""
+    """Execute a `ReadSuffixesOf` by simple effects, one partition after the other."""
     found: list[Mapping[str, bytes]] = []
     left = effect.limit
     for partition in effect.partitions:
@@ -333,7 +349,7 @@ def read_suffixes_of(effect: ReadSuffixesOf) -> Steps[list[Mapping[str, bytes]]]
 
 
 def read_entries_of(effect: ReadEntriesOf) -> Steps[list[tuple[Entry, ...]]]:
-    """One partition after the other."""
+    """Execute a `ReadEntriesOf` by simple effects, one partition after the other."""
     found: list[tuple[Entry, ...]] = []
     left = effect.limit
     for one in effect.wanted:
@@ -346,32 +362,32 @@ def read_entries_of(effect: ReadEntriesOf) -> Steps[list[tuple[Entry, ...]]]:
 
 
 def ask(peer: int, request: Request, kind: type[T]) -> Steps[T]:
-    """Ask, and insist on an answer of the kind that belongs to the question; WireError otherwise."""
+    """Send a request and return its answer. Raises WireError when the answer is not of this kind."""
     reply: Reply = yield Ask(peer, request)
     return expect(reply, kind)
 
 
 def expect(reply: Reply, kind: type[T]) -> T:
-    """The reply if it is of this kind; WireError otherwise."""
+    """Return a reply of this kind. Raises WireError for any other kind."""
     if not isinstance(reply, kind):
         raise WireError(f"{type(reply).__name__} does not answer the question; {kind.__name__} is expected")
     return reply
 
 
 def read_suffixes(partition: int) -> Steps[Mapping[str, bytes]]:
-    """The local suffix hashes of a partition."""
+    """Return the local suffix hashes of a partition."""
     found: Mapping[str, bytes] = yield ReadSuffixes(partition)
     return found
 
 
 def read_entries(partition: int, suffixes: tuple[str, ...], after: bytes | None, limit: int) -> Steps[Page]:
-    """A page of local entries."""
+    """Return a page of local entries."""
     page: Page = yield ReadEntries(partition, suffixes, after, limit)
     return page
 
 
 def move(peer: int, partition: int, objects: Sequence[Push], pull: bool, limit: int) -> Steps[list[MoveOutcome]]:
-    """Bring objects, a bounded number at a time."""
+    """Bring objects of one partition, at most `limit` at a time; return the outcome for each."""
     outcomes: list[MoveOutcome] = []
     for start in range(0, len(objects), limit):
         outcomes += yield Move(peer, partition, tuple(objects[start : start + limit]), pull)

@@ -1,8 +1,8 @@
-"""Walking through two sides' entries of the same suffixes, page by page, so that neither side's number matters.
+"""Walks through the entries of the same suffixes on two sides, page by page, so that no number of entries is too large.
 
-A page ends where the shorter of both sides' pages ends, if more follow; what lies behind is read again with the next
-one. A neighbour's page is checked before it is believed: entries out of order, of other suffixes or without end would
-make rounds that never end.
+If more entries follow, a page ends where the shorter of the two sides' pages ends. What lies behind that is read again
+with the next page. A neighbour's page is checked before it is used: entries out of order, of other suffixes or without
+end would make rounds that never end.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from swiftlet.transport.wire import WireError
 
 @dataclass(frozen=True, slots=True)
 class Both:
-    """The entries of both sides between two positions in the order; `upto` is the second position's digest, None at the
-    end.
+    """The entries of both sides between two positions in the order.
+
+    `upto` is the digest at the second position, None at the end. `primary` tells whether the neighbour is a primary.
     """
 
     mine: tuple[Entry, ...]
@@ -31,12 +32,12 @@ class Both:
 
 
 def suffix_of(entry: Entry) -> str:
-    """The suffix that an entry is in."""
+    """Return the suffix that an entry is in."""
     return entry.digest.hex()[-SUFFIX_CHARS:]
 
 
 def read_both(terms: Terms, peer: int, partition: int, suffixes: tuple[str, ...], after: bytes | None) -> Steps[Both]:
-    """The next page of both sides, behind `after`."""
+    """Return the next page of both sides, behind the digest `after`."""
     theirs = yield from ask_entries(terms, peer, partition, suffixes, after)
     mine = yield from read_entries(partition, suffixes, after, terms.limits.entries)
     ends = [page.entries[-1].digest for page in (mine, theirs) if page.more]
@@ -49,7 +50,7 @@ def read_both(terms: Terms, peer: int, partition: int, suffixes: tuple[str, ...]
 def ask_entries(
     terms: Terms, peer: int, partition: int, suffixes: tuple[str, ...], after: bytes | None
 ) -> Steps[Entries]:
-    """A page of the neighbour's entries, checked."""
+    """Return a page of the neighbour's entries after checking it. Raises WireError."""
     request = AskEntries(terms.policy, terms.ring_version, partition, suffixes, after)
     reply = yield from ask(peer, request, Entries)
     _check(reply.entries, partition, suffixes, after)
@@ -59,7 +60,10 @@ def ask_entries(
 
 
 def ask_many(terms: Terms, peer: int, wanted: Sequence[Wanted]) -> Steps[Sequence[Listing]]:
-    """The neighbour's entries of the first of these, as many as it says at a time (perhaps none), checked."""
+    """Return the neighbour's entries for the first of the wanted suffixes after checking them. Raises WireError.
+
+    It is for the neighbour to decide how many partitions it answers about; there may be none.
+    """
     reply = yield from ask(peer, AskManyEntries(terms.policy, terms.ring_version, wanted), ManyEntries)
     if len(reply.found) > len(wanted):
         raise WireError(f"the answer has entries of {len(reply.found)} partitions instead of {len(wanted)}")
@@ -73,7 +77,7 @@ def ask_many(terms: Terms, peer: int, wanted: Sequence[Wanted]) -> Steps[Sequenc
 
 
 def _check(entries: Sequence[Entry], partition: int, suffixes: tuple[str, ...], after: bytes | None) -> None:
-    """WireError when a neighbour's entries are out of order, or of suffixes that were not asked for."""
+    """Raise WireError when a neighbour's entries are out of order, or of suffixes that were not asked for."""
     if after is None and isinstance(entries, PackedEntries) and entries.in_order(suffixes):
         return
     last = (-1, b"") if after is None else order_of(after)
@@ -90,8 +94,9 @@ def _check(entries: Sequence[Entry], partition: int, suffixes: tuple[str, ...], 
 def ask_for(
     terms: Terms, peer: int, partition: int, suffixes: tuple[str, ...], page: Page
 ) -> Steps[dict[bytes, Entry]]:
-    """Return a neighbour's entries for the objects on a local page, by digest; they are read page by page, and only
-    these are kept.
+    """Return a neighbour's entries for the objects on a local page, by digest.
+
+    They are read page by page, and only these are kept.
     """
     wanted = {entry.digest for entry in page.entries}
     last = page.entries[-1].digest
@@ -106,7 +111,10 @@ def ask_for(
 
 
 def slice_page(entries: Sequence[Entry], after: bytes | None, limit: int) -> Page:
-    """The page of a device's entries (all those of some suffixes, in any order) that a `ReadEntries` asks for."""
+    """Return the page that a `ReadEntries` asks for, of a device's entries.
+
+    `entries` are all those of some suffixes, in any order.
+    """
     ordered = sorted(entries, key=lambda entry: order_of(entry.digest))
     if after is not None:
         place = order_of(after)

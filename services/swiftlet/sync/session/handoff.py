@@ -1,17 +1,17 @@
-"""The return of a handoff: what stands in for a primary goes to all primaries, and is dropped once they all hold it.
+"""The return of a handoff: its copies go to all primaries of the partition, and are dropped once all of them hold them.
 
-An entry is proved to be at a primary when the primary has shown an entry that lacks nothing of it, or the set hash of
-exactly the entries that were read here; and when it takes itself for a primary under its own ring. Without the last
-condition two devices with different rings could each drop a copy for the sake of the other's. Proofs are taken after
-the entries were read and hold for these entries alone: what changes meanwhile is kept. The driver must not drop
+An entry is proved to be at a primary when two things hold. The primary has shown an entry that lacks nothing of it, or
+the set hash of exactly the entries that were read here; and it takes itself for a primary under its own ring. Without
+the second one, two devices with different rings could each drop a copy for the sake of the other's. Proofs are taken
+after the entries were read and hold for these entries alone: what changes meanwhile is kept. The driver must not drop
 anything for a session that began under an older ring.
 
-A handoff that has to stay takes tombstones that are newer than its data: because it waits for a primary, or because
-the driver keeps what still has a pending container update. Otherwise it would outlive them: after `reclaim_age` the
-primaries forget that the object was deleted, and would be given it again.
+A handoff may have to stay, because a primary is away or because the driver keeps what still has a pending container
+update. Then it takes the tombstones that are newer than its data. Otherwise its data would outlive them: after
+`reclaim_age` the primaries forget that the object was deleted, and would be given it again.
 
-Fault model: a primary may be away, which is known beforehand (`absent`) or shows on the way: the others are still given
-what they lack, and nothing is dropped. One that answers garbage counts as away.
+Fault model: a primary may be away, which is known beforehand (`absent`) or shows on the way. The others are still given
+what they lack, and nothing is dropped. A primary that answers garbage counts as away.
 """
 
 from __future__ import annotations
@@ -43,14 +43,17 @@ from swiftlet.transport.wire import WireError
 
 
 def handoff_session(terms: Terms, partition: int, primaries: Sequence[int], absent: Collection[int] = ()) -> Session:
-    """Return one partition that the ring puts on `primaries`, some of which are known to be `absent`."""
+    """Return a session that brings a partition from here to its `primaries`, of which those in `absent` are away."""
     moment = Moment()
     return Session(_return_handoff(terms, moment, partition, primaries, absent), moment)
 
 
 @dataclass(slots=True)
 class _Primaries:
-    """The primaries that still answer, with their last suffix hashes; `whole` while none is missing."""
+    """The primaries that still answer, by device id with their last suffix hashes.
+
+    `whole` tells that every primary of the partition is among them and takes itself for one.
+    """
 
     whole: bool
     shown: dict[int, SuffixHashes] = field(default_factory=dict)
@@ -106,7 +109,8 @@ def _return_page(
 ) -> Steps[tuple[tuple[Entry, ...], Mapping[int, Sequence[Push]]]]:
     """Give every primary what it lacks of a page.
 
-    Returns the entries that all of them were then seen to hold, and by primary the tombstones that are newer there.
+    Returns the entries that all of them were then seen to hold, and for each primary the tombstones that are newer
+    there.
     """
     held_by_all = set(page.entries)
     deleted: dict[int, list[Push]] = {}
@@ -145,7 +149,7 @@ def _return_page(
 
 
 def _without(deleted: Mapping[int, Sequence[Push]], gone: Collection[bytes]) -> dict[int, list[Push]]:
-    """Leave out the tombstones of what was dropped: it has nothing left that could outlive them."""
+    """Return the tombstones without those of dropped copies, which have no data left that could outlive them."""
     kept = {peer: [push for push in found if push.entry.digest not in gone] for peer, found in deleted.items()}
     return {peer: found for peer, found in kept.items() if found}
 
@@ -161,7 +165,7 @@ def _take_tombstones(
 
 
 def _due(terms: Terms, moment: Moment, mine: Sequence[Entry], held: Mapping[bytes, Entry]) -> list[Push]:
-    """Return what a primary is to be given now."""
+    """Return what a primary that holds `held` is to be given now."""
     forgotten_s = terms.forgotten_before_s(moment.now_s)
     if terms.transfer_rules is None:
         return [push for push in pushes(mine, held.values()) if is_due(push, moment.now_s, forgotten_s)]
@@ -170,7 +174,7 @@ def _due(terms: Terms, moment: Moment, mine: Sequence[Entry], held: Mapping[byte
 
 
 def _unproved(page: Page, shown: SuffixHashes) -> list[Entry]:
-    """Entries of a page that a primary's suffix hashes do not prove it to hold."""
+    """Return the entries of a page that a primary's suffix hashes do not prove it to hold."""
     by_suffix: dict[str, list[Entry]] = {}
     for entry in page.entries:
         by_suffix.setdefault(suffix_of(entry), []).append(entry)

@@ -1,4 +1,4 @@
-"""Sequences whose values are made when somebody looks at one, all at once."""
+"""Sequences that decode all their values when the first one is read."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 class Lazy(Sequence[T]):
-    """Equal to any sequence of equal values."""
+    """A sequence that is equal to any other one of equal values."""
 
     __slots__ = ("_count", "_values")
 
@@ -21,11 +21,11 @@ class Lazy(Sequence[T]):
 
     @abstractmethod
     def _make(self) -> tuple[T, ...]:
-        """Decode and return all values; called once, when the first one is asked for."""
+        """Return all values, decoded. It is called once, when the first value is read."""
 
     @property
     def values(self) -> tuple[T, ...]:
-        """All of them, made if need be."""
+        """All values; they are decoded at the first access."""
         if self._values is None:
             self._values = self._make()
         return self._values
@@ -37,21 +37,17 @@ class Lazy(Sequence[T]):
     def __getitem__(self, index: slice) -> Sequence[T]: ...
 
     def __getitem__(self, index: int | slice) -> T | Sequence[T]:
-        """One or some of them."""
         return self.values[index]
 
     def __iter__(self) -> Iterator[T]:
-        """One after the other."""
         return iter(self.values)
 
     def __len__(self) -> int:
-        """How many there are."""
         return self._count
 
     def __eq__(self, other: object) -> bool:
-        """Whether the values are the same, in the same order."""
+        """Return whether `other` has the same values in the same order."""
         return isinstance(other, Sequence) and self.values == tuple(other)
 
     def __hash__(self) -> int:
-        """Return the hash of the tuple."""
         return hash(self.values)

@@ -1,5 +1,6 @@
-"""Many partitions at a time: what they differ in and what has to be brought, in bytes where both sides are packed by
-native code, by value elsewhere. Both come to the same.
+"""Finds for many partitions at a time what differs and what has to be brought.
+
+Native code compares bytes where both sides are packed; elsewhere values are compared. The results are the same.
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ Theirs = TypeVar("Theirs")
 def differing_of(
     terms: Terms, mine: Sequence[Mapping[str, bytes]], theirs: Sequence[SuffixHashes]
 ) -> tuple[tuple[int, ...], Sequence[Wanted]]:
-    """Partitions that are the same on both sides, and the suffixes that differ in the others; as far as both go."""
+    """Return the partitions that are equal on both sides, and the suffixes that differ in the others.
+
+    When one side has fewer partitions than the other, only the common ones are compared.
+    """
     found = differing_packed(mine, theirs, terms.mode.pull)
     if found is not None:
         return found
@@ -36,7 +40,7 @@ def differing_of(
 
 
 def fitting(wanted: Sequence[Wanted], limits: Limits) -> Sequence[Wanted]:
-    """The first ones, as many as one question is to have; none when the first one is too much."""
+    """Return the first wanted suffixes that fit into one question; none when the first partition has too many."""
     left = limits.wanted
     count = 0
     for size in sizes_of(wanted):
@@ -50,8 +54,9 @@ def fitting(wanted: Sequence[Wanted], limits: Limits) -> Sequence[Wanted]:
 def due_of(
     terms: Terms, moment: Moment, mine: Sequence[Sequence[Entry]], theirs: Sequence[Listing], pull: bool
 ) -> Sequence[tuple[int, Push]]:
-    """Return what to bring to the neighbour now, or with `pull` from there, with the partition of each; as far as both
-    answers go.
+    """Return the objects to bring to the neighbour now, or with `pull` from it, each with its partition.
+
+    When one side has fewer partitions than the other, only the common ones are compared.
     """
     if terms.transfer_rules is None:
         found = lacked_packed(*_giver_first(mine, theirs, pull), moment.now_s, terms.forgotten_before_s(moment.now_s))
@@ -77,7 +82,7 @@ def _giver_first(mine: Mine, theirs: Theirs, pull: bool) -> tuple[Mine | Theirs,
 
 
 def due(terms: Terms, moment: Moment, found: list[Push]) -> list[Push]:
-    """Return those that are to be sent now."""
+    """Return the objects that are to be sent now."""
     forgotten_s = terms.forgotten_before_s(moment.now_s)
     is_it = is_due if terms.transfer_rules is None else terms.transfer_rules.is_due
     return [push for push in found if is_it(push, moment.now_s, forgotten_s)]

@@ -1,7 +1,7 @@
 """The messages of two devices in a session: values, and their bytes as specified in `docs/sync.md`.
 
-A message is one question or one answer, complete in itself: a lost, doubled or late one does no harm. Everything that
-arrives is taken for garbage until it has been parsed, and every count has a limit (`WireError` beyond it).
+A message is one question or one answer and complete in itself: a lost, repeated or late one does no harm. Whatever
+arrives is untrusted until it has been parsed. Every count has a limit, above which `WireError` is raised.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ MAX_MESSAGE = MAX_SYNC_MESSAGE
 MAX_PARTITIONS = 4096
 """Partitions in one message."""
 MAX_NUMBER = (1 << 32) - 1
-"""The highest policy, ring version and partition."""
+"""The highest number of a policy, a ring's version or a partition."""
 SUFFIX_COUNT = 4096
 """Suffixes that a partition can have."""
 MAX_SUFFIX_HASHES = 8192
-"""Suffix hashes in one answer: at least one whole partition's."""
+"""Suffix hashes in one answer; enough for those of a whole partition."""
 MAX_ENTRIES = 4096
 """Entries in one answer."""
 MAX_WANTED = 8192
 """Suffixes in one question about the entries of many partitions."""
 UNKNOWN_RING = 0
-"""Version of the ring in what a server says that has no ring with its device: `primary` then says nothing."""
+"""The ring version that a server gives when it has no ring with its device: then `primary` means nothing."""
 
 _SUFFIXES = tuple(f"{number:03x}" for number in range(SUFFIX_COUNT))
 _NUMBERS = {suffix: number for number, suffix in enumerate(_SUFFIXES)}
@@ -48,14 +48,15 @@ _SUFFIX = struct.Struct(f">H{HASH_SIZE}s")
 _ENTRY = struct.Struct(f">{DIGEST_SIZE}sBQ")
 _MOMENT = struct.Struct(">Q")
 _POSTED = 0x80
-"""Set in an entry's kind when the two further timestamps follow."""
+"""This bit is set in an entry's kind when its two further timestamps follow."""
 
 
 @dataclass(frozen=True, slots=True)
 class Compare:
-    """Do you hold the same? `hash` is over the roots of the partitions, a single one's root as it is.
+    """Asks whether the receiver holds the same in these partitions.
 
-    `leaves`: answer a difference with suffix hashes at once (for a single partition), not with roots.
+    `hash` is over their roots, or the root itself for a single partition. With `leaves` the receiver answers a
+    difference in a single partition with its suffix hashes at once, not with roots.
     """
 
     policy: int
@@ -76,7 +77,7 @@ class AskSuffixes:
 
 @dataclass(frozen=True, slots=True)
 class AskEntries:
-    """Asks for the entries of these suffixes, after the entry `after` in the order of (suffix, digest)."""
+    """Asks for the entries of these suffixes that follow the digest `after` in the order of (suffix, digest)."""
 
     policy: int
     ring_version: int
@@ -87,7 +88,7 @@ class AskEntries:
 
 @dataclass(frozen=True, slots=True)
 class AskManyEntries:
-    """Asks for the entries of these suffixes of these partitions."""
+    """Asks for the entries of some suffixes in each of several partitions."""
 
     policy: int
     ring_version: int
@@ -96,7 +97,7 @@ class AskManyEntries:
 
 @dataclass(frozen=True, slots=True)
 class Equal:
-    """All the same here."""
+    """Answers that the sender holds the same in all partitions of the question."""
 
     policy: int
     ring_version: int
@@ -104,7 +105,7 @@ class Equal:
 
 @dataclass(frozen=True, slots=True)
 class Roots:
-    """The roots of the partitions asked about, in order."""
+    """Answers with the roots of the partitions asked about, in order."""
 
     policy: int
     ring_version: int
@@ -113,7 +114,9 @@ class Roots:
 
 @dataclass(frozen=True, slots=True)
 class SuffixHashes:
-    """One partition's suffix hashes, by suffix; `primary`: whether the answerer's own ring puts the partition there."""
+    """The suffix hashes of one partition, by suffix; `primary` tells whether the sender's own ring puts the partition
+    there.
+    """
 
     partition: int
     primary: bool
@@ -122,7 +125,7 @@ class SuffixHashes:
 
 @dataclass(frozen=True, slots=True)
 class Suffixes:
-    """Suffix hashes of the first of the partitions asked for; the rest has to be asked for again."""
+    """Answers with the suffix hashes of the first of the partitions asked for. The asker asks again for the rest."""
 
     policy: int
     ring_version: int
@@ -131,7 +134,10 @@ class Suffixes:
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """Entries by (suffix, digest); `more` when others follow behind the last one; `primary` as in `SuffixHashes`."""
+    """Answers with entries in the order of (suffix, digest).
+
+    `more` tells that others follow the last one; `primary` is as in `SuffixHashes`.
+    """
 
     policy: int
     ring_version: int
@@ -142,7 +148,7 @@ class Entries:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """All entries of what was wanted of one partition, by (suffix, digest); `primary` as in `SuffixHashes`."""
+    """All wanted entries of one partition, in the order of (suffix, digest); `primary` is as in `SuffixHashes`."""
 
     partition: int
     primary: bool
@@ -151,8 +157,9 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class ManyEntries:
-    """Entries of the first of the requested partitions, as many as fit completely: none when the first one alone does
-    not.
+    """Answers with the entries of the first of the wanted partitions, as many as fit completely.
+
+    It is empty when the entries of the first partition alone do not fit.
     """
 
     policy: int
@@ -178,12 +185,12 @@ _TYPES: dict[type[Message], int] = {
 
 
 def order_of(digest: bytes) -> tuple[int, bytes]:
-    """The place of an entry in the order of (suffix, digest), which its digest gives alone."""
+    """Return the sort key of the entry with this digest in the order of (suffix, digest)."""
     return (digest[-2] & 0x0F) << 8 | digest[-1], digest
 
 
 def encode(message: Message) -> bytes:
-    """The message's bytes; WireError when it is over a limit."""
+    """Return the bytes of a message. Raises WireError when it is over a limit."""
     out = bytearray((VERSION, _TYPES[type(message)]))
     put_varint(out, message.policy)
     put_varint(out, message.ring_version)
@@ -261,7 +268,7 @@ def _put_partitions(out: bytearray, partitions: Sequence[int]) -> None:
 
 
 def _put_ascending(out: bytearray, numbers: Sequence[int], limit: int, what: str) -> None:
-    """The count, then each number as its distance from the one before less one."""
+    """Append the count, then for each number its distance from the one before, less one."""
     _check_count(len(numbers), limit, what)
     found = swiftlet_native.sync_ascending(numbers)
     if found is None:
@@ -275,12 +282,12 @@ def _check_count(count: int, limit: int, what: str) -> None:
 
 
 def policy_of(data: bytes) -> int:
-    """The policy of a message whose body is not looked at; WireError."""
+    """Return the policy of a message, whose body is not parsed. Raises WireError."""
     return _begin(_Reader(data))[1]
 
 
 def decode(data: bytes) -> Message:
-    """The inverse of `encode`; WireError for anything else."""
+    """Return the message with these bytes. Raises WireError for anything that `encode` does not produce."""
     _check_count(len(data), MAX_MESSAGE, "bytes")
     reader = _Reader(data)
     kind, policy = _begin(reader)
@@ -292,7 +299,7 @@ def decode(data: bytes) -> Message:
 
 
 def _begin(reader: _Reader) -> tuple[int, int]:
-    """Return the type and the policy."""
+    """Return the type and the policy of a message."""
     version, kind = reader.take(2)
     if version != VERSION:
         raise WireError(other_version("a sync message", version, VERSION, SAME_RELEASE))
@@ -300,7 +307,7 @@ def _begin(reader: _Reader) -> tuple[int, int]:
 
 
 def decode_request(data: bytes) -> Request:
-    """Decode a message to a server, as `decode` does."""
+    """Return the question with these bytes. Raises WireError as `decode` does, and for an answer."""
     message = decode(data)
     if not isinstance(message, Request):
         raise WireError(f"{type(message).__name__} is an answer, not a question")
@@ -308,7 +315,7 @@ def decode_request(data: bytes) -> Request:
 
 
 def decode_reply(data: bytes) -> Reply:
-    """Decode a server's answer, as `decode` does."""
+    """Return the answer with these bytes. Raises WireError as `decode` does, and for a question."""
     message = decode(data)
     if not isinstance(message, Reply):
         raise WireError(f"{type(message).__name__} is a question, not an answer")
@@ -384,7 +391,7 @@ def _decode_listings(reader: _Reader) -> tuple[Listing, ...]:
 
 
 class _Reader(Cursor):
-    """Takes a message apart; WireError where it ends early or says what it must not."""
+    """Takes a message apart; raises WireError where it ends early or has a value that is not allowed."""
 
     def __init__(self, data: bytes) -> None:
         super().__init__(data, "a sync message")
@@ -406,7 +413,7 @@ class _Reader(Cursor):
         data, end = self._data, len(self._data)
         for _ in range(self.count(limit, what)):
             if self._at < end and data[self._at] < 0x80:
-                # As nearly all are, and they are many.
+                # Nearly all numbers take this short path, and there are many of them.
                 last += 1 + data[self._at]
                 self._at += 1
             else:

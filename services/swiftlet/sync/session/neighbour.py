@@ -1,12 +1,13 @@
 """The side that asks: one device compares some of its partitions with one neighbour and brings both into agreement.
 
-From the cheap to the dear: a hash over many partitions or one partition's root, roots, suffix hashes, entries, and
-only then the objects that one side lacks. Pushed is only what is newer here, pulled (if the mode pulls) only what is
-newer there, by `swiftlet.sync.session.compare`; what is still in flight is left alone.
+A session goes from cheap questions to dear ones: a hash over many partitions (or one partition's root), roots, suffix
+hashes, entries, and only then the objects that one side lacks. It pushes only what is newer here and pulls (if the mode
+pulls) only what is newer there, by `swiftlet.sync.session.compare`. It leaves alone what is still in flight.
 
-Fault model: the neighbour may be away, slow, of another ring, or answer garbage (`WireError`): that ends the session.
-Both sides may change while they are compared: objects that did are `OVERTAKEN`, and the next round looks again. A
-neighbour that is no primary of the partition in its own eyes is given nothing, as it would give it away at once.
+Fault model: the neighbour may be away, slow, have another ring, or answer garbage (`WireError`): that ends the session.
+Both sides may change while they are compared: objects that did are `OVERTAKEN`, and the next round looks at them again.
+A neighbour whose own ring does not name it as a primary of the partition is given nothing, as it would give it away at
+once.
 """
 
 from __future__ import annotations
@@ -56,15 +57,16 @@ from swiftlet.transport.wire import WireError
 
 
 def neighbour_session(terms: Terms, peer: int, partitions: Iterable[int]) -> Session:
-    """A session with one neighbour about these partitions, in this order as far as they don't share a message."""
+    """Return a session that compares these partitions with one neighbour and brings them into agreement.
+
+    They are compared in the order given; those that share a message go in ascending order.
+    """
     moment = Moment()
     return Session(_compare(terms, moment, peer, partitions), moment)
 
 
 def differing_session(terms: Terms, peer: int, partitions: Iterable[int]) -> Session:
-    """Return a session like `neighbour_session` about partitions that are known to differ: it begins with their suffix
-    hashes.
-    """
+    """Return a session like `neighbour_session` for partitions known to differ; it begins with suffix hashes."""
     moment = Moment()
     return Session(_bring_together(terms, moment, peer, partitions), moment)
 
@@ -75,7 +77,7 @@ def _bring_together(terms: Terms, moment: Moment, peer: int, partitions: Iterabl
 
 
 def proof_session(terms: Terms, peer: int, partitions: Iterable[int]) -> Session:
-    """A session that only finds out which partitions the neighbour holds equally, and works on none of the others."""
+    """Return a session that only finds out which partitions the neighbour holds equally, and moves nothing."""
     return Session(_prove(terms, peer, partitions), Moment())
 
 
@@ -98,21 +100,21 @@ def _compare(terms: Terms, moment: Moment, peer: int, partitions: Iterable[int])
 
 
 def _all_suffixes(terms: Terms, moment: Moment, peer: int, partitions: tuple[int, ...]) -> Steps[None]:
-    """Begin with the suffix hashes."""
+    """Compare partitions without a look at roots: ask for all suffix hashes at once."""
     reply = yield from ask(peer, AskSuffixes(terms.policy, terms.ring_version, partitions), Suffixes)
     for theirs in _expected(reply, partitions):
         yield from _partition(terms, moment, peer, theirs)
 
 
 def _batches(partitions: Iterable[int], size: int) -> Iterator[tuple[int, ...]]:
-    """Yield as many partitions as fit into a message, in ascending order."""
+    """Yield the partitions in groups of at most `size`, each sorted."""
     source = iter(partitions)
     while batch := tuple(sorted(islice(source, size))):
         yield batch
 
 
 def _compare_batch(terms: Terms, peer: int, batch: tuple[int, ...]) -> Steps[list[int]]:
-    """One hash over all; where it differs, the roots. The partitions that differ."""
+    """Return the partitions that differ: compare one hash over all, and where it differs, roots."""
     roots: list[bytes] = yield ReadRoots(batch)
     reply = yield Ask(peer, Compare(terms.policy, terms.ring_version, batch, over(roots)))
     if isinstance(reply, Equal):
@@ -129,7 +131,7 @@ def _compare_batch(terms: Terms, peer: int, batch: tuple[int, ...]) -> Steps[lis
 
 
 def _compare_root(terms: Terms, moment: Moment, peer: int, partition: int) -> Steps[None]:
-    """One partition's root; where it differs, the answer has the suffix hashes."""
+    """Compare the root of one partition; where it differs, the answer has the suffix hashes."""
     roots: list[bytes] = yield ReadRoots((partition,))
     reply = yield Ask(peer, Compare(terms.policy, terms.ring_version, (partition,), over(roots), leaves=True))
     if isinstance(reply, Equal):
@@ -140,7 +142,7 @@ def _compare_root(terms: Terms, moment: Moment, peer: int, partition: int) -> St
 
 
 def _differing(terms: Terms, moment: Moment, peer: int, partitions: tuple[int, ...]) -> Steps[None]:
-    """Ask for suffix hashes, of as many partitions as an answer holds, and work on each."""
+    """Bring partitions that differ into agreement: ask for suffix hashes, as many as one answer holds."""
     while partitions:
         held: Sequence[Mapping[str, bytes]] = yield ReadSuffixesOf(partitions, terms.limits.hashes)
         request = AskSuffixes(terms.policy, terms.ring_version, partitions[: len(held)])
@@ -156,7 +158,7 @@ def _several(
     found: Sequence[SuffixHashes],
     held: Sequence[Mapping[str, bytes]],
 ) -> Steps[None]:
-    """Bring several partitions into agreement, with one question for as many as fit into it."""
+    """Bring several partitions into agreement, with one question about as many as fit into it."""
     same, wanted = differing_of(terms, held, found)
     if same:
         yield Proved(peer, same)
@@ -165,7 +167,7 @@ def _several(
         pages = (yield ReadEntriesOf(batch, terms.limits.entries)) if batch else ()
         listings = (yield from ask_many(terms, peer, batch[: len(pages)])) if pages else ()
         if not listings:
-            # Too much for a common question: page by page.
+            # The first partition is too large for a common question, so its entries are read page by page.
             yield from _pages(terms, moment, peer, wanted[0].partition, wanted[0].suffixes)
             wanted = wanted[1:]
             continue
@@ -176,7 +178,7 @@ def _several(
 def _listed(
     terms: Terms, moment: Moment, peer: int, listings: Sequence[Listing], pages: Sequence[Sequence[Entry]]
 ) -> Steps[None]:
-    """Push what the neighbour lacks of several partitions, then pull what is lacking here, and tell of all."""
+    """Push what the neighbour lacks of several partitions, pull what is lacking here, and report on all of them."""
     there = due_of(terms, moment, pages, listings, pull=False)
     here = due_of(terms, moment, pages, listings, pull=True) if terms.mode.pull else ()
     withheld: Counter[int] = Counter()
@@ -194,7 +196,7 @@ def _listed(
 
 
 def _move_many(terms: Terms, peer: int, objects: Sequence[tuple[int, Push]], pull: bool) -> Steps[Counter[int]]:
-    """Bring objects of several partitions; how many were refused, by partition."""
+    """Bring objects of several partitions; return how many were refused, by partition."""
     if not objects:
         return Counter()
     outcomes: Sequence[MoveOutcome] = yield MoveMany(peer, objects, pull, terms.limits.moves)
@@ -204,7 +206,7 @@ def _move_many(terms: Terms, peer: int, objects: Sequence[tuple[int, Push]], pul
 
 
 def _expected(reply: Suffixes, partitions: tuple[int, ...]) -> Sequence[SuffixHashes]:
-    """The answer, if it is about the first of these partitions; WireError otherwise."""
+    """Return the suffix hashes in an answer about the first of these partitions. Raises WireError otherwise."""
     numbers = partitions_in(reply.found)
     if not numbers or numbers != partitions[: len(numbers)]:
         raise WireError(f"the answer has suffix hashes of partitions {numbers} instead of {partitions}")

@@ -1,11 +1,11 @@
-"""Suffix hashes and entries as they came, in bytes: compared where they are, values only where somebody looks at one.
+"""Suffix hashes and entries in the bytes that came: native code compares those, and values are decoded only when read.
 
-A round asks about thousands of partitions, and of most suffixes and objects in the answers there is nothing to say but
-that both sides have them. Native code finds what differs (`native/crates/store/src/differences.rs`);
-`swiftlet.sync.session.compare` has the same rules for values, and is asked wherever one side is not packed.
+A round asks about thousands of partitions, and most suffixes and objects in the answers are equal on both sides. Native
+code finds what differs (`native/crates/store/src/differences.rs`). `swiftlet.sync.session.compare` has the same rules
+for values, and is used wherever one side is not packed.
 
-Fault model: `swiftlet_native` takes a peer's answer apart to its end before it is packed. What it does not
-understand is None here, and the message is decoded as all others are, which tells what is wrong with it.
+Fault model: `swiftlet_native` parses a peer's answer to its end before it is packed. For an answer that it does not
+understand it returns None. Then the message is decoded as all others are, and the error tells what is wrong with it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Parts = tuple[int, bool, int, bytes]
 
 
 def entry_of(parts: EntryParts) -> Entry:
-    """Return the entry as a value. Few objects have a POST, so mostly no timestamps are made for it."""
+    """Return the entry as a value. Few objects have a POST, so that mostly the two further timestamps are not made."""
     digest, kind, timestamp, meta, content_type = parts
     if meta or content_type:
         return Entry(digest, _KINDS[kind], Timestamp(timestamp), Timestamp(meta), Timestamp(content_type))
@@ -38,17 +38,20 @@ def entry_of(parts: EntryParts) -> Entry:
 
 
 class PackedHashes(Mapping[str, bytes]):
-    """A partition's suffix hashes by suffix, ascending."""
+    """The suffix hashes of a partition by suffix, in ascending order."""
 
     __slots__ = ("_raw", "_values")
 
     def __init__(self, raw: bytes) -> None:
-        """`raw`: each suffix in 2 bytes with its hash, in order, as native code found it to be."""
+        """`raw` has each suffix in 2 bytes and then its hash, in order; native code has checked it."""
         self._raw = raw
         self._values: dict[str, bytes] | None = None
 
     def differing(self, theirs: PackedHashes, both: bool) -> list[str]:
-        """Suffixes, in order, that are here and otherwise there; with `both` those that are only there, too."""
+        """Return, in order, the suffixes that are here and that the other side lacks or has another hash for.
+
+        With `both` the result includes the suffixes that only the other side has.
+        """
         return [_SUFFIXES[number] for number in swiftlet_native.sync_differing(self._raw, theirs._raw, both)]
 
     @property
@@ -61,19 +64,15 @@ class PackedHashes(Mapping[str, bytes]):
         return self._values
 
     def __getitem__(self, suffix: str) -> bytes:
-        """The hash of one of them."""
         return self._dict[suffix]
 
     def __iter__(self) -> Iterator[str]:
-        """The suffixes, in order."""
         return iter(self._dict)
 
     def __len__(self) -> int:
-        """How many there are."""
         return len(self._raw) // _ITEM
 
     def __eq__(self, other: object) -> bool:
-        """Whether all are the same."""
         if isinstance(other, PackedHashes):
             return self._raw == other._raw
         return Mapping.__eq__(self, other)
@@ -82,25 +81,27 @@ class PackedHashes(Mapping[str, bytes]):
 
 
 class PackedEntries(Sequence[Entry]):
-    """Entries of one partition, in whatever order they came."""
+    """The entries of one partition, in the order in which they came."""
 
     __slots__ = ("_count", "_raw", "_values")
 
     def __init__(self, raw: bytes, count: int) -> None:
-        """`raw`: so many entries, as native code found them to be."""
+        """`raw` has `count` encoded entries; native code has checked it."""
         self._raw = raw
         self._count = count
         self._values: tuple[Entry, ...] | None = None
 
     def in_order(self, suffixes: Sequence[str]) -> bool:
-        """Whether they are in the order of (suffix, digest), and of these suffixes, which ascend."""
+        """Return whether the entries are in the order of (suffix, digest) and all in these suffixes, which have to
+        ascend.
+        """
         return swiftlet_native.sync_in_order(self._raw, [_NUMBERS[suffix] for suffix in suffixes])
 
     def newer_than(self, theirs: PackedEntries) -> list[tuple[EntryParts, int, bool]] | None:
-        """Return what they lack of these: the entry, which part of it (1 data, 2 tombstone, 3 POST), and whether they
-        have nothing.
+        """Return what the other side lacks of these entries, None when either side is out of order.
 
-        None when either side is out of order.
+        Each item has the entry, the part of it that is lacking (1 data, 2 tombstone, 3 POST), and whether the other
+        side has nothing of the object.
         """
         return [] if self._raw == theirs._raw else swiftlet_native.sync_newer(self._raw, theirs._raw)
 
@@ -117,19 +118,16 @@ class PackedEntries(Sequence[Entry]):
     def __getitem__(self, index: slice) -> tuple[Entry, ...]: ...
 
     def __getitem__(self, index: int | slice) -> Entry | tuple[Entry, ...]:
-        """One or some of them."""
         return self._tuple[index]
 
     def __len__(self) -> int:
-        """How many there are."""
         return self._count
 
     def __eq__(self, other: object) -> bool:
-        """Whether the same entries are in it, in the same order."""
+        """Return whether `other` has the same entries in the same order."""
         if isinstance(other, PackedEntries):
             return self._raw == other._raw
         return isinstance(other, tuple) and self._tuple == other
 
     def __hash__(self) -> int:
-        """Return the hash of the tuple."""
         return hash(self._tuple)

@@ -1,6 +1,6 @@
-"""The plan of a round and its order: pure, from a ring, the held partitions, the failed nodes, and random numbers.
+"""The plan of a round and its order, from a ring, the held partitions, the failed nodes and random numbers; pure.
 
-Work on rejoining neighbours comes first, so that what they missed is there before they compare it themselves; within
+Work with rejoining neighbours comes first, so that they get what they missed before they compare it themselves. Within
 that the order is random, so that the nodes of a cluster do not all begin with the same neighbour.
 """
 
@@ -24,7 +24,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class HandoffReturn:
-    """A partition that is here as a handoff, with all its primaries."""
+    """A partition that is here as a handoff, with the device ids of all its primaries."""
 
     partition: int
     primaries: tuple[int, ...]
@@ -32,7 +32,7 @@ class HandoffReturn:
 
 @dataclass(frozen=True, slots=True)
 class RoundPlan:
-    """One round of one device in one ring."""
+    """The comparisons and returns of one device in one ring in a round."""
 
     items: tuple[Item, ...]
     handoffs: tuple[HandoffReturn, ...]
@@ -41,8 +41,8 @@ class RoundPlan:
 def plan(ring: Ring, device: int, held: Collection[int], failed: Collection[int], mode: Mode) -> RoundPlan:
     """Return the plan for a device that holds data of the partitions `held`, in the order of partitions.
 
-    A partition of which nothing is here is compared only if the mode pulls. A partition that the ring does not have is
-    nobody's: it has no primaries, and stays.
+    A partition that the device should have but does not hold is compared only if the mode pulls. A partition with a
+    number above those of the ring has no primaries: it is not returned, and stays.
     """
     held = frozenset(held)
     items: list[Item] = []
@@ -64,12 +64,12 @@ def _known(ring: Ring, device: int) -> bool:
 
 
 def unique(devices: Iterable[int]) -> tuple[int, ...]:
-    """Each once, in the order of their first."""
+    """Return the devices without repetitions, in the order of their first occurrence."""
     return tuple(dict.fromkeys(devices))
 
 
 def ordered(items: Iterable[Item], rejoining: Collection[int], random: Random) -> list[Item]:
-    """In random order, those with a rejoining peer first."""
+    """Return the items in random order, those with a rejoining peer first."""
     shuffled = list(items)
     random.shuffle(shuffled)
     return sorted(shuffled, key=lambda item: item.peer not in rejoining)
@@ -86,8 +86,9 @@ class SessionPlan:
 def session_plans(items: Sequence[Item], mode: Mode, size: int) -> Iterator[SessionPlan]:
     """Cut an ordered queue into sessions of up to `size` partitions.
 
-    Where partitions share messages those with one peer go together, peers in the order in which they first come up;
-    elsewhere only neighbours in the queue do, so that its order stays.
+    In modes in which partitions share messages, all those with one peer go together; peers come in the order in which
+    they first appear. In the other modes only items that follow each other in the queue go together, so that its order
+    stays.
     """
     if mode.first is First.BATCH:
         by_peer: dict[int, list[int]] = {}

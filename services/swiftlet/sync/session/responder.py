@@ -1,7 +1,7 @@
-"""The side that answers: one question, looked up on the local device, one answer; nothing is remembered.
+"""The side that answers: it looks up one question on the local device, gives one answer, and remembers nothing.
 
-Fault model: a question may come twice, late, from somebody with another ring, or about partitions that are not here.
-It is answered from what is held now. What was asked for beyond a limit is left for the next question.
+Fault model: a question may come twice, late, from a sender with another ring, or about partitions that are not here. It
+is answered from what is held now. What it asks for beyond a limit is left for the next question.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def answer_by(
     is_primary: Callable[[int], bool],
     limits: Limits | None = None,
 ) -> Reply:
-    """Answer as `answer` does, in one call, with `look_up` for each lookup at the local device."""
+    """Return the answer that `answer` yields, with `look_up` called for each lookup on the local device."""
     steps = answer(request, ring_version, is_primary, limits)
     observation: object = None
     while True:
@@ -60,7 +60,10 @@ def answer_by(
 def answer(
     request: Request, ring_version: int, is_primary: Callable[[int], bool], limits: Limits | None = None
 ) -> Steps[Reply]:
-    """Answer a question. `is_primary`: whether the local ring, of `ring_version`, puts a partition on this device."""
+    """Return the answer to a question.
+
+    `is_primary` tells whether the local ring, which has the version `ring_version`, puts a partition on this device.
+    """
     policy = request.policy
     if isinstance(request, Compare):
         roots: list[bytes] = yield ReadRoots(request.partitions)

@@ -1,4 +1,4 @@
-"""Hashes above the suffixes: a partition's root, and one hash over the roots of many."""
+"""Hashes above those of suffixes: the root of a partition, and one hash over the roots of many."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from swiftlet_native import xxh3_128
 from swiftlet.store import sethash
 
 EMPTY_ROOT = sethash.root({})
-"""The root of a partition in which nothing is."""
+"""The root of a partition that holds nothing."""
 
 
 def over(roots: Sequence[bytes]) -> bytes:
-    """One hash over roots in the order of their partitions; of a single one the root itself."""
+    """Return one hash over the roots of several partitions in order; for a single partition it is the root itself."""
     return roots[0] if len(roots) == 1 else xxh3_128(b"".join(roots))

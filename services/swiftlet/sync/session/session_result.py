@@ -20,23 +20,23 @@ class SessionResult:
 
     proved: set[int] = field(default_factory=set)
     repaired: dict[int, Repaired | None] = field(default_factory=dict)
-    """Partitions that were worked on; None where nothing is left to do."""
+    """The partitions that were worked on, with what is left to do; None where nothing is left."""
     returned: HandoffReturned | None = None
-    """The outcome for a handoff's partition, for a session that returns one."""
+    """The report on a handoff's partition, for a session that returns one."""
     pulled: Counter[int] = field(default_factory=Counter)
-    """Objects that came here, by partition."""
+    """How many objects came here, by partition."""
     lacking: Counter[int] = field(default_factory=Counter)
-    """Objects known to be lacking here still, by partition."""
+    """How many objects are known to be still lacking here, by partition."""
     pushed: Counter[int] = field(default_factory=Counter)
-    """Objects that went, by peer."""
+    """How many objects were sent, by peer."""
     unsent: Counter[int] = field(default_factory=Counter)
-    """Objects that a peer would not have."""
+    """How many objects a peer did not take, by peer."""
     troubled: set[int] = field(default_factory=set)
-    """Peers that failed on the way, or are no primaries in their own eyes."""
+    """Peers that failed during the session, or whose own ring does not name them as primaries."""
     error: SwiftletError | None = None
     """The error that ended the session early."""
 
 
 def as_node_error(error: SwiftletError) -> SwiftletError:
-    """A peer's trouble, whatever ails it, told from the own device's."""
+    """Return the error as one of the peer, so that it can be told from an error of the own device."""
     return error if isinstance(error, NodeError | WireError) else NodeError(str(error))

@@ -1,8 +1,8 @@
 """The modes of a round, which determine the peers of each device, as pure functions over a partition's replica ring.
 
-`batched` is the default. The others are what is measured against it: `lightsync` and `all_to_all` as in "On the
-Synchronization Bottleneck of OpenStack Swift-Like Cloud Storage Systems" (TPDS 2018) and in the original, `star`
-(primary and backups) and `chain` as the same paper compares them.
+`batched` is the default. The others are there to be measured against it: `lightsync` is the proposal of "On the
+Synchronization Bottleneck of OpenStack Swift-Like Cloud Storage Systems" (TPDS 2018), `all_to_all` is what OpenStack
+Swift does, and `star` (primary and backups) and `chain` are two others that the paper compares.
 """
 
 from __future__ import annotations
@@ -20,11 +20,13 @@ class First(Enum):
     ROOT = "root"
     """The root of one partition."""
     SUFFIXES = "suffixes"
-    """Nothing: the answer is all of one partition's suffix hashes."""
+    """No hash of ours: the answer has all suffix hashes of one partition."""
 
 
 Neighbours = Callable[[Sequence[int], int], tuple[int, ...]]
-"""From the healthy holders in ring order, and one of them, to those that it compares itself with."""
+"""A function of the healthy holders in ring order and one of them; it returns those that this one compares
+itself with.
+"""
 
 
 def _clockwise(healthy: Sequence[int], local: int) -> tuple[int, ...]:
@@ -36,19 +38,22 @@ def _everybody(healthy: Sequence[int], local: int) -> tuple[int, ...]:
 
 
 def _hub(healthy: Sequence[int], local: int) -> tuple[int, ...]:
-    """The first holder is the hub: it brings everybody what it has, the others bring theirs to it."""
+    """Return the neighbours in a star: the first holder is the hub; all others compare themselves with it alone."""
     return _everybody(healthy, local) if local == healthy[0] else (healthy[0],)
 
 
 def _chained(healthy: Sequence[int], local: int) -> tuple[int, ...]:
-    """The next one down the chain, and the one before: a chain that only pushed down would leave its head behind."""
+    """Return the next and the previous holder of a chain.
+
+    If devices only pushed down the chain, its head would be left behind.
+    """
     place = healthy.index(local)
     return tuple(healthy[place + 1 : place + 2]) + tuple(healthy[max(0, place - 1) : place])
 
 
 @dataclass(frozen=True, slots=True)
 class Mode:
-    """A way of doing rounds; `pull`: whether what is newer at the neighbour is fetched, too."""
+    """A way of doing rounds; `pull` tells whether what is newer at the neighbour is fetched as well."""
 
     name: str
     neighbours: Neighbours
@@ -62,7 +67,10 @@ ALL_TO_ALL = Mode("all_to_all", _everybody, First.SUFFIXES)
 STAR = Mode("star", _hub, First.ROOT)
 CHAIN = Mode("chain", _chained, First.ROOT)
 THOROUGH = Mode("batched", _everybody, First.BATCH, pull=True)
-"""`batched` as replicators do it: proofs from all other holders, as the status report speaks for each device alone."""
+"""The mode `batched` as replicators use it: each device compares with all other holders.
+
+The status report speaks for each device alone, so it needs proofs from all of them.
+"""
 MODES = {mode.name: mode for mode in (BATCHED, LIGHTSYNC, ALL_TO_ALL, STAR, CHAIN)}
 
 ROUND_MODES = {**MODES, THOROUGH.name: THOROUGH}
@@ -70,9 +78,10 @@ ROUND_MODES = {**MODES, THOROUGH.name: THOROUGH}
 
 
 def neighbours(mode: Mode, holders: Sequence[int], local: int, failed: Collection[int]) -> tuple[int, ...]:
-    """Device ids that `local` compares itself with; `holders` in ring order, failed ones skipped clockwise.
+    """Return the ids of the devices that `local` compares itself with.
 
-    `local` itself counts as healthy. ValueError when it is none of the holders.
+    `holders` are in ring order; failed ones are skipped, and the next one takes their place. `local` itself counts as
+    healthy. Raises ValueError when it is not one of the holders.
     """
     if local not in holders:
         raise ValueError(f"device {local} is not one of the holders {list(holders)}")

@@ -1,7 +1,7 @@
-"""Rules for entries that differ, where these are not the rules for objects.
+"""Rules for entries that differ and are not objects.
 
-Sessions know objects: the newer version goes to who has the older one. Something else that is compared by the same
-messages says here what goes where (`swiftlet.sync.databases.transfer_rules`).
+Sessions know the rule for objects: the newer version goes to the side that has the older one. Whatever else is compared
+by the same messages defines what goes where by these rules (`swiftlet.sync.databases.transfer_rules`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class TransferRules(Protocol):
     """Pure decisions about two devices' entries of the same suffixes."""
 
     def there(self, mine: Iterable[Entry], theirs: Iterable[Entry], pull: bool) -> list[Push]:
-        """Return what to bring to the peer; with `pull`, what is to come from there is requested as well."""
+        """Return what to bring to the peer; with `pull` this includes what the peer has to be asked for."""
         ...
 
     def here(self, theirs: Iterable[Entry], mine: Iterable[Entry]) -> list[Push]:
@@ -25,9 +25,9 @@ class TransferRules(Protocol):
         ...
 
     def is_due(self, push: Push, now_s: float, forgotten_before_s: float) -> bool:
-        """Whether to bring it now."""
+        """Return whether to bring an entry now."""
         ...
 
     def is_returned(self, mine: Entry, theirs: Entry | None, moved: bool, forgotten_before_s: float) -> bool:
-        """Whether a handoff's copy is no longer needed for a primary's sake; `moved`: it took it just now."""
+        """Return whether a primary no longer needs a handoff's copy; `moved` tells that it has just taken it."""
         ...

@@ -1,4 +1,4 @@
-"""Which suffixes of which partitions a question about entries is about: values, or the question's own bytes."""
+"""The suffixes of partitions that a question about entries is about, as values or in the bytes of the question."""
 
 from __future__ import annotations
 
@@ -14,32 +14,35 @@ _SUFFIXES = tuple(f"{number:03x}" for number in range(4096))
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Some suffixes of a partition, ascending."""
+    """Some suffixes of a partition, in ascending order."""
 
     partition: int
     suffixes: tuple[str, ...]
 
 
 class PackedWanted(Lazy[Wanted]):
-    """Some of them, as native code found them to differ."""
+    """Suffixes of several partitions, as native code found them to differ; decoded when the first one is read."""
 
     __slots__ = ("_begin", "_ends", "_raw", "counts", "partitions")
 
     def __init__(
         self, partitions: Sequence[int], counts: Sequence[int], ends: Sequence[int], raw: bytes, begin: int = 0
     ) -> None:
-        """By partition how many suffixes there are and where they end in `raw`; the first ones' begin at `begin`."""
+        """For each partition, `counts` has the number of its suffixes and `ends` where they end in `raw`.
+
+        The suffixes of the first partition begin at `begin`.
+        """
         super().__init__(len(partitions))
         self.partitions = partitions
         self.counts = counts
-        """How many suffixes are wanted of each."""
+        """How many suffixes of each partition are wanted."""
         self._ends = ends
         self._raw = raw
         self._begin = begin
 
     @property
     def suffixes(self) -> bytes:
-        """Return for each partition the count of its suffixes and the suffixes, as in a message."""
+        """The count of suffixes and the suffixes of each partition, encoded as in a message."""
         return self._raw[self._begin : self._ends[-1]] if self._ends else b""
 
     def _make(self) -> tuple[Wanted, ...]:
@@ -60,7 +63,7 @@ class PackedWanted(Lazy[Wanted]):
     def __getitem__(self, index: slice) -> Sequence[Wanted]: ...
 
     def __getitem__(self, index: int | slice) -> Wanted | Sequence[Wanted]:
-        """One of them, or a slice of them."""
+        """Return the wanted suffixes of one partition, or a slice of partitions; a slice in steps of 1 stays packed."""
         if not isinstance(index, slice):
             return self.values[index]
         start, stop, step = index.indices(len(self))
@@ -73,7 +76,7 @@ class PackedWanted(Lazy[Wanted]):
 
 
 def sizes_of(wanted: Sequence[Wanted]) -> Sequence[int]:
-    """How many suffixes are wanted of each partition."""
+    """Return how many suffixes of each partition are wanted."""
     return wanted.counts if isinstance(wanted, PackedWanted) else [len(one.suffixes) for one in wanted]
 
 

@@ -8,6 +8,7 @@ import shutil
 import socket
 import tempfile
 from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
@@ -41,6 +42,8 @@ from swiftlet.transport.tls import Encryption
 KEY = b"the cluster's key"
 PORT = 6200
 """Of HTTP, where nobody listens here."""
+MANY = 56_000
+"""Entries that no window of a transport holds."""
 
 
 def device_at(native_port: int, name: str = "d1") -> tuple[Device, int]:
@@ -109,6 +112,22 @@ async def client_of(
         yield transport
     finally:
         await transport.close()
+
+
+@pytest.fixture(scope="module")
+def many_entries() -> Iterator[FaultyNativeStore]:
+    """A device with `MANY` tombstones in one suffix."""
+    with contextlib.closing(FaultyNativeStore()) as store:
+
+        def fill(share: int) -> None:
+            for number in range(share, MANY, 8):
+                # A tombstone is kept although there was nothing.
+                with contextlib.suppress(swiftlet_native.StoreError):
+                    store.native.delete((0, 7, b"%014d\0\1" % number), 1, b"/a/c/o")
+
+        with ThreadPoolExecutor(8) as threads:
+            list(threads.map(fill, range(8)))
+        yield store
 
 
 class TestNative(ObjectTransportConformance):
@@ -217,20 +236,10 @@ class TestNative(ObjectTransportConformance):
             assert await peer.content(key_of(1)) == data
         assert [await drain(stream) == data for stream in slow] == [True] * 30
 
-    async def test_a_large_list(self, peer: Peer) -> None:
+    async def test_a_large_list(self, many_entries: FaultyNativeStore) -> None:
         """More entries than the transport's window holds."""
-        assert isinstance(peer.store, FaultyNativeStore)
-        store, many = peer.store.native, 56_000
-
-        def fill(share: int) -> None:
-            for number in range(share, many, 8):
-                # A tombstone is kept although there was nothing.
-                with contextlib.suppress(swiftlet_native.StoreError):
-                    store.delete((0, 7, b"%014d\0\1" % number), 1, b"/a/c/o")
-
-        await asyncio.gather(*(asyncio.to_thread(fill, share) for share in range(8)))
-        found = await peer.transport.entries(peer.device, 0, 7, "001")
-        assert len(found) == many
+        async with self.connected(many_entries) as peer:
+            assert len(await peer.transport.entries(peer.device, 0, 7, "001")) == MANY
 
 
 class TestNativeEncrypted(TestNative):

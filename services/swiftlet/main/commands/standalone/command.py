@@ -135,7 +135,7 @@ def _run(options: Options, restart: bool, ready_file: Path | None, quiet: bool, 
 
 
 def prepare(options: Options) -> Plan:
-    """Everything on disk that the plan for `options` needs, and the plan."""
+    """Return the plan for `options`, after making everything on disk that it needs."""
     from swiftlet.main.commands.standalone.rings import write_rings
 
     layout = Layout(options.data)
@@ -150,7 +150,7 @@ def prepare(options: Options) -> Plan:
 
 
 def port_is_free(port: int) -> bool:
-    """Whether nobody listens on this port of the storage services' address."""
+    """Return whether nobody listens on this port of the storage services' address."""
     try:
         listen(HOST, port).close()
     except PortInUse:
@@ -159,7 +159,7 @@ def port_is_free(port: int) -> bool:
 
 
 def _check_port(host: str, port: int) -> None:
-    """SettingsError with the way out when the API can't listen there."""
+    """Raise SettingsError, with the fix, when the API can't listen there."""
     try:
         listen(host, port).close()
     except PortInUse as error:
@@ -197,7 +197,7 @@ def _write_ready_file(path: Path | None, plan: Plan, supervisor: Supervisor) -> 
 
 
 def banner(plan: Plan, seconds: float) -> str:
-    """Where the store is, how to use it right away, where its data and logs are, how to stop it."""
+    """Return the text that says where the store is, how to use it, where its data and logs are, and how to stop it."""
     user, key = plan.secrets.user, plan.secrets.key
     storage = f"{plan.endpoint}/v1/AUTH_{user.partition(':')[0]}"
     return f"""

@@ -1,6 +1,6 @@
-"""A service in a fork of this process, which imports what every service needs once instead of in each of them.
+"""Runs a service in a fork of this process, which imports what every service needs once for all of them.
 
-Nothing that is imported beforehand may start a thread, or make a metric: prometheus-client decides when it is imported
+Nothing that is imported beforehand may start a thread, or make a metric: prometheus-client decides at its import
 whether the workers of a process share their metrics, and the services' own modules count in the one registry.
 """
 
@@ -84,7 +84,7 @@ def preload() -> None:
 def forked(plan: ServicePlan) -> BaseProcess:
     """Start a process that runs a service and logs to its file.
 
-    Signals are held back meanwhile: the child would spend one that comes early on its parent's handlers.
+    Signals are blocked meanwhile: otherwise the child would handle an early one by its parent's handlers.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, CAUGHT)
     try:
@@ -102,7 +102,7 @@ def _run(plan: ServicePlan, log_fd: int, parent_pid: int, mask: Collection[int])
 
     _leave_parent(log_fd)
     signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-    # Shown by `ps -c` and `top`, up to 15 letters.
+    # `ps -c` and `top` show this name, up to 15 letters.
     _COMM.write_text(plan.name)
     sys.exit(run(swiftlet, [plan.kind, "--config", str(plan.config), "--parent", str(parent_pid)]))
 

@@ -17,7 +17,7 @@ _POLL_S = 0.05
 
 @contextmanager
 def running_here(path: Path) -> Iterator[None]:
-    """Hold the lock within the block; SettingsError when somebody else does."""
+    """Hold the lock within the block. Raises SettingsError when another process has it."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         if not _try_lock(descriptor):
@@ -36,7 +36,10 @@ def running_here(path: Path) -> Iterator[None]:
 
 
 def stop_running(path: Path, timeout_s: float) -> int:
-    """Ask the holder of the lock to end and wait until it has; its process id. SettingsError when there is none."""
+    """Ask the holder of the lock to end and wait until it has; return its process id.
+
+    Raises SettingsError when there is none.
+    """
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError as error:
@@ -67,7 +70,7 @@ def _try_lock(descriptor: int) -> bool:
 
 
 def _holder(path: Path) -> int:
-    """The process id in the file; it is written right after locking, so it may take a moment to be there."""
+    """Return the process id in the file; it is written right after locking, so it may take a moment to be there."""
     deadline = time.monotonic() + 1.0
     while time.monotonic() < deadline:
         text = path.read_text().strip()

@@ -1,4 +1,4 @@
-"""Plans what to run: services, their settings and ports, from options and free ports. Pure; it changes nothing."""
+"""Plans which services run, with which settings and ports, from options and free ports. Pure; it changes nothing."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ DRAIN_S = 10.0
 NATIVE_PORT_OFFSET = 1000
 """An object server's native port is its HTTP port plus this."""
 POLICIES = ("Policy-0", "Policy-1")
-"""Storage policies of a new store: a client that asks for several finds them."""
+"""The storage policies of a new store; there are two so that clients that need several can be tried."""
 _MAX_SOCKET_DIRECTORY = 64
-"""Bytes of its path: what the system allows for a socket's is little."""
+"""The longest path of the directory in bytes, because the system limits the length of a socket's path."""
 _LAST_PORT = 65_535
 _POLICY_NAME = re.compile(r"[A-Za-z0-9-]{1,64}", re.ASCII)
 
@@ -35,16 +35,16 @@ class Options:
     base_port: int = 6200
     workers: int = 2
     user: str | None = None
-    """`account:user`; None keeps what the data directory knows, `test:tester` at first."""
+    """`account:user`; None keeps the user of the data directory, `test:tester` at first."""
     key: str | None = None
     """The user's secret; None keeps it, or makes one at first."""
     policies: tuple[str, ...] = ()
-    """Names of storage policies, the default first; none keeps what the data directory knows, `POLICIES` at first."""
+    """Names of storage policies, the default first; none keeps those of the data directory, `POLICIES` at first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where things are below the data directory."""
+    """The paths below the data directory."""
 
     data: Path
 
@@ -55,17 +55,17 @@ class Layout:
 
     @property
     def rings(self) -> Path:
-        """Ring and builder files."""
+        """Return the directory of ring and builder files."""
         return self.data / "rings"
 
     @property
     def devices(self) -> Path:
-        """One directory per device: the data itself."""
+        """Return the directory with a directory per device, which has the data."""
         return self.data / "devices"
 
     @property
     def log(self) -> Path:
-        """One file per service."""
+        """Return the directory with a log file per service."""
         return self.data / "log"
 
     @property
@@ -75,12 +75,12 @@ class Layout:
 
     @property
     def lock(self) -> Path:
-        """Held while the store runs; holds the supervisor's process id."""
+        """Return the file that is locked while the store runs; it has the supervisor's process id."""
         return self.data / "swiftlet.pid"
 
     @property
     def secrets(self) -> Path:
-        """The secrets made at the first start."""
+        """Return the file with the secrets that the first start makes."""
         return self.etc / "secrets.json"
 
     @property
@@ -90,7 +90,7 @@ class Layout:
 
     @property
     def policies(self) -> Path:
-        """The names of the storage policies, by their indexes."""
+        """Return the file with the names of the storage policies, in the order of their indexes."""
         return self.etc / "policies.json"
 
     @property
@@ -101,7 +101,7 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class Secrets:
-    """What is made once and kept: losing `hash_path_suffix` would lose the data."""
+    """Secrets that are made once and kept; without `hash_path_suffix` the data are lost."""
 
     hash_path_suffix: str = field(repr=False)
     cluster_key: str = field(repr=False)
@@ -148,7 +148,7 @@ class ServicePlan:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Everything to run; services in the order in which they are started."""
+    """All processes to run, in the order in which they are started."""
 
     layout: Layout
     options: Options
@@ -160,7 +160,7 @@ class Plan:
 
     @property
     def endpoint(self) -> str:
-        """The API's base URL."""
+        """Return the API's base URL."""
         host = HOST if self.options.host in {"0.0.0.0", "::"} else self.options.host  # noqa: S104 - compared, not bound
         return f"http://[{host}]:{self.options.port}" if ":" in host else f"http://{host}:{self.options.port}"
 
@@ -171,13 +171,13 @@ class Plan:
 
     @property
     def metrics_url(self) -> str:
-        """Where the API server's metrics are."""
+        """Return the URL of the API server's metrics."""
         port = next(service.management_port for service in self.services if service.kind == "proxy")
         return f"http://{HOST}:{port}/metrics"
 
 
 def free_ports(base: int, is_free: Callable[[int], bool], reserved: int) -> Iterator[int]:
-    """Free ports from `base` upwards, without `reserved`; SettingsError when they run out."""
+    """Yield free ports from `base` upwards, without `reserved`. Raises SettingsError when they run out."""
     for port in range(base, _LAST_PORT + 1):
         if port != reserved and is_free(port):
             yield port
@@ -185,7 +185,7 @@ def free_ports(base: int, is_free: Callable[[int], bool], reserved: int) -> Iter
 
 
 def with_native(ports: Iterator[int], is_free: Callable[[int], bool], reserved: int) -> Iterator[int]:
-    """Yield the ports whose native port is free too; SettingsError when they run out."""
+    """Yield the ports whose native port is free too. Raises SettingsError when they run out."""
     for port in ports:
         native = port + NATIVE_PORT_OFFSET
         if native <= _LAST_PORT and native != reserved and is_free(native):
@@ -193,9 +193,9 @@ def with_native(ports: Iterator[int], is_free: Callable[[int], bool], reserved: 
 
 
 def plan_policies(known: Sequence[str], wanted: Sequence[str]) -> tuple[PolicyPlan, ...]:
-    """The policies of a store that knows some already, in the order of their indexes.
+    """Return the policies of a store that has some already, in the order of their indexes.
 
-    Policies can be added to a store; none goes away or changes its index. SettingsError.
+    Policies can be added to a store; none is removed or gets another index. Raises SettingsError.
     """
     names = tuple(wanted or known or POLICIES)
     if names[: len(known)] != tuple(known):
@@ -213,7 +213,7 @@ def plan_policies(known: Sequence[str], wanted: Sequence[str]) -> tuple[PolicyPl
 def make_plan(
     options: Options, secrets: Secrets, is_free: Callable[[int], bool], known_policies: Sequence[str] = ()
 ) -> Plan:
-    """The plan for `options`; `is_free` says whether nobody listens on a port."""
+    """Return the plan for `options`; `is_free` tells whether nobody listens on a port."""
     policies = plan_policies(known_policies, options.policies)
     layout = Layout(options.data)
     ports = free_ports(options.base_port, is_free, options.port)
@@ -270,7 +270,7 @@ class _Maker:
         return self._service(f"container-{number}", "container", device.port, container=self._storage(device))
 
     def replicator(self, name: str, port: int, kind: str, devices: tuple[DevicePlan, ...]) -> ServicePlan:
-        """`kind`: the setting that names what it works on."""
+        """Return the plan of a replicator; `kind` is the setting that names what it works on."""
         local = [f"{HOST}:{device.port}/{device.name}" for device in devices]
         return self._service(name, "replicator", port, replicator={"host": HOST, "port": port, kind: local})
 
@@ -280,7 +280,7 @@ class _Maker:
 
     def proxy(self, options: Options, management_port: int) -> ServicePlan:
         section = {"host": options.host, "port": options.port, "workers": options.workers}
-        # Everything ends together: there is nobody else whom clients could ask.
+        # All services end together, so clients could not ask another one.
         section |= {"management_port": management_port, "idle_drain_s": 0}
         return self._service("proxy", "proxy", options.port, management_port, proxy=section, auth=self._auth())
 

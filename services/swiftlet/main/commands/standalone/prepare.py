@@ -1,7 +1,7 @@
-"""Makes a plan's files: directories, secrets, users, settings. Rings are made in `rings`.
+"""Makes a plan's files: directories, secrets, users, settings. `rings` makes the rings.
 
-What is there already is kept: a second start changes ports and options, never secrets or data. Every file with a
-secret in it is readable by its owner only, and files appear whole or not at all.
+Existing files are kept: a second start changes ports and options, never secrets or data. Every file with a secret is
+readable by its owner only, and files appear whole or not at all.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from swiftlet.main.commands.standalone.plan import Layout, Options, Plan, Secret
 
 DEFAULT_USER = "test:tester"
 MIN_FREE_BYTES = 256 * 1024 * 1024
-"""Below this a start makes no sense: the object servers would refuse the first upload."""
+"""With less free space the object servers would refuse the first upload, so the store does not start."""
 
 
 def make_directories(layout: Layout) -> None:
-    """All directories of the layout; SettingsError when they can't be made or the disk is full."""
+    """Make all directories of the layout. Raises SettingsError when they can't be made or the disk is full."""
     try:
         for directory in (layout.data, layout.etc, layout.rings, layout.devices, layout.log, layout.sockets):
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -52,7 +52,9 @@ def _unusable(data: Path, error: OSError) -> SettingsError:
 
 
 def load_or_make_secrets(layout: Layout, options: Options) -> Secrets:
-    """The data directory's secrets, made at the first start; options for user and key take precedence and are kept."""
+    """Return the data directory's secrets, which the first start makes; options for user and key replace
+    and are kept.
+    """
     known = _read_secrets(layout.secrets)
     user = options.user or known.get("user") or DEFAULT_USER
     _check_user(user)
@@ -88,7 +90,7 @@ def _read_secrets(path: Path) -> dict[str, str]:
 
 
 def known_policies(layout: Layout) -> list[str]:
-    """The names of the store's policies in the order of their indexes; none before the first start."""
+    """Return the names of the store's policies in the order of their indexes; none before the first start."""
     try:
         known = json.loads(layout.policies.read_text())
     except FileNotFoundError:
@@ -101,7 +103,7 @@ def known_policies(layout: Layout) -> list[str]:
 
 
 def write_policies(plan: Plan) -> None:
-    """Keep the names of the policies: their objects are known by the indexes alone."""
+    """Store the names of the policies, as their objects have only the indexes."""
     write_file(plan.layout.policies, json.dumps([policy.name for policy in plan.policies]) + "\n")
 
 
@@ -150,7 +152,7 @@ def _matches(secret_hash: str, secret: str) -> bool:
 
 
 def write_settings(plan: Plan) -> None:
-    """One settings file per service, and the directories of the devices."""
+    """Write one settings file per service, and make the directories of the devices."""
     for device in (*plan.object_devices, *plan.container_devices):
         (plan.layout.devices / device.name).mkdir(mode=0o700, exist_ok=True)
     for service in plan.services:
@@ -159,7 +161,7 @@ def write_settings(plan: Plan) -> None:
 
 
 def write_file(path: Path, text: str) -> None:
-    """Write a file for its owner's eyes only, whole or not at all."""
+    """Write a file that only its owner can read, whole or not at all."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)

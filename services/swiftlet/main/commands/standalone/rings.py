@@ -1,6 +1,6 @@
-"""The rings of a local store: made at the first start, pointed at the services' ports at each start.
+"""The rings of a local store: made at the first start, and updated with the services' ports at each start.
 
-Devices are known by their names; a new port moves no data.
+Devices are identified by their names; a new port moves no data.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from swiftlet.ring import RingBuilder, RingError
 from swiftlet.ring.codec import load_builder, save, save_builder
 
 PART_POWER = 7
-"""About a hundred partitions for each of a handful of devices: enough to spread, few enough for short rounds."""
+"""About a hundred partitions for each of four devices: enough to spread data, few enough for short rounds."""
 REPLICAS = 3
 _REGION = "local"
 
 
 def write_rings(plan: Plan) -> None:
-    """All ring and builder files of the plan; those that are right already are left alone."""
+    """Write all ring and builder files of the plan; correct ones are left alone."""
     directory = plan.layout.rings
     _write(directory, ACCOUNT, plan.container_devices)
     _write(directory, CONTAINER, plan.container_devices)
@@ -51,7 +51,7 @@ def _new_builder() -> RingBuilder:
 
 
 def point_at(builder: RingBuilder, devices: Sequence[DevicePlan]) -> bool:
-    """Add the devices that the builder lacks and give all of them their ports; whether anything changed."""
+    """Add the devices that the builder lacks and give all of them their ports; return whether anything changed."""
     known = {device.name: device for device in builder.devices if device is not None}
     changed = False
     for planned in devices:

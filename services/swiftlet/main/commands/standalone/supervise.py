@@ -1,9 +1,9 @@
 """The processes of a plan: started together, watched, restarted, and ended in an order that loses nothing.
 
-Single-threaded, without an event loop: it sleeps in `select` until a signal or a deadline. Children run in process
+It has a single thread and no event loop: it sleeps in `select` until a signal or a deadline. Children run in process
 groups of their own, so that Ctrl-C reaches this process only, and end with it when it is killed. They are forks of this
 process, which has imported beforehand what all of them need (`preload`): a store of 14 processes starts in half the
-time and in two thirds of the memory.
+time and with two thirds of the memory.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ _SHOWN_LINES = 5
 
 
 class StartFailed(SwiftletError):
-    """A service ended or stayed silent while the store was starting."""
+    """A service ended or did not get ready while the store was starting."""
 
 
 class Signals:
-    """SIGTERM, SIGINT, SIGUSR1 and SIGCHLD as something to wait for.
+    """SIGTERM, SIGINT, SIGUSR1 and SIGCHLD as events to wait for.
 
     `ended` counts the first two; `again` says that SIGUSR1 came, which asks for the services that have ended.
     """
 
     def __init__(self) -> None:
-        """Nothing is caught before the block of `caught` is entered."""
+        """Create it without handlers; `caught` sets them."""
         self.ended = 0
         self.again = False
         self._read, self._write = -1, -1
@@ -111,7 +111,7 @@ class Supervisor:
         say: Callable[[str], None] = lambda _: None,
         on_change: Callable[[], None] = lambda: None,
     ) -> None:
-        """`restart` False leaves dead services dead until a signal asks for them."""
+        """With `restart` False dead services stay dead until SIGUSR1."""
         self._start = start
         self._children = [_Child(plan) for plan in services]
         self._signals = signals
@@ -120,11 +120,13 @@ class Supervisor:
         self._on_change = on_change
 
     def pids(self) -> dict[str, int]:
-        """Process ids of the services that run."""
+        """Return the process ids of the running services."""
         return {child.plan.name: _pid(child.process) for child in self._children if child.process is not None}
 
     def start(self) -> bool:
-        """Start all and wait until all are ready; False when asked to end before. StartFailed."""
+        """Start all services and wait until they are ready; return False when asked to end before. Raises
+        StartFailed.
+        """
         for child in self._children:
             self._launch(child)
         deadline = time.monotonic() + READY_WITHIN_S
@@ -182,7 +184,7 @@ class Supervisor:
         self._say(f"{child.plan.name} ended with {code}; {next_}; {_last_lines(child.plan)}")
 
     def stop(self, timeout_s: float) -> None:
-        """End all in the reverse order of their start, kind by kind; kill what takes longer than `timeout_s`."""
+        """End all services in the reverse order of their start; kill those that take longer than `timeout_s`."""
         for kind in _kinds_backwards(self._children):
             group = [child for child in self._children if child.plan.kind == kind]
             _signal(group, signal.SIGTERM)
@@ -215,12 +217,12 @@ def _pid(process: Process) -> int:
 
 
 def command_of(plan: ServicePlan) -> list[str]:
-    """The command line that runs a service."""
+    """Return the command line that runs a service."""
     return [sys.executable, "-m", "swiftlet.main", plan.kind, "--config", str(plan.config)]
 
 
 def _not_ready(plan: ServicePlan) -> str | None:
-    """Why a service is not ready, None when it is."""
+    """Return why a service is not ready, None when it is."""
     connection = HTTPConnection(HOST, plan.port, timeout=2)
     try:
         connection.request("GET", "/readyz")

@@ -1,8 +1,14 @@
-"""That the checker sees: rules broken on purpose are found within a few hundred seeds, and by the right sentence."""
+"""That the checker sees: rules broken on purpose are found by a seed that is known to, and by the right sentence.
+
+A change to the simulator, or to what it drives, gives seeds other histories. Where the known seed and those behind it
+no longer find a broken rule, `make mutants MUTANT_SEEDS=500` names the first one that does: most rules are found by
+every third seed, some by one of hundreds.
+"""
 
 from __future__ import annotations
 
 import math
+import os
 import re
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
@@ -27,7 +33,10 @@ from swiftlet.testing.sim.pending import PendingSet
 from swiftlet.testing.sim.run import run
 from swiftlet.timestamp import Timestamp
 
-SEEDS = 500
+SEEDS = int(os.environ.get("MUTANT_SEEDS", "0"))
+"""Set, the seeds from 1 on that look for each mutant in the place of the known one."""
+TRIES = 20
+"""Seeds that look for a mutant, from the known one on."""
 Mutant = Callable[[pytest.MonkeyPatch], None]
 
 
@@ -227,56 +236,51 @@ def audits_by_some_devices(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(listing_world, "judge", lambda row, truth, _: original(row, truth, True))
 
 
-FOUND: list[tuple[Mutant, str]] = [
-    (pushes_older_data, "is sent to device"),
-    (stores_older_data, "went back from"),
-    (drops_handoffs_unproved, "lacks it"),
-    (drops_handoffs_while_a_primary_is_away, "lacks it|gives away"),
-    (drops_handoffs_for_one_primary, "lacks it"),
-    (drops_what_was_not_proved, "which was not proved"),
-    (drops_under_a_newer_ring, "a primary, drops|gives away|lacks it"),
-    (believes_every_device_to_be_primary, "gives away|lacks it"),
-    (forgets_tombstones_early, "forgets .* after|still has"),
-    (forgets_tombstones_early_unseen, "came back|is lost|lacks it"),
-    (spreads_forgotten_tombstones, "though it is forgotten"),
-    (does_not_skip_failed_neighbours, "not equal after"),
-    (batched_does_not_pull, "not equal after"),
-    (acknowledges_without_a_quorum, "is lost|came back"),
-    (ignores_metadata, "not equal after"),
-    (keeps_stale_roots, "not equal after|messages between equals"),
-    (ranks_rows_by_their_newest_timestamp, "is listed as"),
-    (lets_no_deletion_win, "is listed as"),
-    (acknowledges_what_nobody_listed, "is listed as"),
-    (brings_nothing_that_is_pending, "pending updates"),
-    (forgets_pending_updates_with_handoffs, "is listed as"),
-    (exchanges_no_rows, "are not equal after"),
-    (exchanges_the_first_page, "are not equal after"),
-    (drops_databases_that_are_not_home, "container device .* drops"),
-    (counts_deleted_rows, "its rows"),
-    (audits_by_some_devices, "takes back"),
-]
-RARE: list[tuple[Mutant, int, str]] = [
+FOUND: list[tuple[Mutant, int, str]] = [
+    (pushes_older_data, 1, "is sent to device"),
+    (stores_older_data, 6, "went back from"),
+    (drops_handoffs_unproved, 1, "lacks it"),
+    (drops_handoffs_while_a_primary_is_away, 8, "lacks it|gives away"),
+    (drops_handoffs_for_one_primary, 1, "lacks it"),
+    (drops_what_was_not_proved, 56, "which was not proved"),
+    (drops_under_a_newer_ring, 9, "a primary, drops|gives away|lacks it"),
+    (believes_every_device_to_be_primary, 1, "gives away|lacks it"),
+    (forgets_tombstones_early, 1, "forgets .* after|still has"),
+    (forgets_tombstones_early_unseen, 35, "came back|is lost|lacks it"),
+    (spreads_forgotten_tombstones, 20, "though it is forgotten"),
+    (does_not_skip_failed_neighbours, 200, "not equal after"),
+    (batched_does_not_pull, 57, "not equal after"),
+    (acknowledges_without_a_quorum, 5, "is lost|came back"),
+    (ignores_metadata, 7, "not equal after"),
+    (keeps_stale_roots, 5, "not equal after|messages between equals"),
+    (ranks_rows_by_their_newest_timestamp, 6, "is listed as"),
+    (lets_no_deletion_win, 1, "is listed as"),
+    (acknowledges_what_nobody_listed, 7, "is listed as"),
+    (brings_nothing_that_is_pending, 2, "pending updates"),
+    (forgets_pending_updates_with_handoffs, 43, "is listed as"),
+    (exchanges_no_rows, 4, "are not equal after"),
+    (exchanges_the_first_page, 6, "are not equal after"),
+    (drops_databases_that_are_not_home, 174, "container device .* drops"),
+    (counts_deleted_rows, 1, "its rows"),
+    (audits_by_some_devices, 221, "takes back"),
     (acknowledges_posts_like_data, 14_700, "is listed as"),
     (audits_nothing, 20_073, "is listed as"),
 ]
-"""Those that few seeds find, with one of them."""
+"""Each mutant with a seed that finds it soon, and what is said then."""
 
 
-@pytest.mark.parametrize(("mutant", "sentence"), FOUND, ids=[mutant.__name__ for mutant, _ in FOUND])
-def test_it_is_found(mutant: Mutant, sentence: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.timeout(3600 if SEEDS else 300)
+@pytest.mark.parametrize(("mutant", "known", "sentence"), FOUND, ids=[mutant.__name__ for mutant, *_ in FOUND])
+def test_it_is_found(mutant: Mutant, known: int, sentence: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert SEEDS or run(known).broken is None
     mutant(monkeypatch)
+    seeds = range(1, SEEDS + 1) if SEEDS else range(known, known + TRIES)
     seen = []
-    for seed in range(1, SEEDS + 1):
+    for seed in seeds:
         broken = run(seed).broken
         if broken is not None:
             seen.append(broken)
             if re.search(sentence, broken):
+                print(f"{mutant.__name__}: seed {seed}")
                 return
-    pytest.fail(f"not found in {SEEDS} seeds; others: {seen[:3]}")
-
-
-@pytest.mark.parametrize(("mutant", "seed", "sentence"), RARE, ids=[mutant.__name__ for mutant, *_ in RARE])
-def test_it_is_found_by_one_seed(mutant: Mutant, seed: int, sentence: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert run(seed).broken is None
-    mutant(monkeypatch)
-    assert re.search(sentence, run(seed).broken or "")
+    pytest.fail(f"no seed from {seeds[0]} to {seeds[-1]} finds it; others: {seen[:3]}")
