@@ -14,6 +14,7 @@ import sys
 import tempfile
 import zipfile
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 
 import grimp
@@ -79,7 +80,8 @@ def fill(folder: Path, platform: str) -> None:
         _install(folder / "lib" / f"python{python}", platform, python)
 
 
-def sources() -> dict[str, Path]:
+@cache
+def sources() -> Mapping[str, Path]:
     """The files of all modules that the plugin imports, directly or through others, by the modules' names."""
     graph = grimp.build_graph("swiftlet", "swiftlet_operator", cache_dir=None)
     wanted = {ENTRY, *graph.find_upstream_modules(ENTRY)}

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from swiftlet.crd import Resource, RingSpec
 from swiftlet.ring import Ring
@@ -67,7 +67,7 @@ def lost_rings(world: World) -> dict[str, list[str]]:
             known_version, pods = newest.get(ring, (0, []))
             if version > known_version:
                 newest[ring] = (version, [pod])
-            elif version == known_version > 0 and pod not in pods:
+            elif version == known_version > 0 and pods[-1] != pod:
                 pods.append(pod)
     return {
         ring: pods
@@ -103,10 +103,9 @@ def kept_builder(world: World, ring: str, kind: Kind) -> bytes | None:
 
 def unheard(world: World) -> str:
     """Return why a first layout has to wait: pods on volumes older than the cluster have not all answered."""
+    older = [name_of(one) for one in world.claims if _is_older(world, one)]
     silent = sorted(
-        name_of(pod)
-        for pod in world.pods
-        if _stands_on_older_volumes(world, pod) and not world.reports.get(name_of(pod))
+        name_of(pod) for pod in world.pods if not world.reports.get(name_of(pod)) and _stands_on(older, pod)
     )
     if not silent:
         return ""
@@ -181,12 +180,15 @@ def _allowed(world: World) -> frozenset[str]:
     return frozenset(name.strip() for name in text.split(",") if name.strip())
 
 
-def _stands_on_older_volumes(world: World, pod: Manifest) -> bool:
+def _is_older(world: World, claim: Manifest) -> bool:
+    return 0 < seconds(claim["metadata"].get("creationTimestamp")) < world.created_s
+
+
+def _stands_on(claims: Sequence[str], pod: Manifest) -> bool:
     if labels_of(pod).get(COMPONENT_LABEL) not in {"storage", "container"}:
         return False
-    mine = [one for one in world.claims if name_of(one).endswith(f"-{name_of(pod)}")]
-    made = [seconds(one["metadata"].get("creationTimestamp")) for one in mine]
-    return any(0 < moment < world.created_s for moment in made)
+    end = f"-{name_of(pod)}"
+    return any(name.endswith(end) for name in claims)
 
 
 def _kept_version(world: World, ring: str) -> int:

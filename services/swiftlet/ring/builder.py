@@ -346,12 +346,13 @@ class RingBuilder:
         return changed
 
     def _check_unique(self, candidate: Device) -> None:
+        address = (candidate.port, candidate.host, candidate.device)
         for device in self._devices:
             if device is None or device.id == candidate.id:
                 continue
             if device.name == candidate.name:
                 raise RingError(f"name {candidate.name!r} is taken by device {device.id}; names must be unique")
-            if device.address == candidate.address:
+            if (device.port, device.host, device.device) == address:
                 raise RingError(
                     f"device {device.id} already has {candidate.address}; at least one of host, port and "
                     "device must differ"
