@@ -124,6 +124,13 @@ UPDATE_SEED ?= 0
 pending-updates: setup ## random histories of PUT, POST, DELETE and COPY with failing servers: listings say what objects there are
 	@UPDATE_SEEDS=$(UPDATE_SEEDS) UPDATE_SEED=$(UPDATE_SEED) .venv/bin/python -m pytest -q services/swiftlet/placement/tests/test_pending_updates_history.py
 
+# make rotations ROTATION_SEEDS=1000 ROTATION_SEED=5000
+ROTATION_SEEDS ?= 200
+ROTATION_SEED ?= 0
+.PHONY: rotations
+rotations: setup ## ROTATION_SEEDS random histories of the rotation of the cluster key: nobody is refused, no key is lost
+	@ROTATION_SEEDS=$(ROTATION_SEEDS) ROTATION_SEED=$(ROTATION_SEED) .venv/bin/python -m pytest -q operator/swiftlet_operator/tests/test_keys.py
+
 # make stale-reads READS=100000
 READS ?= 20000
 .PHONY: stale-reads

@@ -6,14 +6,11 @@ against a real one.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping
-from typing import Any, TypeVar, cast
+from typing import Any
 
 from swiftlet_operator.manifests import Kind, Manifest, kind_of, labels_of, name_of
 from swiftlet_operator.problems import KubeConflict, KubeInvalid, KubeUnavailable
-
-_T = TypeVar("_T")
 
 
 class FakeKube:
@@ -29,16 +26,26 @@ class FakeKube:
         """Objects whose events were asked for."""
         self.unknown = {"monitoring.coreos.com", "gateway.networking.k8s.io", "cert-manager.io"}
         """Groups of kinds that nobody has installed."""
-        self._numbers = itertools.count(1)
+        self._number = 0
 
     def put(self, manifest: Manifest) -> Manifest:
         """Have an object, whatever was there."""
-        made = _copy(manifest)
+        made: Manifest = _copy(manifest)
         metadata = made["metadata"]
-        metadata.setdefault("uid", f"uid-{next(self._numbers)}")
-        metadata["resourceVersion"] = str(next(self._numbers))
+        metadata.setdefault("uid", f"uid-{self._next()}")
+        metadata["resourceVersion"] = str(self._next())
         self.objects[self._key(kind_of(made), metadata.get("namespace", ""), name_of(made))] = made
         return made
+
+    def take_over(self, other: FakeKube) -> None:
+        """Have the other one's objects, and its past."""
+        self.objects = _copy(other.objects)
+        self.writes, self.asked = [*other.writes], [*other.asked]
+        self._number = other._number
+
+    def _next(self) -> int:
+        self._number += 1
+        return self._number
 
     def find(self, kind: str, name: str) -> Manifest:
         """The very object, to look at or to vandalise."""
@@ -57,7 +64,8 @@ class FakeKube:
         self.writes.append(f"{verb} {kind}/{name}")
 
     async def get(self, kind: Kind, namespace: str, name: str) -> Manifest | None:
-        return _copy(self.objects.get(self._key(kind, namespace, name)))
+        found: Manifest | None = _copy(self.objects.get(self._key(kind, namespace, name)))
+        return found
 
     async def events(self, namespace: str, kind: str, name: str) -> list[Manifest]:
         self.asked.append(f"{kind}/{name}")
@@ -140,14 +148,11 @@ class FakeKube:
         del self.objects[self._key(kind, namespace, name)]
 
 
-def _copy(value: _T) -> _T:
+def _copy(value: Any) -> Any:
     """A copy of plain data; `copy.deepcopy` takes several times as long."""
-    copied: Any = value
     if isinstance(value, dict):
-        copied = {key: _copy(one) for key, one in value.items()}
-    elif isinstance(value, list):
-        copied = [_copy(one) for one in value]
-    return cast("_T", copied)
+        return {key: _copy(one) for key, one in value.items()}
+    return [_copy(one) for one in value] if isinstance(value, list) else value
 
 
 def _refuse_mixed_strategy(manifest: Manifest) -> None:

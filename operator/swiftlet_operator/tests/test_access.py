@@ -13,18 +13,10 @@ import yaml
 from swiftlet.main.tests.certificates import make_pair
 from swiftlet.settings.secret import key_id, parse_keys
 from swiftlet_operator.problems import KubeUnavailable, NotLeader
-from swiftlet_operator.tests.worlds import Scene, own, text_of
+from swiftlet_operator.tests.worlds import Scene, own, settled, text_of
 
 TLS = {"pools": [{"name": "disks", "replicas": 3, "storage": {"size": "10Gi"}}], "tls": {"secretRef": {"name": "cert"}}}
 QUOTA = {"levels": [{"name": "default", "containerCount": 3}], "assignments": []}
-
-
-async def settled(spec: Any = "minimal") -> Scene:
-    """A cluster that runs."""
-    scene = Scene(spec)
-    await scene.step()
-    await scene.settle()
-    return scene
 
 
 class Kubelets:

@@ -11,16 +11,10 @@ from swiftlet_operator.manifests import CORDONS, Manifest
 from swiftlet_operator.plan.cordoned import LEAVING, is_leaving
 from swiftlet_operator.plan.cordons import FORGOTTEN_S
 from swiftlet_operator.reports import RingReport
-from swiftlet_operator.tests.worlds import Scene
+from swiftlet_operator.tests.worlds import Scene, settled
 
 HOUR = 3600
 LATE = RingReport(held=1, misplaced=0, behind=3, unchecked=0, ring_version=1, synced_at_s=1.0)
-
-
-async def settled(spec: str = "three-zones") -> Scene:
-    scene = Scene(spec)
-    await scene.settle()
-    return scene
 
 
 def cordon(scene: Scene, node: str, on: bool = True) -> None:
@@ -73,7 +67,7 @@ def memory(scene: Scene) -> dict[str, Any]:
 
 
 async def test_at_rest_one_of_all_pods_with_data_may_go() -> None:
-    scene = await settled()
+    scene = await settled("three-zones")
     assert budget(scene) == (1, [])
     assert scene.condition("NodesCordoned") == ("False", "NoneCordoned")
     spec = scene.kube.find("PodDisruptionBudget", "store-data")["spec"]
@@ -82,7 +76,7 @@ async def test_at_rest_one_of_all_pods_with_data_may_go() -> None:
 
 
 async def test_a_cordoned_zone_opens_until_its_pods_are_back_and_in_sync() -> None:
-    scene = await settled()
+    scene = await settled("three-zones")
     cordon(scene, "n1")
     await scene.step()
     assert budget(scene) == (0, of_zone("b"))
@@ -110,7 +104,7 @@ async def test_a_cordoned_zone_opens_until_its_pods_are_back_and_in_sync() -> No
 
 
 async def test_pods_that_are_back_on_other_nodes_close_it_although_their_node_stays_cordoned() -> None:
-    scene = await settled()
+    scene = await settled("three-zones")
     scene.kube.put({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "spare", "labels": {}}})
     cordon(scene, "n1")
     await scene.step()
@@ -121,7 +115,7 @@ async def test_pods_that_are_back_on_other_nodes_close_it_although_their_node_st
 
 
 async def test_a_second_zone_waits_for_the_first() -> None:
-    scene = await settled()
+    scene = await settled("three-zones")
     cordon(scene, "n1")
     await scene.step()
     scene.now_s += 60
@@ -141,7 +135,7 @@ async def test_a_second_zone_waits_for_the_first() -> None:
 
 
 async def test_nothing_opens_while_something_elsewhere_is_not_whole() -> None:
-    scene = await settled()
+    scene = await settled("three-zones")
     evict(scene, "store-fast-a-0")
     cordon(scene, "n1")
     await scene.step()
@@ -162,7 +156,7 @@ async def test_nothing_opens_while_something_elsewhere_is_not_whole() -> None:
 
 
 async def test_no_restart_and_no_rebalance_begin_while_a_zone_is_open() -> None:
-    scene = await settled()
+    scene = await settled("three-zones")
     scene.now_s += 2 * HOUR
     cordon(scene, "n1")
     await scene.step()
@@ -179,7 +173,7 @@ async def test_no_restart_and_no_rebalance_begin_while_a_zone_is_open() -> None:
 
 
 async def test_a_forgotten_cordon_holds_up_nobody_for_ever() -> None:
-    scene = await settled()
+    scene = await settled("three-zones")
     cordon(scene, "n1")
     await scene.step()
     cordon(scene, "n0")
@@ -196,7 +190,7 @@ async def test_a_forgotten_cordon_holds_up_nobody_for_ever() -> None:
     assert [one for one in await scene.step() if "StatefulSet/store-" in one]
 
     # Who drains it after all goes first.
-    scene = await settled()
+    scene = await settled("three-zones")
     cordon(scene, "n1")
     await scene.step()
     scene.now_s += FORGOTTEN_S
@@ -260,14 +254,14 @@ async def test_a_node_with_the_majority_of_a_partition_is_drained_pod_by_pod() -
 
 
 async def test_nodes_without_data_are_nobodys_concern() -> None:
-    scene = await settled()
+    scene = await settled("three-zones")
     scene.kube.put({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "spare", "labels": {}}})
     cordon(scene, "spare")
     assert await scene.step() == []
 
 
 async def test_an_annotation_that_can_not_be_read_is_as_none() -> None:
-    scene = await settled()
+    scene = await settled("three-zones")
     cordon(scene, "n1")
     await scene.step()
     for broken in ("{", "[]", '{"nodes": {"n1": {}}}', '{"nodes": 3}'):

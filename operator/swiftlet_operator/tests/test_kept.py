@@ -8,8 +8,8 @@ import copy
 import pytest
 
 from swiftlet_operator.manifests import CONFIG_MAP, DATA_FINALIZER, SECRET, Kind, Manifest
-from swiftlet_operator.tests.test_reconcile import RING_MAPS, grown, lose_ring, ring_in, settled
-from swiftlet_operator.tests.worlds import Scene, text_of
+from swiftlet_operator.tests.test_reconcile import RING_MAPS, grown, lose_ring, ring_in
+from swiftlet_operator.tests.worlds import Scene, settled, text_of
 
 BUILDER, RING = RING_MAPS
 GUARDED = (

@@ -18,6 +18,7 @@ from swiftlet.ring import codec
 from swiftlet_operator.manifests import NODE_LOST_SINCE, PV, Kind, Manifest
 from swiftlet_operator.problems import KubeForbidden
 from swiftlet_operator.reports import RingReport
+from swiftlet_operator.tests import worlds
 from swiftlet_operator.tests.reporters import IN_SYNC, NEWEST
 from swiftlet_operator.tests.worlds import SMALL_RINGS, START, Scene
 
@@ -32,10 +33,7 @@ ZONES = "abc"
 
 async def settled(spec: Any = None) -> Scene:
     """A cluster that runs."""
-    scene = Scene(spec or {"pools": [POOL]})
-    await scene.step()
-    await scene.settle()
-    return scene
+    return await worlds.settled(spec or {"pools": [POOL]})
 
 
 def in_ring(scene: Scene, ring: str = "object-0") -> dict[str, float]:

@@ -6,6 +6,7 @@ from typing import Any
 
 import yaml
 
+from swiftlet_operator.tests import worlds
 from swiftlet_operator.tests.clusters import SPECS
 from swiftlet_operator.tests.worlds import Scene, own, text_of
 
@@ -14,10 +15,7 @@ ROOT = {"account": "admin", "user": "root", "roles": ["user", "reseller_admin"]}
 
 async def settled(auth: dict[str, Any]) -> Scene:
     """A cluster that runs, with this spec.auth."""
-    scene = Scene(yaml.safe_load(SPECS["minimal"]) | {"auth": auth})
-    await scene.step()
-    await scene.settle()
-    return scene
+    return await worlds.settled(yaml.safe_load(SPECS["minimal"]) | {"auth": auth})
 
 
 def user(scene: Scene, name: str, spec: dict[str, Any], made: str = "2027-01-15T09:00:00Z") -> None:

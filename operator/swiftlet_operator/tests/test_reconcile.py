@@ -16,19 +16,11 @@ from swiftlet_operator.plan import decide
 from swiftlet_operator.plan.ring_tasks import PATIENCE_S
 from swiftlet_operator.problems import KubeUnavailable, NotLeader
 from swiftlet_operator.tests.reporters import IN_SYNC
-from swiftlet_operator.tests.worlds import KEY, SMALL_RINGS, START, Scene, own, text_of
+from swiftlet_operator.tests.worlds import KEY, SMALL_RINGS, START, Scene, own, settled, text_of
 from swiftlet_operator.world import Defaults
 
 HOUR = 3600
 POOL = {"name": "disks", "replicas": 3, "storage": {"size": "10Gi"}}
-
-
-async def settled(spec: object = "minimal") -> Scene:
-    """A cluster that runs."""
-    scene = Scene(spec)  # type: ignore[arg-type]
-    await scene.step()
-    await scene.settle()
-    return scene
 
 
 async def test_a_new_cluster_becomes_ready() -> None:

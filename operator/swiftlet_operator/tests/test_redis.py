@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -23,7 +22,7 @@ from swiftlet_operator.plugin.findings import WARNING, findings
 from swiftlet_operator.plugin.picture import Picture
 from swiftlet_operator.reports import RedisReport, parse_report
 from swiftlet_operator.tests.clusters import site
-from swiftlet_operator.tests.worlds import KEY, Scene
+from swiftlet_operator.tests.worlds import KEY, Scene, settled
 
 PASSWORD = "no-one-else-has-this-password-0123456789"
 REFUSED = RedisReport("away", "AuthenticationFailed", "invalid username-password pair or user is disabled.")
@@ -41,12 +40,6 @@ def redis_digest(scene: Scene) -> str:
 
 def data_templates(scene: Scene) -> list[Manifest]:
     return [scene.kube.find("StatefulSet", name)["spec"]["template"] for name in ("store-disks", "store-container")]
-
-
-async def settled(spec: str | dict[str, Any] = "minimal") -> Scene:
-    scene = Scene(spec)
-    await scene.settle()
-    return scene
 
 
 async def test_the_password_is_made_once_and_is_nowhere_but_in_the_secret() -> None:

@@ -9,7 +9,7 @@ import pytest
 from swiftlet_operator.build import build
 from swiftlet_operator.manifests import Manifest
 from swiftlet_operator.tests.clusters import site
-from swiftlet_operator.tests.worlds import Scene
+from swiftlet_operator.tests.worlds import settled
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -135,8 +135,7 @@ def test_labels_of_ours_win_even_where_nobody_refused_others() -> None:
 
 
 async def test_annotations_of_services_restart_nothing() -> None:
-    scene = Scene("minimal")
-    await scene.settle()
+    scene = await settled()
     scene.cluster["spec"]["serviceDefaults"] = {"annotations": {"example.org/dns": "yes"}, "labels": {"team": "a"}}
     scene.cluster["spec"]["proxy"] = {"service": {"annotations": {"example.org/lb": "x"}}}
     written = await scene.step()
@@ -151,8 +150,7 @@ async def test_annotations_of_services_restart_nothing() -> None:
 
 async def test_another_label_of_pods_goes_through_one_failure_domain_after_the_other() -> None:
     pools = [{"name": "disks", "replicas": 3, "zones": ["a", "b", "c"], "storage": {"size": "10Gi"}}]
-    scene = Scene({"pools": pools})
-    await scene.settle()
+    scene = await settled({"pools": pools})
     scene.cluster["spec"]["podDefaults"] = {"podLabels": {"team": "a"}}
     written = await scene.step()
 
@@ -173,8 +171,7 @@ async def test_another_label_of_pods_goes_through_one_failure_domain_after_the_o
     ],
 )
 async def test_pods_are_not_restarted_with_what_is_not_there(field: str, reason: str, kind: str) -> None:
-    scene = Scene("minimal")
-    await scene.settle()
+    scene = await settled()
     scene.cluster["spec"]["podDefaults"] = {field: "theirs"}
     scene.cluster["metadata"]["generation"] += 1
     written = await scene.step()

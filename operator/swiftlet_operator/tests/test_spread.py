@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from swiftlet_operator.manifests import name_of
+from swiftlet_operator.tests import worlds
 from swiftlet_operator.tests.worlds import Scene
 
 REGION = "topology.kubernetes.io/region"
@@ -14,9 +15,7 @@ ZONE = "topology.kubernetes.io/zone"
 
 
 async def settled(pods: int = 3) -> Scene:
-    scene = Scene({"pools": [{"name": "disks", "replicas": pods, "storage": {"size": "10Gi"}}]})
-    await scene.settle()
-    return scene
+    return await worlds.settled({"pools": [{"name": "disks", "replicas": pods, "storage": {"size": "10Gi"}}]})
 
 
 def stand(scene: Scene, *nodes: str) -> None:

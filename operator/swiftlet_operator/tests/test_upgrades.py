@@ -11,6 +11,7 @@ from swiftlet.errors import SettingsError
 from swiftlet_operator.main import options_of
 from swiftlet_operator.reconcile import Key
 from swiftlet_operator.reports import RingReport
+from swiftlet_operator.tests import worlds
 from swiftlet_operator.tests.worlds import KEY, Scene
 from swiftlet_operator.turns import UNLIMITED, Turns
 
@@ -20,10 +21,10 @@ OTHERS = [Key("data", "second"), Key("data", "third")]
 
 
 async def settled(spec: str = "three-zones", turns: Turns | None = None) -> Scene:
-    scene = Scene(spec)
+    scene = await worlds.settled(spec)
     if turns is not None:
         object.__setattr__(scene.reconciler, "turns", turns.of)
-    await scene.settle()
+        await scene.step()
     return scene
 
 

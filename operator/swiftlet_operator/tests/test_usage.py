@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from swiftlet_operator.manifests import Manifest
 from swiftlet_operator.plan.usage import LISTED, rounded
 from swiftlet_operator.reports import AccountsReport, Held, parse_report
-from swiftlet_operator.tests.test_access import settled
-from swiftlet_operator.tests.worlds import START, Scene, own
+from swiftlet_operator.tests.worlds import START, Scene, own, settled
 
 LEVELS = [
     {"name": "default"},

@@ -13,7 +13,7 @@ from swiftlet_operator.plugin.findings import NOTE, Finding, findings, worst
 from swiftlet_operator.plugin.picture import Picture
 from swiftlet_operator.tests.test_trouble import NO_IMAGE, NO_MATCH, NO_ROOM, OVER_QUOTA, UNBOUND
 from swiftlet_operator.tests.troubles import waiting
-from swiftlet_operator.tests.worlds import KEY, START, Scene
+from swiftlet_operator.tests.worlds import KEY, START, Scene, settled
 
 POOL = {"name": "disks", "replicas": 3, "storage": {"size": "10Gi", "className": "nope"}}
 
@@ -131,8 +131,7 @@ async def test_a_node_that_is_lost_during_the_first_start_is_told_all_the_same()
 
 
 async def test_after_the_cluster_was_ready_once_pods_that_are_away_are_no_start() -> None:
-    scene = Scene()
-    await scene.settle()
+    scene = await settled()
     assert scene.cluster["status"]["firstReadyTime"] == moment(START)
 
     scene.now_s += 100
@@ -148,8 +147,7 @@ async def test_after_the_cluster_was_ready_once_pods_that_are_away_are_no_start(
 
 @pytest.mark.parametrize("damaged", [None, "", 5, ["x"]])
 async def test_a_status_that_has_lost_its_first_time_gets_it_again_once_the_cluster_is_ready(damaged: object) -> None:
-    scene = Scene()
-    await scene.settle()
+    scene = await settled()
     scene.now_s += 60
     scene.cluster["status"]["firstReadyTime"] = damaged
     await scene.step()
@@ -248,8 +246,7 @@ async def test_a_class_can_be_corrected_until_there_is_a_volume() -> None:
 
 
 async def test_a_class_of_volumes_that_there_are_is_not_changed() -> None:
-    scene = Scene({"pools": [POOL]})
-    await scene.settle()
+    scene = await settled({"pools": [POOL]})
     scene.cluster["spec"]["pools"][0]["storage"]["className"] = "standard"
     written = await scene.step()
 
@@ -261,8 +258,7 @@ async def test_a_class_of_volumes_that_there_are_is_not_changed() -> None:
 
 
 async def test_a_pod_on_a_node_keeps_its_class_even_when_nobody_knows_its_claims() -> None:
-    scene = Scene({"pools": [POOL]})
-    await scene.settle()
+    scene = await settled({"pools": [POOL]})
     for name in scene.kube.names("PersistentVolumeClaim"):
         del scene.kube.objects["PersistentVolumeClaim", "data", name]
     scene.cluster["spec"]["pools"][0]["storage"]["className"] = "standard"
@@ -286,8 +282,7 @@ async def test_a_zone_that_no_node_has_is_named_with_those_that_there_are() -> N
 
 
 async def test_a_running_cluster_says_why_a_copy_is_missing() -> None:
-    scene = Scene()
-    await scene.settle()
+    scene = await settled()
     scene.now_s += 1000
     scene.live()
     not_ready(scene, "store-disks-1", node=False, conditions=unscheduled(NO_ROOM))
@@ -306,8 +301,7 @@ async def test_a_running_cluster_says_why_a_copy_is_missing() -> None:
 
 
 async def test_proxies_that_find_no_image_are_told_by_the_condition_of_proxies() -> None:
-    scene = Scene()
-    await scene.settle()
+    scene = await settled()
     labels = {"app.kubernetes.io/name": "swiftlet", "app.kubernetes.io/instance": "store"}
     labels |= {"app.kubernetes.io/managed-by": "swiftlet-operator", "app.kubernetes.io/component": "proxy"}
     status = {"phase": "Pending", "containerStatuses": [waiting("ErrImagePull", NO_IMAGE, "proxy")]}
@@ -325,8 +319,7 @@ async def test_proxies_that_find_no_image_are_told_by_the_condition_of_proxies()
 
 
 async def test_a_refused_pod_is_told_by_its_statefulset() -> None:
-    scene = Scene()
-    await scene.settle()
+    scene = await settled()
     del scene.kube.objects["Pod", "data", "store-disks-2"]
     scene.kube.find("StatefulSet", "store-disks")["status"]["readyReplicas"] = 2
     text = f"create Pod store-disks-2 in StatefulSet store-disks failed error: {OVER_QUOTA}"
@@ -338,8 +331,7 @@ async def test_a_refused_pod_is_told_by_its_statefulset() -> None:
 
 
 async def test_at_rest_nothing_is_asked_and_a_lasting_trouble_is_written_once() -> None:
-    scene = Scene()
-    await scene.settle()
+    scene = await settled()
     scene.kube.asked.clear()
     assert await scene.step() == []
     assert scene.kube.asked == []
