@@ -20,6 +20,8 @@ ZONES = {
     "pools": [{"name": "disks", "replicas": 3, "zones": ["a", "b", "c"], "storage": {"size": "10Gi"}}],
     "container": {"replicas": 3, "zones": ["a", "b", "c"]},
 }
+LASTING = 10
+"""Minutes in which nothing is written, after which nothing will be."""
 RDMA = {"resource": "rdma/hca"}
 
 
@@ -34,6 +36,8 @@ class Kubelets:
         self.old: set[str] = set()
         """Pods whose services are of a version that says nothing of it."""
         self.digests: dict[str, str] = {}
+        self.seen: list[set[str]] = []
+        """The modes of all pods after each step until a cluster came to rest."""
         scene.told.encryption = self.says
 
     def says(self, pod: str) -> EncryptionReport | None:
@@ -75,16 +79,17 @@ class Kubelets:
         assert not (encrypts and self.unable | self.old), "somebody is asked by TLS who does not take it"
         assert not (plain and requires), "somebody is asked in plain text who refuses that"
 
-    async def settle(self) -> list[tuple[str, str]]:
-        """Until nothing is written any more: the condition after each step."""
-        told = []
-        for _ in range(60):
-            wrote = await self.step()
+    async def settle(self, quiet: int = 1) -> list[tuple[str, str]]:
+        """Until nothing is written any more in so many minutes: the condition after each step."""
+        told: list[tuple[str, str]] = []
+        idle = 0
+        while idle < quiet:
+            assert len(told) < 60, "the cluster never comes to rest"
+            idle = 0 if await self.step() else idle + 1
             told.append(self.scene.condition("TransportEncrypted"))
+            self.seen.append(set(self.modes.values()))
             self.scene.now_s += 60
-            if not wrote:
-                return told
-        raise AssertionError("the cluster never comes to rest")
+        return told
 
 
 async def running(spec: dict[str, Any]) -> Kubelets:
@@ -106,24 +111,17 @@ async def test_a_cluster_gets_to_encryption_and_back_one_failure_domain_at_a_tim
     assert set(kubelets.modes.values()) == {"none"}
 
     scene.cluster["spec"]["encryption"] = "transport"
-    seen: list[set[str]] = []
-    for _ in range(40):
-        await kubelets.step()
-        seen.append(set(kubelets.modes.values()))
-        scene.now_s += 60
+    kubelets.seen.clear()
+    await kubelets.settle(LASTING)
     assert scene.condition("TransportEncrypted") == ("True", "Required")
     # Both changes went through the domains one after the other.
-    assert {"none", "accepted"} in seen
-    assert {"accepted", "required"} in seen
-    assert seen[-1] == {"required"}
+    assert {"none", "accepted"} in kubelets.seen
+    assert {"accepted", "required"} in kubelets.seen
+    assert kubelets.seen[-1] == {"required"}
     assert await kubelets.step() == []
 
     scene.cluster["spec"]["encryption"] = "none"
-    told = []
-    for _ in range(40):
-        await kubelets.step()
-        told.append(scene.condition("TransportEncrypted"))
-        scene.now_s += 60
+    told = await kubelets.settle(LASTING)
     assert different(told) == [("False", "TurningOff"), ("False", "Off")]
     assert set(kubelets.modes.values()) == {"none"}
 
@@ -145,16 +143,12 @@ async def test_who_takes_no_encrypted_connection_or_is_silent_stops_the_change_a
     assert kubelets.written == "accepted"
 
     scene.told.silent = {"store-container-c-0"}
-    for _ in range(40):
-        await kubelets.step()
-        scene.now_s += 60
+    await kubelets.settle(LASTING)
     assert kubelets.written == "accepted"
     assert scene.condition("TransportEncrypted") == ("False", "TurningOn")
     assert "store-container-c-0" in scene.message("TransportEncrypted")
     scene.told.silent = set()
-    for _ in range(40):
-        await kubelets.step()
-        scene.now_s += 60
+    await kubelets.settle(LASTING)
     assert scene.condition("TransportEncrypted") == ("True", "Required")
 
 
@@ -165,9 +159,7 @@ async def test_somebody_who_thinks_better_of_it_half_way_is_obeyed_safely() -> N
         for _ in range(7):
             await kubelets.step()
             kubelets.scene.now_s += 60
-    for _ in range(40):
-        await kubelets.step()
-        kubelets.scene.now_s += 60
+    await kubelets.settle(LASTING)
     assert kubelets.scene.condition("TransportEncrypted") == ("True", "Required")
 
 
