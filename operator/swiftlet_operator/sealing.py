@@ -1,11 +1,9 @@
 """Keys encrypted to recipients, as files of the age format, and recovery keys that open them.
 
-The content is a Secret as JSON, so that a person with an identity gets it back with two standard programs: `age
---decrypt -i key.txt FILE
-
-kubectl apply -f -`. Anybody can encrypt to a public key, so the Secret has an annotation with a message authentication
-code that only the owner of the recovery key can make: the operator accepts what it has sealed itself, and nothing that
-somebody else put on a volume.
+The content is a Secret as JSON, so that a person with an identity gets it back with two standard programs:
+`age --decrypt -i key.txt FILE | kubectl apply -f -`. Anybody can encrypt to a public key, so the Secret has an
+annotation with a message authentication code that only the owner of the recovery key can make: the operator accepts
+what it has sealed itself, and nothing that somebody else put on a volume.
 """
 
 from __future__ import annotations

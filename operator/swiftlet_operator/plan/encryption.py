@@ -1,4 +1,5 @@
 """How a running cluster turns encryption between its services on and off so that no request is refused meanwhile.
+
 1. none: no service encrypts; servers accept encrypted connections as well.
 2. accepted: all services encrypt their requests; servers accept both.
 3. required: servers refuse peers that don't encrypt.

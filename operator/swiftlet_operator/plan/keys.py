@@ -1,4 +1,5 @@
 """The cluster key's rotation: one step at a time, each taken only when every running pod has completed the one before.
+
 1. accept: the old key signs, the new one is accepted too.
 2. sign: the new key signs, the old one is still accepted. Lasts as long as a token that was signed with the old one.
 3. forget: the new key alone.

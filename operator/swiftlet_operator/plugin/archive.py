@@ -1,8 +1,6 @@
 """The file that `kubectl swiftlet backup` writes: a tar in one age file, and the checks before its contents are used.
 
-age --decrypt [-i key.txt] store.age
-
-tar -x
+    age --decrypt [-i key.txt] store.age | tar -x
 
 gives the folder `swiftlet-backup` with `backup.json`, which says what the backup is of and has a digest of every other
 file, and `objects/NUMBER-KIND-NAME.json`, manifests in the order in which they are to be applied.

@@ -1,5 +1,5 @@
 """The Swift API over HTTP: one file per resource and feature.
 
-In here: what requests mean, which headers and statuses answer them, what bad input is told. Not in here: disks,
-rings, or which node holds what (that is `placement`); generic HTTP plumbing (that is `web`).
+This package says what requests mean, which headers and statuses answer them, and how bad input is reported. Disks,
+rings, and which node holds what don't belong here (see `placement`), nor does generic HTTP plumbing (see `web`).
 """

@@ -1,4 +1,4 @@
-"""Dispatch: from a request line to the handler of its resource and method, through authentication."""
+"""Dispatches requests: from a request line, through authentication, to the handler of its resource and method."""
 
 from __future__ import annotations
 
@@ -69,11 +69,11 @@ _PLAIN: Mapping[str, PlainHandler] = {
 
 
 def add_api_routes(app: web.Application, api: SwiftApi) -> None:
-    """Everything that no earlier route of `app` takes goes to the Swift API."""
+    """Route everything that no earlier route of `app` takes to the Swift API."""
 
     async def handle(request: web.Request) -> web.StreamResponse:
         if "Upgrade" in request.headers:
-            # Not begun; what follows is no HTTP to aiohttp any more, and nobody would be answered.
+            # Reading has not begun; what follows is no HTTP to aiohttp any more, and nobody would be answered.
             finish_with(request, web.StreamResponse.force_close)
         try:
             return await _dispatch(api, request)
@@ -160,13 +160,13 @@ async def _call(api: SwiftApi, request: web.Request, path: Path) -> web.StreamRe
 
 
 async def _carry_out(call: Call) -> web.StreamResponse:
-    """One request for one resource, whose kind of path is known to take the method."""
+    """Carry out one request for one resource; the method is known to exist for this kind of path."""
     path, method = call.path, call.request.method
     if path.obj is None and isinstance(call.access, SignedAccess):
-        raise temp_url.Invalid  # A signature shows pages of a site, never the container's own listing.
+        raise temp_url.Invalid  # A signature gives access to pages of a site, never to the container's own listing.
     handlers = _OBJECT if path.obj is not None else _CONTAINER if path.container is not None else _ACCOUNT
     if path.obj is not None and put_object.is_copy(call):
-        # It asks for what it reads and what it writes by itself, in this order.
+        # A copy checks the rights to what it reads and to what it writes itself, in this order.
         return await handlers[method](call)
     owner = await call.access.require(method, path)
     await refuse_deleted(call.api.accounts, method, path)
@@ -180,7 +180,7 @@ def _not_allowed(method: str, allowed: list[str]) -> ApiError:
 
 
 def _authenticate(api: SwiftApi, request: web.Request) -> TokenAccess:
-    """The rights of who sent the request: of anybody without a token; Unauthorized for a token that is not good."""
+    """Return the sender's rights; without a token, those of anybody. Raises Unauthorized for an invalid token."""
     token = request.headers.get("X-Auth-Token") or request.headers.get("X-Storage-Token")
     identity = api.tokens.check(token) if token else None
     return TokenAccess(api.containers, api.accounts, identity, request.headers.get("Referer"))

@@ -1,9 +1,8 @@
-"""Authorization: the decision for each path that a request affects, which are its own, a copy's destination and a
-segment's.
+"""Authorization: the decision for each path that a request affects: its own, a copy's destination and a segment's.
 
-A user's role in the own account decides without asking anybody. Only when it does not, the container's ACL is looked
-at, as the container was a second ago at the most, and then the account's ACL. A container that is not there has
-no ACL, so strangers learn nothing of what exists.
+A user's role in its own account decides without asking any server. Only when it does not allow the request, the
+container's ACL is checked, which is at most a second old, and then the account's ACL. A container that does not exist
+has no ACL, so strangers learn nothing of what exists.
 """
 
 from __future__ import annotations
@@ -27,7 +26,9 @@ class Access(Protocol):
     """The rights of a request's sender."""
 
     async def require(self, method: str, path: Path) -> bool:
-        """Whether the sender is an owner there; Unauthorized or Forbidden if `method` on `path` is not allowed."""
+        """Return whether the sender is an owner there. Raises Unauthorized or Forbidden if `method` on `path` is not
+        allowed.
+        """
         ...
 
 
@@ -41,7 +42,7 @@ class TokenAccess:
     referer: str | None
 
     async def require(self, method: str, path: Path) -> bool:
-        """By role, by the container's ACL, by the account's; 401 for those without a token, 403 for others."""
+        """Check the role, the container's ACL and the account's: 401 for requests without a token, 403 for others."""
         refused: Unauthorized | Forbidden = Unauthorized("send X-Auth-Token; tokens are issued at /auth/v1.0")
         if self.identity is not None:
             try:
@@ -81,13 +82,13 @@ class TokenAccess:
 
 @dataclass(frozen=True, slots=True)
 class SignedAccess:
-    """The rights that a signature gives: one account, or one container of it; never an owner's."""
+    """The rights that a signature gives: to one account, or one container of it, never as an owner."""
 
     account: str
     container: str | None = None
 
     async def require(self, method: str, path: Path) -> bool:
-        """Anything within the scope of the key that signed; 401 outside of it."""
+        """Allow anything within the scope of the key that signed; 401 outside of it."""
         if path.account != self.account or path.container is None or self.container not in {None, path.container}:
             raise Unauthorized("the signature is not valid for this path")
         return False

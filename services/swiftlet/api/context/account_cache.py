@@ -1,7 +1,7 @@
-"""What a proxy process remembers of accounts' metadata: their ACLs and the keys of their temporary URLs.
+"""Accounts' metadata cached by a proxy process: their ACLs and the keys of their temporary URLs.
 
-An account that is not there has no metadata, and that is remembered too: asking for accounts that do not exist must
-not cost more than asking for those that do. Nothing on the path of an account's own users asks in here.
+An account that does not exist has no metadata, and that is cached too: requests for accounts that do not exist must not
+cost more than those for existing ones. Requests of an account's own users never look here.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from swiftlet.model import AccountInfo
 
 
 class AccountCache:
-    """Accounts' metadata by their names; `fetch` raises NotFound for one that is not there."""
+    """Accounts' metadata by name; `fetch` raises NotFound for an account that does not exist."""
 
     def __init__(
         self,
@@ -28,9 +28,10 @@ class AccountCache:
         changes: SharedChanges | None = None,
         changed: Callable[[str], None] | None = None,
     ) -> None:
-        """`changes` are those of the processes that share them; `clock` in monotonic seconds.
+        """Start with an empty cache.
 
-        `changed` is told of an account that is forgotten, or turns out to be different.
+        `changes` are those of the processes that share them; `clock` is in monotonic seconds. `changed` is called with
+        an account that is forgotten, or turns out to be different.
         """
         self._fetch = fetch
         self._changes = changes or SharedChanges(1)
@@ -46,22 +47,22 @@ class AccountCache:
             return {}
 
     async def metadata(self, account: str, max_age_s: float = math.inf) -> Mapping[str, str]:
-        """The account's metadata, at most `ttl_s` and `max_age_s` old; Unavailable."""
+        """Return the account's metadata, at most `ttl_s` and `max_age_s` old. Raises Unavailable."""
         return await self._cache.get(account, max_age_s)
 
     async def fresh(self, account: str) -> Mapping[str, str]:
-        """The metadata as others have changed it a second ago, or as it is remembered while nobody can be asked;
+        """Return the metadata at most a second old, or the cached one while no server can be asked. Raises
         Unavailable.
         """
         return await self._cache.fresh(account)
 
     def age_s(self, account: str) -> float:
-        """How long ago what is remembered was asked for."""
+        """Return the seconds since the cached metadata was requested."""
         return self._cache.age_s(account)
 
     def forget(self, account: str) -> None:
-        """Invalidate the entry in every process that shares the changes; a request for it that is in progress counts as
-        older.
+        """Invalidate the entry in every process that shares the changes; a request in progress for it
+        counts as older.
         """
         self._changes.account_changed(account)
         self._cache.forget(account)

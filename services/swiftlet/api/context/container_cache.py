@@ -1,8 +1,8 @@
-"""What a proxy process remembers of containers, so that most object requests need not ask for them.
+"""Containers cached by a proxy process, so that most object requests need not ask for them.
 
-Only what exists is remembered, for `ttl_s` seconds and for a bounded number of containers. An object written into
-a container that was deleted meanwhile elsewhere is found out by the row that its listing refuses, and undone.
-Requests that need to know the same of one container at one time ask once.
+Only existing containers are cached, for `ttl_s` seconds and up to a number. An object written into a container that
+another proxy has deleted meanwhile is noticed when the listing refuses its row, and deleted again. Concurrent requests
+for the same container share one question.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _Place = tuple[str, str]
 
 
 class ContainerCache:
-    """Container descriptions by (account, container); `fetch` raises NotFound, which is not remembered."""
+    """Container descriptions by (account, container); `fetch` raises NotFound, which is not cached."""
 
     def __init__(
         self,
@@ -30,9 +30,10 @@ class ContainerCache:
         changes: SharedChanges | None = None,
         changed: Callable[[str], None] | None = None,
     ) -> None:
-        """`changes` are those of the processes that share them; `clock` in monotonic seconds.
+        """Start with an empty cache.
 
-        `changed` is told of an account when something is forgotten of it, or turns out to be different.
+        `changes` are those of the processes that share them; `clock` is in monotonic seconds. `changed` is called with
+        an account when one of its entries is forgotten, or turns out to be different.
         """
         self._fetch = fetch
         self._changes = changes or SharedChanges(1)
@@ -47,12 +48,13 @@ class ContainerCache:
         self._changed = changed
 
     async def get(self, account: str, container: str, max_age_s: float = math.inf) -> ContainerInfo:
-        """The container, at most `ttl_s` and `max_age_s` old; NotFound, Unavailable."""
+        """Return the container, at most `ttl_s` and `max_age_s` old. Raises NotFound and Unavailable."""
         return await self._cache.get((account, container), max_age_s)
 
     async def fresh(self, account: str, container: str) -> ContainerInfo:
-        """The container as others have changed it a second ago, or as it is remembered while nobody can be asked;
-        NotFound, Unavailable.
+        """Return the container at most a second old, or the cached one while no server can be asked.
+
+        Raises NotFound and Unavailable.
         """
         return await self._cache.fresh((account, container))
 
@@ -61,20 +63,20 @@ class ContainerCache:
         return self._cache.known((account, container), max_age_s)
 
     def age_s(self, account: str, container: str) -> float:
-        """How long ago what is remembered was asked for."""
+        """Return the seconds since the cached container was requested."""
         return self._cache.age_s((account, container))
 
     async def refresh(self, account: str, container: str) -> ContainerInfo:
-        """The container as it is now; what was known stays when nobody can be asked."""
+        """Request the present state of the container; the cached one stays when no server can be asked."""
         return await self._cache.refresh((account, container))
 
     def remember(self, info: ContainerInfo) -> None:
-        """Know a container that was just asked for in another way."""
+        """Cache a container that was just received in another way."""
         self._cache.remember((info.account, info.container), info)
 
     def forget(self, account: str, container: str) -> None:
-        """Invalidate the entry in every process that shares the changes; a request for it that is in progress counts as
-        older.
+        """Invalidate the entry in every process that shares the changes; a request in progress for it
+        counts as older.
         """
         self._changes.container_changed(account, container)
         self._cache.forget((account, container))

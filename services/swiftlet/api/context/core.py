@@ -39,7 +39,7 @@ from swiftlet.timestamp import Timestamp, TimestampClock
 T = TypeVar("T")
 
 ATTEMPTS = 3
-"""How often a write is tried with a newer timestamp when another process's clock turns out to be ahead."""
+"""How often a write is tried, each time with a newer timestamp, when another process's clock turns out to be ahead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,16 +63,16 @@ class ApiOptions:
 
     @property
     def default_policy(self) -> PolicySection:
-        """The policy of containers created without X-Storage-Policy."""
+        """Return the policy of containers created without X-Storage-Policy."""
         return self.policies.default
 
     def etag_kind(self, policy: int) -> EtagKind:
-        """The hash in ETags of a policy's new objects, by its index."""
+        """Return the kind of hash in ETags of a policy's new objects, by its index."""
         known = self.policies.at(policy)
         return "md5" if known is None else known.etag
 
     def policy_named(self, name: str) -> PolicySection:
-        """The policy of that name for a container, without regard to case; 400 for none and for a deprecated one."""
+        """Return the policy of that name, without regard to case; 400 for an unknown and for a deprecated one."""
         policy = self.policies.named(name)
         if policy is not None and policy.deprecated:
             raise ApiError(400, f"Storage Policy {policy.name!r} is deprecated")
@@ -96,7 +96,7 @@ class SwiftApi:
     options: ApiOptions
     quotas: QuotaFile
     bodies: Bodies | None
-    """Memory and threads for the bodies of large uploads; None: they are read and digested in the event loop."""
+    """Memory and threads for the bodies of large uploads; with None they are read and digested in the event loop."""
     changes: SharedChanges
     """Changes that all processes forked from this one share."""
     usage: RememberedUsage
@@ -106,7 +106,7 @@ class SwiftApi:
     rates: RateLimits
 
     def digester(self, hasher: Hasher) -> Digester:
-        """Digests the rest of a large body."""
+        """Return what digests the rest of a large body."""
         return self.bodies.digester(hasher) if self.bodies is not None else _InLine(hasher)
 
 
@@ -135,20 +135,21 @@ class Call:
     path: Path
     query: Mapping[str, str]
     access: Access
-    """The sender's rights, for whatever else the request touches."""
+    """The sender's rights, for anything else that the request affects."""
     owner: bool = False
     """Whether the sender is an owner of the account in the path."""
 
     @property
     def container(self) -> str:
-        """The container's name; only for calls about a container or object."""
+        """Return the container's name; only for calls about a container or object."""
         assert self.path.container is not None
         return self.path.container
 
     async def stamped(self, write: Callable[[Timestamp], Awaitable[T]]) -> T:
-        """Run a write with a fresh timestamp, and again with a newer one when something from the future is there.
+        """Run a write with a fresh timestamp, and again with a newer one when something with a later timestamp is
+        stored.
 
-        Superseded when that lies further ahead than clocks may differ.
+        Raises Superseded when that lies further ahead than clocks may differ.
         """
         clock = self.api.clock
         for _ in range(ATTEMPTS - 1):
@@ -160,12 +161,12 @@ class Call:
         return await write(clock.next())
 
     def flag(self, header: str) -> bool:
-        """Whether a header says yes, in any of the ways that Swift takes for one."""
+        """Return whether a header means true, in any of the forms that Swift accepts."""
         return says_yes(self.request.headers.get(header, ""))
 
 
 def parse_query(raw: str) -> dict[str, str]:
-    """The last value of each parameter, percent-decoded strictly; 400 on bad UTF-8."""
+    """Return the last value of each parameter, percent-decoded strictly; 400 on bad UTF-8."""
     query: dict[str, str] = {}
     for piece in raw.split("&"):
         if piece:

@@ -1,8 +1,8 @@
-"""Cross-origin requests: what a browser is told about scripts of other sites, before a request and with its answer.
+"""Cross-origin requests: what a browser is told about scripts of other sites, before a request and with its response.
 
-https://docs.openstack.org/swift/latest/cors.html. A container's rules are its metadata; they only tell browsers what
-they may show to whom, and give nobody access. What is echoed of a request is checked first, so that it can stand in
-a header.
+https://docs.openstack.org/swift/latest/cors.html. A container's rules are in its metadata; they only tell browsers what
+they may show to whom, and give nobody access. Parts of a request that are echoed are checked first, so that they are
+safe in a header.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ _ALWAYS_EXPOSED = (
 _ORIGIN = re.compile(r"[!-~]{1,512}")
 _TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}")
 _MAX_REQUESTED = 100
-"""Headers of a pre-flight that are looked at."""
+"""The largest number of header names of a pre-flight request that are considered."""
 
 
 async def note_origin(api: SwiftApi, request: web.Request, path: Path) -> None:
-    """Add the CORS headers to the answer to a request with an Origin; nothing for accounts and other requests."""
+    """Add the CORS headers to the response to a request with an Origin; nothing for accounts and other requests."""
     origin = request.headers.get("Origin")
     if origin is None or path.container is None:
         return
@@ -50,7 +50,7 @@ async def note_origin(api: SwiftApi, request: web.Request, path: Path) -> None:
 
 
 async def options(api: SwiftApi, request: web.Request, path: Path, methods: Sequence[str]) -> web.Response:
-    """OPTIONS: the methods there are (200), and for a browser's pre-flight whether it may go on; 401 if not."""
+    """Answer OPTIONS: the allowed methods (200), and whether a browser's pre-flight is granted; 401 if not."""
     headers = {"Allow": ", ".join(methods)}
     origin = request.headers.get("Origin")
     if not origin or path.container is None:
@@ -84,7 +84,7 @@ async def _metadata(api: SwiftApi, path: Path) -> Mapping[str, str]:
 
 
 def is_allowed(section: CorsSection, metadata: Mapping[str, str], origin: str) -> bool:
-    """Whether the container's rules, or the cluster's, name this origin or all."""
+    """Return whether the container's rules, or the cluster's, allow this origin or all."""
     allowed = {*metadata.get(ALLOW_ORIGIN, "").split(), *section.allow_origin}
     return origin in allowed or "*" in allowed
 
@@ -109,6 +109,6 @@ def _mark(response: web.StreamResponse, section: CorsSection, metadata: Mapping[
 
 
 def _tokens(names: Sequence[str]) -> list[str]:
-    """The names among these that are well-formed, each once."""
+    """Return the well-formed names among these, each once."""
     stripped = (name.strip() for name in names[:_MAX_REQUESTED])
     return list(dict.fromkeys(name for name in stripped if _TOKEN.fullmatch(name)))

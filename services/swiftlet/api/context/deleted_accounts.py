@@ -1,7 +1,7 @@
-"""Accounts that were deleted and wait for the reaper: as if they were not there, and not to be made again yet.
+"""Deleted accounts that wait for the reaper: they appear not to exist, and can't be created again yet.
 
 Fault model: where the account's databases can't be asked, an account counts as not deleted: what is written to it
-meanwhile is reaped all the same.
+meanwhile is reaped as well.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from swiftlet.names import Path
 
 
 async def is_deleted(accounts: AccountCache, account: str) -> bool:
-    """Whether it is marked."""
+    """Return whether the account is marked as deleted."""
     try:
         return MARK in await accounts.fresh(account)
     except SwiftletError:
@@ -25,7 +25,7 @@ async def is_deleted(accounts: AccountCache, account: str) -> bool:
 
 
 async def refuse_deleted(accounts: AccountCache, method: str, path: Path) -> None:
-    """404 for an account that was deleted and its containers, 409 for making it again."""
+    """Refuse requests for a deleted account: 404 for it and its containers, 409 for creating it again."""
     if path.obj is not None or not await is_deleted(accounts, path.account):
         return
     if method == "PUT" and path.container is None:
@@ -36,7 +36,7 @@ async def refuse_deleted(accounts: AccountCache, method: str, path: Path) -> Non
 def of_live_accounts(
     fetch: Callable[[str, str], Awaitable[ContainerInfo]], accounts: AccountCache
 ) -> Callable[[str, str], Awaitable[ContainerInfo]]:
-    """Containers by account and name; NotFound in accounts that were deleted."""
+    """Return a function that fetches containers by account and name, and raises NotFound in deleted accounts."""
 
     async def found(account: str, container: str) -> ContainerInfo:
         info = await fetch(account, container)

@@ -1,11 +1,11 @@
-"""Objects that go by themselves: what requests say of it, and that nobody sees an object whose time has passed.
+"""Expiring objects: which headers set the time, and that nobody sees an object whose time has passed.
 
 https://docs.openstack.org/swift/latest/overview_expiring_objects.html. The time is kept in the object's metadata, so it
-is replaced by POST and goes along with copies like all others. Before a version with such a time is written, a task
-for the expirer is queued (`expiry_changes`).
+is replaced by POST and copied like all other metadata. Before a version with such a time is written, a task for the
+expirer is queued (`expiry_changes`).
 
 Fault model: a task that can't be queued refuses the write (503), so that none is forgotten. An upload may go on until
-after its own time, when the expirer has been by and found nothing: then it is queued once more.
+after its own time, when the expirer has already looked and found nothing: then the task is queued once more.
 """
 
 from __future__ import annotations
@@ -23,16 +23,17 @@ from swiftlet.names import Path
 DELETE_AFTER = "X-Delete-After"
 REMOVE = "X-Remove-Delete-At"
 LATE_S = 60.0
-"""Seconds before its time from which on a finished upload is queued again: more than clocks may differ."""
+"""An upload that ends later than so many seconds before its time is queued again: more than clocks may differ."""
 _WHOLE = re.compile(r"[+-]?[0-9]+", re.ASCII)
 _DIGITS = 18
-"""Numbers with more of them are later, or earlier, than any time."""
+"""The largest number of digits of a time; longer numbers are later, or earlier, than any time."""
 
 
 def expiry_of(headers: Mapping[str, str], now_s: float) -> dict[str, str]:
-    """The item of metadata that a request's headers ask for, none if they don't; 400 for no time in the future.
+    """Return the metadata item that a request's headers ask for, none if they don't; 400 unless the time is in the
+    future.
 
-    X-Delete-After counts before X-Delete-At; any with X-Remove-Delete-At asks for nothing.
+    X-Delete-After overrides X-Delete-At; with X-Remove-Delete-At either is ignored.
     """
     if REMOVE in headers:
         return {}
@@ -56,7 +57,7 @@ def _seconds(text: str) -> int:
 
 
 def now_s(api: SwiftApi) -> float:
-    """The time, in seconds since the epoch."""
+    """Return the time in seconds since the epoch."""
     return api.clock.now().seconds
 
 
@@ -66,7 +67,7 @@ def expiry_in(call: Call) -> dict[str, str]:
 
 
 def set_expiry(call: Call, metadata: dict[str, str]) -> None:
-    """For a PUT, behind what a copy brings along: what the request says of the object's time."""
+    """Add the request's expiration to a PUT's metadata, after what a copy brings along."""
     asked = expiry_in(call)
     if REMOVE in call.request.headers:
         metadata.pop(DELETE_AT, None)
@@ -74,16 +75,16 @@ def set_expiry(call: Call, metadata: dict[str, str]) -> None:
 
 
 def without_expiry(metadata: Mapping[str, str]) -> dict[str, str]:
-    """The same metadata of an object that stays."""
+    """Return the metadata without the expiration."""
     return {name: value for name, value in metadata.items() if name != DELETE_AT}
 
 
 def only_expiry(metadata: Mapping[str, str]) -> dict[str, str]:
-    """Nothing but when it goes: of a version, that is its link's, while the version itself stays among the others."""
+    """Return only the expiration: that of a version is its link's, while the version itself stays among the others."""
     return {name: value for name, value in metadata.items() if name == DELETE_AT}
 
 
 def check_not_expired(api: SwiftApi, path: Path, info: ObjectInfo) -> None:
-    """NotFound for an object whose time has passed."""
+    """Raise NotFound for an object whose time has passed."""
     if is_expired(info.metadata, now_s(api)):
         raise NotFound(f"{path} has expired")

@@ -1,8 +1,8 @@
-"""Descriptions that a proxy process remembers and how old they may be, whoever has changed them.
+"""Descriptions that a proxy process caches, with a limit on their age whoever has changed them.
 
-What a process of the same proxy changes is known at once, by counters (`shared_changes`). What another proxy changes
-is known within `FRESH_S`: what is in use is asked for ahead of that, once for all who need it, so that nobody waits for
-it. While nobody can be asked, what is remembered counts for at most `ttl_s`.
+Changes by a process of the same proxy count at once, through counters (`shared_changes`). Changes by another proxy
+count within `FRESH_S`: entries in use are requested again before that, once for all who need them, so that nobody
+waits. While no server can be asked, cached entries are used for at most `ttl_s`.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from swiftlet.errors import NotFound, SwiftletError
 FRESH_S = 1.0
 """Rights, keys and limits that another proxy has changed count within so many seconds."""
 _SOON = 0.7
-"""The part of its greatest age after which a description is asked for anew."""
+"""The part of its greatest age after which a description is requested again."""
 _PATIENCE_S = 0.5
-"""A server that does not answer within this time is not asked again before `FRESH_S` is over, if an answer is
+"""A server that does not answer within so many seconds is not asked again before `FRESH_S` is over, if an answer is
 cached.
 """
 
@@ -32,7 +32,7 @@ V = TypeVar("V")
 
 @dataclass(frozen=True, slots=True)
 class _Known(Generic[V]):
-    """A description, and where its counter of changes stood before it was asked for."""
+    """A description, and the value of its counter of changes before it was requested."""
 
     value: V
     seen: int
@@ -40,7 +40,7 @@ class _Known(Generic[V]):
 
 @dataclass(frozen=True, slots=True)
 class _Asking(Generic[V]):
-    """A question that is under way."""
+    """A request in progress."""
 
     begun_s: float
     seen: int
@@ -48,7 +48,7 @@ class _Asking(Generic[V]):
 
 
 class FreshCache(Generic[K, V]):
-    """Descriptions by their keys; `fetch` may raise NotFound, which is not remembered."""
+    """Descriptions by key; `fetch` may raise NotFound, which is not cached."""
 
     def __init__(
         self,
@@ -59,9 +59,10 @@ class FreshCache(Generic[K, V]):
         differs: Callable[[K, V, V], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`seen` tells where a key's counter of changes stands; `clock` in monotonic seconds.
+        """Start with an empty cache.
 
-        `differs` is told of what was known and what has come in its place.
+        `seen` returns the value of a key's counter of changes; `clock` is in monotonic seconds. `differs` is called
+        with the old and the new description.
         """
         self._fetch = fetch
         self._seen = seen
@@ -72,9 +73,9 @@ class FreshCache(Generic[K, V]):
         self._differs = differs
 
     def known(self, key: K, max_age_s: float = math.inf) -> V | None:
-        """What is remembered, at most `ttl_s` and `max_age_s` old; None when it would have to be asked for.
+        """Return the cached entry, at most `ttl_s` and `max_age_s` old; None when it would have to be requested.
 
-        What will soon be too old for those who ask is asked for meanwhile, once for all of them.
+        An entry that will soon be too old is requested in the background, once for all.
         """
         known = self._remembered(key, max_age_s)
         if known is None:
@@ -88,12 +89,12 @@ class FreshCache(Generic[K, V]):
         return known if known is not None and known.seen == self._seen(key) else None
 
     def age_s(self, key: K) -> float:
-        """How long ago it was asked for; infinite for what is not known."""
+        """Return the seconds since it was requested; infinite for what is not cached."""
         asked_at = self._known.since(key)
         return math.inf if asked_at is None else self._clock() - asked_at
 
     async def get(self, key: K, max_age_s: float = math.inf) -> V:
-        """Return the entry as `known` does, and request it if need be; NotFound, Unavailable."""
+        """Return the entry as `known` does, and request it if need be. Raises NotFound and Unavailable."""
         known = self.known(key, max_age_s)
         if known is not None:
             return known
@@ -103,7 +104,10 @@ class FreshCache(Generic[K, V]):
         return await self.refresh(key)
 
     async def fresh(self, key: K) -> V:
-        """At most `FRESH_S` old, or as old as `ttl_s` while nobody can be asked; NotFound, Unavailable."""
+        """Return the entry at most `FRESH_S` old, or up to `ttl_s` while no server can be asked.
+
+        Raises NotFound and Unavailable.
+        """
         known = self.known(key, FRESH_S)
         if known is not None:
             return known
@@ -135,10 +139,10 @@ class FreshCache(Generic[K, V]):
         return task
 
     def _answered(self, key: K, asking: _Asking[V]) -> None:
-        """Remember the answer, unless what was known was forgotten or asked for again since."""
+        """Cache the answer, unless the entry was forgotten or requested again since."""
         if self._asking.get(key) is not asking:
             if not asking.task.cancelled():
-                asking.task.exception()  # Those who wait for it learn it; perhaps nobody does.
+                asking.task.exception()  # Those who wait for the answer see the error; perhaps nobody does.
             return
         del self._asking[key]
         error = None if asking.task.cancelled() else asking.task.exception()
@@ -152,11 +156,11 @@ class FreshCache(Generic[K, V]):
                 self._differs(key, before.value, now)
 
     def remember(self, key: K, value: V) -> None:
-        """Know what was just asked for in another way."""
+        """Cache what was just received in another way."""
         self._known.put(key, _Known(value, self._seen(key)))
 
     def forget(self, key: K) -> None:
-        """Ask again next time; what is being asked for now counts as older than this."""
+        """Drop the entry; a request in progress counts as older than this."""
         self._asking.pop(key, None)
         self._known.forget(key)
         self._silent.forget(key)

@@ -1,12 +1,12 @@
-"""Checking who logs in, the same for all protocols: failures are limited, counted and logged, secrets never are.
+"""Checks logins, in the same way for all protocols: failures are limited, counted and logged, secrets never are.
 
-A secret is checked by threads of their own, few and with a bounded queue, because each check takes tens of
-milliseconds of processor time: who sends many logins holds up other logins, not the requests of others. A process knows
-a secret again that it has found right, without a check and without a count, so that nobody who guesses can lock out who
-logs in with the right one. What is left is a user's first login at a process from the very address at which that
-user's secret is being guessed.
+A secret is checked by a few separate threads with a bounded queue, because each check takes tens of milliseconds of
+processor time: a client that sends many logins delays other logins, but no other requests. A process recognises a
+secret that it has already found right, without a check and without a count, so that nobody who guesses can lock out a
+user with the right secret. The remaining case is a user's first login at a process from the very address from which
+that user's secret is being guessed.
 
-A name that nobody has is not logged: it may be a secret that was typed in the wrong place.
+Unknown names are not logged: they may be secrets typed in the wrong place.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from swiftlet.auth.users import User, Users
 from swiftlet.errors import NodeBusy, Unauthorized
 
 CHECKS_AT_ONCE = 2
-"""Threads that check secrets: 19 MiB each while they do."""
+"""Threads that check secrets; each takes 19 MiB while it does."""
 MAX_WAITING = 64
-"""Logins that wait for such a thread; the last one waits for a second or two."""
+"""The largest number of logins that wait for such a thread; the last one waits for a second or two."""
 FAILED = Counter("swiftlet_logins_failed_total", "Logins refused: unknown user or wrong secret.")
 _log = structlog.get_logger("auth")
 
@@ -38,7 +38,10 @@ class Logins:
     """The logins of one process."""
 
     def __init__(self, users: Users, limit: LoginLimit, trusted_proxies: Sequence[Network] = ()) -> None:
-        """`trusted_proxies` are networks of load balancers, whose `X-Forwarded-For` says where a request comes from."""
+        """Start without logins.
+
+        `trusted_proxies` are networks of load balancers, whose `X-Forwarded-For` gives the address of the client.
+        """
         self._users = users
         self._limit = limit
         self._trusted = tuple(trusted_proxies)
@@ -46,7 +49,7 @@ class Logins:
         self._checking = 0
 
     async def log_in(self, request: web.Request, login: str, secret: str) -> User:
-        """The user `ACCOUNT:USER` by the secret; Unauthorized, TooManyFailures, NodeBusy."""
+        """Return the user `ACCOUNT:USER` if the secret is right. Raises Unauthorized, TooManyFailures and NodeBusy."""
         known = self._users.recognised(login, secret)
         if known is not None:
             return known
@@ -70,11 +73,13 @@ class Logins:
     def _done(self, checked: asyncio.Future[User]) -> None:
         self._checking -= 1
         if not checked.cancelled():
-            checked.exception()  # Nobody may be waiting any more.
+            checked.exception()  # The waiting request may have ended.
 
 
 def client_address(request: web.Request, trusted: Sequence[Network]) -> str:
-    """Return the address of a client: the connection's other end, or the last one that a trusted proxy vouches for."""
+    """Return the address of a client: the connection's peer, or the last address in X-Forwarded-For that a trusted
+    proxy has added.
+    """
     address = request.remote or "unknown"
     forwarded = ",".join(request.headers.getall("X-Forwarded-For", ()))
     for before in reversed(forwarded.split(",")):

@@ -16,10 +16,10 @@ class Incoming(Protocol):
     """The bytes of a new object, from a client or from elsewhere."""
 
     announced: int | None
-    """How many there will be, when that is known."""
+    """The announced size in bytes, None when it is not known."""
 
     def pieces(self) -> AsyncIterator[Piece]:
-        """All of them, in order; raises when they are not what was announced."""
+        """Yield all bytes in order; raises when they differ from what was announced."""
         ...
 
 
@@ -38,7 +38,7 @@ class Held:
 
 @dataclass(slots=True)
 class NewObject:
-    """What a PUT is going to store; those who prepare it change it until it is stored."""
+    """What a PUT is going to store; preparers change it until it is stored."""
 
     call: Call
     path: Path
@@ -47,18 +47,20 @@ class NewObject:
     body: Incoming | None = None
     """The incoming bytes; None until their source is known."""
     source: Path | None = None
-    """What it is a copy of; the request's conditions are then the source's."""
+    """The object that this is a copy of; the request's conditions then apply to it."""
     etag: str | None = None
-    """The ETag that the body must have, as the client gave it."""
+    """The ETag that the body must have, as sent by the client."""
     copied: ObjectInfo | None = None
-    """The stored object whose bytes the body is, all of them."""
+    """The stored object of which the body is a complete copy."""
     keeps_etag: bool = False
-    """Whether its ETag is that of what it is copied from, whatever the policy says."""
+    """Whether the ETag of the copied object is kept, whatever the policy says."""
     sysmeta: dict[str, str] = field(default_factory=dict)
     closers: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
-    """Called when all is done, whatever became of it."""
+    """Called at the end, whatever the outcome."""
     shown: dict[str, str] = field(default_factory=dict)
-    """Headers of the answer, beside or instead of the usual ones."""
+    """Headers of the response, in addition to or instead of the usual ones."""
     is_last: bool = False
-    """Whether it comes after all that is stored when its body ends, whatever their timestamps say: an older one is
-    never taken for stored before. Small objects get a newer one; a large one has to be sent again (Superseded)."""
+    """Whether it has to be newer than all that is stored when its body ends.
+
+    Small objects get a newer timestamp for that; a large one has to be sent again (Superseded).
+    """

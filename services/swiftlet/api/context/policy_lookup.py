@@ -1,4 +1,4 @@
-"""Which storage policy an object's container has, and what to do when what is remembered of it is too old."""
+"""Finds the storage policy of an object's container, also when the cached one is outdated."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 async def container_of(api: SwiftApi, path: Path, advice: str = "") -> ContainerInfo:
-    """The object's container; 404 that names it when there is none, and ends with `advice`."""
+    """Return the object's container; 404 that names it when there is none, and ends with `advice`."""
     assert path.container is not None
     try:
         return await api.containers.get(path.account, path.container)
@@ -23,7 +23,7 @@ async def container_of(api: SwiftApi, path: Path, advice: str = "") -> Container
 
 
 async def with_policy(api: SwiftApi, path: Path, operation: Callable[[int], Awaitable[T]]) -> T:
-    """Run a read with the container's policy; a remembered policy that finds nothing is looked up again."""
+    """Run a read with the container's policy; when a cached policy finds nothing, it is looked up again."""
     policy = (await container_of(api, path)).policy
     try:
         return await operation(policy)

@@ -1,6 +1,6 @@
 """Headers that only owners see and set: ACLs, and the keys of temporary URLs, forms and synchronization.
 
-From anybody else they are dropped unread, as OpenStack Swift drops them, and left out of answers.
+Requests of others have them ignored, as in OpenStack Swift, and responses to others don't have them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def unprivileged(items: Mapping[str, str], owner: bool) -> dict[str, str]:
 
 
 def container_acls(headers: Mapping[str, str]) -> dict[str, str]:
-    """The ACLs that a request sets, in canonical form; "" removes one. 400 for one that is not well-formed."""
+    """Return the ACLs that a request sets, in canonical form; "" removes one. 400 for a malformed one."""
     acls: dict[str, str] = {}
     for name in (CONTAINER_READ, CONTAINER_WRITE):
         if "X-Remove-" + name.removeprefix("X-") in headers:
@@ -35,7 +35,7 @@ def container_acls(headers: Mapping[str, str]) -> dict[str, str]:
 
 
 def sync_key(headers: Mapping[str, str]) -> dict[str, str]:
-    """The sync key that a request sets; "" removes it.
+    """Return the sync key that a request sets; "" removes it.
 
     It is kept for clients that set keys before they know whether there is synchronization; nothing here uses it.
     """
@@ -56,7 +56,7 @@ def _cleaned(name: str, text: str) -> str:
 
 
 def account_acl(headers: Mapping[str, str]) -> dict[str, str]:
-    """The ACL that a request sets for its account, in canonical form; 400 for one that is not well-formed."""
+    """Return the ACL that a request sets for its account, in canonical form; 400 for a malformed one."""
     if "X-Remove-Account-Access-Control" in headers:
         return {ACCOUNT_ACL: ""}
     if ACCOUNT_ACL not in headers:

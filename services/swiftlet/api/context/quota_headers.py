@@ -1,8 +1,8 @@
-"""Headers that set quotas: who may send them, and what they may say.
+"""Headers that set quotas: who may send them, and their values.
 
-https://docs.openstack.org/swift/latest/middleware.html#module-swift.common.middleware.account_quotas. An account's are
-the reseller admins' alone: from others 403. A container's are for whoever may change its metadata.
-`X-Account-Meta-Quota` names a level of the quota file; one that the file assigns wins (409).
+https://docs.openstack.org/swift/latest/middleware.html#module-swift.common.middleware.account_quotas. Only reseller
+admins may set an account's quota (403 for others). A container's may be set by whoever may change its metadata.
+`X-Account-Meta-Quota` names a level of the quota file; a level that the file assigns takes precedence (409).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SYSTEM = ("X-Account-Quota-", "X-Remove-Account-Quota-")
 
 
 def account_quota(call: Call, items: Mapping[str, str]) -> dict[str, str]:
-    """What a request sets of its account's quota, "" to remove; 403 for all but reseller admins, 400, 409, 501.
+    """Return what a request sets of its account's quota, "" to remove; 403 for all but reseller admins, 400, 409, 501.
 
     `items` are the request's metadata, of which the older headers are a part.
     """
@@ -52,13 +52,13 @@ def account_quota(call: Call, items: Mapping[str, str]) -> dict[str, str]:
 
 
 def check_container_quota(items: Mapping[str, str]) -> None:
-    """400 unless the quotas among a container's new metadata are numbers."""
+    """Raise 400 unless the quotas among a container's new metadata are numbers."""
     for name, what in ((CONTAINER_BYTES, "bytes"), (CONTAINER_COUNT, "count")):
         _check_limit(name, items.get(name, ""), what)
 
 
 def is_reseller_admin(call: Call) -> bool:
-    """Whether the sender's token is a reseller admin's."""
+    """Return whether the sender's token is a reseller admin's."""
     identity = call.access.identity if isinstance(call.access, TokenAccess) else None
     return identity is not None and Role.RESELLER_ADMIN in identity.roles
 

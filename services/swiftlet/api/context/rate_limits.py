@@ -1,9 +1,9 @@
-"""Rate limits: how often accounts and containers may be written to and listed, by each proxy process for itself.
+"""Rate limits: how often accounts and containers may be written to and listed; each proxy process counts for itself.
 
-https://docs.openstack.org/swift/latest/ratelimit.html. A request that comes too early is held back until its turn;
-one that would wait too long is refused with 498 or 429 and Retry-After. Off by default, and then nothing is asked or
-remembered. A container's rate depends on its size, which the proxy remembers anyway; a container that is not there
-has no limit. Who is not allowed to do something uses up nobody's rate: limits come after authorisation.
+https://docs.openstack.org/swift/latest/ratelimit.html. A request that comes too early is delayed until its turn; one
+that would wait too long is refused with 498 or 429 and Retry-After. Off by default, and then nothing is requested or
+stored. A container's rate depends on its size, which the proxy caches anyway; a container that does not exist has no
+limit. Limits are applied after authorisation, so refused requests use up no rate.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ _WRITES = frozenset({"PUT", "POST", "DELETE", "COPY"})
 
 
 def rate_for(steps: Sequence[RateStep], size: int) -> float | None:
-    """Requests a second for a container of `size` objects; None below the first step, in between evenly."""
+    """Return the requests a second for a container of `size` objects: None below the first step, interpolated in
+    between.
+    """
     below = [step for step in steps if step.size <= size]
     if not below or not size:
         return None
@@ -37,10 +39,10 @@ def rate_for(steps: Sequence[RateStep], size: int) -> float | None:
 
 
 class RateSchedule:
-    """When each key's next request may go ahead; `clock` in monotonic seconds."""
+    """The time of each key's next request; `clock` is in monotonic seconds."""
 
     def __init__(self, max_wait_s: float, buffer_s: float, max_keys: int, clock: Callable[[], float]) -> None:
-        """Remember `max_keys` keys at the most, those used last."""
+        """Remember at most `max_keys` keys, those used last."""
         self._max_wait_s = max_wait_s
         self._buffer_s = buffer_s
         self._max_keys = max_keys
@@ -48,9 +50,9 @@ class RateSchedule:
         self._next: OrderedDict[str, float] = OrderedDict()
 
     def take(self, key: str, rate: float) -> tuple[bool, float]:
-        """Whether there is a turn, and the seconds until it comes; without one nothing is taken.
+        """Return whether there is a turn, and the seconds until it comes; without one nothing is taken.
 
-        Unused time is kept for `buffer_s`; a key that was away for longer begins anew.
+        Unused time is kept for `buffer_s`; a key that was unused for longer starts anew.
         """
         now = self._clock()
         turn = self._next.get(key, now)
@@ -80,14 +82,14 @@ class RateLimits:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
-        """`clock` in monotonic seconds."""
+        """Start without history; `clock` is in monotonic seconds."""
         self._section = section
         self._containers = containers
         self._sleep = sleep
         self.schedule = RateSchedule(section.max_sleep_time_s, section.rate_buffer_s, section.max_tracked, clock)
 
     async def admit(self, method: str, path: Path) -> None:
-        """Wait for the request's turn; ApiError 498, 429 or 497."""
+        """Wait for the request's turn. Raises ApiError 498, 429 or 497."""
         section = self._section
         if not section.on or path.account in section.account_whitelist:
             return

@@ -1,7 +1,7 @@
-"""Answers that tell of many operations: of a manifest's segments, of a large object's deletion.
+"""Reports on many operations: on a manifest's segments, or on the deletion of a large object.
 
-Fields and a list of (name, status) as text, JSON or XML, in the shapes of OpenStack Swift's bulk operations. Work that
-is short is done when its answer begins. While long work goes on, white space keeps the connection alive: the status has
+They have fields and a list of (name, status) as text, JSON or XML, in the forms of OpenStack Swift's bulk operations.
+Short work is complete when its response begins. During long work white space keeps the connection alive: the status has
 been sent before, and the outcome is in the body.
 """
 
@@ -22,13 +22,13 @@ from swiftlet.api.http.problems import CLIENT_GONE, ApiError
 Failures = Sequence[tuple[str, str]]
 """Percent-encoded names and what is wrong with each."""
 MAX_FAILURES = 1000
-"""So many of them are told one by one; of the others only the number is told."""
+"""The largest number of failures in a report; of further ones it has only the number."""
 
 _XML = b'<?xml version="1.0" encoding="UTF-8"?>\n'
 
 
 def report_type(call: Call, default: str | None = None) -> str:
-    """The report's media type by Accept; `default` when none is acceptable, 406 without a default."""
+    """Return the report's media type by Accept; `default` when none is acceptable, 406 without a default."""
     try:
         return choose_type({}, call.request.headers.get("Accept"))
     except ApiError:
@@ -38,7 +38,7 @@ def report_type(call: Call, default: str | None = None) -> str:
 
 
 def status_line(status: int) -> str:
-    """The status with its reason phrase, such as `404 Not Found`; the number alone when it has none."""
+    """Return the status with its reason phrase, such as `404 Not Found`; the number alone when it has none."""
     try:
         return f"{status} {HTTPStatus(status).phrase}"
     except ValueError:
@@ -46,7 +46,7 @@ def status_line(status: int) -> str:
 
 
 def render_report(media_type: str, fields: Mapping[str, object], failures: Failures, root: str) -> bytes:
-    """The report's body; `root` is the XML element around it."""
+    """Return the report's body; `root` is its XML root element."""
     if media_type == "application/json":
         return json.dumps({**fields, "Errors": [list(failure) for failure in failures]}).encode()
     if media_type.endswith("/xml"):
@@ -63,10 +63,10 @@ def render_report(media_type: str, fields: Mapping[str, object], failures: Failu
 
 
 class ManyProblems(ApiError):
-    """An answer other than success whose body lists what is wrong with each of many names."""
+    """A response other than success whose body lists what is wrong with each of many names."""
 
     def __init__(self, status: int, reason: str, failures: Failures, media_type: str, root: str) -> None:
-        """Keep what a report needs."""
+        """Keep what the report needs."""
         super().__init__(status, reason)
         self.failures = tuple(failures[:MAX_FAILURES])
         hidden = len(failures) - MAX_FAILURES
@@ -75,7 +75,7 @@ class ManyProblems(ApiError):
         self._root = root
 
     def response(self) -> web.Response:
-        """The report as an answer of its own."""
+        """Return the report as a response of its own."""
         body = render_report(self._media_type, self.fields, self.failures, self._root)
         headers = {"Retry-After": "1"} if self.status == 503 else {}
         return web.Response(
@@ -86,12 +86,13 @@ class ManyProblems(ApiError):
 async def report_alive(
     call: Call, status: int, media_type: str, work: Callable[[], Awaitable[bytes]], at_once: bool = False
 ) -> web.StreamResponse:
-    """Answer with the body that `work` has in the end.
+    """Respond with the body that `work` returns in the end.
 
-    Work that takes longer than `slo_yield_frequency_s` seconds has the head sent then, and white space as often until
-    its end; the head comes before all work when `at_once`. A client that goes away ends the work once that is noticed.
+    When the work takes longer than `slo_yield_frequency_s` seconds, the head is sent then, and white space at this
+    interval until its end; with `at_once` the head is sent before all work. The work ends once it is noticed that the
+    client has gone.
     """
-    # A report that comes after white space anyway has no XML declaration, as in the reference.
+    # As in OpenStack Swift, a report after white space has no XML declaration.
     begun = _XML if media_type.endswith("/xml") and not at_once else b""
     task = asyncio.ensure_future(work())
     try:
@@ -104,7 +105,7 @@ async def report_alive(
 
 
 async def _over(call: Call, task: asyncio.Future[bytes]) -> bool:
-    """Whether the work ends before the next white space is due."""
+    """Return whether the work ends before the next white space is due."""
     return bool((await asyncio.wait({task}, timeout=call.api.options.limits.slo_yield_frequency_s))[0])
 
 

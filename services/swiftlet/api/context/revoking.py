@@ -1,7 +1,7 @@
 """Revoked tokens, shared by all processes of all proxies: rows of a container that no user owns.
 
-A row's name says everything (`swiftlet.auth.revocation`). It is written to a quorum of the container's replicas before
-a revocation is answered; the process that took it knows at once, the others when they look next.
+A row's name has all the data (`swiftlet.auth.revocation`). It is written to a quorum of the container's replicas before
+a revocation is answered; the process that wrote it knows it at once, the others when they read the list next.
 
 Fault model: while the list can't be read, what was known stays in force, and `FAILED` counts it: a proxy goes on
 serving. A revocation that reaches no quorum is refused with 503, not forgotten.
@@ -24,7 +24,7 @@ from swiftlet.placement.listings import ClusterListings
 from swiftlet.timestamp import TimestampClock
 
 ACCOUNT, CONTAINER = ".swiftlet", "revoked-tokens"
-"""Storage accounts of users begin with `AUTH_`."""
+"""The place of the list; storage accounts of users begin with `AUTH_`, so none has this name."""
 PAGE = 10_000
 MAX_PAGES = 20
 FAILED = Counter("swiftlet_revocations_unread_total", "Looks at the list of revoked tokens that failed.")
@@ -32,21 +32,21 @@ _log = structlog.get_logger("auth")
 
 
 class Revocations:
-    """The list as one process sees it; `now` in seconds since the epoch."""
+    """The list in one process; `now` is in seconds since the epoch."""
 
     def __init__(self, listings: ClusterListings, clock: TimestampClock, now: Callable[[], float] = time.time) -> None:
-        """Nothing is known before the first `refresh`."""
+        """Start with an empty list, before the first `refresh`."""
         self._listings = listings
         self._clock = clock
         self._now = now
         self.revoked = Revoked()
 
     def check(self, token: Token) -> None:
-        """Unauthorized for a token that was revoked."""
+        """Raise Unauthorized for a token that was revoked."""
         self.revoked.check(token)
 
     async def revoke(self, token: Token, life_s: int) -> None:
-        """Revoke a token, or all that its user has when many of them were revoked already; Unavailable."""
+        """Revoke a token, or all that its user has when many of them were revoked already. Raises Unavailable."""
         now = int(self._now())
         one = self.revoked.revoking(token, now, life_s)
         needless = self.revoked.needless(one, now)
@@ -61,7 +61,7 @@ class Revocations:
         self.revoked.add(one)
 
     async def refresh(self) -> None:
-        """Know what the others have revoked."""
+        """Read the revocations of other processes."""
         try:
             self.revoked.use(await self._read())
         except NotFound:
@@ -86,7 +86,7 @@ class Revocations:
         return found
 
     async def keep_current(self, interval_s: float) -> None:
-        """Read the list of revocations again every `interval_s` seconds, for ever."""
+        """Read the list of revocations every `interval_s` seconds, until cancelled."""
         while True:
             await self.refresh()
             await asyncio.sleep(interval_s)

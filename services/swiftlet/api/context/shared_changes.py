@@ -1,11 +1,11 @@
-"""What one process of a proxy has changed, for all of them: counters in memory that they share.
+"""Counters of changes in memory that all processes of a proxy share.
 
-Whoever changes an account or a container counts that before the change is answered. What any of the processes
-remembers of it was noted with the counter as it stood before it was asked for, and counts no longer once the counter
-stands elsewhere; so does a grant of the native front's. A look costs one read of memory, and nobody is told anything.
+A process that changes an account or a container increments its counter before it answers the request. A cached entry is
+stored with the value that the counter had before the entry was requested, and is invalid once the counter has another
+value; so is a grant of the native front's. A check costs one read of memory, and no process is notified.
 
-Names share counters by their hashes; then the change of one has the other asked for once more. Fault model: a process
-that dies between a change and its count has not answered it either; other processes learn of it as other proxies do.
+Names share counters by their hashes, so a change of one also invalidates another. Fault model: a process that dies
+between a change and its count has not answered it either; other processes learn of it as other proxies do.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from __future__ import annotations
 from swiftlet_native import Changes
 
 SLOTS = 1 << 16
-"""Counters, of eight bytes each."""
+"""The number of counters, of eight bytes each."""
 _GRANTS = "grants"
 
 
 class SharedChanges:
-    """The counters of a process and those that it forks."""
+    """The counters of a process and of those that it forks."""
 
     def __init__(self, slots: int = SLOTS) -> None:
-        """Nothing has changed; OSError when the system has no memory left."""
+        """Begin without changes. Raises OSError when the system has no memory left."""
         self.counters = Changes(slots)
         self._slots = slots
 
     def _slot(self, *names: str) -> int:
-        # Processes that were forked hash alike.
+        # Forked processes hash names alike.
         return hash(names) % self._slots
 
     def of_account(self, account: str) -> int:
@@ -38,7 +38,7 @@ class SharedChanges:
         return self.counters.seen(self._slot(account, container))
 
     def of_grants(self, account: str) -> tuple[int, int]:
-        """The counter of all changes in an account, of itself and of its containers, and where it stands."""
+        """Return the counter of all changes in an account, of itself and of its containers, and its value."""
         slot = self._slot(_GRANTS, account, "")
         return slot, self.counters.seen(slot)
 

@@ -1,4 +1,5 @@
-"""Requests and answers as HTTP has them: headers, ranges, conditions, bodies, errors.
+"""HTTP requests and responses: headers, ranges, conditions, bodies, errors.
 
-In here: what can be told from a request or an answer alone. Not in here: who asks, and what is stored.
+This package has what can be told from a request or a response alone. Who sends it, and what is stored, don't belong
+here.
 """

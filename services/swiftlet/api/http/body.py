@@ -1,7 +1,7 @@
-"""A request's body: read in pieces, never faster than it is stored, within the client's time and size limits.
+"""Reads a request's body in pieces, never faster than it is stored, within the client's time and size limits.
 
-Fault model: a client may announce less or more than it sends, stop sending, close the connection at any byte, or
-send broken chunked encoding. All of these end in an error before anything is committed.
+Fault model: a client may announce less or more than it sends, stop sending, close the connection at any byte, or send
+broken chunked encoding. All of these end in an error before anything is committed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from swiftlet.api.http.problems import CLIENT_GONE, ApiError
 
 
 async def defer_continue(request: web.Request) -> None:
-    """The expectation's handler: says nothing yet, so that a refused upload is never sent."""
+    """Send no `100 Continue` yet, so that the body of a refused upload is never sent."""
     if request.headers.get("Expect", "").lower() != "100-continue":
         raise ApiError(417, f"Expect: {request.headers.get('Expect')} is not supported; only 100-continue is")
 
@@ -25,7 +25,7 @@ class Body:
     """The body of a request, which is read piece by piece."""
 
     def __init__(self, request: web.Request, max_size: int, timeout_s: float) -> None:
-        """Check the announcement: 411 without a length or chunked encoding, 413 over `max_size` bytes."""
+        """Check the announced size: 411 without a length or chunked encoding, 413 over `max_size` bytes."""
         self.request = request
         self._max_size = max_size
         self.timeout_s = timeout_s
@@ -49,18 +49,20 @@ class Body:
         )
 
     async def say_continue(self) -> None:
-        """Ask for the body, if its sender waits for that; once."""
+        """Send `100 Continue` once, if the client waits for that."""
         if "Expect" in self.request.headers and not self._has_asked:
             self._has_asked = True
             await self.request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             self.request.writer.output_size = 0
 
     def stands_still(self) -> ApiError:
-        """408: the client sent nothing for too long."""
+        """Return 408: the client sent nothing for too long."""
         return ApiError(408, f"the client sent no data for {self.timeout_s:g} seconds")
 
     async def pieces(self) -> AsyncIterator[bytes]:
-        """Pieces as they arrive; ends after the last byte or raises: 408, 413, 400, or 499 when the client went."""
+        """Yield pieces as they arrive; ends after the last byte or raises: 408, 413, 400, or 499 when the client is
+        gone.
+        """
         await self.say_continue()
         while True:
             piece = await self._next()
@@ -76,7 +78,7 @@ class Body:
     async def _next(self) -> bytes:
         content = self.request.content
         try:
-            # What is there needs no timer.
+            # Data that has arrived needs no timer.
             piece = content.read_nowait()
             if piece or content.at_eof():
                 return piece

@@ -1,4 +1,4 @@
-"""Many small pieces of work at once, but never more than a few; and large ones beside the event loop."""
+"""Runs many small pieces of work concurrently, up to a limit, and large ones outside of the event loop."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import ParamSpec, TypeVar
 T = TypeVar("T")
 P = ParamSpec("P")
 LARGE_BYTES = 64 * 1024
-"""Work on more than this is done in a thread: other requests of the process get their turns meanwhile."""
+"""Work on more bytes is done in a thread, so that other requests of the process get their turns."""
 ROW_BYTES = 128
-"""About what a listing's row is in work, so that pages of more than some hundred rows are."""
+"""What a row of a listing counts in bytes of work, so that pages of more than some hundred rows use a thread."""
 
 
 async def beside(size: int, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """What `work` returns, which has to do with `size` bytes: at once when they are few, else from a thread."""
+    """Return what `work` on `size` bytes returns: run at once when they are few, else in a thread."""
     if size <= LARGE_BYTES:
         return work(*args, **kwargs)
     return await asyncio.to_thread(work, *args, **kwargs)

@@ -17,7 +17,7 @@ class Verdict(Enum):
 
 
 def parse_http_date(text: str) -> int | None:
-    """Whole seconds since the epoch; None for anything that is not an HTTP date (it is then ignored)."""
+    """Return whole seconds since the epoch; None for anything that is not an HTTP date (it is then ignored)."""
     try:
         moment = parsedate_to_datetime(text)
     except (ValueError, TypeError, IndexError):
@@ -31,7 +31,7 @@ def parse_http_date(text: str) -> int | None:
 
 
 def etags(header: str) -> set[str]:
-    """The entity tags of a list, unquoted, weak marks dropped; `*` stays as it is."""
+    """Return the entity tags of a list, unquoted and without weak marks; `*` stays as it is."""
     tags = (tag.strip() for tag in header.split(","))
     return {tag.removeprefix("W/").strip('"') for tag in tags if tag}
 
@@ -42,7 +42,7 @@ def _matches(header: str, etag: str) -> bool:
 
 
 def may_write(headers: Mapping[str, str], etag: str, modified_s: int) -> bool:
-    """Whether If-Match and If-Unmodified-Since allow anything with this version; each counts where it is sent."""
+    """Return whether If-Match and If-Unmodified-Since allow a change of this version; each counts if it is sent."""
     if "If-Match" in headers and not _matches(headers["If-Match"], etag):
         return False
     if "If-Unmodified-Since" not in headers:
@@ -54,8 +54,8 @@ def may_write(headers: Mapping[str, str], etag: str, modified_s: int) -> bool:
 def judge(headers: Mapping[str, str], etag: str, modified_s: int) -> Verdict:
     """Weigh a GET's or HEAD's conditions against an entity tag and its Last-Modified in whole seconds.
 
-    Both conditions for going on have to hold, as OpenStack Swift has it; RFC 9110 would ignore the date. Not so for
-    a 304: If-Modified-Since is looked at only without If-None-Match, as a second is too long to tell versions apart.
+    Both conditions for proceeding have to hold, as in OpenStack Swift; RFC 9110 would ignore the date. For a 304,
+    If-Modified-Since counts only without If-None-Match, as a second is too long to tell versions apart.
     """
     if not may_write(headers, etag, modified_s):
         return Verdict.FAILED
@@ -70,7 +70,7 @@ def judge(headers: Mapping[str, str], etag: str, modified_s: int) -> Verdict:
 
 
 def range_applies(headers: Mapping[str, str], etag: str, modified_s: int) -> bool:
-    """Whether If-Range (an entity tag or a date) still allows the Range; true when there is none."""
+    """Return whether If-Range (an entity tag or a date) still allows the Range; true when there is none."""
     condition = headers.get("If-Range")
     if condition is None:
         return True

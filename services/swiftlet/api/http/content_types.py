@@ -1,8 +1,8 @@
-"""Content types, and what travels hidden behind them: the size and entity tag of a large object, a link's target.
+"""Content types, and what is hidden behind them: the size and entity tag of a large object, or a link's target.
 
-A listing shows a large object with its whole size while the container's totals count the manifest only, and a
-symbolic link with its target. So the content type of a manifest or link, which is stored with the object and with its
-row, ends with parameters of our own. Clients never see them and may not send any whose name begins with `swift_`.
+A listing shows a large object with its whole size while the container's totals count only the manifest, and a symbolic
+link with its target. So the content type of a manifest or link, which is stored with the object and with its row, ends
+with parameters of our own. Clients never see them and may not send any whose name begins with `swift_`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class SloMark:
 
 
 def check_content_type(content_type: str) -> str:
-    """The content type that a client sent; 400 when it can't be kept."""
+    """Return the content type that a client sent; 400 when it can't be stored."""
     try:
         content_type.encode("utf-8")
     except UnicodeEncodeError as error:
@@ -43,25 +43,25 @@ def check_content_type(content_type: str) -> str:
 
 
 def with_mark(content_type: str, mark: SloMark) -> str:
-    """The content type as it is stored with a manifest."""
+    """Return the content type as it is stored with a manifest."""
     return f"{content_type};swift_bytes={mark.size};swift_slo_etag={mark.etag}"
 
 
 @dataclass(frozen=True, slots=True)
 class LinkMark:
-    """The description of a link's target that the link's content type carries; of a static link more than the path."""
+    """The description of a link's target in the link's content type; only a static link's has more than the path."""
 
     target: Path
     etag: str | None = None
     """The entity tag of the target, unquoted."""
     size: int = 0
-    """Bytes as a GET of the target shows them."""
+    """Bytes of the target as a GET shows them."""
     slo_etag: str | None = None
-    """The whole's entity tag, unquoted, when the target is a static large object."""
+    """The large object's entity tag, unquoted, when the target is a static large object."""
 
 
 def with_link(content_type: str, mark: LinkMark) -> str:
-    """The content type as it is stored with a link."""
+    """Return the content type as it is stored with a link."""
     stored = f"{content_type};swift_link={mark.target.quoted}"
     if mark.etag is not None:
         stored += f";swift_link_etag={quote(mark.etag, safe='')};swift_link_bytes={mark.size}"
@@ -69,7 +69,7 @@ def with_link(content_type: str, mark: LinkMark) -> str:
 
 
 def split_link(stored: str) -> tuple[str, LinkMark | None]:
-    """The content type as clients see it, and the mark of a link."""
+    """Return the content type as clients see it, and the mark of a link."""
     match = _LINK.search(stored) if ";swift_link=" in stored else None
     if match is None:
         return stored, None
@@ -80,7 +80,7 @@ def split_link(stored: str) -> tuple[str, LinkMark | None]:
 
 
 def split_mark(stored: str) -> tuple[str, SloMark | None]:
-    """The content type as clients see it, and the mark of a manifest."""
+    """Return the content type as clients see it, and the mark of a manifest."""
     plain, link = split_link(stored)
     match = _MARK.search(plain) if link is None and ";swift_bytes=" in plain else None
     if match is None:
@@ -89,5 +89,5 @@ def split_mark(stored: str) -> tuple[str, SloMark | None]:
 
 
 def retyped(stored: str, content_type: str) -> str:
-    """Another content type, with whatever is hidden behind the one that is stored."""
+    """Return another content type with the hidden parameters of the stored one."""
     return content_type + stored[len(split_mark(stored)[0]) :]

@@ -1,7 +1,7 @@
-"""Compressed bodies in pieces, with an end to how much they become.
+"""Decompresses bodies in pieces, with a limit on their decompressed size.
 
-Fault model: a few bytes may stand for terabytes. Never more than one piece is made at a time, and the whole is
-cut off where it exceeds what was allowed in total, or for the bytes that have come in.
+Fault model: a few bytes may decompress to terabytes. Never more than one piece is made at a time, and the output is cut
+off where it exceeds the total limit, or the multiple of the bytes received so far.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 FREE_BYTES = 64 << 20
-"""So much may come out of any few bytes."""
+"""Any input may decompress to so many bytes."""
 _PIECE = 1 << 18
 _GZIP = 31
 
@@ -24,18 +24,18 @@ class BadCompression(Exception):
 
 
 class TooLarge(Exception):
-    """More comes out than is allowed; the message says by which limit."""
+    """The decompressed size is over a limit, which the message names."""
 
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """The limits of what a body may decompress to: in bytes, and as a multiple of what was sent."""
+    """The limits of what a body may decompress to: in bytes, and as a multiple of the bytes received."""
 
     total_bytes: int
     ratio: float
 
     def check(self, taken: int, made: int) -> None:
-        """TooLarge if so many bytes taken in may not become so many."""
+        """Raise TooLarge if so many bytes must not result from so many received bytes."""
         if made > self.total_bytes:
             raise TooLarge(f"the archive expands to more than {self.total_bytes} bytes")
         if made > FREE_BYTES and made > taken * self.ratio:
@@ -46,22 +46,22 @@ class _Machine(Protocol):
     """The decompressor of one stream."""
 
     def feed(self, data: bytes) -> bytes:
-        """At most one piece of what comes out; `data` is taken in whole, and none asks for the rest."""
+        """Return at most one piece of output; all of `data` is taken in, and empty `data` asks for the rest."""
         ...
 
     @property
     def ended(self) -> bool:
-        """Whether the stream is complete."""
+        """Return whether the stream is complete."""
         ...
 
     @property
     def rest(self) -> bytes:
-        """The bytes behind the end of the stream."""
+        """Return the bytes after the end of the stream."""
         ...
 
     @property
     def hungry(self) -> bool:
-        """Whether nothing more comes out without more data."""
+        """Return whether there is no more output without more input."""
         ...
 
 
@@ -112,9 +112,10 @@ _MACHINES: dict[str, Callable[[], _Machine]] = {"gz": _Gzip, "bz2": _Bzip2}
 
 
 async def decompressed(pieces: AsyncIterator[bytes], kind: str, allowance: Allowance) -> AsyncIterator[bytes]:
-    """Yield what `pieces` hold, by `kind` ("gz", "bz2" or "" for none), also if several streams follow each other.
+    """Yield the decompressed `pieces`, by `kind` ("gz", "bz2" or "" for none), also if several streams follow each
+    other.
 
-    BadCompression, TooLarge.
+    Raises BadCompression and TooLarge.
     """
     taken = made = 0
     machine: _Machine | None = None

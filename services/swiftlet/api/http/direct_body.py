@@ -1,7 +1,7 @@
-"""The body of a large upload: read past the HTTP server where that can be done, in the usual way where not.
+"""The body of a large upload: read without the HTTP server where possible, through it otherwise.
 
-Fault model: as `swiftlet.api.http.body`, by the same limits; `swiftlet.web.direct_read` says what becomes of
-the connection.
+Fault model: as in `swiftlet.api.http.body`, with the same limits; `swiftlet.web.direct_read` says what becomes of the
+connection.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from swiftlet.web.direct_read import DirectRead, begin_direct_read
 
 
 class DirectBody:
-    """One request's body, whose size is announced."""
+    """The body of one request whose size is announced."""
 
     def __init__(self, body: Body, bodies: Bodies) -> None:
-        """`body` has checked the announcement, and nothing of it has been read."""
+        """Read `body`, which has checked the announced size, and of which nothing has been read."""
         assert body.announced is not None
         self._body = body
         self._bodies = bodies
@@ -27,7 +27,7 @@ class DirectBody:
         self.announced: int | None = body.announced
 
     async def pieces(self) -> AsyncIterator[Piece]:
-        """Pieces as they arrive; ends after the last byte or raises as `Body.pieces`, and 503 without memory."""
+        """Yield pieces as they arrive; ends after the last byte or raises as `Body.pieces`, and 503 without memory."""
         body = self._body
         await body.say_continue()
         beginning, self._direct_read = begin_direct_read(body.request, self._size, self._bodies, body.timeout_s)
@@ -47,6 +47,6 @@ class DirectBody:
             raise ApiError(CLIENT_GONE, "the client closed the connection in the middle of the body") from error
 
     async def close(self) -> None:
-        """Want no more of it; harmless at the end, and a second time."""
+        """Stop reading; harmless at the end, and a second time."""
         if self._direct_read is not None:
             self._direct_read.leave()

@@ -1,7 +1,7 @@
 """The ETag of a new object: the MD5 of its bytes, or `xxh3-` and their XXH3-128 where its storage policy says so.
 
 A client that sends the MD5 of a body compares ETags with MD5, so its object has the MD5 as its ETag in every policy.
-Elsewhere MD5, which takes most of the processor time of storing an object, is not computed for such a policy.
+Otherwise MD5, which takes most of the processor time of storing an object, is not computed for such a policy.
 """
 
 from __future__ import annotations
@@ -16,36 +16,36 @@ from swiftlet.model import ObjectInfo
 from swiftlet.settings.sections import EtagKind
 
 PREFIX = "xxh3-"
-"""Before the 32 digits, so that nobody takes them for MD5."""
+"""Before the 32 digits, so that nobody takes them for an MD5."""
 _MD5 = re.compile(r"[0-9a-f]{32}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class Etag:
-    """Makes and checks the ETag of one new object."""
+    """Computes and checks the ETag of one new object."""
 
     uses_md5: bool
     given: str | None
-    """The header `ETag` as the client sent it, quotes and all."""
+    """The header `ETag` as the client sent it, including quotes."""
     copied: ObjectInfo | None = None
-    """The object that this is a whole copy of."""
+    """The object that this is a complete copy of."""
 
     @classmethod
     def of(cls, kind: EtagKind, given: str | None, copied: ObjectInfo | None = None) -> Etag:
-        """Of an object in a policy whose `etag` is `kind`."""
+        """Return the ETag of an object in a policy whose `etag` is `kind`."""
         return cls(kind == "md5" or (given is not None and _MD5.fullmatch(_plain(given)) is not None), given, copied)
 
     @classmethod
     def kept(cls, copied: ObjectInfo) -> Etag:
-        """Of an object that is stored a second time as it is, in whatever policy."""
+        """Return the ETag of an object that is stored a second time unchanged, in any policy."""
         return cls(False, None, copied)
 
     def hasher(self) -> Hasher:
-        """What the object's bytes have to pass through."""
+        """Return the hasher that the object's bytes have to pass through."""
         return Hasher(md5=self.uses_md5)
 
     def made(self, hasher: Hasher) -> str:
-        """The ETag, once all bytes have passed; 422 when they are not those that the client or the source have."""
+        """Return the ETag, once all bytes have passed; 422 when it differs from that of the client or the source."""
         if self.copied is not None and hasher.xxh3_64() != self.copied.xxh3:
             raise ApiError(422, "the bytes read from the source of the copy do not match its checksum; try again")
         etag = self._computed(hasher)
@@ -58,7 +58,7 @@ class Etag:
         if self.uses_md5:
             return hasher.md5_hexdigest()
         if self.copied is not None and self.given is None:
-            # The same bytes: the copy has the same ETag, even where that is MD5.
+            # The bytes are the same, so the copy has the same ETag, even where that is MD5.
             return self.copied.etag
         return PREFIX + hasher.xxh3_128_hexdigest()
 

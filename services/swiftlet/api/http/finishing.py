@@ -1,4 +1,4 @@
-"""What is done to an answer's head just before it goes out, whoever made the answer and even if it is streamed."""
+"""Completes each response's head just before it is sent, whoever made the response and even if it is streamed."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ _FINISHES = web.RequestKey("finishes", list[Finish])
 
 
 def finish_with(request: web.Request, finish: Finish) -> None:
-    """Register a function that finishes this request's answer; the one registered last runs last."""
+    """Register a function that finishes this request's response; the one registered last runs last."""
     if _FINISHES not in request:
         request[_FINISHES] = []
     request[_FINISHES].append(finish)
 
 
 HTML = "text/html; charset=UTF-8"
-"""The content type of answers that have no body of their own, as OpenStack Swift gives it."""
+"""The content type of responses that have no body of their own, as in OpenStack Swift."""
 
 
 async def finish(request: web.Request, response: web.StreamResponse) -> None:
     """Complete the headers of each response; the application calls it as `on_response_prepare`."""
     if response.status == 204:
-        # The HTTP library leaves the length out, as RFC 9110 asks; Swift's clients look for it.
+        # The HTTP library leaves the length out, as RFC 9110 asks, but Swift's clients look for it.
         response.headers["Content-Length"] = "0"
     if response.status != 304:
         response.headers.setdefault("Content-Type", HTML)
@@ -33,6 +33,6 @@ async def finish(request: web.Request, response: web.StreamResponse) -> None:
 
 
 def accepted() -> web.Response:
-    """The answer 202 in OpenStack Swift's words."""
+    """Return the response 202 in OpenStack Swift's words."""
     text = "<html><h1>Accepted</h1><p>The request is accepted for processing.</p></html>"
     return web.Response(status=202, text=text, headers={"Content-Type": HTML})

@@ -27,12 +27,12 @@ _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def says_yes(value: str) -> bool:
-    """Whether a parameter or header means true, in any of the ways that Swift takes for one."""
+    """Return whether a parameter or header means true, in any of the forms that Swift accepts."""
     return value.lower() in _YES
 
 
 def parse_limit(text: str, max_limit: int) -> int:
-    """A page's length: `max_limit` for what is no number, 412 for more."""
+    """Return a page's length: `max_limit` for what is no number, 412 for more."""
     if not (text.isascii() and text.isdigit()):
         return max_limit
     digits = text.lstrip("0") or "0"
@@ -42,14 +42,14 @@ def parse_limit(text: str, max_limit: int) -> int:
 
 
 def parse_listing(query: Mapping[str, str], max_limit: int) -> ListingQuery:
-    """A listing's parameters; 412 for a limit that is too large."""
+    """Return a listing's parameters; 412 for a limit that is too large."""
     limit, delimiter = parse_limit(query.get("limit", ""), max_limit), query.get("delimiter", "")
     return ListingQuery(
         limit=limit,
         marker=query.get("marker", ""),
         end_marker=query.get("end_marker", ""),
         prefix=query.get("prefix", ""),
-        # No name that is listed holds a NUL, so that one delimits nothing.
+        # No listed name has a NUL, so a delimiter with one never occurs.
         delimiter="" if "\0" in delimiter else delimiter,
         path=query.get("path"),
         reverse=says_yes(query.get("reverse", "")),
@@ -57,7 +57,7 @@ def parse_listing(query: Mapping[str, str], max_limit: int) -> ListingQuery:
 
 
 def choose_type(query: Mapping[str, str], accept: str | None) -> str:
-    """The answer's media type: by `format`, else by Accept, else plain text; 406 when none is acceptable."""
+    """Return the response's media type: by `format`, else by Accept, else plain text; 406 when none is acceptable."""
     if "format" in query:
         return _FORMATS.get(query["format"].lower(), "text/plain")
     if not accept or not accept.strip():
@@ -99,7 +99,7 @@ _LINK_FIELDS = frozenset({"slo_etag", "symlink_path", "symlink_etag", "symlink_b
 
 
 def _link_fields(mark: LinkMark) -> dict[str, object]:
-    """Fields of a link's row beside or instead of the usual ones.
+    """Return the fields of a link's row that are added to the usual ones or replace them.
 
     A client's link shows its own size and entity tag, an object with versions those of its current version.
     """
@@ -119,11 +119,11 @@ def _plain(rows: Sequence[Row]) -> str:
 
 
 PolicyNames = Callable[[int], str | None]
-"""The name of a storage policy by its index; None for one that is not known here."""
+"""Returns the name of a storage policy by its index; None for one that is not known here."""
 
 
 def json_row(row: Row, policies: PolicyNames = lambda _: None) -> dict[str, object]:
-    """A row as JSON listings show it; a container's with its policy, if `policies` knows that."""
+    """Return a row as JSON listings show it; a container's with its policy, if `policies` knows that."""
     if isinstance(row, Subdir):
         return {"subdir": row.name}
     if isinstance(row, ContainerRow):
@@ -165,17 +165,17 @@ def _xml(rows: Sequence[Row], element: str, name: str, policies: PolicyNames) ->
 
 
 FORMS = {"text/plain": PageForm.PLAIN, "application/json": PageForm.JSON}
-"""The media types whose pages may be written where the rows are."""
+"""The media types whose pages may be encoded where the rows are."""
 
 
 def describe(query: Mapping[str, str], media_type: str) -> dict[str, str]:
-    """Headers that say in which form a listing comes, and whether that depends on Accept."""
+    """Return headers with the media type of a listing, and whether that depends on Accept."""
     headers = {"Content-Type": f"{media_type}; charset=utf-8"}
     return headers if "format" in query else headers | {"Vary": "Accept"}
 
 
 def render_text(text: bytes, headers: Mapping[str, str]) -> web.Response:
-    """A listing's response whose page was written where the rows are, in the form that `FORMS` names."""
+    """Return a listing whose page was encoded where the rows are, in the form that `FORMS` names."""
     return web.Response(body=text, headers=headers) if text else web.Response(status=204, headers=headers)
 
 
@@ -187,7 +187,7 @@ def render(
     headers: Mapping[str, str],
     policies: PolicyNames = lambda _: None,
 ) -> web.Response:
-    """A listing's response; an empty plain one is 204. `element` is the XML root, `account` or `container`."""
+    """Return a listing; an empty plain one is 204. `element` is the XML root, `account` or `container`."""
     writers: dict[str, Callable[[], str]] = {
         "text/plain": lambda: _plain(rows),
         "application/json": lambda: json.dumps([json_row(row, policies) for row in rows]),

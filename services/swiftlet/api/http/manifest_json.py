@@ -1,6 +1,6 @@
-"""The JSON of a manifest that a client sends, taken apart in bounded time. Pure.
+"""Parses the JSON of a manifest that a client sends, in bounded time. Pure.
 
-What makes parsing slow is not the number of bytes but that of the values, of which 8 MiB may hold millions. They are
+Parsing is slow not by the number of bytes but by the number of values, of which 8 MiB may hold millions. They are
 counted before anything is built from them, with operations that look at each byte a few times.
 """
 
@@ -11,14 +11,16 @@ import json
 from swiftlet.api.http.problems import ApiError
 
 _FEW_VALUES = 1 << 17
-"""So many are parsed in a moment, whatever they are."""
+"""So many values are parsed quickly, whatever they are."""
 _VALUES_PER_ENTRY = 8
-"""An entry has four members at most; the rest is for those that are told what is wrong with them."""
+"""An entry has at most four members; the rest allows for invalid ones, which are reported."""
 _QUOTES_PER_VALUE = 4
 
 
 def load_list(raw: bytes, most: int, reason: str) -> list[object]:
-    """The list that a client sent; 400 for anything else, 413 with `reason` for far more values than `most` entries."""
+    """Return the list that a client sent; 400 for anything else, 413 with `reason` for far more values than `most`
+    entries.
+    """
     try:
         text = raw.decode("utf-8-sig")
         if _has_more_values(raw, most):
@@ -34,10 +36,10 @@ def load_list(raw: bytes, most: int, reason: str) -> list[object]:
 
 
 def _has_more_values(raw: bytes, entries: int) -> bool:
-    """Whether there are more values than so many entries can have.
+    """Return whether there are more values than so many entries can have.
 
-    Without escaped backslashes and quotes every second piece between quotes is outside of strings. Text for which
-    that is wrong is no JSON, and its parser stops where it begins to be wrong.
+    Without escaped backslashes and quotes, every second piece between quotes is outside of strings. Text for which that
+    is wrong is not JSON, and its parser stops at the first error.
     """
     most = max(_FEW_VALUES, _VALUES_PER_ENTRY * entries)
     plain = raw.replace(b"\\\\", b"").replace(b'\\"', b"")

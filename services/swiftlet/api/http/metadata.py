@@ -29,7 +29,7 @@ OBJECT_HEADERS = frozenset(
         "X-Robots-Tag",
     }
 )
-"""Headers kept with an object beside its own metadata and returned as they came."""
+"""Headers kept with an object in addition to its own metadata and returned unchanged."""
 
 _UNSUPPORTED = frozenset(
     {
@@ -50,9 +50,9 @@ _META = (
 
 
 def canonical(name: str) -> str:
-    """A header's name in the spelling the API shows: `X-Object-Meta-Color`.
+    """Return a header's name in the spelling that the API shows: `X-Object-Meta-Color`.
 
-    Underscores in names of metadata are hyphens, as the reference has it (metadata header syntax); in those of other
+    Underscores in names of metadata become hyphens, as in the reference (metadata header syntax); in those of other
     headers they stay, so that `X_Object_Manifest` is no other way to say `X-Object-Manifest`.
     """
     try:
@@ -64,9 +64,9 @@ def canonical(name: str) -> str:
 
 
 def refuse_unsupported(headers: Mapping[str, str]) -> None:
-    """501 for features that would be silently ignored otherwise, and mean something to who asks for them.
+    """Raise 501 for features that would otherwise be silently ignored though the client relies on them.
 
-    An empty value asks for none.
+    An empty value asks for no feature.
     """
     for name, value in headers.items():
         full = canonical(name)
@@ -80,10 +80,10 @@ def refuse_unsupported(headers: Mapping[str, str]) -> None:
 
 
 def collect(headers: Mapping[str, str], prefix: str, limits: LimitsSection) -> dict[str, str]:
-    """The items under a prefix by their full canonical names, checked against the limits; 400 names the item.
+    """Return the items under a prefix by their full canonical names, checked against the limits; 400 names the item.
 
     For accounts and containers an empty value, or `X-Remove-...`, removes an item: it is returned as "". For objects,
-    whose metadata every request replaces, an empty value is one, and `X-Remove-...` means nothing.
+    whose metadata every request replaces, an empty value is an ordinary value, and `X-Remove-...` is ignored.
     """
     items: dict[str, str] = {}
     remove = "X-Remove-" + prefix.removeprefix("X-")
@@ -117,17 +117,17 @@ def _check(items: Mapping[str, str], prefix: str, limits: LimitsSection) -> None
 
 
 def bounds_of(prefix: str, limits: LimitsSection) -> MetadataBounds:
-    """How much an account or container may have under a prefix, with what earlier requests brought."""
+    """Return how much metadata an account or container may have under a prefix, including earlier requests'."""
     return MetadataBounds(prefix, limits.max_meta_count, limits.max_meta_overall_size)
 
 
 def check_object_items(metadata: Mapping[str, str], limits: LimitsSection) -> None:
-    """400 when an object's own items, wherever they came from, are beyond the limits."""
+    """Raise 400 when an object's own items, wherever they came from, exceed the limits."""
     _check({name: value for name, value in metadata.items() if name.startswith(OBJECT_META)}, OBJECT_META, limits)
 
 
 def utf8_size(name: str, value: str) -> int:
-    """Bytes of UTF-8; 400 for what is none."""
+    """Return the bytes of name and value in UTF-8; 400 for invalid text."""
     try:
         return len(value.encode("utf-8"))
     except UnicodeEncodeError as error:
@@ -136,7 +136,7 @@ def utf8_size(name: str, value: str) -> int:
 
 
 def object_metadata(headers: Mapping[str, str], limits: LimitsSection) -> dict[str, str]:
-    """Everything a PUT or POST of an object keeps: its own metadata and the well-known headers."""
+    """Return everything that a PUT or POST of an object keeps: its own metadata and the well-known headers."""
     items = collect(headers, OBJECT_META, limits)
     for name, value in headers.items():
         full = canonical(name)

@@ -1,9 +1,9 @@
-"""multipart/form-data as it comes in (RFC 7578): one part at a time, nothing held but what a delimiter may begin in.
+"""Reads multipart/form-data as it arrives (RFC 7578): one part at a time, holding only what may begin a delimiter.
 
-Fault model: a body may end anywhere, have headers without end, a boundary that is no good, or parts without names.
-A part that was cut off is an error, never a shorter part. The headers of a part are bounded; the number of parts and
-their data are not: whoever reads them sets those limits, by `taken` and a count of their own. The work is linear in the
-bytes that came, however they are cut into parts.
+Fault model: a body may end anywhere, have endless headers, an invalid boundary, or parts without names. A part that was
+cut off is an error, never a shorter part. The headers of a part are bounded; the number of parts and their data are
+not: the caller sets those limits, by `taken` and a count of its own. The work is linear in the received bytes, however
+they are cut into pieces.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 
 MAX_BOUNDARY = 200
-"""Characters; RFC 2046 allows 70."""
+"""The largest length of a boundary in characters; RFC 2046 allows 70."""
 MAX_PART_HEADERS = 8192
-"""Bytes of all headers of one part."""
+"""The largest size in bytes of all headers of one part."""
 _MAX_PARAMETERS = 20
-"""Parameters of a header that count; browsers send two."""
+"""The largest number of parameters of a header that count; browsers send two."""
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f]")
 _MAX_PADDING = 256
-"""Bytes of white space behind a delimiter, or of empty lines before the first."""
+"""The largest number of bytes of white space after a delimiter, or of empty lines before the first."""
 
 
 class BadForm(Exception):
-    """The body is no multipart document; the message says why."""
+    """The body is not a multipart document; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Part:
     """The head of a part."""
 
     headers: Mapping[str, str]
-    """By names in lower case."""
+    """Headers by name in lower case."""
     disposition: str = ""
     parameters: Mapping[str, str] = field(default_factory=dict)
     """The parameters of Content-Disposition: `name`, `filename`."""
@@ -42,12 +42,12 @@ class Multipart:
     """A document that is read part by part."""
 
     def __init__(self, pieces: AsyncIterator[bytes], boundary: str) -> None:
-        """`pieces` as they arrive; BadForm for a boundary that is none."""
+        """Read `pieces` as they arrive. Raises BadForm for an invalid boundary."""
         if not 0 < len(boundary) <= MAX_BOUNDARY or not boundary.isascii() or not boundary.isprintable():
             raise BadForm("invalid boundary")
         self._pieces = pieces
         self._delimiter = b"\r\n--" + boundary.encode()
-        # With this the first delimiter, which may stand at the very beginning, looks like the others.
+        # With this the first delimiter, which may be at the very beginning, looks like the others.
         self._buffer = bytearray(b"\r\n")
         self._came = len(self._buffer)
         self._ended = False
@@ -56,11 +56,11 @@ class Multipart:
 
     @property
     def taken(self) -> int:
-        """How many bytes of the document have been taken apart so far."""
+        """Return how many bytes of the document have been parsed so far."""
         return self._came - len(self._buffer)
 
     async def next_part(self) -> Part | None:
-        """The next part's head; None after the last. What is left of the one before is passed over."""
+        """Return the next part's head; None after the last. The rest of the part before is skipped."""
         if not self._begun:
             await self._begin()
         while self._in_part:
@@ -72,7 +72,7 @@ class Multipart:
         return part
 
     async def read(self) -> bytes:
-        """More bytes of the part; none at its end."""
+        """Return more bytes of the part; none at its end."""
         while self._in_part:
             found = self._buffer.find(self._delimiter)
             if found >= 0:
@@ -86,7 +86,7 @@ class Multipart:
         return b""
 
     def _take(self, size: int, behind: int = 0) -> bytes:
-        """The buffer's first `size` bytes, which go with the `behind` that follow; what stays is not moved."""
+        """Return the buffer's first `size` bytes and drop the `behind` bytes after them, without moving the rest."""
         data = bytes(memoryview(self._buffer)[:size])
         del self._buffer[: size + behind]
         return data
@@ -114,7 +114,7 @@ class Multipart:
         del self._buffer[: padding + len(start)]
 
     async def _is_last(self) -> bool:
-        """Behind a delimiter: `--` ends the document, a line end begins a part."""
+        """Return whether a delimiter is the last: `--` ends the document, a line end begins a part."""
         while len(self._buffer) < 2 and await self._more():
             pass
         if self._buffer.startswith(b"--"):
@@ -128,7 +128,7 @@ class Multipart:
         return False
 
     async def _head(self) -> bytes:
-        """The header lines; the buffer begins with the line end before them, so that there may be none."""
+        """Return the header lines; the buffer begins with the line end before them, so that there may be none."""
         while (end := self._buffer.find(b"\r\n\r\n", 0, MAX_PART_HEADERS + 4)) < 0:
             if len(self._buffer) > MAX_PART_HEADERS:
                 raise BadForm(f"the headers of a part are longer than {MAX_PART_HEADERS} bytes")
@@ -153,9 +153,9 @@ def _parse_head(head: bytes) -> Part:
 
 
 def parse_parameters(header: str) -> tuple[str, dict[str, str]]:
-    """`form-data; name="a"; filename="b"` taken apart, in one pass; of a parameter that comes twice the first counts.
+    """Parse `form-data; name="a"; filename="b"` in one pass; of a repeated parameter the first counts.
 
-    In quotes a backslash stands for itself, as browsers send it, except before a quote, as other programs do.
+    In quotes a backslash is an ordinary character, as browsers send it, except before a quote, as other programs do.
     """
     value, _, rest = header.partition(";")
     parameters: dict[str, str] = {}
@@ -176,7 +176,7 @@ def parse_parameters(header: str) -> tuple[str, dict[str, str]]:
 
 
 def _quoted(text: str, start: int) -> tuple[str, int]:
-    """The text up to the closing quote, and where to go on behind it."""
+    """Return the text up to the closing quote, and the position after it."""
     pieces = []
     position = start
     while (end := text.find('"', position)) > 0 and text[end - 1] == "\\" and end > position:

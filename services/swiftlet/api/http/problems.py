@@ -1,6 +1,6 @@
-"""The one place where errors become HTTP answers.
+"""The one place where errors become HTTP responses.
 
-The body is one line of plain text that says what is wrong and, where there is one, what to do.
+The body is one line of plain text that says what is wrong and, where possible, what to do.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from swiftlet import errors
 from swiftlet.errors import SwiftletError
 
 CLIENT_GONE = 499
-"""Status for the log when the client went away before its answer."""
+"""Status for the log when the client has gone before its response."""
 
 
 class ApiError(SwiftletError):
-    """An answer other than success that the API itself decides."""
+    """A response other than success that the API itself decides."""
 
     def __init__(self, status: int, reason: str, headers: Mapping[str, str] | None = None) -> None:
         """`status` is the HTTP status, `reason` a sentence for a person."""
@@ -53,14 +53,14 @@ _REASONS = {497: "Blacklisted", 498: "Rate Limited", CLIENT_GONE: "Client Discon
 
 
 def status_of(error: SwiftletError) -> int:
-    """The HTTP status of a domain error; 500 for one that should never reach a client."""
+    """Return the HTTP status of a domain error; 500 for one that should never reach a client."""
     if isinstance(error, ApiError):
         return error.status
     return next((_STATUS[kind] for kind in type(error).__mro__ if kind in _STATUS), 500)
 
 
 def answer(error: SwiftletError, realm: str = "unknown") -> web.Response:
-    """The response to a domain error; `realm` is the account for 401's challenge."""
+    """Return the response to a domain error; `realm` is the account for 401's challenge."""
     status = status_of(error)
     headers = dict(error.headers) if isinstance(error, ApiError) else {}
     if status == 401:
@@ -69,7 +69,7 @@ def answer(error: SwiftletError, realm: str = "unknown") -> web.Response:
     if status == 503:
         headers.setdefault("Retry-After", "1")
     if isinstance(error, errors.NameTooLong):
-        # Its words are numbers alone, so that this is as good as plain text, and clients of Swift see what they expect.
+        # The body's only variable parts are numbers, so HTML is as safe as plain text, and Swift's clients expect it.
         headers["Content-Type"] = "text/html; charset=UTF-8"
     if isinstance(error, errors.TooManyFailures):
         headers["Retry-After"] = str(error.retry_after_s)

@@ -1,7 +1,7 @@
 """Byte ranges (RFC 9110, section 14): what a Range header asks of an object of a known size.
 
-A header that is not understood is ignored, as the RFC asks. Many, overlapping or disordered ranges are a way to
-make a server work for nothing: they are refused beyond the bounds below.
+A header that is not understood is ignored, as the RFC asks. Many, overlapping or disordered ranges would cost a server
+much work: they are refused beyond the bounds below.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class RangeSpec:
     last: int | None
 
     def resolve(self, size: int) -> tuple[int, int] | None:
-        """`[start, stop)` within an object of `size` bytes; None when nothing of it is there."""
+        """Return `[start, stop)` within an object of `size` bytes; None when no byte of it exists."""
         if self.first is None:
             assert self.last is not None
             start, stop = max(0, size - self.last), size
@@ -35,7 +35,7 @@ class RangeSpec:
 
 
 def parse_range(header: str | None) -> list[RangeSpec]:
-    """The ranges of a header; empty when it is absent or not a byte range that makes sense."""
+    """Return the ranges of a header; empty when it is absent or not a valid byte range."""
     if header is None:
         return []
     unit, _, rest = header.partition("=")
@@ -54,7 +54,7 @@ def parse_range(header: str | None) -> list[RangeSpec]:
 
 
 def resolve(specs: list[RangeSpec], size: int) -> list[tuple[int, int]]:
-    """The satisfiable ranges in the order asked; empty means 416."""
+    """Return the satisfiable ranges in the order asked; empty means 416."""
     if len(specs) > MAX_RANGES:
         return []
     found = [span for span in (spec.resolve(size) for spec in specs) if span is not None]

@@ -1,10 +1,10 @@
-"""A tar archive as it comes in, one entry at a time: ustar, pax and GNU, in bounded memory.
+"""Reads a tar archive as it arrives, one entry at a time: ustar, pax and GNU, in bounded memory.
 
 https://pubs.opengroup.org/onlinepubs/9699919799/utilities/pax.html#tag_20_92_13. Nothing is written to a file system,
-and names are taken as they are: what they may be is for the caller to judge.
+and names are returned unchanged: which ones are allowed is up to the caller.
 
-Fault model: an archive may end anywhere, have broken checksums, sizes that lie, and extended headers of any size. All
-end in BadArchive before anything of the entry is used. Headers are bounded; data are not, whoever reads them is.
+Fault model: an archive may end anywhere, have broken checksums, wrong sizes, and extended headers of any size. All end
+in BadArchive before anything of the entry is used. Headers are bounded; the caller bounds the data.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from dataclasses import dataclass
 
 BLOCK = 512
 MAX_EXTENDED = 1 << 20
-"""Bytes of one extended header: a name, or metadata of one file."""
+"""The largest size in bytes of one extended header: a name, or metadata of one file."""
 MAX_ITEMS = 1000
-"""Items of an extended header, and of all headers for the entries that follow."""
+"""The largest number of items of an extended header, and of all headers for the entries that follow."""
 _MAX_SIZE = 1 << 62
 _PIECE = 1 << 16
 _SPARSE = "GNU.sparse."
@@ -28,7 +28,7 @@ _WHOLE = re.compile(r"[0-9]{1,19}", re.ASCII)
 
 
 class BadArchive(Exception):
-    """The bytes are no tar archive; the message says why."""
+    """The bytes are not a tar archive; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,19 +36,19 @@ class TarEntry:
     """The head of one entry."""
 
     name: str
-    """The name as in the archive; bytes that are not UTF-8 are lone surrogates."""
+    """The name in the archive; bytes that are not UTF-8 become lone surrogates."""
     size: int
     regular: bool
-    """Whether it is a file with all its bytes in the archive."""
+    """Whether it is a file whose bytes are all in the archive."""
     pax: Mapping[str, str]
-    """Extended metadata, those for all entries included."""
+    """Extended metadata, including those for all entries."""
 
 
 class TarStream:
     """An archive that is read entry by entry."""
 
     def __init__(self, pieces: AsyncIterator[bytes]) -> None:
-        """`pieces` of the archive, not compressed, as they arrive."""
+        """Read `pieces` of the archive, not compressed, as they arrive."""
         self._pieces = pieces
         self._buffer = bytearray()
         self._left = 0
@@ -57,11 +57,11 @@ class TarStream:
         self._global: dict[str, str] = {}
 
     async def next_entry(self) -> TarEntry | None:
-        """The next entry's head; None at the end. What is left of the one before is passed over."""
+        """Return the next entry's head; None at the end. The rest of the entry before is skipped."""
         local: dict[str, str] = {}
         long_name: str | None = None
         while True:
-            # What has come may hold many entries; others have their turns in between.
+            # A piece may hold many entries; other requests get their turns in between.
             await asyncio.sleep(0)
             await self._finish_entry()
             header = await self._header(begun=bool(local) or long_name is not None)
@@ -85,13 +85,13 @@ class TarStream:
                 raise BadArchive("the size of an entry is not a number")
             size = int(pax["size"])
         sparse = header.type == tarfile.GNUTYPE_SPARSE or any(name.startswith(_SPARSE) for name in pax)
-        # Links and devices have no data, whatever their size says.
+        # Links and devices have no data, whatever size their header has.
         self._begin(0 if header.type in _WITHOUT_DATA else size)
         name = pax.get("path") or long_name or header.name
         return TarEntry(name, self._left, header.isreg() and not sparse, pax)
 
     async def read(self) -> bytes:
-        """More bytes of the current entry; none at its end."""
+        """Return more bytes of the current entry; none at its end."""
         if not self._left:
             return b""
         if not self._buffer and not await self._more():
@@ -137,7 +137,7 @@ class TarStream:
         await self._exactly(padding, may_end=False)
 
     async def _exactly(self, size: int, may_end: bool) -> bytes:
-        """So many bytes; none where the archive may end and does."""
+        """Return exactly so many bytes; none where the archive may end and does."""
         while len(self._buffer) < size:
             if not await self._more():
                 if may_end and not self._buffer:
@@ -164,7 +164,7 @@ def _merged(known: dict[str, str], more: dict[str, str]) -> dict[str, str]:
 
 
 def parse_pax(data: bytes) -> dict[str, str]:
-    """The records `LENGTH NAME=VALUE` of an extended header; BadArchive for anything else."""
+    """Return the records `LENGTH NAME=VALUE` of an extended header. Raises BadArchive for anything else."""
     records: dict[str, str] = {}
     position = 0
     while position < len(data):

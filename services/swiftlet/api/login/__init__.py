@@ -1,4 +1,4 @@
-"""Who asks: tokens of v1 and of Keystone, and signatures in place of tokens (TempURL).
+"""Authentication: tokens of v1 and of Keystone, and signatures in place of tokens (TempURL).
 
-In here: what proves an identity. Not in here: what it may do (`context.access`).
+This package has what proves an identity. What the identity may do doesn't belong here (see `context.access`).
 """

@@ -1,11 +1,11 @@
 """Keystone's token endpoints, versions 2.0 and 3, over the same users and tokens as v1 auth.
 
 https://docs.openstack.org/api-ref/identity/v3/ and https://docs.openstack.org/api-ref/identity/v2/. A project (tenant)
-is an account, named as its users name it; there is one domain, `default`. A token of either version is the same
-token as that of `/auth/v1.0`. Here: which path is whose, bodies, errors in Keystone's shape, and version 2.0.
+is an account, with the name that its users use; there is one domain, `default`. A token of either version is the same
+token as that of `/auth/v1.0`. This module has the paths, bodies, errors in Keystone's form, and version 2.0.
 
-Fault model: anybody may send anything. A body is limited before it is parsed; what is not of the agreed shape is 400
-with the name of the field. Names and secrets that do not fit are 401, without a word on which it was.
+Fault model: anybody may send anything. A body is limited before it is parsed; a malformed one is 400 with the name of
+the field. Wrong names and secrets are 401, without a word on which of them it was.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from swiftlet.api.login.tokens import base_url
 from swiftlet.errors import SwiftletError
 
 MAX_BODY = 16 * 1024
-"""Bytes of a request for a token."""
+"""The largest size in bytes of a request for a token."""
 
 Handler = Callable[[SwiftApi, web.Request], Awaitable[web.Response]]
 WithBody = Callable[[SwiftApi, web.Request, Mapping[str, Any]], Awaitable[web.Response]]
@@ -56,14 +56,14 @@ def _version(number: str) -> Handler:
 
 
 async def _choices(api: SwiftApi, request: web.Request) -> web.Response:
-    """300 with all versions, as whoever knows only the host asks for them."""
+    """Return 300 with all versions, for clients that know only the host."""
     known = [versions(base_url(api, request))[number] for number in ("v3", "v2.0")]
     headers = {"Vary": "X-Auth-Token", "Location": f"{base_url(api, request)}/v3/"}
     return web.json_response({"versions": {"values": known}}, status=300, headers=headers)
 
 
 async def _log_in_v2(api: SwiftApi, request: web.Request, document: Mapping[str, Any]) -> web.Response:
-    """200 with the token and the catalog, by password or token, with the tenant."""
+    """Return 200 with the token and the catalog, by password or token, with the tenant."""
     auth = part(document, "auth", "the body")
     tenant = text(auth, "tenantName", "auth") or text(auth, "tenantId", "auth")
     if "passwordCredentials" in auth:
@@ -104,12 +104,12 @@ _PATHS: Mapping[str, Mapping[str, Handler]] = {
 
 
 def is_keystone(raw_path: str) -> bool:
-    """Whether a path is one of Keystone's."""
+    """Return whether a path is one of Keystone's."""
     return raw_path.startswith(("/v3/", "/v2.0/")) or raw_path in _PATHS
 
 
 async def handle(api: SwiftApi, request: web.Request) -> web.Response:
-    """Answer a request for one of Keystone's paths, errors included."""
+    """Answer a request for one of Keystone's paths, including errors."""
     raw = request.rel_url.raw_path
     methods = _PATHS.get(raw.rstrip("/") or "/")
     try:
@@ -124,7 +124,7 @@ async def handle(api: SwiftApi, request: web.Request) -> web.Response:
 
 
 def _problem(api: SwiftApi, request: web.Request, error: SwiftletError) -> web.Response:
-    """An error in Keystone's shape, with the headers that it has everywhere."""
+    """Return an error in Keystone's form, with the headers that errors have everywhere."""
     status, plain = status_of(error), answer(error)
     headers = {name: value for name, value in plain.headers.items() if name != "Content-Type"}
     if status == 401:

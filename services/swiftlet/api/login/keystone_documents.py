@@ -15,27 +15,27 @@ _UPDATED = "2026-11-21T00:00:00Z"
 
 
 def moment(seconds: int) -> str:
-    """A time as Keystone writes it."""
+    """Return a time in Keystone's form."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.000000Z")
 
 
 def project(account: str) -> dict[str, Any]:
-    """An account, by the name that its users log in to."""
+    """Return an account as a project, by the name that its users log in with."""
     return {"id": account, "name": account, "domain": DOMAIN}
 
 
 def roles(identity: Identity) -> list[dict[str, str]]:
-    """The roles of a user; the id is the name."""
+    """Return the roles of a user; the id is the name."""
     return [{"id": role.value, "name": role.value} for role in sorted(identity.roles)]
 
 
 def services(base: str, account: str) -> Sequence[tuple[str, str, str]]:
-    """Type, name and URL of what there is for an account."""
+    """Return type, name and URL of each service for an account."""
     return (("object-store", "swift", f"{base}/v1/AUTH_{account}"), ("identity", "keystone", f"{base}/v3"))
 
 
 def catalog_v3(base: str, account: str) -> list[dict[str, Any]]:
-    """The services in version 3's form."""
+    """Return the services in version 3's form."""
     return [
         {
             "id": name,
@@ -53,7 +53,7 @@ def catalog_v3(base: str, account: str) -> list[dict[str, Any]]:
 def token_v3(
     token: Token, account: str, methods: Sequence[str], catalog: list[dict[str, Any]] | None
 ) -> dict[str, Any]:
-    """A token in version 3's form, scoped to an account."""
+    """Return a token in version 3's form, scoped to an account."""
     identity = token.identity
     known = {
         "methods": list(methods),
@@ -74,7 +74,7 @@ def token_v3(
 
 
 def access_v2(token: Token, text: str, account: str, base: str) -> dict[str, Any]:
-    """A token in version 2's form."""
+    """Return a token in version 2's form."""
     identity = token.identity
     tenant = {"id": account, "name": account, "description": None, "enabled": True}
     held = roles(identity)

@@ -14,11 +14,11 @@ from swiftlet.auth.tokens import Token
 from swiftlet.errors import Unauthorized
 
 REFUSED = "The request you have made requires authentication."
-"""Keystone's own words, for whatever is wrong with names and secrets."""
+"""Keystone's own message for any error in names and secrets."""
 
 
 def part(fields: Mapping[str, Any], name: str, where: str) -> Mapping[str, Any]:
-    """An object within an object; 400 names it."""
+    """Return an object within an object; 400 names a wrong one."""
     value = fields.get(name)
     if not isinstance(value, dict):
         raise ApiError(400, f"{where}.{name} is missing or is not a JSON object")
@@ -26,7 +26,7 @@ def part(fields: Mapping[str, Any], name: str, where: str) -> Mapping[str, Any]:
 
 
 def text(fields: Mapping[str, Any], name: str, where: str) -> str | None:
-    """A text that may be left out; 400 names it."""
+    """Return a text that may be left out; 400 names a wrong one."""
     value = fields.get(name)
     if value is None or (isinstance(value, str) and value):
         return value
@@ -34,10 +34,10 @@ def text(fields: Mapping[str, Any], name: str, where: str) -> str | None:
 
 
 async def by_password(api: SwiftApi, request: web.Request, login: str, account: str | None, secret: str) -> Token:
-    """A new token for a user; Unauthorized, TooManyFailures.
+    """Return a new token for a user. Raises Unauthorized and TooManyFailures.
 
-    `login` is `ACCOUNT:USER`, or a name in `account`, or the name of the only user who is called so. Where several are,
-    nobody is told.
+    `login` is `ACCOUNT:USER`, or a name in `account`, or the name of the only user with this name. Where several users
+    have it, the error does not say so.
     """
     if ":" not in login:
         login = f"{account or api.users.only_account_of(login) or ''}:{login}"
@@ -49,13 +49,13 @@ async def by_password(api: SwiftApi, request: web.Request, login: str, account: 
 
 
 def by_token(api: SwiftApi, text: str) -> Token:
-    """A new token for who holds a good one; it ends when that one does. Unauthorized."""
+    """Return a new token for the holder of a valid one, which ends when that one does. Raises Unauthorized."""
     old = api.tokens.read(text)
     return api.tokens.fresh(old.identity, old.generation, old.expires)
 
 
 def scoped(identity: Identity, account: str | None) -> str:
-    """The account that a token is to be for; 401 for another one than the user's own, but for reseller admins."""
+    """Return the account that a token is to be for; 401 for another than the user's own, except for reseller admins."""
     if account in {None, identity.tenant}:
         return identity.tenant
     if Role.RESELLER_ADMIN in identity.roles and account is not None and "/" not in account:

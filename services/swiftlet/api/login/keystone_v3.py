@@ -1,7 +1,7 @@
 """Keystone 3: `/v3/auth/tokens` (get, show, check, revoke), and the catalog and projects of a token.
 
-A token carries no scope of its own: it is its user's, in the user's account. The scope that a login asks for decides
-which account the catalog points to.
+A token has no scope of its own: it is its user's, in the user's account. The scope that a login asks for decides which
+account the catalog points to.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _METHODS = ("password", "token")
 
 
 async def log_in(api: SwiftApi, request: web.Request, document: Mapping[str, Any]) -> web.Response:
-    """201 with the token in X-Subject-Token and its description."""
+    """Return 201 with the token in X-Subject-Token and its description."""
     auth = part(document, "auth", "the body")
     identity = part(auth, "identity", "auth")
     wanted = _wanted_account(auth)
@@ -43,25 +43,25 @@ async def log_in(api: SwiftApi, request: web.Request, document: Mapping[str, Any
 
 
 async def show(api: SwiftApi, request: web.Request) -> web.Response:
-    """200 with the description of the token in X-Subject-Token; 404 if that is not good."""
+    """Return 200 with the description of the token in X-Subject-Token; 404 if that is not valid."""
     subject = _subject(api, request)
     return _described(api, request, subject, subject.identity.tenant, "password", 200, request.headers[_SUBJECT])
 
 
 async def revoke(api: SwiftApi, request: web.Request) -> web.Response:
-    """204: the token in X-Subject-Token is good for nothing any more."""
+    """Revoke the token in X-Subject-Token; 204."""
     await api.revocations.revoke(_subject(api, request), api.tokens.life_s)
     return web.Response(status=204)
 
 
 async def show_catalog(api: SwiftApi, request: web.Request) -> web.Response:
-    """200 with the services for the sender's account."""
+    """Return 200 with the services for the sender's account."""
     account = _sender(api, request).tenant
     return web.json_response({"catalog": catalog_v3(base_url(api, request), account), "links": {}})
 
 
 async def show_projects(api: SwiftApi, request: web.Request) -> web.Response:
-    """200 with the sender's account."""
+    """Return 200 with the sender's account."""
     account = _sender(api, request).tenant
     known = project(account) | {"domain_id": DOMAIN["id"], "enabled": True}
     return web.json_response({"projects": [known], "links": {}})
@@ -95,7 +95,7 @@ def _credentials(identity: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _wanted_account(auth: Mapping[str, Any]) -> str | None:
-    """The account that a token is asked for; None for the user's own."""
+    """Return the account that a token is requested for; None for the user's own."""
     if auth.get("scope") in (None, "unscoped"):
         return None
     scope = part(auth, "scope", "auth")
@@ -111,7 +111,7 @@ def _wanted_account(auth: Mapping[str, Any]) -> str | None:
 
 
 def _check_domain(fields: Mapping[str, Any], where: str) -> None:
-    """There is one domain, and who leaves it out means that one."""
+    """Check that the domain, if one is given, is the only one there is."""
     if fields.get("domain") is None:
         return
     domain = part(fields, "domain", where)
@@ -130,7 +130,9 @@ def _sender(api: SwiftApi, request: web.Request) -> Identity:
 
 
 def _subject(api: SwiftApi, request: web.Request) -> Token:
-    """The token that a request is about: one's own, for an admin any of the account, for a reseller admin any."""
+    """Return the token that a request is about: one's own, for an admin any of the account, for a reseller
+    admin any.
+    """
     sender = _sender(api, request)
     carried = request.headers.get(_SUBJECT)
     if not carried:

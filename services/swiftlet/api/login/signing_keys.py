@@ -1,6 +1,6 @@
 """The keys that owners set for temporary URLs and forms: two per account and two per container, for rotation.
 
-A key that is set or taken away counts at once in all processes of a proxy, and within a second in other proxies.
+A change of a key counts at once in all processes of a proxy, and within a second in other proxies.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from swiftlet.errors import NotFound
 async def access_by(
     api: SwiftApi, account: str, container: str, signature: Signature, messages: Collection[str]
 ) -> SignedAccess | None:
-    """The rights of who signed one of the messages; None when no key did."""
+    """Return the rights of the key that has signed one of the messages; None when no key has."""
     keys = await _keys_for(api, account, container)
     key = signature.first_fitting(keys, messages)
     return None if key is None else keys[key]

@@ -1,7 +1,7 @@
-"""Temporary URLs: what an object's URL with a signature allows, who signed it, and what its answer looks like.
+"""Temporary URLs: what an object's URL with a signature allows, which key signed it, and the form of the response.
 
 https://docs.openstack.org/swift/latest/middleware.html#tempurl. The signature covers the method, the expiry and the
-path (or a prefix of names, or a range of addresses). It says nothing of other parameters, so those that would change
+path (or a prefix of names, or a range of addresses). It does not cover other parameters, so those that would change
 what a request does are dropped, and headers that make an object point at others are refused.
 """
 
@@ -30,16 +30,16 @@ from swiftlet.settings.access import TempUrlSection
 _WORTH_A_HEAD = ("HEAD", "GET", "POST", "PUT")
 """Methods whose signature also allows HEAD."""
 _DISALLOWED = ("X-Object-Manifest", "X-Symlink-Target", "X-Copy-From")
-"""Headers with which an upload would reach what its signature does not."""
+"""Headers that would let an upload reach more than its signature covers."""
 _LATEST = 253_402_300_799
 """The last second of the year 9999, for the Expires header."""
 
 
 class Invalid(ApiError):
-    """401: what is wrong is not said, so that nobody can find a signature out by trying."""
+    """401 without the reason, so that nobody can find a signature by trial."""
 
     def __init__(self) -> None:
-        """Make the refusal in the reference's words."""
+        """Use the reference's words."""
         super().__init__(401, "401 Unauthorized: Temp URL invalid\n")
 
 
@@ -49,25 +49,25 @@ class TempUrl:
 
     signature: str
     expires: int
-    """Seconds since the epoch; 0 for what is no time."""
+    """Seconds since the epoch; 0 for an invalid time."""
     prefix: str | None = None
     ip_range: str | None = None
     filename: str | None = None
     inline: bool = False
     given: str = ""
-    """`expires` as it came."""
+    """`expires` as it was sent."""
 
     def messages(self, method: str, path: Path) -> list[str]:
-        """The texts of which one must have been signed."""
+        """Return the texts of which one must have been signed."""
         signed = f"/v1{path}" if self.prefix is None else f"prefix:/v1/{path.account}/{path.container}/{self.prefix}"
         address = "" if self.ip_range is None else f"ip={self.ip_range}\n"
         methods = _WORTH_A_HEAD if method == "HEAD" else (method,)
         return [f"{address}{one}\n{self.expires}\n{signed}" for one in methods]
 
     def covers(self, method: str, path: Path, remote: str | None, now: float) -> bool:
-        """Whether it is still good, for this object and the client's address.
+        """Return whether it is still valid, for this object and the client's address.
 
-        One with an empty prefix is good for reading the container itself, too, if that is a web site.
+        With an empty prefix it is also valid for reading the container itself, if that is a web site.
         """
         if self.expires < now or path.container is None:
             return False
@@ -80,12 +80,12 @@ class TempUrl:
 
 
 def is_temp_url(query: Mapping[str, str]) -> bool:
-    """Whether a request claims to be one."""
+    """Return whether a request has the parameters of one."""
     return "temp_url_sig" in query or "temp_url_expires" in query
 
 
 def parse_temp_url(query: Mapping[str, str]) -> TempUrl:
-    """The parameters as they came."""
+    """Return the parameters as they were sent."""
     return TempUrl(
         query.get("temp_url_sig", ""),
         parse_expires(query.get("temp_url_expires", "")),
@@ -98,7 +98,7 @@ def parse_temp_url(query: Mapping[str, str]) -> TempUrl:
 
 
 def parse_expires(text: str) -> int:
-    """Seconds since the epoch, from digits or `2026-01-31T12:00:00Z`; 0 for anything else."""
+    """Return seconds since the epoch, from digits or `2026-01-31T12:00:00Z`; 0 for anything else."""
     if text.isascii() and text.isdigit() and len(text) <= 18:
         return int(text)
     try:
@@ -120,7 +120,7 @@ def _in_range(remote: str | None, text: str) -> bool:
 async def admit(
     api: SwiftApi, request: web.Request, path: Path, query: Mapping[str, str]
 ) -> tuple[web.Request, SignedAccess]:
-    """The request as it may be carried out and the rights that its signature gives; Invalid."""
+    """Return the request with what is not allowed removed, and the rights that its signature gives. Raises Invalid."""
     section, url = api.options.tempurl, parse_temp_url(query)
     signature = parse_signature(url.signature, section.allowed_digests)
     if (
@@ -149,7 +149,7 @@ def _refuse_pointers(request: web.Request) -> None:
 
 
 def matcher(removed: Sequence[str], allowed: Sequence[str]) -> Callable[[str], bool]:
-    """Whether a header, by its name, is to be dropped; patterns are names or beginnings that end with `*`."""
+    """Return a function that tells by its name whether a header is dropped; a pattern may be a beginning with `*`."""
 
     def fits(name: str, patterns: Sequence[str]) -> bool:
         return any(name.startswith(p[:-1]) if p.endswith("*") else name == p for p in patterns)
@@ -159,7 +159,7 @@ def matcher(removed: Sequence[str], allowed: Sequence[str]) -> Callable[[str], b
 
 
 def _cleaned(request: web.Request, section: TempUrlSection) -> web.Request:
-    """Without the headers that are not let in; the same request when there are none."""
+    """Return the request without the headers that are not allowed; the same request when there are none."""
     drops = matcher(section.incoming_remove_headers, section.incoming_allow_headers)
     headers = request.headers.copy()
     for name in {name for name in headers if drops(name)}:
@@ -182,7 +182,9 @@ def _finisher(section: TempUrlSection, url: TempUrl, path: Path, method: str) ->
 
 
 def disposition_of(url: TempUrl, path: Path, existing: str | None) -> str:
-    """Content-Disposition: by the URL, else by the object's metadata, else to be saved under the object's own name."""
+    """Return Content-Disposition: by the URL, else by the object's metadata, else for saving under the object's own
+    name.
+    """
     if url.filename:
         return disposition("inline" if url.inline else "attachment", url.filename)
     if url.inline:
@@ -194,5 +196,7 @@ def disposition_of(url: TempUrl, path: Path, existing: str | None) -> str:
 
 
 def disposition(kind: str, filename: str) -> str:
-    """`kind` with a file's name, in both of RFC 6266's forms; whatever could end the value is percent-encoded."""
+    """Return `kind` with a file's name, in both of RFC 6266's forms; whatever could end the value is
+    percent-encoded.
+    """
     return f"{kind}; filename=\"{quote(filename, safe=' /')}\"; filename*=UTF-8''{quote(filename)}"

@@ -11,12 +11,12 @@ PATHS = frozenset({"/auth/v1.0", "/auth/v1.0/", "/auth/v1", "/auth/v1/"})
 
 
 def base_url(api: SwiftApi, request: web.Request) -> str:
-    """Where this proxy is, as the client reaches it; without a slash at the end."""
+    """Return the URL of this proxy as the client reaches it, without a slash at the end."""
     return (api.options.storage_url or f"{request.scheme}://{request.host}").rstrip("/")
 
 
 def storage_url(api: SwiftApi, request: web.Request, account: str) -> str:
-    """Where the account's data are, as the client reaches this proxy."""
+    """Return the URL of the account's data as the client reaches this proxy."""
     return f"{base_url(api, request)}/v1/{account}"
 
 

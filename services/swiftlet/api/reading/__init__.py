@@ -1,4 +1,4 @@
-"""Reading objects: from one object, from its segments, through links, of an earlier version, as a web site.
+"""Reads objects: from one object, from its segments, through links, of an earlier version, as a web site.
 
-In here: finding what a GET or HEAD means, and sending it. Not in here: anything that changes what is stored.
+This package finds what a GET or HEAD refers to, and sends it. What changes stored data doesn't belong here.
 """

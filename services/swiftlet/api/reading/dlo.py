@@ -1,14 +1,13 @@
 """Dynamic large objects: all objects of a container whose names begin with a prefix, in the order of their names.
 
-`X-Object-Manifest: CONTAINER/PREFIX` on any object makes it one, until a PUT or POST without the header. What the
-whole is made of is asked of the listing at every read. When one page holds it all, the whole has a size and an entity
-tag (the MD5 of its segments' tags, as in the listing); otherwise the size is unknown and the tag is the manifest's own.
-
-A symbolic link among the segments counts with its target's size, which the listing tells of static ones only: a dynamic
-link makes the whole unreadable (409), since no part of it could be left out without anybody noticing.
+`X-Object-Manifest: CONTAINER/PREFIX` on any object makes it one, until a PUT or POST without the header. Every read
+asks the listing for the segments. When one page holds them all, the whole has a size and an entity tag (the MD5 of its
+segments' tags, as in the listing); otherwise the size is unknown and the tag is the manifest's own. A symbolic link
+among the segments counts with its target's size, which the listing has for static ones only: a dynamic link makes the
+whole unreadable (409), since leaving it out would go unnoticed.
 
 Fault model: a listing may lag behind what is stored. Where a size was announced, a segment of another size ends the
-answer with an error rather than with a body of the wrong length; another content of the same size is sent.
+response with an error rather than with a body of the wrong length; other content of the same size is sent.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ async def prepare(new: NewObject) -> None:
 
 
 def check_manifest_header(metadata: Mapping[str, str]) -> None:
-    """400 unless X-Object-Manifest, if there is one, names a container and a prefix."""
+    """Raise 400 unless X-Object-Manifest, if there is one, names a container and a prefix."""
     value = metadata.get(OBJECT_MANIFEST)
     if value is None:
         return
@@ -61,7 +60,7 @@ class Page:
 
 
 def page_of(rows: Sequence[ObjectRow], account: str, container: str) -> Page:
-    """Rows as segments; BrokenSegment for one that no listing tells the size of."""
+    """Return rows as segments. Raises BrokenSegment for a row without a known size."""
     tag = hashlib.md5("".join(row.etag for row in rows).encode(), usedforsecurity=False).hexdigest()
     layout = Layout([_segment(row, Path(account, container, row.name)) for row in rows])
     return Page(layout, tag, rows[-1].name if rows else "")
@@ -81,10 +80,10 @@ def _segment(row: ObjectRow, path: Path) -> Segment:
 
 
 class DynamicLargeObject:
-    """The whole, as the first page of the listing shows it."""
+    """A dynamic large object, as the first page of the listing shows it."""
 
     def __init__(self, reader: Reader, stored: Stored, container: str, prefix: str, page: Page) -> None:
-        """`page` begins the listing of what `container` has under `prefix`."""
+        """Begin with `page`, the start of the listing of `container` under `prefix`."""
         self._reader = reader
         self._stored = stored
         self._container = container
@@ -107,7 +106,7 @@ class DynamicLargeObject:
         return self.at_least if self._complete else None
 
     async def _since(self, segments: Iterable[Segment]) -> AsyncIterator[Segment]:
-        """These segments of the first page, and those of all pages behind it."""
+        """Yield these segments of the first page, and those of all pages after it."""
         page, account = self._page, self._stored.path.account
         while True:
             for segment in segments:
@@ -118,7 +117,7 @@ class DynamicLargeObject:
             segments = page.layout.segments
 
     async def open(self, start: int, stop: int) -> Source:
-        """The bytes of the segments; 409 when the first of them is not what the listing says."""
+        """Open the bytes of the segments; 409 when the first of them differs from the listing."""
         begins, segments = self._page.layout.since(start)
         return await open_segments(self._reader, self._since(segments), start, stop, self._expand, begins)
 
@@ -131,7 +130,7 @@ def _limit(reader: Reader) -> int:
 
 
 async def list_page(reader: Reader, account: str, container: str, prefix: str, marker: str = "") -> Page:
-    """One page of the segments behind `marker`; NotFound when the container is not there."""
+    """Return one page of the segments after `marker`. Raises NotFound when the container does not exist."""
     await reader.call.access.require("GET", Path(account, container))
     query = ListingQuery(limit=_limit(reader), marker=marker, prefix=prefix)
     _, rows = await reader.call.api.listings.list_objects(account, container, query)
@@ -140,7 +139,7 @@ async def list_page(reader: Reader, account: str, container: str, prefix: str, m
 
 
 async def dynamic_large_object(reader: Reader, stored: Stored) -> DynamicLargeObject:
-    """The whole that a stored manifest stands for."""
+    """Return the large object that a stored manifest stands for."""
     container, _, prefix = stored.info.metadata[OBJECT_MANIFEST].partition("/")
     container, prefix = decode(container), decode(prefix)
     page = await list_page(reader, stored.path.account, container, prefix)

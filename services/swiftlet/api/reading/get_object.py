@@ -1,6 +1,6 @@
-"""GET and HEAD of an object: found, resolved to what it is to its readers, and sent whole, in part, or not at all.
+"""GET and HEAD of an object: found, resolved to what its readers see, and sent as a whole, in part, or not at all.
 
-One range whose place does not depend on the size is asked of the device at once, in one round trip.
+One range whose position does not depend on the size is requested from the device at once, in one round trip.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ async def get(call: Call) -> web.StreamResponse:
 
 
 async def _find(call: Call, specs: list[RangeSpec] | None) -> Stored:
-    """Find what the request names, behind all links unless it asks for a link itself; `specs` is None for a HEAD."""
+    """Find what the request names, following all links unless it asks for a link itself; `specs` is None for a HEAD."""
     if call.query.get("version-id"):
         stored = await find_version(call, call.path, call.query["version-id"])
         return await followed(call, stored, call.flag("X-Newest"))
@@ -69,7 +69,7 @@ async def _answer(call: Call, readable: Readable, specs: list[RangeSpec]) -> web
         readable.headers["X-Parts-Count"] = str(part.count)
         return await send_one(call, readable, part.span)
     if len(specs) > 1 and isinstance(readable, DynamicLargeObject):
-        specs = []  # As the reference has it: of what is put together anew at each read, only one range can be asked.
+        specs = []  # As in the reference, only one range of a large object can be requested.
     spans = choose_spans(call, readable, specs)
     if len(spans) > 1:
         return await send_parts(call, readable, spans)

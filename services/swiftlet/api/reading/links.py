@@ -1,12 +1,12 @@
-"""Symbolic links as they are stored, and where they lead.
+"""Symbolic links as they are stored, and their targets.
 
-A link is an object without bytes whose system metadata name its target. A client's links count against a limit and
-are followed with the rights of who asks; the links from an object to its current version (see `version_writes`) are
-the proxy's own: they do not count, and lead to where no client gets otherwise. A static link also says which entity
-tag the target must have; where links follow each other, each must fit the next. The proxy's own links are not weighed:
-each leads to one version by its name, and what is asked of an object is asked of its version.
+A link is an object without bytes whose system metadata name its target. A client's links count against a limit and are
+followed with the sender's rights; the links from an object to its current version (see `version_writes`) are the
+proxy's own: they do not count, and lead to where no client gets otherwise. A static link also says which entity tag the
+target must have; where links follow each other, each must fit the next. The proxy's own links are not checked for that:
+each leads to one version by its name, and conditions on an object apply to its version.
 
-Fault model: links may lead in circles, to what is gone, or to what has changed: 409 or 404 before any byte.
+Fault model: links may lead in circles, to missing objects, or to changed ones: 409 or 404 before any byte.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from swiftlet.timestamp import Timestamp
 TARGET, ACCOUNT = "X-Symlink-Target", "X-Symlink-Target-Account"
 TARGET_ETAG, TARGET_BYTES = "X-Symlink-Target-Etag", "X-Symlink-Target-Bytes"
 _FOREIGN, _ETAG, _BYTES = "Symlink-Account", "Symlink-Etag", "Symlink-Bytes"
-"""Beside `LINK_TARGET` in the system metadata; the first when the client named the account."""
+"""Keys in the system metadata, beside `LINK_TARGET`; the first is set when the client named the account."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,17 +36,17 @@ class Link:
 
     target: Path
     foreign: bool = False
-    """Whether the account was named."""
+    """Whether the client named the account."""
     etag: str | None = None
     """The entity tag that the target must have, unquoted; None for a dynamic link."""
     size: int = 0
-    """Bytes that the target of a static link had."""
+    """Size in bytes of a static link's target."""
     slo_etag: str | None = None
-    """The whole's entity tag, unquoted, when a static link's target is a static large object."""
+    """The large object's entity tag, unquoted, when a static link's target is a static large object."""
 
     @classmethod
     def of(cls, info: ObjectInfo) -> Self | None:
-        """The link that a stored object is, if it is one."""
+        """Return the link that a stored object is, None if it is not a link."""
         sysmeta = info.sysmeta
         if LINK_TARGET not in sysmeta:
             return None
@@ -55,7 +55,7 @@ class Link:
 
     @property
     def version(self) -> Timestamp | None:
-        """The version that it stands for, when it is the proxy's own."""
+        """Return the version that it leads to, when it is the proxy's own."""
         found = version_of(self.target)
         return None if found is None else found[1]
 
@@ -70,12 +70,12 @@ class Link:
         return stored
 
     def typed(self, content_type: str) -> str:
-        """The content type with what listings tell of the link."""
+        """Return the content type with what listings tell of the link."""
         return with_link(content_type, LinkMark(self.target, self.etag, self.size, self.slo_etag))
 
     @property
     def location(self) -> str:
-        """The target's URL without scheme and host; a version's is that of its object."""
+        """Return the target's URL without scheme and host; a version's is that of its object."""
         found = version_of(self.target)
         if found is None:
             return f"/v1{self.target.quoted}"
@@ -93,10 +93,10 @@ class Link:
 
 
 class LinkItself(PlainObject):
-    """A link as `symlink=get` shows it, and as it is copied then."""
+    """A link as `symlink=get` shows it, and as a copy of the link takes it."""
 
     def __init__(self, stored: Stored, link: Link) -> None:
-        """`link` is what is stored."""
+        """Show `link`, which is stored as `stored`."""
         super().__init__(stored)
         self.link = link
         self.headers |= link.headers
@@ -109,24 +109,24 @@ class Arrival:
 
     stored: Stored
     last: Link | None = None
-    """The last link on the way."""
+    """The last link of the chain."""
 
 
 Open = Callable[[Path], Awaitable[Stored]]
 
 
 def _other_etag(link: Link | None, own: str, wanted: str) -> str:
-    """Why a static link leads to nothing, in the reference's words."""
+    """Return why a static link can't be followed, in the reference's words."""
     if link is not None:
         return f"{TARGET_ETAG} headers do not match"
     return f"Object Etag {own!r} does not match {TARGET_ETAG} header {wanted!r}"
 
 
 async def follow(reader: Reader, stored: Stored, opened: Open | None = None, dynamic: bool = True) -> Arrival:
-    """What a stored object leads to, itself when it is no link; the links on the way are closed.
+    """Return the object that a stored object leads to, itself when it is no link; the links on the way are closed.
 
-    409 for too many links and for entity tags that do not fit, 404 for a target that is gone. `opened` gets at targets
-    (`reader.head` unless said otherwise); without `dynamic` only static links are followed.
+    Raises 409 for too many links and for entity tags that do not fit, 404 for a missing target. `opened` opens targets
+    (`reader.head` by default); without `dynamic` only static links are followed.
     """
     limit = reader.call.api.options.symlink.symloop_max
     last, count = None, 0
@@ -153,7 +153,9 @@ async def follow(reader: Reader, stored: Stored, opened: Open | None = None, dyn
 
 
 async def current_version(reader: Reader, stored: Stored, opened: Open | None = None) -> Stored:
-    """The version that the proxy's own link leads to; anything else is left as it is, clients' links too."""
+    """Return the version that the proxy's own link leads to; anything else is returned unchanged, clients'
+    links too.
+    """
     link = Link.of(stored.info)
     if link is None or link.version is None:
         return stored

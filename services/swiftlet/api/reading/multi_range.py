@@ -1,4 +1,4 @@
-"""Several ranges in one answer: multipart/byteranges (RFC 9110, section 14.6)."""
+"""Several ranges in one response: multipart/byteranges (RFC 9110, section 14.6)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def part_heads(readable: Readable, spans: list[Span], boundary: str) -> list[byt
 
 
 async def send_parts(call: Call, readable: Readable, spans: list[Span]) -> web.StreamResponse:
-    """The ranges in the order asked for (206); the first is open before the head is sent."""
+    """Send the ranges in the order asked for (206); the first is open before the head is sent."""
     boundary = secrets.token_hex(16)
     heads, end = part_heads(readable, spans, boundary), f"--{boundary}--".encode()
     response = web.StreamResponse(status=206, headers=readable.headers)

@@ -1,4 +1,4 @@
-"""What a GET reads: stored objects, and the things that are made of them.
+"""What a GET reads: stored objects, and objects that are made of them.
 
 `Stored` is one version of an object as devices hold it. A `Readable` is what the client sees instead: the same
 (`PlainObject`), a large object put together from segments, a manifest shown as such. `resolver.resolve` chooses.
@@ -24,51 +24,53 @@ from swiftlet.placement.transfers import Download
 from swiftlet.timestamp import Timestamp
 
 STATIC_LARGE_OBJECT = "X-Static-Large-Object"
-"""In an object's system metadata: it is the manifest of a static large object."""
+"""Key in an object's system metadata: the object is the manifest of a static large object."""
 OBJECT_MANIFEST = "X-Object-Manifest"
-"""In an object's metadata: it is the manifest of a dynamic large object."""
+"""Key in an object's metadata: the object is the manifest of a dynamic large object."""
 LINK_TARGET = "Symlink-Target"
-"""In an object's system metadata: it is a symbolic link, and to which path."""
+"""Key in an object's system metadata: the object is a symbolic link, to the path in the value."""
 
 
 class Readable(Protocol):
     """An object as a GET shows it."""
 
     headers: dict[str, str]
-    """All that describe it, but for Content-Length and Content-Range."""
+    """All headers that describe it, except Content-Length and Content-Range."""
     etag: str
-    """Unquoted, as conditions are weighed against it."""
+    """The entity tag, unquoted, for conditions."""
     modified: Timestamp
     at_least: int
-    """So many bytes are known to be there; the size where that is known."""
+    """The number of bytes that it certainly has; the size where that is known."""
     content_type: str
 
     @property
     def size(self) -> int | None:
-        """None when it is not known: then the answer's length isn't either."""
+        """Return the size; None when it is unknown, and with it the response's length."""
         ...
 
     async def open(self, start: int, stop: int) -> Source:
-        """Bytes `[start, stop)`; what is wrong with the first of them is raised here."""
+        """Open bytes `[start, stop)`; an error in the first of them is raised here."""
         ...
 
     async def close(self) -> None:
-        """Let go of what was opened to find out; harmless a second time."""
+        """Release what was opened to look at it; harmless a second time."""
         ...
 
 
 class Stored:
-    """One version of a stored object, perhaps with a stream of some of its bytes that is open already."""
+    """One version of a stored object, perhaps with an open stream of some of its bytes."""
 
     def __init__(self, call: Call, path: Path, info: ObjectInfo, held: Download | None = None) -> None:
-        """`held` is used where it fits, otherwise closed."""
+        """Keep a description and perhaps a stream; `held` is used where it fits, otherwise closed."""
         self._call = call
         self._held = held
         self.path = path
         self.info = info
 
     async def open(self, start: int, stop: int) -> Download:
-        """Bytes `[start, stop)` of this very version, from whichever replica has it; 503 when none has any more."""
+        """Open bytes `[start, stop)` of this very version, from whichever replica has it; 503 when none has it any
+        more.
+        """
         held, self._held = self._held, None
         if held is not None:
             if (held.start, held.stop) == (start, stop):
@@ -85,7 +87,7 @@ class Stored:
             raise Unavailable(f"{self.path} was replaced or deleted while it was read; try again") from error
 
     async def read(self) -> bytes:
-        """All of it, for manifests: they are small."""
+        """Return all bytes, for manifests, which are small."""
         download = await self.open(0, self.info.size)
         try:
             return b"".join([chunk async for chunk in download.chunks()])
@@ -93,7 +95,7 @@ class Stored:
             await download.close()
 
     async def close(self) -> None:
-        """Let go of a held stream that nobody took."""
+        """Close a held stream that nobody took."""
         held, self._held = self._held, None
         if held is not None:
             await held.close()
@@ -101,22 +103,24 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """Reads objects for one request, with the rights of who sent it."""
+    """Reads objects for one request, with the rights of its sender."""
 
     call: Call
     resolve: Callable[[Reader, Stored], Awaitable[Readable]]
-    """`resolver.resolve`: what is made of several objects reads them through it."""
+    """`resolver.resolve`, by which objects that are made of others read them."""
     depth: int = 1
-    """How many things made of others this is in, itself included."""
+    """How deep this is in manifests, the outermost included."""
 
     def deeper(self, depth: int) -> Reader:
-        """For what is read inside a manifest at `depth`; BrokenSegment when that is too deep, as in a circle."""
+        """Return a reader for what a manifest at `depth` refers to. Raises BrokenSegment when that is too deep, as in a
+        circle.
+        """
         if depth >= MAX_DEPTH:
             raise BrokenSegment(f"manifests are nested more than {MAX_DEPTH} deep")
         return replace(self, depth=depth + 1)
 
     async def get(self, path: Path, start: int = 0, stop: int | None = None, newest: bool = False) -> Stored:
-        """An object with its bytes `[start, stop)` on their way, or as much of them as there are."""
+        """Open an object with bytes from `start` to `stop`, or as many of them as there are."""
         if not is_reserved(path):
             await self.call.access.require("GET", path)
         objects = self.call.api.objects
@@ -129,7 +133,7 @@ class Reader:
         return Stored(self.call, path, download.info, download)
 
     async def head(self, path: Path, newest: bool = False) -> Stored:
-        """An object whose bytes are not wanted yet."""
+        """Return an object without opening its bytes."""
         if not is_reserved(path):
             await self.call.access.require("HEAD", path)
         objects = self.call.api.objects
@@ -139,7 +143,7 @@ class Reader:
 
 
 def object_headers(info: ObjectInfo) -> dict[str, str]:
-    """An object's description as response headers, without Content-Length."""
+    """Return an object's description as response headers, without Content-Length."""
     headers = {
         "Content-Type": split_mark(info.content_type)[0],
         "Etag": info.etag,
@@ -151,10 +155,10 @@ def object_headers(info: ObjectInfo) -> dict[str, str]:
 
 
 class PlainObject:
-    """An object that is nothing but its bytes."""
+    """An object that is shown as its stored bytes."""
 
     def __init__(self, stored: Stored) -> None:
-        """Shown as it is stored."""
+        """Show `stored`."""
         self._stored = stored
         self.info = info = stored.info
         self.headers = object_headers(info)
@@ -168,10 +172,10 @@ class PlainObject:
         return await self._stored.open(start, stop)
 
     async def close(self) -> None:
-        """Let go of what is held."""
+        """Release what is held."""
         await self._stored.close()
 
 
 def is_made_up(info: ObjectInfo) -> bool:
-    """Whether a GET shows something else than the stored bytes."""
+    """Return whether a GET shows something else than the stored bytes."""
     return STATIC_LARGE_OBJECT in info.sysmeta or OBJECT_MANIFEST in info.metadata or LINK_TARGET in info.sysmeta

@@ -1,7 +1,7 @@
-"""From a stored object to what a GET of it reads: the one place that knows all the kinds of objects.
+"""Turns a stored object into what a GET of it reads: the one place that knows all the kinds of objects.
 
-A kind that is made of something else (a large object, a link) is recognised by the stored object's metadata, so a
-plain object costs a few look-ups in dictionaries and no question to anybody.
+An object that is made of others (a large object, a link) is recognised by the stored object's metadata, so a plain
+object costs a few look-ups in dictionaries and no request to any server.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from swiftlet.names import Path
 
 
 def reader_of(call: Call) -> Reader:
-    """Reads with the rights of the request's sender."""
+    """Return a reader with the rights of the request's sender."""
     return Reader(call, resolve)
 
 
 async def resolve(reader: Reader, stored: Stored) -> Readable:
-    """What the stored object is to its readers."""
+    """Return what readers see of the stored object."""
     if not is_made_up(stored.info):
         return PlainObject(stored)
     arrival = await follow(reader, stored)
@@ -41,7 +41,9 @@ async def _made_up(reader: Reader, stored: Stored) -> Readable:
 
 
 async def followed(call: Call, stored: Stored, newest: bool = False) -> Stored:
-    """What a request is about: links are followed, unless it asks for the link itself; the answer tells where to."""
+    """Return what a request refers to: links are followed, unless it asks for the link itself; the response names the
+    target.
+    """
     link = Link.of(stored.info)
     if link is None:
         return stored
@@ -65,7 +67,7 @@ def _tell_location(call: Call, path: Path) -> None:
 
 
 async def resolve_asked(call: Call, stored: Stored) -> Readable:
-    """As `resolve` of what is `followed`, or the link or manifest itself when the request asks for that."""
+    """Return `resolve` of what is `followed`, or the link or manifest itself when the request asks for that."""
     link = Link.of(stored.info)
     if link is not None:
         return LinkItself(stored, link)

@@ -1,12 +1,12 @@
-"""Pieces of large objects as runs: consecutive ones that need nothing decided on their way are read as one stream.
+"""Groups pieces of large objects into runs: consecutive pieces without decisions between them are read as one stream.
 
-What a piece is and whether the sender may read it is decided here, one by one, before its run begins. Where a run ends
-early, that piece is read as one by itself, from the byte on at which the run stopped, with all replicas that there are
-and all errors that there may be; behind it there is another run.
+The kind of each piece, and whether the sender may read it, is decided here before its run begins. Where a run ends
+early, that piece is read by itself, from the byte at which the run stopped, from any replica and with the usual errors;
+after it another run begins.
 
-Fault model: any piece may turn out to be gone, another object, a manifest, or on a device in trouble: all of that ends
-a run, and is found out again by the reading of that piece. A large object of which every piece ends its run is
-read without runs from the third one on. A client that takes nothing has as little waiting as with one object.
+Fault model: any piece may turn out to be missing, another object, a manifest, or on a failing device: all of that ends
+a run, and the reading of that piece by itself finds the cause. A large object of which every piece ends its run is read
+without runs from the third one on. A client that takes nothing has as little waiting as with one object.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from swiftlet.errors import SwiftletError
 from swiftlet.placement.runs import ClusterRun, RunPlan
 
 RUN_PIECES = 256
-"""In one run, at most."""
+"""The largest number of pieces in one run."""
 RUN_BYTES = 256 << 20
-"""A run has no further piece once it has so many bytes: what is decided of its pieces should not grow old."""
+"""A run gets no further piece once it has so many bytes: what was decided of its pieces should not become outdated."""
 GATHER_S = 0.005
-"""Nor when it has been gathered for so long: nested manifests have to be fetched."""
+"""A run gets no further piece once it took so many seconds to gather: nested manifests have to be fetched."""
 _FUTILE = 3
-"""After so many runs in a row that ended at their first piece, which is not what a run can read, there are none."""
+"""After so many runs in a row that ended at their first piece, which a run can't read, no more are begun."""
 MARKS = Marks(metadata=(OBJECT_MANIFEST,), sysmeta=(STATIC_LARGE_OBJECT, LINK_TARGET))
 
 OpenPiece = Callable[[Piece], Awaitable[Source]]
@@ -56,17 +56,17 @@ class Runs:
     """The runs of one read of a large object."""
 
     def __init__(self, reader: Reader, open_piece: OpenPiece) -> None:
-        """`open_piece` reads a piece by itself."""
+        """Start without runs; `open_piece` reads a piece by itself."""
         self._reader = reader
         self._open_piece = open_piece
         self._futile = 0
 
     def plan(self) -> RunPlan:
-        """For the parts of one run."""
+        """Return an empty plan for one run."""
         return self._reader.call.api.objects.runs.plan()
 
     async def add(self, plan: RunPlan, piece: Piece) -> bool:
-        """A piece as the next part of a run; False for one that is to be read by itself, whatever the reason."""
+        """Add a piece to a run; return False for one that has to be read by itself, whatever the reason."""
         segment, reader = piece.segment, self._reader
         path = segment.path
         if path is None or self._futile >= _FUTILE or not (segment.raw or segment.etag is not None):
@@ -78,10 +78,10 @@ class Runs:
             key = reader.call.api.objects.key(path, policy)
             return plan.add(key, piece.start, piece.stop, segment.size, segment.etag, not segment.raw)
         except SwiftletError:
-            return False  # The piece's own turn will tell.
+            return False  # Reading the piece by itself will raise the error.
 
     async def batched(self, pieces: AsyncGenerator[Piece, None]) -> AsyncGenerator[Piece | Batch, None]:
-        """The same pieces, of which some are put together. The first one never is, so that its errors have a status."""
+        """Yield the same pieces, some of them grouped. The first one never is, so that its errors have a status."""
         async with aclosing(pieces):
             first = await anext(pieces, None)
             if first is not None:
@@ -103,7 +103,7 @@ class Runs:
     async def _gather(
         self, pieces: AsyncGenerator[Piece, None], plan: RunPlan
     ) -> tuple[list[Piece], Piece | None, BaseException | None]:
-        """Pieces for one run; one behind it that is read by itself; what went wrong behind it."""
+        """Return pieces for one run, a piece after it that is read by itself, and an error that came after that."""
         found: list[Piece] = []
         size, end = 0, time.monotonic() + GATHER_S
         while len(found) < RUN_PIECES and size < RUN_BYTES and (not found or time.monotonic() < end):
@@ -120,21 +120,23 @@ class Runs:
         return found, None, None
 
     async def open(self, unit: Piece | Batch) -> Source:
-        """What a piece raises, nothing for others."""
+        """Open a single piece, which raises what is wrong with it; return None for others."""
         if isinstance(unit, Batch):
             return RunSource(self, unit, self.begin(unit.parts))
         return await self._open_piece(unit)
 
     def begin(self, parts: Sequence[RunPart]) -> ClusterRun:
-        """A run of these."""
+        """Begin a run of these parts."""
         return self._reader.call.api.objects.runs.open(parts, MARKS)
 
     def ended(self, end: RunEnd) -> None:
-        """Learn whether runs are of use here."""
+        """Record how a run ended, which tells whether runs are of use here."""
         self._futile = self._futile + 1 if end.done == 0 and end.error is None else 0
 
     async def resume(self, piece: Piece, end: RunEnd) -> Source:
-        """The rest of the piece in which a run has ended: of the same version, if there were bytes of it."""
+        """Return the rest of the piece in which a run has ended: of the same version, if it had delivered
+        bytes of it.
+        """
         if end.info is None:
             return await self._open_piece(piece)
         assert piece.segment.path is not None
@@ -146,14 +148,14 @@ class RunSource:
     """The bytes of a batch of segments, read as one run."""
 
     def __init__(self, runs: Runs, batch: Batch, run: ClusterRun) -> None:
-        """`run` is of the whole batch."""
+        """Read `batch` with `run`, which covers all of it."""
         self._runs = runs
         self._pieces = deque(batch.pieces)
         self._open: Source | None = run
         self._run: ClusterRun | None = run
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """All bytes in order; what is wrong with a piece is raised when its turn comes."""
+        """Yield all bytes in order; an error in a piece is raised when its turn comes."""
         while self._open is not None:
             async for chunk in self._open.chunks():
                 yield chunk
@@ -161,7 +163,7 @@ class RunSource:
             self._open = await self._next()
 
     async def _next(self) -> Source | None:
-        """What is read behind the run, or behind the piece, that has just been read."""
+        """Return what is read after the run, or after the piece, that has just been read."""
         run, self._run = self._run, None
         if run is not None:
             self._runs.ended(run.end)

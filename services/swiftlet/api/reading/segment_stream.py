@@ -1,8 +1,8 @@
-"""The bytes of many pieces as one stream: the next pieces are opened while the tail of the last one is on its way.
+"""The bytes of many pieces as one stream: the next pieces are opened while the last one is still being read.
 
-Opening a piece takes a round trip to a device that may be busy, so several are on their way at once where pieces are
-small. Fault model: any piece may be gone, changed or break off at any time. The stream then ends with an error when its
-turn comes, never early: its reader counts on the length that was promised. Memory is bounded by `AHEAD_PIECES` open
+Opening a piece takes a round trip to a device that may be busy, so several are opened at once where pieces are small.
+Fault model: any piece may be missing, changed or break off at any time. The stream then ends with an error when the
+piece's turn comes, never early, as its reader relies on the announced length. Memory is bounded by `AHEAD_PIECES` open
 pieces beside the current one.
 """
 
@@ -15,17 +15,17 @@ from typing import Generic, Protocol, TypeVar
 
 AHEAD_BYTES = 8 << 20
 """How many bytes before the end of what is open the next piece, or run, is opened: as much as a run asks for ahead, so
-that what is on its way does not become less towards its end; late enough that a connection does not stand idle for
-long."""
+that the flow does not decrease towards its end; late enough that a connection is not idle for long.
+"""
 AHEAD_PIECES = 6
-"""Opened, or being opened, beside the current one."""
+"""How many pieces are open, or being opened, beside the current one."""
 
 
 class Source(Protocol):
-    """Bytes on their way."""
+    """A stream of bytes that is open."""
 
     def chunks(self) -> AsyncIterator[bytes]:
-        """All bytes asked for, in order; an error when they can't all be had."""
+        """Yield all bytes asked for, in order; raises when they are not available."""
         ...
 
     async def close(self) -> None:
@@ -37,7 +37,7 @@ class Bytes:
     """A source of bytes that are in memory."""
 
     def __init__(self, data: bytes) -> None:
-        """The whole of it."""
+        """Hold `data`, the whole content."""
         self._data = data
 
     async def chunks(self) -> AsyncIterator[bytes]:
@@ -50,7 +50,7 @@ class Bytes:
 
 
 class Sized(Protocol):
-    """What is opened: a piece, or several."""
+    """A piece or several, with a size."""
 
     @property
     def bytes(self) -> int:
@@ -62,18 +62,20 @@ P = TypeVar("P", bound=Sized)
 
 
 class SegmentStream(Generic[P]):
-    """Pieces one after the other; `begin` opens the first, so that what is wrong with it is known before any byte."""
+    """Reads pieces one after the other; `begin` opens the first, so that its errors are known before any
+    byte is sent.
+    """
 
     def __init__(self, pieces: AsyncGenerator[P, None], open_piece: Callable[[P], Awaitable[Source]]) -> None:
-        """`open_piece` raises what is wrong with a piece."""
+        """Start with nothing open; `open_piece` raises what is wrong with a piece."""
         self._pieces = pieces
         self._open_piece = open_piece
         self._current: Source | None = None
         self._ahead: deque[asyncio.Task[Source | None]] = deque()
         self._rest = 0
-        """Bytes of the open pieces that have not been handed on, as far as their sizes are known."""
+        """Bytes of the open pieces that were not yielded yet, as far as their sizes are known."""
         self._asking = False
-        """Whether the next piece is just being asked for; before it is known nothing behind it is."""
+        """Whether the next piece is being determined; until then no later one is known."""
         self._ended = False
 
     async def begin(self) -> None:
@@ -99,7 +101,7 @@ class SegmentStream(Generic[P]):
         return piece
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """All bytes in order."""
+        """Yield all bytes in order."""
         while self._current is not None:
             source = self._current
             self._look_ahead()
@@ -124,7 +126,7 @@ class SegmentStream(Generic[P]):
         self._ahead.append(asyncio.ensure_future(self._open_ahead()))
 
     async def close(self) -> None:
-        """Close what is open, and what is just being opened."""
+        """Close what is open or being opened."""
         ahead, self._ended = list(self._ahead), True
         self._ahead.clear()
         opened = [self._current]

@@ -1,6 +1,6 @@
-"""Large objects as sequences of segments: which bytes of which objects a range of the whole is made of.
+"""Large objects as sequences of segments: which bytes of which objects make up a range of the whole.
 
-Pure but for `expand`, which fetches a nested manifest when, and only when, bytes of it are needed.
+Pure except for `expand`, which fetches a nested manifest when, and only when, bytes of it are needed.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from swiftlet.api.http.problems import ApiError
 from swiftlet.names import Path
 
 MAX_DEPTH = 10
-"""Manifests within manifests that are followed, the outermost included; the reference's recursion limit."""
+"""How many levels of nested manifests are followed, the outermost included; the reference's recursion limit."""
 
 
 class BrokenSegment(ApiError):
-    """A segment is gone or not what the manifest says: 409, or a cut connection once bytes have been sent."""
+    """A segment is missing or differs from the manifest: 409, or a cut connection once bytes have been sent."""
 
     def __init__(self, reason: str) -> None:
         """`reason` names the segment."""
@@ -35,13 +35,13 @@ class Segment:
     path: Path | None = None
     start: int = 0
     size: int | None = None
-    """The whole object's size, when it must be this."""
+    """The whole object's size, if the manifest requires one."""
     etag: str | None = None
-    """The whole object's entity tag, unquoted, when it must be this."""
+    """The whole object's entity tag, unquoted, if the manifest requires one."""
     nested: bool = False
     """Whether the object is a static large object itself."""
     raw: bool = False
-    """Whether the object's own bytes count, even if it is a dynamic large object's manifest."""
+    """Whether the object's own bytes are meant, even if it is a dynamic large object's manifest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Piece:
     start: int
     stop: int
     depth: int = 1
-    """How many manifests within manifests lead to the segment, the outermost included."""
+    """How many levels of manifests lead to the segment, the outermost included."""
 
     @property
     def bytes(self) -> int:
@@ -61,25 +61,25 @@ class Piece:
 
 
 class Layout:
-    """Segments that are all known, and where each ends: what holds a byte is found by a search, not by a walk."""
+    """Segments that are all known, with the end of each: the one with a byte is found by binary search."""
 
     def __init__(self, segments: Sequence[Segment]) -> None:
-        """`segments` in the order of the whole."""
+        """Take `segments` in the order of the whole."""
         self.segments = segments
         self._ends = list(accumulate(segment.length for segment in segments))
 
     @property
     def size(self) -> int:
-        """Bytes of all segments."""
+        """Return the number of bytes of all segments."""
         return self._ends[-1] if self._ends else 0
 
     @property
     def inline_bytes(self) -> int:
-        """Bytes that the segments hold themselves."""
+        """Return the number of bytes that the segments hold themselves."""
         return sum(len(segment.data) for segment in self.segments if segment.data is not None)
 
     def span(self, index: int) -> tuple[int, int]:
-        """Where in the whole a segment is: `[start, stop)`."""
+        """Return the position of a segment in the whole: `[start, stop)`."""
         return self._ends[index] - self.segments[index].length, self._ends[index]
 
     def since(self, start: int) -> tuple[int, Iterable[Segment]]:
@@ -89,11 +89,11 @@ class Layout:
 
 
 Expand = Callable[[Segment], Awaitable[Layout]]
-"""The segments of a nested manifest; BrokenSegment when it is not what it was."""
+"""Fetches the segments of a nested manifest. Raises BrokenSegment when it has changed."""
 
 
 async def following(segments: Iterable[Segment]) -> AsyncIterator[Segment]:
-    """Segments that are all known, in the shape of those that are fetched by and by."""
+    """Yield segments that are all known, in the form of those that are fetched one after the other."""
     for segment in segments:
         yield segment
 
@@ -101,7 +101,7 @@ async def following(segments: Iterable[Segment]) -> AsyncIterator[Segment]:
 async def pieces_of(
     segments: AsyncIterator[Segment], start: int, stop: int, expand: Expand, depth: int = 1, begins: int = 0
 ) -> AsyncGenerator[Piece, None]:
-    """What bytes `[start, stop)` of the whole are made of, in order; nested manifests are taken apart.
+    """Yield the pieces that make up bytes `[start, stop)` of the whole, in order; nested manifests are expanded.
 
     The first of `segments` begins at byte `begins` of the whole.
     """

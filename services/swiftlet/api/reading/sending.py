@@ -1,7 +1,7 @@
-"""From something readable to an answer: conditions, ranges, headers, and bytes with bounded memory.
+"""Turns a readable into a response: conditions, ranges, headers, and bytes with bounded memory.
 
-Fault model: the client may stop taking bytes or go away; what is read may break off at any byte. Once the head has
-been sent, all that can be done is to cut the connection: a short body must not look complete.
+Fault model: the client may stop taking bytes or go away; the source may break off at any byte. Once the head has been
+sent, all that can be done is to cut the connection: a short body must not look complete.
 """
 
 from __future__ import annotations
@@ -22,14 +22,16 @@ from swiftlet.errors import Unavailable
 from swiftlet.placement.transfers import Download
 
 SMALL_BYTES = 64 * 1024
-"""Bytes of a stored object that are sent in one piece with the head; an error in them can still change the status."""
+"""A stored object of up to so many bytes is sent in one piece with the head; an error in them can still change the
+status.
+"""
 Span = tuple[int, int]
 TO_THE_END = 1 << 63
-"""Where something ends whose size is not known."""
+"""The end of something whose size is not known."""
 
 
 def refuse_by_conditions(call: Call, readable: Readable) -> web.Response | None:
-    """The answer to a condition that does not hold: 304 or 412; None when all hold."""
+    """Return the response to a condition that does not hold: 304 or 412; None when all hold."""
     verdict = judge(call.request.headers, readable.etag, readable.modified.http_seconds)
     if verdict is Verdict.GO:
         return None
@@ -41,7 +43,7 @@ def refuse_by_conditions(call: Call, readable: Readable) -> web.Response | None:
 
 
 def choose_spans(call: Call, readable: Readable, specs: list[RangeSpec]) -> list[Span]:
-    """The ranges to send; none for the whole, 416 when none of those asked for lies in it."""
+    """Return the ranges to send; none for the whole, 416 when the object has no byte of any requested range."""
     if not specs or not range_applies(call.request.headers, readable.etag, readable.modified.http_seconds):
         return []
     if readable.size is None:
@@ -54,13 +56,13 @@ def choose_spans(call: Call, readable: Readable, specs: list[RangeSpec]) -> list
 
 
 def unsatisfiable(readable: Readable) -> dict[str, str]:
-    """Headers of a 416: what describes the object, but for its content type, and its size."""
+    """Return headers of a 416: those that describe the object, except its content type, and its size."""
     described = {name: value for name, value in readable.headers.items() if name != "Content-Type"}
     return described | {"Content-Range": f"bytes */{readable.size}"}
 
 
 def _spans_of_unknown(readable: Readable, specs: list[RangeSpec]) -> list[Span]:
-    """One range that certainly lies in what is there; any other is ignored, as the reference says."""
+    """Return one range if the object certainly has it; any other is ignored, as in the reference."""
     spec = specs[0]
     if len(specs) == 1 and spec.first is not None and spec.last is not None and spec.last < readable.at_least:
         return [(spec.first, spec.last + 1)]
@@ -68,7 +70,7 @@ def _spans_of_unknown(readable: Readable, specs: list[RangeSpec]) -> list[Span]:
 
 
 def head_of(readable: Readable, span: Span | None, status: int = 200) -> web.StreamResponse:
-    """Status and headers of the whole (200, or `status`) or of one range (206)."""
+    """Return status and headers of the whole (200, or `status`) or of one range (206)."""
     if span is None:
         response = web.StreamResponse(status=status, headers=readable.headers)
         response.content_length = readable.size
@@ -81,7 +83,7 @@ def head_of(readable: Readable, span: Span | None, status: int = 200) -> web.Str
 
 
 async def send_one(call: Call, readable: Readable, span: Span | None, status: int = 200) -> web.StreamResponse:
-    """The whole (200, or `status` for what stands in its place) or one range (206)."""
+    """Send the whole (200, or `status` for an error page) or one range (206)."""
     source = await readable.open(*(span or (0, TO_THE_END if readable.size is None else readable.size)))
     response = head_of(readable, span, status)
     size = response.content_length
@@ -101,7 +103,7 @@ async def send_one(call: Call, readable: Readable, span: Span | None, status: in
 
 
 async def send_head(call: Call, readable: Readable, span: Span | None = None, status: int = 200) -> web.StreamResponse:
-    """The answer to a HEAD, of the whole or of one range of it."""
+    """Send the response to a HEAD, of the whole or of one range of it."""
     response = head_of(readable, span, status)
     await response.prepare(call.request)
     await response.write_eof()
@@ -109,7 +111,7 @@ async def send_head(call: Call, readable: Readable, span: Span | None = None, st
 
 
 async def copy_to(call: Call, source: Source, response: web.StreamResponse) -> None:
-    """Bytes from where they are to the client; one that takes none for too long is given up."""
+    """Copy bytes from the source to the client; a client that takes none for too long is disconnected."""
     try:
         async for chunk in source.chunks():
             async with asyncio.timeout(call.api.options.client_timeout_s):
@@ -122,7 +124,7 @@ async def copy_to(call: Call, source: Source, response: web.StreamResponse) -> N
 
 @asynccontextmanager
 async def cut_on_error(call: Call) -> AsyncIterator[None]:
-    """Whatever goes wrong from the head on ends the connection in the middle of the answer."""
+    """Cut the connection in the middle of the response at any error after the head."""
     try:
         yield
     except BaseException:
@@ -132,5 +134,5 @@ async def cut_on_error(call: Call) -> AsyncIterator[None]:
 
 
 def length_of(parts: Sequence[bytes], spans: Sequence[Span]) -> int:
-    """Bytes of text and spans together."""
+    """Return the number of bytes of texts and spans together."""
     return sum(map(len, parts)) + sum(stop - start for start, stop in spans)

@@ -1,8 +1,8 @@
-"""Static large objects as they are read: the whole, a range, one part, or the manifest itself.
+"""Reads static large objects: the whole, a range, one part, or the manifest itself.
 
-The whole's size and entity tag stand in the manifest's system metadata, so a HEAD and a condition that does not hold
-cost no more than those of a plain object. The manifest is read when bytes are wanted, each segment when its turn
-comes; one that is gone or changed since the upload ends the answer with an error.
+The whole's size and entity tag are in the manifest's system metadata, so a HEAD and a condition that does not hold cost
+no more than those of a plain object. The manifest is read when bytes are wanted, each segment when its turn comes; one
+that is missing or was changed since the upload ends the response with an error.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from swiftlet.errors import Forbidden, NotFound, Unauthorized
 from swiftlet.model import ObjectInfo
 
 ETAG, SIZE = "Slo-Etag", "Slo-Size"
-"""In the manifest's system metadata."""
+"""Keys in the manifest's system metadata."""
 _CACHED = 20
-"""Nested manifests remembered while one request is answered, as many as the reference keeps."""
+"""How many nested manifests are cached while one request is answered: as many as in the reference."""
 _CACHED_BYTES = 16 << 20
-"""Bytes of inline data that they may have together."""
+"""The largest total size of their inline data."""
 
 
 def is_manifest(info: ObjectInfo) -> bool:
-    """Whether a stored object is the manifest of a static large object."""
+    """Return whether a stored object is the manifest of a static large object."""
     return STATIC_LARGE_OBJECT in info.sysmeta
 
 
 class StaticLargeObject:
-    """The whole, put together from its segments."""
+    """A static large object, put together from its segments."""
 
     def __init__(self, reader: Reader, stored: Stored) -> None:
-        """`stored` is the manifest."""
+        """Show `stored`, the manifest."""
         self._reader = reader
         self._stored = stored
         self._layout: Layout | None = None
@@ -64,7 +64,7 @@ class StaticLargeObject:
         return self._layout
 
     async def open(self, start: int, stop: int) -> Source:
-        """The bytes of the segments; 409 when the first of them is not what the manifest says."""
+        """Open the bytes of the segments; 409 when the first of them differs from the manifest."""
         begins, segments = (await self.layout()).since(start)
         return await open_segments(self._reader, following(segments), start, stop, self._expand, begins)
 
@@ -75,7 +75,7 @@ class StaticLargeObject:
 async def open_segments(
     reader: Reader, segments: AsyncIterator[Segment], start: int, stop: int, expand: Expand, begins: int
 ) -> SegmentStream[Piece | Batch]:
-    """A stream of bytes `[start, stop)` of these segments, with its first piece open.
+    """Return a stream of bytes `[start, stop)` of these segments, with its first piece open.
 
     The first of `segments` begins at byte `begins` of the whole.
     """
@@ -91,7 +91,7 @@ async def open_segments(
 
 
 def expander(reader: Reader) -> Expand:
-    """Fetches nested manifests, and remembers the last few: several ranges may need the same one."""
+    """Return a function that fetches nested manifests and caches the last few: several ranges may need the same one."""
     known: dict[Segment, Layout] = {}
 
     async def expand(segment: Segment) -> Layout:
@@ -133,7 +133,7 @@ async def _stored(reader: Reader, segment: Segment, start: int, stop: int | None
 
 
 def check(segment: Segment, etag: str, size: int | None) -> None:
-    """BrokenSegment unless the object is what the manifest says."""
+    """Raise BrokenSegment unless the object is the one in the manifest."""
     if segment.size is not None and size != segment.size:
         raise BrokenSegment(f"segment {segment.path} has {size} bytes, but the manifest expects {segment.size}")
     if segment.etag is not None and etag != segment.etag:
@@ -143,14 +143,14 @@ def check(segment: Segment, etag: str, size: int | None) -> None:
 
 
 async def open_piece(reader: Reader, piece: Piece) -> Source:
-    """A piece's bytes; one that is a dynamic large object is put together in turn."""
+    """Open a piece's bytes; a dynamic large object is put together in turn."""
     segment = piece.segment
     if segment.data is not None:
         return Bytes(segment.data[piece.start : piece.stop])
     stored = await _stored(reader, segment, piece.start, piece.stop)
     try:
         if not segment.raw:
-            # Links are no level of their own: what they lead to may be one.
+            # Links are not a level of their own, but may lead to a manifest.
             stored = (await follow(reader, stored)).stored
         if segment.raw or not is_made_up(stored.info):
             check(segment, stored.info.etag, stored.info.size)
@@ -189,10 +189,10 @@ class Manifest:
 
 
 class RawManifest:
-    """The manifest in the form in which clients send one; keeps the large object's own content type."""
+    """The manifest in the form in which clients send one, with the large object's own content type."""
 
     def __init__(self, stored: Stored, data: bytes) -> None:
-        """`data` as `raw_format` makes it."""
+        """Show `data`, made by `raw_format`."""
         self._data = data
         self.etag = hashlib.md5(data, usedforsecurity=False).hexdigest()
         self.modified = stored.info.modified
@@ -201,7 +201,7 @@ class RawManifest:
         self.content_type = self.headers["Content-Type"]
 
     async def open(self, start: int, stop: int) -> Source:
-        """Open the bytes from `start` to `stop`, which are in memory."""
+        """Return the bytes from `start` to `stop`, which are in memory."""
         return Bytes(self._data[start:stop])
 
     async def close(self) -> None:
@@ -209,7 +209,7 @@ class RawManifest:
 
 
 async def raw_manifest(stored: Stored) -> RawManifest:
-    """Read a manifest and show it as the client sent it."""
+    """Read a manifest and return it as the client sent it."""
     try:
         data = await stored.read()
         return RawManifest(stored, await beside(len(data), lambda: raw_format(load_entries(data))))
@@ -219,14 +219,14 @@ async def raw_manifest(stored: Stored) -> RawManifest:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One segment of the whole, asked for by its number."""
+    """One segment of the whole, requested by its number."""
 
     span: tuple[int, int]
     count: int
 
 
 async def asked_part(call: Call, readable: Readable) -> Part | None:
-    """The part that `part-number` asks for; only static large objects have parts, for others it means nothing."""
+    """Return the part that `part-number` asks for; it is ignored for objects other than static large ones."""
     number = call.query.get("part-number")
     if number is None or not isinstance(readable, StaticLargeObject):
         return None
@@ -234,7 +234,7 @@ async def asked_part(call: Call, readable: Readable) -> Part | None:
 
 
 async def part_of(whole: StaticLargeObject, number: str, with_range: bool) -> Part:
-    """Where segment `number` (from 1) of the whole is; 400 for what is no number, 416 beyond the last."""
+    """Return segment `number` (from 1) of the whole; 400 for what is no number, 416 beyond the last."""
     if not (number.isascii() and number.isdigit()) or len(number) > 10 or int(number) < 1:
         raise ApiError(400, "Part number must be an integer greater than 0")
     if with_range:

@@ -1,4 +1,4 @@
-"""Manifests of static large objects: what a client sends, what is stored, and what is shown. Pure.
+"""Manifests of static large objects: as clients send them, as they are stored, and as they are shown. Pure.
 
 https://docs.openstack.org/swift/latest/overview_large_objects.html (static large objects).
 """
@@ -28,20 +28,21 @@ _OPTIONAL = frozenset({"etag", "size_bytes", "range"})
 _BASE64 = re.compile(r"[A-Za-z0-9+/]*={0,2}", re.ASCII)
 _NUMBER = re.compile(r"[0-9]{1,19}", re.ASCII)
 MAX_ERRORS = 100
-"""So many entries of a manifest are told what is wrong with them; of the others only the number is told."""
+"""The largest number of invalid entries that are reported; of further ones the report has only the number."""
 MAX_LARGE_OBJECT = 1 << 53
-"""Bytes of one static large object: 8 PiB, the largest whole number that every reader of JSON keeps exactly. Manifests
-of manifests get there with few bytes of their own, and the sums of listings have to hold many of them."""
+"""The largest size in bytes of one static large object: 8 PiB, the largest whole number that every reader of JSON keeps
+exactly. Nested manifests reach it with few bytes of their own, and the sums of listings have to hold many of them.
+"""
 _MAX_ERROR = 1000
-"""Characters of what is wrong with one entry."""
+"""The largest number of characters of an entry's error."""
 _MAX_RANGE = 64
 _MAX_PATH = 8192
-"""Characters that are looked at; no name is so long."""
+"""The largest number of characters of a path that are considered; no name is so long."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """One segment as the client asks for it: an object with what must hold for it, or data."""
+    """One segment as the client asks for it: an object with its conditions, or data."""
 
     path: Path | None = None
     etag: str | None = None
@@ -49,12 +50,12 @@ class Wanted:
     range: RangeSpec | None = None
     data: bytes | None = None
     written: str = ""
-    """The path as the client wrote it, with a slash before it or without one: reports name it so."""
+    """The path as the client wrote it, with or without a leading slash, for reports."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A segment's object as it is: entity tag unquoted, size in bytes, and whether it is a manifest itself."""
+    """The object of a segment: entity tag unquoted, size in bytes, and whether it is a manifest itself."""
 
     etag: str
     size: int
@@ -64,11 +65,11 @@ class Found:
 
 
 class _Wrong(Exception):
-    """What is wrong with one entry."""
+    """An entry is invalid; the text says why."""
 
 
 def parse_manifest(raw: bytes, own: Path, limits: LimitsSection) -> list[Wanted]:
-    """A client's manifest for the object `own`; 400 lists what is wrong, 413 for too many segments."""
+    """Return a client's manifest for the object `own`; 400 lists what is wrong, 413 for too many segments."""
     backed, inline = limits.slo_max_manifest_segments, limits.slo_max_inline_segments
     entries = load_list(raw, backed + inline, f"Number of segments must be <= {backed + inline}")
     wanted, wrong = [], []
@@ -120,7 +121,7 @@ def _backed(entry: Mapping[str, object], own: Path, limits: LimitsSection, last:
 
 
 def too_small(limits: LimitsSection) -> str:
-    """What is said of a segment below the limit."""
+    """Return the message about a segment below the limit."""
     unit = "byte" if limits.slo_min_segment_size == 1 else "bytes"
     return f"too small; each segment must be at least {limits.slo_min_segment_size} {unit}."
 
@@ -173,7 +174,7 @@ def _data(value: object) -> bytes:
 
 
 def entry_of(wanted: Wanted, found: Found | None) -> tuple[dict[str, Any], int]:
-    """What is stored for a segment, and how many bytes it adds; the range must have been found satisfiable."""
+    """Return what is stored for a segment, and how many bytes it adds. Its range must be satisfiable."""
     if wanted.data is not None:
         return {"data": base64.b64encode(wanted.data).decode("ascii")}, len(wanted.data)
     assert wanted.path is not None
@@ -195,7 +196,7 @@ def entry_of(wanted: Wanted, found: Found | None) -> tuple[dict[str, Any], int]:
 
 
 def stored_form(wanted: Sequence[Wanted], found: Mapping[Path, Found]) -> tuple[int, str, bytes]:
-    """Size and entity tag of the whole, and the manifest as it is stored, when all segments have been found good."""
+    """Return size and entity tag of the whole, and the manifest as it is stored, when all segments are valid."""
     entries, total = [], 0
     for one in wanted:
         entry, length = entry_of(one, None if one.path is None else found[one.path])
@@ -207,7 +208,7 @@ def stored_form(wanted: Sequence[Wanted], found: Mapping[Path, Found]) -> tuple[
 
 
 def etag_of(entries: Sequence[Mapping[str, Any]]) -> str:
-    """The whole's entity tag: the MD5 of its segments' tags, each with its range where it has one."""
+    """Return the whole's entity tag: the MD5 of its segments' tags, each with its range where it has one."""
     digest = hashlib.md5(usedforsecurity=False)
     for entry in entries:
         if "data" in entry:
@@ -221,7 +222,7 @@ def etag_of(entries: Sequence[Mapping[str, Any]]) -> str:
 
 
 def load_entries(stored: bytes) -> list[dict[str, Any]]:
-    """The entries of a stored manifest; 500 when it is damaged."""
+    """Return the entries of a stored manifest; 500 when it is damaged."""
     try:
         entries = json.loads(stored)
     except (ValueError, RecursionError) as error:
@@ -232,7 +233,7 @@ def load_entries(stored: bytes) -> list[dict[str, Any]]:
 
 
 def layout_of(stored: bytes, account: str) -> Layout:
-    """The segments of a stored manifest."""
+    """Return the segments of a stored manifest."""
     return Layout([_segment(entry, account) for entry in load_entries(stored)])
 
 
@@ -256,13 +257,13 @@ def _segment(entry: Mapping[str, Any], account: str) -> Segment:
 
 
 def path_of(entry: Mapping[str, Any], account: str) -> Path:
-    """The object that a stored entry refers to."""
+    """Return the object that a stored entry refers to."""
     container, _, obj = entry["name"].removeprefix("/").partition("/")
     return Path(account, container, obj)
 
 
 def raw_format(entries: Sequence[Mapping[str, Any]]) -> bytes:
-    """The manifest in the form in which a client sends one."""
+    """Return the manifest in the form in which a client sends one."""
     return json.dumps([_raw(entry) for entry in entries], sort_keys=True).encode()
 
 

@@ -1,11 +1,10 @@
 """Containers as web sites: index pages, redirects to directories, error pages, listings in HTML.
 
-https://docs.openstack.org/swift/latest/middleware.html#staticweb. For requests without a token, with
-`X-Web-Mode: true`, or by a temporary URL for a prefix, to containers whose owners have set `X-Container-Meta-Web-*`.
-Whatever is shown is read with the rights of who asks, so a site shows nothing that its visitors could not read anyway.
-
-What a container's owner has set is remembered as all of its metadata is: a change counts within
-`proxy.container_info_ttl_s` in processes that have served it before.
+https://docs.openstack.org/swift/latest/middleware.html#staticweb. It applies to requests without a token, with
+`X-Web-Mode: true`, or with a temporary URL for a prefix, to containers whose owners have set `X-Container-Meta-Web-*`.
+Everything is read with the sender's rights, so a site shows nothing that its visitors could not read anyway. The
+settings of a site are cached as all of the container's metadata: a change counts within `proxy.container_info_ttl_s` in
+processes that have served it before.
 """
 
 from __future__ import annotations
@@ -32,15 +31,17 @@ from swiftlet.model import ListingQuery
 from swiftlet.names import Path
 
 Respond = Callable[[Path], Awaitable[web.StreamResponse]]
-"""The ordinary answer to the request, had it been for that path; errors as exceptions."""
+"""Returns the ordinary response to the request for another path; raises errors."""
 WEB_MODE = "X-Web-Mode"
 _DIRECTORY = "application/directory"
 _MAX_MARKER = 1
-"""Bytes of an object that only stands for a directory."""
+"""The largest size in bytes of an object that only stands for a directory."""
 
 
 def is_visit(call: Call, query: Mapping[str, str]) -> bool:
-    """Whether a request may be one to a web site; `query` as it came, before a temporary URL was dropped from it."""
+    """Return whether a request may be one to a web site; `query` is the one before a temporary URL was
+    removed from it.
+    """
     if not call.api.options.static_web.enabled or call.request.method not in {"GET", "HEAD"}:
         return False
     if call.path.container is None:
@@ -52,7 +53,7 @@ def is_visit(call: Call, query: Mapping[str, str]) -> bool:
 
 
 async def visit(call: Call, query: Mapping[str, str], respond: Respond) -> web.StreamResponse:
-    """The page, or the ordinary answer where there is no site."""
+    """Return the page, or the ordinary response where there is no site."""
     assert call.path.container is not None
     try:
         container = await call.api.containers.get(call.path.account, call.path.container)
@@ -96,7 +97,7 @@ class _Visit:
     url: TempUrl | None
 
     async def answer(self) -> web.StreamResponse:
-        """The page, or the error's."""
+        """Return the page, or the error's."""
         try:
             return await (self._container() if self.call.path.obj is None else self._object())
         except (NotFound, Unauthorized, Forbidden) as error:
@@ -123,7 +124,7 @@ class _Visit:
         return await self._listing("")
 
     async def _object(self) -> web.StreamResponse:
-        """The object; where there is none, or only one that stands for a directory, what is below its name."""
+        """Return the object; where there is none, or only one that stands for a directory, the page below its name."""
         path, obj = self.call.path, self.call.path.obj
         assert obj is not None
         await self.call.access.require(self.call.request.method, path)
@@ -141,7 +142,9 @@ class _Visit:
         return self._redirect()
 
     async def _readable(self, path: Path, directories: bool = True) -> bool:
-        """Whether the visitor would see an object there; Unauthorized and Forbidden of the path itself are raised."""
+        """Return whether the visitor would see an object there. Raises Unauthorized and Forbidden of the
+        path itself.
+        """
         try:
             stored = await reader_of(self.call).head(path)
         except NotFound:
@@ -155,7 +158,7 @@ class _Visit:
         return directories or kind != self.site.directory_type or info.size > _MAX_MARKER
 
     async def _anything_below(self, prefix: str) -> None:
-        """NotFound unless the visitor may list and something is there."""
+        """Raise NotFound unless the visitor may list and there is an object with the prefix."""
         container = Path(self.call.path.account, self.call.path.container)
         try:
             await self.call.access.require("GET", container)
@@ -167,9 +170,9 @@ class _Visit:
             raise NotFound(f"{self.call.path} does not exist")
 
     def _redirect(self) -> web.Response:
-        """301 to the same with a slash, absolute as the reference has it; parameters are left behind.
+        """Return 301 to the same path with a slash, absolute as in the reference, without parameters.
 
-        Where clients reach this proxy is `proxy.storage_url`, or else what they called it.
+        The base is `proxy.storage_url`, or else the host that the client named.
         """
         target = f"{base_url(self.call.api, self.call.request)}/v1{self.call.path.quoted}/"
         text = "The resource has moved; look below the directory instead.\n"
@@ -193,14 +196,14 @@ class _Visit:
         return _page(text)
 
     async def _error_page(self, error: SwiftletError) -> web.StreamResponse | None:
-        """The site's own page for 401 and 404, if there is one that the visitor may read."""
+        """Return the site's own page for 401 and 404, if there is one that the visitor may read."""
         status = 404 if isinstance(error, NotFound) else 401 if isinstance(error, Unauthorized) else None
         if status is None or self.url is not None:
             return None
         plain = _page(str(error), status) if isinstance(error, _NoListing) else None
         if not self.site.error:
             return plain
-        # Neither ranges nor conditions of the request are about this page.
+        # Ranges and conditions of the request don't apply to this page.
         request = self.call.request.clone(headers={})
         call = replace(self.call, request=request, query={})
         try:
@@ -224,6 +227,6 @@ class _NoListing(NotFound):
 
 
 def _page(text: str, status: int = 200) -> web.Response:
-    # A temporary URL would have it saved as a file otherwise.
+    # With a temporary URL the page would otherwise be saved as a file.
     headers = {"Content-Disposition": "inline"} if status == 200 else {}
     return web.Response(status=status, text=text, content_type="text/html", charset="utf-8", headers=headers)

@@ -1,8 +1,8 @@
 """`GET CONTAINER?versions`: all versions of all objects, by name, the newest of each first.
 
-Two listings are merged: the container's own, which says what is current (a link to a version, or an object that is
-none and is shown as version `null`), and the hidden container's. Each row of either is at least one line of the
-answer, so a page of both is enough for a page of the answer, and what is current is known for every name in it.
+Two listings are merged: the container's own, which says what is current (a link to a version, or an object that is not
+a version and is shown as version `null`), and the hidden container's. Each row of either is at least one line of the
+response, so a page of both is enough for a page of the response, and for every name in it the current version is known.
 
 The latest version is the one that the object's link leads to; where there is no object, the newest version if it is a
 delete marker, and otherwise none.
@@ -30,7 +30,7 @@ from swiftlet.timestamp import Timestamp
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of the answer: a version of an object (None: version `null`), or a common prefix."""
+    """One line of the response: a version of an object (None: version `null`), or a common prefix."""
 
     row: ObjectRow | Subdir
     version: Timestamp | None = None
@@ -54,18 +54,18 @@ class Asked:
 
     query: ListingQuery
     version: Timestamp | None = None
-    """The version behind which it goes on, of the object `query.marker`."""
+    """The version of the object `query.marker` after which the listing continues."""
     at_null: bool = False
-    """Whether it goes on behind version `null` of that object."""
+    """Whether the listing continues after version `null` of that object."""
 
     @property
     def within(self) -> bool:
-        """Whether other lines of the marker's own name may follow."""
+        """Return whether more lines of the marker's own name may follow."""
         return self.version is not None or (self.at_null and not self.query.reverse)
 
     @property
     def hidden(self) -> ListingQuery:
-        """The query for the hidden container; one row more than the page has."""
+        """Return the query for the hidden container, with one row more than the page has."""
         query = self.query
         marker = query.marker and self._bound(query.marker, past=not (self.at_null or query.reverse))
         if self.version is not None:
@@ -74,7 +74,7 @@ class Asked:
         return replace(query, limit=query.limit + 1, prefix=MARK + query.prefix, marker=marker, end_marker=end)
 
     def _bound(self, name: str, past: bool) -> str:
-        """Just before or just past all versions of an object; a common prefix stays one."""
+        """Return a bound just before or just after all versions of an object; a common prefix stays one."""
         delimiter = self.query.delimiter
         if delimiter and name.endswith(delimiter):
             return MARK + name
@@ -82,7 +82,7 @@ class Asked:
 
 
 def parse(call: Call) -> Asked:
-    """The request's parameters; 400 and 412 for what is wrong with them."""
+    """Return the request's parameters; 400 and 412 for invalid ones."""
     query = parse_listing(call.query, call.api.options.limits.container_listing_limit)
     if query.path is not None:
         raise ApiError(400, "path can't be combined with versions; use prefix and delimiter")
@@ -113,7 +113,7 @@ class _Object:
     """Whether all versions are among them."""
 
     def lines(self, null: bool) -> list[Line]:
-        """Version `null` if it is wanted, then the others, the newest first."""
+        """Return version `null` if it is wanted, then the others, the newest first."""
         link = None if self.row is None else split_link(self.row.content_type)[1]
         linked = None if link is None else version_of(link.target)
         current = None if linked is None else linked[1]
@@ -133,7 +133,7 @@ class _Object:
 
 
 def merge(asked: Asked, own: Sequence[ObjectRow | Subdir], hidden: Sequence[ObjectRow | Subdir]) -> Iterator[Line]:
-    """The lines of the answer in order, from a page of either listing; as many of them are right as the page has."""
+    """Yield the lines of the response in order, from a page of either listing; as many are correct as the page has."""
     reverse, marker = asked.query.reverse, asked.query.marker
     rows = {row.name: row for row in own if isinstance(row, ObjectRow)}
     subdirs = {row.name for row in own if isinstance(row, Subdir)}
@@ -158,7 +158,7 @@ def merge(asked: Asked, own: Sequence[ObjectRow | Subdir], hidden: Sequence[Obje
 
 
 async def page(call: Call) -> tuple[ContainerInfo, str]:
-    """The container and the page of its versions in JSON; 406 when the client wants another format."""
+    """Return the container and the page of its versions in JSON; 406 when the client wants another format."""
     if call.query.get("format", "json").lower() != "json":
         raise ApiError(406, "versions are listed as JSON only")
     accept = call.request.headers.get("Accept")

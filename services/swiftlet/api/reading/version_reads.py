@@ -1,4 +1,4 @@
-"""Reading versions: GET, HEAD and the source of a copy with `version-id`, and what every answer tells of versions."""
+"""Reads versions: GET, HEAD and the source of a copy with `version-id`, and adds version ids to responses."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _READING = frozenset({"GET", "HEAD"})
 
 
 def tell(call: Call, name: str, value: str) -> None:
-    """Add a header to the answer, whatever answer it is."""
+    """Add a header to the response, whichever it will be."""
     finish_with(call.request, lambda response: response.headers.update({name: value}))
 
 
 async def versioned_container(call: Call, path: Path) -> ContainerInfo:
-    """The object's container; one that is remembered without versions is asked for again."""
+    """Return the object's container; a cached one without versions is requested again."""
     container = await container_of(call.api, path)
     if has_versions(container):
         return container
@@ -35,9 +35,10 @@ async def versioned_container(call: Call, path: Path) -> ContainerInfo:
 
 
 async def find_version(call: Call, path: Path, text: str) -> Stored:
-    """The version `text` of an object; 404 for one that is not there, and for a delete marker.
+    """Return the version `text` of an object; 404 for a missing one, and for a delete marker.
 
-    Versions are in a container of their own, which has no ACL: whom only the object's container lets in is refused.
+    Versions are in a container of their own, which has no ACL: a sender with rights by the object's container alone is
+    refused.
     """
     await call.access.require("GET", path)
     version = parse_version(await versioned_container(call, path), text)
@@ -64,7 +65,7 @@ async def find_version(call: Call, path: Path, text: str) -> Stored:
 
 
 async def version_of(call: Call, path: Path, info: ObjectInfo) -> str | None:
-    """Which version the current object is that was read at `path`; None in containers that have none."""
+    """Return the version of the current object that was read at `path`; None in containers without versions."""
     link = Link.of(info)
     if link is not None and link.version is not None:
         return link.version.internal
@@ -72,10 +73,10 @@ async def version_of(call: Call, path: Path, info: ObjectInfo) -> str | None:
 
 
 async def tell_version(call: Call, named: Stored, found: Stored) -> None:
-    """Add the version id to the answer to a GET or HEAD, in containers that have versions.
+    """Add the version id to the response to a GET or HEAD, in containers that have versions.
 
-    `named` is what the request names, and `found` what links lead to from there: a client's links lead to a version of
-    this container, which is told, or to what is none (`null`).
+    `named` is what the request names, and `found` what links lead to from there: a client's links may lead to a version
+    of this container, whose id is added, or elsewhere (`null`).
     """
     version = await version_of(call, call.path, named.info)
     if version is None:
@@ -88,10 +89,10 @@ async def tell_version(call: Call, named: Stored, found: Stored) -> None:
 
 
 async def tell_no_version(call: Call) -> None:
-    """Add the version id `null` to a 404, in containers that have versions; NotFound."""
+    """Add the version id `null` to a 404, in containers that have versions. Raises NotFound."""
     try:
         container = await container_of(call.api, call.path)
     except Unavailable:
-        return  # The 404 stands; whether there are versions can't be known now.
+        return  # The 404 stands, though it is unknown whether there are versions.
     if has_versions(container):
         tell(call, VERSION_ID, NULL)

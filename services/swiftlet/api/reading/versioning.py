@@ -1,14 +1,14 @@
-"""Which containers keep versions, and how: what is remembered of a container, and what a request may change of it.
+"""Which containers keep versions, and how: what is cached of a container, and what a request may change of it.
 
-https://docs.openstack.org/swift/latest/middleware.html#object-versioning. A container is in one of three modes: with
-versions of its objects in a hidden container (`X-Versions-Enabled`), or with what was overwritten in another container
-of the client's (`X-Versions-Location`, a stack, and `X-History-Location`, a history). The first one never mixes with
-the other two.
+https://docs.openstack.org/swift/latest/middleware.html#object-versioning. A container keeps no versions or is in one of
+these modes: with versions of its objects in a hidden container (`X-Versions-Enabled`), or with what was overwritten in
+another container of the client's (`X-Versions-Location`, a stack, and `X-History-Location`, a history). The first one
+can't be combined with the other two.
 
-Fault model: every process of every proxy remembers containers for itself. A write therefore asks again for what is
-older than `versioning.agreement_s`, and a request that changes the mode takes that long, so that a write that begins
-after its answer is in the new mode everywhere. When no container server answers within `PATIENCE_S`, what is
-remembered counts, for at most `proxy.container_info_ttl_s`: objects can be written while container servers are down.
+Fault model: every process of every proxy caches containers for itself. A write therefore requests again what is older
+than `versioning.agreement_s`, and a request that changes the mode waits that long, so that a write that begins after
+its response is in the new mode everywhere. When no container server answers within `PATIENCE_S`, the cached container
+counts, for at most `proxy.container_info_ttl_s`: objects can be written while container servers are down.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ VERSION_ID, CURRENT_VERSION_ID = "X-Object-Version-Id", "X-Object-Current-Versio
 NULL = "null"
 """The id of what is not a version: an object written while its container kept none."""
 DELETE_MARKER = "application/x-deleted;swift_versions_deleted=1"
-"""The content type of the empty object that says when an object was deleted; clients can't set one like it."""
+"""The content type of the empty object that records a deletion; clients can't set one like it."""
 PATIENCE_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class Archive:
-    """Where a legacy container keeps what was overwritten."""
+    """Where a container in one of the older modes keeps what was overwritten."""
 
     container: str
     history: bool
@@ -47,17 +47,19 @@ class Archive:
 
 
 def has_versions(container: ContainerInfo) -> bool:
-    """Whether the container keeps versions or ever did."""
+    """Return whether the container keeps versions or ever did."""
     return ENABLED in container.metadata
 
 
 def keeps_versions(container: ContainerInfo) -> bool:
-    """Whether every write makes a version."""
+    """Return whether every write makes a version."""
     return container.metadata.get(ENABLED) == "True"
 
 
 def archive_of(api: SwiftApi, container: ContainerInfo) -> Archive | None:
-    """The archive of a legacy container; None for others, and for all while `allow_versioned_writes` is off."""
+    """Return the archive of a container in an older mode; None for others, and for all while `allow_versioned_writes`
+    is off.
+    """
     if not api.options.versioning.allow_versioned_writes:
         return None
     for header in (HISTORY, STACK):
@@ -68,7 +70,7 @@ def archive_of(api: SwiftApi, container: ContainerInfo) -> Archive | None:
 
 
 async def container_to_write(api: SwiftApi, path: Path, advice: str = "") -> ContainerInfo:
-    """The object's container as every process agrees that it is; 404 that names it when there is none."""
+    """Return the object's container in the state that all processes agree on; 404 that names it when there is none."""
     assert path.container is not None
     agreed = api.containers.known(path.account, path.container, api.options.versioning.agreement_s)
     if agreed is not None:
@@ -117,7 +119,7 @@ def _enabling(call: Call) -> dict[str, str]:
 
 
 def _locations(call: Call) -> dict[str, str]:
-    """The archive that the headers name, of either kind; setting one wins over removing one."""
+    """Return the archive that the headers name, of either kind; setting one takes precedence over removing one."""
     headers = call.request.headers
     wanted = {name: headers[name].strip() for name in (STACK, HISTORY) if name in headers}
     given = {name: value for name, value in wanted.items() if value}
@@ -151,7 +153,7 @@ async def await_agreement(call: Call, changes: Mapping[str, str]) -> None:
 
 
 async def bytes_of_versions(api: SwiftApi, info: ContainerInfo) -> int:
-    """Bytes in the hidden container, which count with those of its container."""
+    """Return the bytes in the hidden container, which count with those of its container."""
     if not has_versions(info):
         return 0
     try:
@@ -161,9 +163,9 @@ async def bytes_of_versions(api: SwiftApi, info: ContainerInfo) -> int:
 
 
 async def delete_versions_container(call: Call) -> None:
-    """Remove the hidden container before its container goes; 409 while there are versions.
+    """Remove the hidden container before its container is deleted; 409 while there are versions.
 
-    If the container then stays, because it has objects, the next version makes the hidden one anew.
+    If the container then stays, because it has objects, the next version creates the hidden one anew.
     """
     info = await call.api.containers.refresh(call.path.account, call.container)
     if not has_versions(info):
@@ -184,7 +186,7 @@ async def delete_versions_container(call: Call) -> None:
 
 
 async def versions_policy(api: SwiftApi, path: Path, container: ContainerInfo) -> int:
-    """The policy of the hidden container for an object's versions; the container is made if it is not there."""
+    """Return the policy of the hidden container for an object's versions; a missing container is created."""
     hidden = Path(path.account, versions_container(container.container), "")
     try:
         return (await container_of(api, hidden)).policy
@@ -196,7 +198,7 @@ async def versions_policy(api: SwiftApi, path: Path, container: ContainerInfo) -
 
 
 def parse_version(container: ContainerInfo, text: str) -> Timestamp | None:
-    """The version that `version-id` names, None for `null`; 400 for what is no version's id."""
+    """Return the version that `version-id` names, None for `null`; 400 for what is no version's id."""
     if text == NULL:
         return None
     if not has_versions(container):

@@ -1,4 +1,4 @@
-"""Listings as HTML pages: pure. Every name is text of a stranger's, so everything is escaped where it stands."""
+"""Renders listings as HTML pages. Pure. Names are untrusted text, so everything is escaped where it is inserted."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _STYLE = """  <style type="text/css">
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """What a container's owner has set of `X-Container-Meta-Web-*`."""
+    """The settings of a container's owner in `X-Container-Meta-Web-*`."""
 
     index: str = ""
     error: str = ""
@@ -34,12 +34,12 @@ class Site:
 
     @property
     def any(self) -> bool:
-        """Whether it is a site at all."""
+        """Return whether it is a site at all."""
         return bool(self.index or self.error or self.listings)
 
 
 def readable_size(size: int) -> str:
-    """`0`, `999`, `1Ki`, `2Mi`, as in the reference."""
+    """Return a size for people: `0`, `999`, `1Ki`, `2Mi`, as in the reference."""
     value, unit = float(size), -1
     while value >= 1024 and unit < len(_UNITS) - 1:
         value, unit = value / 1024, unit + 1
@@ -47,7 +47,7 @@ def readable_size(size: int) -> str:
 
 
 def css_link(css: str, prefix: str) -> str:
-    """Where the style sheet is, seen from a listing of `prefix`; absolute ones stay what they are."""
+    """Return the style sheet's URL, relative to a listing of `prefix`; absolute ones are returned unchanged."""
     if css.startswith(("/", "http://", "https://")):
         return quote(css, safe=":/")
     return "../" * prefix.count("/") + quote(css)
@@ -64,12 +64,12 @@ def _head(site: Site, place: str, prefix: str) -> str:
 
 
 def _label(site: Site, place: str) -> str:
-    """`place` is the path from `/v1` on."""
+    """Return the heading; `place` is the path from `/v1` on."""
     return f"{site.label}/{'/'.join(place.split('/')[4:])}" if site.label else place
 
 
 def listing_disabled(site: Site, place: str) -> str:
-    """The page in place of a listing that the owner has not asked for."""
+    """Return the page in place of a listing that the owner has not enabled."""
     index = f"  <p>The index page {escape(site.index)} is not there.</p>\n" if site.index else ""
     return (
         f"{_head(site, place, '')} <body>\n  <h1>Web Listing Disabled</h1>\n"
@@ -79,7 +79,7 @@ def listing_disabled(site: Site, place: str) -> str:
 
 
 def _parameters(url: TempUrl | None) -> str:
-    """Behind every link, so that it is allowed what this page was."""
+    """Return the parameters that each link needs to be allowed what this page was."""
     if url is None or url.prefix is None:
         return ""
     pieces = [
@@ -97,7 +97,7 @@ def _parameters(url: TempUrl | None) -> str:
 def listing_page(
     site: Site, place: str, prefix: str, rows: Sequence[ObjectRow | Subdir], url: TempUrl | None = None
 ) -> str:
-    """A listing of `prefix`, directories first."""
+    """Return a listing of `prefix`, directories first."""
     parameters = _parameters(url)
     lowest = len(url.prefix or "") if url is not None else 0
     lines = [_row("item", "parent", "../", "../", parameters)] if len(prefix) > lowest else []
@@ -132,7 +132,7 @@ def _objects(prefix: str, rows: Sequence[ObjectRow | Subdir], parameters: str) -
 
 
 def _link(name: str) -> str:
-    """Relative; no part of a name can be taken for `..` or for a scheme."""
+    """Return a relative link; no part of a name can be taken for `..` or for a scheme."""
     return "./" + quote(name).replace(".", "%2E")
 
 

@@ -1,4 +1,4 @@
-"""One file per resource and method: what a request of a client does, from its headers to its answer.
+"""One file per resource and method: what a client's request does, from its headers to its response.
 
-In here: handlers, which `api.app` binds to routes. Not in here: rules that two of them share.
+This package has handlers, which `api.app` binds to routes. Rules that two of them share don't belong here.
 """

@@ -1,6 +1,6 @@
 """Accounts: HEAD, GET (containers), POST (metadata), and for reseller admins PUT and DELETE.
 
-Accounts come into being with their first container or metadata; one that nobody has written to yet shows as empty.
+An account is created by its first container or metadata; an account without any write appears empty.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ POLICY_TOTALS = (
     "X-Account-Storage-Policy-name-Object-Count",
     "X-Account-Storage-Policy-name-Bytes-Used",
 )
-"""Headers, with the policy's name in them, of `Amounts` in its order."""
+"""Headers, with the policy's name in them, for the fields of `Amounts` in order."""
 
 
 def _nothing_yet(account: str) -> AccountInfo:
@@ -36,7 +36,7 @@ def _nothing_yet(account: str) -> AccountInfo:
 
 
 def account_headers(call: Call, info: AccountInfo) -> dict[str, str]:
-    """Totals and metadata as response headers."""
+    """Return totals and metadata as response headers."""
     headers = {
         "X-Account-Container-Count": str(info.container_count),
         "X-Account-Object-Count": str(info.object_count),
@@ -49,7 +49,7 @@ def account_headers(call: Call, info: AccountInfo) -> dict[str, str]:
 
 
 def _by_policy(call: Call, info: AccountInfo) -> dict[str, str]:
-    """Totals of each policy that is known here and has containers; together they are the account's."""
+    """Yield the totals of each known policy that has containers; together they are the account's."""
     headers: dict[str, str] = {}
     for index, amounts in info.policies.items():
         policy = call.api.options.policies.at(index)
@@ -106,7 +106,7 @@ async def post(call: Call) -> web.Response:
     except NotFound:
         await call.stamped(lambda timestamp: call.api.listings.put_account(call.path.account, timestamp, items, bounds))
     finally:
-        # Also of a change that too few replicas took: some have it.
+        # A change that too few replicas took counts too: some have it.
         call.api.accounts.forget(call.path.account)
     return web.Response(status=204)
 
@@ -135,8 +135,9 @@ async def delete(call: Call) -> web.Response:
 
 
 async def _visible(api: SwiftApi, account: str, query: ListingQuery) -> tuple[AccountInfo, list[ContainerRow | Subdir]]:
-    """One page of an account's listing as its clients see it: without hidden containers, whose bytes count with their
-    owners'; NotFound, Unavailable.
+    """Return one page of an account's listing as its clients see it. Raises NotFound and Unavailable.
+
+    Hidden containers are left out, and their bytes are added to those of their owners.
     """
     info, rows = await api.listings.list_containers(account, _without_hidden(query))
     names = [row.name for row in rows if isinstance(row, ContainerRow)]
@@ -157,7 +158,7 @@ async def _visible(api: SwiftApi, account: str, query: ListingQuery) -> tuple[Ac
 
 
 def _without_hidden(query: ListingQuery) -> ListingQuery:
-    """The query with its lower end behind all hidden names."""
+    """Return the query with its lower end after all hidden names."""
     if query.reverse:
         return replace(query, end_marker=max(query.end_marker, BEHIND_ALL))
     return replace(query, marker=max(query.marker, BEHIND_ALL))

@@ -1,7 +1,7 @@
-"""Many objects in one request: what asks for it, and what such requests have in common.
+"""Bulk requests, for many objects in one request: how they are recognised, and what they have in common.
 
-https://docs.openstack.org/swift/latest/middleware.html#bulk-operations. The rights are asked for at each name, not at
-the request's path. The answer is 200 with a report, whose `Response Status` is what counts; while long work goes on,
+https://docs.openstack.org/swift/latest/middleware.html#bulk-operations. The rights are checked for each name, not for
+the request's path. The response is 200 with a report, whose `Response Status` is what counts; while long work goes on,
 white space comes before it.
 """
 
@@ -22,19 +22,19 @@ from swiftlet.errors import SwiftletError, Unauthorized
 
 EXTRACT, DELETE = "extract-archive", "bulk-delete"
 _SHOWN_NAME = 1400
-"""Characters of a name in a report."""
+"""The largest number of characters of a name in a report."""
 _log = structlog.get_logger("api")
 
 
 def asked_for(method: str, query: Mapping[str, str]) -> str | None:
-    """`EXTRACT`, `DELETE`, or None for any other request."""
+    """Return `EXTRACT`, `DELETE`, or None for any other request."""
     if method == "PUT" and EXTRACT in query:
         return EXTRACT
     return DELETE if method in {"POST", "DELETE"} and DELETE in query else None
 
 
 def require_somebody(call: Call) -> None:
-    """401 for requests without a token: nobody can write without one, and reading the body would cost us."""
+    """Raise 401 for requests without a token: nobody can write without one, and reading the body would be costly."""
     if isinstance(call.access, TokenAccess) and call.access.identity is None:
         raise Unauthorized("send X-Auth-Token; tokens are issued at /auth/v1.0")
 
@@ -59,22 +59,22 @@ class Tally:
         self.counts[what] += 1
 
     def failed(self, name: str, error: SwiftletError | int) -> None:
-        """A name that could not be served; ApiError once there are too many."""
+        """Record a name that could not be served. Raises ApiError once there are too many."""
         status = error if isinstance(error, int) else status_of(error)
         self.server_failed |= status >= 500
         self.failures.append((quote(name.encode("utf-8", "surrogateescape"))[:_SHOWN_NAME], status_line(status)))
 
     @property
     def full(self) -> bool:
-        """Whether there were so many failures that the work ends."""
+        """Return whether there were so many failures that the work ends."""
         return len(self.failures) >= self.max_failures
 
     def ended(self, error: SwiftletError) -> None:
-        """The work ended early."""
+        """Record that the work ended early."""
         self.status, self.body = status_of(error), str(error)
 
     def fields(self, nothing: str) -> dict[str, object]:
-        """The report; `nothing` is said when there was nothing to do."""
+        """Return the report's fields; `nothing` is its message when there was nothing to do."""
         status, body = self.success, self.body
         if self.status is not None:
             status = self.status

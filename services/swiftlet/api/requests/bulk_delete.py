@@ -1,7 +1,7 @@
 """POST or DELETE ?bulk-delete: a list of names in the body, objects first and then containers, a few at a time.
 
-Fault model: a name may be anything, may come twice, and may be somebody else's: each is reported for itself. A client
-that goes away ends the work.
+Fault model: a name may be anything, may occur twice, and may be of another account: each is reported separately. The
+work ends when the client has gone.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from swiftlet.errors import NotFound, SwiftletError
 from swiftlet.names import MAX_CONTAINER_NAME, MAX_OBJECT_NAME, Path, parse_path
 
 MAX_LINE = 3 * (MAX_CONTAINER_NAME + MAX_OBJECT_NAME) + 64
-"""Bytes of one line: a whole name, every byte of it percent-encoded."""
+"""The largest size in bytes of one line: a whole name with every byte percent-encoded."""
 _DELETED, _MISSING = "Number Deleted", "Number Not Found"
 _ANY_SIZE = 1 << 62
 
@@ -34,7 +34,7 @@ async def delete_all(call: Call) -> web.StreamResponse:
     tally = Tally(200, {_DELETED: 0, _MISSING: 0}, section.max_failed_deletes)
     names: list[str] = []
     problem: ApiError | None = None
-    # Before the answer begins: a client may wait to be asked for its body.
+    # The body is read before the response begins, as a client may wait to be asked for it.
     try:
         names = await _read_names(call, section.max_deletes_per_request)
     except _BadList as error:
@@ -49,11 +49,11 @@ async def delete_all(call: Call) -> web.StreamResponse:
 
 
 class _BadList(ApiError):
-    """The list as a whole can't be followed; nothing has been deleted."""
+    """The list as a whole is invalid; nothing has been deleted."""
 
 
 async def _read_names(call: Call, limit: int) -> list[str]:
-    """All lines that are not empty, percent-decoded; what is not UTF-8 is in them as lone surrogates."""
+    """Return all lines that are not empty, percent-decoded; bytes that are not UTF-8 become lone surrogates."""
     content_type = call.request.headers.get("Content-Type", "text/plain")
     body = Body(call.request, _ANY_SIZE, call.api.options.client_timeout_s)
     if not content_type.lower().startswith("text/plain"):

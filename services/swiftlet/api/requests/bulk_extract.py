@@ -1,11 +1,11 @@
-"""PUT ?extract-archive=tar|tar.gz|tar.bz2: the files of an archive become objects, one after the other as they come in.
+"""PUT ?extract-archive=tar|tar.gz|tar.bz2: the files of an archive become objects, one after the other.
 
-Nothing is held but what an object server has not taken yet. Containers that are missing are made, if the sender may.
-Names are names: `..` and absolute ones lead nowhere but to objects that are called so.
+Only data that an object server has not taken yet are held. Missing containers are created if the sender may. Names have
+no special meaning: `..` and absolute paths are just names of objects.
 
 Fault model: an archive may be cut off, broken, or a decompression bomb; names and metadata may be anything. Files
-before the fault stay, and the report counts them. What would not be a name or a header on its own is not one in an
-archive: it goes the way of any PUT.
+before the fault stay, and the report counts them. Each file is stored by the same code as any PUT, so an invalid name
+or header is refused in the same way.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _PASSED_ON = frozenset({DELETE_AT, DELETE_AFTER, REMOVE, "Content-Type", "X-Dete
 
 
 class _BadUpload(ApiError):
-    """Nothing more can be read; whatever file was on its way is not stored."""
+    """Nothing more can be read; the current file is not stored."""
 
 
 class _File:
@@ -57,7 +57,7 @@ class _File:
 
 
 class _Archive:
-    """The archive with all that can be wrong with it as one kind of error."""
+    """The archive, which raises one kind of error for anything wrong with it."""
 
     def __init__(self, stream: TarStream) -> None:
         self._stream = stream
@@ -86,14 +86,14 @@ class _Archive:
 
 
 async def extract(call: Call) -> web.StreamResponse:
-    """200 with a report; 400 for a kind of archive that is none."""
+    """Return 200 with a report; 400 for an unknown kind of archive."""
     require_somebody(call)
     kind = KINDS.get(call.query[EXTRACT].lower().strip("."))
     if kind is None:
         raise ApiError(400, f"Unsupported archive format; {EXTRACT} can be {', '.join(KINDS)}")
     body = Body(call.request, _ANY_SIZE, call.api.options.client_timeout_s)
     pieces = body.pieces()
-    # Before the answer begins: a client may wait to be asked for its body.
+    # This comes before the response begins, as a client may wait to be asked for its body.
     first = await anext(pieces, b"")
     section = call.api.options.bulk
     allowance = Allowance(section.max_extracted_bytes, section.max_compression_ratio)
@@ -110,7 +110,7 @@ async def _chained(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[by
 
 
 class _Extraction:
-    """One archive on its way."""
+    """The extraction of one archive."""
 
     def __init__(self, call: Call, archive: _Archive, tally: Tally) -> None:
         self._call = call
@@ -118,13 +118,13 @@ class _Extraction:
         self.tally = tally
         self._section = call.api.options.bulk
         self._there: set[str] = set()
-        """Containers that are known to be there, or that nothing can be done about."""
+        """Containers that are known to exist, or that could not be created."""
         self._made = 0
         path = call.path
         self._base = "/".join(part for part in (path.container, (path.obj or "").rstrip("/")) if part)
 
     async def run(self) -> None:
-        """All files; ApiError when it ends early."""
+        """Store all files. Raises ApiError when it ends early."""
         entries = 0
         while (entry := await self._archive.next_entry()) is not None:
             entries += 1
@@ -157,7 +157,7 @@ class _Extraction:
             self.tally.done(_CREATED)
 
     def _name_of(self, entry: TarEntry) -> str:
-        """Below the account: `container/object`."""
+        """Return the name below the account: `container/object`."""
         name = entry.name.removeprefix("./").lstrip("/")
         return f"{self._base}/{name}" if self._base else name
 
@@ -208,7 +208,7 @@ class _Extraction:
         return replace(self._call, request=request, path=path, query={}, owner=owner)
 
     def _headers(self, pax: Mapping[str, str]) -> CIMultiDict[str]:
-        """What the PUT of a file is told: by the request, then by the file's own attributes."""
+        """Return the headers of a file's PUT: the request's, then those of the file's own attributes."""
         headers = CIMultiDict[str]()
         for name, value in self._call.request.headers.items():
             full = canonical(name)
@@ -225,7 +225,7 @@ class _Extraction:
 
 
 def _header(name: str) -> str:
-    """An attribute's name as a header's; 400 for what could be none."""
+    """Return an attribute's name as a header's; 400 for an invalid one."""
     if not name or not all(char.isalnum() or char in "!#$%&'*+-.^_`|~" for char in name) or not name.isascii():
         raise ApiError(400, "a metadata name in the archive contains characters that are not allowed in a header name")
     return canonical(OBJECT_META + name)

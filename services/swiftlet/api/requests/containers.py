@@ -21,21 +21,21 @@ from swiftlet.model import ContainerInfo, ObjectRow, Subdir
 from swiftlet.timestamp import Timestamp
 
 POSTED = CONTAINER_SYSMETA + "Posted"
-"""The metadata item that says when the last POST was.
+"""The metadata item with the time of the last POST.
 
-It is no part of what decides whether a container is there, so that a POST which reaches only a replica that has missed
-a deletion brings no container back.
+It is no part of what decides whether a container exists, so that a POST which reaches only a replica that has missed a
+deletion does not restore the container.
 """
 
 
 def modified(info: ContainerInfo) -> Timestamp:
-    """When the last PUT or POST was."""
+    """Return the time of the last PUT or POST."""
     posted = info.metadata.get(POSTED)
     return info.put_timestamp if posted is None else max(info.put_timestamp, Timestamp.parse(posted))
 
 
 def container_headers(call: Call, info: ContainerInfo) -> dict[str, str]:
-    """Totals, policy and metadata as response headers."""
+    """Return totals, policy and metadata as response headers."""
     at = modified(info)
     headers = {
         "X-Container-Object-Count": str(info.object_count),
@@ -113,7 +113,7 @@ async def put(call: Call) -> web.Response:
             created, at = await call.stamped(make)
             room.stored(at)
     finally:
-        # Also of a change that too few replicas took: some have it.
+        # A change that too few replicas took counts too: some have it.
         call.api.containers.forget(call.path.account, call.container)
     await await_agreement(call, {} if created else changes)
     return web.Response(status=201) if created else accepted()

@@ -1,8 +1,8 @@
 """DELETE of an object, alone or with the segments that its manifest names (`multipart-manifest=delete`).
 
-Segments go first, a few at a time, nested manifests after theirs; the manifest itself goes last, and only when
-nothing before it failed, so that what failed can be tried again. The answer is 200; what happened is in its body. With
-`version-id` the manifest is that version of the object, and it alone goes behind its segments.
+Segments are deleted first, a few at a time, then nested manifests; the manifest itself is deleted last, and only when
+nothing before it failed, so that the request can be repeated. The response is 200; the outcome is in its body. With
+`version-id` the manifest is that version of the object, and only this version is deleted after its segments.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class _Outcome:
     server_failed: bool = False
 
     def failed(self, path: Path, error: SwiftletError) -> None:
-        """Count what could not be deleted; what is not there need not be."""
+        """Count an object that could not be deleted; a missing one is no failure."""
         if isinstance(error, NotFound):
             self.missing += 1
             return
@@ -81,7 +81,7 @@ async def delete(call: Call) -> web.StreamResponse:
 
 
 async def _delete_with_segments(call: Call) -> web.StreamResponse:
-    """DELETE ?multipart-manifest=delete: 200 with a report."""
+    """Answer DELETE ?multipart-manifest=delete: 200 with a report."""
     if says_yes(call.query.get("async", "")):
         raise ApiError(501, "async=true is not supported: segments are deleted before the response")
     media_type = report_type(call)
@@ -117,7 +117,7 @@ async def _delete_all(call: Call, outcome: _Outcome) -> None:
 
 
 async def _gather(call: Call) -> tuple[list[Path], list[Path]]:
-    """The manifests from the outermost on, and the other segments, each once."""
+    """Return the manifests from the outermost on, and the other segments, each once."""
     limit = call.api.options.limits.slo_max_manifest_segments * _FACTOR
     manifests: dict[Path, None] = {call.path: None}
     segments: dict[Path, None] = {}

@@ -1,12 +1,12 @@
 """Uploads from HTML forms (FormPost): a signed multipart/form-data POST whose files become objects, one after another.
 
-https://docs.openstack.org/swift/latest/middleware.html#formpost. Files are stored as they come in, in bounded memory
-and without temporary files. Fields count only before the first file. Where to redirect to is signed, and nobody is
-sent anywhere by a form that is not.
+https://docs.openstack.org/swift/latest/middleware.html#formpost. Files are stored as they arrive, in bounded memory and
+without temporary files. Fields count only before the first file. The redirect is covered by the signature, and a form
+with an invalid signature redirects nobody.
 
-Fault model: the client may send anything and stop anywhere, and nobody knows who it is before the first file: until
-the signature has been checked, a form has few parts and few bytes, and nothing of a file is read. Files before the one
-that failed stay.
+Fault model: the client may send anything and stop anywhere, and is unknown before the first file: until the signature
+has been checked, a form has few parts and few bytes, and nothing of a file is read. Files before the one that failed
+stay.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ from swiftlet.errors import InvalidName, SwiftletError
 from swiftlet.names import Path, decode, parse_path
 
 MAX_VALUE = 4096
-"""Bytes of a field that are read, as in the reference; the rest is passed over."""
+"""Bytes of a field that are read, as in the reference; the rest is skipped."""
 MAX_FIELDS = 100
-"""Parts of a form that are no files, whether they have a name or not."""
+"""The largest number of parts of a form that are not files, whether they have a name or not."""
 MAX_BYTES_BEFORE_FILES = 1 << 20
-"""Bytes of a form before its first file, which is where the signature is checked."""
+"""The largest number of bytes of a form before its first file, where the signature is checked."""
 _ANY_SIZE = 1 << 62
 _NUMBERS = ("max_file_size", "max_file_count", "expires")
 
 
 def is_form(request: web.Request) -> bool:
-    """Whether a request is a form: POST with multipart/form-data."""
+    """Return whether a request is a form: POST with multipart/form-data."""
     return request.method == "POST" and "boundary" in _boundary_of(request)
 
 
@@ -61,7 +61,7 @@ class Form:
     fields: dict[str, str] = field(default_factory=dict)
 
     def number(self, name: str) -> int:
-        """A field that must be a whole number; 0 when it is not there."""
+        """Return a field that must be a whole number; 0 when it is missing."""
         text = self.fields.get(name, "").strip()
         if not text:
             return 0
@@ -70,13 +70,13 @@ class Form:
         return int(text)
 
     def message(self, path: str) -> str:
-        """The text that must have been signed."""
+        """Return the text that must have been signed."""
         redirect = self.fields.get("redirect", "")
         return "\n".join([path, redirect, *(self.fields.get(name) or "0" for name in _NUMBERS)])
 
 
 class FormError(ApiError):
-    """An answer for the whole form, wherever it should redirect to."""
+    """An error response for the whole form, instead of its redirect."""
 
     def __init__(self, status: int, reason: str) -> None:
         """`reason` in the reference's words."""
@@ -94,8 +94,9 @@ class _FormFile:
         self._cluster_limit = cluster_limit
 
     async def pieces(self) -> AsyncIterator[bytes]:
-        """Yield the pieces as they arrive; 400 for more than the form allows or an incomplete form, 413 for more than
-        fits.
+        """Yield the pieces as they arrive.
+
+        Raises 400 for more than the form allows or an incomplete form, 413 for an object that is too large.
         """
         size = 0
         while True:
@@ -122,21 +123,21 @@ class _Outcome:
 
 
 class FormPost:
-    """One form that is being taken in."""
+    """The handling of one form."""
 
     def __init__(self, api: SwiftApi, request: web.Request, path: Path) -> None:
-        """`path` is the container, or a prefix of names in it."""
+        """Handle a form for `path`, a container or a prefix of names in it."""
         self._api = api
         self._request = request
         self._path = path
         self._signed_path = decode(request.rel_url.raw_path)
         self._form = Form()
         self._parts = 0
-        """How many parts that are no files have begun."""
+        """How many parts that are not files have begun."""
         self._access: SignedAccess | None = None
 
     async def answer(self) -> web.StreamResponse:
-        """Store the files and answer for all of them: the first failure's status, 201, or 303 where to go next."""
+        """Store the files and answer for all of them: the first failure's status, 201, or 303 to the redirect."""
         try:
             outcome = await self._take_in()
         except BadForm as error:
@@ -153,7 +154,7 @@ class FormPost:
         document = Multipart(body.pieces(), _boundary_of(self._request)["boundary"])
         outcome, files = _Outcome(), 0
         while (part := await document.next_part()) is not None:
-            # What has come may hold many parts; others have their turns in between.
+            # A piece may hold many parts; other requests get their turns in between.
             await asyncio.sleep(0)
             filename = part.parameters.get("filename") if part.disposition == "form-data" else None
             if not filename:
@@ -202,7 +203,7 @@ class FormPost:
         return _Outcome(stored.status, "")
 
     def _headers(self, part: Part) -> CIMultiDict[str]:
-        """What the PUT of a file is told: of the form, else of the file's own headers."""
+        """Return the headers of a file's PUT: from the form's fields, else from the file's own headers."""
         fields = self._form.fields
         headers = CIMultiDict[str]()
         for name in ("content-type", "content-encoding"):
@@ -218,7 +219,9 @@ class FormPost:
         return headers
 
     async def _authorize(self) -> SignedAccess:
-        """401 unless the form is signed, by a key of the account or container, and not too late."""
+        """Return the rights of the key; 401 unless one of the account's or container's has signed the form, and it is
+        still valid.
+        """
         if self._access is not None:
             return self._access
         if self._form.number("expires") < time.time():
@@ -249,7 +252,7 @@ def _plain(outcome: _Outcome) -> web.Response:
 
 
 def _redirected(redirect: str, outcome: _Outcome) -> web.Response:
-    """303; what could end the header or the link is percent-encoded."""
+    """Return 303; what could end the header or the link is percent-encoded."""
     separator = "&" if "?" in redirect else "?"
     target = quote(redirect, safe="!#$%&'()*+,/:;=?@[]~") + separator
     target += f"status={outcome.status}&message={quote(outcome.message)}"
@@ -258,7 +261,7 @@ def _redirected(redirect: str, outcome: _Outcome) -> web.Response:
 
 
 async def post(api: SwiftApi, request: web.Request, path: Path) -> web.StreamResponse:
-    """POST of a form to a container or to a prefix in it."""
+    """Answer the POST of a form to a container or to a prefix in it."""
     try:
         return await FormPost(api, request, path).answer()
     except InvalidName as error:

@@ -1,4 +1,4 @@
-"""`/info`: what this cluster can do and the limits in force; `/healthcheck`: OK."""
+"""`/info`: the features of this cluster and the limits in force; `/healthcheck`: OK."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from swiftlet.names import MAX_ACCOUNT_NAME, MAX_CONTAINER_NAME, MAX_OBJECT_NAME
 
 
 def capabilities(api: SwiftApi) -> dict[str, object]:
-    """The document behind `/info`, in OpenStack Swift's shape."""
+    """Return the document at `/info`, in OpenStack Swift's form."""
     limits = api.options.limits
     policies = [
         {"name": policy.name, "aliases": policy.name, "etag": policy.etag}
@@ -85,7 +85,7 @@ def _versioning(options: ApiOptions) -> dict[str, object]:
 
 
 def _access(options: ApiOptions) -> dict[str, object]:
-    """Ways in without a token, as far as they are on."""
+    """Return the kinds of access without a token that are enabled."""
     shown: dict[str, object] = {}
     if options.tempurl.enabled:
         shown["tempurl"] = options.tempurl.model_dump(mode="json", exclude={"enabled"})
@@ -107,5 +107,5 @@ async def get(api: SwiftApi, request: web.Request) -> web.Response:
 
 
 async def healthcheck(api: SwiftApi, request: web.Request) -> web.Response:
-    """GET /healthcheck, as Swift's middleware answers it."""
+    """Answer GET /healthcheck, as Swift's middleware does."""
     return web.Response(text="OK")

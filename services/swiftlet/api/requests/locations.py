@@ -1,8 +1,8 @@
 """`GET /v1/locations/ACCOUNT/CONTAINER/OBJECT`: where an object is, for clients that ask the devices themselves.
 
-The answer is JSON: the object's partition, its policy, the version of the ring that says so, the primaries in
-replica order, and as many handoffs. It costs one container lookup, mostly remembered, and never asks for the
-object itself: it says where the object would be.
+The answer is JSON: the object's partition, its policy, the version of the ring, the primaries in replica order, and as
+many handoffs. It costs one container lookup, mostly a cached one, and never asks for the object itself: the answer is
+where the object would be.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class LocationsApi:
     """The collaborators of one metadata server process."""
 
     identify: Callable[[str], Identity]
-    """Whose token it is; Unauthorized."""
+    """Returns the identity of a token. Raises Unauthorized."""
     containers: ContainerCache
     rings: Rings
     hash_path: HashPath
@@ -41,7 +41,7 @@ class LocationsApi:
 
 
 def add_location_routes(app: web.Application, api: LocationsApi) -> None:
-    """Answer questions for locations on `app`."""
+    """Add the route for locations to `app`."""
 
     async def handle(request: web.Request) -> web.Response:
         raw = request.rel_url.raw_path.removeprefix(PREFIX)

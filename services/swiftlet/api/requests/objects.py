@@ -33,7 +33,7 @@ from swiftlet.timestamp import Timestamp
 
 
 async def post(call: Call) -> web.Response:
-    """POST /v1/{account}/{container}/{object}: replace metadata, 202; 307 when that was a link's."""
+    """POST /v1/{account}/{container}/{object}: replace metadata, 202; 307 when the object is a link."""
     refuse_unsupported(call.request.headers)
     if call.query.get("version-id"):
         raise ApiError(400, "POST to a specific version is not allowed")
@@ -52,7 +52,7 @@ async def post(call: Call) -> web.Response:
 
 
 async def _post(call: Call, path: Path, metadata: Mapping[str, str], content_type: str | None) -> Link | None:
-    """Replace what is stored at `path` itself; the link that it is, if it is one.
+    """Replace the metadata stored at `path` itself; return the link that it is, if it is one.
 
     A content type keeps the mark that a large object or a link has behind its own.
     """
@@ -79,7 +79,9 @@ async def _post(call: Call, path: Path, metadata: Mapping[str, str], content_typ
 
 
 async def delete_one(call: Call, path: Path, version: str | None = None) -> None:
-    """Delete an object with the rights of the request's sender, or one version of it; NotFound when there was none."""
+    """Delete an object with the rights of the request's sender, or one version of it. Raises NotFound when there was
+    none.
+    """
     await call.access.require("DELETE", path)
     if version and version != NULL:
         await delete_version(replace(call, path=path), version)

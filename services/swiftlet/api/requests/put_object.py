@@ -1,7 +1,7 @@
-"""PUT of an object, prepared by the features that the request asks for, then stored; COPY is a PUT at the destination.
+"""PUT of an object: prepared by the features that the request uses, then stored. COPY is a PUT at the destination.
 
-Each preparer looks whether its feature is asked for and changes what is going to be stored: its bytes, its metadata,
-the answer. None of them costs anything when it is not.
+Each preparer checks whether its feature is requested and changes what is going to be stored: its bytes, its metadata,
+the response. An unused feature costs nothing.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from swiftlet.names import Path
 Preparer = Callable[[NewObject], Awaitable[None]]
 
 PREPARERS: tuple[Preparer, ...] = (slo_put.prepare, dlo.prepare, symlinks.prepare)
-"""Called in this order for each PUT."""
+"""The preparers of each PUT, in the order in which they are called."""
 
 _TYPES = mimetypes.MimeTypes(filenames=())
 
@@ -45,14 +45,14 @@ async def put(call: Call) -> web.StreamResponse:
 
 
 def is_copy(call: Call) -> bool:
-    """Whether the request copies an object; who may do so is asked when the source has been found."""
+    """Return whether the request copies an object; the right to read the source is checked when that has been found."""
     return call.request.method == "COPY" or (
         call.request.method == "PUT" and bool(call.request.headers.get("X-Copy-From"))
     )
 
 
 async def put_at(call: Call, path: Path, source: Path | None = None) -> web.StreamResponse:
-    """A PUT whose object will be at `path` and is a copy of `source`, if that is given."""
+    """Carry out a PUT whose object will be at `path` and is a copy of `source`, if that is given."""
     new = _planned(call, path)
     new.source = source
     if not says_yes(call.query.get("heartbeat", "")):
@@ -63,7 +63,7 @@ async def put_at(call: Call, path: Path, source: Path | None = None) -> web.Stre
 
 
 async def put_body(call: Call, body: Incoming) -> web.Response:
-    """A PUT whose bytes come from elsewhere than the request's own body."""
+    """Carry out a PUT whose bytes come from elsewhere than the request's own body."""
     new = _planned(call, call.path)
     new.body = body
     return await _carry_out(new)
@@ -81,7 +81,7 @@ def _planned(call: Call, path: Path) -> NewObject:
 
 
 def _body(new: NewObject) -> Incoming:
-    """The request's own body."""
+    """Return the request's own body."""
     api = new.call.api
     body = Body(new.call.request, api.options.limits.max_file_size, api.options.client_timeout_s)
     if api.bodies is None or body.announced is None or body.announced <= api.options.small_object_bytes:
@@ -95,7 +95,7 @@ async def _carry_out(new: NewObject) -> web.Response:
     call = new.call
     try:
         if new.body is None and is_copy(call):
-            # The source comes first: what is wrong with it is told before anything of the destination, as in Swift.
+            # As in Swift, errors of the source are reported before any of the destination.
             await copying.prepare(new)
             await call.access.require("PUT", new.path)
             await call.api.rates.admit(call.request.method, call.path)

@@ -1,4 +1,4 @@
-"""Storing and deleting objects, with all that it involves: quotas, versions, links, manifests, expiry.
+"""Stores and deletes objects, with everything that this involves: quotas, versions, links, manifests, expiry.
 
-In here: what happens between a request that was understood and a write that is durable. Not in here: routes.
+This package has what happens between a parsed request and a durable write. Routes don't belong here.
 """

@@ -1,9 +1,9 @@
-"""Where a copy's bytes and metadata come from: the preparer of PUTs with X-Copy-From, and of COPY.
+"""The preparer of copies: PUTs with X-Copy-From, and COPY take their bytes and metadata from a source.
 
-The source is read as a GET with X-Newest reads it: the request's conditions and its range are the source's, and a
-large object is one object. With `multipart-manifest=get` the manifest is copied instead, after a new look at its
-segments in the account that it goes to. Metadata come along, except with X-Fresh-Metadata; what the request says
-wins, and an empty header removes an item.
+The source is read as a GET with X-Newest reads it: the request's conditions and its range apply to the source, and a
+large object is read as one object. With `multipart-manifest=get` the manifest is copied instead, after a new check of
+its segments in the destination's account. Metadata are copied, except with X-Fresh-Metadata; the request's own take
+precedence, and an empty header removes an item.
 
 Fault model: a source that breaks off in the middle leaves the destination as it was.
 """
@@ -45,7 +45,7 @@ class _Copied:
 
 
 def named_object(call: Call, header: str, account_header: str) -> Path:
-    """The object that a header such as `Destination: /container/object` names; 412 for what is no such thing."""
+    """Return the object that a header such as `Destination: /container/object` names; 412 for an invalid one."""
     account = named_account(call, account_header) or call.path.account
     value = call.request.headers[header].removeprefix("/")
     try:
@@ -60,7 +60,7 @@ def named_object(call: Call, header: str, account_header: str) -> Path:
 
 
 def named_account(call: Call, header: str) -> str | None:
-    """The account that a header such as `Destination-Account` names, if it is there; 412 for what is no such thing."""
+    """Return the account that a header such as `Destination-Account` names, if it is there; 412 for an invalid one."""
     if header not in call.request.headers:
         return None
     account = decode(call.request.headers[header])
@@ -102,7 +102,7 @@ async def prepare(new: NewObject) -> None:
 
 
 async def _source(call: Call, path: Path) -> Stored:
-    """The newest, or the version that the request asks for."""
+    """Return the newest version, or the one that the request asks for."""
     version = call.query.get("version-id")
     return await (find_version(call, path, version) if version else reader_of(call).get(path, newest=True))
 
@@ -154,7 +154,7 @@ async def _take_bytes(new: NewObject, readable: Readable) -> None:
 
 
 def _span(call: Call, readable: Readable) -> Span | None:
-    """What of the source to copy; None when its size is not known."""
+    """Return the part of the source to copy; None when its size is not known."""
     spans = choose_spans(call, readable, parse_range(call.request.headers.get("Range")))
     if len(spans) > 1:
         raise ApiError(400, "only one range can be copied at a time")

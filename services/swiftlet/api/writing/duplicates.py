@@ -1,7 +1,7 @@
-"""An object exactly as it is stored, a second time under another name: links, manifests and metadata included.
+"""Stores an object a second time, unchanged, under another name: links, manifests and metadata included.
 
-The copy has the timestamp of the original, so that two that make the same copy at the same time make one object, and
-its ETag, by which links name a version, whatever the policies say.
+The copy has the timestamp of the original, so that two concurrent copies result in one object, and its ETag, by which
+links name a version, whatever the policies say.
 
 Fault model: the original may be overwritten while it is read. Then there is no copy, and the caller looks again.
 """
@@ -30,7 +30,7 @@ class Place:
 
 
 class _Stored:
-    """What is stored, as a body."""
+    """A stored object's bytes as the body of a new one."""
 
     def __init__(self, download: Download) -> None:
         self._download = download
@@ -42,7 +42,7 @@ class _Stored:
 
 
 async def duplicate(call: Call, source: Place, info: ObjectInfo, target: Place, timestamp: Timestamp) -> None:
-    """Store what `info` describes at `target`, too; NotFound or Unavailable when something is gone."""
+    """Store what `info` describes at `target`, too. Raises NotFound or Unavailable when something is missing."""
     download = await call.api.objects.get(source.path, source.policy, version=info.timestamp)
     try:
         copy = NewObject(

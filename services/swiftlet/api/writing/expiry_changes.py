@@ -1,13 +1,13 @@
-"""The queue's tasks as objects change: one for the version that is there, none for those that it replaced.
+"""Keeps the expirer's queue up to date as objects change: a task for the current version, none for replaced ones.
 
-A write queues its own task first, and takes the task of the version that it has replaced off at last, so that whatever
-stops in between leaves a task too many: it costs a look when it is due, or until then a row. Which version is replaced
-is asked of the object's devices while the new task is being queued. Writes without a time ask as well, but only in
-containers that have had an object with one, which is a metadata item of the container that no client sees; what other
-processes do in the moment until they know of it leaves tasks too many, too.
+A write queues its own task first, and removes the task of the version that it has replaced last, so that a write that
+stops in between leaves a superfluous task: it costs a look when it is due, and a row until then. The object's devices
+are asked which version is replaced, while the new task is being queued. Writes without a time ask as well, but only in
+containers that have had an object with one, which is recorded in a metadata item of the container that no client sees;
+writes by other processes before they know of it leave superfluous tasks, too.
 
-A task names its object's version. So of two writers at the same time neither takes off the other's task, and a write
-that certainly changed nothing takes off its own.
+A task names its object's version. So of two concurrent writers neither removes the other's task, and a write that
+certainly changed nothing removes its own.
 """
 
 from __future__ import annotations
@@ -31,31 +31,31 @@ from swiftlet.placement.outcomes import Written
 from swiftlet.timestamp import Timestamp
 
 EXPIRING = "X-Container-Sysmeta-Expiring"
-"""The metadata item of a container that has had objects that go by themselves."""
+"""The metadata item of a container that has had expiring objects."""
 
 _log = structlog.get_logger("expiry")
 
 
 def has_expiring(container: ContainerInfo) -> bool:
-    """Whether objects that a write into the container replaces may have tasks."""
+    """Return whether objects that a write into the container replaces may have tasks."""
     return EXPIRING in container.metadata
 
 
 class Change:
-    """What one write does to the queue."""
+    """The changes of the queue by one write."""
 
     def __init__(self, api: SwiftApi, path: Path, policy: int, metadata: Mapping[str, str], at: Timestamp) -> None:
-        """`metadata` is what the object has after the write, none for a DELETE."""
+        """Prepare a write of version `at`; `metadata` is what the object has after it, none for a DELETE."""
         self._api, self._path, self._policy, self._metadata = api, path, policy, metadata
         self.at = at
-        """The version that is written; to be set when it becomes another one."""
+        """The version that is written; the caller sets it when the timestamp changes."""
         self.is_lost = False
         """Whether the version turned out not to be the newest."""
         self._new: Task | None = None
         self._old: Task | None = None
 
     async def begin(self, seen: ObjectInfo | None) -> None:
-        """Queue the new version's task, and learn of the one that it replaces: of `seen`, where that is known."""
+        """Queue the new version's task, and find the version that it replaces: `seen`, where that is known."""
         if is_reserved(self._path):
             return
         delete_at, container = delete_at_of(self._metadata), await container_of(self._api, self._path)
@@ -86,11 +86,11 @@ class Change:
         return None if delete_at is None else Task(delete_at, self._path, self._policy, info.modified)
 
     async def undo(self) -> None:
-        """The write has certainly changed nothing."""
+        """Remove the task: the write has certainly changed nothing."""
         await self._withdraw([self._new] if self._new is not None else [])
 
     async def finish(self) -> None:
-        """The write is through: what it replaced, or what replaced it, has no task any more."""
+        """After the write, remove the task of the version that it replaced, or its own when it was replaced."""
         if self._old is not None and self._old.queued <= self.at and self._old != self._new:
             await self._withdraw([self._old])
         new = self._new
@@ -99,7 +99,7 @@ class Change:
         if self.is_lost:
             await self._withdraw([new])
         elif is_expired(self._metadata, now_s(self._api) + LATE_S):
-            # The expirer may have come by before the object was there, and found nothing.
+            # The expirer may have looked before the object existed, and found nothing.
             await self._api.expiry.replace(new, Task(new.delete_at, new.path, new.policy, self._api.clock.next()))
         elif self.at != new.queued:
             await self._api.expiry.replace(new, Task(new.delete_at, new.path, new.policy, self.at))
@@ -125,7 +125,7 @@ async def expiry_changed(
     at: Timestamp,
     seen: ObjectInfo | None = None,
 ) -> AsyncIterator[Change]:
-    """Around a write of version `at` of an object; Unavailable when its task can't be queued."""
+    """Wrap a write of version `at` of an object. Raises Unavailable when its task can't be queued."""
     change = Change(api, path, policy, metadata, at)
     await change.begin(seen)
     try:
@@ -137,6 +137,6 @@ async def expiry_changed(
 
 
 async def delete_expiring(api: SwiftApi, path: Path, policy: int, timestamp: Timestamp) -> Written:
-    """Delete an object, and take its task off if it has one; as `ClusterObjects.delete`."""
+    """Delete an object, and remove its task if it has one; otherwise like `ClusterObjects.delete`."""
     async with expiry_changed(api, path, policy, {}, timestamp):
         return await api.objects.delete(path, policy, timestamp)

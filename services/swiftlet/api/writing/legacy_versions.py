@@ -2,16 +2,16 @@
 
 https://docs.openstack.org/swift/latest/middleware.html#versioned-writes. A PUT first copies what it replaces to
 `ARCHIVE/<length><object>/<timestamp>`: the length of the name in bytes as three hex digits, the time of the version. A
-DELETE does the same and adds a delete marker (history), or brings the newest one back (stack). Rights are asked for
-at the object only.
+DELETE does the same and adds a delete marker (history), or brings the newest one back (stack). Rights are checked for
+the object only.
 
-Of writers at the same time none is lost (in the reference they may be): each holds a lock (`object_locks`) from the
-last look at what it replaces until that is replaced. The copy is made before the body comes, and once more with the
-lock only if somebody else was faster meanwhile. A large object that began to come before what is there then is refused
-(409).
+No version is lost among concurrent writers (in the reference they may be): each holds a lock (`object_locks`) from the
+last look at what it replaces until that is replaced. The copy is made before the body arrives, and once more under the
+lock only if another writer was faster meanwhile. A large object whose upload began before the version that is now
+stored is refused (409).
 
 Fault model: a proxy that stops, or is refused, after the copy leaves one copy more, under the same name as the next
-attempt's; one that stops in the middle of bringing a version back leaves it in both places. Without a quorum of account
+attempt's; one that stops in the middle of restoring a version leaves it in both places. Without a quorum of account
 servers there are no locks, and nothing is replaced (503).
 """
 
@@ -47,9 +47,9 @@ def archive_prefix(obj: str) -> str:
 async def archive_current(
     call: Call, main: Place, archive: Archive, known: Timestamp | None = None
 ) -> Timestamp | None:
-    """Copy what is at `main` to the archive, unless it is the version `known`; which version it is, None for nothing.
+    """Copy what is at `main` to the archive, unless it is the version `known`; return its version, None for nothing.
 
-    412 when there is no archive.
+    Raises 412 when there is no archive.
     """
 
     async def attempt() -> Timestamp | None:
@@ -81,7 +81,7 @@ class _InTurn:
 
 
 async def put_locked(new: NewObject, main: Place, archive: Archive) -> tuple[PutRecord, PutFooter]:
-    """Store a new object in place of one that is kept."""
+    """Store a new object in a container that archives what is replaced."""
     call = new.call
     copied = await archive_current(call, main, archive)
     assert new.body is not None
@@ -97,7 +97,7 @@ async def put_locked(new: NewObject, main: Place, archive: Archive) -> tuple[Put
 
 
 async def delete_locked(call: Call, main: Place, archive: Archive, delete: Callable[[], Awaitable[None]]) -> None:
-    """What a DELETE does; `delete` removes what is there, and is not called when an older version took its place."""
+    """Carry out a DELETE; `delete` removes the object, and is not called when an older version replaced it."""
     async with locked(call.api, main.path) as mine:
         if archive.history:
             await push_deletion(call, main, archive)
@@ -125,7 +125,7 @@ async def push_deletion(call: Call, main: Place, archive: Archive) -> None:
 
 
 async def pop(call: Call, main: Place, archive: Archive) -> bool:
-    """Bring the newest older version back in place of a DELETE; whether there was one, or a marker to go."""
+    """Restore the newest older version in place of a DELETE; return whether there was one, or a marker to remove."""
     older = _older(call, main.path, archive)
     async for row in older:
         if row.content_type != DELETE_MARKER:
@@ -143,7 +143,7 @@ async def pop(call: Call, main: Place, archive: Archive) -> bool:
 
 
 async def _older(call: Call, path: Path, archive: Archive) -> AsyncIterator[ObjectRow]:
-    """The rows of an object's older versions, the newest first."""
+    """Yield the rows of an object's older versions, the newest first."""
     assert path.obj is not None
     prefix, marker = archive_prefix(path.obj), ""
     while True:
@@ -174,7 +174,7 @@ async def _exists(call: Call, place: Place) -> bool:
 
 
 async def _restore(call: Call, main: Place, archive: Archive, row: ObjectRow) -> bool:
-    """Copy an older version back as the newest and remove it from the archive; False when it is gone."""
+    """Copy an older version back as the newest and remove it from the archive; return False when it is missing."""
     source = await _row_place(call, main.path, archive, row)
     try:
         info = await call.api.objects.head(source.path, source.policy, newest=True)

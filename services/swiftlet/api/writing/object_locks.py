@@ -1,10 +1,11 @@
 """A lock on an object for writers that replace it, where no replaced version may be lost.
 
-A lock is a claim of one object on a name that no account has, of which one may be held: granted by the account
-servers' replicas as room within a quota is (`swiftlet.placement.claims`), in memory, for a while. Two never hold it.
+A lock is a claim of one object on a name that no account has, of which only one may be held: the account servers'
+replicas grant it like room within a quota (`swiftlet.placement.claims`), in memory, for some time. Two writers never
+hold it.
 
-Fault model: who has a lock may die, and then its time ends it. Account servers may be away: with a quorum of an
-object's three nobody gets a lock (Unavailable). One that is long at work renews its lock, and learns before it
+Fault model: the holder of a lock may die, and then the lock expires. Account servers may be away: without a quorum of
+an object's three nobody gets a lock (Unavailable). A writer that takes long renews its lock, and learns before it
 changes anything if that failed.
 """
 
@@ -24,12 +25,12 @@ from swiftlet.model import Amounts, Bounds, Claim, DatabaseName
 from swiftlet.names import Path
 
 LIFE_S = 30
-"""How long a lock lasts that is not renewed."""
+"""How many seconds a lock lasts that is not renewed."""
 RENEW_S = 8.0
 SAFE_S = 20.0
-"""A writer that has not renewed its lock for this long changes nothing any more."""
+"""A writer that has not renewed its lock for so many seconds changes nothing any more."""
 _PAUSES_S = (0.01, 0.3)
-"""Between two attempts to get a lock: at first, at most."""
+"""Seconds between two attempts to get a lock: the first pause, and the longest."""
 _ONE = Bounds(objects=1)
 
 
@@ -38,14 +39,14 @@ class ObjectLock:
 
     def __init__(self, api: SwiftApi, path: Path) -> None:
         self._claims = api.listings.claims
-        # Hashed with no secret: the ring's own hash spreads the names, and nobody can have an account of this name.
+        # The hash has no secret: the ring's own hash spreads the names, and no account can have this name.
         self._name = DatabaseName(f".turn-{hashlib.sha256(str(path).encode()).hexdigest()}")
         self._claim = Claim(os.urandom(16).hex(), Amounts(objects=1))
         self._path = path
         self._held_at = 0.0
 
     async def wait(self, within_s: float) -> None:
-        """Get it; Unavailable when others have it for too long."""
+        """Wait for the lock. Raises Unavailable when others hold it for too long."""
         deadline, pause_s = time.monotonic() + within_s, _PAUSES_S[0]
         while not await self._ask():
             if time.monotonic() + pause_s > deadline:
@@ -67,11 +68,11 @@ class ObjectLock:
             try:
                 await self._ask()
             except SwiftletError:
-                # `check` tells, if the next attempt comes too late.
+                # If the next attempt comes too late, `check` will raise.
                 continue
 
     def check(self) -> None:
-        """Unavailable when it may not be ours any more."""
+        """Raise Unavailable when the lock may have expired."""
         if time.monotonic() - self._held_at > SAFE_S:
             raise Unavailable(f"the account servers could not be asked while {self._path} was replaced; try again")
 
@@ -82,7 +83,7 @@ class ObjectLock:
 
 @asynccontextmanager
 async def locked(api: SwiftApi, path: Path) -> AsyncIterator[ObjectLock]:
-    """Nobody else has the lock of `path` within the block; Unavailable."""
+    """Hold the lock of `path` within the block. Raises Unavailable."""
     mine = ObjectLock(api, path)
     try:
         await mine.wait(api.options.client_timeout_s)

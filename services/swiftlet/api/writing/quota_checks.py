@@ -1,16 +1,16 @@
-"""Quotas of whatever stores objects or makes containers: one check, for uploads, copies, manifests, forms and archives.
+"""Enforces quotas on everything that stores objects or creates containers: uploads, copies, manifests, forms, archives.
 
-What counts is `swiftlet.quota.bounds`. A write takes its room before its first byte and gives it back when it comes to
-nothing. The size of an upload without Content-Length is not known: it takes more while it flows, and is cut off with
-413 where no more fits. An object counts in full while it is written, also where it replaces another one, as in
-OpenStack Swift. Limits count for everybody, reseller admins included, who can raise them.
+What counts is in `swiftlet.quota.bounds`. A write reserves its room before its first byte and returns it when it fails.
+The size of an upload without Content-Length is not known: it reserves more while it flows, and is cut off with 413
+where no more fits. An object counts in full while it is written, also where it replaces another one, as in OpenStack
+Swift. Limits apply to everybody, including reseller admins, who can raise them.
 
 In precise mode room is held by claims at the databases (`swiftlet.placement.claims`) and the limits hold exactly;
 otherwise in the memory of this process (`swiftlet.quota.usage`).
 
-Fault model: a write whose outcome is unknown (503, a proxy that dies) keeps its claims until their time is up, since
-it may have been stored. When an account can't be asked for its metadata, precise mode refuses writes (503); otherwise
-limits by headers of that account do not count until it can.
+Fault model: a write whose outcome is unknown (503, a proxy that dies) keeps its claims until they expire, since it may
+have been stored. When an account can't be asked for its metadata, precise mode refuses writes (503); otherwise limits
+by headers of that account do not count until it can.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ from swiftlet.timestamp import Timestamp
 P = ParamSpec("P")
 REFUSED = Counter("swiftlet_quota_refusals_total", "Writes refused by a quota.", ["scope", "what"])
 _MAX_STEP = 64 * 1024 * 1024
-"""Bytes that an upload of unknown size takes beyond what has come, at the most."""
+"""How many bytes an upload of unknown size reserves at most beyond what has arrived."""
 _PAUSES_S = (0.1, 0.3, 1.0, 3.0, 10.0)
-"""Before further looks whether an account has learned of an object; after them its claim ends by its time."""
+"""Seconds between looks whether an account has learned of an object; after them its claim expires."""
 _later: set[asyncio.Task[None]] = set()
 """Tasks that check later, referenced so that they are not garbage-collected; claims of a process that ends expire by
 themselves.
@@ -65,7 +65,7 @@ class Incoming(Protocol):
     announced: int | None
 
     def pieces(self) -> AsyncIterator[Piece]:
-        """All of them, in order."""
+        """Yield all pieces in order."""
         ...
 
 
@@ -73,7 +73,7 @@ class QuotaExceeded(ApiError):
     """413: there is no room for this."""
 
     def __init__(self, scope: str, named: Named, excess: Excess, name: DatabaseName) -> None:
-        """The body says which limit, what is used, what was asked for."""
+        """Make a body that says which limit it is, what is used, and what was asked for."""
         REFUSED.labels(scope, excess.what).inc()
         shown = None if name.container is None else main_container(name.container)
         where = f"account {name.account!r}" if shown is None else f"container {shown!r}"
@@ -82,7 +82,7 @@ class QuotaExceeded(ApiError):
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """One database that a write takes room in."""
+    """One database in which a write reserves room."""
 
     scope: str
     name: DatabaseName
@@ -91,14 +91,14 @@ class _Part:
     """Bytes that count with those of this database and are in another one."""
 
     def refusal(self, excess: Excess) -> QuotaExceeded:
-        """What its writer is told: the whole limit, and all that is used of it."""
+        """Return the error for the writer: with the whole limit, and all that is used of it."""
         if excess.what == "bytes":
             excess = replace(excess, most=excess.most + self.elsewhere, used=excess.used + self.elsewhere)
         return QuotaExceeded(self.scope, self.named, excess, self.name)
 
 
 class Hold:
-    """The room that one write takes."""
+    """The room that one write reserves."""
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ class Hold:
         row: str,
         container: DatabaseName | None = None,
     ) -> None:
-        """Nothing is taken yet; `row` is what the write will be listed as, in `container` if it is an object."""
+        """Start without a reservation; `row` is the write's row in a listing, in `container` if it is an object."""
         self._api = api
         self._quotas = quotas
         self._parts = parts
@@ -118,27 +118,27 @@ class Hold:
         self._container = container
         self._id = os.urandom(16).hex()
         self._at: Timestamp | None = None
-        # Long enough for the silence that is allowed to a client, and for the commit after it.
+        # This covers the longest pause that a client may make, and the commit after it.
         self._life_s = round(2 * api.options.client_timeout_s + 60)
         self._renewed = time.monotonic()
 
     def stored(self, at: Timestamp) -> None:
-        """The write is done, with this timestamp."""
+        """Record that the write is done, with this timestamp."""
         self._at = at
 
     def metered(self, body: Incoming) -> Incoming:
-        """The body, as far as there is room for it."""
+        """Return the body, which ends with an error where it exceeds the room."""
         return _Metered(self, body)
 
     async def come(self, size: int) -> None:
-        """So many bytes of it have come; QuotaExceeded."""
+        """Count so many received bytes. Raises QuotaExceeded."""
         if size > self._asked.bytes:
             await self._grow(size)
         elif time.monotonic() - self._renewed > self._life_s / 4:
             await self.take()
 
     async def _grow(self, size: int) -> None:
-        """Take room for `size` bytes, and for some more if there is some."""
+        """Reserve room for `size` bytes, and for some more if there is some."""
         ahead = min(max(size, 2 * self._asked.bytes), size + _MAX_STEP)
         for target in dict.fromkeys((ahead, size)):
             self._asked = replace(self._asked, bytes=target)
@@ -151,7 +151,7 @@ class Hold:
                 return
 
     async def take(self) -> None:
-        """Take what is asked for now, everywhere or nowhere; QuotaExceeded, NotFound, Unavailable."""
+        """Reserve what is asked for now, everywhere or nowhere. Raises QuotaExceeded, NotFound and Unavailable."""
         claim = Claim(self._id, self._asked)
         for index, part in enumerate(self._parts):
             try:
@@ -170,7 +170,7 @@ class Hold:
         return await self._api.usage.take(part.name, claim, part.named.bounds, self._quotas.cache_s)
 
     async def end(self, error: BaseException | None) -> None:
-        """Give the room back, or have it counted as taken."""
+        """Return the room, or have it counted as used."""
         unknown = error is not None and (not isinstance(error, SwiftletError) or isinstance(error, Unavailable))
         if not self._quotas.precise:
             for part in self._parts:
@@ -199,12 +199,12 @@ class Hold:
             later.add_done_callback(_later.discard)
 
     async def _counted(self, account: DatabaseName) -> bool:
-        """The account has learned of the object by its container's totals: its claim ends."""
+        """Return whether the account has learned of the object by its container's totals, so that its claim ends."""
         await self._api.listings.claims.cancel(account, self._id)
         return True
 
     async def _confirm_later(self, account: DatabaseName, container: DatabaseName, at: Timestamp) -> None:
-        """A row is still on its way to one of the container's replicas, or a report to the account."""
+        """Confirm later: a row has yet to reach one of the container's replicas, or a report the account."""
         for pause_s in _PAUSES_S:
             await asyncio.sleep(pause_s)
             if await self._api.listings.claims.confirm(container, self._id, self._row, at, report=True):
@@ -220,7 +220,7 @@ class Hold:
 
 
 class _Metered:
-    """A body that asks for room as it flows."""
+    """A body that reserves room as it flows."""
 
     def __init__(self, hold: Hold, body: Incoming) -> None:
         self._hold = hold
@@ -228,7 +228,7 @@ class _Metered:
         self.announced = body.announced
 
     async def pieces(self) -> AsyncIterator[Piece]:
-        """All of them, in order; QuotaExceeded where no more fits."""
+        """Yield all pieces in order. Raises QuotaExceeded where no more fits."""
         size = 0
         async for piece in self._body.pieces():
             size += len(piece)
@@ -272,13 +272,14 @@ def within_quota(
 
 
 async def is_unlimited(api: SwiftApi, path: Path) -> bool:
-    """Whether no quota counts what is stored there. NotFound, Unavailable."""
+    """Return whether no quota counts what is stored there. Raises NotFound and Unavailable."""
     return not await _parts(api, path)
 
 
 async def _parts(api: SwiftApi, path: Path) -> list[_Part]:
-    """Return the databases whose limits apply to an object; none without a limit on its container or account. NotFound,
-    Unavailable.
+    """Return the databases whose limits apply to an object; none without a limit on its container or account.
+
+    Raises NotFound and Unavailable.
     """
     limits, metadata = await _level(api, api.quotas.quotas, path.account)
     parts = [
@@ -289,10 +290,10 @@ async def _parts(api: SwiftApi, path: Path) -> list[_Part]:
 
 
 async def _part_of_container(api: SwiftApi, limits: Limits, path: Path) -> _Part:
-    """A container's limit of bytes counts those of older versions, too, which are in the hidden container.
+    """Return the limits of a container, whose bytes include older versions in the hidden container.
 
-    Each of the two has what the other one leaves. X-Container-Meta-Quota-Count counts no versions, but the links to
-    them; a level's object_count is for each of the two containers.
+    Each of the two has what the other one leaves. X-Container-Meta-Quota-Count does not count versions, but the links
+    to them; a level's object_count applies to each of the two containers.
     """
     assert path.container is not None
     shown = main_container(path.container)
@@ -319,7 +320,10 @@ async def _bytes_in(api: SwiftApi, account: str, container: str) -> int:
 
 @asynccontextmanager
 async def _room_for_object(api: SwiftApi, path: Path, size: int | None, parts: Sequence[_Part]) -> AsyncIterator[Hold]:
-    """Room for an object of `size` bytes (None: not known yet) while it is written; QuotaExceeded, Unavailable."""
+    """Reserve room for an object of `size` bytes (None: not known yet) while it is written.
+
+    Raises QuotaExceeded and Unavailable.
+    """
     asked, name = Amounts(objects=1, bytes=size or 0), DatabaseName(path.account, path.container)
     hold = Hold(api, api.quotas.quotas, parts, asked, path.obj or "", name)
     async with _held(hold):
@@ -328,7 +332,9 @@ async def _room_for_object(api: SwiftApi, path: Path, size: int | None, parts: S
 
 @asynccontextmanager
 async def room_for_container(api: SwiftApi, account: str, container: str) -> AsyncIterator[Hold]:
-    """Room for a container while it is made, unless it is there already; QuotaExceeded, Unavailable."""
+    """Reserve room for a container while it is created, unless it exists already. Raises QuotaExceeded and
+    Unavailable.
+    """
     quotas = api.quotas.quotas
     named = containers_bounds((await _level(api, quotas, account))[0])
     parts = [] if named.unlimited else [_Part("containers", DatabaseName(account), named)]
@@ -351,7 +357,7 @@ async def _held(hold: Hold) -> AsyncIterator[None]:
 
 
 async def _level(api: SwiftApi, quotas: Quotas, account: str) -> tuple[Limits, Mapping[str, str]]:
-    """The level's limits of an account, and its metadata, which may have limits of its own."""
+    """Return the level's limits of an account, and its metadata, which may have limits of its own."""
     try:
         metadata = await api.accounts.fresh(account)
     except Unavailable:

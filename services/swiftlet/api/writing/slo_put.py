@@ -1,7 +1,7 @@
-"""PUT of a static large object's manifest: every segment is looked at before the manifest is stored.
+"""PUT of a static large object's manifest: every segment is checked before the manifest is stored.
 
-Segments are asked for side by side, but only a few at a time. With `heartbeat=on` the answer begins at once (202) and
-white space keeps the connection alive while that goes on.
+Segments are requested concurrently, a few at a time. With `heartbeat=on` the response begins at once (202) and white
+space keeps the connection alive during the checks.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def _become_manifest(new: NewObject, total: int, etag: str, stored: bytes) -> No
 
 
 async def _look_at_all(call: Call, wanted: list[Wanted]) -> dict[Path, Found | int]:
-    """What is known of each object, or the status of the answer about one of which nothing is."""
+    """Return what is known of each object, or the error status of the answer about it."""
     found: dict[Path, Found | int] = {}
 
     async def look(path: Path) -> None:
@@ -96,7 +96,7 @@ async def _look_at(call: Call, path: Path) -> Found:
 
 
 def _wrong(call: Call, one: Wanted, fact: Found | int, last: bool) -> list[str]:
-    """What is wrong with one segment, in the reference's words."""
+    """Return what is wrong with one segment, in the reference's words."""
     limits = call.api.options.limits
     if isinstance(fact, int):
         return [status_line(fact)]
@@ -114,7 +114,7 @@ def _wrong(call: Call, one: Wanted, fact: Found | int, last: bool) -> list[str]:
 
 
 async def with_heartbeat(call: Call, work: Callable[[], Awaitable[web.Response]]) -> web.StreamResponse:
-    """Answer 202 at once; what became of the PUT stands in the body."""
+    """Respond 202 at once; the outcome of the PUT is in the body."""
     media_type = report_type(call, "text/plain")
 
     async def report() -> bytes:
@@ -139,7 +139,7 @@ _REASONS = {
     ),
     503: "Service Unavailable\nThe server is currently unavailable. Please try again at a later time.",
 }
-"""In the reference's words, where what is wrong with each segment says more."""
+"""Reasons in the reference's words, for errors whose body describes each segment."""
 
 
 def _reason(error: SwiftletError) -> str:

@@ -1,7 +1,7 @@
-"""Storing one new version of an object: small ones in one round trip per replica, large ones streamed.
+"""Stores one new version of an object: small ones in one round trip per replica, large ones streamed.
 
-The ETag (`swiftlet.api.http.etags`) and the integrity hash (xxh3) are computed in one native pass beside the flow.
-Nothing is committed before the last byte has arrived and the announced length and ETag are met.
+The ETag (`swiftlet.api.http.etags`) and the integrity hash (xxh3) are computed in one native pass while data flows.
+Nothing is committed before the last byte has arrived and the announced length and ETag match.
 """
 
 from __future__ import annotations
@@ -25,19 +25,20 @@ from swiftlet.timestamp import Timestamp, TimestampClock
 
 
 def overtaken(clock: TimestampClock, error: Superseded) -> bool:
-    """Whether the newer version was written while this request ran.
+    """Return whether the newer version was written while this request ran.
 
-    Then both writes were concurrent, and this one counts as having happened just before the other. A version from
-    the future of this clock is different: its writer's clock is ahead, and this write may really be the later one.
+    Then both writes were concurrent, and this one counts as having happened just before the other. If the newer
+    timestamp is in the future of this clock, its writer's clock is ahead, and this write may really be the later one.
     """
     return error.timestamp <= clock.now()
 
 
 @within_quota
 async def store(new: NewObject, policy: int, timestamp: Timestamp | None = None) -> tuple[PutRecord, PutFooter]:
-    """Store it, as of now; or as of `timestamp`, and then whatever is newer stays, and this counts as stored before.
+    """Store the object as of now; or as of `timestamp`, where a newer version stays and this one counts as stored
+    before it.
 
-    422, NotFound when the container went away meanwhile, Superseded, Unavailable.
+    Raises 422, NotFound when the container was deleted meanwhile, Superseded and Unavailable.
     """
     assert new.body is not None
     record = PutRecord(
@@ -70,7 +71,7 @@ async def _written(new: NewObject, policy: int, record: PutRecord, fixed: bool) 
 
 
 async def _read_beginning(pieces: AsyncIterator[Piece], hasher: Hasher, limit: int) -> tuple[list[Piece], bool]:
-    """Pieces until the end or until more than `limit` bytes are held; whether the end was reached."""
+    """Return pieces until the end or until more than `limit` bytes are held, and whether the end was reached."""
     held: list[Piece] = []
     async for piece in pieces:
         hasher.update(piece)
@@ -87,7 +88,7 @@ def _etag(new: NewObject, policy: int) -> Etag:
 
 
 def _footer(etag: Etag, hasher: Hasher) -> PutFooter:
-    """The finished object's size and digests; 422 when the ETag that it must have is another one."""
+    """Return the finished object's size and digests; 422 when the ETag differs from the required one."""
     return PutFooter(hasher.size, etag.made(hasher), hasher.xxh3_64())
 
 
@@ -142,7 +143,7 @@ async def _store_large(
 
 
 async def _open_upload(new: NewObject, policy: int, record: PutRecord) -> tuple[PutRecord, Upload]:
-    """Begin an upload with the timestamp it has, or with a newer one: nothing has been sent yet."""
+    """Begin an upload with the timestamp it has, or, as nothing has been sent yet, with a newer one."""
     assert new.body is not None
     api, size = new.call.api, new.body.announced
     try:
@@ -159,7 +160,7 @@ async def _open_upload(new: NewObject, policy: int, record: PutRecord) -> tuple[
 
 
 async def _rest(etag: Etag, pieces: AsyncIterator[Piece], digester: Digester, hasher: Hasher) -> PutFooter:
-    """The digests of a body that is not stored any more; it must be whole and what was announced all the same."""
+    """Return the digests of a body that is not stored any more; it must still be complete and as announced."""
     async for piece in pieces:
         await digester.update(piece)
     await digester.finish()
@@ -167,7 +168,7 @@ async def _rest(etag: Etag, pieces: AsyncIterator[Piece], digester: Digester, ha
 
 
 async def _undo(new: NewObject, policy: int) -> None:
-    """The container went away in another process: what was stored is deleted again, and the client told so."""
+    """Delete what was stored again and raise, as another process has deleted the container."""
     api, container = new.call.api, new.path.container
     assert container is not None
     api.containers.forget(new.path.account, container)

@@ -1,4 +1,4 @@
-"""Storing links: new ones of any kind, and copies of a client's."""
+"""Stores links: new ones of any kind, and copies of a client's."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Symbolic links of clients: PUT with X-Symlink-Target, copies of links, and what a POST to a link is told.
+"""Symbolic links of clients: PUT with X-Symlink-Target, copies of links, and the response to a POST to a link.
 
-https://docs.openstack.org/swift/latest/middleware.html#symlink. A dynamic link leads to a name, whatever is there; a
-static one (X-Symlink-Target-Etag) to one content, which must be there when the link is made. Rights are asked for at
-the target when the link is followed, and when a static one is made, never otherwise.
+https://docs.openstack.org/swift/latest/middleware.html#symlink. A dynamic link leads to a name, whatever it holds; a
+static one (X-Symlink-Target-Etag) to one content, which must exist when the link is made. The rights to the target are
+checked when the link is followed, and when a static one is made.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from swiftlet.errors import InvalidName, NotFound
 from swiftlet.names import decode
 
 LINK_TYPE = "application/symlink"
-"""The content type of a dynamic link that is given none."""
+"""The content type of a dynamic link without one of its own."""
 _FORM = f"{TARGET} header must be of the form <container name>/<object name>"
 
 
@@ -51,7 +51,7 @@ async def prepare(new: NewObject) -> None:
 
 
 async def refuse_body(call: Call, reason: str) -> None:
-    """400 with `reason` when the request has a body, 411 when it does not say."""
+    """Raise 400 with `reason` when the request has a body, 411 when it gives no length."""
     body = Body(call.request, call.api.options.limits.max_file_size, call.api.options.client_timeout_s)
     if body.announced:
         raise ApiError(400, reason)
@@ -60,7 +60,7 @@ async def refuse_body(call: Call, reason: str) -> None:
 
 
 def _wanted(new: NewObject) -> Link:
-    """The link as the headers have it; 412 for a target that is no object's name, 400 for the link itself."""
+    """Return the link in the headers; 412 for a target that is no object's name, 400 for the link itself."""
     call, headers = new.call, new.call.request.headers
     try:
         if decode(headers[TARGET]).startswith("/"):
@@ -77,7 +77,9 @@ def _wanted(new: NewObject) -> Link:
 
 
 async def _checked(call: Call, link: Link) -> tuple[Link, str]:
-    """A static link with its target's size, and the target's content type; 409 unless it is what the link says."""
+    """Return a static link with its target's size, and the target's content type; 409 unless the target matches the
+    link.
+    """
     reader = reader_of(call)
     try:
         stored = await current_version(reader, await reader.head(link.target))
@@ -94,7 +96,7 @@ async def _checked(call: Call, link: Link) -> tuple[Link, str]:
 
 
 def redirected(link: Link) -> web.Response:
-    """What a POST to a link is told: it was applied to the link, and where the target is."""
+    """Return the response to a POST to a link: it was applied to the link, and the location is the target."""
     headers = {"Location": link.location}
     if link.etag is not None:
         headers[TARGET_ETAG] = link.etag

@@ -1,17 +1,17 @@
-"""Writing into containers with versions: each new version under a name of its own, then a link to it.
+"""Writes into containers with versions: each new version under a name of its own, then a link to it.
 
-A version is stored in the hidden container; then the link takes the object's place, with the same timestamp. Of
-two writers at the same time both versions are kept, and the link of the later timestamp stays, whichever arrives
-last; a write that begins after another has ended is always the later one, since it passes the timestamp of what it
-finds. An object that was there before its container kept versions becomes one, with the timestamp that it has,
-before anything takes its place. A DELETE stores an empty version, the delete marker, and removes the link. Removing
-the current version by its id removes the link first, no newer one.
+A version is stored in the hidden container; then the link takes the object's place, with the same timestamp. Of two
+concurrent writers both versions are kept, and the link of the later timestamp stays, whichever arrives last; a write
+that begins after another has ended is always the later one, since it passes the timestamp of what it finds. An object
+that existed before its container kept versions becomes one, with the timestamp that it has, before anything takes its
+place. A DELETE stores an empty version, the delete marker, and removes the link. Removing the current version by its id
+removes its link first, and never a newer one.
 
 Fault model: a proxy may stop between any two of these steps, and devices may refuse any of them.
 
-- version stored, link not: the client had no answer, the object is what it was before; the version is listed, not as
+- version stored, link not: the client had no response, the object is what it was before; the version is listed, not as
   the latest, and can be read, put in place (`PUT ?version-id=`) or deleted like any other;
-- delete marker stored, link not removed: the same, the object is still there;
+- delete marker stored, link not removed: the same, the object still exists;
 - unversioned object kept as a version, nothing else: it is listed twice until the next write, which keeps nothing new;
 - link removed, its version not: the object is gone, the version is listed and can be deleted again;
 - a link that only some devices took may still become the current one later; so the version stays where it is.
@@ -70,7 +70,7 @@ async def put_version(new: NewObject, container: ContainerInfo) -> tuple[PutReco
     link = Link(version.path, etag=footer.etag, size=size, slo_etag=slo_etag)
     try:
         await _put_link(call, main, link, new.content_type, timestamp, only_expiry(new.metadata))
-    except (NotFound, ApiError):  # The container is gone, or has no room for one object more.
+    except (NotFound, ApiError):  # The container is gone, or has no room for another object.
         await call.api.objects.delete(version.path, policy, call.api.clock.next())
         raise
     new.shown[VERSION_ID] = timestamp.internal
@@ -98,9 +98,9 @@ async def _put_link(
 
 
 async def _info(call: Call, place: Place) -> ObjectInfo | None:
-    """What is there; whatever is written next is newer than that, or than its deletion.
+    """Return what is stored there; the next write gets a newer timestamp than it, or than its deletion.
 
-    Superseded when it lies further ahead of this clock than clocks may differ.
+    Raises Superseded when that lies further ahead of this clock than clocks may differ.
     """
     try:
         info = await call.api.objects.head(place.path, place.policy, newest=True)
@@ -117,7 +117,7 @@ def _pass_by(call: Call, seen: Timestamp | None) -> None:
 
 
 async def look_again(attempt: Callable[[], Awaitable[T]]) -> T:
-    """Try something that fails when another writer is faster: it is over when they are."""
+    """Repeat something that fails when another writer is faster, until no writer is."""
     for _ in range(ATTEMPTS - 1):
         try:
             return await attempt()
@@ -144,7 +144,9 @@ def _version(info: ObjectInfo | None) -> Timestamp | None:
 
 
 async def delete_current(call: Call, path: Path, container: ContainerInfo) -> None:
-    """Remove an object and keep what it was; NotFound when there was none, with a delete marker all the same."""
+    """Remove an object and keep its version. Raises NotFound when there was none; a delete marker is stored all the
+    same.
+    """
     policy = await versions_policy(call.api, path, container)
     await keep_current(call, Place(path, container.policy), policy)
     timestamp = call.api.clock.next()
@@ -156,7 +158,7 @@ async def delete_current(call: Call, path: Path, container: ContainerInfo) -> No
 
 
 async def _remove(call: Call, main: Place, timestamp: Timestamp) -> None:
-    """Remove what is not newer than `timestamp`; NotFound when nothing was there."""
+    """Remove what is not newer than `timestamp`. Raises NotFound when nothing was there."""
     try:
         written = await delete_expiring(call.api, main.path, main.policy, timestamp)
     except Superseded:
@@ -166,9 +168,9 @@ async def _remove(call: Call, main: Place, timestamp: Timestamp) -> None:
 
 
 async def delete_version(call: Call, text: str) -> web.Response:
-    """DELETE with the id of a version: it alone is removed, and the object with it if it is the current one.
+    """Carry out a DELETE with the id of a version: only it is removed, and the object with it if it is the current one.
 
-    Nobody may whom only the container's ACL lets in: the versions' own container has none.
+    A sender with rights by the container's ACL alone is refused, as the versions' own container has none.
     """
     container = await container_to_write(call.api, call.path)
     version = parse_version(container, text)
@@ -189,7 +191,7 @@ async def delete_version(call: Call, text: str) -> web.Response:
 
 
 async def _remove_seen(call: Call, main: Place, info: ObjectInfo) -> None:
-    """Remove exactly what was seen: what has taken its place since is newer and stays."""
+    """Remove exactly what was seen: what has replaced it since is newer and stays."""
     try:
         await delete_expiring(call.api, main.path, main.policy, info.modified)
     except Superseded:
@@ -197,7 +199,7 @@ async def _remove_seen(call: Call, main: Place, info: ObjectInfo) -> None:
 
 
 async def put_in_place(call: Call, text: str) -> web.Response:
-    """PUT with `version-id` and no body: that version becomes the current one."""
+    """Carry out a PUT with `version-id` and no body: that version becomes the current one."""
     container = await container_to_write(call.api, call.path, "; create it first with PUT")
     version = parse_version(container, text)
     if version is None:

@@ -1,7 +1,7 @@
 """Conditions of requests that change an object (RFC 9110, section 13): If-Match, If-Unmodified-Since, If-None-Match: *.
 
-They are weighed against the newest version before the write begins, not in one step with it: of two writers at the
-same moment both may find their condition true. Without such a header nothing is asked.
+They are evaluated against the newest version before the write begins, not in one step with it: of two concurrent
+writers both may find their condition true. Without such a header no server is asked.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _HEADERS = ("If-Match", "If-None-Match", "If-Unmodified-Since")
 
 
 async def check_write(call: Call, path: Path) -> None:
-    """412 unless the request's conditions hold for the object as it is; 400 for one that makes no sense."""
+    """Raise 412 unless the request's conditions hold for the present object; 400 for an invalid one."""
     headers = call.request.headers
     if call.request.method == "DELETE" and IF_DELETE_AT in headers:
         await _check_delete_at(call, path, headers[IF_DELETE_AT].strip())
@@ -46,7 +46,7 @@ async def check_write(call: Call, path: Path) -> None:
 
 
 async def _check_delete_at(call: Call, path: Path, text: str) -> None:
-    """A DELETE with X-If-Delete-At is for an object that goes at that time, whether it has come or not."""
+    """Check X-If-Delete-At: the DELETE is for an object that expires at that time, whether it has passed or not."""
     if not (text.isascii() and text.isdigit() and len(text) <= _DIGITS):
         raise ApiError(400, f"Bad {IF_DELETE_AT} header value")
     objects = call.api.objects

@@ -1,4 +1,4 @@
-"""The last step of a PUT and of a DELETE: what becomes of the object that was there, by its container's mode."""
+"""The last step of a PUT and of a DELETE: what becomes of the previous object, by its container's mode."""
 
 from __future__ import annotations
 
@@ -27,9 +27,10 @@ async def put_object(new: NewObject, container: ContainerInfo) -> tuple[PutRecor
 
 
 async def delete_object(call: Call, path: Path, keep: bool = True) -> None:
-    """Delete an object; NotFound when there was none.
+    """Delete an object. Raises NotFound when there was none.
 
-    Without `keep` an object with versions goes without a delete marker and its versions stay; archives keep it anyway.
+    Without `keep` an object with versions is deleted without a delete marker and its versions stay; archives keep it
+    anyway.
     """
     container = await container_to_write(call.api, path)
     if keep and keeps_versions(container):
