@@ -1,4 +1,4 @@
-"""Documents in YAML: read and written by libyaml where PyYAML has it, which takes a tenth of the time.
+"""Documents in YAML: read and written by libyaml where PyYAML has it, which takes a fifth of the time.
 
 Files of users and quotas may have a hundred thousand lines, and the operator reads what it has written at each look at
 a cluster.
