@@ -37,10 +37,14 @@ from swiftlet.transport.signing import ClusterKey
 
 SECONDS = float(os.environ.get("SPLIT_SECONDS", "10"))
 SEED = int(os.environ.get("SEED", "1"))
-ABOVE_ROWS = 700
+ABOVE_ROWS = 400
 SPLIT_EARLY = {"SWIFTLET_CONTAINER__SHARD_ABOVE_ROWS": str(ABOVE_ROWS), "SWIFTLET_CONTAINER__SHARD_TAKEOVER_S": "5"}
-STILL = 4000
+STILL = 2400
 """Rows that are there from the beginning and stay."""
+NAMES = 100 if SECONDS < 60 else 250
+"""Of objects that a writer changes."""
+PAUSE_S = 2.5 if SECONDS < 60 else 6.0
+"""Between two kills, at most."""
 KILLS = 5
 """At least, however slow the machine is."""
 SPLITS = 4
@@ -51,6 +55,7 @@ LISTINGS = 30
 CONTAINER = "split"
 SERVERS = [f"container-{number}" for number in range(1, 4)]
 DIRECTORIES = 12
+LISTING_PAUSE_S = 0.1
 
 
 @pytest.fixture
@@ -98,7 +103,7 @@ class Writer:
 
     def step(self) -> None:
         """Write or delete one object."""
-        number = self.randomness.randrange(250)
+        number = self.randomness.randrange(NAMES)
         name = f"d{number % DIRECTORIES:02}/w{self.number}-{number:04}"
         gone = name in self.listed and self.randomness.random() < 0.45
         self.change(name, None if gone else bytes(self.randomness.randrange(9)))
@@ -180,6 +185,7 @@ class Lister:
         ever = self.still.union(*(writer.ever.copy() for writer in self.writers))
         assert ever.issuperset(seen)
         self.whole += 1
+        time.sleep(LISTING_PAUSE_S)
 
 
 def statusz(cluster: Cluster, service: str) -> Answer:
@@ -225,7 +231,7 @@ def test_containers_are_split_while_their_servers_are_killed(splitting: Cluster)
         steps = [*(writer.step for writer in writers), *(lister.step for lister in listers)]
         work = [pool.submit(repeat, step) for step in steps]
         until = time.monotonic() + SECONDS
-        while (time.monotonic() < until or kills < KILLS) and not over.wait(randomness.uniform(0.1, 6.0)):
+        while (time.monotonic() < until or kills < KILLS) and not over.wait(randomness.uniform(0.1, PAUSE_S)):
             service = randomness.choice(SERVERS)
             splitting.kill(service)
             kills += 1
