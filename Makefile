@@ -117,6 +117,13 @@ AUDIT_SEED ?= 0
 listing-histories: setup ## AUDIT_SEEDS random histories of writes with kills from AUDIT_SEED on: listings equal objects, damaged rows are mended
 	@AUDIT_SEEDS=$(AUDIT_SEEDS) AUDIT_SEED=$(AUDIT_SEED) .venv/bin/python -m pytest -q services/swiftlet/placement/tests/test_listing_audit_history.py
 
+# make shard-histories SHARD_SEEDS=500 SHARD_SEED=1000
+SHARD_SEEDS ?= 100
+SHARD_SEED ?= 0
+.PHONY: shard-histories
+shard-histories: setup ## random histories of containers that are being split, SHARD_SEEDS of each kind, with every fault, against a model
+	@SHARD_SEEDS=$(SHARD_SEEDS) SHARD_SEED=$(SHARD_SEED) .venv/bin/python -m pytest -q services/swiftlet/servers/tests/test_shard_histories.py services/swiftlet/servers/tests/test_sharding.py
+
 # make pending-updates UPDATE_SEEDS=200 UPDATE_SEED=1000
 UPDATE_SEEDS ?= 200
 UPDATE_SEED ?= 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from array import array
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -24,6 +25,12 @@ from swiftlet.timestamp import Timestamp, TimestampClock
 ACCOUNT, CONTAINER = "a", "c"
 NAME = DatabaseName(ACCOUNT, CONTAINER)
 PARTITIONS = 4
+
+
+def seeds(few: int) -> range:
+    """The seeds of random histories: `few` in the check, or as many as `SHARD_SEEDS` says, from `SHARD_SEED` on."""
+    first = int(os.environ.get("SHARD_SEED", "0"))
+    return range(first, first + int(os.environ.get("SHARD_SEEDS", few)))
 
 
 class Killed(Exception):

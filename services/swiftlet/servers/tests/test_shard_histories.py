@@ -4,12 +4,11 @@ Fault model: a process is killed at any named step, one device at a time is unre
 databases of shards are lost with their disks, the container is emptied, deleted and made again, holders split at once.
 What all holders took is right in every listing that is answered; what most of them took is right in the end.
 
-`SHARD_SEEDS=500` asks for more histories than usual, `SEED` for others.
+`make shard-histories` runs more of them than the check, and others.
 """
 
 from __future__ import annotations
 
-import os
 import random
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -21,13 +20,11 @@ from swiftlet.errors import NotEmpty, NotFound, SwiftletError
 from swiftlet.listing import shards
 from swiftlet.listing.tests.test_query import naive
 from swiftlet.model import ListingQuery, ObjectRow
-from swiftlet.servers.tests.sharded_cluster import ACCOUNT, CONTAINER, NAME, ShardedCluster, sharded_cluster
+from swiftlet.servers.tests.sharded_cluster import ACCOUNT, CONTAINER, NAME, ShardedCluster, seeds, sharded_cluster
 from swiftlet.servers.tests.test_sharding import assert_listed
 from swiftlet.testing.storage.memory_listing import Fault
 from swiftlet.timestamp import Timestamp
 
-SEEDS = int(os.environ.get("SHARD_SEEDS", "12"))
-FIRST = int(os.environ.get("SEED", "0"))
 STEPS = 60
 at = Timestamp.at
 
@@ -175,7 +172,7 @@ class History:
         self.whole = True
 
 
-@pytest.mark.parametrize("seed", range(FIRST, FIRST + SEEDS))
+@pytest.mark.parametrize("seed", seeds(6))
 async def test_a_random_history(tmp_path: Path, seed: int) -> None:
     randomness = random.Random(seed)
     rows, takeover_s = randomness.randint(1, 20), randomness.choice([0.0, 60.0])

@@ -24,6 +24,7 @@ from swiftlet.servers.tests.sharded_cluster import (
     CONTAINER,
     NAME,
     ShardedCluster,
+    seeds,
     sharded_cluster,
 )
 from swiftlet.sharding.shard_keeper import ShardKeeper, ShardSettings
@@ -65,14 +66,23 @@ QUERIES = [
 ]
 
 
-async def assert_listed(cluster: ShardedCluster, model: dict[str, ObjectRow], totals: bool = True) -> None:
-    live = {row.name for row in model.values() if not row.deleted}
+def live_of(model: dict[str, ObjectRow]) -> set[str]:
+    return {row.name for row in model.values() if not row.deleted}
+
+
+async def assert_listed(cluster: ShardedCluster, model: dict[str, ObjectRow]) -> None:
+    live = live_of(model)
     size = sum(row.size for row in model.values() if not row.deleted)
+    await assert_answers(cluster, live, QUERIES)
     for holder in cluster.holders:
-        for query in QUERIES:
-            assert await cluster.listed(holder, query) == naive(live, query), (holder.name, query)
-        if totals:
-            assert await cluster.totals(holder) == (len(live), size), holder.name
+        assert await cluster.totals(holder) == (len(live), size), holder.name
+
+
+async def assert_answers(cluster: ShardedCluster, live: set[str], queries: list[ListingQuery]) -> None:
+    for query in queries:
+        expected = naive(live, query)
+        for holder in cluster.holders:
+            assert await cluster.listed(holder, query) == expected, (holder.name, query)
 
 
 async def test_a_container_that_is_split_is_as_one(cluster: ShardedCluster) -> None:
@@ -125,12 +135,11 @@ async def test_delete_of_an_emptied_container(cluster: ShardedCluster) -> None:
     await assert_listed(cluster, {row.name: row for row in rows(100, 11)})
 
 
-@pytest.mark.timeout(
-    1200
-)  # Half a minute of one processor and its disk; a machine that is shared takes ten times that.
+@pytest.mark.timeout(1200)  # Ten seconds of one processor and its disk; a machine that is shared takes far longer.
 @pytest.mark.parametrize("dying", [0, 1, 2])
 async def test_killed_at_each_step(tmp_path: Path, dying: int) -> None:
-    step = 0
+    """Each holder dies at every third step, at each step one of them. Between rounds some of the queries are made."""
+    step = dying
     while True:
         async with sharded_cluster(tmp_path / str(step), above_rows=30, batch_rows=11) as cluster:
             await cluster.make()
@@ -145,7 +154,7 @@ async def test_killed_at_each_step(tmp_path: Path, dying: int) -> None:
                 row = replace(row, timestamp=at(4), deleted=number % 4 == 2, size=number)
                 model[row.name] = row
                 await cluster.write([row])
-                await assert_listed(cluster, model, totals=False)
+                await assert_answers(cluster, live_of(model), QUERIES[(number + step) % 3 :: 3])
             await cluster.settle()
             await assert_listed(cluster, model)
             if kills.pending:
@@ -164,11 +173,12 @@ async def test_a_holder_that_is_down(cluster: ShardedCluster) -> None:
         new += [ObjectRow(row.name, at(5 + down), deleted=True) for row in rows(200)[down::20]]
         assert await cluster.write(new) == 2
         model |= {row.name: row for row in new}
-        live = {row.name for row in model.values() if not row.deleted}
-        for holder in cluster.holders:
-            if holder.id != down:
-                for query in QUERIES:
-                    assert await cluster.listed(holder, query) == naive(live, query)
+        live = live_of(model)
+        for query in QUERIES:
+            expected = naive(live, query)
+            for holder in cluster.holders:
+                if holder.id != down:
+                    assert await cluster.listed(holder, query) == expected
         for index in range(3):
             if index != down:
                 await cluster.round(index)
@@ -213,7 +223,7 @@ async def test_two_holders_who_split_at_once(tmp_path: Path, monkeypatch: pytest
         assert [await cluster.points(holder) for holder in cluster.holders] == [points] * 3
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", seeds(3))
 async def test_random_histories(tmp_path: Path, seed: int) -> None:
     randomness = random.Random(seed)
     model: dict[str, ObjectRow] = {}
@@ -238,10 +248,7 @@ async def test_random_histories(tmp_path: Path, seed: int) -> None:
                 await cluster.round(index)
             if randomness.random() < 0.2:
                 await cluster.sync(1)
-            query = randomness.choice(QUERIES)
-            live = {row.name for row in model.values() if not row.deleted}
-            for holder in cluster.holders:
-                assert await cluster.listed(holder, query) == naive(live, query), (second, holder.name, query)
+            await assert_answers(cluster, live_of(model), [randomness.choice(QUERIES)])
         for kills in cluster.kills.values():
             kills.at = None
         for _ in range(2):
@@ -325,7 +332,7 @@ async def test_over_http(tmp_path: Path) -> None:
         changed = [replace(row, timestamp=at(4), deleted=row.name.endswith("7")) for row in rows(150)]
         model |= {row.name: row for row in changed}
         await replicas.update_rows(*place, changed)
-        live = {row.name for row in model.values() if not row.deleted}
+        live = live_of(model)
         for query in QUERIES:
             _, entries = await replicas.list_objects(*place, query)
             names = [f"<{entry.name}>" if isinstance(entry, Subdir) else entry.name for entry in entries]
@@ -379,7 +386,7 @@ async def check_listings(cluster: ShardedCluster, clients: list[Client], randomn
     return len(seen)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(2))
 async def test_writers_and_readers_while_it_is_split(tmp_path: Path, seed: int) -> None:
     randomness = random.Random(seed)
     async with sharded_cluster(tmp_path, above_rows=40, batch_rows=9) as cluster:
@@ -409,7 +416,7 @@ async def test_writers_and_readers_while_it_is_split(tmp_path: Path, seed: int) 
         await assert_listed(cluster, {name: row for client in clients for name, row in client.sure.items()})
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(2))
 async def test_a_holder_that_comes_and_goes_while_it_is_split(tmp_path: Path, seed: int) -> None:
     randomness = random.Random(seed)
     async with sharded_cluster(tmp_path, above_rows=30, batch_rows=9) as cluster:
