@@ -110,8 +110,8 @@ class Checker(Witness):
                 elif why == "drop":
                     self.counts.dropped += 1
                     self._must(old in self._proved, f"device {node} drops {old}, which was not proved")
-            elif old is not None:
-                self._must(not _went_back(old, new), f"{why}: device {node} went back from {old} to {new}")
+            elif old is not None and _went_back(old, new):
+                self._must(False, f"{why}: device {node} went back from {old} to {new}")
 
         return changed
 
@@ -122,9 +122,10 @@ class Checker(Witness):
         if held is None and parcel.tombstone is not None:
             late_s = self.forgotten_s(-self._skew_s - 2 * TIMEOUT_S)
             self._must(parcel.tombstone.seconds >= late_s, f"{_short(parcel.digest)} is sent though it is forgotten")
-        if moment is not None and held is not None and held.entry is not None and held.changed_s < began_s:
-            older = moment < held.entry.timestamp
-            self._must(not older, f"{moment} of {_short(parcel.digest)} is sent to device {node.id}: {held.entry}")
+        if moment is None or held is None or held.entry is None or held.changed_s >= began_s:
+            return
+        if moment < held.entry.timestamp:
+            self._must(False, f"{moment} of {_short(parcel.digest)} is sent to device {node.id}: {held.entry}")
 
     def dropping(self, node: Node, effect: Drop, began_s: float) -> None:
         """All primaries hold it, but for those that lost their device or got a newer ring since the proof.
@@ -146,7 +147,8 @@ class Checker(Witness):
                 held = there.store.held(effect.partition, entry.digest)
                 home = is_returned(entry, held.entry if held else None, before_s)
                 home = home or self._forgotten.get((device.id, entry.digest), ZERO) > entry.timestamp
-                self._must(home, f"device {node.id} drops {entry}, device {device.id} lacks it")
+                if not home:
+                    self._must(False, f"device {node.id} drops {entry}, device {device.id} lacks it")
 
     def forgotten_s(self, ahead_s: float) -> float:
         """Tombstones older than this are forgotten by a clock that is so much ahead of the right one."""

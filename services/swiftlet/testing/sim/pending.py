@@ -60,5 +60,7 @@ class PendingSet:
 
     def due(self, age_s: float) -> list[tuple[bytes, PendingUpdate]]:
         """What has been pending for so long."""
+        if not self._updates:
+            return []
         before_s = self._now_s() - age_s
         return [(digest, update) for digest, update in self._updates.items() if update.since_s <= before_s]

@@ -204,9 +204,8 @@ class World:
         for number in range(1, max(needed.values(), default=1) + 1):
             self._round(live)
             for digest, entry in newest.items():
-                if needed[digest] <= number:
-                    equal = checker.equal(digest, entry, live)
-                    checker.must(equal, f"not equal after {number} rounds: {checker.replicas(digest, live)}")
+                if needed[digest] <= number and not checker.equal(digest, entry, live):
+                    checker.must(False, f"not equal after {number} rounds: {checker.replicas(digest, live)}")
         self._round(live)
         checker.history(live)
         self._quiet_round(live)

@@ -78,9 +78,14 @@ class ListingNode(Node):
 
     databases: ListingStore
 
+    _terms: Terms | None = None
+    """Of the ring that was gone by last."""
+
     def terms(self, ring: Ring) -> Terms:
         """Return the terms of a session about databases."""
-        return replace(super().terms(ring), transfer_rules=_RULES)
+        if self._terms is None or self._terms.ring_version != ring.version:
+            self._terms = replace(super().terms(ring), transfer_rules=_RULES)
+        return self._terms
 
     def crash(self) -> None:
         """Stop in the middle of everything, and lose power every other time."""

@@ -41,6 +41,8 @@ class Database:
     size: int = 0
     unsynced: dict[str, ObjectRow | None] = field(default_factory=dict)
     """The rows that a loss of power would bring back, by name."""
+    entry: Entry | None = None
+    """The database as sessions see it, until a row changes."""
 
 
 class ListingStore:
@@ -228,6 +230,7 @@ class ListingStore:
             objects, size = objects + more[0], size + more[1]
             database.rows[name] = row
         database.digest = sethash.add(database.digest, change)
+        database.entry = None
         database.objects += objects
         database.size += size
 
@@ -240,7 +243,11 @@ class ListingStore:
     def entry(self, id: DatabaseId) -> Entry | None:
         """A database as sessions see it."""
         database = self._databases.get(id)
-        return None if database is None else entry_of(id.digest, sethash.fingerprint(_state(database)))
+        if database is None:
+            return None
+        if database.entry is None:
+            database.entry = entry_of(id.digest, sethash.fingerprint(_state(database)))
+        return database.entry
 
     def all(self) -> Mapping[DatabaseId, Database]:
         return self._databases
