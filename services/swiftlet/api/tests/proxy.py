@@ -40,7 +40,7 @@ FRONT_VARIABLE = "API_TESTS_FRONT"
 """Environment variable: set, reads come through the native front, and each is made twice, by Python and by it."""
 _OF_ONE_ANSWER = ("Date", "X-Trans-Id", "X-Openstack-Request-Id")
 LOGIN, SECRET = "test:tester", "secret"
-_HASH = hash_secret(SECRET)
+_USERS = yaml.safe_dump([{"account": "test", "user": "tester", "roles": ["admin"], "secret_hash": hash_secret(SECRET)}])
 
 
 @dataclass(frozen=True)
@@ -167,8 +167,7 @@ async def proxy_of(
     One that `through_front` has the devices replaced by native ones, if reads are to come through the front.
     """
     users = root / "users.yaml"
-    entry = {"account": "test", "user": "tester", "roles": ["admin"], "secret_hash": _HASH}
-    users.write_text(yaml.safe_dump([entry]))
+    users.write_text(_USERS)
     clock, known, withdrawals = ManualClock(), _AnyUsers(users), Withdrawals()
     timestamps = TimestampClock(now_ns=clock.ns)
     revocations = Revocations(cluster.listings, timestamps)

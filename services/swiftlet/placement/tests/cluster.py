@@ -52,8 +52,9 @@ def at(second: float) -> Timestamp:
     return Timestamp.at(second)
 
 
+@functools.cache
 def make_ring(devices: int, replicas: float = 3, part_power: int = 4) -> Ring:
-    """Every device in a zone of its own."""
+    """Every device in a zone of its own. Rings don't change, so the same one is returned for the same arguments."""
     builder = RingBuilder(part_power, replicas, min_part_hours=0)
     for number in range(devices):
         builder.add_device(host=f"h{number}", port=6200, device="d", region="r", zone=f"z{number}", weight=1)
