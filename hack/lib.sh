@@ -48,3 +48,20 @@ require_space() {
         fi
     done
 }
+
+# memory_folder GIB: make a folder in memory and print it; nothing where /dev/shm has less than that free, or the machine less
+# than twice that, or nothing can be executed there.
+memory_folder() {
+    local wanted=$1 free available folder
+    [[ -w /dev/shm && -r /proc/meminfo ]] || return 0
+    free=$(df --output=avail -k /dev/shm | tail -n 1)
+    available=$(awk '/^MemAvailable:/ { print $2 }' /proc/meminfo)
+    ((free >= wanted << 20 && available >= wanted << 21)) || return 0
+    folder=$(mktemp -d /dev/shm/swiftlet.XXXXXX)
+    if cp /bin/true "$folder" && "$folder/true" 2>/dev/null; then
+        rm "$folder/true"
+        printf '%s\n' "$folder"
+    else
+        rm -r "$folder"
+    fi
+}
