@@ -32,3 +32,17 @@ def pytest_runtest_makereport() -> Generator[None, object, object]:
     finally:
         if was_enabled:
             gc.enable()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown() -> Generator[None, object, object]:
+    """Let go of a test's applications.
+
+    aiohttp keeps the last 1,024 that answered a request, and with them all that they are made of: databases, stores
+    whose files are deleted and keep their room, memory of the transport, threads.
+    """
+    try:
+        return (yield)
+    finally:
+        if (module := sys.modules.get("aiohttp.web_app")) is not None:
+            module._cached_build_middleware.cache_clear()

@@ -25,7 +25,7 @@ from swiftlet.web.front_listener import FRONT_LISTENER
 
 KEYS = [b"k" * 32]
 _POOL_BYTES = 16 << 20
-_VOLUME_BYTES = 16 << 20
+_VOLUME_BYTES = 2 << 20
 
 
 _DEVICES: dict[MemoryCluster, NativeDevices] = {}
