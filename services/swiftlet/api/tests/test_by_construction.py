@@ -28,15 +28,18 @@ WRITES_ONLY = "xml.sax.saxutils"
 SECRET = re.compile(r"(^|_)(signature|secret|hmac|mac|password|hash|digest|sig)(es|s)?$")
 
 
-def sources() -> Iterator[tuple[Path, ast.Module]]:
-    for file in ROOT.rglob("*.py"):
-        if "tests" not in file.parts:
-            yield file, ast.parse(file.read_text())
+Sources = list[tuple[Path, ast.Module]]
 
 
-def test_nothing_parses_xml() -> None:
+@pytest.fixture(scope="module")
+def sources() -> Sources:
+    """The modules that are installed, parsed."""
+    return [(file, ast.parse(file.read_text())) for file in ROOT.rglob("*.py") if "tests" not in file.parts]
+
+
+def test_nothing_parses_xml(sources: Sources) -> None:
     """So no entity is expanded, and no document type fetched. What is written is escaped by `saxutils`."""
-    for file, tree in sources():
+    for file, tree in sources:
         for node in ast.walk(tree):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
@@ -54,11 +57,11 @@ def _names(node: ast.AST) -> Iterator[str]:
         yield from _names(node.func)
 
 
-def test_secrets_are_not_compared_by_equality() -> None:
+def test_secrets_are_not_compared_by_equality(sources: Sources) -> None:
     """`hmac.compare_digest` is the one way: its time does not tell how much of a guess was right."""
     folders = {ROOT / "api", ROOT / "auth", ROOT / "grants", ROOT / "transport"}
     compared = 0
-    for file, tree in sources():
+    for file, tree in sources:
         if not folders & set(file.parents):
             continue
         text = file.read_text()
@@ -127,9 +130,9 @@ def test_no_regular_expression_takes_long(name: str, pattern: re.Pattern[str] | 
                 assert took < ALLOWED_S, f"{name}.{use.__name__} takes {took:.2f} s for {lead + piece!r}..."
 
 
-def test_regular_expressions_are_made_in_one_place() -> None:
+def test_regular_expressions_are_made_in_one_place(sources: Sources) -> None:
     """At the top of a module, where the test above finds them; never from what a client sends."""
-    for file, tree in sources():
+    for file, tree in sources:
         if not {ROOT / "api", ROOT / "auth", ROOT / "web"} & set(file.parents):
             continue
         top = {
