@@ -1,4 +1,4 @@
-"""Shards of containers: reading and writing through split points, splitting, moving rows, merging again.
+"""Shards of containers: reading and writing through split points, splitting, moving rows to shards.
 
 What a container server does with a container that is split belongs here. The tables (`listing.shards`) and the routes
 (`servers.containers`) don't.
