@@ -40,30 +40,15 @@ pytest_with_rerun() {
     done
 }
 
-# cargo_test_with_rerun STEP ARGUMENT...: run `cargo test`, and the tests that failed once more, target by target, in one thread.
+# cargo_test_with_rerun STEP ARGUMENT...: run the Rust tests, and each that failed once more, alone (see rust_tests.py).
 cargo_test_with_rerun() {
-    local step=$1 log=.cache/cargo-test.log status=0 target test
-    local -a targets=() names=() arguments=()
+    local step=$1 named=.cache/flaky-rust-tests status=0 test
     shift
     mkdir -p .cache
-    cargo test --quiet --manifest-path native/Cargo.toml --no-fail-fast "$@" 2>&1 | tee "$log" || status=$?
-    if [[ $status -eq 0 ]]; then
-        return
-    fi
-    # Cargo closes with the arguments that name each failed target; a test's process that died names no failed test.
-    # shellcheck disable=SC2016  # the backticks are the ones that cargo prints
-    mapfile -t targets < <(sed -n 's/^    `\(-.*\)`$/\1/p' "$log")
-    mapfile -t names < <(sed -n 's/^    \([A-Za-z0-9_]\+\(::[A-Za-z0-9_]\+\)*\)$/\1/p' "$log" | sort -u)
-    if [[ ${#targets[@]} -eq 0 || ${#names[@]} -eq 0 || ${#names[@]} -gt $rerun_at_most ]] || grep -q 'process didn.t exit' "$log"; then
-        return "$status"
-    fi
-    for target in "${targets[@]}"; do
-        say "== once more, alone: cargo test $target"
-        read -ra arguments <<<"$target"
-        cargo test --quiet --manifest-path native/Cargo.toml "${arguments[@]}" -- --exact --test-threads 1 "${names[@]}" ||
-            return 1
-    done
-    for test in "${names[@]}"; do
+    : >"$named"
+    python "$(dirname "${BASH_SOURCE[0]}")/rust_tests.py" "$named" "$@" || status=$?
+    while read -r test; do
         flaky+=("$step  $test")
-    done
+    done <"$named"
+    return "$status"
 }

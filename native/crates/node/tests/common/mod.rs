@@ -19,7 +19,7 @@ use swiftlet_transport::{
     TcpAcceptor, TcpFabric,
 };
 
-pub const LONG: Duration = Duration::from_secs(20);
+pub const LONG: Duration = Duration::from_secs(120);
 pub const MIB: usize = 1 << 20;
 /// Objects up to here lie in volumes.
 pub const AGGREGATE: u64 = 256 << 10;

@@ -30,7 +30,7 @@ pub const GET: u16 = 3;
 pub const HOLD: u16 = 4;
 pub const DROP: u16 = 5;
 
-pub const LONG: Duration = Duration::from_secs(20);
+pub const LONG: Duration = Duration::from_secs(120);
 
 /// The bytes that all bodies have from `offset` on.
 pub fn fill(offset: u64, to: &mut [u8]) {

@@ -126,8 +126,9 @@ pub fn ranges_are_read_from_memory_files_and_sources(carrier: Carrier) {
 
 pub fn many_requests_are_in_flight_at_once(carrier: Carrier) {
     let world = World::new(carrier);
-    let (server, _) = world.server(config("server", 64 << 20));
-    let mut limits = config("client", 64 << 20);
+    let (server, _) = world.server(config("server", 128 << 20));
+    // Replies may come faster than they are taken: all 3000 bodies fit into what there is for small ones.
+    let mut limits = config("client", 128 << 20);
     limits.max_waiting = 5000;
     limits.threads = 2;
     let client = world.client(limits);
