@@ -76,6 +76,12 @@ coverage: setup ## which lines and branches the tests run, by room and crate: bu
 	@hack/setup --tests
 	@hack/coverage $(PARTS)
 
+# make apiserver KUBE=1.34 PYTEST_ARGS='-k rollout'
+.PHONY: apiserver
+apiserver: setup ## the operator and the chart against a real API server of version KUBE (hack/cluster setup builds it)
+	@hack/apiserver true
+	@.venv/bin/python -m pytest -q -m apiserver -n $(or $(WORKERS),2) --dist loadfile $(PYTEST_ARGS) operator charts
+
 .PHONY: clients
 clients: ## other people's clients, and their test suites, against a store on this machine
 	@hack/setup --clients
