@@ -141,7 +141,7 @@ def clients(fleet: Fleet, port: int, each: int) -> list[asyncio.Task[None]]:
     for number in range(each):
         name = f"o{number}"
         made += [
-            ("busy", asking(fleet, "busy", lambda: 0.0, port, name)),
+            ("busy", asking(fleet, "busy", lambda: 0.004, port, name)),
             ("quick", asking(fleet, "quick", lambda: random.uniform(0.0, 0.02), port, name)),
             ("slow", asking(fleet, "slow", lambda: random.uniform(0.1, 0.6), port, name)),
             ("pipelining", pipelining(fleet, port, name)),

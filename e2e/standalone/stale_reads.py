@@ -18,6 +18,9 @@ from urllib.parse import urlsplit
 
 from e2e.standalone.wire import Client
 
+PAUSE_S = 0.005
+"""Between two requests of a client."""
+
 
 @dataclass
 class Name:
@@ -80,7 +83,7 @@ class Load:
 
     def _write(self, own: list[Name], chooser: random.Random) -> None:
         connection = Connection(self._client)
-        while not self._end.is_set():
+        while not self._end.wait(PAUSE_S):
             name = chooser.choice(own)
             method = chooser.choices(["PUT", "POST", "DELETE"], [6, 2, 1])[0]
             there = name.certain and name.operations[name.acknowledged] == "PUT"
@@ -110,7 +113,7 @@ class Load:
     def _read(self, chooser: random.Random) -> None:
         connection = Connection(self._client)
         every = [name for own in self._names for name in own]
-        while not self._end.is_set():
+        while not self._end.wait(PAUSE_S):
             name, method = chooser.choice(every), chooser.choices(["GET", "HEAD", "LIST"], [16, 4, 1])[0]
             if method == "LIST":
                 status, _, _ = connection.call("HEAD", self._container)

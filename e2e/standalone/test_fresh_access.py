@@ -62,6 +62,7 @@ class Readers:
         began = time.monotonic()
         while self.statuses() != {status}:
             assert time.monotonic() - began < 30, f"not all of them are answered {status}"
+            time.sleep(0.03)
         return time.monotonic() - began
 
     def close(self) -> None:

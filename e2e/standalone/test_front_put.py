@@ -16,7 +16,7 @@ from e2e.standalone.cluster import Cluster, start_cluster
 from e2e.standalone.wire import Client
 
 WRITERS = 8
-PAUSE_S = 0.02
+PAUSE_S = 0.04
 """Between two of a writer: all that were created are read in the end."""
 WITHIN_S = 90.0
 FRONT = {"SWIFTLET_PROXY__FRONT": "true", "SWIFTLET_PROXY__FRONT_PUT": "true"}

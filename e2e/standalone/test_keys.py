@@ -18,6 +18,8 @@ from e2e.standalone.cluster import Cluster
 from swiftlet.settings.secret import key_id
 
 WITHIN_S = 60.0
+PAUSE_S = 0.02
+"""Between two rounds of the user."""
 SETTLE_S = 3.0
 """More than the interval at which a process looks at the file: the other workers have it too."""
 
@@ -36,7 +38,7 @@ class User(threading.Thread):
         self.problems: list[str] = []
 
     def run(self) -> None:
-        while not self.ended.is_set():
+        while not self.ended.wait(PAUSE_S):
             if not self._may_go_on.is_set():
                 self._pauses.set()
                 self._may_go_on.wait()
