@@ -1,16 +1,16 @@
-//! The head of an answer, byte for byte what the other half of the proxy would say.
+//! The head of an answer, byte for byte as the Python part of the proxy would send it.
 
 use swiftlet_store::model::Info;
 
 use crate::date::http_date;
 
-/// Bytes of an object whose bytes are answered here.
+/// The largest size of an object that is answered here.
 pub const MAX_BYTES: u64 = 64 * 1024;
-/// Ticks of a timestamp lie above its nonce.
+/// The ticks of a timestamp are above these bits, which hold its nonce.
 const NONCE_BITS: u32 = 14;
 const TICKS_PER_SECOND: u64 = 100_000;
 
-/// What metadata becomes a header as it is.
+/// Metadata that become headers unchanged.
 const SHOWN: [&[u8]; 5] =
     [b"Content-Encoding", b"Content-Disposition", b"Content-Language", b"Cache-Control", b"Expires"];
 
@@ -36,14 +36,14 @@ fn is_value(value: &[u8]) -> bool {
     !outer_blank && value.iter().all(|byte| *byte >= b' ' && *byte != 0x7f) && std::str::from_utf8(value).is_ok()
 }
 
-/// Of one answer.
+/// What an answer needs besides the object.
 #[derive(Clone, Copy, Debug)]
 pub struct Given<'a> {
     /// The request's id.
     pub id: &'a str,
     /// `Date`.
     pub date: &'a str,
-    /// Whether the connection ends behind it.
+    /// Whether the connection ends after it.
     pub close: bool,
 }
 
@@ -79,7 +79,7 @@ pub fn head(info: &Info, given: &Given<'_>) -> Vec<u8> {
     out
 }
 
-/// The answer to a PUT that has made a version.
+/// The answer to a PUT that has stored a version.
 #[must_use]
 pub fn created(timestamp: u64, etag: &[u8], given: &Given<'_>) -> Vec<u8> {
     let modified = http_date((timestamp >> NONCE_BITS).div_ceil(TICKS_PER_SECOND));

@@ -1,8 +1,9 @@
-//! Counters in memory that a process shares with those that it forks: what one of them changes, each of the others sees
-//! with the next look, without being told and without a question.
+//! Counters in memory that a process shares with those that it forks: each process sees the changes that another one
+//! has counted at its next look, without a message or a question.
 //!
-//! A counter stands for all the names that are hashed to it. Whoever remembers something notes the counter before asking
-//! for it, and remembers it no longer than the counter stands still; another name's change costs one more question.
+//! A counter is shared by all names that are hashed to it. A process that caches something notes the counter's value
+//! before it requests it, and drops it when the counter has another value; a change of another name costs one more
+//! request.
 
 use std::fmt;
 use std::io;
@@ -31,7 +32,7 @@ impl fmt::Debug for Changes {
 }
 
 impl Changes {
-    /// So many counters, one at least, all zero; processes forked from now on share them.
+    /// So many counters, at least one, all zero; processes forked from now on share them.
     ///
     /// # Errors
     /// The system has no memory left.
@@ -56,7 +57,7 @@ impl Changes {
         }
     }
 
-    /// Where a counter stands; a slot beyond the last one counts from the first again.
+    /// The value of a counter; slots beyond the last one wrap around.
     #[must_use]
     pub fn seen(&self, slot: usize) -> u64 {
         self.counter(slot).load(Ordering::Acquire)

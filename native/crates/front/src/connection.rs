@@ -15,10 +15,10 @@ use crate::head::Method;
 use crate::made::Made;
 use crate::routes::Device;
 
-/// A device that was asked for a request.
+/// A request for which a device was asked.
 pub(crate) struct Asking {
     pub(crate) method: Method,
-    /// Where the path stands in what was read.
+    /// Where the path is in the bytes that were read.
     pub(crate) target: Range<usize>,
     /// Bytes of the request.
     pub(crate) bytes: usize,
@@ -29,9 +29,9 @@ pub(crate) struct Asking {
     pub(crate) ticket: Ticket,
 }
 
-/// An object that its devices are storing, and then its row's way into the listing.
+/// A request whose object is being stored by its devices, and then listed.
 pub(crate) struct Storing {
-    /// Where the path stands in what was read.
+    /// Where the path is in the bytes that were read.
     pub(crate) target: Range<usize>,
     /// Bytes of the request, head and body.
     pub(crate) bytes: usize,
@@ -40,7 +40,7 @@ pub(crate) struct Storing {
     pub(crate) devices: Vec<Arc<Device>>,
     /// Devices that have not answered yet, by replica.
     pub(crate) waiting: Vec<bool>,
-    /// Told to whoever lists it once all have; gone then.
+    /// Passed on for listing once all have stored it; None afterwards.
     pub(crate) made: Option<Made>,
     pub(crate) id: String,
     pub(crate) timestamp: u64,
@@ -48,9 +48,9 @@ pub(crate) struct Storing {
     pub(crate) body_bytes: u64,
 }
 
-/// An answer on its way.
+/// An answer that is being sent.
 pub(crate) struct Writing {
-    /// What has not left yet.
+    /// The bytes that were not sent yet.
     pub(crate) left: Vec<u8>,
     pub(crate) method: Method,
     pub(crate) path: Vec<u8>,
@@ -62,10 +62,10 @@ pub(crate) struct Writing {
     pub(crate) begun: Instant,
 }
 
-/// One read of a request's beginning takes at most this much: a head and a small body. What is handed over may have
-/// to wait, and the rest of a body waits better in the kernel.
+/// The most that is read of a request's beginning: a head and a small body. A connection that is handed over may have
+/// to wait, and then the rest of a body is better kept in the kernel.
 const FIRST_BYTES: usize = 16 << 10;
-/// Bytes that are read and dropped behind the last answer; who sends more has not read it.
+/// The most that is read and dropped after the last answer; a client that sends more has not read it.
 const DROPPED_BYTES: usize = 1 << 20;
 
 pub(crate) enum State {
@@ -74,12 +74,12 @@ pub(crate) enum State {
     Asking(Box<Asking>),
     Storing(Box<Storing>),
     Writing(Box<Writing>),
-    /// The last answer has left and said so. Up to so many bytes more are read and dropped until the client closes: a
-    /// connection that is closed with bytes unread is reset, and the client may lose the answer.
+    /// The last answer was sent, and said so. Up to so many more bytes are read and dropped until the client closes: a
+    /// connection that is closed with unread bytes is reset, and the client may lose the answer.
     Ending(usize),
 }
 
-/// What a read brought.
+/// The result of a read.
 pub(crate) enum Read {
     Some,
     Nothing,
@@ -89,16 +89,16 @@ pub(crate) enum Read {
 pub(crate) struct Connection {
     pub(crate) socket: OwnedFd,
     pub(crate) remote: Arc<str>,
-    /// Read and not answered.
+    /// Bytes that were read and not answered.
     pub(crate) read: Vec<u8>,
     pub(crate) state: State,
-    /// Whether there may be more to read; the kernel tells only once.
+    /// Whether there may be more to read; the kernel reports it only once.
     pub(crate) readable: bool,
-    /// Whether the peer has ended its side: the kernel's last word.
+    /// Whether the peer has closed its side, as the kernel reports only once.
     pub(crate) ended: bool,
-    /// When something last moved.
+    /// When bytes were last sent or received.
     pub(crate) active: Instant,
-    /// How often it will have been handed over without an answer, if that is what comes next.
+    /// How often it will have been handed over without an answer, if it is handed over next.
     pub(crate) bounces: u32,
 }
 
@@ -111,7 +111,7 @@ impl Connection {
         Ok(Self { socket, remote, read, state: State::Idle, readable: true, ended: false, active: now, bounces })
     }
 
-    /// Read once what is there; of a request's beginning not more than somebody might have to keep for others.
+    /// Read once; of a request's beginning not more than may have to be kept for others.
     pub(crate) fn fill(&mut self, scratch: &mut [u8]) -> Read {
         let room = if self.read.is_empty() { scratch.len().min(FIRST_BYTES) } else { scratch.len() };
         let scratch = &mut scratch[..room];
@@ -130,12 +130,12 @@ impl Connection {
         }
     }
 
-    /// Whether everything that has come is the one request of so many bytes, as far as the kernel has told.
+    /// Whether all received bytes are the one request of so many bytes, as far as the kernel has reported.
     pub(crate) fn has_only(&self, bytes: usize) -> bool {
         self.read.len() <= bytes && !self.readable
     }
 
-    /// Send no more, and wait a little for the client to close.
+    /// Send nothing more, and wait a little for the client to close.
     pub(crate) fn end_politely(&mut self) {
         // It only fails on a connection that is gone, which the next read notices.
         let _ = rustix::net::shutdown(&self.socket, Shutdown::Write);
@@ -144,7 +144,7 @@ impl Connection {
         self.active = Instant::now();
     }
 
-    /// Send as much of two parts as there is room for; how many bytes.
+    /// Send as much of two parts as possible; returns how many bytes.
     pub(crate) fn send(&self, first: &[u8], second: &[u8]) -> Result<usize, Errno> {
         let parts = [IoSlice::new(first), IoSlice::new(second)];
         let sent = rustix::net::sendmsg(&self.socket, &parts, &mut SendAncillaryBuffer::default(), SendFlags::NOSIGNAL);

@@ -1,4 +1,4 @@
-//! The front as its owner has it: a thread that answers, and what is asked of it.
+//! The front for its owner: a thread that answers requests, and the calls to it.
 
 use std::io;
 use std::mem;
@@ -17,7 +17,7 @@ use crate::reactor::Reactor;
 use crate::routes::Policy;
 use crate::shared::{Command, Handed, Served, Settings, Shared, lock, unring};
 
-/// A running thread. Dropped, it ends all its connections.
+/// A running thread. When it is dropped, all its connections end.
 pub struct Front {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
@@ -30,7 +30,7 @@ impl std::fmt::Debug for Front {
 }
 
 impl Front {
-    /// Start the thread; changes that are counted, by any process, end grants.
+    /// Start the thread; changes that any process counts end grants.
     ///
     /// # Errors
     /// The system has no thread or descriptor left.
@@ -60,13 +60,13 @@ impl Front {
         self.shared.post(Command::Listen(socket));
     }
 
-    /// Take a connection back that stands between two requests; `bounces` as it was handed over with.
+    /// Take back a connection between two requests; `bounces` as it was handed over with.
     pub fn adopt(&self, socket: OwnedFd, bounces: u32) {
         self.shared.post(Command::Adopt(socket, bounces));
     }
 
-    /// Whoever sends the token may read, or write, what is below the path, until `valid` from now; whether there was
-    /// room. It ends before when what was `seen` changes.
+    /// Allow whoever sends the token to read, or write, below the path, for `valid` from now; returns whether there
+    /// was room. The grant ends earlier when the counters in `seen` change.
     #[must_use]
     pub fn grant(&self, holder: Holder, granted: Granted, seen: Seen, valid: Duration) -> bool {
         let now = Instant::now();
@@ -84,13 +84,13 @@ impl Front {
         self.shared.grants().withdraw(account);
     }
 
-    /// Whose grants were used since they were given.
+    /// The holders of grants that were used since the last call.
     #[must_use]
     pub fn used(&self) -> Vec<Holder> {
         self.shared.grants().used(Instant::now())
     }
 
-    /// Where a policy's objects are from now on; nowhere without one.
+    /// Set where a policy's objects are; None makes them unknown.
     pub fn route(&self, index: u16, policy: Option<Policy>) {
         let mut policies = lock(&self.shared.policies);
         match policy {
@@ -99,28 +99,29 @@ impl Front {
         };
     }
 
-    /// What was handed over, as it came, so many at most and those besides that watch over the process; the descriptor is
-    /// readable when something has come since the last time, so that whoever leaves some here has to come back for it.
+    /// Connections that were handed over, in their order, at most so many, and in addition those with health checks.
+    /// The descriptor is readable when one was added since the last call, so a caller that leaves some has to call
+    /// again.
     #[must_use]
     pub fn handed(&self, most: usize) -> Vec<Handed> {
         unring(&self.shared.ready);
         lock(&self.shared.handed).take(most)
     }
 
-    /// Connections that were handed over and not taken.
+    /// Connections that were handed over and not fetched.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.shared.handed()
     }
 
-    /// What was made durable since the last time; the descriptor is that of what was handed over.
+    /// Objects that became durable since the last call; the descriptor is the same as for `handed`.
     #[must_use]
     pub fn made(&self) -> Vec<Batch> {
         batches(mem::take(&mut *lock(&self.shared.made)))
     }
 
-    /// What was made under these tokens is listed, and the clients may be told; or somebody else answers the requests
-    /// anew.
+    /// What was made with these tokens is listed, so that the clients are answered; or Python answers the requests
+    /// again.
     pub fn listed(&self, tokens: Vec<u64>, is_listed: bool) {
         self.shared.post(Command::Listed(tokens, is_listed));
     }
@@ -131,30 +132,31 @@ impl Front {
         self.shared.storing.load(Ordering::Acquire)
     }
 
-    /// What was answered since the last time.
+    /// Answers that were sent since the last call.
     #[must_use]
     pub fn served(&self) -> Vec<Served> {
         mem::take(&mut *lock(&self.shared.served))
     }
 
-    /// Connections that are here.
+    /// Open connections.
     #[must_use]
     pub fn open(&self) -> usize {
         self.shared.open.load(Ordering::Relaxed)
     }
 
-    /// Whether the thread runs; without it nobody accepts.
+    /// Whether the thread runs; without it nobody accepts connections.
     #[must_use]
     pub fn is_alive(&self) -> bool {
         self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
     }
 
-    /// Accept no more, hand over what is idle, and tell the clients of what is not that their next answer is the last.
+    /// Accept no more, hand over idle connections, and tell the clients of the others that their next answer is the
+    /// last.
     pub fn leave(&self) {
         self.shared.post(Command::Leave);
     }
 
-    /// Whether it has left: what is [`Front::open`] is being answered.
+    /// Whether it has stopped accepting: the connections in [`Front::open`] are being answered.
     #[must_use]
     pub fn has_left(&self) -> bool {
         self.shared.left.load(Ordering::Acquire)

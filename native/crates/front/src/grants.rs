@@ -1,4 +1,4 @@
-//! What was decided elsewhere and holds for a moment: who may read in which container.
+//! Decisions made by Python that hold for a moment: who may read or write in which container.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use crate::changes::Changes;
 
-/// Grants at one time; more are refused.
+/// The largest number of grants; more are refused.
 pub const MAX_GRANTS: usize = 10_000;
 
 #[derive(Debug)]
@@ -17,7 +17,7 @@ struct Grant {
     used: bool,
 }
 
-/// A counter of changes, and where it stood before it was decided what a grant says.
+/// A counter of changes, and its value before the grant was decided.
 #[derive(Clone, Copy, Debug)]
 pub struct Seen {
     /// Which counter.
@@ -26,24 +26,24 @@ pub struct Seen {
     pub at: u64,
 }
 
-/// What a grant says.
+/// The content of a grant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Granted {
     /// `/account/container/`, decoded.
     pub container: Arc<[u8]>,
     /// The storage policy.
     pub policy: u16,
-    /// For writes: whether ETags are made from xxh3 where the client compares no MD5.
+    /// For writes: whether ETags are xxh3 where the client does not send an MD5.
     pub xxh3_etags: bool,
     /// For writes: for each replica of the object, the container replicas whose update it keeps pending, as bits.
     pub rows: Arc<[u32]>,
 }
 
-/// Whether to write, a token (none: empty), and a path's prefix; as sent.
+/// Whether it is for writes, a token (empty for none), and a path's prefix; as sent.
 pub type Holder = (bool, Vec<u8>, Vec<u8>);
 
-/// Live grants by token and path. One ends at its time, when it is withdrawn, or with the next change that its counter
-/// counts, whichever process makes it.
+/// Live grants by token and path. A grant ends at its time, when it is withdrawn, or when one of its counters counts a
+/// change, in whichever process.
 #[derive(Debug)]
 pub struct Grants {
     changes: Arc<Changes>,
@@ -51,14 +51,14 @@ pub struct Grants {
 }
 
 impl Grants {
-    /// None yet.
+    /// No grants.
     #[must_use]
     pub fn new(changes: Arc<Changes>) -> Self {
         Self { changes, live: HashMap::new() }
     }
 
-    /// Whoever sends the holder's token may read, or write, any object below its prefix until then; whether there was
-    /// room.
+    /// Allow whoever sends the holder's token to read, or write, any object below its prefix until then; returns
+    /// whether there was room.
     pub fn add(&mut self, holder: Holder, granted: Granted, seen: Seen, until: Instant, now: Instant) -> bool {
         if self.live.len() >= MAX_GRANTS && !self.live.contains_key(&holder) {
             self.live.retain(|_, grant| grant.holds(&self.changes, now));
@@ -82,7 +82,7 @@ impl Grants {
         Some(grant.granted.clone())
     }
 
-    /// Whether there is one; it does not count as used.
+    /// Whether there is a grant; it does not count as used.
     #[must_use]
     pub fn has(&self, holder: &Holder, now: Instant) -> bool {
         self.live.get(holder).is_some_and(|grant| grant.holds(&self.changes, now))
@@ -94,13 +94,13 @@ impl Grants {
         self.live.retain(|_, grant| !in_account(&grant.granted.container, account));
     }
 
-    /// Whose grants were used since they were given; those that have ended are forgotten.
+    /// Holders of grants that were used since the last call; ended grants are dropped.
     pub fn used(&mut self, now: Instant) -> Vec<Holder> {
         self.live.retain(|_, grant| grant.holds(&self.changes, now));
         self.live.iter().filter(|(_, grant)| grant.used).map(|(holder, _)| holder.clone()).collect()
     }
 
-    /// How many there are, perhaps with some that have ended.
+    /// The number of grants, which may include ended ones.
     #[must_use]
     pub fn len(&self) -> usize {
         self.live.len()

@@ -1,19 +1,20 @@
-//! The head of a request that the front may answer: a strict subset of HTTP/1.1, which everybody reads in the same way.
+//! The head of a request that the front may answer: a strict subset of HTTP/1.1, which all parsers read in the same
+//! way.
 //!
-//! Fault model: the bytes are anybody's. What is not exactly as expected, cut off included, is none of ours; it is read
-//! anew, from its first byte, by the parser that reads everything.
+//! Fault model: the bytes are untrusted. A head that is not exactly as expected, or cut off, is not answered here; the
+//! general parser reads it again from its first byte.
 
-/// Bytes of a head.
+/// The largest size of a head.
 pub const MAX_HEAD: usize = 4096;
 const MAX_HEADERS: usize = 32;
 
-/// Bytes of a body that is taken here.
+/// The largest size of a body that is accepted here.
 pub const MAX_BODY: usize = 64 * 1024;
 const MAX_ITEMS: usize = 16;
 const MAX_ITEM_NAME: usize = 64;
 const MAX_ITEM_VALUE: usize = 256;
 
-/// What may be asked.
+/// The methods that are answered here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
     /// The object.
@@ -36,14 +37,14 @@ impl Method {
     }
 }
 
-/// What is to be stored.
+/// The headers of a PUT.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stored<'a> {
-    /// Bytes of the body behind the head.
+    /// Bytes of the body after the head.
     pub bytes: usize,
-    /// `Content-Type`; empty if the client leaves it to the server.
+    /// `Content-Type`; empty if the client does not send one.
     pub content_type: &'a [u8],
-    /// The MD5 that the body must have, if the client says: 32 hexadecimal digits, lower case.
+    /// The MD5 that the body must have, if the client sends it: 32 hexadecimal digits, lower case.
     pub etag: Option<&'a [u8]>,
     /// `X-Object-Meta-` and a name as the API shows it, with its value.
     pub items: Vec<(Vec<u8>, &'a [u8])>,
@@ -54,15 +55,15 @@ pub struct Stored<'a> {
 pub struct Asked<'a> {
     /// What is asked.
     pub method: Method,
-    /// `/v1/...` as sent: characters of a path alone, without `?`.
+    /// `/v1/...` as sent: only characters of a path, without `?`.
     pub target: &'a [u8],
     /// `X-Auth-Token` as sent.
     pub token: Option<&'a [u8]>,
-    /// Whether the client wants to go on behind the answer.
+    /// Whether the client wants to keep the connection.
     pub keep_alive: bool,
     /// Bytes of the head.
     pub bytes: usize,
-    /// Of a PUT.
+    /// For a PUT.
     pub stored: Option<Stored<'a>>,
 }
 
@@ -74,11 +75,11 @@ impl Asked<'_> {
     }
 }
 
-/// Headers that say nothing to the answer of a plain read.
+/// Headers without influence on the answer to a plain read.
 const IGNORED: [&[u8]; 6] =
     [b"user-agent", b"accept", b"accept-encoding", b"accept-language", b"cache-control", b"pragma"];
 
-/// The request at the beginning of `data`; nothing if it is not all there, or not for us.
+/// The request at the beginning of `data`; None if it is incomplete, or not for the front.
 #[must_use]
 pub fn parse(data: &[u8]) -> Option<Asked<'_>> {
     let window = &data[..data.len().min(MAX_HEAD)];
@@ -136,7 +137,7 @@ fn body_length(value: &[u8]) -> Option<usize> {
     (digits && length <= MAX_BODY).then_some(length)
 }
 
-/// One of a PUT's headers that say what is stored; nothing for one that is not for us.
+/// Parse one of a PUT's headers that say what is stored; None for one that is not for the front.
 fn described<'a>(stored: &mut Stored<'a>, name: &'a [u8], value: &'a [u8]) -> Option<()> {
     const ITEM: &[u8] = b"x-object-meta-";
     if is(name, b"content-type") {
@@ -159,7 +160,7 @@ fn described<'a>(stored: &mut Stored<'a>, name: &'a [u8], value: &'a [u8]) -> Op
     (is_ignored(name) && !is(name, b"cache-control")).then_some(())
 }
 
-/// A header's name as the API spells it: each word with a capital.
+/// A header's name as the API spells it: each word capitalized.
 fn shown(name: &[u8]) -> Vec<u8> {
     let mut begins = true;
     let spelled = |byte: &u8| {

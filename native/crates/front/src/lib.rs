@@ -1,8 +1,9 @@
-//! The clients' side of a proxy without Python: plain reads and small PUTs for which there is a grant are answered here,
-//! from head to tail; every other connection is handed over, with the bytes read so far, to whoever answers everything.
+//! The clients' side of a proxy without Python: plain reads and small PUTs with a grant are answered here completely;
+//! every other connection is handed over, with the bytes read so far, to Python.
 //!
-//! `docs/design/2026-11-21-front.md` says which requests it answers and why. Nothing is decided here: a [`Grants`] entry says what was
-//! decided elsewhere, and ends soon. [`head`], [`name`] and [`answer`] are pure; [`Front`] is the thread around them.
+//! `docs/design/2026-11-21-front.md` says which requests it answers and why. Nothing is decided here: a [`Grants`]
+//! entry is a decision that was made by Python, and ends soon. [`head`], [`name`] and [`answer`] are pure; [`Front`]
+//! is the thread around them.
 
 pub mod answer;
 mod changes;

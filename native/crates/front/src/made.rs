@@ -1,25 +1,25 @@
-//! Objects that all of their devices have made durable: what whoever lists them is told, those of a container together.
+//! Objects that all of their devices have made durable, batched by container for whoever lists them.
 
 use std::sync::Arc;
 
 use swiftlet_store::model::Key;
 
-/// Rows in a batch, and bytes of them: what goes into one update of a row stream, by far.
+/// The largest number of rows in a batch, and of their bytes: far below what fits into one update of a row stream.
 const MAX_ROWS: usize = 200;
 const MAX_BYTES: usize = 256 << 10;
 
-/// An object whose row is to be listed before the client is told.
+/// An object whose row is to be listed before the client is answered.
 #[derive(Clone, Debug)]
 pub struct Made {
-    /// By this number the answer is given.
+    /// The number by which the result is reported.
     pub token: u64,
     /// `/account/container/`.
     pub container: Arc<[u8]>,
     /// For each replica of the object, the container replicas whose update it keeps pending, as bits.
     pub rows: Arc<[u32]>,
-    /// The row as it is sent.
+    /// The row in the form in which it is sent.
     pub row: Vec<u8>,
-    /// Where it is.
+    /// The object.
     pub key: Key,
     /// Of the version.
     pub timestamp: u64,
@@ -30,21 +30,21 @@ pub struct Made {
 /// Objects of one container.
 #[derive(Clone, Debug)]
 pub struct Batch {
-    /// By these numbers the answers are given.
+    /// The numbers by which the results are reported.
     pub tokens: Vec<u64>,
     /// `/account/container/`.
     pub container: Arc<[u8]>,
     /// For each replica of the object, the container replicas whose update it keeps pending, as bits.
     pub shares: Arc<[u32]>,
-    /// Rows in JSON, with commas between them.
+    /// Rows in JSON, separated by commas.
     pub rows: Vec<u8>,
-    /// Places and timestamps.
+    /// Objects and timestamps.
     pub written: Vec<(Key, u64)>,
-    /// The devices' numbers, of each object.
+    /// The devices' numbers for each object.
     pub devices: Vec<Vec<u16>>,
 }
 
-/// Objects put together by their containers.
+/// Batch objects by container.
 pub(crate) fn batches(made: Vec<Made>) -> Vec<Batch> {
     let mut found: Vec<Batch> = Vec::new();
     for one in made {
@@ -76,7 +76,7 @@ pub(crate) fn batches(made: Vec<Made>) -> Vec<Batch> {
     found
 }
 
-/// `[name, timestamp, size, etag, content type, deleted]`, as a row stream has it.
+/// `[name, timestamp, size, etag, content type, deleted]`, as in a row stream.
 pub(crate) fn row(name: &[u8], timestamp: u64, size: u64, etag: &[u8], content_type: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(name.len() + content_type.len() + 96);
     out.push(b'[');
@@ -89,7 +89,7 @@ pub(crate) fn row(name: &[u8], timestamp: u64, size: u64, etag: &[u8], content_t
     out
 }
 
-/// A string in JSON, of bytes that are UTF-8.
+/// Append bytes in UTF-8 as a JSON string.
 fn text(out: &mut Vec<u8>, bytes: &[u8]) {
     out.push(b'"');
     for byte in bytes {

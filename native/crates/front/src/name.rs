@@ -5,7 +5,7 @@ use swiftlet_hash::md5;
 /// Bytes of an object's name.
 pub const MAX_OBJECT: usize = 1024;
 
-/// The path up to the slash behind the container, and the object's name behind it, both as sent.
+/// The path up to the slash after the container, and the object's name after it, both as sent.
 #[must_use]
 pub fn split(target: &[u8]) -> Option<(&[u8], &[u8])> {
     let mut slashes = target.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
@@ -13,7 +13,7 @@ pub fn split(target: &[u8]) -> Option<(&[u8], &[u8])> {
     (!name.is_empty()).then_some((prefix, name))
 }
 
-/// A piece of a path without its percent-encoding, added to `out`; whether it is valid UTF-8 without NUL.
+/// Append a piece of a path without its percent-encoding to `out`; returns whether it is valid UTF-8 without NUL.
 #[must_use]
 pub fn decode(piece: &[u8], out: &mut Vec<u8>) -> bool {
     let from = out.len();

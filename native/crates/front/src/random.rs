@@ -1,8 +1,8 @@
-//! Numbers for choices and ids, from the system's source, many at a time.
+//! Random numbers for choices and ids, from the system's source, many at a time.
 
 const ID_BYTES: usize = 11;
 
-/// What is left of the last ones.
+/// The rest of the last numbers.
 pub(crate) struct Random {
     bytes: Vec<u8>,
     used: usize,

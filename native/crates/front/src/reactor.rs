@@ -1,8 +1,8 @@
-//! The thread: accepts, reads heads, asks devices, writes answers, hands over.
+//! The thread: accepts connections, reads heads, asks devices, writes answers, hands connections over.
 //!
-//! Fault model: clients may send anything, at any pace, and go away at any time; devices may refuse, be silent, damage what
-//! they send, or be lost. A request whose device does not give a whole good answer is handed over before any byte
-//! of an answer has left. An answer that has begun and can't be finished ends its connection.
+//! Fault model: clients may send anything, at any pace, and go away at any time; devices may refuse, be silent, send
+//! damaged data, or be lost. A request whose device does not give a complete good answer is handed over before any
+//! byte of an answer was sent. If an answer has begun and can't be finished, its connection ends.
 
 use std::mem;
 use std::os::fd::{AsFd, OwnedFd};
@@ -28,28 +28,28 @@ mod requests;
 const WAKE: u64 = u64::MAX;
 const DEVICES: u64 = u64::MAX - 1;
 const LISTENER: u64 = 1 << 63;
-/// One read takes at most this much.
+/// The most that one read takes.
 const SCRATCH_BYTES: usize = 72 << 10;
 /// Connections accepted before others get their turn.
 const ACCEPTED_AT_ONCE: usize = 64;
 const TICK: Duration = Duration::from_millis(500);
-/// How soon a full house looks whether it has room again.
+/// How soon it is checked whether there is room for connections again.
 const FULL_TICK: Duration = Duration::from_millis(20);
-/// How long a connection may at least be idle, whoever waits for its place.
+/// How long a connection may at least be idle, even if others wait for its place.
 const IDLE_AT_LEAST: Duration = Duration::from_secs(1);
 /// How long nothing is accepted when the system has no descriptor left.
 const OUT_OF_DESCRIPTORS: Duration = Duration::from_secs(1);
-/// How much later than the transport the thread itself gives a device up.
+/// How much later than the transport the thread itself gives up on a device.
 const ANSWER_GRACE: Duration = Duration::from_secs(2);
-/// How long whoever lists rows may take.
+/// How long listing the rows may take.
 const LISTED_GRACE: Duration = Duration::from_secs(60);
 /// Bits of a number: connection, replica of a request to devices, generation, listener.
 const REPLICA_SHIFT: u32 = 32;
 const GENERATION_SHIFT: u32 = 40;
 const MAX_GENERATION: u32 = (1 << (63 - GENERATION_SHIFT)) - 1;
-/// How long the rest of a body that has begun may take before it is somebody else's to wait for.
+/// How long the rest of a body that has begun may take before the connection is handed over.
 const BODY_PATIENCE: Duration = Duration::from_millis(500);
-/// How long a client may take to close a connection whose last answer has left.
+/// How long a client may take to close a connection after its last answer.
 const LINGER: Duration = Duration::from_secs(2);
 
 struct Listener {
@@ -174,7 +174,7 @@ impl Reactor {
         !self.is_full() && self.shared.handed() < self.shared.settings.max_handed
     }
 
-    /// End some of those connections on which nothing has been asked for longest: others wait to be accepted.
+    /// End some of the connections that were idle longest, as others wait to be accepted.
     fn make_room(&mut self, now: Instant) {
         let idle_since = |(index, slot): (usize, &Slot)| {
             let one = slot.connection.as_ref()?;
@@ -336,7 +336,7 @@ impl Reactor {
         }
     }
 
-    /// Send what is left of an answer; when all is out, note it.
+    /// Send the rest of an answer; when all is sent, record it.
     fn write(&mut self, index: usize) -> Then {
         let Some(connection) = &mut self.slots[index].connection else { return Then::Wait };
         let State::Writing(writing) = &connection.state else { return Then::GoOn };
@@ -362,7 +362,7 @@ impl Reactor {
         if close { Then::Close } else { Then::GoOn }
     }
 
-    /// Read and drop what comes behind the last answer, until the client closes.
+    /// Read and drop what follows the last answer, until the client closes.
     fn drop_rest(&mut self, index: usize) -> Then {
         let Some(connection) = &mut self.slots[index].connection else { return Then::Wait };
         if !connection.readable {
@@ -435,7 +435,7 @@ impl Reactor {
     }
 }
 
-/// Names a connection, and never another one that takes its place.
+/// A number that identifies a connection, and never a later one in its place.
 fn number(index: usize, generation: u32) -> u64 {
     u64::from(generation) << GENERATION_SHIFT | index as u64
 }

@@ -1,4 +1,4 @@
-//! Where objects are: a policy's ring, and the devices in it that may be asked.
+//! Where objects are: a policy's ring, and which of its devices may be asked.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 
 use swiftlet_transport::Peer;
 
-/// How long a device that has failed is not asked.
+/// How long a failed device is not asked.
 const FAILED_FOR: Duration = Duration::from_secs(10);
-/// How long a device that may have missed writes is not asked to read.
+/// How long a device that may have missed writes is not asked for reads.
 const UNPROVED_FOR: Duration = Duration::from_secs(1);
 
-/// A device that is spoken to natively.
+/// A device that is reached by the native transport.
 #[derive(Debug)]
 pub struct Device {
     peer: Peer,
@@ -19,12 +19,12 @@ pub struct Device {
     begun: Instant,
     /// Milliseconds after `begun` until which it is not asked.
     failed_until: AtomicU64,
-    /// The same until which it is not asked to read.
+    /// Milliseconds after `begun` until which it is not asked for reads.
     unproved_until: AtomicU64,
 }
 
 impl Device {
-    /// `name` on its server.
+    /// A device with this `name` on its server.
     #[must_use]
     pub fn new(peer: Peer, name: &str) -> Self {
         Self { peer, name: name.to_owned(), begun: Instant::now(), failed_until: 0.into(), unproved_until: 0.into() }
@@ -72,7 +72,8 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// `rows[replica][partition]` is a device's number; the last row may be shorter. Devices that are not there are not asked.
+    /// A ring: `rows[replica][partition]` is a device's number; the last row may be shorter. Missing devices are not
+    /// asked.
     ///
     /// # Errors
     /// It is no ring.
@@ -90,7 +91,7 @@ impl Policy {
         (top >> (32 - self.part_power)) as u32
     }
 
-    /// All of the partition's devices in the order of its replicas, with their numbers; nothing if any may not be asked.
+    /// All devices of the partition in the order of its replicas, with their numbers; None if any must not be asked.
     pub(crate) fn all(&self, partition: u32, now: Instant) -> Option<Vec<(u16, Arc<Device>)>> {
         let at = partition as usize;
         let device = |id: &u16| {
@@ -100,7 +101,7 @@ impl Policy {
         self.rows.iter().filter_map(|row| row.get(at)).map(device).collect()
     }
 
-    /// One of the partition's devices that may be asked, by a random number.
+    /// One of the partition's devices that may be asked, chosen by a random number.
     pub(crate) fn choose(&self, partition: u32, random: u64, now: Instant) -> Option<Arc<Device>> {
         let at = partition as usize;
         let holding = self.rows.iter().filter_map(|row| row.get(at));

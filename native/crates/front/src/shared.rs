@@ -1,4 +1,4 @@
-//! What the thread that answers and its owner share: what it is told, and what it hands over.
+//! What the answering thread and its owner share: settings and commands, and what is handed over.
 
 use std::collections::{HashMap, VecDeque};
 use std::mem;
@@ -15,38 +15,38 @@ use crate::routes::Policy;
 /// How the thread treats connections.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// What stands before and behind a name where it is hashed.
+    /// The prefix and suffix of a name when it is hashed.
     pub secret: (Vec<u8>, Vec<u8>),
     /// How long a connection may be idle.
     pub keepalive: Duration,
-    /// How long a client may take nothing of an answer.
+    /// How long a client may read nothing of an answer.
     pub client_timeout: Duration,
     /// How long a device may take to answer.
     pub answer_timeout: Duration,
-    /// Told apart from other processes in timestamps: 14 bits.
+    /// The process's nonce in timestamps: 14 bits.
     pub nonce: u16,
     /// How long all devices together may take to store an object.
     pub store_timeout: Duration,
-    /// Connections at one time; more wait to be accepted.
+    /// The largest number of connections; more wait to be accepted.
     pub max_connections: usize,
-    /// Connections that wait to be taken by whoever answers everything; more wait to be accepted.
+    /// The largest number of connections that wait to be fetched by Python; more wait to be accepted.
     pub max_handed: usize,
-    /// Answers whose record waits to be fetched; above it the front answers no request itself.
+    /// The largest number of answers whose records wait to be fetched; above it the front answers no request itself.
     pub max_served: usize,
 }
 
-/// A connection for somebody else.
+/// A connection that is handed over.
 #[derive(Debug)]
 pub struct Handed {
     /// The connection.
     pub socket: OwnedFd,
-    /// What was read of it and not answered.
+    /// Bytes that were read from it and not answered.
     pub bytes: Vec<u8>,
     /// How often in a row it was taken back and handed over again without an answer in between.
     pub bounces: u32,
 }
 
-/// What watches over the process asks on the same port, briefly and with little patience.
+/// Health checks come on the same port, and time out quickly.
 const WATCHERS: [&[u8]; 3] = [b"GET /healthz ", b"GET /readyz ", b"GET /healthcheck "];
 
 impl Handed {
@@ -55,10 +55,10 @@ impl Handed {
     }
 }
 
-/// Connections in the order of their coming.
+/// Connections in the order in which they came.
 #[derive(Default)]
 pub(crate) struct Waiting {
-    /// These wait for nobody.
+    /// These are fetched first.
     urgent: VecDeque<Handed>,
     others: VecDeque<Handed>,
 }
@@ -78,20 +78,20 @@ impl Waiting {
     }
 }
 
-/// An answer that has left.
+/// An answer that was sent.
 #[derive(Clone, Debug)]
 pub struct Served {
-    /// What was asked.
+    /// The method.
     pub method: Method,
     /// The path as sent.
     pub path: Vec<u8>,
     /// Of the answer.
     pub status: u16,
-    /// Bytes of the body that came.
+    /// Bytes of the request's body.
     pub received: u64,
-    /// Bytes of the body that were sent.
+    /// Bytes of the answer's body.
     pub bytes: u64,
-    /// From the head to the answer's last byte.
+    /// From the request's head to the answer's last byte.
     pub took: Duration,
     /// The client's address.
     pub remote: Arc<str>,
@@ -100,7 +100,7 @@ pub struct Served {
 }
 
 pub(crate) enum Command {
-    /// Rows are listed, or the requests are for somebody else after all.
+    /// Rows are listed, or the requests have to be answered by Python.
     Listed(Vec<u64>, bool),
     Listen(OwnedFd),
     Adopt(OwnedFd, u32),
@@ -120,7 +120,7 @@ pub(crate) struct Shared {
     pub(crate) served: Mutex<Vec<Served>>,
     pub(crate) made: Mutex<Vec<Made>>,
     pub(crate) open: AtomicUsize,
-    /// Requests that devices or whoever lists them have.
+    /// Requests that are being stored or listed.
     pub(crate) storing: AtomicUsize,
     pub(crate) left: AtomicBool,
 }

@@ -1,4 +1,4 @@
-//! A small object on its way to all of its devices: what is asked of each, and when it was written.
+//! Storing a small object on all of its devices: the request to each, and its timestamp.
 
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -16,7 +16,8 @@ use crate::name;
 use crate::routes::Device;
 use crate::shared::Shared;
 
-/// A PUT whose body is all there: what is kept of it, and a request for each of its devices; nothing if Python has to answer.
+/// Plan a PUT whose body is complete: what is kept of it, and a request for each of its devices; None if Python has to
+/// answer.
 pub(crate) fn planned(
     shared: &Shared,
     asked: &Asked<'_>,
@@ -88,8 +89,8 @@ pub(crate) fn planned(
     Some((storing, calls))
 }
 
-/// The ETag of a body; nothing if its MD5 is not the one that the client has sent. Who sends one compares ETags with MD5,
-/// so that the object gets it as its ETag whatever the policy says.
+/// The ETag of a body; None if its MD5 differs from the one that the client has sent. A client that sends one compares
+/// ETags with MD5, so then the object has it as its ETag whatever the policy says.
 fn etag_of(body: &[u8], expected: Option<&[u8]>, xxh3: bool) -> Option<Vec<u8>> {
     if xxh3 && expected.is_none() {
         return Some(format!("xxh3-{:032x}", xxh3_128(body)).into_bytes());
@@ -98,10 +99,10 @@ fn etag_of(body: &[u8], expected: Option<&[u8]>, xxh3: bool) -> Option<Vec<u8>> 
     expected.is_none_or(|expected| expected == etag).then_some(etag)
 }
 
-/// Replicas of an object; a request's number has room for so many.
+/// The largest number of replicas of an object; a request's number has room for so many.
 const MAX_REPLICAS: usize = 32;
 
-/// Timestamps as `swiftlet.timestamp` has them: no one twice, no one older than the one before.
+/// Timestamps as in `swiftlet.timestamp`: strictly increasing.
 pub(crate) struct Clock {
     pub(crate) nonce: u16,
     pub(crate) last: u64,

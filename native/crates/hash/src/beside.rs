@@ -1,8 +1,8 @@
-//! Streams that are digested beside whoever brings their bytes, by a few threads that all of them share.
+//! Digests streams on a few shared threads, beside the thread that brings their bytes.
 //!
-//! The pieces of one stream are digested one after the other, in order, by one thread at a time. Who brings them is told
-//! of each, and has to wait when too much is under way: nothing here limits what waits. A piece is let go of before
-//! that is said.
+//! The pieces of one stream are digested one after the other, in order, by one thread at a time. The caller is told
+//! when each piece is digested, and has to wait when too many are under way: nothing here limits how many wait. A
+//! piece is dropped before its caller is told.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -10,9 +10,9 @@ use std::thread;
 
 use crate::Hasher;
 
-/// Bytes from anywhere.
+/// Bytes of any owner.
 pub type Piece = Box<dyn AsRef<[u8]> + Send>;
-/// Called when a piece was digested and let go of. It must not block.
+/// Called when a piece was digested and dropped. It must not block.
 pub type Then = Box<dyn FnOnce() + Send>;
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -53,7 +53,7 @@ impl Queue {
     }
 }
 
-/// Threads that digest. When the last handle and the last stream are gone they end.
+/// Threads that digest. They end when the last handle and the last stream are gone.
 #[derive(Clone)]
 pub struct Threads(Arc<Handle>);
 
@@ -67,7 +67,7 @@ impl Drop for Handle {
 }
 
 impl Threads {
-    /// Start so many.
+    /// Start `count` threads.
     ///
     /// # Errors
     /// The system has no thread left.
@@ -81,7 +81,7 @@ impl Threads {
         Ok(Self(Arc::new(handle)))
     }
 
-    /// A stream that goes on where `hasher` is; nobody else should feed it meanwhile.
+    /// A stream that continues with the state of `hasher`; nobody else should feed it meanwhile.
     #[must_use]
     pub fn stream(&self, hasher: Arc<Mutex<Hasher>>) -> Stream {
         Stream { state: Arc::new(State { hasher, pieces: Mutex::default() }), threads: self.clone() }
@@ -91,7 +91,7 @@ impl Threads {
 #[derive(Default)]
 struct Pieces {
     waiting: VecDeque<(Piece, Then)>,
-    /// In the queue of streams, or with a thread.
+    /// Whether it is in the queue of streams, or with a thread.
     running: bool,
 }
 
@@ -101,7 +101,7 @@ struct State {
 }
 
 impl State {
-    /// Digest one piece. Whether there are more.
+    /// Digest one piece. Returns whether there are more.
     fn step(&self) -> bool {
         let Some((piece, then)) = lock(&self.pieces).waiting.pop_front() else { return false };
         lock(&self.hasher).update((*piece).as_ref());
@@ -115,14 +115,14 @@ impl State {
     }
 }
 
-/// One stream; dropped, what waits is digested all the same.
+/// One stream. When it is dropped, the pieces that wait are still digested.
 pub struct Stream {
     state: Arc<State>,
     threads: Threads,
 }
 
 impl Stream {
-    /// Digest the next piece, and say so.
+    /// Digest the next piece, and call `then`.
     pub fn update(&self, piece: Piece, then: Then) {
         let mut pieces = lock(&self.state.pieces);
         pieces.waiting.push_back((piece, then));

@@ -5,18 +5,19 @@ use twox_hash::xxhash3_128::Hasher as Xxh3;
 use crate::md5::Md5;
 use crate::xxh3_64;
 
-/// How much is given to one digest before the other gets the same bytes. Half of a common 32 KiB
-/// first-level cache: the second digest finds its bytes there.
+/// How much is given to one digest before the other one gets the same bytes. Half of a common 32 KiB first-level
+/// cache: the second digest finds its bytes there.
 const SLICE_BYTES: usize = 16 * 1024;
-/// Up to this size xxh3 in 64 bits is computed in a way of its own; above it, it is the low half of xxh3 in 128 bits.
+/// Up to this size xxh3 in 64 bits is computed by a method of its own; above it, it is the low half of xxh3 in 128
+/// bits.
 const SHORT_BYTES: usize = 240;
 
-/// Which digests a [`Hasher`] keeps; one that is not asked for costs nothing.
+/// Which digests a [`Hasher`] computes; the others cost nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Digests {
-    /// Keep MD5.
+    /// Compute MD5.
     pub md5: bool,
-    /// Keep xxh3, in 64 and in 128 bits.
+    /// Compute xxh3, in 64 and in 128 bits.
     pub xxh3: bool,
 }
 
@@ -27,7 +28,7 @@ impl Digests {
 
 /// MD5 and xxh3 of a stream, in one pass over it.
 ///
-/// Reading a digest does not end the stream: more may follow, and a clone goes its own way.
+/// Reading a digest does not end the stream: more may follow, and a clone continues independently.
 #[derive(Clone)]
 pub struct Hasher {
     md5: Option<Md5>,
@@ -36,13 +37,13 @@ pub struct Hasher {
 }
 
 impl Hasher {
-    /// A hasher that has seen nothing yet.
+    /// A hasher without any bytes.
     #[must_use]
     pub fn new(digests: Digests) -> Self {
         Self { md5: digests.md5.then(Md5::new), xxh3: digests.xxh3.then(|| Box::new(BothXxh3::new())), size: 0 }
     }
 
-    /// Take in the next bytes of the stream.
+    /// Digest the next bytes of the stream.
     pub fn update(&mut self, data: &[u8]) {
         self.size += data.len() as u64;
         match (&mut self.md5, &mut self.xxh3) {
@@ -58,25 +59,25 @@ impl Hasher {
         }
     }
 
-    /// How many bytes have been taken in.
+    /// How many bytes were digested.
     #[must_use]
     pub fn size(&self) -> u64 {
         self.size
     }
 
-    /// MD5 of the bytes so far, if it is kept.
+    /// MD5 of the bytes so far, if it is computed.
     #[must_use]
     pub fn md5(&self) -> Option<[u8; 16]> {
         self.md5.as_ref().map(Md5::digest)
     }
 
-    /// xxh3 of the bytes so far in 64 bits, if it is kept.
+    /// xxh3 of the bytes so far in 64 bits, if it is computed.
     #[must_use]
     pub fn xxh3_64(&self) -> Option<u64> {
         self.xxh3.as_ref().map(|xxh3| xxh3.in_64_bits())
     }
 
-    /// xxh3 of the bytes so far in 128 bits, if it is kept.
+    /// xxh3 of the bytes so far in 128 bits, if it is computed.
     #[must_use]
     pub fn xxh3_128(&self) -> Option<u128> {
         self.xxh3.as_ref().map(|xxh3| xxh3.stream.finish_128())
@@ -87,7 +88,7 @@ impl Hasher {
 #[derive(Clone)]
 struct BothXxh3 {
     stream: Xxh3,
-    /// The stream's first bytes, as many as there are up to one more than is short.
+    /// The stream's first bytes, at most one more than `SHORT_BYTES`.
     head: [u8; SHORT_BYTES + 1],
     held: usize,
 }

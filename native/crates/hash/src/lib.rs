@@ -1,12 +1,12 @@
-//! The digests of an object's bytes: MD5, which clients expect as the ETag, and xxh3, by which the
-//! parts of the cluster check one another.
+//! The digests of an object's bytes: MD5, which clients expect as the ETag, and xxh3, by which the parts of the
+//! cluster check one another.
 //!
-//! MD5 is a chain in which each step needs the one before, so one core does less than 1 GB/s however it
-//! is written. xxh3 is limited by memory instead. Whoever needs both therefore should read the data from
-//! memory once, which is what [`Hasher`] does.
+//! MD5 is a chain in which each step needs the one before, so one core does less than 1 GB/s however it is written.
+//! xxh3 is limited by memory instead. Whoever needs both should therefore read the data from memory once, which
+//! [`Hasher`] does.
 //!
-//! xxh3 is a crate's that asks the processor what it can do (AVX2 where it is compiled for SSE2). A test holds its digests
-//! against those of another one.
+//! xxh3 comes from a crate that detects the processor's features at run time (AVX2 where it is compiled for SSE2). A
+//! test compares its digests with those of another crate.
 
 pub mod beside;
 mod hasher;

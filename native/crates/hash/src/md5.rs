@@ -1,15 +1,15 @@
-//! MD5 (RFC 1321), written for the length of its chain.
+//! MD5 (RFC 1321), written for a short dependency chain.
 //!
-//! Every one of a block's 64 steps needs the result of the one before, so MD5 is as fast as that chain
-//! is short, and nothing else in the step matters. What a step adds besides the newest word can be
-//! added up while the previous step is still under way. Left alone, the compiler regroups these sums
-//! and puts some of them back onto the chain; [`beside_the_chain`] stops it. That is worth a quarter of
-//! the speed over the usual crates, and MD5 is most of what storing an object costs a processor.
+//! Each of a block's 64 steps needs the result of the one before, so MD5 is as fast as that chain is short, and
+//! nothing else in the step matters. The other summands of a step can be added up while the previous step is still
+//! under way. Left alone, the compiler regroups these sums and puts some of them back onto the chain;
+//! [`beside_the_chain`] prevents that. This is worth a quarter of the speed over the usual crates, and MD5 is most of
+//! the processor time of storing an object.
 
 /// Bytes that are digested at a time.
 const BLOCK_BYTES: usize = 64;
 
-/// Where the length of the data stands in its last block.
+/// Where the length of the data is in its last block.
 const LENGTH_AT: usize = BLOCK_BYTES - size_of::<u64>();
 
 /// The integer parts of 2^32 * abs(sin(i + 1)), i in radians.
@@ -112,7 +112,7 @@ fn compress(state: &mut [u32; 4], blocks: &[[u8; BLOCK_BYTES]]) {
 pub(crate) struct Md5 {
     state: [u32; 4],
     size: u64,
-    /// The bytes at its start are those of the stream that do not fill a block yet.
+    /// The first `pending()` bytes are those of the stream that do not fill a block yet.
     partial: [u8; BLOCK_BYTES],
 }
 
@@ -121,7 +121,7 @@ impl Md5 {
         Self { state: [0x6745_2301, 0xefcd_ab89, 0x98ba_dcfe, 0x1032_5476], size: 0, partial: [0; BLOCK_BYTES] }
     }
 
-    /// How many bytes wait for their block to be full.
+    /// How many bytes do not fill a block yet.
     fn pending(&self) -> usize {
         (self.size % BLOCK_BYTES as u64) as usize
     }
@@ -143,7 +143,7 @@ impl Md5 {
         self.partial[..rest.len()].copy_from_slice(rest);
     }
 
-    /// The digest of the bytes so far; the stream may go on.
+    /// The digest of the bytes so far; the stream may continue.
     pub(crate) fn digest(&self) -> [u8; 16] {
         let mut state = self.state;
         let pending = self.pending();

@@ -58,7 +58,7 @@ fn start(directory: &Path, name: &str) -> (Child, String) {
     (child, address.trim().to_owned())
 }
 
-/// Seconds of processor that a process has used.
+/// Seconds of processor time that a process has used.
 fn cpu_of(pid: u32) -> f64 {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     let fields: Vec<&str> = stat[stat.rfind(')').unwrap() + 2..].split(' ').collect();
@@ -88,7 +88,7 @@ fn put(number: u64, xxh3: u64) -> Request {
 /// Requests per second, processor µs per request here and at the servers, the 50th and 99th percentile in ms.
 type Cost = [f64; 5];
 
-/// Keep requests in flight for a time; `next` makes them and says to whom.
+/// Keep requests in flight for a time; `next` makes them and chooses their targets.
 fn drive(
     client: &Client,
     children: &[Child],
@@ -133,7 +133,7 @@ fn drive(
     [count / took, each(after.0 - before.0), each(after.1 - before.1), at(0.5), at(0.99)]
 }
 
-/// What three loops that append groups of the same bytes and sync them reach together, per loop.
+/// The total rate of three loops that append groups of the same bytes and sync them, per loop.
 fn plain(directory: &Path, span: Duration, group: usize) -> f64 {
     let data = vec![7_u8; SMALL * group];
     let counts: Vec<f64> = std::thread::scope(|scope| {

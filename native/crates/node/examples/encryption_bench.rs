@@ -22,9 +22,9 @@ use swiftlet_transport::{
 
 const KEY: &[u8] = b"benchmark";
 const TIMEOUT: Duration = Duration::from_secs(60);
-/// Without any of it, with a port that takes both, and encrypted on that port.
+/// Without TLS support, with a port that accepts both, and encrypted on that port.
 const WAYS: [&str; 3] = ["bare", "none", "TLS"];
-/// What is asked for: its name, bytes, requests in flight, whether they are stored.
+/// The requests: name, bytes, requests in flight, whether they are stored.
 const WORK: [(&str, usize, usize, bool); 5] = [
     ("PUT 10 KiB, 20 in flight", 10 << 10, 20, true),
     ("GET 10 KiB, 20 in flight", 10 << 10, 20, false),
@@ -41,7 +41,7 @@ fn tls() -> Arc<Tls> {
     Arc::new(Tls::new(&[KEY.to_vec()]).unwrap())
 }
 
-/// A server until its standard input ends; prints its bare port, and the one that takes both.
+/// A server until its standard input ends; prints its bare port, and the one that accepts both.
 fn serve(directory: &Path) {
     std::fs::create_dir_all(directory).unwrap();
     let store = Arc::new(Store::open(directory, StoreConfig::default()).unwrap());
@@ -63,7 +63,7 @@ fn serve(directory: &Path) {
     store.close().unwrap();
 }
 
-/// Seconds of processor that a process has used.
+/// Seconds of processor time that a process has used.
 fn cpu_of(pid: u32) -> f64 {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     let fields: Vec<&str> = stat[stat.rfind(')').unwrap() + 2..].split(' ').collect();
@@ -86,7 +86,8 @@ fn put(number: u64, body: &Chunk, xxh3: u64) -> Request {
     Request::Put { key: key(body.len(), number), meta, footer: Some(footer), row: 0 }
 }
 
-/// Keep requests in flight for a time. How many there were, processor seconds here and at the server, and seconds.
+/// Keep requests in flight for a time. Returns how many there were, processor seconds here and at the server, and
+/// seconds.
 fn drive(
     client: &Client,
     (target, child): (&(Peer, String), &Child),

@@ -1,13 +1,14 @@
-//! Memory that all runs of a process together have for objects whose turn has not come.
+//! Limits the memory that all runs of a process use for objects whose turn has not come.
 //!
-//! Fault model: many runs at once, each with bytes of later objects in the transport's memory. With no limit these could
-//! take all of it, and none of the runs could have any for the object that it needs next: all would stand still.
-//! So memory for what is read ahead is limited, and nobody waits for it: a run that gets none asks for one object at a time.
+//! Fault model: many runs at once, each with bytes of later objects in the transport's memory. Without a limit these
+//! could use up all of it, and none of the runs could get any for the object that it needs next: all would stop. So
+//! the memory for reading ahead is limited, and nobody waits for it: a run that gets none requests one object at a
+//! time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// So many bytes, for all who share it.
+/// A number of bytes that all runs share.
 #[derive(Debug)]
 pub struct Ahead {
     limit: u64,
@@ -33,7 +34,7 @@ impl Ahead {
         self.used.load(Relaxed)
     }
 
-    /// A part of it, now or never.
+    /// Reserve a part of it, at once or not at all.
     pub(crate) fn reserve(self: &Arc<Self>, bytes: u64) -> Option<Reserved> {
         let more = |used: u64| used.checked_add(bytes).filter(|sum| *sum <= self.limit);
         self.used.fetch_update(Relaxed, Relaxed, more).ok()?;

@@ -1,10 +1,10 @@
-//! The other half: requests to object servers, one body to several of them.
+//! The client: requests to object servers, one body to several of them.
 //!
-//! Calls are submitted and come back as events, in batches, behind one descriptor: what an event loop wants. For tests
-//! and tools there are calls that wait. Which answers make a quorum is the caller's to say.
+//! Calls are submitted and their results come as events, in batches, with one descriptor for an event loop. For tests
+//! and tools there are calls that wait. Which answers make a quorum is decided by the caller.
 //!
-//! Fault model: any peer may refuse, be slow, or be lost at any point; each answers for itself. A body that
-//! arrives is checked against the sum that its sender gave.
+//! Fault model: any peer may refuse, be slow, or be lost at any point, independently of the others. A received body is
+//! checked against its sender's checksum.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -17,22 +17,22 @@ use swiftlet_transport::{Body, Call, Chunk, Completions, Error as TransportError
 use crate::message::{Found, Malformed, Request, Written, encode_footer};
 use crate::status::{Refusal, Status};
 
-/// Peers that one request may go to.
+/// The largest number of peers of one request.
 pub const MAX_TARGETS: usize = 64;
 
 /// Why there is no good answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// The server said so.
+    /// The server refused.
     Refused(Refusal),
-    /// The transport said so.
+    /// The transport failed.
     Lost(TransportError),
-    /// What came is not what was sent.
+    /// The received data differ from what was sent.
     Damaged(&'static str),
 }
 
 impl Failure {
-    /// The server's word, if it is one.
+    /// The server's status, if it answered.
     #[must_use]
     pub fn status(&self) -> Option<Status> {
         if let Self::Refused(refusal) = self { Some(refusal.status) } else { None }
@@ -52,31 +52,31 @@ pub struct ClientEvent {
     pub id: u64,
     /// Which of its targets.
     pub at: usize,
-    /// What happened, as the transport has it.
+    /// What happened, as the transport reports it.
     pub what: What,
 }
 
-/// A whole answer.
+/// A complete answer.
 #[derive(Debug, Default)]
 pub struct Fetched {
-    /// As the method has it.
+    /// The header, whose form depends on the method.
     pub header: Vec<u8>,
     /// All of it.
     pub body: Vec<u8>,
-    /// Behind the body.
+    /// The footer after the body.
     pub footer: Vec<u8>,
 }
 
-/// A request on its way to several peers.
+/// A request to several peers.
 #[derive(Debug)]
 pub struct Submitted {
-    /// By this number its events are known.
+    /// The number by which its events refer to it.
     pub id: u64,
-    /// To give up at each peer.
+    /// For cancelling it at each peer.
     pub tickets: Vec<Ticket>,
 }
 
-/// Makes requests. Safe to use from many threads.
+/// Makes requests. It may be used by many threads.
 pub struct Client {
     events: Arc<Completions>,
     next: AtomicU64,
@@ -84,7 +84,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// One whose requests bear this id until told otherwise.
+    /// A client whose requests have this id until another one is set.
     ///
     /// # Errors
     /// The system has no descriptor left.
@@ -101,7 +101,7 @@ impl Client {
         id << 8 | at as u64
     }
 
-    /// Send a request with the same body to all targets; what becomes of it are events.
+    /// Send a request with the same body to all targets; the results are events.
     ///
     /// # Errors
     /// It can't be made.
@@ -143,13 +143,13 @@ impl Client {
         targets.iter().map(|(_, device)| self.call(device, request, timeout)).collect()
     }
 
-    /// What has happened since the last time.
+    /// The events since the last call.
     #[must_use]
     pub fn drain(&self) -> Vec<ClientEvent> {
         Self::named(self.events.drain())
     }
 
-    /// The same, and wait for something.
+    /// The same, after waiting for an event.
     #[must_use]
     pub fn wait(&self, timeout: Duration) -> Vec<ClientEvent> {
         Self::named(self.events.wait(timeout))
@@ -206,7 +206,7 @@ impl Client {
     /// Make a request and wait for its answer.
     ///
     /// # Errors
-    /// There is none, or no good one.
+    /// There is none, or it is a failure.
     pub fn ask(
         &self,
         target: &(Peer, String),
@@ -266,11 +266,11 @@ struct Answers {
     events: Arc<Completions>,
     collected: Vec<Fetched>,
     over: Vec<Option<Result<(), Failure>>>,
-    /// Bytes of uploads that have left, by target.
+    /// Bytes of uploads that were sent, by target.
     sent: Vec<u64>,
 }
 
-/// After a call's own deadline the transport says so; this is only in case that it can't.
+/// The transport reports the end of a call's own deadline; this is only in case that it can't.
 const GRACE: Duration = Duration::from_secs(2);
 
 impl Answers {
@@ -320,7 +320,7 @@ impl Answers {
     }
 }
 
-/// A body on its way to several peers. Dropped, it is given up at all of them.
+/// A body that is sent to several peers. When it is dropped, it is cancelled at all of them.
 pub struct PutStream {
     uploads: Vec<Option<Upload>>,
     answers: Answers,
@@ -328,7 +328,7 @@ pub struct PutStream {
 }
 
 impl PutStream {
-    /// Send the next bytes, at most 1 MiB, to all that still take them; waits for room. False: nobody does.
+    /// Send the next bytes, at most 1 MiB, to all that still accept them; waits for room. False: nobody does.
     pub fn send(&mut self, chunk: &Chunk) -> bool {
         for at in 0..self.uploads.len() {
             while self.answers.over[at].is_none() && Instant::now() < self.deadline {

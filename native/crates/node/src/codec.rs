@@ -1,14 +1,14 @@
 //! Integers and texts of headers, byte by byte: big-endian, texts with a length before them.
 //!
-//! Fault model: a peer may send any bytes. Whatever is cut off, too long or left over is [`Malformed`].
+//! Fault model: a peer may send any bytes. Anything cut off, too long or left over is [`Malformed`].
 
 use swiftlet_store::model::Pairs;
 
-/// What came is not a message.
+/// The bytes are not a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed(pub &'static str);
 
-/// Appends fields. One that is over its limit spoils the whole message.
+/// Appends fields. A field over its limit invalidates the whole message.
 #[derive(Default)]
 pub(crate) struct Writer {
     bytes: Vec<u8>,
@@ -57,7 +57,7 @@ impl Writer {
         }
     }
 
-    /// What was written, where no field can be over a limit.
+    /// The bytes of a message in which no field can be over a limit.
     pub(crate) fn into_bytes(self) -> Vec<u8> {
         debug_assert!(!self.failed);
         self.bytes
@@ -127,7 +127,7 @@ impl<'a> Reader<'a> {
         Ok(pairs)
     }
 
-    /// How many of so many bytes each are to come.
+    /// The number of items that follow, each with so many bytes.
     pub(crate) fn count(&mut self, each: usize) -> Result<usize, Malformed> {
         let count = self.u32()? as usize;
         if count > self.0.len() / each { Err(Malformed("cut off")) } else { Ok(count) }

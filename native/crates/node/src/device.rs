@@ -1,8 +1,8 @@
-//! One device of the server: its store, its threads, and what it takes on.
+//! One device of the server: its store, its threads, and its limits.
 //!
-//! Fault model: a device may be slow, full, failed or not there at all, while others serve; peers may ask for more than
-//! it can do. So each has threads of its own, a number of requests that it has at once and bytes that they may hold. A
-//! request has at most one job at a time: the queue is never longer than the number of requests.
+//! Fault model: a device may be slow, full, failed or missing, while others serve; peers may ask for more than it can
+//! do. So each device has threads of its own, and limits of the requests at work and of the bytes that they may hold.
+//! A request has at most one job at a time: the queue is never longer than the number of requests.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -14,7 +14,7 @@ use crate::doubts::Doubts;
 use crate::message::METHODS;
 use crate::status::{Refusal, Status};
 
-/// What a device takes on.
+/// The limits of a device.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Threads that read and write large bodies.
@@ -31,7 +31,7 @@ impl Default for Limits {
     }
 }
 
-/// What a device has done and is doing.
+/// What a device does now, and counters of what it has done.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeviceStats {
     /// Requests at work.
@@ -40,11 +40,11 @@ pub struct DeviceStats {
     pub buffered_bytes: usize,
     /// Requests that were refused because there were too many.
     pub refused: u64,
-    /// Bytes of bodies taken in.
+    /// Bytes of bodies received.
     pub received_bytes: u64,
-    /// Bytes of bodies given out.
+    /// Bytes of bodies sent.
     pub sent_bytes: u64,
-    /// Requests that were answered: method, status, how many; none that never occurred.
+    /// Requests that were answered: method, status, count; without those that never occurred.
     pub answered: Vec<(u16, Status, u64)>,
 }
 
@@ -74,7 +74,7 @@ impl Queue {
         self.woken.notify_one();
     }
 
-    /// Carry jobs out until the queue is closed. A panic ends its job alone.
+    /// Run jobs until the queue is closed. A panic ends only its job.
     pub(crate) fn work(&self) {
         loop {
             let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
@@ -155,7 +155,7 @@ impl Device {
         all.filter(|(_, _, count)| *count > 0).collect()
     }
 
-    /// A request was answered, with so many bytes.
+    /// Count an answered request with so many bytes.
     pub(crate) fn count(&self, method: u16, status: Status, bytes: u64) {
         if let Some(row) = self.answered.get(usize::from(method)) {
             row[status as usize].fetch_add(1, Relaxed);
@@ -163,12 +163,12 @@ impl Device {
         self.sent.fetch_add(bytes, Relaxed);
     }
 
-    /// So many bytes of a body have come.
+    /// Count received bytes of a body.
     pub(crate) fn received(&self, bytes: usize) {
         self.received.fetch_add(bytes as u64, Relaxed);
     }
 
-    /// Take a request on.
+    /// Accept a request.
     pub(crate) fn admit(self: &Arc<Self>) -> Result<Permit, Refusal> {
         if self.requests.fetch_add(1, Relaxed) >= self.limits.max_requests {
             self.requests.fetch_sub(1, Relaxed);
@@ -179,14 +179,14 @@ impl Device {
     }
 }
 
-/// A request that was taken on, and the bytes that it holds; given back when it is dropped.
+/// An accepted request, and the bytes that it holds; returned when it is dropped.
 pub(crate) struct Permit {
     pub(crate) device: Arc<Device>,
     bytes: usize,
 }
 
 impl Permit {
-    /// Hold so many bytes more.
+    /// Hold so many more bytes.
     pub(crate) fn hold(&mut self, bytes: usize) -> Result<(), Refusal> {
         let device = &self.device;
         if device.buffered.fetch_add(bytes, Relaxed).saturating_add(bytes) > device.limits.buffer_bytes {

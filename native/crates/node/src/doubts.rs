@@ -1,24 +1,25 @@
-//! Which partitions of a device may lack something that was acknowledged while the device could not hear of it.
+//! Which partitions of a device may lack acknowledged writes that the device has missed.
 //!
-//! A device that has just been started, has stood still for a moment, or was told by a proxy that it missed a write, is in
-//! doubt until its replicator has proved it equal with the other replicas. Reads that ask for proved data are refused
-//! with [`Status::Unproved`](crate::Status::Unproved) meanwhile, and other replicas are asked first.
+//! A device that has just been started, was suspended for a moment, or was told by a proxy that it missed a write, is
+//! in doubt until its replicator has proved it equal to the other replicas. Meanwhile reads that ask for proved data
+//! are refused with [`Status::Unproved`](crate::Status::Unproved), and other replicas are asked first.
 //!
-//! Every doubt and every start of a proof has a number from one counter, the *epoch*. A proof counts only against doubts
-//! with a number that is not above the one that was read before the comparison began.
+//! Every doubt and every start of a proof has a number from one counter, the *epoch*. A proof applies only to doubts
+//! with a number up to the one that was read before the comparison began.
 //!
-//! Fault model: whoever proves may be slow, absent, or prove what was doubted anew in the middle: then the doubt stays. The
-//! process may be stopped and continued at any point: the next read or the watching thread, whichever runs first, notices.
+//! Fault model: the replicator may be slow, absent, or prove something that is doubted again meanwhile: then the doubt
+//! stays. The process may be stopped and continued at any point: the next read or the watching thread, whichever runs
+//! first, notices.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-/// A process that stood still for longer may have missed a write that others have acknowledged.
+/// A process that was suspended for longer may have missed a write that others have acknowledged.
 const PAUSE: Duration = Duration::from_millis(450);
 const LOOK: Duration = Duration::from_millis(50);
-/// Partitions in doubt one by one; with more the whole device is.
+/// The largest number of partitions in doubt one by one; with more the whole device is in doubt.
 const MAX_PARTITIONS: usize = 1 << 16;
 
 /// Policy and partition.
@@ -30,9 +31,9 @@ struct State {
     /// The number of the doubt about the whole device, and when it began.
     whole: Option<u64>,
     began: Option<Instant>,
-    /// What was proved since the doubt about the whole device.
+    /// Partitions proved since the doubt about the whole device began.
     proved: HashSet<Place>,
-    /// Partitions in doubt besides, with the numbers of their doubts.
+    /// Further partitions in doubt, with the numbers of their doubts.
     single: HashMap<Place, u64>,
 }
 
@@ -43,7 +44,7 @@ impl State {
     }
 }
 
-/// What is in doubt on one device. Nothing is until somebody says so.
+/// What is in doubt on one device; at first nothing is.
 pub struct Doubts {
     state: Mutex<State>,
     any: AtomicBool,
@@ -67,14 +68,14 @@ impl Doubts {
         self.any.store(state.whole.is_some() || !state.single.is_empty(), SeqCst);
     }
 
-    /// The whole device is in doubt.
+    /// Put the whole device in doubt.
     pub fn doubt_all(&self) {
         let mut state = self.state();
         state.doubt_whole(Instant::now());
         self.note(&state);
     }
 
-    /// These partitions are in doubt.
+    /// Put these partitions in doubt.
     pub fn doubt(&self, places: &[Place]) {
         let mut state = self.state();
         state.epoch += 1;
@@ -88,8 +89,8 @@ impl Doubts {
         self.note(&state);
     }
 
-    /// The number to be read before a comparison begins, and how long ago the youngest doubt began; nothing when there is
-    /// no doubt.
+    /// The epoch to be read before a comparison begins, and the age of the youngest doubt; None when there is no
+    /// doubt.
     #[must_use]
     pub fn pending(&self) -> Option<(u64, Duration)> {
         let state = self.state();
@@ -97,7 +98,7 @@ impl Doubts {
         Some((state.epoch, began.elapsed()))
     }
 
-    /// These partitions were compared since `epoch` was read, and lack nothing.
+    /// Record that these partitions were compared since `epoch` was read, and lack nothing.
     pub fn prove(&self, epoch: u64, places: &[Place]) {
         let mut state = self.state();
         let covers = state.whole.is_some_and(|whole| whole <= epoch);
@@ -112,7 +113,7 @@ impl Doubts {
         self.note(&state);
     }
 
-    /// Everything that belongs on the device was proved since `epoch` was read.
+    /// Record that everything that belongs on the device was proved since `epoch` was read.
     pub fn prove_all(&self, epoch: u64) {
         let mut state = self.state();
         state.single.retain(|_, doubt| *doubt > epoch);
@@ -123,7 +124,7 @@ impl Doubts {
         self.note(&state);
     }
 
-    /// Whether a partition may lack something.
+    /// Whether a partition may lack a write.
     #[must_use]
     pub fn has(&self, policy: u16, partition: u32) -> bool {
         self.look();
@@ -134,15 +135,14 @@ impl Doubts {
         state.single.contains_key(&place) || (state.whole.is_some() && !state.proved.contains(&place))
     }
 
-    /// Whether all of the device is in doubt but what was proved since, how many partitions were, and how many are in
-    /// doubt by themselves.
+    /// Whether the whole device is in doubt, how many partitions were proved since, and how many others are in doubt.
     #[must_use]
     pub fn counts(&self) -> (bool, usize, usize) {
         let state = self.state();
         (state.whole.is_some(), state.proved.len(), state.single.len())
     }
 
-    /// From now on notice when the process stands still.
+    /// Notice from now on when the process is suspended.
     ///
     /// # Errors
     /// The system has no thread left.
@@ -164,8 +164,8 @@ impl Doubts {
         self.begun.elapsed().as_millis() as u64
     }
 
-    /// Notice whether the process stood still, and when that was looked at. The doubt begins before anybody can find
-    /// that the pause was noticed already; a pause in the middle of this is found by the next look.
+    /// Check whether the process was suspended, and record the time. The doubt begins before anybody can see that the
+    /// pause was already noticed; a pause in the middle of this function is found by the next call.
     fn look(&self) -> u64 {
         let now = self.now();
         let seen = self.seen.load(SeqCst);

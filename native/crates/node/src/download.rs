@@ -1,9 +1,9 @@
-//! A GET of a large object: checked piece by piece by the device's threads, sent by the I/O thread.
+//! A GET of a large object: read and checked piece by piece by the device's threads, sent by the I/O thread.
 //!
-//! Fault model: a piece may be damaged, the device may fail, the receiver may be slow or gone. Nothing leaves before it
-//! was checked; what can't go on ends the answer without its end. At most [`AHEAD`] pieces wait. On a connection that
-//! lends they are read straight into the memory that is lent, as long as half of it is free; else, where the device is a
-//! real one, they are ranges of a file, not memory.
+//! Fault model: a piece may be damaged, the device may fail, the receiver may be slow or gone. Nothing is sent before
+//! it was checked; an answer that can't be continued ends without its END. At most [`AHEAD`] pieces wait. On a
+//! connection that lends they are read directly into the lent memory, as long as half of it is free; otherwise, if the
+//! device is a real one, they are ranges of a file, not memory.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -17,25 +17,25 @@ use crate::device::{Device, Permit};
 use crate::reply::Reply;
 use crate::status::Refusal;
 
-/// Pieces that are checked ahead of what was sent.
+/// Pieces that are checked ahead of the one that is sent.
 const AHEAD: usize = 2;
-/// Pieces end at multiples of this, where the store's checksums do.
+/// Pieces end at multiples of this, as the store's checksums do.
 const PIECE: u64 = 1 << 20;
 
 struct State {
     ready: VecDeque<Next>,
     at: u64,
     running: bool,
-    /// All pieces are in `ready` or gone, or there will be no more.
+    /// All pieces are in `ready` or sent, or there will be no more.
     over: bool,
-    /// xxh3 of what is sent, unless it is known beforehand.
+    /// xxh3 of what is sent, unless it is known before.
     hasher: Option<Hasher>,
 }
 
 struct Download {
     object: Object,
     stop: u64,
-    /// The object's file and where its data begins, if it is a real one.
+    /// The object's file and the offset of its data, if it is a real file.
     file: Option<(Arc<File>, u64)>,
     state: Mutex<State>,
     waker: Waker,

@@ -1,8 +1,8 @@
-//! The object server over the native transport, and its client. Knows no Python.
+//! The object server over the native transport, and its client. Independent of Python.
 //!
 //! [`Server`] answers the methods of `docs/transport.md` from the stores of one process: requests are received,
-//! checked, hashed and written in native threads. [`Client`] is the other half, [`Run`] what reads many objects as one stream. What requests and answers look like is
-//! in [`message`], without any I/O.
+//! checked, hashed and written in native threads. [`Client`] makes requests, and [`Run`] reads many objects as one
+//! stream. [`message`] has the form of requests and answers, without any I/O.
 
 mod ahead;
 mod client;

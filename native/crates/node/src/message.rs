@@ -5,94 +5,94 @@ use swiftlet_store::model::{Entry, EntryKind, Footer, Info, Key, PostMeta, PutMe
 pub use crate::codec::Malformed;
 use crate::codec::{Reader, Writer};
 
-/// The limit of versions that one ACKNOWLEDGE names.
+/// The largest number of versions in one ACKNOWLEDGE.
 pub const MAX_ACKNOWLEDGED: usize = 1000;
 
-/// What is asked of a device.
+/// A request to a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// Store a version; its data is the body. A footer of None stands behind the body.
+    /// Store a version; its data is the body. With a footer of None the footer follows the body.
     Put {
-        /// Where.
+        /// The object.
         key: Key,
         /// Everything but the data.
         meta: PutMeta,
-        /// Size and checksums, if they are known already.
+        /// Size and checksums, if they are already known.
         footer: Option<Footer>,
-        /// Container replicas that have to hear of it, as bits; 0 for none.
+        /// Container replicas that need an update, as bits; 0 for none.
         row: u32,
     },
     /// Read bytes `[start, stop)`.
     Get {
-        /// Where.
+        /// The object.
         key: Key,
         /// First byte.
         start: u64,
-        /// The byte behind the last one; beyond the end is the end.
+        /// The byte after the last one; beyond the end means the end.
         stop: u64,
-        /// To be refused while the partition is in doubt.
+        /// Refuse the request while the partition is in doubt.
         proved: bool,
     },
     /// Describe.
     Head {
-        /// Where.
+        /// The object.
         key: Key,
-        /// As of `Get`.
+        /// As in `Get`.
         proved: bool,
     },
     /// Merge metadata.
     Post {
-        /// Where.
+        /// The object.
         key: Key,
-        /// What is set.
+        /// The metadata to set.
         meta: PostMeta,
-        /// As of `Put`.
+        /// As in `Put`.
         row: u32,
-        /// That there is nothing here is no answer while the partition is in doubt.
+        /// Answer `Unproved` instead of `NotFound` while the partition is in doubt.
         proved: bool,
     },
     /// Store a tombstone.
     Delete {
-        /// Where.
+        /// The object.
         key: Key,
-        /// Of the deletion.
+        /// The deletion's timestamp.
         timestamp: u64,
         /// `/account/container/object`.
         name: Vec<u8>,
-        /// As of `Put`.
+        /// As in `Put`.
         row: u32,
     },
-    /// Forget a copy, if it is still this one.
+    /// Remove a copy, if it is still this one.
     Remove {
-        /// Where.
+        /// The object.
         key: Key,
-        /// What was seen.
+        /// The entry that was seen.
         entry: Entry,
     },
-    /// Policies with anything on the device.
+    /// Policies with data on the device.
     Policies,
-    /// Partitions of a policy with anything in them.
+    /// Partitions of a policy with data.
     Partitions(u16),
     /// Set hashes of a partition's suffixes.
     Suffixes(u16, u32),
     /// What is held in a suffix.
     Entries(u16, u32, Suffix),
-    /// The container's replicas have the rows of these versions: their updates are acknowledged.
+    /// The container's replicas have the rows of these versions: acknowledge their updates.
     Acknowledge(Vec<(Key, u64)>),
-    /// Whether a PUT would be taken; nothing is kept for it.
+    /// Whether a PUT would be accepted; nothing is reserved for it.
     Prepare {
-        /// Where.
+        /// The object.
         key: Key,
-        /// Of the version.
+        /// The version's timestamp.
         timestamp: u64,
-        /// As of `Put`.
+        /// As in `Put`.
         row: u32,
-        /// Of its data, if it is known.
+        /// The size of its data, if it is known.
         size: Option<u64>,
     },
 }
 
-/// Numbers of methods, as the transport carries them; 0 is its own.
+/// Numbers of methods in the transport; 0 is the transport's own.
 mod method {
     pub(super) const PUT: u16 = 1;
     pub(super) const GET: u16 = 2;
@@ -108,12 +108,12 @@ mod method {
     pub(super) const PREPARE: u16 = 12;
 }
 
-/// Methods have lower numbers.
+/// All methods have lower numbers.
 pub(crate) const METHODS: usize = 13;
-/// A size that is not known.
+/// An unknown size.
 const UNKNOWN: u64 = u64::MAX;
 
-/// What a method is called in counters; nothing for a number that none has.
+/// The name of a method in counters; None for an unknown number.
 #[must_use]
 pub fn method_name(number: u16) -> Option<&'static str> {
     Some(match number {
@@ -175,7 +175,7 @@ fn take_entry(from: &mut Reader<'_>) -> Result<Entry, Malformed> {
     Ok(Entry { digest, kind, timestamp, meta_timestamp, content_type_timestamp: from.u64()? })
 }
 
-/// With a row the name is `/account/container/object`, none of them empty.
+/// Check that with a row the name is `/account/container/object`, with no part empty.
 fn check_row(row: u32, name: &[u8]) -> Result<(), Malformed> {
     if row == 0 {
         return Ok(());
@@ -189,7 +189,7 @@ fn check_row(row: u32, name: &[u8]) -> Result<(), Malformed> {
     }
 }
 
-/// A footer as it stands behind a body.
+/// Encode a footer that follows a body.
 ///
 /// # Errors
 /// An ETag over the limit.
@@ -211,7 +211,7 @@ pub fn decode_footer(raw: &[u8]) -> Result<Footer, Malformed> {
 }
 
 impl Request {
-    /// The transport's number for it.
+    /// The method's number in the transport.
     #[must_use]
     pub fn method(&self) -> u16 {
         match self {
@@ -230,7 +230,7 @@ impl Request {
         }
     }
 
-    /// The header, for this device.
+    /// Encode the header, for this device.
     ///
     /// # Errors
     /// Something in it is over its limit.
@@ -312,7 +312,7 @@ impl Request {
         out.finish()
     }
 
-    /// The inverse of `method` and `encode`: the device and what is asked of it.
+    /// The inverse of `method` and `encode`: the device and the request.
     ///
     /// # Errors
     /// It is no request.
@@ -391,7 +391,7 @@ impl Request {
 /// The answer to a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Written {
-    /// Whether the device keeps a container update with the write, pending until it is acknowledged.
+    /// Whether the device keeps a pending container update for the write until it is acknowledged.
     pub pending: bool,
     /// For DELETE: whether there was an object.
     pub existed: bool,
@@ -416,12 +416,12 @@ impl Written {
     }
 }
 
-/// The answer to GET and HEAD: the object, and the xxh3 of the body if it is known before its end.
+/// The answer to GET and HEAD: the object, and the xxh3 of the body if it is known before the body's end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
     /// The object.
     pub info: Info,
-    /// Of the bytes of this answer; None: stands behind them.
+    /// xxh3 of the bytes of this answer; with None it follows them.
     pub body_xxh3: Option<u64>,
 }
 
@@ -477,7 +477,7 @@ impl Found {
     }
 }
 
-/// Lists of numbers and hashes travel as bodies: they may be long.
+/// Lists of numbers and hashes are sent as bodies, as they may be long.
 pub mod lists {
     use super::{ENTRY_BYTES, Entry, Malformed, Reader, Suffix, Writer, put_entry, take_entry};
 

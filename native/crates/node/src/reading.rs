@@ -1,9 +1,9 @@
-//! A GET: where its bytes are sent from, and what stands before them.
+//! A GET: where its bytes are sent from, and its header.
 //!
-//! On a connection that lends, small objects are read into the memory that is lent; else, or when half of that is in
-//! use, into memory that the request's permit covers. Large ones are [`download`]'s.
+//! On a connection that lends, small objects are read into the lent memory; otherwise, or when half of it is in use,
+//! into memory that the request's permit covers. Large ones are handled by [`download`].
 //!
-//! Fault model: as of the store. Small objects are checked as a whole before anything leaves.
+//! Fault model: that of the store. Small objects are checked as a whole before anything is sent.
 
 use std::collections::VecDeque;
 
@@ -50,7 +50,7 @@ impl AsRef<[u8]> for Held<Object> {
     }
 }
 
-/// Bytes of an object: small ones checked as a whole before anything leaves, large ones piece by piece.
+/// Bytes of an object: small ones are checked as a whole before anything is sent, large ones piece by piece.
 pub(crate) fn read(store: &Store, key: &Key, (start, stop): (u64, u64), permit: Permit, reply: &Reply) -> Answered {
     let object = match reply.lends() {
         None => store.get(key)?,
@@ -62,7 +62,7 @@ pub(crate) fn read(store: &Store, key: &Key, (start, stop): (u64, u64), permit: 
     sent(object, (start, stop), permit, reply)
 }
 
-/// Bytes `[start, stop)` of what lies in the memory that is lent: the pool's limits are theirs.
+/// Bytes `[start, stop)` of an object in the lent memory, which is limited by the pool.
 fn lent(info: Info, pieces: Vec<Buffer>, (start, stop): (u64, u64)) -> Answered {
     let mut parts = Vec::with_capacity(pieces.len());
     let mut at = 0;
@@ -93,7 +93,7 @@ fn sum_of(parts: &[Chunk]) -> u64 {
     hasher.xxh3_64().unwrap_or(EMPTY_XXH3)
 }
 
-/// A body that is there.
+/// A body in memory.
 struct Pieces(VecDeque<Chunk>);
 
 impl Source for Pieces {

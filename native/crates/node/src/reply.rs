@@ -1,4 +1,4 @@
-//! The right to answer a request, and the count of what it came to.
+//! The right to answer a request, and its counter.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use swiftlet_transport::{Answer, Body, Pool, Responder, Waker};
 use crate::device::Device;
 use crate::status::{Refusal, Status};
 
-/// To be used once; dropped, it says that the handler failed, and nothing is counted.
+/// Used once; when it is dropped, the handler counts as failed, and nothing is counted.
 pub(crate) struct Reply {
     responder: Responder,
     method: u16,
@@ -19,7 +19,7 @@ impl Reply {
         Self { responder, method, device: None }
     }
 
-    /// From now on it counts for this device.
+    /// Count it for this device from now on.
     pub(crate) fn of(&mut self, device: &Arc<Device>) {
         self.device = Some(Arc::clone(device));
     }
@@ -29,7 +29,7 @@ impl Reply {
         self.responder.is_cancelled()
     }
 
-    /// The memory out of which the answer is lent, if it is.
+    /// The memory from which the answer is lent, if it is.
     pub(crate) fn lends(&self) -> Option<&Pool> {
         self.responder.lends()
     }
@@ -38,7 +38,7 @@ impl Reply {
         self.responder.waker()
     }
 
-    /// It is done.
+    /// Answer with success.
     pub(crate) fn answer(self, header: Vec<u8>, body: Body) {
         if let Some(device) = &self.device {
             device.count(self.method, Status::Ok, body.bytes().unwrap_or(0));
@@ -46,7 +46,7 @@ impl Reply {
         self.responder.answer(Answer { status: Status::Ok as u16, header, body, footer: Vec::new() });
     }
 
-    /// It is not done.
+    /// Answer with a refusal.
     pub(crate) fn refuse(self, refusal: &Refusal) {
         if let Some(device) = &self.device {
             device.count(self.method, refusal.status, 0);

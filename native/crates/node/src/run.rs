@@ -1,13 +1,13 @@
-//! A run: bytes of many objects as one stream. The next objects are asked for while earlier ones are on their way, and
-//! each is checked against what is expected of it, so that who takes the bytes has no work with each of them.
+//! A run: bytes of many objects as one stream. The next objects are requested while earlier ones are still arriving,
+//! and each is checked against what is expected of it, so that the caller has no work per object.
 //!
-//! Fault model: any device may refuse, fail, fall silent or send something else at any byte, and any object may be gone
-//! or another one than was expected. The run then stops exactly there, with nothing of what is wrong handed on, and
-//! says where and why: what to do about it is the caller's. What is handed on was checked against the xxh3 that its
-//! sender gave, but for all but the last piece of a large object, which are checked together with the last one. A caller
-//! that takes nothing stops the opening of more: what waits is bounded by `ahead_bytes` and one object's window. For a
-//! caller that waits for bytes again and again it becomes more, up to [`MOST_AHEAD`] times that. Many runs at once have
-//! a limit together ([`Ahead`]), so that none of them is kept from the bytes that it needs next.
+//! Fault model: any device may refuse, fail, fall silent or send something else at any byte, and any object may be
+//! missing or another one than expected. The run then stops exactly there, without passing on anything wrong, and
+//! reports where and why: the caller decides what to do. Passed-on bytes were checked against their sender's xxh3,
+//! except that all pieces of a large object but the last one are passed on before the check, which comes with the last
+//! one. A caller that takes nothing stops further requests: the waiting bytes are bounded by `ahead_bytes` and one
+//! object's window. For a caller that repeatedly waits for bytes the bound grows, up to [`MOST_AHEAD`] times. All runs
+//! share a limit ([`Ahead`]), so that none of them is kept from the bytes that it needs next.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -22,117 +22,117 @@ use crate::client::Failure;
 use crate::message::{Found, Request};
 use crate::status::{Refusal, Status};
 
-/// Objects in one run.
+/// The largest number of objects in one run.
 pub const MAX_PARTS: usize = 1024;
-/// Requests at one time.
+/// The largest number of concurrent requests.
 const MAX_OPEN: usize = 8;
-/// How many times `ahead_bytes` may become for a caller that is faster than the devices.
+/// By how many times `ahead_bytes` may grow for a caller that is faster than the devices.
 const MOST_AHEAD: u64 = 4;
 
-/// Bytes of one object, and what it has to be.
+/// Bytes of one object, and what is expected of it.
 #[derive(Clone, Debug)]
 pub struct Part {
-    /// Whom to ask.
+    /// The peer to ask.
     pub peer: Peer,
-    /// For which device.
+    /// The device on that peer.
     pub device: String,
-    /// Where it is.
+    /// The object.
     pub key: Key,
     /// The first byte.
     pub start: u64,
-    /// The byte behind the last one; the object has to have it.
+    /// The byte after the last one; the object must have it.
     pub stop: u64,
-    /// The whole object's, when it must be this.
+    /// The required size of the whole object, if any.
     pub size: Option<u64>,
-    /// The whole object's, when it must be this.
+    /// The required ETag of the whole object, if any.
     pub etag: Option<Vec<u8>>,
     /// Whether it must have none of the marks.
     pub unmarked: bool,
 }
 
-/// Names in metadata and system metadata: what has one of them stands for something else than its own bytes.
+/// Names in metadata and system metadata: an object with one of them represents something else than its own bytes.
 #[derive(Clone, Debug, Default)]
 pub struct Marks {
-    /// Of metadata.
+    /// Names of metadata.
     pub metadata: Vec<Vec<u8>>,
-    /// Of system metadata.
+    /// Names of system metadata.
     pub sysmeta: Vec<Vec<u8>>,
 }
 
-/// How a run is made.
+/// The options of a run.
 #[derive(Clone, Debug)]
 pub struct RunOptions {
-    /// Of each request.
+    /// The time limit of each request.
     pub timeout: Duration,
-    /// The id that requests bear.
+    /// The id of the requests.
     pub trace: String,
-    /// The next object is asked for when so many bytes or fewer of what was asked for have not been taken yet. To begin
-    /// with: each time the caller has taken all there was, it becomes more.
+    /// The next object is requested when no more than so many requested bytes were not taken yet. This is the initial
+    /// value: it grows each time the caller has taken all bytes.
     pub ahead_bytes: u64,
-    /// Where memory for objects behind the first one is counted, with that of other runs.
+    /// Counts the memory for objects after the first one, together with other runs.
     pub ahead: Arc<Ahead>,
-    /// What makes an object another one than its own bytes.
+    /// The names that mark objects.
     pub marks: Marks,
 }
 
-/// Where a run has ended.
+/// How a run has ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RunEnd {
-    /// Objects that were handed on as a whole.
+    /// Objects that were passed on completely.
     pub done: usize,
-    /// Bytes of the next one that were handed on.
+    /// Bytes of the next object that were passed on.
     pub sent: u64,
-    /// The header of the answer of which they are; empty when there are none.
+    /// The header of the answer with these bytes; empty when there are none.
     pub found: Vec<u8>,
-    /// What was the matter. None: all was handed on, the next object is not what it should be, or the run was stopped.
+    /// The error. None: all was passed on, the next object is not the expected one, or the run was stopped.
     pub failure: Option<Failure>,
 }
 
-/// xxh3 of what has come.
+/// xxh3 of the received bytes.
 enum Sum {
     Nothing,
     One(u64),
     Many(Box<Hasher>),
 }
 
-/// An object that was asked for.
+/// An object that was requested.
 struct Open {
     ticket: Option<Ticket>,
     /// Memory for it while others are before it.
     reserved: Option<Reserved>,
-    /// Bytes that have to come.
+    /// Bytes that have yet to come.
     left: u64,
     found: Vec<u8>,
-    /// xxh3 of all of them, if it is known before the end.
+    /// xxh3 of all bytes, if it is known before the end.
     known: Option<u64>,
     sum: Sum,
     /// The last piece, until it was checked.
     held: Option<Chunk>,
-    /// Handed on when it is their turn.
+    /// To be passed on when it is the object's turn.
     ready: VecDeque<Chunk>,
-    /// How it ended; an error without a failure: it is not what it should be.
+    /// How it ended; an error without a failure: it is not the expected object.
     end: Option<Result<(), Option<Failure>>>,
 }
 
 struct State {
-    /// Those that were asked for and not handed on as a whole.
+    /// Objects that were requested and not passed on completely.
     open: VecDeque<Open>,
-    /// Parts that were handed on as a whole.
+    /// Parts that were passed on completely.
     done: usize,
-    /// Bytes of the next part that were handed on.
+    /// Bytes of the next part that were passed on.
     sent: u64,
-    /// Bytes that were asked for and not taken.
+    /// Bytes that were requested and not taken.
     untaken: u64,
-    /// Those of them that were handed on.
+    /// Those of them that were passed on.
     waiting: u64,
-    /// How many may be before the next object is asked for.
+    /// How many there may be before the next object is requested.
     ahead: u64,
-    /// Nothing more is asked for.
+    /// Nothing more is requested.
     broken: bool,
     end: Option<RunEnd>,
 }
 
-/// A run on its way. Its events go to a sink: `Chunk`s, and an empty `End` when it is over, for whatever reason.
+/// A run in progress. Its events go to a sink: `Chunk`s, and an empty `End` when it is over, for whatever reason.
 pub struct Run {
     me: Weak<Self>,
     parts: Vec<Part>,
@@ -170,7 +170,7 @@ impl Run {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// So many bytes are no longer held by who takes them.
+    /// The caller has released so many bytes.
     pub fn taken(&self, bytes: u64) {
         let mut state = self.lock();
         state.untaken = state.untaken.saturating_sub(bytes);
@@ -182,7 +182,7 @@ impl Run {
         self.turn(&mut state);
     }
 
-    /// Want no more of it; harmless when it is over.
+    /// Stop the run; harmless when it is over.
     pub fn stop(&self) {
         let mut state = self.lock();
         let mut events = Vec::new();
@@ -190,13 +190,13 @@ impl Run {
         self.tell(&mut events);
     }
 
-    /// Where it has ended; None while it goes on.
+    /// How it has ended; None while it is in progress.
     #[must_use]
     pub fn end(&self) -> Option<RunEnd> {
         self.lock().end.clone()
     }
 
-    /// Hand on what there is to hand on, and ask for more.
+    /// Pass on what is ready, and request more.
     fn turn(&self, state: &mut State) {
         let mut events = Vec::new();
         while let Some(first) = state.open.front_mut() {
@@ -384,7 +384,7 @@ impl Open {
     }
 }
 
-/// Whether an object is what a part says, and there to be read.
+/// Whether an object is the expected one, and readable.
 fn is_expected(info: &Info, part: &Part, marks: &Marks) -> bool {
     let now_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let marked = |pairs: &[(Vec<u8>, Vec<u8>)], names: &[Vec<u8>]| pairs.iter().any(|(name, _)| names.contains(name));

@@ -1,11 +1,11 @@
-//! The server: what is asked for goes to its device, and what it comes to goes back.
+//! The server: passes requests to their devices, and answers with the results.
 //!
 //! Small writes are handed to the store in the I/O thread, which never waits for the device: the store's own thread
-//! commits them in batches and answers. Everything that reads, and bodies that come in chunks, go to the device's threads.
+//! commits them in batches and answers. Reads, and bodies that come in chunks, go to the device's threads.
 //!
-//! Fault model: peers may send anything, more than anybody can hold, and go away at any time; a device may fail. Each
-//! request is answered with one of [`Status`], or given up at its deadline by the transport. A device that
-//! is not here answers like a failed one, so that callers go elsewhere.
+//! Fault model: peers may send anything, more than can be held, and go away at any time; a device may fail. Each
+//! request is answered with one of [`Status`], or cancelled at its deadline by the transport. A device that is not
+//! here answers like a failed one, so that callers go elsewhere.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -25,8 +25,8 @@ use crate::status::{Refusal, Status};
 use crate::upload::{self, Asked};
 use crate::written::{AcceptedWrite, answer_written, unproved};
 
-/// The devices of one process and what can be asked of them. Dropped, it ends its threads; the stores stay the
-/// caller's to close.
+/// The devices of one process, and their request handling. When it is dropped, its threads end; the caller closes the
+/// stores.
 pub struct Server {
     devices: HashMap<String, Arc<Device>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -44,7 +44,7 @@ impl Server {
         Self::start_with(devices, &HashMap::new(), limits)
     }
 
-    /// The same with what is in doubt on the devices, by their names.
+    /// The same with doubts of the devices, by name.
     ///
     /// # Errors
     /// The system has no thread left.
@@ -69,13 +69,13 @@ impl Server {
         Ok(server)
     }
 
-    /// What the devices do, by name.
+    /// The devices' statistics, by name.
     #[must_use]
     pub fn stats(&self) -> HashMap<String, DeviceStats> {
         self.devices.iter().map(|(name, device)| (name.clone(), device.stats())).collect()
     }
 
-    /// End the threads; what waited is given up.
+    /// End the threads; waiting requests are dropped.
     pub fn stop(&self) {
         self.devices.values().for_each(|device| device.queue.close());
         for thread in std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner)) {
@@ -130,7 +130,7 @@ impl Handler for Server {
     }
 }
 
-/// Who is told what is wrong.
+/// An error, and who is told.
 struct Refused {
     reply: Reply,
     refusal: Refusal,
@@ -142,7 +142,7 @@ impl Refused {
     }
 }
 
-/// A request that was taken on.
+/// An accepted request.
 struct Work {
     store: Arc<Store>,
     permit: Permit,
@@ -155,7 +155,7 @@ impl Work {
         Refused::new(self.reply, refusal)
     }
 
-    /// What speaks against a write with this row that holds so many bytes.
+    /// Check a write with this row that holds so many bytes; returns why it is refused.
     fn check_write(&mut self, row: u32, bytes: usize) -> Result<(), Refusal> {
         if row != 0 && self.store.has_too_many_pending() {
             return Err(Refusal::new(Status::NodeBusy, "too many container updates are pending; try again later"));
@@ -163,7 +163,7 @@ impl Work {
         self.permit.hold(bytes)
     }
 
-    /// A body that comes in chunks.
+    /// Handle a body that comes in chunks.
     fn upload(mut self, mut asked: Asked) -> Result<Box<dyn Receiver>, Box<Refused>> {
         // What is known to be large goes to its file at once; else memory may fill up to the limit.
         let held = match asked.size {
@@ -179,7 +179,7 @@ impl Work {
         }
     }
 
-    /// A request that is here as a whole.
+    /// Handle a request that is here as a whole.
     fn whole(mut self, request: Request, body: &Chunk) -> Result<(), Box<Refused>> {
         let checked = match &request {
             Request::Put { footer: None, .. } => Err(Refusal::new(Status::WireError, "the body has no footer")),
@@ -234,7 +234,7 @@ impl Work {
         (self.store, answer_written(self.reply, Some(self.permit), write))
     }
 
-    /// What needs reading, in a thread of the device.
+    /// Handle a request that reads, in a thread of the device.
     fn look(self, request: &Request) {
         if self.reply.is_cancelled() || self.deadline <= Instant::now() {
             return; // nobody waits, and the transport has said why

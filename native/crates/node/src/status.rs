@@ -11,16 +11,16 @@ const MAX_TEXT: usize = 1024;
 
 macro_rules! statuses {
     ($($(#[$doc:meta])* $name:ident = $number:literal),* $(,)?) => {
-        /// What a request came to; the names are those of `docs/wire.md`.
+        /// The outcome of a request; the names are those of `docs/wire.md`.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(u16)]
         pub enum Status { $($(#[$doc])* $name = $number),* }
 
         impl Status {
-            /// All of them.
+            /// All outcomes.
             pub const ALL: &[Self] = &[$(Self::$name),*];
 
-            /// The one of this number.
+            /// The outcome of this number.
             #[must_use]
             pub fn of(number: u16) -> Option<Self> {
                 match number { $($number => Some(Self::$name),)* _ => None }
@@ -38,19 +38,19 @@ macro_rules! statuses {
 statuses! {
     /// Done.
     Ok = 0,
-    /// Garbage, cut off, over a limit.
+    /// The message is malformed, cut off, or over a limit.
     WireError = 1,
     /// A name that no client could have used.
     InvalidName = 2,
     /// A name over the limit.
     NameTooLong = 3,
-    /// Not a peer of this cluster.
+    /// The sender is not a peer of this cluster.
     Unauthorized = 4,
-    /// Not for this peer.
+    /// This peer may not do that.
     Forbidden = 5,
-    /// Not here; with the tombstone's timestamp if there is one.
+    /// The object is not here; with the tombstone's timestamp if there is one.
     NotFound = 6,
-    /// Something newer is there; its timestamp.
+    /// A newer version is stored; its timestamp.
     Superseded = 7,
     /// There are objects in it.
     NotEmpty = 8,
@@ -64,7 +64,7 @@ statuses! {
     StoreFormatError = 12,
     /// Another process owns the device.
     DeviceLocked = 13,
-    /// The server's own trouble, or anything unexpected.
+    /// The server has failed, or anything unexpected.
     NodeError = 14,
     /// Not reachable.
     NodeUnreachable = 15,
@@ -72,22 +72,22 @@ statuses! {
     NodeBusy = 16,
     /// Too few replicas could be asked.
     Unavailable = 17,
-    /// Too late.
+    /// The deadline is over.
     NodeTimeout = 18,
     /// The reserve is reached.
     DiskFull = 19,
     /// I/O error, or no device of that name here.
     DeviceFailed = 20,
-    /// What is here may be older than what was acknowledged; ask another replica.
+    /// The stored version may be older than the acknowledged one; ask another replica.
     Unproved = 21,
 }
 
-/// A request that was not done, and why.
+/// A request that was refused, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// Which error.
     pub status: Status,
-    /// Of the newer version or the tombstone, 0 when there is none.
+    /// The timestamp of the newer version or the tombstone, 0 when there is none.
     pub timestamp: u64,
     /// For people.
     pub text: String,
@@ -119,7 +119,7 @@ impl Refusal {
         out.into_bytes()
     }
 
-    /// The inverse of `encode`; what is no refusal is one of the node.
+    /// The inverse of `encode`; a malformed refusal becomes a `NodeError`.
     #[must_use]
     pub fn decode(number: u16, header: &[u8]) -> Self {
         let Some(status) = Status::of(number).filter(|status| *status != Status::Ok) else {

@@ -1,8 +1,8 @@
 //! A PUT whose body comes in chunks: hashed and written by the device's threads, in order, one job at a time.
 //!
-//! Fault model: the sender may die at any byte, or stand still until the deadline; the device may fail or fill up in the
-//! middle. Without a footer that matches nothing is kept: the store's writer removes what it has. A chunk's memory
-//! goes back when it is written, so a slow disk holds the sender back by the transport's window.
+//! Fault model: the sender may die at any byte, or send nothing until the deadline; the device may fail or fill up in
+//! the middle. Without a matching footer nothing is kept: the store's writer removes what it has. A chunk's memory is
+//! released when it is written, so a slow disk slows the sender down by the transport's window.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,7 +17,7 @@ use crate::reply::Reply;
 use crate::status::Refusal;
 use crate::written::{AcceptedWrite, answer_written};
 
-/// What was asked for.
+/// The request.
 pub(crate) struct Asked {
     pub(crate) key: Key,
     pub(crate) meta: PutMeta,
@@ -35,7 +35,7 @@ struct State {
     given_up: bool,
     running: bool,
     over: bool,
-    /// Begun by the first job.
+    /// Created by the first job.
     writer: Option<Writer>,
     reply: Option<Reply>,
     permit: Option<Permit>,
@@ -48,13 +48,13 @@ struct Upload {
     device: Arc<Device>,
 }
 
-/// The end that the transport has; dropped before the end, it gives the upload up.
+/// The transport's end; when it is dropped before the end, the upload is cancelled.
 pub(crate) struct Receiving {
     upload: Arc<Upload>,
     ended: bool,
 }
 
-/// Begin one: what speaks against it is answered before its data is sent.
+/// Begin an upload: a refusal is sent before its data.
 pub(crate) fn begin(asked: Asked, store: Arc<Store>, permit: Permit, reply: Reply) -> Receiving {
     let device = Arc::clone(&permit.device);
     let state = State { reply: Some(reply), permit: Some(permit), ..State::default() };
@@ -63,14 +63,14 @@ pub(crate) fn begin(asked: Asked, store: Arc<Store>, permit: Permit, reply: Repl
     Receiving { upload, ended: false }
 }
 
-/// One whose body and footer are here already.
+/// An upload whose body and footer are here already.
 pub(crate) fn whole(asked: Asked, store: Arc<Store>, permit: Permit, reply: Reply, body: Chunk) {
     let mut receiving = begin(asked, store, permit, reply);
     receiving.chunk(body);
     receiving.end(&[]);
 }
 
-/// A writer, unless it is clear already that the version would lose.
+/// A writer, unless it is already clear that the version would lose.
 pub(crate) fn open(
     store: &Store,
     key: Key,
@@ -110,7 +110,7 @@ impl Upload {
         }
     }
 
-    /// What is to be done next. Nothing ends the job: the writer waits for the next one.
+    /// What to do next. None ends the job: the writer waits for the next one.
     fn step(&self, writer: &mut Option<Writer>) -> Option<Step> {
         let mut state = self.lock();
         let step = if state.given_up {
@@ -169,7 +169,7 @@ impl Upload {
         }
     }
 
-    /// It is over: who is to be answered, and what it held.
+    /// The upload is over: returns whom to answer, and what it held.
     fn finish(&self) -> (Option<Reply>, Option<Permit>) {
         let mut state = self.lock();
         state.over = true;

@@ -1,4 +1,4 @@
-//! What is answered when a write is durable, or is not.
+//! Answers to writes that are durable, or have failed.
 
 use std::sync::Arc;
 
@@ -18,13 +18,13 @@ pub(crate) struct AcceptedWrite {
     pub(crate) key: Key,
     pub(crate) timestamp: u64,
     pub(crate) row: u32,
-    /// That there was nothing to delete is no error.
+    /// A deletion: a missing object is no error.
     pub(crate) deletes: bool,
-    /// Where it is looked whether that there is nothing to write to is an answer.
+    /// Consulted before the answer that there is no object to write to.
     pub(crate) doubts: Option<Arc<Doubts>>,
 }
 
-/// Called by the store when a write is durable, or is not: gives back what it held, then answers.
+/// Called by the store when a write is durable, or has failed: releases what it held, then answers.
 pub(crate) fn answer_written(reply: Reply, permit: Option<Permit>, write: AcceptedWrite) -> Done {
     Box::new(move |outcome| {
         drop(permit);
@@ -43,7 +43,7 @@ pub(crate) fn answer_written(reply: Reply, permit: Option<Permit>, write: Accept
     })
 }
 
-/// That there is nothing to write to, or to read, may be because it did not get here.
+/// The refusal in place of `NotFound` when the device may have missed the object.
 pub(crate) fn unproved() -> Refusal {
     Refusal::new(Status::Unproved, "the device may have missed writes of this partition")
 }

@@ -1,6 +1,6 @@
-//! Bodies on their way through a process of Python's: memory that a socket is read into, and digests beside the flow.
+//! Bodies of requests in a Python process: memory that a socket is read into, and digests on other threads.
 //!
-//! What happens to them comes with the transport's own events, under tokens of the same kind.
+//! Their events come together with the transport's own, with tokens of the same kind.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -24,11 +24,11 @@ enum Happened {
 
 type Log = Arc<Mutex<Vec<(u64, Happened)>>>;
 
-/// What happens to bodies in one node.
+/// The bodies of one node.
 pub(crate) struct Bodies {
     log: Log,
     events: Arc<Completions>,
-    /// Started for the first body.
+    /// Started with the first body.
     threads: OnceLock<Threads>,
 }
 
@@ -42,7 +42,7 @@ impl Bodies {
         Self { log: Arc::default(), events: Arc::clone(events), threads: OnceLock::new() }
     }
 
-    /// Whom to tell of memory.
+    /// Returns what is called when there is memory.
     pub(crate) fn memory(&self, token: u64) -> Then {
         let (log, events) = (Arc::clone(&self.log), Arc::clone(&self.events));
         Box::new(move |buffer| note(&log, &events, token, Happened::Memory(buffer)))
@@ -61,7 +61,7 @@ impl Bodies {
         Ok(TransportDigester { stream: threads.stream(hasher.shared()), token, log, events })
     }
 
-    /// All since the last time.
+    /// All events since the last call.
     pub(crate) fn events<'py>(&self, py: Python<'py>) -> PyResult<Vec<Parts<'py>>> {
         let log = std::mem::take(&mut *self.log.lock().unwrap_or_else(PoisonError::into_inner));
         let event = |(token, happened)| match happened {
@@ -79,11 +79,11 @@ struct Filling {
     /// None: it was frozen.
     buffer: Option<Buffer>,
     filled: usize,
-    /// Who may be writing to what is not filled.
+    /// How many views may be writing to the part that is not filled.
     views: usize,
 }
 
-/// Memory for a chunk, to be filled once.
+/// Memory for a chunk, which is filled once.
 #[pyclass(frozen, module = "swiftlet_native")]
 pub(crate) struct TransportBuffer(Mutex<Filling>);
 
@@ -99,7 +99,7 @@ impl TransportBuffer {
 
 #[pymethods]
 impl TransportBuffer {
-    /// Copy bytes in at an offset.
+    /// Copy bytes to an offset.
     #[pyo3(signature = (offset, data, /))]
     fn write(&self, offset: usize, data: Bytes) -> PyResult<()> {
         let mut filling = self.lock();
@@ -113,7 +113,7 @@ impl TransportBuffer {
         Ok(())
     }
 
-    /// So many bytes more are filled; how many are not.
+    /// Record that so many more bytes are filled; returns how many are not.
     #[pyo3(signature = (bytes, /))]
     fn advance(&self, bytes: usize) -> PyResult<usize> {
         let mut filling = self.lock();
@@ -125,7 +125,7 @@ impl TransportBuffer {
         Ok(left - bytes)
     }
 
-    /// Share the first bytes.
+    /// Share the first bytes as a chunk.
     #[pyo3(signature = (length, /))]
     fn freeze(&self, length: usize) -> PyResult<TransportChunk> {
         let mut filling = self.lock();
@@ -167,7 +167,7 @@ impl TransportBuffer {
     }
 }
 
-/// Digests one stream beside the event loop.
+/// Digests one stream on another thread.
 #[pyclass(frozen, module = "swiftlet_native")]
 pub(crate) struct TransportDigester {
     stream: Stream,
@@ -178,7 +178,7 @@ pub(crate) struct TransportDigester {
 
 #[pymethods]
 impl TransportDigester {
-    /// Digest the next piece: a "digested" event.
+    /// Digest the next piece; a "digested" event follows.
     #[pyo3(signature = (data, /))]
     fn update(&self, data: &Bound<'_, PyAny>) -> PyResult<()> {
         let chunk = payload(data)?;

@@ -1,4 +1,4 @@
-//! Bytes of Python's that are sent from where they are, and bytes of the transport's that Python reads where they are.
+//! Python's bytes that are sent without a copy, and the transport's bytes that Python reads without a copy.
 
 use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
@@ -29,13 +29,13 @@ fn immutable(owner: &Bound<'_, PyBytes>) -> Chunk {
     Chunk::from_owner(Box::new(Immutable { _owner: owner.clone().unbind(), bytes }))
 }
 
-/// Where a part lies in the whole, if it is one.
+/// The position of a part in the whole, if it is one.
 fn within(part: &[u8], whole: &[u8]) -> Option<std::ops::Range<usize>> {
     let start = (part.as_ptr() as usize).wrapping_sub(whole.as_ptr() as usize);
     (start <= whole.len() && part.len() <= whole.len() - start).then(|| start..start + part.len())
 }
 
-/// Bytes to be sent: in place if they can't change, else a copy.
+/// Bytes to be sent: in place if they are immutable, else a copy.
 pub(crate) fn payload(data: &Bound<'_, PyAny>) -> PyResult<Chunk> {
     if let Ok(bytes) = data.cast::<PyBytes>() {
         return Ok(immutable(bytes));
@@ -86,7 +86,7 @@ impl TransportChunk {
     }
 }
 
-/// What a sender waits for; it goes on when this is gone.
+/// A part of a sender's window, which the sender gets back when this is dropped.
 #[pyclass(frozen, module = "swiftlet_native")]
 pub(crate) struct TransportWindow {
     _window: Window,

@@ -25,7 +25,7 @@ pub(crate) fn read_copies<'py>(
     Ok(PyBytes::new(py, &found))
 }
 
-/// Take copies; what became of each.
+/// Store copies; returns the outcome of each.
 #[pyfunction]
 #[pyo3(signature = (store, taken, /, *, objects))]
 pub(crate) fn take_copies<'py>(

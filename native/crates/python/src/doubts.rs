@@ -1,11 +1,11 @@
-//! What is in doubt on a device, for Python.
+//! The doubts of a device, for Python.
 
 use std::sync::Arc;
 
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 
-/// Which partitions of a device may lack something that was acknowledged.
+/// Which partitions of a device may lack an acknowledged write.
 #[pyclass(frozen, module = "swiftlet_native")]
 pub(crate) struct Doubts(Arc<swiftlet_node::Doubts>);
 
@@ -22,40 +22,40 @@ impl Doubts {
         Self(Arc::default())
     }
 
-    /// Notice when the process stands still.
+    /// Notice from now on when the process is suspended.
     fn watch(&self) -> PyResult<()> {
         self.0.watch().map_err(|error| PyOSError::new_err(error.to_string()))
     }
 
-    /// The whole device is in doubt.
+    /// Put the whole device in doubt.
     fn doubt_all(&self) {
         self.0.doubt_all();
     }
 
-    /// These are in doubt: policy and partition.
+    /// Put these partitions in doubt: policy and partition.
     #[pyo3(signature = (places, /))]
     fn doubt(&self, places: Vec<(u16, u32)>) {
         self.0.doubt(&places);
     }
 
-    /// The epoch, and how long ago the youngest doubt began.
+    /// The epoch, and the age of the youngest doubt in seconds.
     fn pending(&self) -> Option<(u64, f64)> {
         self.0.pending().map(|(epoch, age)| (epoch, age.as_secs_f64()))
     }
 
-    /// These lack nothing.
+    /// Record that these partitions lack nothing.
     #[pyo3(signature = (epoch, places, /))]
     fn prove(&self, epoch: u64, places: Vec<(u16, u32)>) {
         self.0.prove(epoch, &places);
     }
 
-    /// Nothing that belongs on the device lacks anything.
+    /// Record that nothing that belongs on the device lacks anything.
     #[pyo3(signature = (epoch, /))]
     fn prove_all(&self, epoch: u64) {
         self.0.prove_all(epoch);
     }
 
-    /// Whether a partition may lack something.
+    /// Whether a partition may lack a write.
     #[pyo3(signature = (policy, partition, /))]
     fn has(&self, policy: u16, partition: u32) -> bool {
         self.0.has(policy, partition)

@@ -1,4 +1,4 @@
-//! TLS between services: how a node connects and accepts, and the certificates for those who speak HTTP.
+//! TLS between services: how a node connects and accepts, and the certificates for HTTP.
 
 use std::sync::Arc;
 
@@ -9,9 +9,9 @@ use swiftlet_transport::{Acceptor, EncryptedAcceptor, EncryptedFabric, Fabric, T
 
 #[derive(Clone, Copy, PartialEq)]
 enum Mode {
-    /// Others may encrypt.
+    /// We don't encrypt, others may.
     None,
-    /// We encrypt, others may leave it.
+    /// We encrypt, others need not.
     Accepted,
     /// All encrypt.
     Required,
@@ -24,12 +24,12 @@ fn failed(error: swiftlet_tls::Error) -> PyErr {
 /// Whether a node's TCP connections are encrypted.
 pub(crate) struct Encryption {
     mode: Mode,
-    /// None with RDMA, which nothing encrypts.
+    /// None with RDMA, which can't be encrypted.
     tls: Option<Arc<Tls>>,
 }
 
 impl Encryption {
-    /// `mode` is `cluster.encryption`.
+    /// Create the configuration for `mode`, which is `cluster.encryption`.
     pub(crate) fn start(mode: &str, rdma: bool, keys: &[Vec<u8>]) -> PyResult<Self> {
         let mode = match mode {
             "none" => Mode::None,

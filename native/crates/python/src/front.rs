@@ -1,4 +1,5 @@
-//! The front's bindings: grants and rings in, connections and records out. Nothing is called for a request of the front.
+//! The front's bindings: grants and rings in, connections and records out. Python is not called for a request of the
+//! front.
 
 use std::os::fd::{AsFd as _, AsRawFd as _, FromRawFd as _, IntoRawFd as _, OwnedFd, RawFd};
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use crate::peers::TransportPeer;
 use crate::store::Place;
 use crate::values::{os_error, seconds};
 
-/// Its own descriptor of what Python has open.
+/// A descriptor of our own for what Python has open.
 fn duplicate(descriptor: RawFd) -> PyResult<OwnedFd> {
     if descriptor < 0 {
         return Err(PyValueError::new_err("the number is not a file descriptor"));
@@ -28,7 +29,7 @@ fn duplicate(descriptor: RawFd) -> PyResult<OwnedFd> {
     borrowed.try_clone_to_owned().map_err(os_error)
 }
 
-/// Method, path, status, bytes of the bodies that came and went, seconds, client, request's id.
+/// Method, path, status, bytes of both bodies, seconds, client, request's id.
 type ServedParts = (&'static str, Vec<u8>, u16, u64, u64, f64, String, String);
 
 fn served(served: Served) -> ServedParts {
@@ -65,7 +66,7 @@ impl Changes {
         Ok(Self(Arc::new(Counters::new(slots).map_err(os_error)?)))
     }
 
-    /// Where a counter stands.
+    /// The value of a counter.
     #[pyo3(signature = (slot, /))]
     fn seen(&self, slot: usize) -> u64 {
         self.0.seen(slot)
@@ -121,7 +122,7 @@ impl Front {
         Ok(())
     }
 
-    /// Take a connection back.
+    /// Take a connection back from Python.
     #[pyo3(signature = (descriptor, bounces, /))]
     fn adopt(&self, descriptor: RawFd, bounces: u32) {
         // SAFETY: the caller gives the descriptor away, as the treaty says.
@@ -130,19 +131,21 @@ impl Front {
         self.0.adopt(socket, bounces);
     }
 
-    /// Readable while something was handed over.
+    /// Readable while there are connections to fetch.
     fn fileno(&self) -> RawFd {
         self.0.as_fd().as_raw_fd()
     }
 
-    /// What was handed over, so many at most: descriptors, which are the caller's from now on, bytes, and bounces.
+    /// Fetch connections that were handed over, at most so many: descriptors, which then belong to the caller, bytes,
+    /// and bounces.
     #[pyo3(signature = (most = usize::MAX, /))]
     fn handed<'py>(&self, py: Python<'py>, most: usize) -> Vec<(RawFd, Bound<'py, PyBytes>, u32)> {
         let handed = self.0.handed(most).into_iter();
         handed.map(|one| (one.socket.into_raw_fd(), PyBytes::new(py, &one.bytes), one.bounces)).collect()
     }
 
-    /// Whether to write, token and prefix of a request that the front may answer, and that nothing follows.
+    /// Whether to write, token and prefix of a request that the front may answer, and that is not followed by more
+    /// bytes; None for others.
     #[staticmethod]
     #[pyo3(signature = (request, /))]
     fn asked<'py>(py: Python<'py>, request: Bytes) -> Option<HolderParts<'py>> {
@@ -153,18 +156,18 @@ impl Front {
         Some((asked.stored.is_some(), PyBytes::new(py, token), PyBytes::new(py, prefix)))
     }
 
-    /// What was made durable.
+    /// Objects that became durable.
     fn made<'py>(&self, py: Python<'py>) -> Vec<MadeParts<'py>> {
         self.0.made().into_iter().map(|batch| made(py, batch)).collect()
     }
 
-    /// What was made under these tokens is listed, or somebody else is to answer.
+    /// Report that rows are listed, or that Python answers the requests.
     #[pyo3(signature = (tokens, is_listed, /))]
     fn listed(&self, tokens: Vec<u64>, is_listed: bool) {
         self.0.listed(tokens, is_listed);
     }
 
-    /// Connections that were handed over and not taken.
+    /// Connections that were handed over and not fetched.
     fn waiting(&self) -> usize {
         self.0.waiting()
     }
@@ -174,12 +177,12 @@ impl Front {
         self.0.storing()
     }
 
-    /// What was answered.
+    /// Answers that were sent.
     fn served(&self) -> Vec<ServedParts> {
         self.0.served().into_iter().map(served).collect()
     }
 
-    /// A grant; whether there was room.
+    /// Add a grant; returns whether there was room.
     #[pyo3(signature = (write, token, prefix, container, policy, xxh3_etags, rows, seen, valid_s, /))]
     #[allow(clippy::too_many_arguments, reason = "one crossing of the border for everything about a grant")]
     fn grant(
@@ -199,7 +202,7 @@ impl Front {
         Ok(self.0.grant(holder(write, &token, &prefix), granted, seen, seconds(valid_s)?))
     }
 
-    /// Whether there is such a grant.
+    /// Whether there is a grant.
     #[pyo3(signature = (write, token, prefix, /))]
     fn has(&self, write: bool, token: Bytes, prefix: Bytes) -> bool {
         self.0.has(&holder(write, &token, &prefix))
@@ -211,13 +214,13 @@ impl Front {
         self.0.withdraw(account.as_ref().map(Bytes::as_slice));
     }
 
-    /// Whether to write, token and prefix of grants that were used since they were given.
+    /// Whether to write, token and prefix of each grant that was used since the last call.
     fn used<'py>(&self, py: Python<'py>) -> Vec<HolderParts<'py>> {
         let used = self.0.used().into_iter();
         used.map(|(write, token, prefix)| (write, PyBytes::new(py, &token), PyBytes::new(py, &prefix))).collect()
     }
 
-    /// Where a policy's objects are.
+    /// Set where a policy's objects are.
     #[pyo3(signature = (policy, part_power, rows, devices, /))]
     fn route(
         &self,
@@ -235,13 +238,13 @@ impl Front {
         Ok(())
     }
 
-    /// Nobody knows where a policy's objects are.
+    /// Forget where a policy's objects are.
     #[pyo3(signature = (policy, /))]
     fn unroute(&self, policy: u16) {
         self.0.route(policy, None);
     }
 
-    /// Connections that are here.
+    /// Open connections.
     fn open(&self) -> usize {
         self.0.open()
     }
@@ -251,12 +254,12 @@ impl Front {
         self.0.is_alive()
     }
 
-    /// Accept no more, and hand over what is idle.
+    /// Accept no more, and hand over idle connections.
     fn leave(&self) {
         self.0.leave();
     }
 
-    /// Whether it has done so.
+    /// Whether it has left.
     fn has_left(&self) -> bool {
         self.0.has_left()
     }

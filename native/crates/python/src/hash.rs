@@ -12,15 +12,15 @@ use crate::buffer::Bytes;
 
 /// From how many bytes on other Python threads may run meanwhile, with MD5 and with xxh3 alone.
 ///
-/// To let go of the interpreter costs 50 ns where no other thread wants it. Where one does, and
-/// computes, it comes back only after the switch interval, 5 ms: an event loop that let go for each
-/// 64 KiB piece of a body would then store 13 MB/s instead of 800. To hold on, on the other hand,
-/// keeps the others waiting for as long as the digest takes. So it is held for up to about 0.1 ms:
-/// pieces as they come from a socket are digested at once, chunks for the transport are not.
+/// Releasing the interpreter costs 50 ns where no other thread wants it. Where one does, and computes, the interpreter
+/// returns only after the switch interval, 5 ms: an event loop that released it for each 64 KiB piece of a body would
+/// then store 13 MB/s instead of 800. Keeping it, on the other hand, makes the others wait for as long as the digest
+/// takes. So it is kept for up to about 0.1 ms: pieces as they come from a socket are digested at once, chunks for the
+/// transport are not.
 const MD5_DETACH_BYTES: usize = 128 * 1024;
 const XXH3_DETACH_BYTES: usize = 4 * 1024 * 1024;
 
-/// Digest with other Python threads running if the buffer is large enough.
+/// Digest, with other Python threads running if the buffer is large enough.
 fn digest<T: Send>(py: Python<'_>, data: &Bytes, detach_bytes: usize, with: fn(&[u8]) -> T) -> T {
     let data = data.as_slice();
     if data.len() < detach_bytes { with(data) } else { py.detach(|| with(data)) }
@@ -58,7 +58,7 @@ pub(crate) struct Hasher {
 }
 
 impl Hasher {
-    /// The same stream, for threads that know no interpreter.
+    /// The same stream, for threads without an interpreter.
     pub(crate) fn shared(&self) -> Arc<Mutex<swiftlet_hash::Hasher>> {
         Arc::clone(&self.state)
     }
@@ -83,7 +83,7 @@ impl Hasher {
         }
     }
 
-    /// Take in the next bytes of the stream.
+    /// Digest the next bytes of the stream.
     #[pyo3(signature = (data, /))]
     fn update(&self, py: Python<'_>, data: Bytes) {
         let data = data.as_slice();
@@ -94,7 +94,7 @@ impl Hasher {
         }
     }
 
-    /// How many bytes have been taken in.
+    /// How many bytes were digested.
     #[getter]
     fn size(&self, py: Python<'_>) -> u64 {
         self.lock(py).size()
@@ -123,7 +123,7 @@ impl Hasher {
         Ok(format!("{digest:032x}"))
     }
 
-    /// A hasher that has seen the same bytes and goes its own way from here.
+    /// A hasher with the same state, which continues independently.
     fn copy(&self, py: Python<'_>) -> Self {
         Self { state: Arc::new(Mutex::new(self.lock(py).clone())), detach_bytes: self.detach_bytes }
     }

@@ -1,7 +1,7 @@
-//! `swiftlet_native`: what Python sees of the Rust crates.
+//! `swiftlet_native`: the Rust crates for Python.
 //!
-//! Each file here dresses one crate for Python and holds no logic of its own. The treaty between the
-//! two sides is `python/swiftlet_native/__init__.pyi`; a change here begins there.
+//! Each file here wraps one crate for Python and has no logic of its own. The interface between the two sides is
+//! `python/swiftlet_native/__init__.pyi`; a change here begins there.
 
 mod bodies;
 mod buffer;

@@ -1,6 +1,6 @@
 //! The native object server over stores that Python has opened: the same open store serves both.
 //!
-//! Nothing here is called per request. Everything that may wait lets other Python threads run.
+//! Nothing here is called per request. Calls that may wait let other Python threads run.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -20,11 +20,11 @@ use crate::store::Store;
 use crate::transport::{config, listen, report};
 use crate::values::os_error;
 
-/// The devices of this process, for who comes over the native transport.
+/// The devices of this process, for clients of the native transport.
 #[pyclass(frozen, module = "swiftlet_native")]
 pub(crate) struct ObjectServer {
     server: Arc<Server>,
-    /// None once it was stopped. RDMA's thread ends with the last of both.
+    /// None after it was stopped. RDMA's thread ends when both are dropped.
     node: Mutex<Option<(Node, Rdma)>>,
     encryption: Encryption,
     directory: Option<PathBuf>,
@@ -107,7 +107,7 @@ impl ObjectServer {
         Ok(Self { server, node: Mutex::new(Some((node, rdma))), encryption, directory: socket_directory, name })
     }
 
-    /// Take connections, by TCP and, with a directory, on the same node. Gives the TCP port.
+    /// Accept connections by TCP and, with a directory, on the same node. Returns the TCP port.
     #[pyo3(signature = (host, port, /))]
     fn listen(&self, host: &str, port: u16) -> PyResult<u16> {
         self.with(|node, rdma| {
@@ -115,7 +115,7 @@ impl ObjectServer {
         })
     }
 
-    /// From now on handshakes use these keys.
+    /// Use these keys for handshakes from now on.
     #[pyo3(signature = (keys, /))]
     fn set_keys(&self, keys: Vec<Vec<u8>>) -> PyResult<()> {
         self.encryption.set_keys(&keys)?;
@@ -125,7 +125,7 @@ impl ObjectServer {
         })
     }
 
-    /// What each device does and has done.
+    /// What each device does now, and counters of what it has done.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyDict>>> {
         self.server.stats().iter().map(|(device, stats)| fields(py, device, stats)).collect()
     }
@@ -135,7 +135,7 @@ impl ObjectServer {
         self.with(|node, _| report(py, node))
     }
 
-    /// Take no more connections, and ask clients for no more requests; those under way are answered.
+    /// Accept no more connections, and ask clients to send no more requests; those under way are answered.
     fn leave(&self) -> PyResult<()> {
         self.with(|node, _| {
             node.leave();
@@ -143,7 +143,7 @@ impl ObjectServer {
         })
     }
 
-    /// End connections and threads; what was under way is given up. The stores stay open.
+    /// End connections and threads; requests under way are dropped. The stores stay open.
     fn stop(&self, py: Python<'_>) {
         let node = self.node.lock().unwrap_or_else(PoisonError::into_inner).take();
         py.detach(|| {

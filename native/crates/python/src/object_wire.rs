@@ -1,4 +1,4 @@
-//! What is said to object servers and what they answer, as bytes: the codec of `swiftlet_node` for Python.
+//! Messages to object servers and their answers as bytes: the codec of `swiftlet_node` for Python.
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -34,7 +34,7 @@ pub(crate) struct ObjectWire;
 
 #[pymethods]
 impl ObjectWire {
-    /// Store a version.
+    /// Encode PUT.
     #[staticmethod]
     #[allow(clippy::too_many_arguments, reason = "one crossing of the border for everything about a version")]
     #[pyo3(signature = (device, place, row, timestamp, delete_at, name, content_type, metadata, sysmeta, footer, /))]
@@ -56,14 +56,14 @@ impl ObjectWire {
         message(py, device, &request)
     }
 
-    /// What stands behind a body.
+    /// Encode the footer after a body.
     #[staticmethod]
     #[pyo3(signature = (footer, /))]
     fn footer(py: Python<'_>, footer: FooterParts) -> PyResult<Bound<'_, PyBytes>> {
         Ok(PyBytes::new(py, &message::encode_footer(&footer_of(footer)).map_err(malformed)?))
     }
 
-    /// Whether a version would be taken.
+    /// Encode PREPARE: whether a version would be accepted.
     #[staticmethod]
     #[pyo3(signature = (device, place, row, timestamp, size, /))]
     fn prepare<'py>(
@@ -77,7 +77,7 @@ impl ObjectWire {
         message(py, device, &Request::Prepare { key: key(place), timestamp, row, size })
     }
 
-    /// Read.
+    /// Encode GET.
     #[staticmethod]
     #[pyo3(signature = (device, place, start, stop, proved, /))]
     fn get<'py>(
@@ -91,14 +91,14 @@ impl ObjectWire {
         message(py, device, &Request::Get { key: key(place), start, stop, proved })
     }
 
-    /// Describe.
+    /// Encode HEAD.
     #[staticmethod]
     #[pyo3(signature = (device, place, proved, /))]
     fn head<'py>(py: Python<'py>, device: &str, place: Place, proved: bool) -> PyResult<Message<'py>> {
         message(py, device, &Request::Head { key: key(place), proved })
     }
 
-    /// Merge metadata.
+    /// Encode POST.
     #[staticmethod]
     #[allow(clippy::too_many_arguments, reason = "one crossing of the border for everything about a POST")]
     #[pyo3(signature = (
@@ -120,7 +120,7 @@ impl ObjectWire {
         message(py, device, &Request::Post { key: key(place), meta, row, proved })
     }
 
-    /// Store a tombstone.
+    /// Encode DELETE.
     #[staticmethod]
     #[pyo3(signature = (device, place, row, timestamp, name, /))]
     fn delete<'py>(
@@ -134,42 +134,42 @@ impl ObjectWire {
         message(py, device, &Request::Delete { key: key(place), timestamp, name, row })
     }
 
-    /// Forget a copy.
+    /// Encode REMOVE.
     #[staticmethod]
     #[pyo3(signature = (device, place, entry, /))]
     fn remove<'py>(py: Python<'py>, device: &str, place: Place, entry: EntryParts) -> PyResult<Message<'py>> {
         message(py, device, &Request::Remove { key: key(place), entry: entry_of(entry) })
     }
 
-    /// Which policies there are.
+    /// Encode the request for policies.
     #[staticmethod]
     #[pyo3(signature = (device, /))]
     fn policies<'py>(py: Python<'py>, device: &str) -> PyResult<Message<'py>> {
         message(py, device, &Request::Policies)
     }
 
-    /// Which partitions.
+    /// Encode the request for partitions.
     #[staticmethod]
     #[pyo3(signature = (device, policy, /))]
     fn partitions<'py>(py: Python<'py>, device: &str, policy: u16) -> PyResult<Message<'py>> {
         message(py, device, &Request::Partitions(policy))
     }
 
-    /// Set hashes of suffixes.
+    /// Encode the request for suffixes' set hashes.
     #[staticmethod]
     #[pyo3(signature = (device, policy, partition, /))]
     fn suffixes<'py>(py: Python<'py>, device: &str, policy: u16, partition: u32) -> PyResult<Message<'py>> {
         message(py, device, &Request::Suffixes(policy, partition))
     }
 
-    /// What is in a suffix.
+    /// Encode the request for the entries of a suffix.
     #[staticmethod]
     #[pyo3(signature = (device, policy, partition, suffix, /))]
     fn entries<'py>(py: Python<'py>, device: &str, policy: u16, partition: u32, suffix: u16) -> PyResult<Message<'py>> {
         message(py, device, &Request::Entries(policy, partition, suffix))
     }
 
-    /// Rows that are through.
+    /// Encode ACKNOWLEDGE, for rows that were delivered.
     #[staticmethod]
     #[pyo3(signature = (device, versions, /))]
     fn acknowledge<'py>(py: Python<'py>, device: &str, versions: Vec<(Place, u64)>) -> PyResult<Message<'py>> {
@@ -177,7 +177,7 @@ impl ObjectWire {
         message(py, device, &Request::Acknowledge(versions))
     }
 
-    /// The answer to a write: whether its container update is pending, whether there was an object.
+    /// Decode the answer to a write: whether its container update is pending, whether there was an object.
     #[staticmethod]
     #[pyo3(signature = (header, /))]
     fn written(header: Bytes) -> PyResult<(bool, bool)> {
@@ -185,7 +185,7 @@ impl ObjectWire {
         Ok((written.pending, written.existed))
     }
 
-    /// The answer to a read: the object, and the xxh3 of the body if it is known before its end.
+    /// Decode the answer to a read: the object, and the xxh3 of the body if it is known before its end.
     #[staticmethod]
     #[pyo3(signature = (header, /))]
     fn found(header: Bytes) -> PyResult<(InfoParts, Option<u64>)> {
@@ -193,7 +193,7 @@ impl ObjectWire {
         Ok((parts(info), body_xxh3))
     }
 
-    /// An error: its name, a sentence, a timestamp.
+    /// Decode an error: its name, its message, a timestamp.
     #[staticmethod]
     #[pyo3(signature = (status, header, /))]
     fn refusal(status: u16, header: Bytes) -> (&'static str, String, Option<u64>) {
@@ -202,14 +202,14 @@ impl ObjectWire {
         (status.name(), text, timed.then_some(timestamp))
     }
 
-    /// A list of policies or partitions.
+    /// Decode a list of policies or partitions.
     #[staticmethod]
     #[pyo3(signature = (raw, /))]
     fn numbers(raw: Bytes) -> PyResult<Vec<u32>> {
         lists::decode_numbers(raw.as_slice()).map_err(malformed)
     }
 
-    /// A list of suffixes with their set hashes.
+    /// Decode a list of suffixes with their set hashes.
     #[staticmethod]
     #[pyo3(signature = (raw, /))]
     fn suffix_hashes(raw: Bytes) -> PyResult<Vec<(u16, [u8; 16])>> {
@@ -217,7 +217,7 @@ impl ObjectWire {
         Ok(suffixes.into_iter().map(|(suffix, sum)| (suffix, sum.to_be_bytes())).collect())
     }
 
-    /// A list of entries.
+    /// Decode a list of entries.
     #[staticmethod]
     #[pyo3(signature = (raw, /))]
     fn entry_list(raw: Bytes) -> PyResult<Vec<EntryParts>> {

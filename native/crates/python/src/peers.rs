@@ -1,4 +1,4 @@
-//! Peers as Python has them: one call per request, or one and its body piece by piece.
+//! Peers for Python: one call per request, or one call and its body piece by piece.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -17,7 +17,7 @@ pub(crate) struct TransportTicket(Ticket);
 
 #[pymethods]
 impl TransportTicket {
-    /// End it, unless it is over.
+    /// Cancel it, unless it is over.
     fn cancel(&self) {
         self.0.cancel();
     }
@@ -33,7 +33,7 @@ pub(crate) struct TransportUpload {
 
 #[pymethods]
 impl TransportUpload {
-    /// Send up to 1 MiB. False: too much waits already.
+    /// Send up to 1 MiB. False: too much is already waiting.
     #[pyo3(signature = (data, /))]
     fn send(&self, data: &Bound<'_, PyAny>) -> PyResult<bool> {
         let mut chunk = payload(data)?;
@@ -52,7 +52,7 @@ impl TransportUpload {
         upload.end(footer.as_slice().to_vec()).map_err(invalid)
     }
 
-    /// End it without committing, unless it has ended.
+    /// Cancel it without committing, unless it has ended.
     fn cancel(&self) {
         if let Some(upload) = self.upload.lock().unwrap_or_else(PoisonError::into_inner).take() {
             upload.ticket().cancel();
@@ -60,7 +60,7 @@ impl TransportUpload {
     }
 }
 
-/// Somebody to call.
+/// A peer to make calls to.
 #[pyclass(frozen, module = "swiftlet_native")]
 pub(crate) struct TransportPeer {
     peer: Peer,

@@ -1,7 +1,7 @@
-//! RDMA beside TCP, in builds that have it (feature `rdma`); in others nobody can ask for it.
+//! RDMA beside TCP, in builds that have it (feature `rdma`); in others it can't be requested.
 //!
-//! A connection by RDMA is a TCP connection whose bodies are fetched where that works: so what is chosen here is how a
-//! node connects and accepts, and each connection finds out by itself whether its peer can be fetched from.
+//! A connection by RDMA is a TCP connection whose bodies are fetched where that works: here it is chosen how a node
+//! connects and accepts, and each connection finds out by itself whether its peer can be fetched from.
 
 use std::io;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use swiftlet_transport::{Acceptor, Config, Fabric, TcpAcceptor, TcpFabric};
 #[cfg(feature = "rdma")]
 use swiftlet_transport_ucx::{Engine, Settings, UcxAcceptor, UcxFabric};
 
-/// What a node connects and accepts by.
+/// How a node connects and accepts.
 pub(crate) struct Rdma {
     #[cfg(feature = "rdma")]
     engine: Option<Arc<Engine>>,
@@ -39,7 +39,7 @@ impl Rdma {
         }
     }
 
-    /// The same for who connects to us.
+    /// The same for accepted connections.
     pub(crate) fn acceptor(&self, listener: TcpAcceptor) -> Box<dyn Acceptor> {
         match &self.engine {
             Some(engine) => Box::new(UcxAcceptor::new(listener, engine)),
@@ -50,7 +50,7 @@ impl Rdma {
 
 #[cfg(not(feature = "rdma"))]
 impl Rdma {
-    /// Nobody can want it here.
+    /// RDMA can't be wanted here.
     pub(crate) fn start(wanted: bool, _: &Config) -> io::Result<Self> {
         if wanted {
             return Err(io::Error::new(io::ErrorKind::Unsupported, "swiftlet_native was built without RDMA"));
@@ -63,13 +63,13 @@ impl Rdma {
         Arc::new(TcpFabric)
     }
 
-    /// The same for who connects to us.
+    /// The same for accepted connections.
     pub(crate) fn acceptor(&self, listener: TcpAcceptor) -> Box<dyn Acceptor> {
         Box::new(listener)
     }
 }
 
-/// The version of UCX that RDMA goes by; None in a build without RDMA.
+/// The version of UCX that RDMA uses; None in a build without RDMA.
 #[pyfunction]
 pub(crate) fn rdma_version() -> Option<&'static str> {
     #[cfg(feature = "rdma")]

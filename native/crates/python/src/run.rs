@@ -1,10 +1,11 @@
-//! Runs for Python: bytes of many objects, which it takes one chunk after the other.
+//! Runs for Python: bytes of many objects, which it takes chunk by chunk.
 //!
-//! What has come stays where it is until it is taken: copied then, it is in the cache when it is written to the client's
-//! socket, and the sender is told of the room, and asked for more, in the same turn. Only a taker that waits is woken.
+//! Received bytes stay where they are until they are taken: then they are copied, so they are in the cache when they
+//! are written to the client's socket, and in the same turn the sender gets its window back and is asked for more.
+//! Only a reader that waits is woken.
 //!
-//! Fault model: as of `swiftlet_node::Run`. A taker that does not come would keep others waiting for the memory, so its
-//! owner has it copied after a while ([`TransportRun::copy`]); the sender's window stays taken.
+//! Fault model: that of `swiftlet_node::Run`. A reader that does not come would keep the memory from others, so its
+//! owner has the bytes copied after a while ([`TransportRun::copy`]); the sender's window stays in use.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,10 +24,10 @@ use crate::values::kind;
 /// Peer, device, place, start, stop, size, ETag, whether it must have none of the marks.
 pub(crate) type RunPart<'py> = (Bound<'py, TransportPeer>, String, Place, u64, u64, Option<u64>, Option<Vec<u8>>, bool);
 
-/// Seconds of each request, the id that it bears, bytes that are asked for ahead, marks in metadata and system metadata.
+/// Seconds of each request, the requests' id, bytes to request ahead, marks in metadata and system metadata.
 pub(crate) type Options = (Duration, String, u64, (Vec<Vec<u8>>, Vec<Vec<u8>>));
 
-/// Small chunks are put together up to here.
+/// Small chunks are joined up to this size.
 const JOINED_BYTES: usize = 256 << 10;
 
 /// Bytes that were not taken yet.
@@ -47,11 +48,11 @@ impl Piece {
 #[derive(Default)]
 struct Waiting {
     pieces: VecDeque<Piece>,
-    /// The taker has found nothing, and is told of the next piece.
+    /// The reader has found nothing, and is told of the next piece.
     is_awaited: bool,
 }
 
-/// Between the run and its taker.
+/// The bytes between the run and its reader.
 struct Inbox {
     waiting: Mutex<Waiting>,
     events: Arc<dyn Sink>,
@@ -63,7 +64,7 @@ impl Inbox {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The first piece, with those behind it that are small; none: the taker waits.
+    /// The first piece, with further small ones after it; none: the reader waits.
     fn next(&self) -> Vec<Piece> {
         let mut waiting = self.lock();
         let mut bytes = 0;
@@ -76,12 +77,12 @@ impl Inbox {
         waiting.pieces.drain(..count).collect()
     }
 
-    /// All of them, for who puts them back or has no use for them.
+    /// All pieces, for a caller that puts them back or drops them.
     fn all(&self) -> VecDeque<Piece> {
         std::mem::take(&mut self.lock().pieces)
     }
 
-    /// Before those that have come since.
+    /// Put pieces back before those that have come since.
     fn put_back(&self, mut pieces: VecDeque<Piece>) {
         let mut waiting = self.lock();
         pieces.append(&mut waiting.pieces);
@@ -110,7 +111,7 @@ impl Sink for Inbox {
     }
 }
 
-/// A run on its way; stopped when nobody refers to it any more.
+/// A run in progress; it is stopped when nothing refers to it any more.
 #[pyclass(frozen, module = "swiftlet_native")]
 pub(crate) struct TransportRun {
     run: Arc<Run>,
@@ -149,7 +150,7 @@ type Ended<'py> = (usize, u64, Bound<'py, PyBytes>, Option<(&'static str, String
 
 #[pymethods]
 impl TransportRun {
-    /// The next bytes, small ones put together; None when there are none yet, and never twice without an event between.
+    /// The next bytes, small chunks joined; None when there are none yet, and never twice without an event between.
     fn take<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyBytes>>> {
         let pieces = self.inbox.next();
         let bytes = match &pieces[..] {
@@ -176,7 +177,7 @@ impl TransportRun {
         Ok(Some(bytes))
     }
 
-    /// Give the memory back in which bytes wait: nobody may come for a while.
+    /// Copy waiting bytes and release their memory, as the reader may not come for a while.
     fn copy(&self, py: Python<'_>) {
         let copied = |piece| match piece {
             Piece::Here(chunk) => {
@@ -190,18 +191,18 @@ impl TransportRun {
         self.inbox.put_back(pieces.into_iter().map(copied).collect());
     }
 
-    /// Want no more of it; what has come can be taken.
+    /// Stop the run; received bytes can still be taken.
     fn stop(&self) {
         self.run.stop();
     }
 
-    /// Want nothing of it any more.
+    /// Stop the run and drop its bytes.
     fn close(&self) {
         self.run.stop();
         drop(self.inbox.all());
     }
 
-    /// Where it has ended, and why.
+    /// How it has ended, and why.
     fn ended<'py>(&self, py: Python<'py>) -> Option<Ended<'py>> {
         let end = self.run.end()?;
         let (failed, refused) = match end.failure {

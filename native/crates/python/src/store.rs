@@ -63,7 +63,7 @@ pub(crate) fn entry_of((digest, kind, timestamp, meta_timestamp, content_type_ti
     Entry { digest, kind, timestamp, meta_timestamp, content_type_timestamp }
 }
 
-/// A new version on its way in.
+/// A new version that is being written.
 #[pyclass(frozen, module = "swiftlet_native")]
 pub(crate) struct StoreWriter(Mutex<Option<swiftlet_store::Writer>>);
 
@@ -113,7 +113,7 @@ impl StoreWriter {
     }
 }
 
-/// One version of an object, held.
+/// One version of an object, kept readable.
 #[pyclass(frozen, module = "swiftlet_native")]
 pub(crate) struct StoreReader(Mutex<Option<Arc<Object>>>);
 
@@ -144,7 +144,7 @@ impl StoreReader {
         Ok(PyBytes::new(py, &bytes))
     }
 
-    /// Let go of it.
+    /// Release it.
     fn close(&self) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
@@ -155,7 +155,7 @@ impl StoreReader {
 pub(crate) struct Store(Arc<swiftlet_store::Store>);
 
 impl Store {
-    /// The store itself, to be served by others too.
+    /// The store itself, for other servers.
     pub(crate) fn shared(&self) -> Arc<swiftlet_store::Store> {
         Arc::clone(&self.0)
     }
@@ -200,7 +200,7 @@ impl Store {
         py.detach(|| swiftlet_store::Store::open(&root, config)).map(Arc::new).map(Self).map_err(raise)
     }
 
-    /// Own a device, its index made anew from the volumes.
+    /// Own a device, and rebuild its index from the volumes.
     #[staticmethod]
     #[pyo3(signature = (root, /))]
     fn rebuild(py: Python<'_>, root: PathBuf) -> PyResult<Self> {
@@ -208,7 +208,7 @@ impl Store {
         py.detach(|| swiftlet_store::Store::rebuild(&root, config)).map(Arc::new).map(Self).map_err(raise)
     }
 
-    /// From now on objects of these policies lie in volumes up to these sizes, and all others up to the store's.
+    /// Store objects of these policies in volumes up to these sizes from now on, and all others up to the store's.
     #[pyo3(signature = (limits, /))]
     fn set_aggregate_below(&self, limits: Vec<(u16, u64)>) {
         self.0.set_aggregate_below(&limits);
@@ -269,19 +269,19 @@ impl Store {
         self.call(py, |store| store.remove(key(place), entry_of(entry)))
     }
 
-    /// Policies and partitions with anything in them, in order.
+    /// Policies and partitions that are not empty, in order.
     fn partitions(&self, py: Python<'_>) -> PyResult<Vec<(u16, u32)>> {
         self.call(py, swiftlet_store::Store::partitions)
     }
 
-    /// Suffixes with anything in them, as numbers, with their set hashes.
+    /// Suffixes that are not empty, as numbers, with their set hashes.
     #[pyo3(signature = (policy, partition, /))]
     fn suffix_hashes(&self, py: Python<'_>, policy: u16, partition: u32) -> PyResult<Vec<(u16, [u8; 16])>> {
         let suffixes = self.call(py, |store| store.suffixes((policy, partition)))?;
         Ok(suffixes.into_iter().map(|(suffix, sum)| (suffix, sum.to_be_bytes())).collect())
     }
 
-    /// One hash over a partition; None when nothing is in it.
+    /// One hash over a partition; None when it is empty.
     #[pyo3(signature = (policy, partition, /))]
     fn root(&self, py: Python<'_>, policy: u16, partition: u32) -> PyResult<Option<[u8; 16]>> {
         Ok(self.call(py, |store| store.root((policy, partition)))?.map(u128::to_be_bytes))
@@ -309,13 +309,13 @@ impl Store {
         self.call(py, |store| store.verify(&key(place)))
     }
 
-    /// Forget old tombstones; how many went.
+    /// Forget old tombstones; returns how many.
     #[pyo3(signature = (before, /))]
     fn reclaim(&self, py: Python<'_>, before: u64) -> PyResult<u64> {
         self.call(py, |store| store.reclaim(before))
     }
 
-    /// Objects whose time is over, as places with the timestamps of their data.
+    /// Expired objects, as places with the timestamps of their data.
     #[pyo3(signature = (now_s, /))]
     fn expired(&self, py: Python<'_>, now_s: u64) -> PyResult<Vec<(Place, u64)>> {
         let found = self.call(py, |store| Ok(store.expired(now_s)))?;
@@ -328,7 +328,7 @@ impl Store {
         Ok((usage.total_bytes, usage.free_bytes, usage.objects))
     }
 
-    /// What was counted since it was opened, by name.
+    /// The counters since it was opened, by name.
     fn counters(&self) -> Vec<(&'static str, u64)> {
         let counters = self.0.counters();
         let counted = [
@@ -344,7 +344,7 @@ impl Store {
         counted.into_iter().map(|(name, counter)| (name, counter.load(Ordering::Relaxed))).collect()
     }
 
-    /// What the start found, by name.
+    /// The findings of the start, by name.
     fn recovery(&self) -> Vec<(&'static str, u64)> {
         let recovery = self.0.recovery();
         vec![
@@ -357,7 +357,7 @@ impl Store {
         ]
     }
 
-    /// Number, whether it is compaction's, whether it is sealed, bytes in use, bytes held, of each volume.
+    /// For each volume: number, whether compaction writes it, whether it is sealed, bytes in use, live bytes.
     fn volumes(&self, py: Python<'_>) -> Vec<(u32, bool, bool, u64, u64)> {
         let volumes = py.detach(|| self.0.volumes());
         let parts = |volume: VolumeStats| (volume.id, volume.compaction, volume.sealed, volume.end, volume.live_bytes);
@@ -369,19 +369,19 @@ impl Store {
         self.call(py, swiftlet_store::Store::checkpoint)
     }
 
-    /// Rewrite the volume that is worth it most; whether one was.
+    /// Rewrite the volume with the most to gain; returns whether there was one.
     fn compact(&self, py: Python<'_>) -> PyResult<bool> {
         self.call(py, swiftlet_store::Store::compact)
     }
 
-    /// Check about so many bytes from where the last call ended; places of what was found damaged.
+    /// Check about so many bytes from where the last call ended; returns the places of damaged objects.
     #[pyo3(signature = (size, /))]
     fn audit(&self, py: Python<'_>, size: u64) -> PyResult<Vec<Place>> {
         let damaged = self.call(py, |store| store.audit(size))?;
         Ok(damaged.into_iter().map(|key| (key.policy, key.partition, key.digest)).collect())
     }
 
-    /// Compare index, set hashes and volumes; each difference as a sentence.
+    /// Compare index, set hashes and volumes; returns each difference as a sentence.
     fn check(&self, py: Python<'_>) -> PyResult<Vec<String>> {
         self.call(py, swiftlet_store::Store::check)
     }
@@ -400,7 +400,7 @@ impl Store {
         py.detach(|| (self.0.pending_count(), self.0.pending_for().as_secs_f64()))
     }
 
-    /// These versions' rows are through.
+    /// Acknowledge the updates of these versions.
     #[pyo3(signature = (versions, /))]
     fn acknowledge(&self, py: Python<'_>, versions: Vec<(Place, u64)>) {
         let versions: Vec<(Key, u64)> =
@@ -408,14 +408,14 @@ impl Store {
         py.detach(|| self.0.acknowledge(&versions));
     }
 
-    /// The name of what is held, be it a tombstone.
+    /// The name of what is held, which may be a tombstone.
     #[pyo3(signature = (place, /))]
     fn name<'py>(&self, py: Python<'py>, place: Place) -> PyResult<Option<Bound<'py, PyBytes>>> {
         let name = self.call(py, |store| store.name(&key(place)))?;
         Ok(name.map(|name| PyBytes::new(py, &name)))
     }
 
-    /// Let go of the device.
+    /// Release the device.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         self.call(py, swiftlet_store::Store::close)
     }

@@ -1,4 +1,4 @@
-//! Sync sessions for Python: answers from a store's index, and what two answers differ in.
+//! Sync sessions for Python: answers from a store's index, and the differences of two answers.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
@@ -28,7 +28,7 @@ pub(crate) fn sync_answer<'py>(
     Ok(Some(PyBytes::new(py, &message)))
 }
 
-/// Of each partition its number, whether the answerer is a primary, how many items there are, and these.
+/// For each partition its number, whether the answerer is a primary, the number of items, and the items.
 type Parts<'py> = Vec<(u32, bool, usize, Bound<'py, PyBytes>)>;
 
 fn parts<'py>(py: Python<'py>, many: Option<Many<'_>>) -> Option<(u32, u32, Parts<'py>)> {
@@ -37,14 +37,14 @@ fn parts<'py>(py: Python<'py>, many: Option<Many<'_>>) -> Option<(u32, u32, Part
     Some((policy, ring_version, parts.collect()))
 }
 
-/// An answer with suffix hashes, taken apart; None for anything else.
+/// Parse an answer with suffix hashes; None for anything else.
 #[pyfunction]
 #[pyo3(signature = (answer, /))]
 pub(crate) fn sync_suffixes<'py>(py: Python<'py>, answer: &[u8]) -> Option<(u32, u32, Parts<'py>)> {
     parts(py, differences::suffix_hashes(answer))
 }
 
-/// An answer with entries, taken apart; None for anything else.
+/// Parse an answer with entries; None for anything else.
 #[pyfunction]
 #[pyo3(signature = (answer, /))]
 pub(crate) fn sync_listings<'py>(py: Python<'py>, answer: &[u8]) -> Option<(u32, u32, Parts<'py>)> {
@@ -72,7 +72,7 @@ pub(crate) fn sync_entries(entries: &[u8]) -> Vec<EntryParts> {
     differences::entries(entries).map(entry_parts).collect()
 }
 
-/// What of mine they lack: the entry, what of it, and whether they have nothing of the object.
+/// What they lack of mine: the entry, what of it, and whether they have nothing of the object.
 #[pyfunction]
 #[pyo3(signature = (mine, theirs, /))]
 pub(crate) fn sync_newer<'py>(
@@ -85,8 +85,8 @@ pub(crate) fn sync_newer<'py>(
     found.into_iter().map(parts).collect::<PyResult<_>>().map(Some)
 }
 
-/// What an answer about many partitions is about: policy, version of the ring, partitions, whether the answerer is a
-/// primary of all, and partitions of which nothing is in the answer.
+/// The head of an answer about many partitions: policy, version of the ring, partitions, whether the answerer is a
+/// primary of all, and partitions without items.
 type Heads = (u32, u32, Vec<u32>, bool, Vec<u32>);
 
 fn heads(many: Many<'_>) -> Heads {
@@ -96,21 +96,21 @@ fn heads(many: Many<'_>) -> Heads {
     (many.policy, many.ring_version, partitions, primary, empty)
 }
 
-/// What an answer with suffix hashes is about; None for anything else.
+/// The head of an answer with suffix hashes; None for anything else.
 #[pyfunction]
 #[pyo3(signature = (answer, /))]
 pub(crate) fn sync_suffix_heads(answer: &[u8]) -> Option<Heads> {
     differences::suffix_hashes(answer).map(heads)
 }
 
-/// What an answer with entries is about; None for anything else.
+/// The head of an answer with entries; None for anything else.
 #[pyfunction]
 #[pyo3(signature = (answer, /))]
 pub(crate) fn sync_listing_heads(answer: &[u8]) -> Option<Heads> {
     differences::listings(answer).map(heads)
 }
 
-/// `Differing` in its order.
+/// The fields of `Differing`, in order.
 type Suffixes<'py> = (Vec<u32>, Vec<u32>, Vec<u32>, Vec<usize>, Bound<'py, PyBytes>);
 
 /// The suffixes that differ in many partitions.
@@ -126,14 +126,14 @@ pub(crate) fn sync_differing_many<'py>(
     Some((same, partitions, counts, ends, PyBytes::new(py, &suffixes)))
 }
 
-/// Whether entries of many partitions are in order, and what was asked for.
+/// Whether the entries of many partitions are in order, and only those asked for.
 #[pyfunction]
 #[pyo3(signature = (answer, partitions, asked, /))]
 pub(crate) fn sync_fits(answer: &[u8], partitions: Vec<u32>, asked: &[u8]) -> bool {
     batches::fits(answer, &partitions, asked)
 }
 
-/// What of mine they lack now in many partitions.
+/// What they lack of mine now in many partitions.
 #[pyfunction]
 #[pyo3(signature = (mine, theirs, since_s, until_s, forgotten_s, /))]
 pub(crate) fn sync_lacked<'py>(
@@ -148,7 +148,7 @@ pub(crate) fn sync_lacked<'py>(
     Some(PyBytes::new(py, &found))
 }
 
-/// Numbers in ascending order, as messages have them; None for others.
+/// Ascending numbers, as messages encode them; None for others.
 #[pyfunction]
 #[pyo3(signature = (numbers, /))]
 pub(crate) fn sync_ascending<'py>(py: Python<'py>, numbers: Vec<i64>) -> Option<Bound<'py, PyBytes>> {

@@ -1,7 +1,7 @@
-//! The client's side of the transport for Python: one call per request, events in batches through one descriptor.
+//! The client's side of the transport for Python: one call per request, events in batches with one descriptor.
 //!
-//! Immutable bytes of Python's are sent from where they are. The I/O threads never wait for the interpreter: what they
-//! let go of is given back when a thread of Python's comes by next.
+//! Python's immutable bytes are sent without a copy. The I/O threads never wait for the interpreter: what they release
+//! is returned when a Python thread calls next.
 
 use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::path::{Path, PathBuf};
@@ -32,9 +32,10 @@ fn chunk_size(size: usize) -> PyResult<usize> {
     fits.then_some(size).ok_or_else(|| PyValueError::new_err("a chunk must have 1 byte to 1 MiB"))
 }
 
-/// Runs have this part of the memory, together, for objects whose turn has not come: the fourth one, as uploads may have half.
+/// All runs together may use this part of the memory for objects whose turn has not come: a quarter, as uploads may
+/// use half.
 const AHEAD_SHARE: u64 = 4;
-/// How long a peer may be silent: for longer than it takes until a PING is sent and answered.
+/// How long a peer may be silent: longer than it takes until a PING is sent and answered.
 const SILENCE_S: std::ops::RangeInclusive<f64> = 1.0..=60.0;
 
 /// A node's configuration.
@@ -56,7 +57,7 @@ pub(crate) fn config(
     Ok(config)
 }
 
-/// Take connections, by TCP and, with a directory, on the same node. Gives the TCP port.
+/// Accept connections by TCP and, with a directory, on the same node. Returns the TCP port.
 pub(crate) fn listen(
     node: &Node,
     (rdma, encryption): (&Rdma, &Encryption),
@@ -166,7 +167,7 @@ impl TransportNode {
         Ok(Self { node, events, bodies, directory: socket_directory, name, rdma, encryption, uploads, ahead })
     }
 
-    /// Take connections, by TCP and, with a directory, on the same node. Gives the TCP port.
+    /// Accept connections by TCP and, with a directory, on the same node. Returns the TCP port.
     #[pyo3(signature = (host, port, /))]
     fn listen(&self, host: &str, port: u16) -> PyResult<u16> {
         listen(&self.node, (&self.rdma, &self.encryption), &self.name, self.directory.as_deref(), host, port)
@@ -177,7 +178,7 @@ impl TransportNode {
         self.events.as_fd().as_raw_fd()
     }
 
-    /// All events since the last time.
+    /// All events since the last call.
     fn events<'py>(&self, py: Python<'py>) -> PyResult<Vec<Parts<'py>>> {
         let events = self.events.drain();
         let mut all = self.bodies.events(py)?;
@@ -188,7 +189,7 @@ impl TransportNode {
         Ok(all)
     }
 
-    /// Somebody to call; kept for good.
+    /// A peer to make calls to; kept for the life of the node.
     #[pyo3(signature = (name, host, port, /))]
     fn peer(&self, name: String, host: Option<&str>, port: u16) -> PyResult<TransportPeer> {
         let host =
@@ -199,7 +200,7 @@ impl TransportNode {
         Ok(TransportPeer::new(peer, sink, self.uploads.clone()))
     }
 
-    /// Begin a run; a "sent" event tells who found nothing to take that there is something, an "end" that it is over.
+    /// Begin a run; a "sent" event tells a reader that found nothing that there are bytes, an "end" that it is over.
     #[pyo3(signature = (token, parts, timeout_s, trace, ahead_bytes, marks, /))]
     fn run(
         &self,
@@ -215,7 +216,7 @@ impl TransportNode {
         TransportRun::start(parts, options, Arc::clone(&self.ahead), sink, token)
     }
 
-    /// Wait for memory: an event under the token, with nothing when the time is over.
+    /// Wait for memory: an event with the token follows, with nothing when the time is over.
     #[pyo3(signature = (token, size, timeout_s, /))]
     fn reserve(&self, token: u64, size: usize, timeout_s: f64) -> PyResult<()> {
         let (size, until) = (chunk_size(size)?, Instant::now() + seconds(timeout_s)?);
@@ -223,13 +224,13 @@ impl TransportNode {
         Ok(())
     }
 
-    /// Memory for bytes that are to be uploaded, if there is some.
+    /// Memory for an upload, if there is some.
     #[pyo3(signature = (size, /))]
     fn upload_buffer(&self, size: usize) -> Option<TransportBuffer> {
         self.node.pool().spare(size.max(1)).map(TransportBuffer::new)
     }
 
-    /// Wait for it.
+    /// Wait for memory for an upload.
     #[pyo3(signature = (token, size, timeout_s, /))]
     fn reserve_upload(&self, token: u64, size: usize, timeout_s: f64) -> PyResult<()> {
         let (size, until) = (chunk_size(size)?, Instant::now() + seconds(timeout_s)?);
@@ -237,13 +238,13 @@ impl TransportNode {
         Ok(())
     }
 
-    /// Digest what follows beside the event loop.
+    /// Digest the rest of a stream on another thread.
     #[pyo3(signature = (token, hasher, /))]
     fn digester(&self, token: u64, hasher: PyRef<'_, Hasher>) -> PyResult<TransportDigester> {
         self.bodies.digester(token, &hasher)
     }
 
-    /// From now on handshakes use these keys.
+    /// Use these keys for handshakes from now on.
     #[pyo3(signature = (keys, /))]
     fn set_keys(&self, keys: Vec<Vec<u8>>) -> PyResult<()> {
         self.encryption.set_keys(&keys)?;

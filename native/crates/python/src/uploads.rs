@@ -1,8 +1,8 @@
-//! Uploads that peers fetch by RDMA: only what lies in the pool can be fetched, so it is copied there.
+//! Uploads that peers fetch by RDMA: only bytes in the pool can be fetched, so they are copied there.
 //!
-//! The copy is the one that a socket would make. One is enough for all replicas of an object: what is handed over is
-//! the same bytes each time. At most half of the pool is used for it, and it is never waited for: answers are received into
-//! the same memory, and should not wait for slow servers. What finds no room is sent from where it is, by TCP.
+//! The copy replaces the one that a socket would make. One is enough for all replicas of an object, as the same bytes
+//! are sent to each. At most half of the pool is used for it, and it never waits: answers are received into the same
+//! memory, and should not wait for slow servers. Bytes that find no room are sent from where they are, by TCP.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -10,13 +10,14 @@ use pyo3::prelude::*;
 use swiftlet_transport::limits::{CHUNK_BYTES, INLINE_BYTES};
 use swiftlet_transport::{Carrier, Chunk, Peer, Pool};
 
-/// What is shorter goes in a frame as it is: a fetch has its price too.
+/// Shorter bytes are sent in a frame: a fetch has a cost, too.
 const LEAST_BYTES: usize = 4096;
 
-/// Brings uploads into the pool of a node that has RDMA.
+/// Copies uploads into the pool of a node that has RDMA.
 pub(crate) struct Uploads {
     pool: Pool,
-    /// What was copied last, and its copy. As long as the original is kept, no other bytes can lie where it does.
+    /// The last bytes that were copied, and their copy. As long as the original is kept, no other bytes can have its
+    /// address.
     last: Mutex<Option<(Chunk, Chunk)>>,
 }
 
@@ -25,7 +26,8 @@ impl Uploads {
         Self { pool: pool.clone(), last: Mutex::default() }
     }
 
-    /// A piece as this peer should be given it; `whole`: it is all of the body, which travels in the request if it is short.
+    /// A piece in the form in which this peer should get it; `whole`: it is the complete body, which is part of the
+    /// request if it is short.
     pub(crate) fn piece(&self, py: Python<'_>, peer: &Peer, piece: Chunk, whole: bool) -> Chunk {
         let least = if whole { INLINE_BYTES + 1 } else { LEAST_BYTES };
         let fits = (least..=CHUNK_BYTES).contains(&piece.len());

@@ -1,4 +1,4 @@
-//! Values of the transport's as Python has them.
+//! The transport's values for Python.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub(crate) fn seconds(timeout_s: f64) -> PyResult<Duration> {
     Duration::try_from_secs_f64(timeout_s).map_err(|error| PyValueError::new_err(error.to_string()))
 }
 
-/// What Python calls it.
+/// The name of the error for Python.
 pub(crate) fn kind(error: &Error) -> &'static str {
     match error {
         Error::Unreachable(_) => "unreachable",
@@ -36,5 +36,5 @@ pub(crate) fn kind(error: &Error) -> &'static str {
     }
 }
 
-/// An event: its token, what it is called, and what comes with it.
+/// An event: its token, its name, and its data.
 pub(crate) type Parts<'py> = (u64, &'static str, Bound<'py, PyAny>);

@@ -1,5 +1,5 @@
-//! How fast a store is, beside what the disk does in the same run. `bench/store/run.sh` runs it, `bench/store/RESULTS.md`
-//! has what it came to.
+//! Measures the speed of a store, beside that of the disk in the same run. `bench/store/run.sh` runs it,
+//! `bench/store/RESULTS.md` has the results.
 //!
 //!     store_bench DIRECTORY puts|gets|large|flat|fill FROM TO [BEHIND]|open
 #![allow(clippy::unwrap_used, reason = "a benchmark that fails has nothing to say")]

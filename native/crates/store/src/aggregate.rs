@@ -1,9 +1,10 @@
-//! Up to which size objects lie in volumes: each storage policy may have a limit of its own, which may change at any
-//! time and counts for what is written from then on.
+//! Up to which size objects are stored in volumes: each storage policy may have a limit of its own, which may change
+//! at any time and applies to later writes.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Objects above this size are never kept in volumes: they are read whole and checked before the first byte.
+/// Objects above this size are never stored in volumes: those in volumes are read as a whole and checked before the
+/// first byte.
 pub const MAX_AGGREGATE: u64 = 4 * 1024 * 1024;
 /// Storage policies that can have a limit of their own: an index is one byte.
 const POLICIES: usize = 256;
@@ -15,7 +16,7 @@ pub(crate) struct AggregateLimits {
 }
 
 impl AggregateLimits {
-    /// All policies have the `usual` limit, [`MAX_AGGREGATE`] at most.
+    /// Give all policies the `usual` limit, at most [`MAX_AGGREGATE`].
     pub(crate) fn new(usual: u64) -> Self {
         let usual = usual.min(MAX_AGGREGATE);
         Self { usual, policies: (0..POLICIES).map(|_| AtomicU64::new(usual)).collect() }
@@ -26,7 +27,7 @@ impl AggregateLimits {
         self.policies.get(usize::from(policy)).map_or(self.usual, |limit| limit.load(Ordering::Relaxed))
     }
 
-    /// From now on these policies have these limits, and all others the usual one.
+    /// Give these policies these limits from now on, and all others the usual one.
     pub(crate) fn set(&self, limits: &[(u16, u64)]) {
         for (policy, limit) in (0..).zip(&*self.policies) {
             let own = limits.iter().find(|(index, _)| *index == policy).map(|(_, bytes)| *bytes);

@@ -1,11 +1,11 @@
 //! Questions of sync sessions, answered from the index: bytes in, bytes out.
 //!
-//! `docs/sync.md` has the format, `swiftlet.sync.session` is its other implementation, which decides what is no question
-//! and why. A replicator's round asks about thousands of partitions at a time, so nothing is made of each but its
-//! bytes.
+//! `docs/sync.md` has the format; `swiftlet.sync.session` is its other implementation, which reports why something is
+//! not a valid question. A replicator's round asks about thousands of partitions at a time, so no values are made for
+//! each, only its bytes.
 //!
-//! Fault model: bytes from elsewhere may be anything: what is not understood to its end is not answered here, nothing
-//! is changed, and every count has its limit. What is asked for beyond an answer's limits is left for the next question.
+//! Fault model: bytes from peers may be anything: a question that can't be parsed completely is not answered here,
+//! nothing is changed, and every count has its limit. What exceeds an answer's limits is left for the next question.
 
 use crate::cursor::{Cursor, put_varint};
 use crate::error::Result;
@@ -21,24 +21,24 @@ const EQUAL: u8 = 17;
 const ROOTS: u8 = 18;
 pub(crate) const SUFFIX_HASHES: u8 = 19;
 pub(crate) const MANY_ENTRIES: u8 = 21;
-/// In an entry's kind: the two timestamps of a POST follow.
+/// Flag in an entry's kind: the two timestamps of a POST follow.
 pub(crate) const POSTED: u8 = 0x80;
 
-/// Partitions in one message.
+/// The largest number of partitions in one message.
 pub(crate) const MAX_PARTITIONS: u64 = 4096;
-/// Suffix hashes in one answer: at least one whole partition's.
+/// The largest number of suffix hashes in one answer, which has at least one whole partition.
 pub(crate) const MAX_SUFFIX_HASHES: usize = 8192;
-/// Entries in one answer.
+/// The largest number of entries in one answer.
 pub(crate) const MAX_ENTRIES: usize = 4096;
-/// Suffixes in one question about the entries of many partitions.
+/// The largest number of suffixes in one question about the entries of many partitions.
 const MAX_WANTED: u64 = 8192;
 
-/// An answer that lacks one thing: for each partition in it, whether the device is a primary.
+/// An answer that lacks one thing: whether the device is a primary, for each partition in it.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Answer {
-    /// The bytes, with 0 where it says that.
+    /// The bytes, with 0 in place of these flags.
     pub message: Vec<u8>,
-    /// Partitions, and where it is to be said of each.
+    /// Partitions, and the offset of the flag of each.
     pub flags: Vec<(u32, usize)>,
 }
 
@@ -48,7 +48,7 @@ enum Question {
     Entries(Vec<(u32, Vec<Suffix>)>),
 }
 
-/// The answer to one question by a server whose ring has this version; None for a question that is not answered here.
+/// The answer of a server whose ring has this version; None for a question that is not answered here.
 pub fn answer(store: &Store, message: &[u8], ring_version: u32) -> Result<Option<Answer>> {
     let Some((policy, question)) = parse(message) else { return Ok(None) };
     let mut answer = Answer { message: vec![VERSION, EQUAL], flags: Vec::new() };
@@ -79,7 +79,7 @@ fn roots(store: &Store, policy: u16, partitions: &[u32]) -> Result<Vec<u128>> {
     partitions.iter().map(|partition| Ok(store.root((policy, *partition))?.unwrap_or(empty))).collect()
 }
 
-/// Of as many partitions as fit into one answer, at least one.
+/// Suffix hashes of as many partitions as fit into one answer, at least one.
 fn suffixes(store: &Store, policy: u16, partitions: &[u32], answer: &mut Answer) -> Result<()> {
     let mut left = MAX_SUFFIX_HASHES;
     let mut found = Vec::new();
@@ -102,7 +102,7 @@ fn suffixes(store: &Store, policy: u16, partitions: &[u32], answer: &mut Answer)
     Ok(())
 }
 
-/// Of as many partitions as fit as a whole, perhaps of none.
+/// Entries of as many partitions as fit completely, perhaps of none.
 fn entries(store: &Store, policy: u16, wanted: &[(u32, Vec<Suffix>)], answer: &mut Answer) -> Result<()> {
     let mut left = MAX_ENTRIES;
     let mut found = Vec::new();
@@ -179,7 +179,7 @@ fn partitions(cursor: &mut Cursor<'_>) -> Option<Vec<u32>> {
     ascending(cursor, MAX_PARTITIONS, u64::from(u32::MAX))
 }
 
-/// The count, then each number as its distance from the one before less one.
+/// Decodes a count, then each number as its distance from the one before less one.
 pub(crate) fn ascending(cursor: &mut Cursor<'_>, limit: u64, highest: u64) -> Option<Vec<u32>> {
     let count = cursor.varint().ok().filter(|count| *count <= limit)?;
     let mut numbers = Vec::with_capacity(count as usize);
@@ -192,7 +192,7 @@ pub(crate) fn ascending(cursor: &mut Cursor<'_>, limit: u64, highest: u64) -> Op
     Some(numbers)
 }
 
-/// The inverse of `ascending`; None for numbers that do not ascend, or are less than 0.
+/// The inverse of `ascending`; None for numbers that do not ascend, or are negative.
 #[must_use]
 pub fn ascending_bytes(numbers: impl IntoIterator<Item = i64, IntoIter: ExactSizeIterator>) -> Option<Vec<u8>> {
     let numbers = numbers.into_iter();
@@ -201,7 +201,7 @@ pub fn ascending_bytes(numbers: impl IntoIterator<Item = i64, IntoIter: ExactSiz
     Some(out)
 }
 
-/// As `ascending_bytes`, behind what is there.
+/// Like `ascending_bytes`, appended to `out`.
 pub(crate) fn put_ascending(out: &mut Vec<u8>, numbers: impl ExactSizeIterator<Item = i64>) -> Option<()> {
     put_varint(out, numbers.len() as u64);
     let mut next = 0_i64;

@@ -1,9 +1,9 @@
-//! Group commit: everything that waits becomes one batch, one write and one sync; then the index changes, and then
-//! everyone is answered.
+//! Group commit: all waiting requests become one batch, one write and one sync; then the index changes, and then they
+//! are answered.
 //!
-//! Decisions are made here, one batch at a time, against an index that holds exactly what is durable. Of one object a
-//! batch holds one record at most: what else is asked of it waits for the next batch. So no decision is ever made
-//! on something that a crash could take back.
+//! Decisions are made here, one batch at a time, against an index that holds exactly what is durable. A batch has at
+//! most one record of an object: further requests for it wait for the next batch. So no decision depends on anything
+//! that a crash could undo.
 
 use std::io::IoSlice;
 use std::sync::atomic::Ordering;
@@ -20,11 +20,11 @@ use crate::reading;
 use crate::record::{self, BLOCK, HEADER, Header, Kind, Place};
 use crate::volume::Volume;
 
-/// No object has this key. A forget of it changes nothing, and by standing behind a batch it proves that the batch was
-/// durable: see `scan`.
+/// The key of no object. A forget of it changes nothing, and after a batch it proves that the batch was durable: see
+/// `scan`.
 const MARK: Key = Key { policy: u16::MAX, partition: u32::MAX, digest: [0xff; 16] };
 
-/// Mark the last batch once nothing has followed it since the last call: damage to it then can't be mistaken for a write
+/// Mark the last batch if nothing has followed it since the last call: damage to it then can't be mistaken for a write
 /// that was never finished.
 pub(crate) fn mark_if_idle(inner: &Inner) -> Result<()> {
     let idle = {
@@ -35,7 +35,7 @@ pub(crate) fn mark_if_idle(inner: &Inner) -> Result<()> {
     if idle { mark(inner) } else { Ok(()) }
 }
 
-/// Mark the last batch, unless it is one.
+/// Mark the last batch, unless it is a mark itself.
 pub(crate) fn mark(inner: &Inner) -> Result<()> {
     match ask(inner, MARK, Op::Mark) {
         // It proves what is there, and needs no room that there is not.
@@ -44,7 +44,7 @@ pub(crate) fn mark(inner: &Inner) -> Result<()> {
     }
 }
 
-/// What is to be done about one request.
+/// What has to be done about one request.
 enum Plan {
     /// Nothing is written.
     Answer(Result<bool>),
@@ -61,7 +61,7 @@ struct Record {
     done: Done,
 }
 
-/// Commit what waits; false when nothing did.
+/// Commit what waits; returns false when nothing did.
 pub(crate) fn commit_pending(inner: &Inner) -> bool {
     let mut log = inner.log.lock().unwrap_or_else(PoisonError::into_inner);
     let taken = inner.queue.take();
@@ -195,7 +195,7 @@ fn decide_post(
     })
 }
 
-/// Bring records to the device; all of them are durable, or none counts.
+/// Write records to the device; all of them are durable, or none counts.
 fn write(inner: &Inner, log: &mut Log, records: &mut [Record]) -> Result<Arc<Volume>> {
     for record in records.iter_mut() {
         record.header.metadata_len = record.metadata.len() as u32;
@@ -207,7 +207,7 @@ fn write(inner: &Inner, log: &mut Log, records: &mut [Record]) -> Result<Arc<Vol
     Ok(volume)
 }
 
-/// One batch behind the others of a volume.
+/// Append one batch to a volume.
 fn append(inner: &Inner, log: &mut Log, volume: &Volume, records: &mut [Record]) -> Result<()> {
     let start = volume.end.load(Ordering::Relaxed).next_multiple_of(BLOCK);
     let mut end = start;
@@ -243,7 +243,7 @@ fn append(inner: &Inner, log: &mut Log, volume: &Volume, records: &mut [Record])
     Ok(())
 }
 
-/// The last batch of a volume that is full has none behind it: a mark takes that place.
+/// Append a mark to the last batch of a full volume, as no other batch follows it.
 fn end_with_mark(inner: &Inner, log: &mut Log, volume: &Volume) -> Result<()> {
     if log.proven == log.sequence {
         return Ok(());
@@ -275,7 +275,7 @@ fn write_parts(inner: &Inner, volume: &Volume, start: u64, records: &[Record]) -
     inner.device.io("write a batch", volume.file.write_at(&parts, start))
 }
 
-/// The active volume, a new one when so many bytes more do not fit.
+/// The active volume, or a new one when so many more bytes do not fit.
 fn volume_for(inner: &Inner, log: &mut Log, need: u64) -> Result<Arc<Volume>> {
     let size = inner.config.volume_bytes;
     if let Some(volume) = log.active.clone() {
@@ -313,7 +313,7 @@ fn apply(inner: &Inner, records: &[Record], volume: &Volume, trash: &mut Vec<u64
     inner.tail.fetch_add(records.iter().map(|record| record.header.record_len()).sum(), Ordering::Relaxed);
 }
 
-/// One answer on its way from the thread that commits to the one that waits.
+/// One answer, from the committing thread to the waiting one.
 #[derive(Default)]
 struct Answer {
     value: Mutex<Option<Result<bool>>>,
@@ -341,12 +341,12 @@ impl Answer {
     }
 }
 
-/// Ask and wait for the answer.
+/// Submit a request and wait for the answer.
 pub(crate) fn ask(inner: &Inner, key: Key, op: Op) -> Result<bool> {
     wait(inner, |done| inner.queue.push(key, op, done))
 }
 
-/// Wait for what `submit` has put on its way.
+/// Wait for the answer to what `submit` submits.
 pub(crate) fn wait(inner: &Inner, submit: impl FnOnce(Done)) -> Result<bool> {
     let answer = Arc::new(Answer::default());
     let given = Arc::clone(&answer);
@@ -354,7 +354,7 @@ pub(crate) fn wait(inner: &Inner, submit: impl FnOnce(Done)) -> Result<bool> {
     answer_of(inner, &answer)
 }
 
-/// Ask for several things at once, so that they share batches; how many of them were done.
+/// Submit several requests at once, so that they share batches; returns how many of them were done.
 pub(crate) fn ask_all(inner: &Inner, asked: impl Iterator<Item = (Key, Op)>) -> Result<u64> {
     let answers: Vec<Arc<Answer>> = asked
         .map(|(key, op)| {

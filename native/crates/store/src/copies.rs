@@ -1,11 +1,11 @@
-//! Copies of many objects as one run of bytes, read from one store and taken by another in one group commit.
+//! Copies of many objects in one message, read from one store and stored in another one in one group commit.
 //!
-//! `docs/sync.md` has the format, `swiftlet.sync.moving.copies_wire` is its other implementation. A replicator asks one device
-//! for what another lacks and hands the bytes on as they are.
+//! `docs/sync.md` has the format; `swiftlet.sync.moving.copies_wire` is its other implementation. A replicator asks
+//! one device for what another lacks and passes the bytes on unchanged.
 //!
-//! Fault model: bytes from elsewhere may be anything: they are taken apart to their end before the first object is
-//! touched, and each object's data has to have its checksum. An object that can't be read or taken stands in the way of
-//! no other; whoever asked goes on with it alone. Each is durable, or known not to be, when the answer is made.
+//! Fault model: bytes from peers may be anything: they are parsed completely before the first object is touched, and
+//! each object's data must match its checksum. An object that can't be read or stored does not prevent the others; the
+//! caller then transfers it alone. When the answer is made, each is durable, or known not to be.
 
 use std::sync::mpsc;
 
@@ -20,7 +20,7 @@ use crate::store::Store;
 const DATA: u8 = 1;
 const TOMBSTONE: u8 = 2;
 const METADATA: u8 = 3;
-/// In an item's kind: the two timestamps of a POST follow.
+/// Flag in an item's kind: the two timestamps of a POST follow.
 const POSTED: u8 = 0x80;
 const LATER: u64 = 0;
 const ALONE: u64 = 1;
@@ -29,7 +29,7 @@ const TAKEN: u8 = 0;
 const CHANGED: u8 = 1;
 const REFUSED: u8 = 2;
 
-/// How much is given at a time.
+/// How much is returned at a time.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Objects in one question.
@@ -62,7 +62,7 @@ fn put_item(out: &mut Vec<u8>, key: &Key, info: &Info, data: Option<&[u8]>) {
     }
 }
 
-/// The copies that are `wanted`, as many as fit; which of them they are is said before them.
+/// The `wanted` copies, as many as fit, after a list that says which of them they are.
 pub fn read(store: &Store, wanted: &[u8], limits: Limits) -> Result<Vec<u8>, Malformed> {
     let mut cursor = Cursor { data: wanted };
     let policy = cursor.policy()?;
@@ -107,7 +107,7 @@ pub fn read(store: &Store, wanted: &[u8], limits: Limits) -> Result<Vec<u8>, Mal
     Ok(answer)
 }
 
-/// Put one copy behind the others; what is said of it, None when it can't be given here.
+/// Append one copy; returns what the list says of it, None when it can't be returned here.
 fn give(store: &Store, kind: u8, key: &Key, limits: Limits, copies: &mut Vec<u8>) -> Option<u64> {
     if kind == DATA {
         let object = store.get(key).ok()?;
@@ -123,7 +123,7 @@ fn give(store: &Store, kind: u8, key: &Key, limits: Limits, copies: &mut Vec<u8>
     Some(GIVEN)
 }
 
-/// One copy as it came.
+/// One received copy.
 struct Copy<'a> {
     key: Key,
     timestamp: Timestamp,
@@ -166,7 +166,7 @@ fn parse<'a>(cursor: &mut Cursor<'a>, policy: u16) -> Result<Copy<'a>, Malformed
     Ok(Copy { key, timestamp, put, post })
 }
 
-/// Take copies; what became of each is said in their order, once all that were taken are durable.
+/// Store copies; returns the outcome of each in their order, once all that were accepted are durable.
 pub fn take(store: &Store, copies: &[u8], objects: usize) -> Result<Vec<u8>, Malformed> {
     let mut cursor = Cursor { data: copies };
     let policy = cursor.policy()?;
@@ -224,7 +224,7 @@ pub fn take(store: &Store, copies: &[u8], objects: usize) -> Result<Vec<u8>, Mal
     Ok(answer)
 }
 
-/// Begin to store an object; what is above its policy's limit is written to a file of its own before this returns.
+/// Begin to store an object; one above its policy's limit is written to a file of its own before this returns.
 fn submit(store: &Store, key: Key, meta: &PutMeta, footer: &Footer, data: &[u8], done: Done) {
     let size = data.len() as u64;
     if size <= store.aggregate_below(key.policy) {

@@ -2,10 +2,10 @@
 
 use crate::model::{Key, Pairs};
 
-/// Why bytes are no such message.
+/// Why bytes are not such a message.
 pub type Malformed = String;
 
-/// Takes bytes apart.
+/// Parses bytes from front to back.
 pub(crate) struct Cursor<'a> {
     /// What is left.
     pub(crate) data: &'a [u8],

@@ -1,8 +1,8 @@
-//! The device below a store: its secret number, its reserve, and what its errors mean.
+//! The device below a store: its secret number, its reserve, and the meaning of its errors.
 //!
-//! Fault model: any operation may answer with an I/O error. After a failed write or sync nobody knows what is on the
-//! disk, and a second sync may lie; after a failed read the disk is not to be trusted either. The device then does
-//! nothing more until it is opened again. A full disk is no failure.
+//! Fault model: any operation may answer with an I/O error. After a failed write or sync it is unknown what is on the
+//! disk, and a second sync may report success wrongly; after a failed read the disk is not to be trusted either. The
+//! device then does nothing more until it is opened again. A full disk is not a failure.
 
 use std::io::{self, IoSlice};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,7 +24,7 @@ pub(crate) struct Device {
     /// Its secret number.
     pub id: DeviceId,
     reserve_bytes: u64,
-    /// Whether there is a reason in `failed`; asked at every operation.
+    /// Whether `failed` has a reason; checked by every operation.
     out: AtomicBool,
     failed: Mutex<Option<String>>,
 }
@@ -36,7 +36,7 @@ impl Device {
         Self { disk, id, reserve_bytes, out: AtomicBool::new(false), failed: Mutex::new(None) }
     }
 
-    /// `DeviceFailed` once anything has failed.
+    /// Return `DeviceFailed` once anything has failed.
     pub(crate) fn check(&self) -> Result<()> {
         if !self.out.load(Ordering::Acquire) {
             return Ok(());
@@ -47,13 +47,13 @@ impl Device {
         }
     }
 
-    /// Nothing more is done.
+    /// Stop all use of the device.
     pub(crate) fn fail(&self, reason: &str) {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(|| reason.to_owned());
         self.out.store(true, Ordering::Release);
     }
 
-    /// The domain's word for what an operation came to; an I/O error ends all use of the device.
+    /// Turn the outcome of an operation into the domain's error; an I/O error ends all use of the device.
     pub(crate) fn io<T>(&self, what: &str, outcome: io::Result<T>) -> Result<T> {
         outcome.map_err(|error| {
             let error = Error::of_io(&error, what);
@@ -74,7 +74,7 @@ impl Device {
         self.io("sync a directory", self.disk.sync_directory(path))
     }
 
-    /// `DiskFull` when so many bytes more would eat into the reserve.
+    /// Return `DiskFull` when so many more bytes would use the reserve.
     pub(crate) fn check_room(&self, bytes: u64) -> Result<()> {
         if self.reserve_bytes == 0 && bytes == 0 {
             return Ok(());
@@ -90,11 +90,11 @@ impl Device {
     }
 }
 
-/// What the file `format` says.
+/// The content of the file `format`.
 pub(crate) enum Format {
     /// A device of ours.
     Known(DeviceId),
-    /// None, or one that is damaged.
+    /// The file is missing or damaged.
     Unknown,
 }
 
@@ -116,7 +116,7 @@ pub(crate) fn read_format(disk: &dyn Disk) -> Result<Format> {
     Ok(Format::Known(id))
 }
 
-/// `Format` for a version that this program does not know.
+/// Return `Format` for a version that this program does not know.
 pub(crate) fn check_version(version: u16) -> Result<()> {
     if version == VERSION {
         return Ok(());
@@ -124,7 +124,7 @@ pub(crate) fn check_version(version: u16) -> Result<()> {
     Err(other_version("the device", version, VERSION))
 }
 
-/// Refusal of data in another version of their format: what has it, which one was found, and which is understood.
+/// The error for data of another format version: which data, the version found, and the version understood.
 pub(crate) fn other_version(what: &str, found: u16, understood: u16) -> Error {
     Error::Format(format!(
         "{what} has format version {found}, this program understands {understood}: run a release of Swiftlet that \
@@ -132,7 +132,7 @@ pub(crate) fn other_version(what: &str, found: u16, understood: u16) -> Error {
     ))
 }
 
-/// Write the file `format`, whole or not at all.
+/// Write the file `format`, completely or not at all.
 pub(crate) fn write_format(disk: &dyn Disk, id: &DeviceId) -> io::Result<()> {
     let mut raw = Vec::with_capacity(LEN);
     raw.extend_from_slice(&MAGIC);

@@ -1,11 +1,11 @@
-//! What two devices' answers to the same questions differ in, from their bytes: without a value made for each suffix and
-//! object that both have.
+//! The differences of two devices' answers to the same questions, from their bytes, without a value for each suffix
+//! and object that both have.
 //!
-//! `docs/sync.md` has the format, `swiftlet.sync.session.compare` the same rules for values. Decisions are the session's:
-//! here is only said what is newer on which side.
+//! `docs/sync.md` has the format; `swiftlet.sync.session.compare` has the same rules for values. The session decides:
+//! this module only says what is newer on which side.
 //!
-//! Fault model: a peer's answer may be anything. What is not in order to its last byte is None, and the other
-//! implementation says what is wrong with it; every count has its limit.
+//! Fault model: a peer's answer may be anything. An answer that is not in order up to its last byte is None, and the
+//! other implementation says what is wrong with it; every count has its limit.
 
 pub mod batches;
 
@@ -19,18 +19,18 @@ const HASHED: usize = 18;
 const POST_BYTES: usize = 16;
 const ENTRY_BYTES: usize = 25;
 
-/// An answer about many partitions, taken apart.
+/// A parsed answer about many partitions.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Many<'a> {
-    /// Of storage.
+    /// The storage policy.
     pub policy: u32,
-    /// Of the ring that the answering server has.
+    /// The ring version of the answering server.
     pub ring_version: u32,
-    /// Of each partition.
+    /// The part about each partition.
     pub found: Vec<Part<'a>>,
 }
 
-/// What an answer says of one partition.
+/// The part of an answer about one partition.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Part<'a> {
     /// Its number.
@@ -39,7 +39,7 @@ pub struct Part<'a> {
     pub primary: bool,
     /// How many suffix hashes or entries there are.
     pub count: usize,
-    /// Them, as they came.
+    /// The encoded suffix hashes or entries.
     pub bytes: &'a [u8],
 }
 
@@ -48,13 +48,13 @@ pub struct Part<'a> {
 pub enum Need {
     /// All of it.
     Data = 1,
-    /// That it was deleted.
+    /// The tombstone.
     Tombstone = 2,
     /// The newest POST.
     Meta = 3,
 }
 
-/// Take apart an answer with suffix hashes, which have to be in order; None for anything else.
+/// Parse an answer with suffix hashes, which must be in order; None for anything else.
 #[must_use]
 pub fn suffix_hashes(answer: &[u8]) -> Option<Many<'_>> {
     let mut left = MAX_SUFFIX_HASHES;
@@ -73,7 +73,7 @@ pub fn suffix_hashes(answer: &[u8]) -> Option<Many<'_>> {
     })
 }
 
-/// Take apart an answer with entries, in whatever order; None for anything else.
+/// Parse an answer with entries, in any order; None for anything else.
 #[must_use]
 pub fn listings(answer: &[u8]) -> Option<Many<'_>> {
     let mut left = MAX_ENTRIES;
@@ -148,7 +148,7 @@ fn entry(cursor: &mut Cursor<'_>) -> Option<Entry> {
 
 /// Suffixes, ascending, that I hold with another hash than they; with `both` also those that only they hold.
 ///
-/// Both are from `suffix_hashes`.
+/// Both arguments are from `suffix_hashes`.
 #[must_use]
 pub fn differing(mine: &[u8], theirs: &[u8], both: bool) -> Vec<Suffix> {
     let mut found = Vec::new();
@@ -174,7 +174,7 @@ fn order_of(digest: &[u8; 16]) -> u128 {
     u128::from_be_bytes(*digest).rotate_right(12)
 }
 
-/// Entries from `listings`, one after the other.
+/// The entries in bytes from `listings`, one after the other.
 pub fn entries(mut bytes: &[u8]) -> impl Iterator<Item = Entry> {
     std::iter::from_fn(move || {
         let mut cursor = Cursor { data: bytes };
@@ -184,7 +184,7 @@ pub fn entries(mut bytes: &[u8]) -> impl Iterator<Item = Entry> {
     })
 }
 
-/// Whether entries are in the order of (suffix, digest), and all of these suffixes (ascending).
+/// Whether entries are ordered by (suffix, digest), and all in these suffixes (ascending).
 #[must_use]
 pub fn in_order(bytes: &[u8], suffixes: &[Suffix]) -> bool {
     let mut asked = suffixes.iter().copied().peekable();
@@ -198,8 +198,8 @@ pub fn in_order(bytes: &[u8], suffixes: &[Suffix]) -> bool {
     })
 }
 
-/// What of mine they lack, in order, and whether they have nothing at all of the object; None when either is not in
-/// the order of (suffix, digest).
+/// What they lack of mine, in order, and whether they have nothing of the object at all; None when either is not
+/// ordered by (suffix, digest).
 #[must_use]
 pub fn newer(mine: &[u8], theirs: &[u8]) -> Option<Vec<(Entry, Need, bool)>> {
     let mut found = Vec::new();

@@ -1,4 +1,5 @@
-//! The file system below a store, as little of it as a store needs: a real one, and one that loses what real ones lose.
+//! The file system below a store, with only the operations that a store needs: a real one, and one that loses what
+//! real ones lose.
 
 use std::io::{self, IoSlice};
 use std::os::fd::BorrowedFd;
@@ -10,12 +11,12 @@ mod simulated;
 pub use real::RealDisk;
 pub use simulated::{Faults, SimulatedDisk};
 
-/// An open file. Reads and writes say where, so that many threads may share it.
+/// An open file. Reads and writes have an offset, so that many threads may share it.
 pub trait File: Send + Sync {
     /// Fill the buffer; the count is short only at the file's end.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
-    /// Append so many bytes from `offset` on to the buffer, fewer only at the file's end; how many it got. Memory that
-    /// is about to be read into need not be filled first.
+    /// Append up to `len` bytes from `offset` on to the buffer, fewer only at the file's end; returns how many. This
+    /// avoids filling memory before it is read into.
     fn append_at(&self, buffer: &mut Vec<u8>, len: usize, offset: u64) -> io::Result<usize> {
         let had = buffer.len();
         buffer.resize(had + len, 0);
@@ -23,23 +24,23 @@ pub trait File: Send + Sync {
         buffer.truncate(had + read.as_ref().map_or(0, |read| *read));
         read
     }
-    /// Write all parts, one behind the other.
+    /// Write all parts, one after the other.
     fn write_at(&self, parts: &[IoSlice<'_>], offset: u64) -> io::Result<()>;
-    /// Bring content and length to the disk (fdatasync).
+    /// Write content and length to the disk (fdatasync).
     fn sync(&self) -> io::Result<()>;
     /// Bytes in the file.
     fn size(&self) -> io::Result<u64>;
     /// Make the file this long and reserve the space.
     fn allocate(&self, size: u64) -> io::Result<()>;
-    /// Cut the file off.
+    /// Truncate the file.
     fn truncate(&self, size: u64) -> io::Result<()>;
-    /// Give space back to the file system; what was there reads as 0.
+    /// Return space to the file system; the range then reads as 0.
     fn punch(&self, offset: u64, len: u64) -> io::Result<()>;
     /// For `sendfile`, where there is a real file.
     fn descriptor(&self) -> Option<BorrowedFd<'_>>;
 }
 
-/// One device's directory. Paths are relative to it, with `/` between their parts.
+/// One device's directory. Paths are relative to it, with `/` as separator.
 pub trait Disk: Send + Sync {
     /// A new file for reading and writing; `AlreadyExists` if there is one.
     fn create(&self, path: &str) -> io::Result<Arc<dyn File>>;
@@ -47,7 +48,7 @@ pub trait Disk: Send + Sync {
     fn open(&self, path: &str) -> io::Result<Arc<dyn File>>;
     /// Names in a directory.
     fn list(&self, directory: &str) -> io::Result<Vec<String>>;
-    /// Make a directory unless it is there.
+    /// Make a directory unless it exists.
     fn make_directory(&self, path: &str) -> io::Result<()>;
     /// Give a file another name.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
@@ -55,11 +56,11 @@ pub trait Disk: Send + Sync {
     fn unlink(&self, path: &str) -> io::Result<()>;
     /// Make a directory's names durable.
     fn sync_directory(&self, path: &str) -> io::Result<()>;
-    /// Make durable whatever an earlier process left in the page cache.
+    /// Make durable what an earlier process left in the page cache.
     fn sync_all(&self) -> io::Result<()>;
     /// Bytes in total and free.
     fn space(&self) -> io::Result<(u64, u64)>;
-    /// Let another process own the device; what is open stays open.
+    /// Let another process own the device; open files stay open.
     fn release(&self);
     /// Mark a named point where a crash test may strike.
     fn reach(&self, point: &'static str);

@@ -1,19 +1,19 @@
-//! What can go wrong, in the words that the Python side has for it.
+//! What can go wrong, with the names of the Python side.
 
 use std::fmt;
 use std::io;
 
 use crate::model::Timestamp;
 
-/// The outcome of everything here.
+/// The result of all operations.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What can go wrong. Texts say what is wrong and, where somebody can act on it, what to do.
+/// What can go wrong. Texts say what is wrong and, where possible, what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Error {
     /// The object is not here; with the tombstone's timestamp if there is one.
     NotFound(Option<Timestamp>),
-    /// A version as new or newer is here already; its timestamp.
+    /// This version or a newer one is already here; its timestamp.
     Superseded(Timestamp),
     /// The device is at its reserve, or has no space left.
     DiskFull(String),
@@ -63,7 +63,7 @@ impl Error {
         }
     }
 
-    /// The domain's word for the system's error while working on `what`.
+    /// The domain's error for the system's error while working on `what`.
     #[must_use]
     pub fn of_io(error: &io::Error, what: &str) -> Self {
         match error.kind() {

@@ -1,7 +1,7 @@
-//! Decoders of what lies on the device, for `native/fuzz`: any bytes, sealed with the right checksums.
+//! Entry points of `native/fuzz` to the decoders of stored data: any bytes, given the right checksums.
 //!
-//! Fault model: whatever stands behind a right checksum. Nothing may panic, believe a length that is not there, or
-//! take what it could not have written.
+//! Fault model: any content after a right checksum. No decoder may panic, trust a length beyond the data, or accept
+//! what it could not have written.
 
 use std::io::IoSlice;
 
@@ -33,7 +33,8 @@ pub fn record(data: &[u8]) {
     }
 }
 
-/// A checkpoint: its head and blocks, sealed as far as their own counts lead. What is taken is written and taken again.
+/// A checkpoint: its head and blocks, with checksums as far as their own counts go. An accepted one is written and
+/// read again.
 pub fn checkpoint(data: &[u8]) {
     for raw in [data.to_vec(), checkpoint::sealed_anew(data, &DEVICE)] {
         let disk = SimulatedDisk::new(0, Faults::default());

@@ -1,7 +1,8 @@
-//! The index: what is held of each object and where its records are. In memory; checkpoints bring it to the device.
+//! The index: what is held of each object and where its records are. It is in memory; checkpoints write it to the
+//! device.
 //!
-//! It holds what is durable and nothing else: records change it after their batch was synced. Where the same
-//! records are applied twice, or in another order, it ends up the same.
+//! It holds only what is durable: records change it after their batch was synced. Applying records twice, or in
+//! another order, leads to the same index.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -26,7 +27,7 @@ const SHARDS: usize = 256;
 pub(crate) type PartitionId = (u16, u32);
 type Shard = HashMap<PartitionId, Partition, BuildHasherDefault<PartitionHasher>>;
 
-/// Of partitions' names, which no client chooses: one multiplication.
+/// A hasher of partitions' names, which no client chooses: one multiplication.
 #[derive(Default)]
 struct PartitionHasher(u64);
 
@@ -48,7 +49,7 @@ impl Hasher for PartitionHasher {
     }
 }
 
-/// Locks of their own cache lines: one that is taken does not slow its neighbours.
+/// A lock in cache lines of its own, so that it does not slow its neighbours down.
 #[repr(align(64))]
 #[derive(Default)]
 struct Guarded(RwLock<Shard>);
@@ -56,11 +57,11 @@ struct Guarded(RwLock<Shard>);
 /// What applying a record changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Applied {
-    /// Whether the record is held now.
+    /// Whether the index holds the record now.
     pub held: bool,
-    /// Records that are not held any more, with their sizes in units.
+    /// Records that are no longer held, with their sizes in units.
     pub freed: [Option<(Place, u32)>; 2],
-    /// A large file that nothing refers to any more.
+    /// A large file without references.
     pub unlink: Option<u64>,
 }
 
@@ -100,7 +101,7 @@ impl Index {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// Look at what is held of an object; it does not change before `look` returns.
+    /// Call `look` with what is held of an object, which does not change meanwhile.
     pub(crate) fn look<R>(&self, key: &Key, look: impl FnOnce(Option<&Held>) -> R) -> R {
         let shard = self.read((key.policy, key.partition));
         let held = shard.get(&(key.policy, key.partition)).and_then(|partition| partition.get(&key.digest));
@@ -141,7 +142,7 @@ impl Index {
         })
     }
 
-    /// A record was copied from `old` to `new`; false when it is not held there any more.
+    /// Record that a record was copied from `old` to `new`; false when it is not held at `old` any more.
     pub(crate) fn relocate(&self, key: &Key, old: Place, new: Place) -> bool {
         self.change(key, |partition| {
             let Some(held) = partition.get(&key.digest) else { return false };
@@ -159,7 +160,7 @@ impl Index {
         })
     }
 
-    /// Hold a POST no more; false when it is not at this place any more.
+    /// Remove a POST; false when it is not at this place any more.
     pub(crate) fn drop_post(&self, key: &Key, place: Place) -> bool {
         self.change(key, |partition| {
             let Some(held) = partition.get(&key.digest) else { return false };
@@ -173,7 +174,7 @@ impl Index {
         })
     }
 
-    /// Partitions with anything in them, in order.
+    /// Partitions that are not empty, in order.
     #[must_use]
     pub(crate) fn ids(&self) -> Vec<PartitionId> {
         let mut found = Vec::new();
@@ -184,12 +185,12 @@ impl Index {
         found
     }
 
-    /// Look at one partition.
+    /// Call a function with one partition.
     pub(crate) fn partition<R>(&self, id: PartitionId, look: impl FnOnce(&Partition) -> R) -> Option<R> {
         self.read(id).get(&id).map(look)
     }
 
-    /// One hash over a partition; None when nothing is in it.
+    /// One hash over a partition; None when it is empty.
     #[must_use]
     pub(crate) fn root(&self, id: PartitionId) -> Option<u128> {
         self.write(id).get_mut(&id).map(Partition::root)
@@ -202,7 +203,7 @@ impl Index {
         held.iter().map(Partition::entry_of).collect()
     }
 
-    /// Put a loaded partition in its place.
+    /// Install a loaded partition.
     pub(crate) fn install(&self, id: PartitionId, partition: Partition) {
         self.count.fetch_add(partition.len() as u64, Ordering::Relaxed);
         self.write(id).insert(id, partition);

@@ -1,4 +1,4 @@
-//! What the parts of a store share: the store itself stands above them.
+//! State that the parts of a store share; the store itself uses them.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -14,24 +14,25 @@ use crate::pending::PendingUpdates;
 use crate::queue::Queue;
 use crate::volume::{Volume, Volumes};
 
-/// How a store is run.
+/// The configuration of a store.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Free bytes that new data leaves alone.
+    /// Free bytes that new data must leave.
     pub reserve_bytes: u64,
     /// Size at which a volume is full.
     pub volume_bytes: u64,
-    /// Objects up to this size lie in volumes where neither their writer nor their policy says otherwise; 4 MiB at most.
+    /// Objects up to this size are stored in volumes unless their writer or their policy says otherwise; at most 4
+    /// MiB.
     pub aggregate_below: u64,
-    /// A volume of which less than this share is held is rewritten.
+    /// A volume with a smaller share of live records is rewritten.
     pub live_share: f64,
     /// Bytes of records after which a checkpoint is written; more when the index is large.
     pub checkpoint_bytes: u64,
-    /// Bytes that compaction copies in a second when the store does it by itself, 0 for as many as the device takes.
+    /// Bytes per second that compaction copies when the store runs it by itself, 0 for no limit.
     pub compact_bytes_per_s: u64,
-    /// Bytes that the auditor reads in a second, 0 to leave auditing to `audit`.
+    /// Bytes per second that the auditor reads, 0 to leave auditing to `audit`.
     pub audit_bytes_per_s: u64,
-    /// Run threads for commits and upkeep. Without them a blocking call commits by itself, and upkeep is called.
+    /// Run threads for commits and upkeep. Without them a blocking call commits by itself, and the caller runs upkeep.
     pub threads: bool,
 }
 
@@ -50,10 +51,10 @@ impl Default for Config {
     }
 }
 
-/// What is counted since the store was opened.
+/// Counters since the store was opened.
 #[derive(Debug, Default)]
 pub struct Counters {
-    /// Batches committed, marks not among them.
+    /// Batches committed, without marks.
     pub batches: AtomicU64,
     /// Records found damaged and taken out of service.
     pub quarantined: AtomicU64,
@@ -61,49 +62,49 @@ pub struct Counters {
     pub checkpoints: AtomicU64,
     /// Volumes rewritten.
     pub compacted: AtomicU64,
-    /// Bytes given back by holes.
+    /// Bytes returned to the file system by punching holes.
     pub punched_bytes: AtomicU64,
     /// Bytes that compaction has copied.
     pub copied_bytes: AtomicU64,
-    /// Bytes that were read to be checked.
+    /// Bytes that were read for checks.
     pub audited_bytes: AtomicU64,
-    /// Times that the auditor has been through everything.
+    /// Completed passes of the auditor.
     pub audits: AtomicU64,
 }
 
-/// Where the next batch goes.
+/// Where the next batch is written.
 #[derive(Default)]
 pub(crate) struct Log {
     /// The volume that is written to.
     pub(crate) active: Option<Arc<Volume>>,
     /// The next record's number.
     pub(crate) sequence: u64,
-    /// Records of this life with lower numbers have a batch behind them in their volume, or prove themselves nothing.
+    /// Records of this process with lower numbers have a batch after them in their volume, or need none.
     pub(crate) proven: u64,
-    /// The next record's number when it was last asked whether anything is going on.
+    /// The next record's number at the last check for activity.
     pub(crate) seen: u64,
 }
 
 impl Log {
-    /// Where a life begins.
+    /// The state at the start of a process.
     #[must_use]
     pub(crate) fn at(sequence: u64) -> Self {
         Self { active: None, sequence, proven: sequence, seen: sequence }
     }
 }
 
-/// Where upkeep is. Held while one kind of it runs, so that they never run at once.
+/// The state of upkeep. It is held while one task of upkeep runs, so that no two run at once.
 #[derive(Default)]
 pub(crate) struct Upkeep {
     /// The volume that compaction writes to.
     pub(crate) target: Option<Arc<Volume>>,
     /// Size of the last checkpoint.
     pub(crate) checkpoint_bytes: u64,
-    /// Up to where this process's last checkpoint has each volume.
+    /// Up to where this process's last checkpoint includes each volume.
     pub(crate) covered: HashMap<u32, u64>,
 }
 
-/// The end of a store, for which what is done beside everything else looks while it rests.
+/// The end of a store, which background work checks while it pauses.
 #[derive(Default)]
 pub(crate) struct Stop {
     stopped: Mutex<bool>,
@@ -111,13 +112,13 @@ pub(crate) struct Stop {
 }
 
 impl Stop {
-    /// Let nobody rest any more.
+    /// End all pauses.
     pub(crate) fn stop(&self) {
         *self.stopped.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.stopping.notify_all();
     }
 
-    /// Rest, so that work beside everything else keeps to its rate; false once the store is being closed.
+    /// Pause, so that background work keeps to its rate; false once the store is being closed.
     pub(crate) fn pause(&self, pause: Duration) -> bool {
         let stopped = self.stopped.lock().unwrap_or_else(PoisonError::into_inner);
         let waited = self.stopping.wait_timeout_while(stopped, pause, |stopped| !*stopped);
@@ -135,20 +136,20 @@ pub(crate) struct Inner {
     pub(crate) queue: Queue,
     pub(crate) log: Mutex<Log>,
     pub(crate) upkeep: Mutex<Upkeep>,
-    /// Where the auditor goes on.
+    /// Where the auditor continues.
     pub(crate) audited: Mutex<Option<Key>>,
     pub(crate) large: large::Numbers,
     pub(crate) counters: Counters,
     pub(crate) pending: PendingUpdates,
     /// Bytes of records since the last checkpoint.
     pub(crate) tail: AtomicU64,
-    /// Whether a life before this one has left records that no checkpoint covers.
+    /// Whether an earlier process has left records that no checkpoint includes.
     pub(crate) needs_checkpoint: AtomicBool,
     pub(crate) stop: Stop,
 }
 
 impl Inner {
-    /// Remove large files that nothing refers to; what can't be removed now goes at the next start.
+    /// Remove large files without references; those that can't be removed now are removed at the next start.
     pub(crate) fn remove_large(&self, numbers: &[u64]) {
         for number in numbers.iter().filter(|number| **number != 0) {
             self.device.disk.reach("large-unlink");

@@ -1,4 +1,4 @@
-//! Looking at a store, for people and for tests: volumes, their records, and whether the index is what they say.
+//! Inspection of a store, for people and for tests: volumes, their records, and whether the index matches them.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
@@ -16,13 +16,13 @@ pub struct VolumeStats {
     pub id: u32,
     /// Whether compaction writes it.
     pub compaction: bool,
-    /// Whether nothing will be added any more.
+    /// Whether nothing will be appended any more.
     pub sealed: bool,
     /// Bytes up to which it is durable.
     pub end: u64,
-    /// Bytes of records that are held.
+    /// Bytes of live records.
     pub live_bytes: u64,
-    /// The share of its bytes that is of use.
+    /// The share of its bytes that is live.
     pub live_share: f64,
 }
 
@@ -40,14 +40,14 @@ pub(crate) fn volumes(inner: &Inner) -> Vec<VolumeStats> {
 }
 
 /// What the volumes say of one object, found without the index: a second implementation of the rules, by which the
-/// first is checked.
+/// first one is checked.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 struct Said {
     version: Option<(Timestamp, bool)>,
     post: Option<(Timestamp, Timestamp)>,
 }
 
-/// Compare index, set hashes and volumes; each difference as a sentence. Nothing may be written meanwhile.
+/// Compare index, set hashes and volumes; returns each difference as a sentence. Nothing may be written meanwhile.
 pub(crate) fn check(inner: &Inner) -> Result<Vec<String>> {
     let mut records = Vec::new();
     let mut problems = Vec::new();

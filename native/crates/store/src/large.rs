@@ -10,7 +10,7 @@ use crate::error::Result;
 /// The directory of large files.
 pub(crate) const DIRECTORY: &str = "large";
 
-/// Gives out numbers, and makes the directories that they need.
+/// Assigns numbers, and makes the directories that they need.
 pub(crate) struct Numbers {
     next: AtomicU64,
     made: Mutex<HashSet<u8>>,
@@ -21,7 +21,7 @@ impl Numbers {
         Self { next: AtomicU64::new(next.max(1)), made: Mutex::default() }
     }
 
-    /// A number that no file has, of which the directory is there for good.
+    /// A number that no file has, whose directory exists durably.
     pub(crate) fn take(&self, device: &Device) -> Result<u64> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let low = number as u8;

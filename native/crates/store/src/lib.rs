@@ -1,8 +1,8 @@
 //! The objects of one device.
 //!
-//! Volumes are the truth: files that only grow, of records that say what they are. The index over them is in memory,
-//! is written out now and then, and can always be rebuilt. What was acknowledged is in a record that was synced.
-//! `docs/volumes.md` has the format; `Store` is what servers call.
+//! Volumes are the truth: append-only files of self-describing records. The index over them is in memory, is written
+//! to a checkpoint now and then, and can always be rebuilt. Everything acknowledged is in a record that was synced.
+//! `docs/volumes.md` has the format; `Store` is the interface for servers.
 
 mod aggregate;
 pub mod answers;

@@ -8,10 +8,10 @@
 use crate::error::{Error, Result};
 use crate::model::{Entry, EntryKind, Footer, Info, PostMeta, PutMeta, Timestamp};
 
-/// What decides about an object on this device: its data or its tombstone, and the POST on top.
+/// What decides merges of an object on this device: its data or its tombstone, and the POST on top.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct State {
-    /// Data or tombstone with its timestamp; None when the device knows nothing.
+    /// Data or tombstone with its timestamp; None when the device has neither.
     pub newest: Option<(EntryKind, Timestamp)>,
     /// The POST's timestamp and its content type's, newer than `newest`.
     pub post: Option<(Timestamp, Timestamp)>,
@@ -24,7 +24,7 @@ impl State {
         self.newest.and_then(|(kind, timestamp)| (kind == EntryKind::Data).then_some(timestamp))
     }
 
-    /// The tombstone's timestamp if that is what is held.
+    /// The tombstone's timestamp if there is one.
     #[must_use]
     pub fn tombstone(&self) -> Option<Timestamp> {
         self.newest.and_then(|(kind, timestamp)| (kind == EntryKind::Tombstone).then_some(timestamp))
@@ -41,7 +41,7 @@ impl State {
     }
 }
 
-/// Whether a PUT has anything to do; Superseded when something newer is here.
+/// Whether a PUT has to be stored; Superseded when something newer is here.
 pub fn check_put(state: &State, timestamp: Timestamp) -> Result<bool> {
     match state.newest {
         Some((EntryKind::Data, held)) if held == timestamp => Ok(false),
@@ -50,7 +50,7 @@ pub fn check_put(state: &State, timestamp: Timestamp) -> Result<bool> {
     }
 }
 
-/// Whether a tombstone is to be written; Superseded when data newer than it is here.
+/// Whether a tombstone has to be stored; Superseded when newer data are here.
 pub fn check_delete(state: &State, timestamp: Timestamp) -> Result<bool> {
     match state.newest {
         Some((EntryKind::Data, held)) if held > timestamp => Err(Error::Superseded(held)),
@@ -59,16 +59,16 @@ pub fn check_delete(state: &State, timestamp: Timestamp) -> Result<bool> {
     }
 }
 
-/// What a POST leads to: the record to store (None: nothing changes) and what it lost against.
+/// The result of merging a POST: the record to store (None: nothing changes) and what it lost against.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PostMerge {
-    /// To be stored in the place of the one held.
+    /// To be stored in place of the one held.
     pub store: Option<PostMeta>,
     /// The newer one's timestamp.
     pub superseded_by: Option<Timestamp>,
 }
 
-/// Merge a POST into data of `data` and the POST held so far (one not newer than the data is ignored).
+/// Merge a POST into data with timestamp `data` and the POST held so far (ignored if it is not newer than the data).
 #[must_use]
 pub fn merge_post(data: Timestamp, held: Option<PostMeta>, new: PostMeta) -> PostMerge {
     if new.timestamp <= data {
@@ -104,7 +104,7 @@ fn with_type(mut base: PostMeta, data: Timestamp, other: Option<&PostMeta>) -> P
     base
 }
 
-/// The object that data and the newest POST (None or an older one: no matter) make together.
+/// The object that results from data and the newest POST (None or an older one is ignored).
 #[must_use]
 pub fn info_of(put: PutMeta, footer: Footer, post: Option<PostMeta>) -> Info {
     let mut info = Info {

@@ -1,7 +1,8 @@
 //! Values: keys, descriptions of objects, entries. The same as `swiftlet.model` has, with bytes for texts:
 //! names need not be valid Unicode.
 
-/// A version's place in time: ticks of 10 microseconds and a nonce; see `docs/data-on-disk.md`. 0 is older than all.
+/// A version's place in time: ticks of 10 microseconds and a nonce; see `docs/data-on-disk.md`. 0 is older than all
+/// others.
 pub type Timestamp = u64;
 
 /// The number of a suffix: the digest's last three hexadecimal digits.
@@ -10,7 +11,7 @@ pub type Suffix = u16;
 /// How many suffixes a partition has.
 pub const SUFFIXES: u16 = 4096;
 
-/// Where an object lives on a device.
+/// The location of an object on a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Key {
     /// Index of the storage policy.
@@ -32,7 +33,7 @@ impl Key {
 /// Names and values, in the order in which they came.
 pub type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// Everything about a new version but its bytes and checksums.
+/// Everything about a new version except its bytes and checksums.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PutMeta {
     /// `/account/container/object`.
@@ -45,16 +46,16 @@ pub struct PutMeta {
     pub metadata: Pairs,
     /// Stays with the data.
     pub sysmeta: Pairs,
-    /// Seconds since 1970 from which on the object counts as gone; 0 never.
+    /// Seconds since 1970 at which the object expires; 0 never.
     pub delete_at: u64,
 }
 
-/// What is known once the last byte has passed.
+/// What is known only after the last byte.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Footer {
     /// Bytes of data.
     pub size: u64,
-    /// MD5 in hexadecimal digits, or what stands for it.
+    /// MD5 in hexadecimal digits, or another ETag.
     pub etag: Vec<u8>,
     /// xxh3-64 of the data.
     pub xxh3: u64,
@@ -63,19 +64,19 @@ pub struct Footer {
 /// Metadata that replaces an object's.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PostMeta {
-    /// From when on.
+    /// Its timestamp.
     pub timestamp: Timestamp,
     /// All of it.
     pub metadata: Pairs,
     /// None leaves the type as it is.
     pub content_type: Option<Vec<u8>>,
-    /// From when on the content type counts; 0 with none.
+    /// The timestamp of the content type; 0 without one.
     pub content_type_timestamp: Timestamp,
-    /// Seconds since 1970 from which on the object counts as gone; 0 never.
+    /// Seconds since 1970 at which the object expires; 0 never.
     pub delete_at: u64,
 }
 
-/// A stored object as it stands after all merging.
+/// A stored object after all merging.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Info {
     /// `/account/container/object`.
@@ -84,11 +85,11 @@ pub struct Info {
     pub timestamp: Timestamp,
     /// Bytes of data.
     pub size: u64,
-    /// MD5 in hexadecimal digits, or what stands for it.
+    /// MD5 in hexadecimal digits, or another ETag.
     pub etag: Vec<u8>,
     /// xxh3-64 of the data.
     pub xxh3: u64,
-    /// Of whatever set it last.
+    /// The content type of the last record that set it.
     pub content_type: Vec<u8>,
     /// Of the newest POST, or the PUT's.
     pub metadata: Pairs,
@@ -96,13 +97,13 @@ pub struct Info {
     pub sysmeta: Pairs,
     /// Of the newest POST, or the data's.
     pub meta_timestamp: Timestamp,
-    /// Of whatever set the content type last.
+    /// The timestamp of the record that set the content type last.
     pub content_type_timestamp: Timestamp,
-    /// Seconds since 1970 from which on the object counts as gone; 0 never.
+    /// Seconds since 1970 at which the object expires; 0 never.
     pub delete_at: u64,
 }
 
-/// What the newest record of an object is.
+/// The kind of an object's newest record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum EntryKind {
     /// There is an object.
@@ -116,7 +117,7 @@ pub enum EntryKind {
 pub struct Entry {
     /// MD5 of the object's name.
     pub digest: [u8; 16],
-    /// Whether it is there or deleted.
+    /// Whether it exists or is deleted.
     pub kind: EntryKind,
     /// Of data or tombstone.
     pub timestamp: Timestamp,
@@ -129,7 +130,7 @@ pub struct Entry {
 /// A device's fullness.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Usage {
-    /// Bytes that the device holds.
+    /// The device's size in bytes.
     pub total_bytes: u64,
     /// Bytes that are free for ordinary users.
     pub free_bytes: u64,

@@ -1,8 +1,8 @@
-//! The pending container updates of a device: which objects' newest state a container's listing may lack.
+//! The pending container updates of a device: objects whose newest state may be missing in a container's listing.
 //!
-//! A record names the container replicas that its update is for, so an update is as durable as its write. That it was
-//! acknowledged is not written at once: after a crash some updates are pending again, and a row may be sent twice
-//! without harm. `docs/design/2026-11-21-rows.md` has the reasons, `docs/volumes.md` the file.
+//! A record names the container replicas that its update is for, so an update is as durable as its write. An
+//! acknowledgement is not written at once: after a crash some updates are pending again, and sending a row twice does
+//! no harm. `docs/design/2026-11-21-rows.md` has the reasons, `docs/volumes.md` the file.
 //!
 //! Fault model: the process may die at any instruction, therefore the file is replaced as a whole. If it is lost or
 //! damaged, the updates that were pending before the last checkpoint are lost here; the other replicas of the object
@@ -25,11 +25,11 @@ const MAGIC: [u8; 8] = *b"SWLTPEND";
 const VERSION: u16 = 1;
 const HEAD: usize = 48;
 const ENTRY: usize = 34;
-/// When so many updates are pending, writes that bring another one are refused.
+/// When so many updates are pending, writes with another one are refused.
 const MAX_PENDING: usize = 100_000;
-/// The limit of updates that a start reads: the pending ones, and those between two writings of the file.
+/// The largest number of updates that a start reads: the pending ones, and those between two writes of the file.
 const MAX_HELD: usize = 4 * MAX_PENDING;
-/// After so many acknowledged updates, the file is written again.
+/// After so many acknowledged updates the file is written again.
 const ACKNOWLEDGED_STEP: u64 = 10_000;
 
 #[derive(Clone, Copy)]
@@ -46,17 +46,17 @@ struct Update {
 enum Version {
     /// Data or a deletion: its row replaces all older ones.
     Data,
-    /// Its row changes what older ones say, so those stay pending with it.
+    /// Its row changes some fields of older ones, so those stay pending with it.
     Post,
-    /// A version that was here already, or was read from the file: its kind is not known.
+    /// A version that was already here, or was read from the file: its kind is unknown.
     Known,
 }
 
 impl Update {
     /// Add another version.
     ///
-    /// Who sends the row of a POST has asked some devices what they hold, and this one may hold more: older data
-    /// that only it has, or another POST's content type. So where a POST is the newest of several versions, the update's
+    /// The sender of a POST's row has asked some devices what they hold, and this one may hold more: older data that
+    /// only it has, or another POST's content type. So where a POST is the newest of several versions, the update's
     /// timestamp is one above it, which no write has: only this device acknowledges it, after sending its own row.
     fn add(&mut self, timestamp: Timestamp, row: u32, version: Version) {
         let apart = match version {
@@ -118,7 +118,7 @@ impl PendingUpdates {
         }
     }
 
-    /// Add the update of a version that was here already.
+    /// Add the update of a version that was already here.
     pub(crate) fn keep(&self, key: Key, timestamp: Timestamp, row: u32) {
         self.add(key, timestamp, row, Version::Known);
     }
@@ -128,7 +128,7 @@ impl PendingUpdates {
         self.lock().contains_key(key)
     }
 
-    /// Keep these no longer, unless a newer record came.
+    /// Remove these, unless a newer record was added.
     pub(crate) fn acknowledge(&self, versions: &[(Key, Timestamp)]) {
         let mut updates = self.lock();
         let before = updates.len();
@@ -141,7 +141,7 @@ impl PendingUpdates {
         self.acknowledged.fetch_add((before - updates.len()) as u64, Ordering::Relaxed);
     }
 
-    /// The content of the file. An update of a record below `sequence` that is not in it was acknowledged.
+    /// The content of the file. If the update of a record below `sequence` is not in it, it was acknowledged.
     pub(crate) fn pack(&self, device: &DeviceId, sequence: u64) -> Vec<u8> {
         self.acknowledged.store(0, Ordering::Relaxed);
         let updates = self.lock();
@@ -163,7 +163,7 @@ impl PendingUpdates {
         raw
     }
 
-    /// Read the file: its updates, and the sequence number below which it has all of them; none if it is not sound.
+    /// Read the file: its updates, and the sequence number below which it has all of them; none if it is unsound.
     pub(crate) fn load(device: &Device) -> Result<(Self, u64)> {
         let file = match device.disk.open(FILE) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok((Self::default(), 0)),
@@ -211,7 +211,7 @@ impl PendingUpdates {
         updates.values().map(|update| update.since.elapsed()).max().unwrap_or_default()
     }
 
-    /// Up to `limit` of them that have been pending for `age`, the oldest first.
+    /// Up to `limit` updates that have been pending for `age`, the oldest first.
     pub(crate) fn oldest(&self, limit: usize, age: Duration) -> Vec<PendingUpdate> {
         let updates = self.lock();
         let old = updates.iter().filter(|(_, update)| update.since.elapsed() >= age);
@@ -233,7 +233,7 @@ impl PendingUpdates {
     }
 }
 
-/// Replace the file by what was packed.
+/// Replace the file with the packed content.
 pub(crate) fn write(device: &Device, raw: &[u8]) -> Result<()> {
     let disk = &device.disk;
     let temporary = format!("{FILE}.tmp");

@@ -1,4 +1,4 @@
-//! Quarantine: copies of what is damaged, for people.
+//! Quarantine: copies of damaged records, for people.
 
 use std::io::IoSlice;
 use std::sync::atomic::Ordering;
@@ -11,7 +11,7 @@ use crate::record::{ALIGN, HEADER, Header, Parsed, Place};
 /// The directory of damaged records.
 pub(crate) const DIRECTORY: &str = "quarantined";
 
-/// Copy a damaged POST; the object goes on with what came with its data.
+/// Copy a damaged POST; the object continues with the metadata of its data.
 pub(crate) fn set_post_aside(inner: &Inner, key: &Key, place: Place) -> Result<()> {
     let post = inner.index.get(key).and_then(|held| held.extra.post).filter(|post| post.place == place);
     let Some(post) = post else { return Ok(()) };
@@ -23,7 +23,7 @@ pub(crate) fn set_post_aside(inner: &Inner, key: &Key, place: Place) -> Result<(
     Ok(())
 }
 
-/// Copy what lies at a place to where people find it, where there is room for it.
+/// Copy a record to the quarantine, if there is space.
 pub(crate) fn copy(inner: &Inner, place: Place, len: u64) -> Result<()> {
     let device = &inner.device;
     let Some(volume) = inner.volumes.get(place.volume()) else { return Ok(()) };

@@ -1,7 +1,7 @@
-//! What waits to be committed.
+//! Requests that wait to be committed.
 //!
-//! A sync costs far more than a record, and those whose records one has covered mostly ask again at the same time. So a
-//! batch waits a moment for as many as the last one had.
+//! A sync costs far more than a record, and those whose records were covered by one mostly send their next requests at
+//! the same time. So a batch waits a moment for as many as the last one had.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -11,39 +11,39 @@ use crate::error::{Error, Result};
 use crate::model::{Entry, Key, PostMeta, Timestamp};
 use crate::record::{Header, Place};
 
-/// A batch takes no more once it has this many bytes.
+/// A batch takes no further record once it has this many bytes.
 const MAX_BYTES: u64 = 8 * 1024 * 1024;
-/// A batch takes no more records than these.
+/// The largest number of records in a batch.
 const MAX_RECORDS: usize = 1024;
 
-/// Records that are not held back for others.
+/// With so many records a batch does not wait for more.
 const ENOUGH: usize = 64;
-/// How long records are held back for others at most, and as which part of what the last batch took.
+/// How long records wait for others at most, and for which share of the time that the last batch took.
 const PATIENCE: Duration = Duration::from_millis(1);
 const PATIENCE_PART: u32 = 4;
 
 /// Called once, with whether anything changed.
 pub type Done = Box<dyn FnOnce(Result<bool>) + Send>;
 
-/// What is asked of an object.
+/// A request for an object.
 pub(crate) enum Op {
-    /// A version; the header lacks its place only.
+    /// Store a version; only the place is missing in the header.
     Put { header: Header, metadata: Vec<u8>, data: Vec<u8> },
-    /// A tombstone.
+    /// Store a tombstone.
     Delete { timestamp: Timestamp, name: Vec<u8>, row: u32 },
-    /// Metadata.
+    /// Merge metadata.
     Post { meta: PostMeta, row: u32 },
     /// Forget it if this is still its entry.
     Remove(Entry),
-    /// Forget its tombstone if it and everything else is older.
+    /// Forget its tombstone if everything of it is older.
     Reclaim { before: Timestamp },
     /// Forget it if it is still there.
     Forget { place: Place },
-    /// Prove what was committed before, unless that is proven.
+    /// Prove what was committed before, unless that is proved.
     Mark,
 }
 
-/// One request, and whom to tell.
+/// One request, and whom to answer.
 pub(crate) struct Pending {
     pub(crate) key: Key,
     pub(crate) op: Op,
@@ -54,29 +54,29 @@ pub(crate) struct Pending {
 struct Waiting {
     ops: VecDeque<Pending>,
     closed: bool,
-    /// How many have to wait before the thread that commits is woken; nobody waits for any when 0.
+    /// How many have to wait before the committing thread is woken; 0 when it is not waiting for any.
     awaited: usize,
     pace: Pace,
 }
 
-/// What is held back for more: those whose records a sync has covered are likely to ask for more soon, and a batch is
-/// not much dearer for more records. Who writes alone never waits.
+/// How long a batch waits for more: those whose records a sync has covered are likely to send more soon, and more
+/// records make a batch little more expensive. A lone writer never waits.
 #[derive(Clone, Copy, Default)]
 struct Pace {
     /// Records that the next batch waits for.
     expected: usize,
-    /// For so long at most.
+    /// For how long at most.
     patience: Duration,
 }
 
 impl Pace {
-    /// After a batch of so many that took so long, while so many came.
+    /// The pace after a batch of so many records that took so long, while so many requests came.
     fn after(records: usize, took: Duration, came: usize) -> Self {
         Self { expected: (records + came).min(ENOUGH), patience: (took / PATIENCE_PART).min(PATIENCE) }
     }
 }
 
-/// What waits to be committed.
+/// The requests that wait to be committed.
 #[derive(Default)]
 pub(crate) struct Queue {
     waiting: Mutex<Waiting>,
@@ -88,7 +88,7 @@ impl Queue {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Wait for the next batch; `done` is called from the thread that commits.
+    /// Add a request to the next batch; `done` is called by the committing thread.
     pub(crate) fn push(&self, key: Key, op: Op, done: Done) {
         let mut waiting = self.lock();
         if waiting.closed {
@@ -103,14 +103,14 @@ impl Queue {
         }
     }
 
-    /// Take nothing more.
+    /// Accept no more requests.
     pub(crate) fn close(&self) {
         self.lock().closed = true;
         self.woken.notify_all();
     }
 
-    /// Until something waits, and a moment longer where more is likely to come; false when nothing does and nothing
-    /// will. One thread calls it.
+    /// Wait until there is a request, and a moment longer where more are likely to come; false when there is none and
+    /// none will come. Called by one thread.
     pub(crate) fn wait(&self) -> bool {
         let mut waiting = self.lock();
         waiting.awaited = 1;
@@ -127,13 +127,13 @@ impl Queue {
         !waiting.ops.is_empty()
     }
 
-    /// So many records were committed, which took so long.
+    /// Record that so many records were committed in so much time.
     pub(crate) fn committed(&self, records: usize, took: Duration) {
         let mut waiting = self.lock();
         waiting.pace = Pace::after(records, took, waiting.ops.len());
     }
 
-    /// What goes into one batch: no object twice, and nothing that overtakes what was asked of its object before.
+    /// The requests of one batch: no object twice, and none before an earlier request for the same object.
     pub(crate) fn take(&self) -> Vec<Pending> {
         let mut waiting = self.lock();
         let mut keys = HashSet::new();

@@ -1,7 +1,7 @@
-//! Reading: nothing leaves before it was checked.
+//! Reading: nothing is returned before it was checked.
 //!
-//! Fault model: any bit on the device may have flipped, records may be cut off, large files may be missing. What is
-//! found unsound goes to quarantine, counts as not there, and replication brings it back.
+//! Fault model: any bit on the device may have flipped, records may be cut off, large files may be missing. An unsound
+//! record is moved to quarantine and counts as missing, and replication restores it.
 
 mod into;
 
@@ -43,7 +43,7 @@ pub struct Range {
     pub len: u64,
 }
 
-/// One version of an object, readable until dropped even if it is replaced or deleted meanwhile.
+/// One version of an object, readable until it is dropped even if it is replaced or deleted meanwhile.
 pub struct Object {
     inner: Arc<Inner>,
     key: Key,
@@ -70,8 +70,8 @@ impl Object {
         }
     }
 
-    /// Where the bytes are; None on disks that are not real. While this object lives, they stay. Of a large object
-    /// only what was `read` has been checked.
+    /// Where the bytes are; None on disks that are not real. They stay as long as this object exists. Of a large
+    /// object only what was `read` has been checked.
     pub fn range(&self) -> Result<Option<Range>> {
         let file = match &self.body {
             Body::Memory(..) => &self.pinned.file,
@@ -107,7 +107,7 @@ impl Object {
         Ok(bytes)
     }
 
-    /// Fill memory with the bytes from `offset` on, checked. False: these are no whole chunks of a large object, and it
+    /// Fill memory with the bytes from `offset` on, checked. False: these are no whole chunks of a large object, which
     /// has to be [read](Self::read).
     pub fn read_into(&self, offset: u64, into: &mut [u8]) -> Result<bool> {
         let Body::File(file, table) = &self.body else { return Ok(false) };
@@ -121,7 +121,7 @@ impl Object {
         Ok(true)
     }
 
-    /// What was read of a large object from a chunk's start on; damaged, the object is set aside.
+    /// Check what was read of a large object from a chunk's start on; if it is damaged, the object is set aside.
     fn check_read(&self, table: &[u64], first: u64, bytes: &[u8], whole: bool) -> Result<()> {
         let sums = table.iter().skip((first / CHUNK) as usize);
         let mut chunks = bytes.chunks(CHUNK as usize).zip(sums);
@@ -133,7 +133,7 @@ impl Object {
     }
 }
 
-/// What the index says of an object, its volumes pinned.
+/// What the index has of an object, with its volumes pinned.
 struct Found {
     held: Held,
     pinned: Pinned,
@@ -154,7 +154,7 @@ fn find(inner: &Inner, key: &Key) -> Result<Option<Found>> {
     }
 }
 
-/// Try until what is found is sound, or nothing is.
+/// Try until what is found is sound, or nothing is found.
 fn sound<T>(inner: &Inner, key: &Key, mut attempt: impl FnMut(Found) -> Result<T, Trouble>) -> Result<Option<T>> {
     inner.device.check()?;
     loop {
@@ -167,7 +167,7 @@ fn sound<T>(inner: &Inner, key: &Key, mut attempt: impl FnMut(Found) -> Result<T
     }
 }
 
-/// The same for what is there to be read.
+/// The same for objects that exist.
 fn readable<T>(inner: &Inner, key: &Key, mut attempt: impl FnMut(Found) -> Result<T, Trouble>) -> Result<T> {
     let found = sound(inner, key, |found| match found.held.slot.kind {
         Kind::Tombstone => Err(Error::NotFound(Some(found.held.slot.timestamp)).into()),
@@ -176,7 +176,7 @@ fn readable<T>(inner: &Inner, key: &Key, mut attempt: impl FnMut(Found) -> Resul
     found.ok_or(Error::NotFound(None))
 }
 
-/// The name of what is held, be it a tombstone.
+/// The name of what is held, which may be a tombstone.
 pub(crate) fn name(inner: &Inner, key: &Key) -> Result<Option<Vec<u8>>> {
     sound(inner, key, |found| {
         let slot = &found.held.slot;
@@ -216,7 +216,7 @@ pub(crate) fn get(inner: &Arc<Inner>, key: &Key) -> Result<Object> {
     })
 }
 
-/// The object that a record describes, of which all was read that stands in the volume.
+/// The object of a record that was read up to the end of its part in the volume.
 fn found_object(inner: &Arc<Inner>, key: &Key, found: Found, raw: Raw, info: Info) -> Result<Object, Trouble> {
     let Found { pinned, held, .. } = found;
     let place = held.slot.place;
@@ -283,8 +283,8 @@ fn check_chunks(
     Ok(Ok(()))
 }
 
-/// Read and check all of an object; bytes read. `ChecksumMismatch` after it was moved to quarantine. `rest` is called
-/// after each piece with its bytes, and ends the reading with false.
+/// Read and check all of an object; returns the bytes read. `ChecksumMismatch` after it was moved to quarantine.
+/// `rest` is called after each piece with its bytes, and ends the reading with false.
 pub(crate) fn verify(inner: &Inner, key: &Key, rest: &dyn Fn(u64) -> bool) -> Result<u64> {
     inner.device.check()?;
     loop {

@@ -1,4 +1,4 @@
-//! Reading single records, and not believing them before they were checked.
+//! Reads and checks single records.
 
 use crate::disk::File;
 use crate::error::{Error, Result};
@@ -8,12 +8,12 @@ use crate::model::{Footer, Key, PostMeta, PutMeta};
 use crate::quarantine;
 use crate::record::{ALIGN, HEADER, Header, Parsed, Place, parse_post, parse_put};
 
-/// Bytes read at once where the data is not wanted: header and, nearly always, the metadata.
+/// Bytes that are read at once when the data is not wanted: header and, nearly always, the metadata.
 pub(crate) const HEAD_BYTES: u64 = 2048;
 
 /// Why a version can't be read.
 pub(crate) enum Trouble {
-    /// It is not what it was, at this place.
+    /// It is damaged, at this place.
     Unsound(Place, &'static str),
     /// Something else.
     Other(Error),
@@ -37,7 +37,7 @@ impl Raw {
     }
 }
 
-/// Read a record's header and metadata, and whatever lies behind them up to `want` bytes in all.
+/// Read a record's header and metadata, and what follows them up to `want` bytes in all.
 pub(crate) fn read_record(
     inner: &Inner,
     key: &Key,
@@ -73,19 +73,19 @@ pub(crate) fn read_record(
     Ok(raw)
 }
 
-/// What a record of data says.
+/// Decode a record of data.
 pub(crate) fn put_of(raw: &Raw) -> Result<(PutMeta, Footer), Trouble> {
     parse_put(&raw.header, raw.metadata()).ok_or(Trouble::Unsound(raw.header.place, "its metadata is malformed"))
 }
 
-/// What a record of a POST says.
+/// Decode a record of a POST.
 pub(crate) fn load_post(inner: &Inner, key: &Key, post: &Post, file: &dyn File) -> Result<PostMeta, Trouble> {
     let len = u64::from(post.units) * ALIGN;
     let raw = read_record(inner, key, file, post.place, len, len)?;
     parse_post(&raw.header, raw.metadata()).ok_or(Trouble::Unsound(post.place, "its metadata is malformed"))
 }
 
-/// The POST that is held, for merging; a damaged one is set aside and does not count.
+/// The POST that is held, for merging; a damaged one is set aside and ignored.
 pub(crate) fn post_at(inner: &Inner, key: &Key, post: &Post) -> Result<Option<PostMeta>> {
     let Some(volume) = inner.volumes.get(post.place.volume()) else { return Ok(None) };
     match load_post(inner, key, post, &*volume.file) {

@@ -1,8 +1,8 @@
-//! Records of a volume, byte by byte as `docs/volumes.md` has them.
+//! Records of a volume, byte by byte as in `docs/volumes.md`.
 //!
-//! Fault model: any bit may flip, a record may be cut off, lie elsewhere than where it was written, or be imitated by
-//! an object's content. All but the data is found here, by the header's checksum, which covers the place and the
-//! device's secret number, and by the metadata's.
+//! Fault model: any bit may flip; a record may be cut off, be at another place than where it was written, or be
+//! imitated by an object's content. The header's checksum, which covers the place and the device's secret number, and
+//! the metadata's checksum detect all of this except in the data.
 
 use crate::model::{Footer, Key, Pairs, PostMeta, PutMeta, Timestamp};
 
@@ -14,9 +14,9 @@ pub(crate) const ALIGN: u64 = 64;
 pub(crate) const BLOCK: u64 = 4096;
 /// Data in large files is checked in pieces of this many bytes.
 pub(crate) const CHUNK: u64 = 1024 * 1024;
-/// The longest metadata that is believed: the checksums of 2 TiB in chunks.
+/// Longer metadata are taken for damage: this is enough for the checksums of 2 TiB in chunks.
 pub(crate) const MAX_METADATA: u32 = 16 * 1024 * 1024;
-/// Of records and of everything else on the device.
+/// The version of records and of everything else on the device.
 pub(crate) const VERSION: u8 = 1;
 const MAGIC: [u8; 4] = *b"SWLR";
 const CHECK: usize = HEADER - 8;
@@ -24,10 +24,10 @@ const CHECK: usize = HEADER - 8;
 /// The device's secret number.
 pub(crate) type DeviceId = [u8; 16];
 
-/// What a record is.
+/// The kind of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// A version with its data behind it.
+    /// A version followed by its data.
     Put = 1,
     /// A deletion.
     Tombstone = 2,
@@ -54,12 +54,12 @@ impl Kind {
     }
 }
 
-/// Where a record is: volume and offset in one number. 0 is nowhere.
+/// The place of a record: volume and offset in one number. 0 is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Place(pub u64);
 
 impl Place {
-    /// Of an offset that is a multiple of `ALIGN`.
+    /// A place from an offset that is a multiple of `ALIGN`.
     #[must_use]
     pub(crate) fn new(volume: u32, offset: u64) -> Self {
         debug_assert!(offset.is_multiple_of(ALIGN) && volume < 1 << 24);
@@ -84,7 +84,7 @@ impl Place {
 pub(crate) struct Header {
     /// What it is.
     pub kind: Kind,
-    /// Of which object.
+    /// The object.
     pub key: Key,
     /// Bytes of metadata.
     pub metadata_len: u32,
@@ -94,7 +94,7 @@ pub(crate) struct Header {
     pub timestamp: Timestamp,
     /// Of a POST's content type, else 0.
     pub content_type_timestamp: Timestamp,
-    /// Its place in the order of all records.
+    /// Its number in the order of all records.
     pub sequence: u64,
     /// The batch that made it durable.
     pub batch: u64,
@@ -106,27 +106,27 @@ pub(crate) struct Header {
     pub data_xxh3: u64,
     /// xxh3-64 of the metadata.
     pub metadata_xxh3: u64,
-    /// Where it is.
+    /// The place of the record.
     pub place: Place,
     /// A forget's highest volume number.
     pub watermark: u32,
-    /// Container replicas that have to hear of it, as bits.
+    /// Container replicas that need an update, as bits.
     pub row: u32,
 }
 
-/// What stands where a header should.
+/// The result of parsing a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Parsed {
     /// A sound header.
     Sound(Header),
     /// A sound header of a newer format.
     Newer(u8),
-    /// Nothing, or something damaged.
+    /// No header, or a damaged one.
     Unsound,
 }
 
 impl Header {
-    /// A header without its place in sequence and volume.
+    /// A header without sequence number and place.
     #[must_use]
     pub(crate) fn new(kind: Kind, key: Key, timestamp: Timestamp) -> Self {
         Self {
@@ -148,13 +148,13 @@ impl Header {
         }
     }
 
-    /// Bytes of data that stand in the volume.
+    /// Bytes of data in the volume.
     #[must_use]
     pub(crate) fn data_len(&self) -> u64 {
         if self.kind == Kind::Put { self.size } else { 0 }
     }
 
-    /// Bytes of the record without what fills it up.
+    /// Bytes of the record without padding.
     #[must_use]
     pub(crate) fn used_len(&self) -> u64 {
         HEADER as u64 + u64::from(self.metadata_len) + self.data_len()
@@ -166,13 +166,13 @@ impl Header {
         self.used_len().next_multiple_of(ALIGN)
     }
 
-    /// Bytes of the checksums of chunks at the metadata's end.
+    /// Bytes of the table of chunks' checksums at the metadata's end.
     #[must_use]
     pub(crate) fn table_len(&self) -> usize {
         if self.kind == Kind::Large { self.size.div_ceil(CHUNK) as usize * 8 } else { 0 }
     }
 
-    /// As it stands on the device.
+    /// Encode the header for the device.
     #[must_use]
     pub(crate) fn pack(&self, device: &DeviceId) -> [u8; HEADER] {
         let mut out = [0; HEADER];
@@ -205,7 +205,7 @@ impl Header {
         out
     }
 
-    /// Make magic, version, place and checksum of a header's bytes right.
+    /// Set magic, version, place and checksum in a header's bytes.
     #[cfg(feature = "fuzzing")]
     pub(crate) fn seal(raw: &mut [u8], place: Place, device: &DeviceId) {
         raw[..4].copy_from_slice(&MAGIC);
@@ -217,7 +217,7 @@ impl Header {
         }
     }
 
-    /// Read what was packed and stands at `place`.
+    /// Decode a header that is at `place`.
     #[must_use]
     pub(crate) fn parse(raw: &[u8], place: Place, device: &DeviceId) -> Parsed {
         let Some(raw) = raw.first_chunk::<HEADER>() else { return Parsed::Unsound };
@@ -293,7 +293,7 @@ fn put_pairs(out: &mut Vec<u8>, pairs: &Pairs) {
     }
 }
 
-/// A PUT's metadata as it stands on the device.
+/// Encode a PUT's metadata for the device.
 #[must_use]
 pub(crate) fn pack_put(meta: &PutMeta, etag: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(256);
@@ -305,7 +305,7 @@ pub(crate) fn pack_put(meta: &PutMeta, etag: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A tombstone's metadata as it stands on the device.
+/// Encode a tombstone's metadata for the device.
 #[must_use]
 pub(crate) fn pack_tombstone(name: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(name.len() + 4);
@@ -313,7 +313,7 @@ pub(crate) fn pack_tombstone(name: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A POST's metadata as it stands on the device.
+/// Encode a POST's metadata for the device.
 #[must_use]
 pub(crate) fn pack_post(meta: &PostMeta) -> Vec<u8> {
     let mut out = Vec::with_capacity(256);

@@ -1,8 +1,8 @@
-//! The start: from the newest sound checkpoint and the records behind it to the index.
+//! The start: builds the index from the newest sound checkpoint and the records after it.
 //!
-//! Fault model: the process before this one may have died at any instruction, and the power with it; checkpoints
-//! may be lost or damaged, then older ones or the volumes themselves take their place. See `scan` for what may be
-//! wrong in a volume.
+//! Fault model: the process before this one may have died at any instruction, with a power loss; checkpoints may be
+//! lost or damaged, and then older ones or the volumes themselves are used. See `scan` for what may be wrong in a
+//! volume.
 
 use std::collections::{HashMap, HashSet};
 use std::io::{self, Read};
@@ -23,30 +23,31 @@ use crate::scan;
 use crate::upkeep;
 use crate::volume::{self, Volume, Volumes};
 
-/// Records of a tail that are kept in memory between the two looks at it; a longer one is read twice.
+/// The largest number of records of a tail that are kept in memory between its two passes; a longer tail is read
+/// twice.
 const MAX_KEPT: usize = 1 << 20;
 
-/// Fewer records are applied sooner than a thread is begun.
+/// Fewer records are applied faster than a thread is started.
 const WORTH_A_THREAD: usize = 10_000;
 
-/// What a start found.
+/// The findings of a start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recovery {
-    /// Whether a checkpoint was taken.
+    /// Whether a checkpoint was used.
     pub checkpoint: bool,
-    /// Records read behind it.
+    /// Records read after it.
     pub records: u64,
-    /// Bytes of volumes read behind it.
+    /// Bytes of volumes read after it.
     pub bytes: u64,
     /// Records found damaged or missing.
     pub damaged: u64,
-    /// Large files that nothing referred to.
+    /// Large files without references.
     pub orphans: u64,
-    /// Slots of the checkpoint that pointed nowhere.
+    /// Slots of the checkpoint that pointed to nothing.
     pub dangling: u64,
 }
 
-/// All that a store begins with.
+/// The state with which a store begins.
 pub(crate) struct Recovered {
     pub(crate) device: Device,
     pub(crate) volumes: Volumes,
@@ -56,7 +57,7 @@ pub(crate) struct Recovered {
     pub(crate) tail_bytes: u64,
     pub(crate) recovery: Recovery,
     pub(crate) pending: PendingUpdates,
-    /// What was found damaged and has to be forgotten for good.
+    /// Damaged records that have to be forgotten for good.
     pub(crate) forget: Vec<(Key, Place)>,
 }
 
@@ -70,7 +71,7 @@ fn failed(error: &io::Error) -> Error {
     Error::of_io(error, "open the device")
 }
 
-/// Read the device, and bring it to a state in which it can be used.
+/// Read the device, and bring it into a usable state.
 pub(crate) fn recover(disk: Arc<dyn Disk>, reserve_bytes: u64) -> Result<Recovered> {
     let format = device::read_format(&*disk)?;
     for directory in [volume::DIRECTORY, large::DIRECTORY, upkeep::DIRECTORY, quarantine::DIRECTORY] {
@@ -137,7 +138,7 @@ pub(crate) fn drop_checkpoints(disk: &dyn Disk) -> Result<()> {
     disk.sync_directory(upkeep::DIRECTORY).map_err(|error| failed(&error))
 }
 
-/// The device's number: from `format`, else from a volume's head, else a new one.
+/// The device's number: from `format`, else from a volume's head, else a new one. Writes `format` if need be.
 fn ensure_format(disk: &dyn Disk, format: Format) -> Result<DeviceId> {
     if let Format::Known(id) = format {
         return Ok(id);
@@ -206,11 +207,11 @@ fn load_checkpoint(device: &Device) -> Result<(Option<Reach>, Index)> {
     Ok((None, Index::default()))
 }
 
-/// What else wants to know of a record that counts.
+/// Called with each record that counts.
 type Note<'a> = dyn Fn(&Header) + Sync + 'a;
 
-/// Apply records in any order, those of one partition by one thread, and neighbours in the index one after the other: what
-/// they touch is in the processor's caches then.
+/// Apply records in any order: those of one partition by one thread, and neighbours in the index one after the other,
+/// while what they touch is in the processor's caches.
 fn in_parallel(headers: &[Header], apply: &(dyn Fn(&Header) + Sync)) {
     let threads =
         std::thread::available_parallelism().map_or(1, usize::from).min(headers.len() / WORTH_A_THREAD) as u32;
@@ -230,9 +231,9 @@ fn in_parallel(headers: &[Header], apply: &(dyn Fn(&Header) + Sync)) {
     });
 }
 
-/// The records behind a checkpoint.
+/// The records after a checkpoint.
 struct Tail {
-    /// By object: records with lower sequence numbers don't count.
+    /// Per object: records with lower sequence numbers don't count.
     forgets: HashMap<Key, u64>,
     damaged_records: Vec<(Key, Place, u64)>,
     kept: Option<Vec<Header>>,
@@ -247,7 +248,7 @@ struct Tail {
 }
 
 impl Tail {
-    /// Look at all of it once: what is forgotten, and what is damaged.
+    /// First pass: what is forgotten, and what is damaged.
     fn read(device: &Device, opened: &[Opened], reach: &Reach) -> Result<Self> {
         let mut tail = Self {
             forgets: HashMap::new(),
@@ -301,7 +302,7 @@ impl Tail {
         *newest = (*newest).max(sequence);
     }
 
-    /// Merge what counts.
+    /// Second pass: merge what counts.
     fn replay(&mut self, device: &Device, opened: &[Opened], index: &Index, note: &Note<'_>) -> Result<()> {
         for (key, sequence) in &self.forgets {
             // The checkpoint has seen older ones, and may have seen what came after them.
@@ -344,14 +345,14 @@ impl Tail {
         Ok(())
     }
 
-    /// Objects of which a damaged record would have counted: older ones of theirs must never come back.
+    /// Objects of which a damaged record would have counted: older records of them must never reappear.
     fn lost(&self, index: &Index) -> Vec<(Key, Place)> {
         let lost = self.damaged_records.iter().filter(|(key, ..)| index.get(key).is_none());
         lost.map(|(key, place, _)| (*key, *place)).collect()
     }
 }
 
-/// Count the bytes that are held in each volume; slots that point nowhere go. How many did.
+/// Count the live bytes of each volume, and remove slots that point to nothing. Returns how many there were.
 fn count_live(index: &Index, volumes: &Volumes) -> u64 {
     // By number; most records are in the same volume as the one before.
     let known = volumes.all();
@@ -396,8 +397,8 @@ fn count_live(index: &Index, volumes: &Volumes) -> u64 {
     (dangling.len() + posts.len()) as u64
 }
 
-/// Remove orphans, the large files that nothing refers to, or set them aside when something was damaged. How many there were, and
-/// the next number that no file has.
+/// Remove orphans, the large files that nothing refers to, or set them aside when something was damaged. Returns how
+/// many there were, and the next number that no file has.
 fn remove_orphans(device: &Device, index: &Index, damaged: bool) -> Result<(u64, u64)> {
     let mut known = HashSet::new();
     index.for_each(|_, held| {
@@ -432,7 +433,7 @@ fn remove_orphans(device: &Device, index: &Index, damaged: bool) -> Result<(u64,
     Ok((orphans, next))
 }
 
-/// Cut off what a crash left behind a volume's last record.
+/// Cut off what a crash left after a volume's last record.
 fn cut(device: &Device, volumes: &Volumes, volume: &Volume) -> Result<()> {
     let size = device.io("ask for a volume's size", volume.file.size())?;
     if size > volume.end.load(Ordering::Relaxed) { volumes.seal(device, volume) } else { Ok(()) }

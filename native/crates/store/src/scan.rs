@@ -1,8 +1,8 @@
-//! Reading a volume from front to back: which records are in it, and what is not as it was written.
+//! Reads a volume from front to back: which records are in it, and what is damaged.
 //!
-//! Fault model: what was written after the last sync may be there in parts and in any order; that can only be the
-//! last batch, since a batch is written only when the one before it is durable. Whatever is unsound in an
-//! earlier batch is damage.
+//! Fault model: what was written after the last sync may be there in parts and in any order; that can only be the last
+//! batch, since a batch is written only when the one before it is durable. Anything unsound in an earlier batch is
+//! damage.
 
 use crate::device::other_version;
 use crate::disk::File;
@@ -11,10 +11,10 @@ use crate::record::{ALIGN, BLOCK, CHUNK, DeviceId, EMPTY_XXH3, HEADER, Header, M
 
 const WINDOW: usize = 512 * 1024;
 
-/// A record of a batch that was durable once, and is not sound any more.
+/// A record of a batch that was durable, and that is no longer sound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Damage {
-    /// About where.
+    /// Its approximate place.
     pub place: Place,
     /// Its header if that is sound.
     pub header: Option<Header>,
@@ -22,10 +22,10 @@ pub(crate) struct Damage {
     pub records: u64,
 }
 
-/// What a scan came to.
+/// The result of a scan.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Scanned {
-    /// Behind the last sound record.
+    /// The end of the last sound record.
     pub end: u64,
     /// Sound records.
     pub records: u64,
@@ -79,7 +79,7 @@ impl Batch {
     }
 }
 
-/// Read a volume from `from` on; `each` gets every sound record.
+/// Read a volume from `from` on; `each` is called with every sound record.
 pub(crate) fn scan(
     file: &dyn File,
     volume: u32,
@@ -169,7 +169,7 @@ fn check_metadata(window: &mut Window<'_>, header: &Header, offset: u64) -> std:
     Ok(bytes.len() >= len && swiftlet_hash::xxh3_64(&bytes[..len]) == header.metadata_xxh3)
 }
 
-/// Whether a record's data in the volume is what it was.
+/// Whether a record's data in the volume is sound.
 pub(crate) fn check_data(file: &dyn File, header: &Header) -> std::io::Result<bool> {
     let start = header.place.offset() + HEADER as u64 + u64::from(header.metadata_len);
     let len = header.data_len();

@@ -5,7 +5,7 @@
 
 use crate::model::{Entry, Suffix};
 
-/// What one entry contributes: xxh3-128 of digest, kind and the three timestamps.
+/// The term of one entry: xxh3-128 of digest, kind and the three timestamps.
 #[must_use]
 pub fn term(entry: &Entry) -> u128 {
     let mut packed = [0; 41];
@@ -29,7 +29,7 @@ pub fn root(suffixes: &[(Suffix, u128)]) -> u128 {
     swiftlet_hash::xxh3_128(&packed)
 }
 
-/// One hash over roots in the order of their partitions; of a single one the root itself.
+/// One hash over roots in the order of their partitions; for a single one the root itself.
 #[must_use]
 pub fn over(roots: &[u128]) -> u128 {
     if let [root] = roots {

@@ -1,4 +1,4 @@
-//! The store: what a server calls.
+//! The store: the interface for servers.
 
 mod pending;
 
@@ -22,12 +22,12 @@ use crate::recover::{self, Recovery};
 use crate::upkeep;
 use crate::writer::{Writer, check_footer, put_op};
 
-/// The auditor begins anew after this time at the soonest.
+/// The shortest time between two begins of the auditor's passes.
 const SHORTEST_AUDIT: Duration = Duration::from_secs(3600);
-/// Tombstones that are forgotten in a batch of their own; writers that wait meanwhile come next.
+/// Tombstones that are forgotten in one batch; waiting writers come next.
 const RECLAIMED_AT_ONCE: usize = 256;
 
-/// All objects of all storage policies on one device. Safe to use from many threads.
+/// All objects of all storage policies on one device. It may be used by many threads.
 pub struct Store {
     pub(crate) inner: Arc<Inner>,
     recovery: Recovery,
@@ -35,14 +35,14 @@ pub struct Store {
 }
 
 impl Store {
-    /// Own the device at a directory.
+    /// Own the device in a directory.
     pub fn open(root: &Path, config: Config) -> Result<Self> {
         Self::open_disk(RealDisk::open(root)?, config)
     }
 
-    /// Own the device at a directory, its index made anew from the volumes.
+    /// Own the device in a directory, and rebuild its index from the volumes.
     ///
-    /// What only a checkpoint could tell is lost: that a record at the very end of a volume was acknowledged before it
+    /// This loses what only a checkpoint records: that a record at the very end of a volume was acknowledged before it
     /// was damaged.
     pub fn rebuild(root: &Path, config: Config) -> Result<Self> {
         let disk = RealDisk::open(root)?;
@@ -93,41 +93,41 @@ impl Store {
         Ok(store)
     }
 
-    /// What the start found.
+    /// The findings of the start.
     #[must_use]
     pub fn recovery(&self) -> &Recovery {
         &self.recovery
     }
 
-    /// What is counted.
+    /// The counters.
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.inner.counters
     }
 
-    /// Commit what waits, in this thread; false when nothing did. For stores without threads.
+    /// Commit waiting requests in this thread; false when there were none. For stores without threads.
     pub fn commit_pending(&self) -> bool {
         commit::commit_pending(&self.inner)
     }
 
     // -- limits
 
-    /// Objects of the policy up to this size lie in volumes.
+    /// The size up to which objects of the policy are stored in volumes.
     #[must_use]
     pub fn aggregate_below(&self, policy: u16) -> u64 {
         self.inner.aggregate.of(policy)
     }
 
-    /// From now on objects of these policies lie in volumes up to these sizes, 4 MiB at most, and those of all others up
-    /// to the configured one. What is stored already stays where it is.
+    /// Store objects of these policies in volumes up to these sizes from now on, at most 4 MiB, and those of all
+    /// others up to the configured one. Stored objects stay where they are.
     pub fn set_aggregate_below(&self, limits: &[(u16, u64)]) {
         self.inner.aggregate.set(limits);
     }
 
     // -- writing
 
-    /// Begin a new version of any size. `size` when known, so that a full disk is refused before the first byte;
-    /// `aggregate_below` None takes the policy's.
+    /// Begin a new version of any size. `size` if it is known, so that a full disk is refused before the first byte;
+    /// with `aggregate_below` None the policy's is used.
     pub fn create(&self, key: Key, size: Option<u64>, aggregate_below: Option<u64>) -> Result<Writer> {
         self.inner.device.check()?;
         self.inner.device.check_room(size.unwrap_or(0))?;
@@ -135,7 +135,7 @@ impl Store {
         Ok(Writer::new(Arc::clone(&self.inner), key, size, limit))
     }
 
-    /// Store a small object that is here as a whole in a volume; `done` is called once it is durable, or not.
+    /// Store a small object, which is here as a whole, in a volume; `done` is called when it is durable, or failed.
     pub fn submit_put(&self, key: Key, meta: &PutMeta, footer: &Footer, data: Vec<u8>, done: Done) {
         self.check_and_push_put(key, meta, footer, data, 0, done);
     }
@@ -153,12 +153,12 @@ impl Store {
         }
     }
 
-    /// Store a small object; false when the same version was here.
+    /// Store a small object; false when the same version was already here.
     pub fn put(&self, key: Key, meta: &PutMeta, footer: &Footer, data: Vec<u8>) -> Result<bool> {
         commit::wait(&self.inner, |done| self.submit_put(key, meta, footer, data, done))
     }
 
-    /// Merge POSTed metadata; `done` is called once it is durable, or not.
+    /// Merge POSTed metadata; `done` is called when they are durable, or failed.
     pub fn submit_post(&self, key: Key, meta: PostMeta, done: Done) {
         self.submit_post_with_row(key, meta, 0, done);
     }
@@ -168,17 +168,17 @@ impl Store {
         commit::wait(&self.inner, |done| self.submit_post(key, meta, done))
     }
 
-    /// Store a tombstone; goes on at the reserve. `done` is called once it is durable, or not.
+    /// Store a tombstone, also below the reserve. `done` is called when it is durable, or failed.
     pub fn submit_delete(&self, key: Key, timestamp: Timestamp, name: Vec<u8>, done: Done) {
         self.submit_delete_with_row(key, timestamp, name, 0, done);
     }
 
-    /// Store a tombstone; `NotFound` once it is durable when there was nothing to delete.
+    /// Store a tombstone; `NotFound` when it is durable and there was nothing to delete.
     pub fn delete(&self, key: Key, timestamp: Timestamp, name: Vec<u8>) -> Result<bool> {
         commit::wait(&self.inner, |done| self.submit_delete(key, timestamp, name, done))
     }
 
-    /// Forget a copy without a tombstone, unless it changed since `entry` was read; whether it went.
+    /// Forget a copy without a tombstone, unless it changed since `entry` was read; returns whether it was removed.
     pub fn remove(&self, key: Key, entry: Entry) -> Result<bool> {
         commit::ask(&self.inner, key, Op::Remove(entry))
     }
@@ -190,8 +190,8 @@ impl Store {
         read::get(&self.inner, key)
     }
 
-    /// The same, checked and of up to 4 MiB in memory that `room` gives, piece by piece and exactly as much as it is
-    /// asked for; where it gives none, and for what is not worth it, the object.
+    /// The same, checked and for up to 4 MiB, in memory that `room` returns, piece by piece and each exactly as large
+    /// as requested; the object where `room` returns none, or where this is not worth while.
     pub fn get_into<M: AsMut<[u8]>>(&self, key: &Key, mut room: impl FnMut(usize) -> Option<M>) -> Result<Got<M>> {
         read::get_into(&self.inner, key, &mut room)
     }
@@ -201,26 +201,26 @@ impl Store {
         read::stat(&self.inner, key)
     }
 
-    /// Read everything of an object and check it; `ChecksumMismatch` after it was moved to quarantine.
+    /// Read all of an object and check it; `ChecksumMismatch` after it was moved to quarantine.
     pub fn verify(&self, key: &Key) -> Result<()> {
         read::verify(&self.inner, key, &|_| true).map(|_| ())
     }
 
     // -- partitions
 
-    /// Partitions with anything in them, by policy and number.
+    /// Partitions that are not empty, by policy and number.
     pub fn partitions(&self) -> Result<Vec<PartitionId>> {
         self.inner.device.check()?;
         Ok(self.inner.index.ids())
     }
 
-    /// Set hashes of the suffixes with anything in them, by suffix.
+    /// Set hashes of the suffixes that are not empty, by suffix.
     pub fn suffixes(&self, id: PartitionId) -> Result<Vec<(Suffix, u128)>> {
         self.inner.device.check()?;
         Ok(self.inner.index.partition(id, crate::index::Partition::suffixes).unwrap_or_default())
     }
 
-    /// One hash over a partition; None when nothing is in it.
+    /// One hash over a partition; None when it is empty.
     pub fn root(&self, id: PartitionId) -> Result<Option<u128>> {
         self.inner.device.check()?;
         Ok(self.inner.index.root(id))
@@ -232,7 +232,7 @@ impl Store {
         Ok(self.inner.index.entries(id, suffix))
     }
 
-    /// What is held in some suffixes, which ascend, by suffix and digest; None when that is more than `limit`.
+    /// What is held in some suffixes (ascending), by suffix and digest; None when that is more than `limit`.
     pub(crate) fn entries_of(&self, id: PartitionId, suffixes: &[Suffix], limit: usize) -> Result<Option<Vec<Entry>>> {
         self.inner.device.check()?;
         let found = self.inner.index.partition(id, |partition| partition.listed(suffixes, limit));
@@ -249,7 +249,7 @@ impl Store {
 
     // -- upkeep
 
-    /// Forget tombstones older than `before`; how many went.
+    /// Forget tombstones older than `before`; returns how many.
     pub fn reclaim(&self, before: Timestamp) -> Result<u64> {
         self.inner.device.check()?;
         let mut gone = 0;
@@ -269,7 +269,7 @@ impl Store {
         Ok(gone)
     }
 
-    /// Objects whose time is over at `now` (seconds since 1970), with the timestamps of their data.
+    /// Objects that have expired at `now` (seconds since 1970), with the timestamps of their data.
     #[must_use]
     pub fn expired(&self, now: u64) -> Vec<(Key, Timestamp)> {
         upkeep::select(&self.inner, |_, delete_at| delete_at != 0 && delete_at <= now)
@@ -280,23 +280,23 @@ impl Store {
         upkeep::checkpoint(&self.inner)
     }
 
-    /// Make it known on the device that what was committed last was committed: damage to it is then found as such, and
-    /// does not look like a write that was never finished. A store with threads does so whenever it has nothing to do.
+    /// Record on the device that the last batch was committed: damage to it is then found as such, and can't be
+    /// mistaken for a write that was never finished. A store with threads does so whenever it is idle.
     pub fn mark(&self) -> Result<()> {
         commit::mark(&self.inner)
     }
 
-    /// Rewrite the volume that is worth it most; false when none is.
+    /// Rewrite the volume with the most to gain; false when there is none.
     pub fn compact(&self) -> Result<bool> {
         upkeep::compact(&self.inner)
     }
 
-    /// Give the space of dead records back to the file system, where they are large; bytes given back.
+    /// Return the space of large dead records to the file system; returns how many bytes.
     pub fn punch(&self) -> Result<u64> {
         upkeep::punch(&self.inner)
     }
 
-    /// Check about so many bytes of objects from where the last call ended; the keys of what was found damaged.
+    /// Check about so many bytes of objects from where the last call ended; returns the keys of damaged ones.
     pub fn audit(&self, bytes: u64) -> Result<Vec<Key>> {
         upkeep::audit(&self.inner, bytes)
     }
@@ -308,18 +308,18 @@ impl Store {
         Ok(Usage { total_bytes, free_bytes, objects: self.inner.index.len() })
     }
 
-    /// What people ask about: volumes and their shares.
+    /// All volumes with their live shares.
     #[must_use]
     pub fn volumes(&self) -> Vec<crate::inspect::VolumeStats> {
         crate::inspect::volumes(&self.inner)
     }
 
-    /// Compare index, set hashes and volumes; each difference as a sentence.
+    /// Compare index, set hashes and volumes; returns each difference as a sentence.
     pub fn check(&self) -> Result<Vec<String>> {
         crate::inspect::check(&self.inner)
     }
 
-    /// Let go of the device; a checkpoint makes the next start quick. Objects that are being read stay readable.
+    /// Release the device; a checkpoint makes the next start quick. Objects that are being read stay readable.
     pub fn close(&self) -> Result<()> {
         let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
         self.inner.queue.close();
@@ -355,7 +355,7 @@ fn spawn(name: &str, inner: &Arc<Inner>, work: impl Fn(&Inner) + Send + 'static)
         .map_err(|error| Error::DeviceFailed(format!("start a thread: {error}")))
 }
 
-/// What is done beside everything else, a little every second. What fails has failed the device, and shows there.
+/// Runs background work, a little every second. A failure has made the device fail, and shows there.
 fn upkeep_loop(inner: &Inner) {
     while inner.stop.pause(Duration::from_secs(1)) {
         if inner.device.check().is_ok() {
@@ -364,7 +364,7 @@ fn upkeep_loop(inner: &Inner) {
     }
 }
 
-/// Reads everything again and again, at its rate. A thread of its own: one large object may take minutes.
+/// Audits everything again and again, at its rate. It has a thread of its own, as one large object may take minutes.
 fn audit_loop(inner: &Inner) {
     let counted = || {
         let counters = &inner.counters;

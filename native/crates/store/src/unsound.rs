@@ -1,4 +1,4 @@
-//! Taking objects that are damaged out of service: a copy for people, then a record that it does not count.
+//! Takes damaged objects out of service: a copy for people, then a record that it does not count.
 
 use std::sync::atomic::Ordering;
 
@@ -11,7 +11,7 @@ use crate::quarantine::{self, DIRECTORY};
 use crate::queue::Op;
 use crate::record::Place;
 
-/// A version or POST was found unsound at a place; unless it has been replaced meanwhile it goes.
+/// A version or POST was found damaged at a place: remove it unless it has been replaced meanwhile.
 pub(crate) fn unless_moved(inner: &Inner, key: &Key, place: Place) -> Result<()> {
     let Some(held) = inner.index.get(key) else { return Ok(()) };
     if held.slot.place == place {

@@ -1,4 +1,4 @@
-//! What is done beside everything else: checkpoints, compaction, holes, the auditor.
+//! Background work: checkpoints, compaction, holes, the auditor.
 
 use std::cell::Cell;
 use std::io::{self, IoSlice};
@@ -24,17 +24,17 @@ use crate::volume::{self, Volume};
 pub(crate) const DIRECTORY: &str = "index";
 /// Records are copied in batches of about this many bytes.
 const COPY_BYTES: u64 = 4 * 1024 * 1024;
-/// A tail of more bytes than this is never left, however large the index is.
+/// A tail never grows beyond this, however large the index is.
 const MAX_TAIL: u64 = 2 * 1024 * 1024 * 1024;
-/// Of a large index a checkpoint costs much: the tail may grow to so many times its size.
+/// A checkpoint of a large index is expensive: the tail may grow to so many times its size.
 const TAIL_FACTOR: u64 = 3;
 
-/// The auditor rests when so much time is due, not after every small object.
+/// The auditor pauses when so much time is due, not after every small object.
 const SHORTEST_REST: Duration = Duration::from_millis(50);
 /// The auditor looks for changes of the index's partitions after so many seconds' worth of bytes.
 const AUDIT_S: u64 = 60;
 
-/// Do whatever is due.
+/// Do everything that is due.
 pub(crate) fn turn(inner: &Inner) -> Result<()> {
     checkpoint_if_due(inner, &mut inner.upkeep.lock().unwrap_or_else(PoisonError::into_inner))?;
     commit::mark_if_idle(inner)?;
@@ -56,7 +56,7 @@ fn checkpoint_if_due(inner: &Inner, upkeep: &mut Upkeep) -> Result<()> {
     Ok(())
 }
 
-/// Check as much as some seconds allow. Rests in between, also in the middle of a large object.
+/// Audit as much as some seconds allow, with pauses, also in the middle of a large object.
 pub(crate) fn paced_audit(inner: &Inner) -> Result<()> {
     let rate = inner.config.audit_bytes_per_s;
     let unpaid = Cell::new(0);
@@ -72,7 +72,7 @@ pub(crate) fn paced_audit(inner: &Inner) -> Result<()> {
     audit_with(inner, rate.saturating_mul(AUDIT_S), &rest).map(|_| ())
 }
 
-/// How long so many bytes take at a rate in bytes per second; 0 is no rate.
+/// How long so many bytes take at a rate in bytes per second; 0 is no limit.
 fn pause_of(bytes: u64, rate: u64) -> Duration {
     if rate == 0 { Duration::ZERO } else { Duration::from_secs_f64(bytes as f64 / rate as f64) }
 }
@@ -150,7 +150,7 @@ fn write_pending(inner: &Inner) -> Result<()> {
     pending::write(&inner.device, &raw)
 }
 
-/// Punch holes into what is dead and large; bytes given back.
+/// Punch holes into large dead records; returns the bytes freed.
 pub(crate) fn punch(inner: &Inner) -> Result<u64> {
     inner.device.check()?;
     let mut given = 0;
@@ -175,8 +175,8 @@ pub(crate) fn compact(inner: &Inner) -> Result<bool> {
     compact_at(inner, 0)
 }
 
-/// The same at so many bytes per second, 0 for all that the device takes. Closing the store ends it in the middle: what
-/// was copied stands in two places, which is sound, and the rest waits for the next time.
+/// The same at so many bytes per second, 0 for no limit. Closing the store ends it in the middle: what was copied is
+/// then in two places, which is sound, and the rest is done the next time.
 fn compact_at(inner: &Inner, rate: u64) -> Result<bool> {
     inner.device.check()?;
     let mut upkeep = inner.upkeep.lock().unwrap_or_else(PoisonError::into_inner);
@@ -191,7 +191,7 @@ fn compact_at(inner: &Inner, rate: u64) -> Result<bool> {
     Ok(whole)
 }
 
-/// Copy what counts of a volume, then remove it; false when the store was closed meanwhile.
+/// Copy live records of a volume, then remove it; false when the store was closed meanwhile.
 fn rewrite(inner: &Inner, upkeep: &mut Upkeep, source: &Volume, rate: u64) -> Result<bool> {
     let checkpoint = checkpoints(&inner.device)?.first().and_then(|name| u64::from_str_radix(name, 16).ok());
     let (mut waiting, mut bytes) = (Vec::new(), 0);
@@ -241,8 +241,8 @@ fn held_in(inner: &Inner, volume: u32) -> Vec<(Key, Place)> {
     found
 }
 
-/// Whether a record has to be kept: what is held, and forgets of which there may still be older records, or a slot in a
-/// checkpoint that does not know of them.
+/// Whether a record has to be kept: what is held, and forgets for which there may still be older records, or a slot in
+/// a checkpoint that does not know of them.
 fn counts(inner: &Inner, header: &Header, checkpoint: Option<u64>) -> bool {
     if header.kind == Kind::Forget {
         let own = header.place.volume();
@@ -258,8 +258,8 @@ fn counts(inner: &Inner, header: &Header, checkpoint: Option<u64>) -> bool {
 
 /// Copy records as one batch, and let the index point to the copies.
 ///
-/// The target is there before it is asked again what counts: whoever forgets an object later knows of the target, so
-/// that its forget outlives the copy.
+/// The target exists before it is checked again what counts: a later forget of an object then knows of the target, so
+/// that it outlives the copy.
 fn copy(inner: &Inner, upkeep: &mut Upkeep, source: &Volume, records: &[Header], bytes: u64) -> Result<()> {
     if records.is_empty() {
         return Ok(());
@@ -331,12 +331,12 @@ fn target_for(inner: &Inner, upkeep: &mut Upkeep, need: u64) -> Result<Arc<Volum
     Ok(made)
 }
 
-/// Check about so many bytes from where the last call ended, in the order of partitions; what was found damaged.
+/// Audit about so many bytes from where the last call ended, in the order of partitions; returns what was damaged.
 pub(crate) fn audit(inner: &Inner, bytes: u64) -> Result<Vec<Key>> {
     audit_with(inner, bytes, &|_| true)
 }
 
-/// The same, `rest` being called with the number of bytes after each piece; it ends the audit with false.
+/// The same, with `rest` called with the number of bytes after each piece; it ends the audit with false.
 fn audit_with(inner: &Inner, bytes: u64, rest: &dyn Fn(u64) -> bool) -> Result<Vec<Key>> {
     inner.device.check()?;
     let mut audited = inner.audited.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! Volumes: files that only grow, and the set of them on a device.
+//! Volumes: append-only files, and the set of them on a device.
 
 use std::collections::BTreeMap;
 use std::io::IoSlice;
@@ -19,11 +19,11 @@ const HEAD: usize = 40;
 const MAX_VOLUME: u32 = (1 << 24) - 1;
 /// Dead records below this size are left to compaction.
 const PUNCH_BYTES: u64 = 64 * 1024;
-/// At most this part of what is free is allocated for a volume in advance.
+/// At most this part of the free space is allocated for a volume in advance.
 const ALLOCATED_SHARE: u64 = 16;
-/// Nor more than this: a store with little in it should take little, and a volume grows beyond it as it fills.
+/// At most so many bytes are: an almost empty store should take little space, and a volume grows as it fills.
 const ALLOCATED_BYTES: u64 = 64 * 1024 * 1024;
-/// Holes that are remembered until they can be punched.
+/// The largest number of holes that are remembered until they can be punched.
 const MAX_HOLES: usize = 4096;
 
 /// One volume.
@@ -34,21 +34,21 @@ pub(crate) struct Volume {
     pub compaction: bool,
     /// Its file.
     pub file: Arc<dyn File>,
-    /// Bytes up to which everything is durable and in the index.
+    /// Everything up to this byte is durable and in the index.
     pub end: AtomicU64,
-    /// Whether nothing will be added any more.
+    /// Whether nothing will be appended any more.
     pub sealed: AtomicBool,
-    /// Bytes of records that are held.
+    /// Bytes of live records.
     pub live: AtomicU64,
     /// Bytes of forgets.
     pub forgets: AtomicU64,
-    /// Records that compaction has written to it.
+    /// Records that compaction has copied into it.
     pub copies: AtomicU64,
     pins: AtomicU64,
     holes: Mutex<Vec<(u64, u64)>>,
 }
 
-/// A volume whose records stay where they are while this lives, held or not.
+/// A volume whose records stay where they are, live or not, as long as this exists.
 pub(crate) struct Pinned(Arc<Volume>);
 
 impl Drop for Pinned {
@@ -83,14 +83,14 @@ impl Volume {
         }
     }
 
-    /// Keep its records where they are. To be called while the index is looked at.
+    /// Keep its records where they are. To be called while the index is locked for reading.
     #[must_use]
     pub(crate) fn pin(self: &Arc<Self>) -> Pinned {
         self.pins.fetch_add(1, Ordering::Acquire);
         Pinned(Arc::clone(self))
     }
 
-    /// A record at `offset` is not held any more.
+    /// A record at `offset` is no longer live.
     fn free(&self, offset: u64, bytes: u64) {
         self.live.fetch_sub(bytes, Ordering::Relaxed);
         if bytes >= PUNCH_BYTES {
@@ -101,7 +101,7 @@ impl Volume {
         }
     }
 
-    /// Dead records worth punching, unless somebody may be reading one of them.
+    /// Dead records that are large enough to be punched, unless somebody may be reading one of them.
     #[must_use]
     pub(crate) fn take_holes(&self) -> Vec<(u64, u64)> {
         let mut holes = self.holes.lock().unwrap_or_else(PoisonError::into_inner);
@@ -109,13 +109,13 @@ impl Volume {
         if self.pins.load(Ordering::Acquire) > 0 { Vec::new() } else { std::mem::take(&mut *holes) }
     }
 
-    /// Bytes of the file that are of use or not.
+    /// Bytes of the file, live or dead.
     #[must_use]
     pub(crate) fn bytes(&self) -> u64 {
         self.end.load(Ordering::Relaxed).saturating_sub(BLOCK)
     }
 
-    /// The share of its bytes that is held; 1 for an empty one.
+    /// The share of its bytes that is live; 1 for an empty one.
     #[must_use]
     pub(crate) fn live_share(&self) -> f64 {
         let held = self.live.load(Ordering::Relaxed) + self.forgets.load(Ordering::Relaxed);
@@ -136,7 +136,7 @@ pub(crate) fn id_of(name: &str) -> Option<u32> {
     (path_of(id) == format!("{DIRECTORY}/{name}")).then_some(id)
 }
 
-/// A volume's head as it stands on the device.
+/// Encode a volume's head.
 #[must_use]
 pub(crate) fn pack_head(id: u32, compaction: bool, device: &DeviceId) -> Vec<u8> {
     let mut head = Vec::with_capacity(BLOCK as usize);
@@ -151,7 +151,7 @@ pub(crate) fn pack_head(id: u32, compaction: bool, device: &DeviceId) -> Vec<u8>
     head
 }
 
-/// What a sound head says: version, whether compaction writes it, number, device.
+/// Decode a sound head: version, whether compaction writes it, number, device.
 #[must_use]
 pub(crate) fn parse_head(raw: &[u8]) -> Option<(u16, bool, u32, DeviceId)> {
     if raw.len() < HEAD || raw[..8] != MAGIC || swiftlet_hash::xxh3_64(&raw[..32]) != u64_at(raw, 32) {
@@ -169,7 +169,7 @@ pub(crate) struct Volumes {
 }
 
 impl Volumes {
-    /// A volume that is there.
+    /// The volume of this number, if it exists.
     pub(crate) fn get(&self, id: u32) -> Option<Arc<Volume>> {
         self.map.read().unwrap_or_else(PoisonError::into_inner).get(&id).cloned()
     }
@@ -186,37 +186,37 @@ impl Volumes {
         self.highest.load(Ordering::Relaxed)
     }
 
-    /// Know a volume.
+    /// Add a volume.
     pub(crate) fn add(&self, volume: Arc<Volume>) {
         self.highest.fetch_max(volume.id, Ordering::Relaxed);
         self.map.write().unwrap_or_else(PoisonError::into_inner).insert(volume.id, volume);
     }
 
-    /// Numbers up to this one have been used.
+    /// Record that numbers up to this one have been used.
     pub(crate) fn reserve(&self, id: u32) {
         self.highest.fetch_max(id, Ordering::Relaxed);
     }
 
-    /// Know a volume no more.
+    /// Remove a volume from the set.
     pub(crate) fn remove(&self, id: u32) {
         self.map.write().unwrap_or_else(PoisonError::into_inner).remove(&id);
     }
 
-    /// A record is held.
+    /// A record is live.
     pub(crate) fn hold(&self, place: Place, units: u32) {
         if let Some(volume) = self.get(place.volume()) {
             volume.live.fetch_add(u64::from(units) * ALIGN, Ordering::Relaxed);
         }
     }
 
-    /// A record is not held any more.
+    /// A record is no longer live.
     pub(crate) fn free(&self, place: Place, units: u32) {
         if let Some(volume) = self.get(place.volume()) {
             volume.free(place.offset(), u64::from(units) * ALIGN);
         }
     }
 
-    /// Up to where each of them is in the index.
+    /// Up to which offset each of them is in the index.
     #[must_use]
     pub(crate) fn positions(&self) -> Vec<Position> {
         let position = |volume: &Arc<Volume>| Position {
@@ -270,7 +270,7 @@ impl Volumes {
         Ok(volume)
     }
 
-    /// Nothing will be added to a volume any more: give back what was allocated too much.
+    /// Nothing will be appended to a volume any more: free the space that was allocated beyond its end.
     pub(crate) fn seal(&self, device: &Device, volume: &Volume) -> Result<()> {
         volume.sealed.store(true, Ordering::Release);
         device.io("cut a volume", volume.file.truncate(volume.end.load(Ordering::Acquire)))

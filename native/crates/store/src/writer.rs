@@ -1,7 +1,7 @@
-//! A new version on its way in.
+//! A new version that is being written.
 //!
-//! Up to a limit its bytes wait in memory and become one record. What is larger goes to a file of its own at once,
-//! which counts only when a record says so.
+//! Up to a limit its bytes wait in memory and become one record. Larger data go directly to a file of their own, which
+//! counts only when a record refers to it.
 
 use std::io::IoSlice;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::model::{Footer, Key, PutMeta};
 use crate::queue::{Done, Op};
 use crate::record::{self, CHUNK, Header, Kind};
 
-/// After this many bytes a large upload starts its data on the way to the disk and looks at the reserve.
+/// After each so many bytes of a large upload its data are synced in the background and the reserve is checked.
 const STEP_BYTES: u64 = 256 * 1024 * 1024;
 
 fn xxh3_only() -> Hasher {
@@ -103,7 +103,7 @@ struct LargeFile {
     syncer: Option<Syncer>,
 }
 
-/// A new version being written; nothing is visible before `commit`. Dropped, it leaves nothing.
+/// A new version being written; nothing is visible before `commit`. When it is dropped, nothing is left of it.
 pub struct Writer {
     inner: Arc<Inner>,
     key: Key,
@@ -186,13 +186,14 @@ impl Writer {
         Ok(())
     }
 
-    /// Make the version durable and visible; false when the same version was here.
+    /// Make the version durable and visible; false when the same version was already here.
     pub fn commit(mut self, meta: &PutMeta, footer: &Footer) -> Result<bool> {
         let inner = Arc::clone(&self.inner);
         commit::wait(&inner, |done| self.submit(meta, footer, done))
     }
 
-    /// As `commit`; `done` is called once it is durable, or not. The data of a large one is synced before this returns.
+    /// Like `commit`; `done` is called when it is durable, or failed. The data of a large one are synced before this
+    /// returns.
     pub fn submit_commit(mut self, meta: &PutMeta, footer: &Footer, done: Done) {
         self.submit(meta, footer, done);
     }
@@ -263,7 +264,7 @@ impl Drop for Writer {
     }
 }
 
-/// What a version of a small object asks for.
+/// The request for a small object's version.
 pub(crate) fn put_op(key: Key, meta: &PutMeta, footer: &Footer, data: Vec<u8>, row: u32) -> Op {
     let header = Header {
         size: footer.size,
@@ -275,7 +276,7 @@ pub(crate) fn put_op(key: Key, meta: &PutMeta, footer: &Footer, data: Vec<u8>, r
     Op::Put { header, metadata: record::pack_put(meta, &footer.etag), data }
 }
 
-/// Whether what came is what was announced.
+/// Whether the received data match the announced footer.
 pub(crate) fn check_footer(footer: &Footer, size: u64, xxh3: u64) -> Result<()> {
     if size != footer.size {
         return Err(Error::SizeMismatch(format!("{size} bytes arrived, but {} were announced", footer.size)));

@@ -1,4 +1,4 @@
-//! The authority that a cluster key stands for, and the certificate that a process issues itself with it.
+//! The certificate authority that is derived from a cluster key, and the certificate that a process issues to itself.
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use rcgen::{
@@ -10,25 +10,25 @@ use sha2::{Digest as _, Sha256};
 
 use crate::Error;
 
-/// Whom all certificates of a cluster name: any holder of the key is as good as any other. Which server it is, and whom
-/// the other side means, is said inside: in the native handshake, or in the signature of an HTTP request.
+/// The name in all certificates of a cluster: all holders of the key are trusted alike. Which server it is, and which
+/// one the other side wants, is said inside: in the native handshake, or in the signature of an HTTP request.
 pub const PEER_NAME: &str = "peer.swiftlet.internal";
 
-/// What a secret of this use is derived under; the form is that of `swiftlet.transport.signing`.
+/// The label under which the authority's secret is derived; the form is that of `swiftlet.transport.signing`.
 const USE: &[u8] = b"v1 derived\ntls authority";
 
 /// An Ed25519 private key of 32 bytes in PKCS #8 (RFC 8410), up to the bytes themselves.
 const PKCS8_HEAD: [u8; 16] =
     [0x30, 0x2e, 0x02, 0x01, 0x00, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x04, 0x22, 0x04, 0x20];
 
-/// What a process needs to speak TLS with the others of its cluster, in PEM.
+/// What a process needs to use TLS with the others of its cluster, in PEM.
 #[derive(Clone)]
 pub struct Certificates {
     /// The authorities of all keys.
     pub authorities: Vec<String>,
     /// This process's own certificate, issued by the first one.
     pub certificate: String,
-    /// Its private key, made for it just now.
+    /// Its private key, which was just made for it.
     pub key: String,
 }
 
@@ -39,7 +39,7 @@ impl std::fmt::Debug for Certificates {
 }
 
 impl Certificates {
-    /// `keys`: the cluster's, the preferred one first.
+    /// Issue certificates by `keys`, the cluster's, the preferred one first.
     ///
     /// # Errors
     /// There is no key, or no randomness.
@@ -58,7 +58,7 @@ impl Certificates {
     }
 }
 
-/// The same for everybody who has the key.
+/// The authority of a key: the same for everybody who has the key.
 fn authority(key: &[u8]) -> Result<(CertificateParams, KeyPair), Error> {
     let mut mac = Hmac::<Sha256>::new_from_slice(key).map_err(Error::from)?;
     mac.update(USE);
@@ -86,7 +86,8 @@ fn own() -> Result<CertificateParams, Error> {
     Ok(params)
 }
 
-/// Its private key never leaves the process, and ends with it: a date would only make clocks a reason to fail.
+/// Without an end: the private key never leaves the process and ends with it, and a date would only fail when clocks
+/// are wrong.
 fn lasting(mut params: CertificateParams) -> CertificateParams {
     params.not_before = date_time_ymd(2000, 1, 1);
     params.not_after = date_time_ymd(9999, 12, 31);

@@ -1,13 +1,13 @@
-//! TLS between the services of one cluster: certificates that follow from the cluster's keys.
+//! TLS between the services of one cluster, with certificates derived from the cluster's keys.
 //!
-//! Each cluster key stands for a certificate authority, whose private key is derived from it: whoever holds the cluster
-//! key can issue himself a certificate and check those of others, and nobody else can. So nothing has to be made,
+//! Each cluster key has a certificate authority, whose private key is derived from it: whoever holds the cluster key
+//! can issue a certificate to itself and check those of others, and nobody else can. So nothing has to be made,
 //! mounted or renewed, and a key that is replaced takes its authority with it. `docs/design/2026-11-24-encryption.md`
-//! says why. TLS 1.3 alone, with both sides' certificates, and without resumption: each connection has its own secrets
-//! (forward secrecy), and one that is made after a key was forgotten proves one that is in use.
+//! has the reasons. Only TLS 1.3 is used, with both sides' certificates, and without resumption: each connection has
+//! its own secrets (forward secrecy), and every connection proves a key that is in use at the time.
 //!
-//! Fault model: anybody may connect, listen, change, repeat and cut what is on its way. Who holds a cluster key may
-//! be anybody of the cluster, as with signatures.
+//! Fault model: anybody may connect, listen, change, repeat and cut traffic. Whoever holds a cluster key may claim to
+//! be any service of the cluster, as with signatures.
 
 mod authority;
 
@@ -21,7 +21,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::server::{NoServerSessionStorage, ServerConfig, WebPkiClientVerifier};
 use rustls::{ClientConnection, Connection, RootCertStore, ServerConnection};
 
-/// The protocol that both sides name in the handshake (ALPN): who speaks HTTP with the same certificates names another.
+/// The protocol that both sides name in the handshake (ALPN). HTTP with the same certificates uses another name.
 pub const PROTOCOL: &[u8] = b"swiftlet";
 
 /// Why there are no certificates or no connection.
@@ -53,7 +53,7 @@ struct Configs {
     server: Arc<ServerConfig>,
 }
 
-/// What a process speaks TLS with; follows the cluster's keys.
+/// The TLS configuration of a process; it follows the cluster's keys.
 pub struct Tls(RwLock<Configs>);
 
 impl std::fmt::Debug for Tls {
@@ -62,8 +62,8 @@ impl std::fmt::Debug for Tls {
     }
 }
 
-/// AES with 128 bits first: as strong as the exchange of keys, and the fastest where the processor has AES; the others
-/// are for peers that offer nothing else.
+/// AES with 128 bits is preferred: as strong as the key exchange, and the fastest where the processor has AES; the
+/// others are for peers that offer nothing else.
 fn provider() -> CryptoProvider {
     use ring::cipher_suite::{TLS13_AES_128_GCM_SHA256, TLS13_AES_256_GCM_SHA384, TLS13_CHACHA20_POLY1305_SHA256};
     let cipher_suites = vec![TLS13_AES_128_GCM_SHA256, TLS13_AES_256_GCM_SHA384, TLS13_CHACHA20_POLY1305_SHA256];
@@ -106,7 +106,8 @@ fn configs(keys: &[Vec<u8>]) -> Result<Configs, Error> {
 }
 
 impl Tls {
-    /// `keys`: the cluster's, the preferred one first: it issues the certificate, all are trusted.
+    /// A configuration with `keys`, the cluster's, the preferred one first: it issues the certificate, all are
+    /// trusted.
     ///
     /// # Errors
     /// There is no key, or no randomness.
@@ -114,7 +115,7 @@ impl Tls {
         Ok(Self(RwLock::new(configs(keys)?)))
     }
 
-    /// From now on handshakes use these keys; connections that are open stay.
+    /// Use these keys for handshakes from now on; open connections stay.
     ///
     /// # Errors
     /// As [`Tls::new`]; then the keys stay as they were.

@@ -1,4 +1,4 @@
-//! What a peer needs to fetch from a process: opaque to the protocol, which carries it in REGION.
+//! What a peer needs to fetch from a process. It is opaque to the protocol, which carries it in REGION.
 
 use std::io;
 
@@ -6,17 +6,17 @@ use swiftlet_transport::limits::CARD_BYTES;
 
 /// The only layout there is.
 const VERSION: u8 = 1;
-/// Bytes that only who can fetch from the process can know.
+/// Bytes of the proof, which only a peer that can fetch from the process can know.
 pub(crate) const PROOF_BYTES: usize = 32;
 
-/// Where a process's pool lies for UCX, and how to find out whether one reaches it.
+/// Where a process's pool is for UCX, and how to find out whether it can be reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Card {
     /// The address of its pool's first byte.
     pub(crate) base: u64,
     /// The address of its proof.
     pub(crate) proof_at: u64,
-    /// What lies there.
+    /// The proof itself.
     pub(crate) proof: [u8; PROOF_BYTES],
     /// UCX's address of its worker.
     pub(crate) worker: Vec<u8>,

@@ -1,7 +1,7 @@
-//! The thread that owns UCX: connects to peers' workers, fetches, and gives up.
+//! The thread that owns UCX: it connects to peers' workers, fetches, and gives up.
 //!
-//! Memory that is being fetched into belongs to the engine until UCX has said that the operation is over, however
-//! it ended; who asked for it may have been told long before that it failed.
+//! Memory that is being fetched into belongs to the engine until UCX reports that the operation is over, however it
+//! ended; its caller may have been told long before that it failed.
 
 use std::collections::HashMap;
 use std::io;
@@ -20,14 +20,14 @@ use swiftlet_transport::{Buffer, Fetched, Met, Pool};
 use crate::card::{Card, PROOF_BYTES};
 use crate::ucx::{self, Begun, Endpoint, Library, Memory, Remote};
 
-/// How often clocks are looked at while something is under way, and while nothing is.
+/// How often clocks are checked while something is under way, and while nothing is.
 const TICK: Duration = Duration::from_millis(50);
 const IDLE_TICK: Duration = Duration::from_secs(1);
-/// How long the end of all operations is waited for when the process ends.
+/// How long the engine waits for the end of all operations when the process stops.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How long a peer has for its trial, which nobody waits for: connecting devices takes its time on a busy machine.
+/// How long a peer has for its trial, which nobody waits for: connecting devices may take long on a busy machine.
 const TRIAL: Duration = Duration::from_secs(15);
-/// Calls of UCX's progress function before commands are looked at again.
+/// Calls of UCX's progress function before commands are checked again.
 const TURNS: usize = 64;
 
 /// What an engine is told at its start.
@@ -35,12 +35,12 @@ const TURNS: usize = 64;
 pub struct Settings {
     /// UCX's transports, as in `UCX_TLS`.
     pub transports: String,
-    /// RDMA devices, as in `UCX_NET_DEVICES`, for example `mlx5_0:1`; empty: what the environment says, or all.
+    /// RDMA devices, as in `UCX_NET_DEVICES`, for example `mlx5_0:1`; empty: those of the environment, or all.
     pub devices: String,
     /// Let UCX emulate in software what the transports can't do. Only for tests on machines without RDMA devices: then
-    /// UCX writes into our memory what any peer says, wherever it says.
+    /// UCX writes into our memory whatever a peer says, wherever it says.
     pub software: bool,
-    /// How long no fetch from a peer may end while some are under way.
+    /// After how much time without a completed fetch from a peer, while some are under way, it is given up.
     pub stalled: Duration,
 }
 
@@ -78,7 +78,7 @@ impl Queue {
     }
 }
 
-/// The way to the thread that owns UCX. Dropped, it ends it.
+/// The handle of the thread that owns UCX. When it is dropped, the thread ends.
 pub struct Engine {
     queue: Arc<Queue>,
     card: Vec<u8>,
@@ -93,7 +93,7 @@ impl std::fmt::Debug for Engine {
 }
 
 impl Engine {
-    /// Start it, and register the pool, all of which stays in memory from now on.
+    /// Start the thread, and register the pool, which stays in memory as a whole from now on.
     ///
     /// # Errors
     /// There is no RDMA device, or not enough memory may be locked.
@@ -153,19 +153,19 @@ impl Drop for Engine {
 
 /// A peer's end of one link.
 struct Far {
-    /// Gone when it is being closed.
+    /// None while it is being closed.
     endpoint: Option<Endpoint>,
     pool: Remote,
     base: u64,
     /// Whether the trial is over.
     tried: bool,
-    /// Operations that are not over; with the closing.
+    /// Operations that are not over, including the closing.
     pending: usize,
-    /// When one last began while there was none, or ended.
+    /// When the first operation under way began, or the last one ended.
     moved: Instant,
 }
 
-/// An operation, until UCX says that it is over. Who asked for it is told once.
+/// An operation, until UCX reports that it is over. Its caller is told once.
 enum Operation {
     Fetch { into: Buffer, then: Option<Fetched> },
     Trial { into: Buffer, proof: [u8; PROOF_BYTES], key: Remote, then: Option<Met> },
@@ -173,7 +173,7 @@ enum Operation {
 }
 
 impl Operation {
-    /// Tell who asked that it fails, if they have not been told anything.
+    /// Tell the caller that it fails, unless it was told anything before.
     fn give_up(&mut self, why: &io::Error) {
         let error = || io::Error::new(why.kind(), why.to_string());
         match self {
@@ -199,7 +199,7 @@ impl Operation {
     }
 }
 
-/// What the thread has. Fields are dropped in this order: memory goes after UCX.
+/// The thread's state. Fields are dropped in this order: memory after UCX.
 struct Worker {
     fars: HashMap<u64, Far>,
     operations: HashMap<u64, (u64, Operation)>,
@@ -218,7 +218,7 @@ struct Worker {
     _pool: Pool,
 }
 
-/// What the system says when it may not lock so much memory is of no help.
+/// A clearer message than the system's when so much memory may not be locked.
 fn explain(error: &io::Error, bytes: usize) -> io::Error {
     let limit = getrlimit(Resource::Memlock).current.map_or("unlimited".to_owned(), |limit| format!("{limit} bytes"));
     io::Error::other(format!(
@@ -378,7 +378,7 @@ impl Worker {
         }
     }
 
-    /// Begin an operation: from this offset in the pool, or address of a proof.
+    /// Begin an operation at this offset in the pool, or address of a proof.
     fn begin(&mut self, link: u64, address: u64, operation: Operation) {
         let number = self.next;
         self.next += 1;
@@ -433,7 +433,7 @@ impl Worker {
         }
     }
 
-    /// Give up what makes no progress.
+    /// Give up operations without progress.
     fn tick(&mut self, now: Instant) {
         let late: Vec<u64> = self
             .fars

@@ -1,13 +1,13 @@
-//! Memory is registered for others to read, not to write.
+//! Registers memory for others to read, but not to write.
 //!
-//! UCX 1.22 registers all memory with every right that there is: `ucp_mem_map_params_t.prot` is looked at by nobody, and
-//! the device's rights are a constant (`UCT_IB_MEM_ACCESS_FLAGS` in `ib_md.h`). With them, who has the key of a pool could
-//! write to that pool. So the one call of libibverbs by which UCX registers memory is answered here, which the linker sees
-//! to since UCX is linked statically: the rights that nobody needs are taken off, and the call is passed on. A device then
-//! refuses writes from outside, whatever was sent, and closes the connection that they came by.
+//! UCX 1.22 registers all memory with all rights: it ignores `ucp_mem_map_params_t.prot`, and the device's rights are
+//! a constant (`UCT_IB_MEM_ACCESS_FLAGS` in `ib_md.h`). With them, whoever has the key of a pool could write to that
+//! pool. So this module replaces the one call of libibverbs by which UCX registers memory, which is possible because
+//! UCX is linked statically: it removes the rights that nobody needs, and passes the call on. The device then refuses
+//! writes from outside, and closes the connection that they came by.
 //!
-//! Fault model: a peer with the cluster key that is not what it should be. What a device does not check this does not help
-//! against: see `docs/design/2026-11-21-rdma.md`.
+//! Fault model: a peer with the cluster key that is malicious. Attacks that the device does not check are not
+//! prevented: see `docs/design/2026-11-21-rdma.md`.
 
 #![allow(unsafe_code, reason = "a function of a C library, answered and passed on")]
 
@@ -30,14 +30,14 @@ unsafe extern "C" {
     fn dlsym(library: *mut c_void, name: *const c_char) -> *mut c_void;
 }
 
-/// Protection domain, address, bytes, address by which others know it, rights.
+/// Arguments: protection domain, address, bytes, address by which others know it, rights.
 type Register = unsafe extern "C" fn(*mut c_void, *mut c_void, usize, u64, c_uint) -> *mut c_void;
 
-/// Whether others may write after all: by which the test shows that it is this that keeps them from it.
+/// Whether others may write after all: with it the test shows that this module is what prevents writes.
 #[cfg(test)]
 pub(crate) static WRITABLE: AtomicBool = AtomicBool::new(false);
 
-/// The library's own.
+/// The function of the library itself.
 fn own() -> Option<Register> {
     static OWN: OnceLock<Option<Register>> = OnceLock::new();
     *OWN.get_or_init(|| {
@@ -48,7 +48,7 @@ fn own() -> Option<Register> {
     })
 }
 
-/// UCX's `ibv_reg_mr_iova2`.
+/// Replaces UCX's `ibv_reg_mr_iova2`.
 ///
 /// # Safety
 /// As libibverbs' own.
@@ -70,7 +70,7 @@ pub(crate) unsafe extern "C" fn ibv_reg_mr_iova2(
     }
 }
 
-/// Called where UCX is opened, so that the linker has this function when it comes to UCX, which asks for it.
+/// Called where UCX is opened, so that this function is linked before the linker looks for it in libibverbs.
 pub(crate) fn is_linked() -> bool {
     let ours: Register = ibv_reg_mr_iova2;
     std::hint::black_box(ours) as usize != 0 && own().is_some()

@@ -1,9 +1,9 @@
 //! The calls of UCX that are used, and the one module that handles its pointers.
 //!
-//! Everything here stays on the thread that made it (nothing is `Send`), so UCX's own locks are off. What is asked for is
-//! active messages, of which none is ever sent: that gives connections their lanes for RDMA READ. The feature
-//! that is called remote memory access is left out on purpose. It would install handlers that write, in software,
-//! wherever in this process any peer's message says, and UCX knows no authentication.
+//! Everything here stays on the thread that created it (nothing is `Send`), so UCX's own locks are off. The requested
+//! feature is active messages, of which none is ever sent: it gives connections their lanes for RDMA READ. The feature
+//! remote memory access is left out on purpose. It would install handlers that write, in software, wherever in this
+//! process any peer's message says, and UCX has no authentication.
 
 #![allow(unsafe_code, reason = "UCX is a C library; everything that is done with it is here")]
 
@@ -19,7 +19,7 @@ use ucx_rs::{decode_status_ptr, status_string, sys};
 use crate::registering;
 
 thread_local! {
-    /// Numbers of operations that are over, with what became of them, until [`Library::completed`] takes them.
+    /// Numbers and results of finished operations, until [`Library::completed`] takes them.
     static COMPLETED: RefCell<Vec<(u64, io::Result<()>)>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -37,13 +37,13 @@ unsafe extern "C" fn over(request: *mut c_void, status: sys::ucs_status_t, numbe
     unsafe { sys::ucp_request_free(request) };
 }
 
-/// A connection has failed: its operations say so themselves, and what is asked of it later fails at once.
+/// A connection has failed: its operations report that themselves, and later ones fail at once.
 unsafe extern "C" fn failed(_: *mut c_void, _: sys::ucp_ep_h, _: sys::ucs_status_t) {}
 
-/// What becomes of an operation that was begun.
+/// The state of an operation after its begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Begun {
-    /// It is over already, and won't be heard of again.
+    /// It is over, and will not be reported again.
     Over,
     /// Its number will be among those of [`Library::completed`].
     Pending,
@@ -57,7 +57,7 @@ fn begun(pointer: sys::ucs_status_ptr_t) -> io::Result<Begun> {
     }
 }
 
-/// All zero, which is what UCX's structures of parameters are before their fields are set.
+/// All zero, as UCX's parameter structures are before their fields are set.
 fn zeroed<T>() -> T {
     // SAFETY: only used for UCX's structures of numbers and pointers that may be null.
     unsafe { MaybeUninit::zeroed().assume_init() }
@@ -91,8 +91,8 @@ pub(crate) struct Library {
 }
 
 impl Library {
-    /// `settings`: as in UCX's environment, without the prefix `UCX_`. They win over the environment. `software`:
-    /// with emulated remote memory access, see above.
+    /// Open UCX with `settings`, named as in its environment without the prefix `UCX_`. They take precedence over the
+    /// environment. `software`: with emulated remote memory access, see above.
     pub(crate) fn open(settings: &[(&str, &str)], software: bool) -> io::Result<Self> {
         if !registering::is_linked() {
             return Err(io::Error::other("libibverbs has no ibv_reg_mr_iova2: it is older than rdma-core 28"));
@@ -135,7 +135,7 @@ impl Library {
         result.map(|()| Self { context, worker, memories: Vec::new() })
     }
 
-    /// Becomes readable when there is something to [`progress`](Self::progress), after [`arm`](Self::arm).
+    /// Readable when there is something to [`progress`](Self::progress), after [`arm`](Self::arm).
     pub(crate) fn descriptor(&self) -> io::Result<BorrowedFd<'_>> {
         let mut descriptor = -1;
         // SAFETY: the worker is open.
@@ -144,13 +144,13 @@ impl Library {
         Ok(unsafe { BorrowedFd::borrow_raw(descriptor) })
     }
 
-    /// Do what there is to be done. Whether there was anything.
+    /// Do what is due. Returns whether there was anything.
     pub(crate) fn progress(&self) -> bool {
         // SAFETY: the worker is open, and this is its thread.
         unsafe { sys::ucp_worker_progress(self.worker) != 0 }
     }
 
-    /// Before waiting. `false`: there is something to be done first.
+    /// To be called before waiting. `false`: there is something to do first.
     pub(crate) fn arm(&self) -> io::Result<bool> {
         // SAFETY: as above.
         match unsafe { sys::ucp_worker_arm(self.worker) } {
@@ -159,7 +159,7 @@ impl Library {
         }
     }
 
-    /// Operations that are over, since the last time.
+    /// Operations that have finished since the last call.
     pub(crate) fn completed(&self) -> Vec<(u64, io::Result<()>)> {
         COMPLETED.take()
     }
@@ -270,7 +270,7 @@ impl Endpoint {
         begun(unsafe { sys::ucp_get_nbx(self.0, into.as_mut_ptr().cast(), into.len(), address, remote.0, &params) })
     }
 
-    /// Close it at once, whatever the peer does: its operations end, most with an error.
+    /// Close it at once, whatever the peer does: its operations end, most of them with an error.
     pub(crate) fn close(self, number: u64) -> io::Result<Begun> {
         let mut params: sys::ucp_request_param_t = zeroed();
         params.op_attr_mask = sys::ucp_op_attr_t_UCP_OP_ATTR_FIELD_CALLBACK
@@ -304,7 +304,7 @@ mod tests {
 
     const BYTES: usize = 1 << 20;
 
-    /// One end: its memory goes after its library.
+    /// One end: its memory is dropped after its library.
     struct End {
         library: Library,
         memory: Memory,
@@ -324,7 +324,7 @@ mod tests {
             Self { library, memory, buffer, pool }
         }
 
-        /// What becomes of an operation that was begun.
+        /// Wait for an operation that was begun; returns its result.
         fn wait(&self, other: &Self, number: u64, begun: io::Result<Begun>) -> io::Result<()> {
             if begun? == Begun::Over {
                 return Ok(());
@@ -340,7 +340,7 @@ mod tests {
         }
     }
 
-    /// Write to a peer's memory, and hear whether that has come to pass.
+    /// Write to a peer's memory, and return the result.
     fn put(from: &mut End, to: &End, endpoint: &Endpoint, remote: &Remote, address: u64) -> io::Result<()> {
         let mut params: sys::ucp_request_param_t = zeroed();
         params.op_attr_mask =
@@ -357,7 +357,7 @@ mod tests {
         from.wait(to, 3, flushed)
     }
 
-    /// Read from an end, and write to it; whether the writing changed anything there.
+    /// Read from an end, and write to it; returns whether the write changed anything there.
     fn is_written(transports: &str) -> bool {
         let (mut to, mut from) = (End::new(transports, 1), End::new(transports, 2));
         let endpoint = from.library.connect(&to.library.address().unwrap()).unwrap();

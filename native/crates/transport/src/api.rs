@@ -1,4 +1,4 @@
-//! What the layers above say and hear: calls and their events on one side, requests and their answers on the other.
+//! The interface to the layers above: calls and their events on one side, requests and their answers on the other.
 
 use std::fmt;
 use std::fs::File;
@@ -15,19 +15,19 @@ use crate::pool::Chunk;
 pub enum Error {
     /// There is no connection: the request was not made.
     Unreachable(String),
-    /// The connection broke: whether the request was carried out is not known.
+    /// The connection broke: whether the request was carried out is unknown.
     Lost(String),
-    /// Its time is over; the same is not known.
+    /// The deadline is over; whether the request was carried out is unknown.
     Deadline,
-    /// The caller wanted it no more.
+    /// The caller cancelled it.
     Cancelled,
-    /// Too many requests wait already, here: it was not made.
+    /// Too many requests already wait on this side: the request was not made.
     Overloaded,
-    /// The reply's body could not be held.
+    /// There was no memory for the reply's body.
     NoMemory,
     /// The other side ended it.
     Remote(Reason, String),
-    /// It can't be made: what is wrong with it.
+    /// The request is invalid: what is wrong with it.
     Invalid(&'static str),
 }
 
@@ -55,22 +55,22 @@ pub struct FileRange {
     pub file: Arc<File>,
     /// Where to begin.
     pub offset: u64,
-    /// How many bytes; the file has to have them.
+    /// How many bytes; the file must have them.
     pub bytes: u64,
 }
 
-/// What a [`Source`] has next.
+/// What a [`Source`] returns next.
 #[derive(Debug)]
 pub enum Next {
     /// Bytes, at most 1 MiB.
     Chunk(Chunk),
     /// Bytes of a file, at most 1 MiB.
     File(FileRange),
-    /// Nothing yet; the source's owner says [`Waker::wake`](crate::Waker::wake) when there is.
+    /// Nothing yet; the source's owner calls [`Waker::wake`](crate::Waker::wake) when there is something.
     Later,
-    /// Nothing more, and the footer.
+    /// Nothing more; the footer.
     End(Vec<u8>),
-    /// It can't go on: the request is cancelled.
+    /// It can't continue: the request is cancelled.
     Failed,
 }
 
@@ -86,11 +86,11 @@ pub enum Body {
     /// None.
     #[default]
     Empty,
-    /// Bytes in memory: up to 64 KiB travel inside the message, more in chunks.
+    /// Bytes in memory: up to 64 KiB are sent inside the message, more in chunks.
     Chunk(Chunk),
     /// Bytes of a file.
     File(FileRange),
-    /// As they come; its size if it is known.
+    /// A source's pieces; its size if it is known.
     Source(Box<dyn Source>, Option<u64>),
 }
 
@@ -116,7 +116,7 @@ impl Body {
         self.bytes().unwrap_or(UNKNOWN_SIZE)
     }
 
-    /// The body as pieces, with this footer behind them.
+    /// The body as pieces, followed by this footer.
     pub(crate) fn into_source(self, footer: Vec<u8>) -> Box<dyn Source> {
         match self {
             Body::Empty => Box::new(ChunkSource { left: None, footer }),
@@ -161,12 +161,12 @@ impl Source for FileSource {
     }
 }
 
-/// A request to be made.
+/// A request to be sent.
 #[derive(Debug, Default)]
 pub struct Call {
-    /// The layer above knows what it means.
+    /// The method; its meaning belongs to the layer above.
     pub method: u16,
-    /// From now on.
+    /// The time limit from now on.
     pub timeout: Duration,
     /// The request's id through all hops, up to 80 bytes.
     pub trace: String,
@@ -174,7 +174,7 @@ pub struct Call {
     pub header: Vec<u8>,
     /// What is sent with it.
     pub body: Body,
-    /// Behind a body that is sent in chunks, up to 4 KiB; a [`Body::Source`] has its own.
+    /// Sent after a body that is sent in chunks, up to 4 KiB; a [`Body::Source`] has its own.
     pub footer: Vec<u8>,
 }
 
@@ -191,11 +191,11 @@ impl Call {
     }
 }
 
-/// What becomes of a call, in this order: `Sent` any number of times, `Reply`, `Chunk`s, `End`; or `Failed` at any
+/// The events of a call, in this order: `Sent` any number of times, `Reply`, `Chunk`s, `End`; or `Failed` at any
 /// point. `End`, `Failed` and a `Reply` that is `whole` are the last ones.
 #[derive(Debug)]
 pub enum What {
-    /// So many bytes of the body have left; their memory may be in use for a little longer.
+    /// So many bytes of the body have been sent; their memory may be in use for a little longer.
     Sent(usize),
     /// The answer.
     Reply {
@@ -214,7 +214,7 @@ pub enum What {
     Chunk(Chunk),
     /// The answer's body is complete; its footer.
     End(Vec<u8>),
-    /// No answer, or not a whole one.
+    /// There is no answer, or not a complete one.
     Failed(Error),
 }
 
@@ -227,7 +227,7 @@ pub struct Event {
     pub what: What,
 }
 
-/// Where events go: all of one turn of an I/O thread together. Must not block; may make further calls.
+/// Receives events: all of one turn of an I/O thread together. Must not block; may make further calls.
 pub trait Sink: Send + Sync {
     /// Take them out.
     fn events(&self, events: &mut Vec<Event>);
@@ -236,7 +236,7 @@ pub trait Sink: Send + Sync {
 /// A request as the server sees it.
 #[derive(Debug)]
 pub struct Incoming {
-    /// The name that the client has proved to be allowed to bear.
+    /// The name of the client, which has proved to hold a cluster key.
     pub peer: Arc<str>,
     /// What is asked for.
     pub method: u16,
@@ -252,15 +252,15 @@ pub struct Incoming {
     pub body_bytes: Option<u64>,
 }
 
-/// Takes a body that comes in chunks. Called in the I/O thread; must not block.
+/// Receives a body that comes in chunks. Called in the I/O thread; must not block.
 ///
-/// A chunk's memory counts against the request's window until it is dropped: not before then more is granted.
+/// A chunk's memory counts against the request's window until it is dropped; only then more is granted.
 pub trait Receiver: Send {
     /// The next bytes.
     fn chunk(&mut self, chunk: Chunk);
     /// The body is complete: commit, then answer.
     fn end(&mut self, footer: &[u8]);
-    /// It will not be complete: nothing may be left of it.
+    /// The body will not be complete: nothing of it may be kept.
     fn failed(&mut self, why: &Error);
 }
 
@@ -273,6 +273,6 @@ pub struct Answer {
     pub header: Vec<u8>,
     /// What is sent with it.
     pub body: Body,
-    /// Behind a body that is sent in chunks, up to 4 KiB; a [`Body::Source`] has its own.
+    /// Sent after a body that is sent in chunks, up to 4 KiB; a [`Body::Source`] has its own.
     pub footer: Vec<u8>,
 }

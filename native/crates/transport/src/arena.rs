@@ -1,7 +1,7 @@
-//! Which parts of a region are free: blocks of powers of two, pure numbers.
+//! The free parts of a region, in blocks of powers of two: pure numbers.
 //!
-//! Freed blocks are kept as they are, the last one first, since its bytes are still in the cache. They are
-//! merged only when a larger block is asked for and there is none.
+//! Freed blocks are kept unmerged and reused last in, first out, since their bytes are still in the cache. They are
+//! merged only when a larger block is needed and there is none.
 
 /// The smallest block.
 const SMALLEST: usize = 4096;
@@ -29,7 +29,7 @@ impl Arena {
         Self { free, used: 0 }
     }
 
-    /// Bytes that are taken.
+    /// Bytes in use.
     pub(crate) fn used(&self) -> usize {
         self.used
     }
@@ -52,7 +52,7 @@ impl Arena {
         Some(offset)
     }
 
-    /// Give a block back that was taken with the same `bytes`.
+    /// Return a block that was taken with the same `bytes`.
     pub(crate) fn give(&mut self, offset: usize, bytes: usize) {
         let order = order(bytes);
         self.used -= SMALLEST << order;
@@ -85,7 +85,7 @@ mod tests {
 
     use super::*;
 
-    /// How many bytes a block for `bytes` has.
+    /// The size of a block for `bytes`.
     fn rounded(bytes: usize) -> usize {
         SMALLEST << order(bytes)
     }

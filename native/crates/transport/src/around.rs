@@ -1,4 +1,4 @@
-//! What connections and peers need of the I/O thread that they belong to.
+//! What connections and peers need of their I/O thread.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ impl Outcome {
         self.0[at].1.push(event);
     }
 
-    /// Hand them over. Whether there were any.
+    /// Deliver them. Returns whether there were any.
     pub(crate) fn deliver(&mut self) -> bool {
         let mut any = false;
         for (sink, events) in &mut self.0 {
@@ -57,7 +57,7 @@ pub(crate) struct Around<'a> {
 /// Chunks that a peer may be reading, by stream and offset.
 pub(crate) type Lent = HashMap<(u64, u64), Chunk>;
 
-/// A call that could not even wait.
+/// Refuse a call that could not even wait.
 pub(crate) fn refuse(outcome: &mut Outcome, submit: &Submit, error: Error) {
     let what = What::Failed(error);
     outcome.push(&submit.sink, Event { token: submit.token, what });

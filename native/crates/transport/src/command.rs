@@ -1,4 +1,4 @@
-//! The way to an I/O thread, for all others and for what it calls itself: commands in a queue.
+//! Commands for an I/O thread, in a queue: from other threads, and from what it calls itself.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -24,7 +24,7 @@ pub(crate) struct Submit {
     pub(crate) sink: Arc<dyn Sink>,
     pub(crate) token: u64,
     pub(crate) queued: Arc<AtomicUsize>,
-    /// Of an upload that has not begun yet.
+    /// The pieces of an upload that has not begun yet.
     pub(crate) pieces: VecDeque<Chunk>,
     pub(crate) end: Option<Vec<u8>>,
 }
@@ -40,19 +40,19 @@ pub(crate) enum Command {
     Refill(Key, u64),
     Released(HookOf),
     Memory(Key, u64, Option<Buffer>),
-    /// Whether the peer's memory can be fetched from.
+    /// Whether the peer's memory can be fetched.
     Met(Key, std::io::Result<()>),
     /// A lent chunk of a stream, by its offset.
     Fetched(Key, u64, u64, std::io::Result<Buffer>),
     AddPeer(Address, Arc<PeerMetrics>),
     Listen(Box<dyn Acceptor>),
     Adopt(Box<dyn Link>),
-    /// No new connections, and no new requests on those that there are.
+    /// Accept no new connections, and no new requests on open ones.
     Leave,
     Stop,
 }
 
-/// What waits for an I/O thread.
+/// The commands for an I/O thread.
 pub(crate) struct Queue {
     pub(crate) commands: Vec<Command>,
     /// Requests are numbered in the order in which they are sent.
@@ -60,10 +60,10 @@ pub(crate) struct Queue {
     peers: usize,
 }
 
-/// The way to an I/O thread.
+/// What other threads share with an I/O thread.
 pub(crate) struct Shared {
     queue: Mutex<Queue>,
-    /// Readable when the thread is to wake up.
+    /// Readable when the thread has to wake up.
     pub(crate) wake: OwnedFd,
     pub(crate) asleep: AtomicBool,
 }
@@ -84,7 +84,7 @@ impl Shared {
         self.nudge();
     }
 
-    /// Gives the request's number.
+    /// Returns the request's number.
     pub(crate) fn submit(&self, mut submit: Box<Submit>) -> u64 {
         let mut queue = self.lock();
         let stream = queue.next_stream;
@@ -96,7 +96,7 @@ impl Shared {
         stream
     }
 
-    /// Gives the peer's number in this thread.
+    /// Returns the peer's number in this thread.
     pub(crate) fn add_peer(&self, address: Address, metrics: Arc<PeerMetrics>) -> usize {
         let mut queue = self.lock();
         let index = queue.peers;
@@ -107,7 +107,7 @@ impl Shared {
         index
     }
 
-    /// A thread that is awake looks at the queue before it sleeps; only a sleeping one has to be told.
+    /// A thread that is awake looks at the queue before it sleeps; only a sleeping one has to be woken.
     fn nudge(&self) {
         if self.asleep.swap(false, Ordering::SeqCst) {
             // It can only fail when the counter is full, and then the thread is awake anyway.

@@ -1,4 +1,4 @@
-//! Events for an event loop: a queue, and one descriptor that is readable while there is something in it.
+//! Events for an event loop: a queue, and a descriptor that is readable while the queue is not empty.
 
 use std::mem;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -10,8 +10,7 @@ use rustix::time::Timespec;
 
 use crate::api::{Event, Sink};
 
-/// Collects events until they are drained. What can wait here is bounded by the calls that are open and their
-/// windows.
+/// Collects events until they are drained. Their number is bounded by the open calls and their windows.
 #[derive(Debug)]
 pub struct Completions {
     queue: Mutex<Vec<Event>>,
@@ -32,13 +31,13 @@ impl Completions {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Make the descriptor readable, for an owner who keeps events of its own beside these.
+    /// Make the descriptor readable, for an owner with events of its own.
     pub fn notify(&self) {
         // It can only fail when the counter is full, and then it is readable anyway.
         let _ = rustix::io::write(&self.ready, &1_u64.to_ne_bytes());
     }
 
-    /// Take out all that is there.
+    /// Take out all events.
     #[must_use]
     pub fn drain(&self) -> Vec<Event> {
         let mut counter = [0; 8];
@@ -47,7 +46,7 @@ impl Completions {
         mem::take(&mut *self.lock())
     }
 
-    /// Take out all that is there, and wait for it if there is nothing; nothing after the timeout.
+    /// Take out all events, and wait for some if there are none; empty after the timeout.
     #[must_use]
     pub fn wait(&self, timeout: Duration) -> Vec<Event> {
         let end = Instant::now() + timeout;

@@ -1,6 +1,6 @@
-//! One connection: its handshake, what comes in, its clock and its end.
+//! One connection: its handshake, its input, its clock and its end.
 //!
-//! Fault model: the peer may be of another version, broken or wicked; the link may be cut, or silent, at any byte.
+//! Fault model: the peer may be of another version, broken or malicious; the link may be cut, or silent, at any byte.
 //! Whatever happens, each request of this side gets exactly one last event, and each receiver `end` or `failed`.
 
 mod fetching;
@@ -36,15 +36,15 @@ use crate::pool::Buffer;
 
 pub(crate) use stream::Stream;
 
-/// Reads in one turn, so that one busy connection does not keep others waiting.
+/// Reads in one turn, so that one busy connection does not make others wait.
 const READS: usize = 8;
-/// Behind a part of a chunk that is read straight into its memory, so much is read too: enough for the head of the
-/// frame that follows, little enough for its data to go straight into memory as well.
+/// After a part of a chunk that is read directly into its memory, so many bytes more are read: enough for the head of
+/// the next frame, and few enough that its data go directly into memory as well.
 const SPILL_BYTES: usize = 4096;
 /// Our own region's number: there is one per process.
 const REGION: u32 = 1;
 
-/// Which end this is.
+/// Which end of the connection this is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
     /// It was made to this peer.
@@ -65,9 +65,9 @@ pub(crate) enum Fail {
     Silent,
     /// The handshake took too long.
     Slow,
-    /// This process ends.
+    /// This process stops.
     Stopped,
-    /// The peer said BYE, and all is done.
+    /// The peer sent BYE, and all requests are done.
     Drained,
 }
 
@@ -104,11 +104,11 @@ enum Stage {
     Hello(Option<Refusal>),
     Proof(handshake::Server),
     Open,
-    /// Refused: what is left to be written is written, then it is closed.
+    /// Refused: when the rest has been written, it is closed.
     Refusing,
 }
 
-/// What the bytes that come next are.
+/// What the next bytes are.
 enum Taking {
     Frame,
     /// A DATA frame's body.
@@ -133,10 +133,10 @@ pub(crate) struct Connection {
     born: Instant,
     encoder: Encoder,
     decoder: Decoder,
-    /// The beginning of a frame of which the rest has not come.
+    /// The beginning of a frame whose rest has not arrived.
     partial: Vec<u8>,
     taking: Taking,
-    /// Whether the last frame that has come brought data.
+    /// Whether the last frame brought data.
     bulk: bool,
     outbox: Outbox,
     writing: bool,
@@ -151,12 +151,12 @@ pub(crate) struct Connection {
     region: Option<Arc<Region>>,
     /// Whether chunks of our pool may be lent.
     may_lend: bool,
-    /// Whether the peer has said how its trial went.
+    /// Whether the peer has reported its trial.
     was_tried: bool,
     fetching: fetching::Fetching,
     limits: Limits,
     inline_open: usize,
-    /// Calls that wait until the peer takes more.
+    /// Calls that wait until the peer accepts more.
     waiting: VecDeque<Box<Submit>>,
     liveness: Liveness,
     pub(crate) metrics: Arc<PeerMetrics>,
@@ -239,7 +239,7 @@ impl Connection {
         self.writing
     }
 
-    /// Whether the interest in writability is another one than before.
+    /// Whether the interest in writability has changed.
     pub(crate) fn wants_change(&mut self) -> bool {
         mem::replace(&mut self.wanted_write, self.writing) != self.writing
     }
@@ -248,7 +248,7 @@ impl Connection {
         mem::take(&mut self.dirty)
     }
 
-    /// Refuse the client as soon as it has said HELLO.
+    /// Refuse the client as soon as it has sent HELLO.
     pub(crate) fn refuse_at_hello(&mut self, refusal: Refusal) {
         self.stage = Stage::Hello(Some(refusal));
     }
@@ -482,7 +482,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Ask a client for no more requests.
+    /// Ask a client to send no more requests.
     pub(crate) fn leave(&mut self) -> Result<(), Fail> {
         if self.is_open() && matches!(self.side, Side::Server) {
             self.frame(Kind::Bye, 0, 0, &[], 0);
@@ -490,7 +490,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Say BYE, if it can be said at once.
+    /// Send BYE, if that is possible at once.
     pub(crate) fn goodbye(&mut self) {
         if self.is_open() {
             self.frame(Kind::Bye, 0, 0, &[], 0);
@@ -499,7 +499,7 @@ impl Connection {
         }
     }
 
-    /// It is over: tell everybody. Gives the chunks that the peer may still be reading.
+    /// The connection is over: tell everybody. Returns the chunks that the peer may still be reading.
     pub(crate) fn fail(&mut self, fail: &Fail, around: &mut Around<'_>) -> Lent {
         let error = Error::Lost(fail.to_string());
         if !matches!(fail, Fail::Drained) {
@@ -515,14 +515,14 @@ impl Connection {
         mem::take(&mut self.lent)
     }
 
-    /// End a request from this side: tell the peer, and ours.
+    /// End a request from this side: tell the peer, and the request's owner.
     fn end_stream(&mut self, around: &mut Around<'_>, id: u64, reason: Reason, error: Error) {
         let Some(stream) = self.forget(id) else { return };
         self.frame(Kind::Cancel, 0, id, &[&swiftlet_wire::message::encode_cancel(reason, "")], 0);
         stream.failed(around, &self.metrics, error);
     }
 
-    /// Take a stream out, and what it counted for.
+    /// Remove a stream, and what it counted for.
     fn forget(&mut self, id: u64) -> Option<Stream> {
         let stream = self.streams.remove(&id)?;
         self.inline_open -= stream.inline_bytes;

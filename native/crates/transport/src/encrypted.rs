@@ -1,12 +1,13 @@
-//! TLS over another link: what lies on the wire is encrypted, and everything above stays as it is.
+//! TLS over another link: the bytes on the wire are encrypted, and everything above stays the same.
 //!
-//! Who accepts tells from the first bytes which of the two a client speaks, so that both can be served on one port while
-//! a cluster changes from one to the other. A client never turns from TLS to anything else.
+//! The accepting side recognizes from the first bytes whether a client uses TLS, so that both kinds can be served on
+//! one port while a cluster changes from one to the other. A client never falls back from TLS to anything else.
 //!
-//! Costs: bytes of files are read into memory instead of being sent by the kernel, each byte is copied and encrypted on
-//! one side, and decrypted and copied on the other. Memory: below [`PLAIN_BYTES`] and a little more each way and connection.
+//! Costs: bytes of files are read into memory instead of being sent by the kernel; each byte is copied and encrypted
+//! on one side, and decrypted and copied on the other. Memory: below [`PLAIN_BYTES`] and a little more per direction
+//! and connection.
 //!
-//! Fault model: as in `swiftlet_tls`. A record that was meddled with breaks the connection, and with it its requests.
+//! Fault model: as in `swiftlet_tls`. A manipulated record breaks the connection, and with it its requests.
 
 use std::cell::RefCell;
 use std::io::{self, IoSlice, IoSliceMut, Read as _, Write};
@@ -23,13 +24,13 @@ use crate::link::{Acceptor, Address, Carrier, Fabric, Link, unless_blocked};
 
 /// Bytes that are encrypted, or read to be decrypted, in one turn.
 const PLAIN_BYTES: usize = 128 << 10;
-/// By so many bytes TLS and our own frames are told apart: HELLO has its magic at the beginning of its meta part.
+/// So many first bytes distinguish TLS from our own frames: HELLO has its magic at the beginning of its meta part.
 const TELLING_BYTES: usize = HEAD_BYTES + MAGIC.len();
 /// The first byte of a TLS connection: a record of its handshake.
 const TLS_HANDSHAKE: u8 = 22;
 
 thread_local! {
-    /// Of each I/O thread: where bytes are between a link, or a file, and TLS.
+    /// Memory of each I/O thread for bytes between a link, or a file, and TLS.
     static SCRATCH: RefCell<Vec<u8>> = RefCell::new(vec![0; PLAIN_BYTES]);
 }
 
@@ -56,9 +57,9 @@ impl Write for Below<'_> {
 /// TLS on one connection.
 struct Session {
     tls: Box<Connection>,
-    /// Encrypted bytes that were read and not looked at yet.
+    /// Encrypted bytes that were read and not processed yet.
     rest: Vec<u8>,
-    /// Whether there is decrypted data that nobody has taken.
+    /// Whether there are decrypted data that nobody has taken.
     decrypted: bool,
 }
 
@@ -68,7 +69,7 @@ impl Session {
         Self { tls: Box::new(tls), rest: first, decrypted: false }
     }
 
-    /// Write what is encrypted. Whether all of it is gone.
+    /// Write what is encrypted. Returns whether all of it was written.
     fn flush(&mut self, link: &mut dyn Link) -> io::Result<bool> {
         while self.tls.wants_write() {
             if unless_blocked(self.tls.write_tls(&mut Below(link)))?.is_none() {
@@ -78,7 +79,7 @@ impl Session {
         Ok(true)
     }
 
-    /// Take what is decrypted, into the places behind the first `skip` bytes: how much it was.
+    /// Move decrypted data into the slices after their first `skip` bytes: how many bytes.
     fn take(&mut self, into: &mut [IoSliceMut<'_>], mut skip: usize) -> io::Result<usize> {
         let mut taken = 0;
         for slice in into {
@@ -101,7 +102,7 @@ impl Session {
         Ok(taken)
     }
 
-    /// Decrypt from these bytes until there is data. How many are used up.
+    /// Decrypt from these bytes until there are data. Returns how many bytes were used.
     fn decrypt(&mut self, link: &mut dyn Link, bytes: &[u8]) -> io::Result<usize> {
         let mut left = bytes;
         while !left.is_empty() && !self.decrypted {
@@ -118,7 +119,7 @@ impl Session {
         Ok(bytes.len() - left.len())
     }
 
-    /// Fill the places with what these bytes decrypt to; what does not fit is kept. How much it was.
+    /// Fill the slices with what these bytes decrypt to; the rest is kept. Returns how many bytes.
     fn fill(&mut self, link: &mut dyn Link, into: &mut [IoSliceMut<'_>], bytes: &[u8]) -> io::Result<usize> {
         let (mut used, mut filled) = (0, self.take(into, 0)?);
         while !self.decrypted && used < bytes.len() {
@@ -197,7 +198,7 @@ enum Speaks {
 struct Encrypted {
     link: Box<dyn Link>,
     speaks: Speaks,
-    /// What was read to find out what the other side speaks.
+    /// What was read to find out which protocol the other side uses.
     first: Vec<u8>,
     tls: Arc<Tls>,
     required: bool,
@@ -215,7 +216,7 @@ fn is_tls(first: &[u8]) -> Option<bool> {
 }
 
 impl Encrypted {
-    /// Find out what the client speaks. `false`: it has closed.
+    /// Find out which protocol the client uses. `false`: it has closed.
     fn tell(&mut self) -> io::Result<bool> {
         loop {
             if let Some(tls) = is_tls(&self.first) {
@@ -236,7 +237,7 @@ impl Encrypted {
         }
     }
 
-    /// Give out what was read ahead.
+    /// Return what was read ahead.
     fn give(&mut self, into: &mut [IoSliceMut<'_>]) -> usize {
         let mut given = 0;
         for slice in into {
@@ -341,7 +342,7 @@ impl Fabric for EncryptedFabric {
     }
 }
 
-/// Takes connections with TLS and, unless it is `required`, without.
+/// Accepts connections with TLS and, unless it is `required`, without.
 pub struct EncryptedAcceptor {
     below: Box<dyn Acceptor>,
     tls: Arc<Tls>,

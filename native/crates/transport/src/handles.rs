@@ -1,4 +1,4 @@
-//! What the layers above hold: peers to make calls to, and the right to answer requests. Each leaves its commands for
+//! Handles for the layers above: peers to make calls to, and the right to answer requests. Each sends its commands to
 //! the I/O thread that it belongs to.
 
 use std::collections::VecDeque;
@@ -18,11 +18,11 @@ use crate::pool::{Chunk, Pool};
 
 /// Answers requests. Called in the I/O thread; must not block.
 pub trait Handler: Send + Sync {
-    /// Gives who takes the body, if it comes in chunks. Without one nothing of it is sent.
+    /// Handle a request. Returns the receiver of the body, if it comes in chunks; without one nothing of it is sent.
     fn request(&self, incoming: Incoming, responder: Responder) -> Option<Box<dyn Receiver>>;
 }
 
-/// The right, and the duty, to answer one request, from any thread. Dropped, it says that the handler failed.
+/// The right, and the duty, to answer one request, from any thread. When it is dropped, the handler counts as failed.
 pub struct Responder {
     pub(crate) shared: Arc<Shared>,
     pub(crate) connection: Key,
@@ -45,7 +45,7 @@ impl Responder {
         self.cancelled.load(Ordering::Acquire)
     }
 
-    /// Answer. A header or footer over its limit is the handler's failure.
+    /// Answer. A header or footer over its limit counts as the handler's failure.
     pub fn answer(mut self, answer: Answer) {
         if answer.header.len() > HEADER_BYTES || answer.footer.len() > FOOTER_BYTES {
             return; // and `drop` tells the client
@@ -54,13 +54,13 @@ impl Responder {
         self.shared.post(Command::Answer(self.connection, self.stream, Box::new(answer)));
     }
 
-    /// The memory out of which answers are lent on this connection, if they are: what is put there needs no copy.
+    /// The memory from which answers are lent on this connection, if they are: an answer in it needs no copy.
     #[must_use]
     pub fn lends(&self) -> Option<&Pool> {
         self.lends.as_ref()
     }
 
-    /// To be kept by the owner of a [`Source`](crate::Source).
+    /// A waker, which the owner of a [`Source`](crate::Source) keeps.
     #[must_use]
     pub fn waker(&self) -> Waker {
         Waker { shared: Arc::clone(&self.shared), connection: self.connection, stream: self.stream }
@@ -75,7 +75,7 @@ impl Drop for Responder {
     }
 }
 
-/// Tells the I/O thread that a [`Source`](crate::Source) has something.
+/// Tells the I/O thread that a [`Source`](crate::Source) has more.
 #[derive(Clone)]
 pub struct Waker {
     shared: Arc<Shared>,
@@ -124,7 +124,7 @@ impl Peer {
         &self.metrics
     }
 
-    /// Make a call; what becomes of it goes to `sink`, under `token`.
+    /// Make a call; its events go to `sink`, with `token`.
     ///
     /// # Errors
     /// [`Error::Invalid`] alone: everything else is an event.
@@ -176,7 +176,7 @@ impl fmt::Debug for Ticket {
 }
 
 impl Ticket {
-    /// End it: [`Error::Cancelled`], unless it was over before.
+    /// Cancel the call: [`Error::Cancelled`], unless it was over before.
     pub fn cancel(&self) {
         self.shared.post(Command::Cancel(self.peer, self.stream));
     }
@@ -196,7 +196,7 @@ impl Upload {
         &self.ticket
     }
 
-    /// Send the next bytes, at most 1 MiB. A clone of the same chunk may go to other peers.
+    /// Send the next bytes, at most 1 MiB. A clone of the same chunk may be sent to other peers.
     ///
     /// # Errors
     /// The chunk itself, if it is empty or too large, or 8 MiB wait to be sent already: wait for [`What::Sent`](crate::What::Sent).
@@ -213,7 +213,7 @@ impl Upload {
         Ok(())
     }
 
-    /// The body is complete: commit. A footer is up to 4 KiB.
+    /// The body is complete: commit. A footer has up to 4 KiB.
     ///
     /// # Errors
     /// The footer is over the limit.

@@ -1,9 +1,9 @@
-//! The names that connections have within their I/O thread.
+//! Numbers of connections within their I/O thread.
 
-/// The bit by which the numbers of a thread's other descriptors are told from those of its connections.
+/// The bit that distinguishes the numbers of a thread's other descriptors from those of its connections.
 pub(crate) const LISTENER: u64 = 1 << 63;
 
-/// Names a connection of this thread, and never another one that takes its place.
+/// Identifies a connection of this thread, and never a later one in its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Key {
     pub(crate) index: u32,

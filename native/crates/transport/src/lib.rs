@@ -1,8 +1,9 @@
-//! Requests and data between processes: over TCP, with TLS or without, within a machine, simulated. Knows no Python.
+//! Requests and data between processes: over TCP, with TLS or without, within a machine, or simulated. Independent of
+//! Python.
 //!
-//! `docs/transport.md` is the protocol, `docs/design/2026-11-21-transport.md` says why it is made so. A [`Node`] is a
-//! process's end: [`Peer`]s to call, a [`Handler`] that answers, a [`Pool`] that all bodies live in. Methods,
-//! statuses and headers mean nothing here.
+//! `docs/transport.md` specifies the protocol, `docs/design/2026-11-21-transport.md` has the reasons. A [`Node`] is a
+//! process's end: [`Peer`]s to call, a [`Handler`] that answers, and a [`Pool`] for all bodies. Methods, statuses and
+//! headers have no meaning here.
 
 mod api;
 mod arena;

@@ -1,8 +1,8 @@
-//! The seam between the protocol and what carries it.
+//! The boundary between the protocol and its carriers.
 //!
-//! A [`Link`] is a stream of bytes that never blocks, with one descriptor to wait on. What differs between
-//! kinds is how offered bytes get to the receiver: see [`Link::lends`]. With RDMA lent chunks are fetched instead of
-//! mapped: see [`Link::card`].
+//! A [`Link`] is a stream of bytes that never blocks, with one descriptor to wait on. The kinds differ in how offered
+//! bytes get to the receiver: see [`Link::lends`]. With RDMA lent chunks are fetched instead of mapped: see
+//! [`Link::card`].
 
 use std::fmt;
 use std::io::{self, IoSlice, IoSliceMut};
@@ -41,33 +41,33 @@ impl fmt::Display for Carrier {
     }
 }
 
-/// What is called, once, when it is known whether the peer's memory can be fetched from. It must not block.
+/// Called once, when it is known whether the peer's memory can be fetched. It must not block.
 pub type Met = Box<dyn FnOnce(io::Result<()>) + Send>;
 
-/// What is called, once, with memory that was filled, or with why it was not. It must not block.
+/// Called once, with memory that was filled, or with an error. It must not block.
 pub type Fetched = Box<dyn FnOnce(io::Result<Buffer>) + Send>;
 
 /// One connection's stream of bytes. All calls return at once; `WouldBlock` means: wait on the descriptor.
 pub trait Link: Send {
-    /// What it is.
+    /// The kind of carrier.
     fn carrier(&self) -> Carrier;
 
     /// Readable when [`Link::read`] has something, writable when [`Link::write`] has room. Level-triggered.
     fn descriptor(&self) -> BorrowedFd<'_>;
 
-    /// Called when it first becomes writable.
+    /// Called when the link first becomes writable.
     ///
     /// # Errors
     /// It could not be made.
     fn connected(&mut self) -> io::Result<()>;
 
-    /// Read into several places. 0: the other side has closed.
+    /// Read into several slices. 0: the other side has closed.
     ///
     /// # Errors
     /// `WouldBlock`, or it is broken.
     fn read(&mut self, into: &mut [IoSliceMut<'_>]) -> io::Result<usize>;
 
-    /// Write from several places; `more`: something follows at once.
+    /// Write from several slices; `more`: further bytes follow at once.
     ///
     /// # Errors
     /// `WouldBlock`, or it is broken.
@@ -79,12 +79,12 @@ pub trait Link: Send {
     /// `WouldBlock`, or the link or the file is broken.
     fn write_file(&mut self, file: BorrowedFd<'_>, offset: u64, bytes: usize) -> io::Result<usize>;
 
-    /// Whether it has bytes that the descriptor does not tell of.
+    /// Whether it has bytes that the descriptor does not indicate.
     fn holds(&self) -> bool {
         false
     }
 
-    /// Read of these alone; 0: there is nothing to give yet.
+    /// Read only these bytes; 0: there are none yet.
     ///
     /// # Errors
     /// It is broken.
@@ -92,7 +92,7 @@ pub trait Link: Send {
         Ok(0)
     }
 
-    /// Write what the link has taken and not written yet. `false`: wait until it is writable.
+    /// Write what the link has accepted and not written yet. `false`: wait until it is writable.
     ///
     /// # Errors
     /// It is broken.
@@ -100,36 +100,36 @@ pub trait Link: Send {
         Ok(true)
     }
 
-    /// Why a client that has come this way is refused, if it is.
+    /// Why a client on this link is refused, if it is.
     fn refusal(&self) -> Option<Refusal> {
         None
     }
 
-    /// Whether both ends can be shown memory: then chunks of the pool are lent, not sent.
+    /// Whether both ends can share memory: then chunks of the pool are lent, not sent.
     fn lends(&self) -> bool {
         false
     }
 
-    /// What the peer needs to fetch from our pool, if that is how lent chunks get to it; without it they are mapped.
+    /// What the peer needs to fetch from our pool, if lent chunks are fetched; without it they are mapped.
     fn card(&self) -> Option<&[u8]> {
         None
     }
 
-    /// The peer's card has come: find out, by fetching something, whether it is of use.
+    /// Handle the peer's card: find out by a fetch whether it can be used.
     fn meet(&mut self, _card: &[u8], then: Met) {
         then(Err(io::ErrorKind::Unsupported.into()));
     }
 
-    /// Fill memory from this address in the peer's region, which [`Link::meet`] has fetched from before. The memory
-    /// is not given back, not even when the link is dropped, before nothing writes to it any more.
+    /// Fill memory from this address in the peer's region, on which [`Link::meet`] has succeeded. The memory is not
+    /// returned, not even when the link is dropped, before nothing writes to it any more.
     fn fetch(&mut self, _address: u64, _into: Buffer, then: Fetched) {
         then(Err(io::ErrorKind::Unsupported.into()));
     }
 
-    /// Let a descriptor travel with the next bytes.
+    /// Send a descriptor with the next bytes.
     fn attach(&mut self, _descriptor: OwnedFd) {}
 
-    /// A descriptor that has come.
+    /// A received descriptor.
     fn detach(&mut self) -> Option<OwnedFd> {
         None
     }
@@ -138,7 +138,7 @@ pub trait Link: Send {
 /// Where a peer may be reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
-    /// By this name it has to answer.
+    /// The name that it has to have.
     pub name: String,
     /// Its TCP address.
     pub tcp: Option<SocketAddr>,
@@ -149,7 +149,7 @@ pub trait Fabric: Send + Sync {
     /// What its links are.
     fn carrier(&self) -> Carrier;
 
-    /// Begin to connect. `None`: this peer can't be reached this way.
+    /// Begin to connect. `None`: this peer can't be reached by this fabric.
     ///
     /// # Errors
     /// It can't be reached now.
@@ -168,7 +168,7 @@ pub trait Acceptor: Send {
     fn accept(&mut self) -> io::Result<Option<Box<dyn Link>>>;
 }
 
-/// `Ok(None)` for what is no error with non-blocking calls.
+/// `Ok(None)` for errors that are normal for non-blocking calls.
 pub(crate) fn unless_blocked<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     match result {
         Ok(value) => Ok(Some(value)),

@@ -1,9 +1,9 @@
-//! Memory that others may see: the one module that handles pointers.
+//! Shared memory: the one module that handles pointers.
 //!
-//! A [`Region`] is a mapped memfd. Ours is written by us and lent to peers on the same machine read-only; a
-//! [foreign](Region::foreign) one is a peer's. Fault model of a foreign one: the peer may pass any descriptor,
-//! and change bytes at any time. So seals, file system and size are checked before it is mapped, all offsets
-//! against the size, and nobody takes a decision by bytes that are read from it more than once.
+//! A [`Region`] is a mapped memfd. Our own is written by us and lent to peers on the same machine read-only; a
+//! [foreign](Region::foreign) one is a peer's. Fault model of a foreign one: the peer may pass any descriptor, and
+//! change bytes at any time. So seals, file system and size are checked before it is mapped, all offsets are checked
+//! against the size, and no decision depends on bytes that are read from it more than once.
 
 #![allow(unsafe_code, reason = "maps are pointers; everything that is done with them is here")]
 
@@ -14,7 +14,8 @@ use std::ptr::NonNull;
 use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
 
-/// `TMPFS_MAGIC`, what `fstatfs` says of a memfd. One on huge pages could be short of them and then raise SIGBUS.
+/// `TMPFS_MAGIC`, which `fstatfs` returns for a memfd. A memfd on huge pages could run short of them and then raise
+/// SIGBUS.
 const TMPFS: i64 = 0x0102_1994;
 /// More than any pool has: a peer can't make us map all of our address space.
 const MAX_FOREIGN_BYTES: u64 = 1 << 40;
@@ -34,7 +35,7 @@ unsafe impl Send for Region {}
 unsafe impl Sync for Region {}
 
 impl Region {
-    /// New memory, all zero; the system gives it page by page as it is touched.
+    /// New memory, all zero; the system provides each page when it is first used.
     ///
     /// # Errors
     /// The system has no descriptor or address space left.
@@ -48,7 +49,7 @@ impl Region {
         Ok(region)
     }
 
-    /// A peer's memory, to be read.
+    /// A peer's memory, for reading.
     ///
     /// # Errors
     /// It is not a sealed memfd of the size that was announced.
@@ -82,13 +83,13 @@ impl Region {
         self.bytes
     }
 
-    /// Where it begins, for transports that tell devices of it. Who may write what is up to its pool.
+    /// Its first address, for transports that pass it to devices. Who may write what is decided by its pool.
     #[must_use]
     pub fn address(&self) -> NonNull<u8> {
         self.base
     }
 
-    /// A descriptor for a peer, by which it can read but never write.
+    /// A descriptor for a peer, which permits reading but not writing.
     ///
     /// # Errors
     /// The system has no descriptor left, or no /proc.
@@ -132,7 +133,7 @@ impl Drop for Region {
     }
 }
 
-/// A piece of a pool's region that belongs to one owner. Only [`crate::pool`] makes it, from its arena.
+/// A piece of a pool's region that belongs to one owner. Only [`crate::pool`] creates it, from its arena.
 #[derive(Debug)]
 pub(crate) struct Block {
     pub(crate) offset: usize,

@@ -45,13 +45,14 @@ pub struct PeerSnapshot {
     pub lent_bytes: u64,
     /// Bytes fetched from what the peer lent.
     pub fetched_bytes: u64,
-    /// Connections made.
+    /// Connections established.
     pub connects: u64,
-    /// Connections that could not be made, or broke.
+    /// Connections that could not be established, or broke.
     pub connect_failures: u64,
-    /// How often another kind of link was taken because a better one failed, or bytes were sent that were to be fetched.
+    /// How often another kind of link was used because a better one failed, or bytes were sent that were to be
+    /// fetched.
     pub fallbacks: u64,
-    /// What is connected now.
+    /// How it is connected now.
     pub carrier: Option<Carrier>,
     /// The sum of all requests' times in µs.
     pub latency_us: u64,
@@ -106,7 +107,7 @@ pub(crate) struct Registry {
 }
 
 impl Registry {
-    /// Those of a client, or of all beyond the limit.
+    /// The counters of a client, or those shared by all beyond the limit.
     pub(crate) fn client(&self, name: &str) -> Arc<PeerMetrics> {
         let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
         let name = if clients.contains_key(name) || clients.len() < MAX_COUNTED { name } else { "others" };

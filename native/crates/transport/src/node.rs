@@ -1,4 +1,4 @@
-//! A process's end of the transport: its I/O threads, its memory, its keys, its peers.
+//! A process's end of the transport: I/O threads, memory, keys and peers.
 
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,13 +20,13 @@ use crate::settings::{Config, Settings};
 pub struct PeerReport {
     /// Its name.
     pub name: String,
-    /// Whether it asks us, rather than we it.
+    /// Whether it sends requests to us, rather than we to it.
     pub is_client: bool,
     /// Its counters.
     pub counters: PeerSnapshot,
 }
 
-/// A running end of the transport. Dropped, it ends all its requests and threads.
+/// A running end of the transport. When it is dropped, all its requests and threads end.
 pub struct Node {
     threads: Vec<(Arc<Shared>, Option<JoinHandle<()>>)>,
     settings: Arc<Settings>,
@@ -41,8 +41,8 @@ impl std::fmt::Debug for Node {
 }
 
 impl Node {
-    /// Start the threads. `fabrics`: ways to reach peers, the preferred one first. `handler`: who answers what
-    /// peers ask, if anybody does.
+    /// Start the threads. `fabrics`: ways to reach peers, the preferred one first. `handler`: answers the requests of
+    /// peers, if there is one.
     ///
     /// # Errors
     /// The system has no thread or descriptor left.
@@ -77,17 +77,18 @@ impl Node {
         Ok(node)
     }
 
-    /// Take connections from here too.
+    /// Accept connections from this acceptor too.
     pub fn listen(&self, acceptor: Box<dyn Acceptor>) {
         self.threads[0].0.post(Command::Listen(acceptor));
     }
 
-    /// Take no more connections, and ask those who have one for no more requests. Those under way are answered.
+    /// Accept no more connections, and ask connected clients to send no more requests. Requests under way are
+    /// answered.
     pub fn leave(&self) {
         self.threads.iter().for_each(|(shared, _)| shared.post(Command::Leave));
     }
 
-    /// A peer to make calls to. Ask once per peer, and keep it.
+    /// A peer to make calls to. Create one per peer, and keep it.
     #[must_use]
     pub fn peer(&self, address: Address) -> Peer {
         let at = self.next.fetch_add(1, Ordering::Relaxed) % self.threads.len();
@@ -100,7 +101,7 @@ impl Node {
         Peer { shared, index, name, metrics }
     }
 
-    /// From now on handshakes use these keys; connections that are open stay.
+    /// Use these keys for handshakes from now on; open connections stay.
     pub fn set_keys(&self, keys: Vec<Key>) {
         *self.settings.keys.write().unwrap_or_else(PoisonError::into_inner) = keys;
     }

@@ -1,4 +1,4 @@
-//! What waits to be written to one link: bytes of our own, parts of chunks, parts of files.
+//! What is to be written to one link: bytes of our own, parts of chunks, parts of files.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::link::{Link, unless_blocked};
 use crate::pool::Chunk;
 
-/// Bytes of our own are collected up to here in one piece.
+/// Our own bytes are collected in pieces of up to this size.
 const PIECE_BYTES: usize = 32 << 10;
 /// Slices in one system call.
 const SLICES: usize = 64;
@@ -30,22 +30,22 @@ impl Segment {
     }
 }
 
-/// The queue; who fills it keeps it short.
+/// The queue; its users keep it short.
 #[derive(Default)]
 pub(crate) struct Outbox {
     segments: VecDeque<Segment>,
-    /// Bytes of the first segment that are gone.
+    /// Bytes of the first segment that were written.
     done: usize,
     bytes: usize,
 }
 
 impl Outbox {
-    /// Bytes that wait.
+    /// How many bytes are queued.
     pub(crate) fn len(&self) -> usize {
         self.bytes
     }
 
-    /// Where to append bytes; they are counted by what `write` adds.
+    /// Append bytes; they are counted by what `write` adds.
     pub(crate) fn append(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         let fits = matches!(self.segments.back(), Some(Segment::Bytes(bytes)) if bytes.len() < PIECE_BYTES);
         if !fits {
@@ -63,7 +63,7 @@ impl Outbox {
         self.segments.push_back(Segment::Chunk(chunk));
     }
 
-    /// The body behind its frame, if it has one.
+    /// Append the body after its frame, if it has one.
     pub(crate) fn extend(&mut self, chunk: Option<Chunk>) {
         if let Some(chunk) = chunk {
             self.push(chunk);
@@ -75,7 +75,7 @@ impl Outbox {
         self.segments.push_back(Segment::File(file, offset, bytes));
     }
 
-    /// Write once. How many bytes went; 0 if the link is full.
+    /// Write once. Returns how many bytes; 0 if the link is full.
     pub(crate) fn write(&mut self, link: &mut dyn Link) -> io::Result<usize> {
         if let Some(Segment::File(file, offset, bytes)) = self.segments.front() {
             let (at, left) = (offset + self.done as u64, bytes - self.done);

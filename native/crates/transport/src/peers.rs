@@ -1,8 +1,8 @@
-//! The peers that calls are made to: one connection each, made when it is needed, kept, and made again with
-//! growing pauses when it can't be.
+//! The peers that calls are made to: one connection each, made when it is needed, kept, and made again with growing
+//! pauses after failures.
 //!
-//! While a connection is being made, calls wait, up to a limit and their deadlines. After a failure they are
-//! refused at once until the pause is over: the caller has other replicas to turn to.
+//! While a connection is being made, calls wait, up to a limit and their deadlines. After a failure they are refused
+//! at once until the pause is over: the caller has other replicas.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -28,9 +28,9 @@ struct Peer {
     metrics: Arc<PeerMetrics>,
     current: Option<Key>,
     connecting: Option<Key>,
-    /// All that are not closed, with those that only finish what they have.
+    /// All connections that are not closed, including those that only finish their requests.
     all: Vec<Key>,
-    /// Which fabric the attempt is made by.
+    /// The fabric of the current attempt.
     fabric: usize,
     waiting: VecDeque<Box<Submit>>,
     failures: u32,
@@ -41,8 +41,8 @@ struct Peer {
 pub(crate) struct Peers(Vec<Peer>);
 
 impl Peer {
-    /// Begin an attempt by the first of the fabrics from `self.fabric` on by which one can be begun.
-    /// `why`: what is said if there is none.
+    /// Begin an attempt by the first of the fabrics from `self.fabric` on that can begin one. `why`: the error if
+    /// there is none.
     fn connect(
         &mut self,
         around: &mut Around<'_>,
@@ -93,7 +93,7 @@ impl Peers {
         });
     }
 
-    /// Name and counters for a connection: the peer's; of an accepted one they are found out by its handshake.
+    /// Name and counters for a connection: the peer's; for an accepted one its handshake reveals them.
     pub(crate) fn named(&self, side: Side) -> (Arc<str>, Arc<PeerMetrics>) {
         match side {
             Side::Client(peer) => (Arc::clone(&self.0[peer].name), Arc::clone(&self.0[peer].metrics)),
@@ -109,7 +109,7 @@ impl Peers {
         self.0[peer].all.clone()
     }
 
-    /// A call without a connection. Gives a link if one is to be made.
+    /// Add a call without a connection. Returns a link if one is to be made.
     pub(crate) fn wait(
         &mut self,
         submit: Box<Submit>,
@@ -140,7 +140,7 @@ impl Peers {
         self.0[peer].all.push(key);
     }
 
-    /// The handshake has succeeded: those who waited go on.
+    /// The handshake has succeeded: begin the waiting calls.
     pub(crate) fn opened(&mut self, connection: &mut Connection, around: &mut Around<'_>) {
         let Side::Client(peer) = connection.side else { return };
         let peer = &mut self.0[peer];
@@ -154,7 +154,7 @@ impl Peers {
         }
     }
 
-    /// No new calls on this one.
+    /// Make no new calls on this connection.
     pub(crate) fn retire(&mut self, peer: usize, key: Key) {
         let current = &mut self.0[peer].current;
         if *current == Some(key) {
@@ -162,7 +162,7 @@ impl Peers {
         }
     }
 
-    /// A connection is gone. If it was never open, the next fabric is tried: gives its link, and the peer.
+    /// A connection is gone. If it was never open, the next fabric is tried: returns its link, and the peer.
     pub(crate) fn closed(
         &mut self,
         connection: &Connection,
@@ -192,7 +192,7 @@ impl Peers {
         self.0[peer].waiting.iter_mut().find(|submit| submit.stream == stream)
     }
 
-    /// A piece of an upload; it comes back if the call does not wait here.
+    /// Add a piece of an upload; it is returned if the call does not wait here.
     pub(crate) fn push(&mut self, peer: usize, stream: u64, chunk: Chunk) -> Option<Chunk> {
         match self.waiting(peer, stream) {
             Some(submit) => {
@@ -203,7 +203,7 @@ impl Peers {
         }
     }
 
-    /// The end of an upload; it comes back if the call does not wait here.
+    /// Add the end of an upload; it is returned if the call does not wait here.
     pub(crate) fn finish(&mut self, peer: usize, stream: u64, footer: Vec<u8>) -> Option<Vec<u8>> {
         match self.waiting(peer, stream) {
             Some(submit) => {
@@ -214,7 +214,7 @@ impl Peers {
         }
     }
 
-    /// Whether the call waited here, and is cancelled.
+    /// Cancel a call that waits here. Returns whether it did.
     pub(crate) fn cancel(&mut self, peer: usize, stream: u64, outcome: &mut Outcome) -> bool {
         let waiting = &mut self.0[peer].waiting;
         let Some(at) = waiting.iter().position(|submit| submit.stream == stream) else { return false };
@@ -224,7 +224,7 @@ impl Peers {
         true
     }
 
-    /// Calls whose time is over. Whether any wait.
+    /// End calls whose deadline is over. Returns whether any wait.
     pub(crate) fn tick(&mut self, around: &mut Around<'_>) -> bool {
         let mut busy = false;
         for peer in &mut self.0 {
@@ -240,7 +240,7 @@ impl Peers {
         busy
     }
 
-    /// The process ends.
+    /// The process stops.
     pub(crate) fn stop(&mut self, outcome: &mut Outcome) {
         for peer in &mut self.0 {
             for submit in peer.waiting.drain(..) {

@@ -1,9 +1,9 @@
-//! Buffers out of a fixed amount of memory, shared by reference, never copied to be sent twice.
+//! Buffers from a fixed amount of memory, shared by reference, and never copied to be sent twice.
 //!
-//! Who needs a chunk and finds none waits in one queue, first come first served, until its deadline. What comes from
-//! clients to be uploaded waits in a second one, behind it, and never takes more than half: answers are received into the same
-//! memory, and should not wait for slow servers. Small bodies have an arena of their own and never wait: see
-//! `docs/design/2026-11-21-transport.md`.
+//! Requests for a chunk that find none wait in one queue, first come first served, until their deadlines. Chunks for
+//! uploads from clients wait in a second queue, after the first, and never use more than half: answers are received
+//! into the same memory, and should not wait for slow servers. Small bodies have an arena of their own and never wait:
+//! see `docs/design/2026-11-21-transport.md`.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -17,7 +17,7 @@ use crate::arena::Arena;
 use crate::key::Key;
 use crate::memory::{Block, Region};
 
-/// What is called when memory is there, or with nothing when the deadline is over. It must not block.
+/// Called when there is memory, or with nothing when the deadline is over. It must not block.
 pub type Then = Box<dyn FnOnce(Option<Buffer>) + Send>;
 
 struct Waiter {
@@ -30,9 +30,9 @@ struct State {
     small: Arena,
     chunks: Arena,
     waiting: VecDeque<Waiter>,
-    /// For memory that is to be uploaded from.
+    /// Waiting for memory for uploads.
     uploads: VecDeque<Waiter>,
-    /// While no more than this is in use, an upload may have memory.
+    /// An upload may have memory only while no more than this is in use.
     uploads_bytes: usize,
     peak: usize,
 }
@@ -43,7 +43,7 @@ impl State {
         self.waiting.is_empty() && self.chunks.used() + bytes <= self.uploads_bytes
     }
 
-    /// Who is the next to get memory, if it is there.
+    /// The queue whose first one is next to get memory, if there is any.
     fn next(&mut self) -> Option<&mut VecDeque<Waiter>> {
         if !self.waiting.is_empty() {
             return Some(&mut self.waiting);
@@ -63,12 +63,12 @@ struct Inner {
 #[derive(Clone)]
 pub struct Pool(Arc<Inner>);
 
-/// How a pool stands.
+/// The use of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolUse {
     /// All of it.
     pub limit_bytes: usize,
-    /// In use, with what rounding costs.
+    /// In use, including rounding.
     pub used_bytes: usize,
     /// The most that was ever in use.
     pub peak_bytes: usize,
@@ -89,7 +89,8 @@ impl Inner {
 }
 
 impl Pool {
-    /// `limit_bytes` are rounded down to whole MiB, at least 2: an eighth for small bodies, the rest for chunks.
+    /// A pool of `limit_bytes`, rounded down to whole MiB, at least 2: an eighth for small bodies, the rest for
+    /// chunks.
     ///
     /// # Errors
     /// The system has no descriptor or address space left.
@@ -107,13 +108,13 @@ impl Pool {
         Ok(Self(Arc::new(Inner { region: Arc::new(Region::new(limit)?), small_bytes, state: Mutex::new(state) })))
     }
 
-    /// The memory itself, for transports that show it to others.
+    /// The memory itself, for transports that share it.
     #[must_use]
     pub fn region(&self) -> &Arc<Region> {
         &self.0.region
     }
 
-    /// How it stands.
+    /// Its current use.
     #[must_use]
     pub fn stat(&self) -> PoolUse {
         let state = self.0.lock();
@@ -132,21 +133,21 @@ impl Pool {
         Some(Buffer { block: Some(Block { offset, bytes }), pool: self.clone() })
     }
 
-    /// Memory for a small body, now or never. More than [`INLINE_BYTES`] there never is.
+    /// Memory for a small body, at once or not at all. There is never more than [`INLINE_BYTES`].
     #[must_use]
     pub fn small(&self, bytes: usize) -> Option<Buffer> {
         if bytes > INLINE_BYTES { None } else { self.take(&mut self.0.lock(), bytes, true) }
     }
 
-    /// Memory for a chunk, now or not; not either while others wait. More than [`CHUNK_BYTES`] there never is.
+    /// Memory for a chunk, at once or not at all; none while others wait. There is never more than [`CHUNK_BYTES`].
     #[must_use]
     pub fn chunk(&self, bytes: usize) -> Option<Buffer> {
         let mut state = self.0.lock();
         if bytes > CHUNK_BYTES || !state.waiting.is_empty() { None } else { self.take(&mut state, bytes, false) }
     }
 
-    /// Memory for a chunk as soon as there is some: `then` is called at once, or by whoever gives memory back, or
-    /// with nothing by [`Pool::expire`].
+    /// Memory for a chunk as soon as there is some: `then` is called at once, or by whoever returns memory, or with
+    /// nothing by [`Pool::expire`].
     ///
     /// # Panics
     /// More than [`CHUNK_BYTES`] are asked for.
@@ -162,8 +163,8 @@ impl Pool {
         then(got);
     }
 
-    /// Memory for bytes that are to be uploaded, or for an answer that could be made without it, now or not; not either
-    /// while others wait, nor beyond half of the memory: see [`Pool::upload_later`].
+    /// Memory for an upload, or for an answer that could be made without it, at once or not at all; none while others
+    /// wait, nor beyond half of the memory: see [`Pool::upload_later`].
     #[must_use]
     pub fn spare(&self, bytes: usize) -> Option<Buffer> {
         let mut state = self.0.lock();
@@ -171,8 +172,8 @@ impl Pool {
         if is_free { self.take(&mut state, bytes, false) } else { None }
     }
 
-    /// The same for bytes that are to be uploaded, behind all others and in half of the memory. How long it takes depends
-    /// on how fast servers take what was uploaded before.
+    /// The same for an upload, after all others and from half of the memory. How long it takes depends on how fast
+    /// servers receive earlier uploads.
     ///
     /// # Panics
     /// As [`Pool::chunk_later`].
@@ -189,7 +190,7 @@ impl Pool {
         then(got);
     }
 
-    /// Tell those whose time is over. I/O threads call this.
+    /// Tell those whose deadline is over. I/O threads call this.
     pub fn expire(&self, now: Instant) {
         let mut over = Vec::new();
         let mut state = self.0.lock();
@@ -236,7 +237,7 @@ impl Pool {
     }
 }
 
-/// Memory that one owner writes to, before it is shared as a [`Chunk`].
+/// Memory that one owner writes to before it is shared as a [`Chunk`].
 pub struct Buffer {
     /// Only `None` while it is being frozen.
     block: Option<Block>,
@@ -262,7 +263,7 @@ impl Buffer {
         self.len() == 0
     }
 
-    /// Its bytes; at first those of who had the memory before.
+    /// Its bytes; at first those of the previous owner.
     #[must_use]
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
         self.block.as_mut().map_or(&mut [], |block| block.slice_mut(&self.pool.0.region))
@@ -298,12 +299,12 @@ impl Drop for Buffer {
     }
 }
 
-/// Who is told that the last reference to a chunk is gone.
+/// Told when the last reference to a chunk is dropped.
 pub(crate) trait Released: Send + Sync {
     fn released(&self, hook: HookOf);
 }
 
-/// Which chunk it was: connection, stream, offset in the body, bytes, and whether it was lent.
+/// Identifies the chunk: connection, stream, offset in the body, bytes, and whether it was lent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HookOf {
     pub(crate) connection: Key,
@@ -340,7 +341,7 @@ impl Drop for Backing {
     }
 }
 
-/// What a sender waits for: dropped, it may send as much again.
+/// A part of the sender's window: when it is dropped, as much may be sent again.
 pub struct Window(Option<Hook>);
 
 impl fmt::Debug for Window {
@@ -372,7 +373,8 @@ impl fmt::Debug for Chunk {
 }
 
 impl Chunk {
-    /// Memory from elsewhere: it is sent from where it is, or, in an answer on a connection that lends, copied and lent.
+    /// Memory of another owner: it is sent from where it is, or, in an answer on a connection that lends, copied and
+    /// lent.
     #[must_use]
     pub fn from_owner(owner: Box<dyn AsRef<[u8]> + Send + Sync>) -> Self {
         let end = (*owner).as_ref().len();
@@ -406,20 +408,20 @@ impl Chunk {
         self.len() == 0
     }
 
-    /// Give the memory back now, and keep the window that it was granted by: for who has copied the bytes, but wants no
-    /// more yet. Nothing of it while others share the chunk: then it is theirs.
+    /// Return the memory now, and keep the window that it was granted by: for an owner that has copied the bytes but
+    /// is not ready for more. While others share the chunk, nothing is returned: then it is theirs.
     #[must_use]
     pub fn into_window(self) -> Window {
         Window(Arc::into_inner(self.backing).and_then(|mut backing| backing.hook.take()))
     }
 
-    /// Whether it lies in a pool's memory, so that it can be lent as it is.
+    /// Whether it is in a pool's memory, so that it can be lent without a copy.
     #[must_use]
     pub fn is_in(&self, pool: &Pool) -> bool {
         self.address_in(pool.region()).is_some()
     }
 
-    /// Where it lies in this region, if it does.
+    /// Its address in this region, if it is there.
     pub(crate) fn address_in(&self, region: &Arc<Region>) -> Option<u64> {
         match &self.backing.memory {
             Memory::Pool(block, pool) if Arc::ptr_eq(&pool.0.region, region) => {

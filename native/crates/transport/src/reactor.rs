@@ -1,7 +1,7 @@
-//! One I/O thread: waits, reads, carries out commands, writes, and looks at the clock.
+//! One I/O thread: waits, reads, executes commands, writes, and checks its clocks.
 //!
-//! A connection belongs to one thread and needs no lock. Other threads leave [`Command`]s; what they may leave is
-//! bounded by open requests and by the chunks that these may hold.
+//! A connection belongs to one thread and needs no lock. Other threads queue [`Command`]s; their number is bounded by
+//! open requests and by the chunks that these may hold.
 
 use std::mem;
 use std::os::fd::OwnedFd;
@@ -24,28 +24,28 @@ use crate::peers::Peers;
 use crate::settings::Settings;
 use crate::watch::{self, Watch};
 
-/// How long chunks that were lent over a broken connection are kept from being used again, and how many times the silence
-/// at least: as long as the peer does not know that it is broken, it may read them.
+/// How long chunks that were lent over a broken connection are kept from being reused, and at least how many times the
+/// silence: as long as the peer does not know that the connection is broken, it may read them.
 const LENT_GRACE: Duration = Duration::from_secs(10);
 const LENT_SILENCES: u32 = 4;
-/// How often clocks are looked at while something is under way, and while nothing is.
+/// How often clocks are checked while something is under way, and while nothing is.
 const TICK: Duration = Duration::from_millis(20);
 const IDLE_TICK: Duration = Duration::from_millis(100);
-/// One read takes at most this much besides what goes straight into a chunk.
+/// The most that one read takes besides what goes directly into a chunk.
 const SCRATCH_BYTES: usize = 256 << 10;
 
 const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
 const WAKE: u64 = u64::MAX;
 
-/// The parts of a thread that connections look at.
+/// The parts of a thread that connections use.
 pub(crate) struct World {
     pub(crate) shared: Arc<Shared>,
     pub(crate) settings: Arc<Settings>,
     pub(crate) registry: Arc<Registry>,
     pub(crate) fabrics: Vec<Arc<dyn Fabric>>,
     pub(crate) handler: Option<Arc<dyn Handler>>,
-    /// All threads, for the sharing out of accepted connections.
+    /// All threads, among which accepted connections are distributed.
     pub(crate) all: Vec<Arc<Shared>>,
 }
 
@@ -107,7 +107,7 @@ impl Reactor {
         })
     }
 
-    /// Until it is told to stop.
+    /// Run until told to stop.
     pub(crate) fn run(mut self) {
         let mut events: Vec<epoll::Event> = Vec::with_capacity(256);
         while !self.stopping {
@@ -158,7 +158,7 @@ impl Reactor {
         self.world.shared.asleep.store(false, Ordering::SeqCst);
     }
 
-    /// Stay awake until there is something to do, or the time is over. Whether there is.
+    /// Stay awake until there is something to do, or the time is over. Returns whether there is something.
     fn look_until(&self, end: Instant, events: &mut Vec<epoll::Event>) -> bool {
         loop {
             let _ = epoll::wait(&self.epoll, rustix::buffer::spare_capacity(events), Some(&AT_ONCE));
@@ -200,7 +200,7 @@ impl Reactor {
         self.scratch = scratch;
     }
 
-    /// Do something with a connection, if it is still there; close it if that fails; see to what it then needs.
+    /// Do something with a connection, if it still exists; close it if that fails; then update its interests.
     fn with(
         &mut self,
         key: Key,
@@ -224,7 +224,8 @@ impl Reactor {
         self.refresh(index, now);
     }
 
-    /// Interest in writability, the list of those that have something to write, and requests that wait for room.
+    /// Update the interest in writability, the list of connections with something to write, and requests that wait for
+    /// room.
     fn refresh(&mut self, index: usize, now: Instant) {
         let (generation, Some(connection)) = &mut self.slots[index] else { return };
         let key = Key { index: index as u32, generation: *generation };
@@ -323,7 +324,7 @@ impl Reactor {
         Some(index)
     }
 
-    /// Carry out what has been asked for. Whether there was anything.
+    /// Execute commands. Returns whether there were any.
     fn commands(&mut self, now: Instant) -> bool {
         let commands = mem::take(&mut self.world.shared.lock().commands);
         let any = !commands.is_empty();

@@ -1,8 +1,8 @@
-//! Unix sockets between processes of one machine, on which memory is lent.
+//! Unix sockets between processes of one machine, over which memory is lent.
 //!
-//! The socket lies in a directory that both see (in pods: the same hostPath). Abstract names would belong to the
-//! pod's network namespace. Fault model: a stale socket of a process that is gone, a peer that passes
-//! descriptors nobody asked for; the first is replaced or passed over, the others are closed.
+//! The socket is in a directory that both can see (in pods: the same hostPath). Abstract names would belong to the
+//! pod's network namespace. Fault model: a stale socket of a process that is gone, or a peer that passes unexpected
+//! descriptors; the first is replaced or ignored, the others are closed.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -123,7 +123,7 @@ impl Fabric for SameNodeFabric {
     }
 }
 
-/// Listens for processes of this machine. Dropped, it takes its socket away.
+/// Listens for processes of this machine. When it is dropped, its socket is removed.
 #[derive(Debug)]
 pub struct SameNodeAcceptor {
     listener: UnixListener,
@@ -131,7 +131,7 @@ pub struct SameNodeAcceptor {
 }
 
 impl SameNodeAcceptor {
-    /// `name`: by which peers know this process.
+    /// Listen as `name`, by which peers know this process.
     ///
     /// # Errors
     /// A living process listens there, or the directory is not to be written to.

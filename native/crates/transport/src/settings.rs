@@ -1,4 +1,4 @@
-//! What a node is told at its start, and what its threads look at.
+//! The configuration of a node, and what its threads read of it.
 
 use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
@@ -8,15 +8,15 @@ use swiftlet_wire::limits::DEAD_AFTER_MS;
 
 use crate::pool::Pool;
 
-/// Bytes of one body in memory that is received into, unless a node is told otherwise.
+/// The default number of bytes of one body in memory that is received into.
 pub const WINDOW_BYTES: u32 = 2 << 20;
 
 /// What a node is told at its start.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// By this name others know it.
+    /// The name by which others know it.
     pub name: String,
-    /// The machine that it runs on, for example its boot id. Same node is only what says the same here.
+    /// The machine that it runs on, for example its boot id. Processes with the same value are on the same node.
     pub machine: String,
     /// The cluster's keys, the preferred one first.
     pub keys: Vec<Key>,
@@ -24,7 +24,7 @@ pub struct Config {
     pub pool: Pool,
     /// I/O threads.
     pub threads: usize,
-    /// Bytes of one body that are granted beyond what was let go of; at least one chunk is.
+    /// Bytes of one body that are granted beyond what was released; at least one chunk is.
     pub window_bytes: u32,
     /// Requests that one connection may have open here.
     pub max_streams: u32,
@@ -32,14 +32,14 @@ pub struct Config {
     pub inline_bytes: u32,
     /// Connections that are accepted per I/O thread.
     pub max_connections: usize,
-    /// Calls that wait per peer.
+    /// Calls that may wait per peer.
     pub max_waiting: usize,
-    /// How long a peer may be silent before its connection is given up.
+    /// How long a peer may be silent before its connection is closed.
     pub silence: Duration,
 }
 
 impl Config {
-    /// The usual limits.
+    /// A configuration with the usual limits.
     #[must_use]
     pub fn new(name: &str, machine: &str, keys: Vec<Key>, pool: Pool) -> Self {
         Self {
@@ -58,7 +58,7 @@ impl Config {
     }
 }
 
-/// What all threads look at.
+/// The settings that all threads read.
 pub(crate) struct Settings {
     pub(crate) name: String,
     pub(crate) machine: String,

@@ -1,8 +1,8 @@
 //! A network within the process, with faults on demand: delay, a limited rate, damage, freezing, cuts.
 //!
-//! Bytes go from one socket to another through a thread per direction, which does to them what [`Faults`] say.
-//! [`Network::relay`] puts the same between the ends of a TCP connection. Bytes of a stream can't be reordered or
-//! lost singly, only damaged or lost with all that follow; so that is what it does.
+//! Bytes go from one socket to another through a thread per direction, which applies [`Faults`]. [`Network::relay`]
+//! puts the same between the ends of a TCP connection. Bytes of a stream can't be reordered or lost singly, only
+//! damaged or lost together with all that follow, so this is what is simulated.
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
@@ -19,24 +19,24 @@ use rustix::net::{SendAncillaryBuffer, SendFlags};
 
 use crate::link::{Acceptor, Address, Carrier, Fabric, Link};
 
-/// How often a relay looks at its faults.
+/// How often a relay checks its faults.
 const LOOK: Duration = Duration::from_millis(5);
 const RELAYED_BYTES: usize = 64 << 10;
 
-/// What happens to all bytes of a network. May be changed at any time.
+/// What happens to all bytes of a network. It may be changed at any time.
 #[derive(Debug, Default)]
 pub struct Faults {
-    /// Each piece is held back for so many µs.
+    /// Each piece is delayed by so many µs.
     pub delay_us: AtomicU64,
-    /// Bytes per second and direction; 0: as many as there are.
+    /// Bytes per second and direction; 0: no limit.
     pub rate: AtomicU64,
-    /// Nothing goes through, and nobody is told: a dead machine, a pulled cable.
+    /// Nothing is passed on, and nobody is told: a dead machine, an unplugged cable.
     pub frozen: AtomicBool,
     /// Cut all connections, and those to come.
     pub cut: AtomicBool,
-    /// Flip a bit in one of the next bytes, so many from now on; 0: none.
+    /// Flip a bit of the next bytes, after so many from now on; 0: never.
     pub damage_after: AtomicU64,
-    /// Bytes that went through.
+    /// Bytes that were passed on.
     pub carried: AtomicU64,
     over: AtomicBool,
 }
@@ -191,7 +191,7 @@ impl Network {
         &self.faults
     }
 
-    /// Its connections and threads end; so do those of its clones.
+    /// End its connections and threads, and those of its clones.
     pub fn end(&self) {
         self.faults.over.store(true, SeqCst);
     }
@@ -226,7 +226,7 @@ impl Network {
         Ok(ours)
     }
 
-    /// A TCP address; who connects to it is joined to `target` through the faults.
+    /// A TCP address; whoever connects to it is joined to `target` through the faults.
     ///
     /// # Errors
     /// The system has no port left.

@@ -1,4 +1,4 @@
-//! Plain TCP sockets: always there.
+//! Plain TCP sockets.
 
 use std::io::{self, IoSlice, IoSliceMut, Read as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -64,7 +64,7 @@ impl Fabric for TcpFabric {
 pub struct TcpAcceptor(TcpListener);
 
 impl TcpAcceptor {
-    /// Port 0 is any free one.
+    /// Listen at an address; port 0 is any free one.
     ///
     /// # Errors
     /// The address is not ours, or taken.

@@ -1,20 +1,20 @@
-//! Whether an I/O thread that has nothing to do stays awake for what may come at once.
+//! Decides whether an I/O thread with nothing to do stays awake for a moment.
 //!
-//! To sleep and be woken costs a thread, and whoever wakes it, tens of microseconds where processors are virtual, as much
-//! as a small request itself; peers with a few requests in flight would do little else. So it looks again and again for
-//! as long as that, as long as that pays: a thread that has watched in vain several times sleeps at once, and tries
-//! again once in a while. Between two looks it lets others have its processor.
+//! On virtual processors, sleeping and being woken costs a thread, and the one that wakes it, tens of microseconds, as
+//! much as a small request itself; peers with a few requests in flight would do little else. So a thread polls for
+//! about as long as that costs, as long as polling pays off: one that has polled in vain several times sleeps at once,
+//! and tries again once in a while. Between two polls it yields its processor.
 
 use std::time::Duration;
 
-/// One watch; about what sleeping and being woken cost.
+/// The longest watch: about what sleeping and being woken cost.
 pub(crate) const AT_MOST: Duration = Duration::from_micros(50);
-/// Credit is not more than this, so that it is soon gone when nothing comes any more.
+/// The largest credit, so that it is soon used up when nothing comes any more.
 const MOST_CREDIT: u32 = 8;
 /// Without credit, one wait in this many is a watch.
 const ANOTHER_TRY: u32 = 64;
 
-/// Watches that paid, and those that did not.
+/// Credit of watches that paid off, less those that did not.
 #[derive(Debug, Default)]
 pub(crate) struct Watch {
     credit: u32,
@@ -22,7 +22,7 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Whether this wait begins with a watch.
+    /// Whether this wait should begin with a watch.
     pub(crate) fn is_worth_it(&mut self) -> bool {
         self.waits = self.waits.wrapping_add(1);
         self.credit > 0 || self.waits.is_multiple_of(ANOTHER_TRY)

@@ -1,11 +1,11 @@
-//! Frames: what separates one message from the next, and proves that none is damaged, missing or repeated.
+//! Frames: they separate one message from the next, and prove that none is damaged, missing or repeated.
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::limits::{DATA_BYTES, HANDSHAKE_BYTES, HEAD_BYTES, INLINE_BYTES, META_BYTES};
 use crate::violation::{Violation, require};
 
-/// What a frame is for.
+/// The kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 #[allow(missing_docs, reason = "docs/transport.md has a table of them")]
@@ -71,7 +71,7 @@ impl Kind {
         )
     }
 
-    /// The most bytes that may follow the meta part.
+    /// The largest number of bytes that may follow the meta part.
     fn body_limit(self) -> usize {
         match self {
             Kind::Request | Kind::Reply => INLINE_BYTES,
@@ -83,13 +83,13 @@ impl Kind {
 
 /// The body ends with this frame.
 pub const END: u8 = 1;
-/// The offered bytes lie in the sender's region.
+/// The offered bytes are in the sender's region.
 pub const LENT: u8 = 2;
 
 /// A frame without its meta part and body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
-    /// What it is for.
+    /// The kind of the frame.
     pub kind: Kind,
     /// [`END`], [`LENT`].
     pub flags: u8,
@@ -109,7 +109,7 @@ impl Head {
     }
 }
 
-/// Numbers and seals the frames of one direction.
+/// Numbers the frames of one direction and adds their checks.
 #[derive(Clone, Debug, Default)]
 pub struct Encoder {
     session: u64,
@@ -117,12 +117,12 @@ pub struct Encoder {
 }
 
 impl Encoder {
-    /// From now on frames belong to this session. The count goes on.
+    /// Let frames from now on belong to this session. The count continues.
     pub fn begin_session(&mut self, session: u64) {
         self.session = session;
     }
 
-    /// Append head and meta part to `to`; the caller sends `body_bytes` bytes of body right behind them.
+    /// Append head and meta part to `to`; the caller sends `body_bytes` bytes of body right after them.
     pub fn encode(&mut self, to: &mut Vec<u8>, kind: Kind, flags: u8, stream: u64, meta: &[&[u8]], body_bytes: usize) {
         let start = to.len();
         let meta_bytes: usize = meta.iter().map(|part| part.len()).sum();
@@ -142,7 +142,7 @@ impl Encoder {
     }
 }
 
-/// Finds the frames of one direction in what has been received.
+/// Finds the frames of one direction in the received bytes.
 #[derive(Clone, Debug, Default)]
 pub struct Decoder {
     session: u64,
@@ -153,7 +153,7 @@ pub struct Decoder {
 /// What [`Decoder::next`] finds at the beginning of the bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Found<'a> {
-    /// Not a whole head and meta part yet: this many bytes are needed at least.
+    /// Head and meta part are not complete: at least this many bytes are needed.
     Need(usize),
     /// A frame, and its meta part. It took `HEAD_BYTES` and the meta part's bytes; its body follows them.
     Frame(Head, &'a [u8]),
@@ -166,13 +166,13 @@ fn number<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
 }
 
 impl Decoder {
-    /// From now on frames belong to this session, and may have the size that a proven peer's may have.
+    /// Let frames from now on belong to this session, with the sizes that an authenticated peer may use.
     pub fn begin_session(&mut self, session: u64) {
         self.session = session;
         self.open = true;
     }
 
-    /// Look at the beginning of `bytes`. Nothing is allocated; limits are checked before anything is waited for.
+    /// Look at the beginning of `bytes`. Nothing is allocated; limits are checked before more bytes are awaited.
     ///
     /// # Errors
     /// A violation; the connection can't go on, since nobody knows where the next frame begins.

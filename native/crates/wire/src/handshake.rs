@@ -1,7 +1,7 @@
-//! Who is there: both sides prove one of the cluster's keys over both sides' nonces.
+//! The handshake: both sides prove that they have one of the cluster's keys, over both sides' nonces.
 //!
-//! Fault model: anybody may connect, send anything, and repeat what was overheard from others. Without a key
-//! nobody gets further than a refusal, and what was overheard proves nothing under a new nonce.
+//! Fault model: anybody may connect, send anything, and repeat recorded messages of others. Without a key nobody gets
+//! further than a refusal, and recorded messages prove nothing under a new nonce.
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::{Digest as _, Sha256};
@@ -13,7 +13,7 @@ use crate::violation::{Violation, require};
 /// The versions of the protocol that this code speaks, lowest and highest.
 pub const VERSIONS: (u16, u16) = (1, 1);
 
-/// How HELLO begins.
+/// The beginning of HELLO.
 pub const MAGIC: &[u8; 8] = b"swiftlet";
 const SERVER: &[u8] = b"swiftlet server\n";
 const CLIENT: &[u8] = b"swiftlet client\n";
@@ -40,7 +40,7 @@ impl Key {
         Self(secret.to_vec())
     }
 
-    /// By what both sides find out which keys they share.
+    /// The id by which both sides find a key that they share.
     #[must_use]
     pub fn id(&self) -> [u8; 4] {
         let digest = Sha256::new().chain_update(b"swiftlet key id").chain_update(&self.0).finalize();
@@ -57,10 +57,10 @@ impl Key {
     }
 }
 
-/// What one side tells the other of itself.
+/// What one side tells the other about itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// The name that peers know it by.
+    /// The name by which peers know it.
     pub name: String,
     /// The machine that it runs on.
     pub machine: String,
@@ -68,12 +68,12 @@ pub struct Identity {
     pub limits: Limits,
 }
 
-/// What one side takes from the other at most.
+/// The most that one side accepts from the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes per body that are granted beyond what was let go of.
+    /// Bytes per body that are granted beyond what was released.
     pub window_bytes: u32,
-    /// Whether lent chunks are taken.
+    /// Whether lent chunks are accepted.
     pub lent: bool,
     /// Requests open at once.
     pub streams: u32,
@@ -89,22 +89,22 @@ pub enum Refusal {
     Version = 1,
     /// No common key.
     Key = 2,
-    /// The client means another server.
+    /// The client wants another server.
     Name = 3,
     /// Too many connections.
     Full = 4,
-    /// It is about to end.
+    /// The server is about to stop.
     GoingAway = 5,
-    /// The client does not encrypt, and has to.
+    /// The client does not encrypt, but must.
     Plain = 6,
 }
 
 /// Why there is no connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Denied {
-    /// Not even the form is right.
+    /// The message is malformed.
     Violation(Violation),
-    /// The other side said no; its number, its versions, its words.
+    /// The other side refused: its reason's number, its versions, its text.
     Refused(u16, (u16, u16), String),
     /// A proof does not match any key.
     Proof,
@@ -139,7 +139,7 @@ impl From<Violation> for Denied {
     }
 }
 
-/// What both know when it has succeeded.
+/// The result of a successful handshake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Agreed {
     /// The version both speak.
@@ -175,7 +175,7 @@ fn session(key: &Key, hello: &[u8], welcome: &[u8]) -> u64 {
     u64::from_be_bytes(number)
 }
 
-/// The client's side: HELLO has been sent, WELCOME or REFUSE is awaited.
+/// The client's side: HELLO has been sent, WELCOME or REFUSE is expected.
 #[derive(Debug)]
 pub struct Client {
     keys: Vec<Key>,
@@ -184,7 +184,8 @@ pub struct Client {
 }
 
 impl Client {
-    /// `keys`: the ones to offer, the preferred one first; at most [`KEYS`] are offered. Gives HELLO's meta part too.
+    /// Begin a handshake. `keys`: those to offer, the preferred one first; at most [`KEYS`] are offered. Also returns
+    /// HELLO's meta part.
     #[must_use]
     pub fn new(keys: &[Key], us: &Identity, expected: &str, nonce: &Nonce) -> (Self, Vec<u8>) {
         let keys: Vec<Key> = keys.iter().take(KEYS).cloned().collect();
@@ -203,7 +204,7 @@ impl Client {
         (Self { keys, expected: expected.to_owned(), hello: hello.clone() }, hello)
     }
 
-    /// WELCOME's meta part has come: what was agreed upon, and PROOF's meta part.
+    /// Handle WELCOME's meta part: returns what was agreed, and PROOF's meta part.
     ///
     /// # Errors
     /// The server has no key of ours, is another one than expected, or does not keep to the form.
@@ -232,7 +233,7 @@ impl Client {
         Ok((agreed, key.mac(CLIENT, &self.hello, signed).finalize().into_bytes().into()))
     }
 
-    /// REFUSE's meta part has come.
+    /// Handle REFUSE's meta part.
     #[must_use]
     pub fn refused(meta: &[u8]) -> Denied {
         let mut from = Fields(meta);
@@ -265,7 +266,7 @@ pub fn encode_refusal(refusal: Refusal) -> Vec<u8> {
     to
 }
 
-/// The server's side: HELLO was accepted, WELCOME has been sent, PROOF is awaited.
+/// The server's side: HELLO was accepted, WELCOME has been sent, PROOF is expected.
 #[derive(Debug)]
 pub struct Server {
     key: Key,
@@ -275,7 +276,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// HELLO's meta part has come. Gives the state, and WELCOME's meta part.
+    /// Handle HELLO's meta part: returns the state, and WELCOME's meta part.
     ///
     /// # Errors
     /// A violation is not answered; a refusal is, by [`encode_refusal`].
@@ -319,7 +320,7 @@ impl Server {
         Ok(Ok((Self { key: key.clone(), hello: hello.to_vec(), welcome, agreed }, sent)))
     }
 
-    /// PROOF's meta part has come.
+    /// Handle PROOF's meta part.
     ///
     /// # Errors
     /// The client does not have the key.

@@ -1,11 +1,11 @@
 //! The native transport's protocol as pure state machines: no sockets, no clock, no threads.
 //!
-//! `docs/transport.md` is the specification. Bytes come in through [`frame::Decoder`], which decides what is
-//! a frame; [`message`] says what its meta part means; [`handshake`] proves the cluster key; [`stream`] knows
-//! what may come next on a request and how much of its body may be sent; [`liveness`] says when a peer is dead.
+//! `docs/transport.md` is the specification. Bytes come in through [`frame::Decoder`], which finds the frames;
+//! [`message`] decodes their meta parts; [`handshake`] proves the cluster key; [`stream`] knows what may come next on
+//! a request and how much of its body may be sent; [`liveness`] says when a peer is dead.
 //!
-//! Fault model: a peer may send any bytes whatever. Then a function here returns a [`Violation`], allocates
-//! no more than the limits say, and never panics; who drives the connection closes it.
+//! Fault model: a peer may send any bytes. Then a function here returns a [`Violation`], allocates no more than the
+//! limits allow, and never panics; the caller closes the connection.
 
 pub mod frame;
 pub mod handshake;

@@ -1,4 +1,4 @@
-//! What can grow, and how far. The table in `docs/transport.md` is compared with this by a test.
+//! The limits of everything that can grow. A test compares the table in `docs/transport.md` with them.
 
 /// Bytes of a frame's head.
 pub const HEAD_BYTES: usize = 28;
@@ -10,13 +10,13 @@ pub const HEADER_BYTES: usize = 64 << 10;
 pub const TRACE_BYTES: usize = 80;
 /// Bytes of a body's footer.
 pub const FOOTER_BYTES: usize = 4096;
-/// Bytes of other texts: a length of one byte says no more.
+/// Bytes of other texts: their length is one byte.
 pub const TEXT_BYTES: usize = 255;
-/// Bytes of what REGION says about how to fetch from it.
+/// Bytes of a card, by which a region is fetched from.
 pub const CARD_BYTES: usize = 8 << 10;
 /// Key ids in HELLO.
 pub const KEYS: usize = 16;
-/// Bytes of a meta part before the peer has proved anything.
+/// Bytes of a meta part before the peer has proved a key.
 pub const HANDSHAKE_BYTES: usize = 1536;
 /// Bytes of a body inside REQUEST or REPLY.
 pub const INLINE_BYTES: usize = 64 << 10;
@@ -24,13 +24,14 @@ pub const INLINE_BYTES: usize = 64 << 10;
 pub const CHUNK_BYTES: usize = 1 << 20;
 /// Bytes of a DATA frame's body.
 pub const DATA_BYTES: usize = 1 << 20;
-/// Bytes of a body that may be offered and not yet sent (or, lent, not yet given back).
+/// Bytes of a body that may be offered and not yet sent (or, if lent, not yet returned).
 pub const OFFERED_BYTES: u64 = 8 << 20;
 /// The same in chunks.
 pub const OFFERED_CHUNKS: usize = 64;
-/// Silence of our own, in ms, after which a PING is sent.
+/// Milliseconds without sending after which a PING is sent.
 pub const PING_AFTER_MS: u64 = 400;
-/// The peer's silence, in ms, after which it is given up, if nobody says otherwise. With the time of a tick below 2 s.
+/// Milliseconds without receiving after which the peer counts as lost, by default. With the time of a tick it is below
+/// 2 s.
 pub const DEAD_AFTER_MS: u64 = 1500;
-/// Time for the whole handshake, in ms; where peers may be silent for longer, as long as that.
+/// Milliseconds for the whole handshake; if peers may be silent for longer, as long as that.
 pub const HANDSHAKE_MS: u64 = 1500;

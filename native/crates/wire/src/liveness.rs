@@ -1,8 +1,8 @@
-//! When to say that we live, and when to believe that the peer does not. Times are ms of any monotonic clock.
+//! When to send a sign of life, and when to consider the peer dead. Times are milliseconds of any monotonic clock.
 
 use crate::limits::PING_AFTER_MS;
 
-/// One connection's two silences.
+/// The silence of both sides of one connection.
 #[derive(Clone, Copy, Debug)]
 pub struct Liveness {
     heard_ms: u64,
@@ -10,37 +10,37 @@ pub struct Liveness {
     dead_after_ms: u64,
 }
 
-/// What is to be done about them.
+/// What has to be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pulse {
     /// Nothing before this time.
     QuietUntil(u64),
-    /// Say something.
+    /// Send something.
     Ping,
-    /// The peer is gone.
+    /// The peer is dead.
     Dead,
 }
 
 impl Liveness {
     /// A connection that has just been made, whose peer may be silent for `dead_after_ms`
-    /// ([`crate::limits::DEAD_AFTER_MS`] if nobody says otherwise).
+    /// ([`crate::limits::DEAD_AFTER_MS`] by default).
     #[must_use]
     pub fn new(now_ms: u64, dead_after_ms: u64) -> Self {
         Self { heard_ms: now_ms, said_ms: now_ms, dead_after_ms }
     }
 
-    /// Any bytes have come in.
+    /// Record that bytes were received.
     pub fn heard(&mut self, now_ms: u64) {
         self.heard_ms = now_ms;
     }
 
-    /// Any bytes have gone out.
+    /// Record that bytes were sent.
     pub fn said(&mut self, now_ms: u64) {
         self.said_ms = now_ms;
     }
 
-    /// What is due. `now_ms` may have jumped by any time: a process that was stopped itself and comes back
-    /// finds its peers' bytes waiting, so who drives this reads before it asks.
+    /// What is due. `now_ms` may have jumped by any time: a process that was suspended and continues finds its peers'
+    /// bytes waiting, so the caller reads before it asks.
     #[must_use]
     pub fn pulse(&self, now_ms: u64) -> Pulse {
         if now_ms.saturating_sub(self.heard_ms) >= self.dead_after_ms {

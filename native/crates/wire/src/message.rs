@@ -1,4 +1,4 @@
-//! What the meta parts mean: values to bytes and back. Every field is checked where it comes in.
+//! Meta parts: values to bytes and back. Every field is checked when it is decoded.
 
 use crate::limits::{CARD_BYTES, CHUNK_BYTES, FOOTER_BYTES, HEADER_BYTES, TEXT_BYTES, TRACE_BYTES};
 use crate::violation::{Violation, require};
@@ -49,7 +49,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// Append a text, cut at the limit (at a character's border).
+/// Append a text, cut at the limit (between characters).
 pub(crate) fn put_text(to: &mut Vec<u8>, text: &str) {
     let mut end = text.len().min(TEXT_BYTES);
     while !text.is_char_boundary(end) {
@@ -65,20 +65,20 @@ pub const UNKNOWN_SIZE: u64 = u64::MAX;
 /// The meta part of REQUEST.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request<'a> {
-    /// What is asked for; the layer above knows.
+    /// The method; its meaning belongs to the layer above.
     pub method: u16,
-    /// From its arrival on, the request may take this long, at least 1.
+    /// Milliseconds from its arrival that the request may take, at least 1.
     pub deadline_ms: u32,
     /// Bytes of the body, or [`UNKNOWN_SIZE`].
     pub body_bytes: u64,
     /// The request's id through all hops.
     pub trace: &'a str,
-    /// Opaque.
+    /// The header, which is opaque here.
     pub header: &'a [u8],
 }
 
 impl<'a> Request<'a> {
-    /// All but the header, which is sent behind it as it is.
+    /// Encode all but the header, which is sent unchanged after it.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut to = Vec::with_capacity(15 + self.trace.len());
@@ -110,16 +110,16 @@ impl<'a> Request<'a> {
 /// The meta part of REPLY.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reply<'a> {
-    /// The outcome; the layer above knows.
+    /// The outcome; its meaning belongs to the layer above.
     pub status: u16,
     /// Bytes of the body, or [`UNKNOWN_SIZE`].
     pub body_bytes: u64,
-    /// Opaque.
+    /// The header, which is opaque here.
     pub header: &'a [u8],
 }
 
 impl<'a> Reply<'a> {
-    /// All but the header.
+    /// Encode all but the header.
     #[must_use]
     pub fn encode(&self) -> [u8; 10] {
         let mut to = [0; 10];
@@ -138,7 +138,7 @@ impl<'a> Reply<'a> {
     }
 }
 
-/// Where a lent chunk lies.
+/// The place of a lent chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     /// The sender's region.
@@ -150,11 +150,11 @@ pub struct Place {
 /// The meta part of OFFER.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offer {
-    /// Where in the body the chunk begins.
+    /// Where the chunk begins in the body.
     pub offset: u64,
     /// Bytes of it, 1 to [`CHUNK_BYTES`].
     pub length: u32,
-    /// Where it lies, if it is lent.
+    /// Its place, if it is lent.
     pub place: Option<Place>,
 }
 
@@ -172,7 +172,7 @@ impl Offer {
         to
     }
 
-    /// `lent`: the frame has the flag.
+    /// Decode OFFER. `lent`: the frame has the flag.
     ///
     /// # Errors
     /// Something is missing or over a limit.
@@ -199,7 +199,7 @@ pub fn decode_number(meta: &[u8]) -> Result<u64, Violation> {
     Ok(number)
 }
 
-/// The footer, which END carries as it is.
+/// The footer, which END carries unchanged.
 ///
 /// # Errors
 /// It is over the limit.
@@ -214,15 +214,15 @@ pub fn decode_footer(meta: &[u8]) -> Result<&[u8], Violation> {
 pub enum Reason {
     /// The caller no longer wants it.
     Cancelled = 1,
-    /// Its time is over.
+    /// The deadline is over.
     Deadline = 2,
-    /// More requests than were agreed upon.
+    /// More requests than were agreed.
     Overloaded = 3,
-    /// A body inside REQUEST or REPLY could not be held.
+    /// There was no memory for a body inside REQUEST or REPLY.
     NoMemory = 4,
-    /// The handler dropped it without an answer, or could not go on.
+    /// The handler dropped it without an answer, or could not continue.
     Failed = 5,
-    /// The process is about to end.
+    /// The process is about to stop.
     GoingAway = 6,
 }
 
@@ -261,7 +261,7 @@ pub fn decode_cancel(meta: &[u8]) -> Result<(Reason, &str), Violation> {
     Ok((reason, text))
 }
 
-/// The meta part of REGION: its number and size, and, if it is fetched from rather than mapped, what that takes.
+/// The meta part of REGION: its number and size, and a card if it is fetched from rather than mapped.
 #[must_use]
 pub fn encode_region(region: u32, bytes: u64, card: &[u8]) -> Vec<u8> {
     let mut to = Vec::with_capacity(12 + card.len());
@@ -282,7 +282,7 @@ pub fn decode_region(meta: &[u8]) -> Result<(u32, u64, &[u8]), Violation> {
     Ok((region, bytes, card))
 }
 
-/// The meta part of TRIED: one of the peer's regions, and whether it could be fetched from.
+/// The meta part of TRIED: one of the peer's regions, and whether fetching from it works.
 #[must_use]
 pub fn encode_tried(region: u32, works: bool) -> Vec<u8> {
     [&region.to_be_bytes()[..], &[u8::from(works)]].concat()

@@ -1,7 +1,7 @@
 //! One request: what may come next on it, and how much of its two bodies may be offered, granted and sent.
 //!
-//! [`Outflow`] is the sender's view of a body, [`Inflow`] the receiver's, [`Stream`] both bodies of a request as
-//! one side sees them. Each checks what the other side does: the peer may be of another version, or wicked.
+//! [`Outflow`] is the sender's view of a body, [`Inflow`] the receiver's, [`Stream`] both bodies of a request as one
+//! side sees them. Each checks what the other side does: the peer may be of another version, or malicious.
 
 use std::collections::VecDeque;
 
@@ -15,10 +15,10 @@ pub struct Outflow {
     offered: u64,
     granted: u64,
     sent: u64,
-    /// Lent chunks that have not come back: offset and length.
+    /// Lent chunks that were not returned yet: offset and length.
     lent: Vec<(u64, u32)>,
     lent_bytes: u64,
-    /// Lengths of chunks offered to be sent.
+    /// Lengths of offered chunks that are to be sent.
     waiting: VecDeque<u32>,
     ended: bool,
 }
@@ -32,13 +32,13 @@ impl Outflow {
             && self.waiting.len() + self.lent.len() < OFFERED_CHUNKS
     }
 
-    /// Bytes that were offered and are not yet sent, or lent and not yet given back.
+    /// Bytes that were offered and are not yet sent, or lent and not yet returned.
     #[must_use]
     pub fn in_flight(&self) -> u64 {
         self.offered - self.sent + self.lent_bytes
     }
 
-    /// Offer the next chunk, to be sent when it is granted. Gives its offset.
+    /// Offer the next chunk, to be sent when it is granted. Returns its offset.
     pub fn offer(&mut self, length: u32) -> u64 {
         debug_assert!(self.has_room(length as usize) && length > 0 && length as usize <= CHUNK_BYTES);
         let offset = self.offered;
@@ -53,7 +53,7 @@ impl Outflow {
         self.waiting.is_empty()
     }
 
-    /// Lend the next chunk. Gives its offset.
+    /// Lend the next chunk. Returns its offset.
     pub fn lend(&mut self, length: u32) -> u64 {
         debug_assert!(self.may_lend() && self.has_room(length as usize));
         let offset = self.offered;
@@ -65,7 +65,7 @@ impl Outflow {
         offset
     }
 
-    /// GRANT has come.
+    /// Handle GRANT.
     ///
     /// # Errors
     /// It goes back, beyond what was offered, or ends within a chunk.
@@ -76,13 +76,13 @@ impl Outflow {
         Ok(())
     }
 
-    /// How many bytes of the body may be sent now, from which offset on.
+    /// How many bytes of the body may be sent now, and from which offset on.
     #[must_use]
     pub fn sendable(&self) -> (u64, u64) {
         (self.sent, self.granted - self.sent)
     }
 
-    /// So many bytes have been put on their way; never more than [`Outflow::sendable`].
+    /// Record that so many bytes are being sent; never more than [`Outflow::sendable`].
     pub fn sent(&mut self, mut bytes: u64) {
         debug_assert!(bytes <= self.granted - self.sent);
         self.sent += bytes;
@@ -97,7 +97,7 @@ impl Outflow {
         }
     }
 
-    /// DONE has come.
+    /// Handle DONE.
     ///
     /// # Errors
     /// Nothing of the kind was lent.
@@ -114,7 +114,7 @@ impl Outflow {
         self.waiting.is_empty()
     }
 
-    /// END has been sent, or the body was empty or inside the frame.
+    /// Record that END has been sent, or that the body was empty or inside the frame.
     pub fn end(&mut self) {
         debug_assert!(self.is_flushed());
         self.ended = true;
@@ -134,19 +134,19 @@ pub struct Inflow {
     offered: u64,
     granted: u64,
     received: u64,
-    /// Bytes that were granted or lent, and that the layer above has not let go of.
+    /// Bytes that were granted or lent, and that the layer above has not released.
     held: u64,
     lent: u64,
     offers: VecDeque<u32>,
     lent_chunks: usize,
-    /// 0 before a chunk of which nothing has come.
+    /// Bytes of the current chunk that were received; 0 before its first one.
     into_chunk: u32,
     unreceived: VecDeque<u32>,
     ended: bool,
 }
 
 impl Inflow {
-    /// `window`: how much of the body may be granted beyond what was let go of. One chunk always may.
+    /// `window`: how much of the body may be granted beyond what was released; at least one chunk.
     #[must_use]
     pub fn new(window: u64) -> Self {
         Self {
@@ -164,7 +164,7 @@ impl Inflow {
         }
     }
 
-    /// OFFER has come.
+    /// Handle OFFER.
     ///
     /// # Errors
     /// It leaves a gap, is too much, or comes after the end.
@@ -188,14 +188,14 @@ impl Inflow {
         Ok(())
     }
 
-    /// The length of the chunk for which memory should be got now, if the window allows another one.
+    /// The length of the chunk for which memory is needed now, if the window allows another one.
     #[must_use]
     pub fn wanted(&self) -> Option<u32> {
         let next = *self.offers.front()?;
         (self.held == 0 || self.held + u64::from(next) <= self.window).then_some(next)
     }
 
-    /// Memory for the chunk that was [wanted](Self::wanted) is there. Gives what GRANT says.
+    /// There is memory for the chunk that was [wanted](Self::wanted). Returns what GRANT says.
     pub fn grant(&mut self) -> u64 {
         if let Some(length) = self.offers.pop_front() {
             self.granted += u64::from(length);
@@ -205,7 +205,7 @@ impl Inflow {
         self.granted
     }
 
-    /// The head of a DATA frame has come: may its bytes follow?
+    /// Handle the head of a DATA frame: whether its bytes may follow.
     ///
     /// # Errors
     /// It is not granted, or not what comes next.
@@ -216,14 +216,14 @@ impl Inflow {
         require(bytes <= self.granted - self.received, "data that was not granted")
     }
 
-    /// How many bytes the chunk that is being received still lacks.
+    /// How many bytes the chunk that is being received still needs.
     #[must_use]
     pub fn chunk_lacks(&self) -> u32 {
         self.unreceived.front().map_or(0, |length| length - self.into_chunk)
     }
 
-    /// So many bytes were received into the current chunk, at most [`Inflow::chunk_lacks`]. Offset and length of
-    /// the chunk if it is whole now.
+    /// So many bytes were received into the current chunk, at most [`Inflow::chunk_lacks`]. Returns offset and length
+    /// of the chunk if it is complete now.
     pub fn received(&mut self, bytes: u32) -> Option<(u64, u32)> {
         debug_assert!(bytes <= self.chunk_lacks());
         self.received += u64::from(bytes);
@@ -236,7 +236,7 @@ impl Inflow {
         Some((self.received - u64::from(length), length))
     }
 
-    /// The layer above has let go of a chunk that was sent.
+    /// The layer above has released a chunk that was sent.
     pub fn released(&mut self, length: u32) {
         self.held = self.held.saturating_sub(u64::from(length));
     }
@@ -252,13 +252,13 @@ impl Inflow {
         self.held += u64::from(length);
     }
 
-    /// The layer above has let go of a chunk that was lent, or it has been fetched; DONE is sent.
+    /// The layer above has released a chunk that was lent, or it has been fetched; DONE is sent.
     pub fn returned(&mut self, length: u32) {
         self.lent = self.lent.saturating_sub(u64::from(length));
         self.lent_chunks = self.lent_chunks.saturating_sub(1);
     }
 
-    /// END has come, or the frame that began the body had the flag.
+    /// Handle END, or the flag in the frame that began the body.
     ///
     /// # Errors
     /// Something that was offered is missing, or it had ended before.
@@ -282,10 +282,10 @@ impl Inflow {
     }
 }
 
-/// Which side of the request we are.
+/// The side of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// It asked.
+    /// It sends the request.
     Client,
     /// It answers.
     Server,
@@ -295,7 +295,7 @@ pub enum Role {
 #[derive(Clone, Debug)]
 pub struct Stream {
     role: Role,
-    /// Whether REPLY has been sent or has come.
+    /// Whether REPLY has been sent or received.
     replied: bool,
     /// The body that we send.
     pub outflow: Outflow,
@@ -304,13 +304,13 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// A request that has just been sent or has come.
+    /// A request that has just been sent or received.
     #[must_use]
     pub fn new(role: Role, window: u64) -> Self {
         Self { role, replied: false, outflow: Outflow::default(), inflow: Inflow::new(window) }
     }
 
-    /// REPLY has been sent or has come.
+    /// REPLY has been sent or received.
     ///
     /// # Errors
     /// It is the second one.
@@ -320,13 +320,13 @@ impl Stream {
         Ok(())
     }
 
-    /// Whether REPLY has been sent or has come.
+    /// Whether REPLY has been sent or received.
     #[must_use]
     pub fn is_replied(&self) -> bool {
         self.replied
     }
 
-    /// Whether the body that we receive has begun, so that OFFER, DATA and END may come.
+    /// Whether the body that we receive has begun, so that OFFER, DATA and END are allowed.
     ///
     /// # Errors
     /// The server speaks before its reply.
@@ -334,7 +334,7 @@ impl Stream {
         require(self.role == Role::Server || self.replied, "a reply's body before the reply")
     }
 
-    /// The reply is complete, and with it the stream, whatever is left of the request's body.
+    /// Whether the reply is complete, and with it the stream, whatever is left of the request's body.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.replied

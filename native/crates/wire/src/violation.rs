@@ -1,6 +1,6 @@
 //! What a peer did that the protocol does not allow.
 
-/// The connection on which this happens is closed; the text is for the log.
+/// A violation of the protocol. The connection on which it happens is closed; the text is for the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation(pub &'static str);
 
@@ -12,7 +12,7 @@ impl std::fmt::Display for Violation {
 
 impl std::error::Error for Violation {}
 
-/// Turn a condition that must hold into a [`Violation`] where it does not.
+/// Return a [`Violation`] unless a condition holds.
 ///
 /// # Errors
 /// It does not hold.

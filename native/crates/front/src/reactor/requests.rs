@@ -1,7 +1,7 @@
-//! What is asked of devices for a request, and what becomes of their answers.
+//! Requests to devices on behalf of clients, and the handling of their answers.
 //!
-//! Fault model: as the thread's: devices may refuse, be silent, damage what they send, or be lost, and then the request
-//! is handed over before any byte of an answer has left.
+//! Fault model: that of the thread: devices may refuse, be silent, send damaged data, or be lost; then the request is
+//! handed over before any byte of an answer was sent.
 
 use std::mem;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use crate::shared::Shared;
 use crate::storing::planned;
 
 impl Reactor {
-    /// Ask a device for the request that stands in what was read.
+    /// Ask a device for the request in the bytes that were read.
     pub(super) fn ask(&mut self, index: usize) -> Then {
         let number = number(index, self.slots[index].generation);
         let Some(connection) = &mut self.slots[index].connection else { return Then::Wait };
@@ -100,7 +100,7 @@ impl Reactor {
         self.begin_answer(index, bytes, writing, &head, body, now);
     }
 
-    /// Send the answer to a request of so many bytes, as far as there is room for it.
+    /// Send the answer to a request of so many bytes, as far as there is room.
     fn begin_answer(
         &mut self,
         index: usize,
@@ -129,7 +129,7 @@ impl Reactor {
 
     // Storing.
 
-    /// Have all devices store the object that stands in what was read, once it is all there.
+    /// Have all devices store the object in the bytes that were read, once it is complete.
     fn store(&mut self, index: usize) -> Then {
         let generation = self.slots[index].generation;
         let now = Instant::now();
@@ -160,7 +160,8 @@ impl Reactor {
         Then::Wait
     }
 
-    /// What a device said to it. Anything but success of all hands it over: done again it is a newer version.
+    /// Handle a device's answer to that. Unless all succeed the request is handed over: when it is repeated, it
+    /// becomes a newer version.
     fn stored(&mut self, index: usize, replica: usize, what: &What) {
         let token = number(index, self.slots[index].generation);
         let Some(connection) = &mut self.slots[index].connection else { return };
@@ -217,7 +218,7 @@ fn granted(shared: &Shared, asked: &Asked<'_>, now: Instant) -> Option<Granted> 
     shared.may_serve().then_some(granted)
 }
 
-/// A device for a request, and what it is to be asked; nothing if Python has to answer the request.
+/// A device for a request, and the message to it; None if Python has to answer the request.
 fn placed(shared: &Shared, asked: &Asked<'_>, random: u64, now: Instant) -> Option<(Arc<Device>, Request)> {
     let granted = granted(shared, asked, now)?;
     let (_, object) = name::split(asked.target)?;
@@ -248,7 +249,7 @@ fn call(
     device.peer().call(call, &sink, token).ok()
 }
 
-/// A whole answer with sound bytes, of an object that is plain.
+/// Check an answer: complete, with correct bytes, of a plain object.
 fn checked(method: Method, header: &[u8], body: Option<Chunk>) -> Option<(Info, Option<Chunk>)> {
     let found = Found::decode(header).ok()?;
     if !answer::is_plain(&found.info) {

@@ -1,7 +1,7 @@
-//! What two answers about many partitions differ in, all partitions at once: the next question's suffixes, and the
-//! objects that have to move, as bytes.
+//! The differences of two answers about many partitions, for all partitions at once: the next question's suffixes, and
+//! the objects that have to move, as bytes.
 //!
-//! Nothing is decided here that `swiftlet.sync.session.many_partitions` does not decide by value.
+//! The rules are the same as those of `swiftlet.sync.session.many_partitions`, which works by value.
 
 use super::{Entry, Many, Need, differing, in_order, listings, newer, suffix_hashes};
 use crate::answers::{ascending, put_ascending};
@@ -11,32 +11,32 @@ use crate::model::{EntryKind, SUFFIXES, Suffix};
 /// Suffixes that differ.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Differing {
-    /// Partitions in which none does.
+    /// Partitions in which no suffix differs.
     pub same: Vec<u32>,
     /// The others.
     pub partitions: Vec<u32>,
     /// How many suffixes differ in each.
     pub counts: Vec<u32>,
-    /// Where each one's suffixes end in `suffixes`.
+    /// Where each partition's suffixes end in `suffixes`.
     pub ends: Vec<usize>,
-    /// Of each the count and the suffixes, as a question about entries has them.
+    /// For each partition the count and the suffixes, as in a question about entries.
     pub suffixes: Vec<u8>,
 }
 
-/// When an object is left where it is.
+/// Which objects are left where they are.
 #[derive(Clone, Copy, Debug)]
 pub struct Moment {
-    /// What is newer, in seconds, may still be on its way,
+    /// Newer ones, in seconds, may still be on their way from their writer,
     pub since_s: f64,
-    /// if it is older than this.
+    /// if they are older than this.
     pub until_s: f64,
-    /// Tombstones that are older may be forgotten.
+    /// Older tombstones may have been forgotten.
     pub forgotten_s: f64,
 }
 
 /// Bytes of one object that has to move.
 pub const PUSH_BYTES: usize = 46;
-/// In a need: they have nothing of the object.
+/// Flag in a need: they have nothing of the object.
 const FRESH: u8 = 0x80;
 const TICKS_PER_SECOND: f64 = 100_000.0;
 const NONCE_BITS: u32 = 14;
@@ -46,8 +46,8 @@ fn pairs<'a, 'b>(mine: &'b Many<'a>, theirs: &'b Many<'a>) -> Option<Vec<(&'b su
     both.iter().all(|(here, there)| here.partition == there.partition).then_some(both)
 }
 
-/// Which suffixes differ in the partitions that are in both answers; None when either is something else, or they are
-/// about other partitions.
+/// Which suffixes differ in the partitions of both answers; None when one is malformed, or they are about other
+/// partitions.
 #[must_use]
 pub fn suffixes(mine: &[u8], theirs: &[u8], both: bool) -> Option<Differing> {
     let (mine, theirs) = (suffix_hashes(mine)?, suffix_hashes(theirs)?);
@@ -66,8 +66,8 @@ pub fn suffixes(mine: &[u8], theirs: &[u8], both: bool) -> Option<Differing> {
     Some(found)
 }
 
-/// Whether an answer is about the first of these partitions, its entries in order and of what was asked for: of each
-/// partition, suffixes as `suffixes` has them.
+/// Whether an answer is about the first of these partitions, with its entries in order and only of the suffixes asked
+/// for, which are encoded as by `suffixes`.
 #[must_use]
 pub fn fits(answer: &[u8], partitions: &[u32], asked: &[u8]) -> bool {
     let Some(many) = listings(answer) else { return false };
@@ -81,8 +81,8 @@ pub fn fits(answer: &[u8], partitions: &[u32], asked: &[u8]) -> bool {
         && many.found.iter().zip(partitions).all(|(part, partition)| fits(part, partition).unwrap_or(false))
 }
 
-/// What of mine they lack now, in the partitions that are in both answers; None when either is something else, is out
-/// of order, or they are about other partitions.
+/// What they lack now of mine, in the partitions of both answers; None when one is malformed or out of order, or they
+/// are about other partitions.
 ///
 /// Each object: partition 4, need 1 (0x80: they have nothing of it), then its entry: kind 1, digest 16, three
 /// timestamps.
@@ -125,7 +125,7 @@ fn parts(push: &[u8]) -> (u64, u8, &[u8]) {
     (u64::from(u32::from_be_bytes([push[0], push[1], push[2], push[3]])), push[4] & !FRESH, &push[6..])
 }
 
-/// The question for copies of those objects of `lacked` that are no tombstones.
+/// The question for copies of the objects in `lacked` that are not tombstones.
 #[must_use]
 pub fn wanted(policy: u16, pushes: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
@@ -141,7 +141,7 @@ pub fn wanted(policy: u16, pushes: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Copies of those objects of `lacked` that are tombstones, one behind the other.
+/// Copies of the tombstones in `lacked`, one after the other.
 #[must_use]
 pub fn tombstones(pushes: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();

@@ -1,4 +1,4 @@
-//! A directory of the operating system's, owned by this process alone.
+//! A directory of the operating system, owned by this process alone.
 
 use std::fs;
 use std::io::{self, IoSlice};
@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 
 /// How many buffers `pwritev` takes at once.
 const MAX_PARTS: usize = 1024;
-/// A crash test names a point and how often it is to be reached before the process kills itself, `name[:n]`.
+/// A crash test names a point and how often it is reached before the process kills itself, `name[:n]`.
 const FAILPOINT: &str = "SWIFTLET_STORE_FAILPOINT";
 
 struct RealFile(fs::File);
@@ -111,7 +111,7 @@ pub struct RealDisk {
 }
 
 impl RealDisk {
-    /// Own the directory: `DeviceFailed` when it is not there, `Locked` when another process has it.
+    /// Own the directory: `DeviceFailed` when it does not exist, `Locked` when another process owns it.
     pub fn open(root: &Path) -> Result<Arc<Self>> {
         let what = root.display();
         if !root.is_dir() {

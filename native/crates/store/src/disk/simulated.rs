@@ -1,9 +1,9 @@
 //! A disk in memory that crashes as real ones do.
 //!
-//! Fault model: what was not synced may be lost, sector by sector and in any order; a sector under way may be torn:
-//! its first bytes new, the others old. Of the names in a directory that were changed since its sync, the first few
-//! changes survive. The crash comes at a named point or in the middle of any operation, from where on every
-//! operation fails. Besides, the disk may be full, fail at the n-th operation, and flip bits.
+//! Fault model: data that were not synced may be lost, sector by sector and in any order; a sector under way may be
+//! torn, with the first bytes new and the others old. Of the changed names in a directory, the first few changes since
+//! its sync survive. The crash comes at a named point or in the middle of any operation, after which every operation
+//! fails. The disk may also be full, fail at the n-th operation, and flip bits.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::{self, IoSlice};
@@ -85,7 +85,7 @@ pub struct Faults {
     pub crash_after: Option<u64>,
     /// Answer the n-th operation with an I/O error.
     pub fail_after: Option<u64>,
-    /// No space for anything that makes files longer or fills holes.
+    /// No space for operations that make files longer or fill holes.
     pub full: bool,
 }
 
@@ -108,7 +108,7 @@ impl State {
         (self.chance >> 33) % below.max(1)
     }
 
-    /// Before every operation: whether it may go on.
+    /// Called before every operation: whether it may continue.
     fn operation(&mut self) -> io::Result<()> {
         self.operations += 1;
         if self.dead || self.faults.fail_after.is_some_and(|nth| self.operations == nth) {
@@ -117,7 +117,7 @@ impl State {
         Ok(())
     }
 
-    /// Before every operation that changes something; true when the crash comes in the middle of it.
+    /// Called before every operation that changes something; true when the crash comes in the middle of it.
     fn change(&mut self) -> io::Result<bool> {
         self.operation()?;
         self.changes += 1;
@@ -161,7 +161,7 @@ impl SimulatedDisk {
         Arc::new(Self { state: Arc::new(Mutex::new(state)) })
     }
 
-    /// What the next process finds after power came back: another disk, with faults of its own.
+    /// The disk as the next process finds it after a power loss: another disk, with faults of its own.
     #[must_use]
     pub fn after_crash(&self, faults: Faults) -> Arc<Self> {
         let mut state = lock(&self.state).clone();

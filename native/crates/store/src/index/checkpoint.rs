@@ -1,7 +1,7 @@
-//! Checkpoints: the index as it stands on the device, see `docs/volumes.md`.
+//! Checkpoints: the index on the device, see `docs/volumes.md`.
 //!
-//! Fault model: a checkpoint may be cut off, lost, or have any bit flipped. Each block vouches for itself and the end
-//! is marked, so that it is either taken as a whole or not at all.
+//! Fault model: a checkpoint may be cut off, lost, or have any bit flipped. Each block has a checksum and the end is
+//! marked, so that it is accepted as a whole or not at all.
 
 use std::io::{self, IoSlice};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,16 +20,16 @@ const BLOCK_HEAD: usize = 2 + 4 + 4 + 4;
 const SLOT: usize = 40;
 const EXTRA: usize = 72;
 const END: PartitionId = (u16::MAX, 0);
-/// Written and read in pieces of about this size.
+/// It is written and read in pieces of about this size.
 const PIECE: usize = 4 * 1024 * 1024;
-/// A checkpoint of this many bytes is worth threads, so many at most, for whom so many partitions may wait.
+/// A checkpoint of this size is read with threads, at most so many, for which so many partitions may wait.
 const PARALLEL: u64 = PIECE as u64;
 const MAX_WORKERS: usize = 4;
 const MAX_WAITING: usize = 16;
-/// More than this many slots in one partition are not believed.
+/// A larger number of slots in one partition is taken for damage.
 const MAX_SLOTS: u32 = 1 << 30;
 
-/// Up to where a volume is in a checkpoint.
+/// How much of a volume a checkpoint includes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Position {
     /// The volume's number.
@@ -40,12 +40,12 @@ pub(crate) struct Position {
     pub forgets: u64,
 }
 
-/// What a checkpoint says besides the index.
+/// The content of a checkpoint besides the index.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Reach {
-    /// All records with lower sequence numbers are in.
+    /// All records with lower sequence numbers are included.
     pub sequence: u64,
-    /// All volumes there were.
+    /// All volumes that existed.
     pub positions: Vec<Position>,
 }
 
@@ -55,7 +55,7 @@ fn sealed(mut block: Vec<u8>) -> Vec<u8> {
     block
 }
 
-/// Write the index into an empty file; its size in bytes. The caller syncs.
+/// Write the index into an empty file; returns its size in bytes. The caller syncs.
 pub(crate) fn write(file: &dyn File, device: &DeviceId, reach: &Reach, index: &Index) -> io::Result<u64> {
     let mut head = Vec::with_capacity(HEAD + reach.positions.len() * VOLUME);
     head.extend_from_slice(&MAGIC);
@@ -128,7 +128,7 @@ struct Stream<'a> {
 }
 
 impl Stream<'_> {
-    /// The next `count` bytes without going on; None at the file's end.
+    /// The next `count` bytes without advancing; None at the file's end.
     fn peek(&mut self, count: usize) -> io::Result<Option<&[u8]>> {
         while self.buffer.len() - self.start < count {
             self.buffer.drain(..self.start);
@@ -145,7 +145,7 @@ impl Stream<'_> {
         Ok(Some(&self.buffer[self.start..self.start + count]))
     }
 
-    /// The next `count` bytes and the checksum behind them; None when they are not sound.
+    /// The next `count` bytes and the checksum after them; None when they are unsound.
     fn block(&mut self, count: usize) -> io::Result<Option<&[u8]>> {
         let Some(all) = self.peek(count + 8)? else { return Ok(None) };
         if swiftlet_hash::xxh3_64(&all[..count]) != u64_at(all, count) {
@@ -156,7 +156,7 @@ impl Stream<'_> {
     }
 }
 
-/// Read what was written; None when it is not sound from head to end, or another version's.
+/// Read a checkpoint; None when any part is unsound, or it has another version.
 pub(crate) fn read(file: &dyn File, device: &DeviceId) -> io::Result<Option<(Reach, Index)>> {
     let total = file.size()?;
     let mut stream = Stream { file, offset: 0, buffer: Vec::new(), start: 0 };
@@ -182,7 +182,7 @@ pub(crate) fn read(file: &dyn File, device: &DeviceId) -> io::Result<Option<(Rea
     Ok(sound.then_some((reach, index)))
 }
 
-/// Reading and checking here, making partitions of it beside.
+/// Read and check in this thread, and build partitions in others.
 fn read_in_parallel(stream: &mut Stream<'_>, total: u64, index: &Index) -> io::Result<bool> {
     let workers = std::thread::available_parallelism().map_or(1, usize::from).min(MAX_WORKERS);
     let (blocks, waiting) = mpsc::sync_channel::<(PartitionId, Vec<u8>)>(MAX_WAITING);
@@ -215,7 +215,7 @@ fn install(index: &Index, id: PartitionId, block: &[u8]) -> bool {
     true
 }
 
-/// Every block up to the end, until `each` has enough; whether all was sound.
+/// Read every block up to the end, until `each` returns false; returns whether all were sound.
 fn read_blocks(
     stream: &mut Stream<'_>,
     total: u64,
@@ -277,7 +277,7 @@ fn unpack(block: &[u8], slots: usize) -> Option<Partition> {
     Some(partition)
 }
 
-/// The same bytes with magic, device and checksums made right, block by block, as far as their counts lead.
+/// The same bytes with correct magic, device and checksums, block by block, as far as their counts go.
 #[cfg(feature = "fuzzing")]
 pub(crate) fn sealed_anew(data: &[u8], device: &DeviceId) -> Vec<u8> {
     let mut raw = data.to_vec();

@@ -1,9 +1,9 @@
 //! One partition's part of the index: sorted leaves of slots, the suffixes' set hashes, and what few objects have.
 //!
-//! Slots are sorted by suffix, then digest, in leaves of bounded size behind a directory of their first keys: a lookup
-//! is two searches by proportion, an insertion moves half a leaf at most, and a suffix lies in one stretch. It needs no
-//! even distribution of digests to stay so, only to be at its fastest. Most objects are a slot and nothing else; POSTs, expiries and large
-//! files are kept aside.
+//! Slots are sorted by suffix, then digest, in leaves of bounded size, with a directory of their first keys: a lookup
+//! is two interpolation searches, an insertion moves at most half a leaf, and the slots of a suffix are contiguous.
+//! This holds for any distribution of digests; an even one is the fastest. Most objects are a slot and nothing else;
+//! POSTs, expiries and large files are kept separately.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -15,13 +15,13 @@ use crate::model::{Entry, Suffix, Timestamp};
 use crate::record::{Kind, Place};
 use crate::sethash;
 
-/// To how many slots a leaf is filled when slots come in order.
+/// The number of slots to which a leaf is filled when slots come in order.
 const FILLED: usize = 48;
 
 /// A POST on top of an object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Post {
-    /// Newer than the object's.
+    /// The POST's timestamp, newer than the object's.
     pub timestamp: Timestamp,
     /// 0 when it sets none.
     pub content_type_timestamp: Timestamp,
@@ -33,12 +33,12 @@ pub(crate) struct Post {
     pub delete_at: u64,
 }
 
-/// What few objects have.
+/// Data that only few objects have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Extra {
     /// Number of the file with the data, 0 for none.
     pub large: u64,
-    /// Of the data, in seconds since 1970, 0 never.
+    /// When the data expire, in seconds since 1970, 0 never.
     pub delete_at: u64,
     /// The POST on top.
     pub post: Option<Post>,
@@ -49,12 +49,12 @@ pub(crate) struct Extra {
 pub(crate) struct Held {
     /// Data or tombstone.
     pub slot: Slot,
-    /// What few have.
+    /// Data that only few objects have.
     pub extra: Extra,
 }
 
 impl Held {
-    /// The timestamps that count.
+    /// The timestamps that decide merges.
     #[must_use]
     pub(crate) fn state(&self) -> State {
         State {
@@ -63,7 +63,7 @@ impl Held {
         }
     }
 
-    /// When the object counts as gone; 0 never.
+    /// When the object expires; 0 never.
     #[must_use]
     pub(crate) fn delete_at(&self) -> u64 {
         if self.slot.kind == Kind::Tombstone {
@@ -99,7 +99,7 @@ impl Sum {
     }
 }
 
-/// Some neighbours in the order, never none. What is asked of the directory lies side by side.
+/// Some consecutive slots, never none. Fields that the directory needs are next to each other.
 struct Leaf {
     first: [u64; 2],
     slots: Slots,
@@ -125,7 +125,7 @@ pub(crate) struct Partition {
     root: Option<u128>,
 }
 
-/// A change of one object's place in the index: what to hold from now on.
+/// A change of one object's entry in the index: what to hold from now on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Record {
     /// Put, Large or Tombstone.
@@ -136,7 +136,7 @@ pub(crate) struct Record {
     pub place: Place,
     /// The record's size in units of `ALIGN`.
     pub units: u32,
-    /// What few have.
+    /// Data that only few objects have.
     pub extra: Extra,
 }
 
@@ -175,7 +175,7 @@ impl Partition {
         Held { slot, extra }
     }
 
-    /// Hold this of an object instead of what was held, which is returned. None forgets it.
+    /// Replace what is held of an object, and return the former. None forgets it.
     pub(crate) fn set(&mut self, digest: &[u8; 16], record: Option<&Record>) -> Option<Held> {
         let order = order_of(digest);
         let position = self.position(order);
@@ -234,7 +234,7 @@ impl Partition {
         found.first = found.slots[0].order;
     }
 
-    /// Add a slot behind all others.
+    /// Add a slot after all others.
     fn push(&mut self, slot: Slot) {
         self.count += 1;
         match self.leaves.last_mut() {
@@ -243,7 +243,7 @@ impl Partition {
         }
     }
 
-    /// Add an object behind all others, when a partition is loaded; false if it is not behind them.
+    /// Add an object after all others, when a partition is loaded; false if it does not sort after them.
     #[must_use]
     pub(crate) fn append(&mut self, digest: &[u8; 16], record: &Record) -> bool {
         let order = order_of(digest);
@@ -271,7 +271,7 @@ impl Partition {
         true
     }
 
-    /// Give an object that is held already what few have; false if it is not held.
+    /// Add an extra to an object that is already held; false if it is not held.
     #[must_use]
     pub(crate) fn attach(&mut self, digest: &[u8; 16], extra: Extra) -> bool {
         let Some(held) = self.get(digest) else { return false };
@@ -308,7 +308,7 @@ impl Partition {
         }
     }
 
-    /// Set hashes of all suffixes with anything in them, by suffix.
+    /// Set hashes of all suffixes that are not empty, by suffix.
     #[must_use]
     pub(crate) fn suffixes(&self) -> Vec<(Suffix, u128)> {
         self.sums.iter().map(|(suffix, sum)| (*suffix, sum.total())).collect()
@@ -341,7 +341,7 @@ impl Partition {
         found
     }
 
-    /// What is held in these suffixes, if that is no more than `limit`.
+    /// What is held in these suffixes, unless it is more than `limit`.
     pub(crate) fn listed(&self, suffixes: &[Suffix], limit: usize) -> Option<Vec<Entry>> {
         let mut found = Vec::new();
         for suffix in suffixes {
@@ -358,13 +358,13 @@ impl Partition {
         self.leaves.iter().flat_map(|leaf| leaf.slots.iter()).map(|slot| self.held(*slot))
     }
 
-    /// Entry of what is held.
+    /// The entry of what is held.
     #[must_use]
     pub(crate) fn entry_of(held: &Held) -> Entry {
         held.entry()
     }
 
-    /// Whether the set hashes are what the slots make; the first suffix where not.
+    /// Compare the set hashes with the slots; returns the first suffix that differs.
     #[must_use]
     pub(crate) fn check(&self) -> Option<Suffix> {
         let mut counted: HashMap<Suffix, u128> = HashMap::new();

@@ -1,9 +1,9 @@
-//! Room for the index's leaves.
+//! Memory for the index's leaves.
 //!
-//! A lookup in millions of objects ends at a leaf that no cache has; that its page's address is not known either costs as
-//! much again. Full-grown leaves therefore lie side by side in large regions, for which the system is asked to use huge
-//! pages. Regions are shared by all stores of a process and stay with it: what a store lets go, another one takes. Small
-//! leaves are allocated by themselves, so that many partitions with little in them take little.
+//! A lookup in millions of objects ends at a leaf that is in no cache; a missing entry for its page in the TLB costs
+//! as much again. Full-grown leaves are therefore next to each other in large regions, for which the system is asked
+//! to use huge pages. Regions are shared by all stores of a process and stay with it: what one store releases, another
+//! one uses. Small leaves are allocated separately, so that many almost empty partitions take little memory.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, PoisonError};
@@ -12,15 +12,16 @@ use super::slot::Slot;
 
 /// Slots in a leaf before it is split.
 pub(super) const LEAF: usize = 64;
-/// A leaf with more slots than these takes a place in a region.
+/// A leaf with more slots than these is put into a region.
 const SMALL: usize = LEAF / 2;
-/// Leaves of a small process's regions: 640 KiB.
+/// Leaves per region in a small process: 640 KiB.
 const FEW: usize = 256;
-/// Leaves of the regions of one that has more than `MANY`: 8 MiB and 16 MiB, and between them a part of what there is.
+/// Leaves per region in a process with more than `MANY`: 8 MiB and 16 MiB, and between them a share of the existing
+/// ones.
 const MORE: std::ops::RangeInclusive<usize> = 3276..=6552;
 const MANY: usize = 1024;
 const GROWTH: usize = 8;
-/// What a huge page is; elsewhere the advice comes to nothing.
+/// The size of a huge page; on systems with another size the advice has no effect.
 const HUGE_PAGE: usize = 2 * 1024 * 1024;
 
 /// A place in a region, of whole cache lines.
@@ -69,9 +70,9 @@ fn prefer_huge_pages(region: &mut Vec<Place>) {
 
 /// Some slots, at most `LEAF`.
 pub(super) enum Slots {
-    /// Few, allocated by themselves.
+    /// Few slots, allocated separately.
     Own(Vec<Slot>),
-    /// The first ones of a place in a region, which is only missing while this is dropped.
+    /// The first ones of a place in a region, which is missing only while this is dropped.
     Lent(Option<&'static mut Place>, usize),
 }
 
@@ -81,7 +82,7 @@ impl Slots {
         Self::Own(vec![slot])
     }
 
-    /// Put a slot in the place `at`, before those that are there.
+    /// Insert a slot at index `at`.
     pub(super) fn insert(&mut self, at: usize, slot: Slot) {
         if let Self::Own(own) = self {
             if own.len() < SMALL {
@@ -100,7 +101,7 @@ impl Slots {
         }
     }
 
-    /// Take a slot out.
+    /// Remove a slot.
     pub(super) fn remove(&mut self, at: usize) {
         match self {
             Self::Own(own) => drop(own.remove(at)),

@@ -1,9 +1,9 @@
-//! Finding a place among sorted keys that are likely to be evenly spread, as digests are.
+//! Search among sorted keys that are likely to be evenly spread, as digests are.
 //!
-//! A binary search touches a cache line for each halving; a guess by proportion is nearly always on the right line or
-//! beside it. From the guess on the step doubles, so keys that are not spread evenly cost a few more looks and nothing else.
+//! A binary search touches a cache line for each halving; interpolation is nearly always on the right line or next to
+//! it. From the first guess on the step doubles, so keys that are not evenly spread only cost a few more steps.
 
-/// Where `key` is among the sorted `keys`, or would be. They lie between `lower` and `upper`, by their upper halves.
+/// Where `key` is, or would be, among the sorted `keys`. They lie between `lower` and `upper`, by their upper halves.
 pub(super) fn search<T>(
     items: &[T],
     key: u128,

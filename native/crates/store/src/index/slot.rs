@@ -1,4 +1,4 @@
-//! What the index holds of nearly every object, in as few bytes as it takes.
+//! What the index holds of nearly every object, in as few bytes as possible.
 
 use crate::model::{EntryKind, Suffix, Timestamp};
 use crate::record::{ALIGN, Kind, Place};
@@ -19,7 +19,7 @@ pub(crate) struct Slot {
 }
 
 impl Slot {
-    /// What stands where none is.
+    /// An empty slot.
     pub(super) const NONE: Self =
         Self { order: [0; 2], timestamp: 0, place: Place(0), units: 0, kind: Kind::Put, extra: false };
 
@@ -48,7 +48,7 @@ impl Slot {
     }
 }
 
-/// A number of which the upper half comes first.
+/// A number from its upper half and its lower half.
 pub(super) fn joined(halves: [u64; 2]) -> u128 {
     (u128::from(halves[0]) << 64) | u128::from(halves[1])
 }

@@ -1,6 +1,6 @@
-//! Reading into memory of the caller's, who shows it to others from there: no byte is copied a second time.
+//! Reading into memory of the caller, who passes it on: no byte is copied a second time.
 //!
-//! Fault model: as of all reading. Memory in which something unsound was found is given back with anything in it.
+//! Fault model: as for all reading. Memory in which something unsound was found is returned with undefined content.
 
 use std::sync::Arc;
 
@@ -15,18 +15,18 @@ use crate::model::{Info, Key};
 use crate::reading::{HEAD_BYTES, Raw, Trouble, read_record};
 use crate::record::{CHUNK, HEADER, Kind};
 
-/// Up to here a copy costs less than reading the data by itself.
+/// Up to this size a copy costs less than reading the data separately.
 const WORTH_BYTES: u64 = 64 << 10;
 
-/// What was read.
+/// The result of a read.
 pub enum Got<M> {
     /// All of an object's bytes, checked, in pieces of 1 MiB, the last one shorter.
     Pieces(Info, Vec<M>),
-    /// An object that is too small, too large, or for which there was no memory.
+    /// An object that is too small or too large, or for which there was no memory.
     Object(Object),
 }
 
-/// An object's bytes in memory that `room` gives, piece by piece, exactly as much as it is asked for; or the object.
+/// An object's bytes in memory that `room` returns, piece by piece, each exactly as large as requested; or the object.
 pub(crate) fn get<M: AsMut<[u8]>>(
     inner: &Arc<Inner>,
     key: &Key,
@@ -99,7 +99,8 @@ fn fill_small<M: AsMut<[u8]>>(inner: &Inner, file: &dyn File, raw: &Raw, pieces:
     if sum == Some(raw.header.data_xxh3) { Ok(()) } else { Err(unsound(raw, "its data is damaged")) }
 }
 
-/// Read one piece after the other, and show each while it is in the cache. Whether all were there, and sound.
+/// Read one piece after the other, and pass each on while it is in the cache. Returns whether all were present and
+/// sound.
 fn fill<M: AsMut<[u8]>>(
     inner: &Inner,
     file: &dyn File,

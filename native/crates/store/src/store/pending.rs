@@ -1,4 +1,4 @@
-//! Writes that bring a container update, and what is asked about those that are pending.
+//! Writes with a container update, and queries about the pending ones.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ impl Store {
         self.inner.queue.push(key, Op::Delete { timestamp, name, row }, done);
     }
 
-    /// Keep an update of a version that was here already: until the next start, and longer if it was pending before.
+    /// Keep an update of a version that was already here: until the next start, and longer if it was pending before.
     pub fn keep_pending(&self, key: Key, timestamp: Timestamp, row: u32) {
         self.inner.pending.keep(key, timestamp, row);
     }
@@ -51,7 +51,7 @@ impl Store {
         self.inner.pending.pending_for()
     }
 
-    /// `/account/container/object` of what is held under a key, a tombstone too; None when nothing is.
+    /// `/account/container/object` of what is held under a key, which may be a tombstone; None when nothing is.
     pub fn name(&self, key: &Key) -> Result<Option<Vec<u8>>> {
         read::name(&self.inner, key)
     }
@@ -62,7 +62,7 @@ impl Store {
         self.inner.pending.oldest(limit, age)
     }
 
-    /// Keep these updates no longer, unless a newer record came: their rows are listed, or never will be.
+    /// Remove these updates, unless a newer record was added: their rows are listed, or never will be.
     pub fn acknowledge(&self, versions: &[(Key, Timestamp)]) {
         self.inner.pending.acknowledge(versions);
     }

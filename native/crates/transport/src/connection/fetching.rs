@@ -1,9 +1,10 @@
 //! Lent chunks that the link fetches into our memory: RDMA.
 //!
-//! Nothing is lent before TRIED has said that a trial fetch has succeeded; so where RDMA does not work the connection
-//! simply stays one that sends. One side tries first, whose card is the smaller one, and the other when it has heard how
-//! that went: two processes that connect their devices to each other at the same moment are what UCX is worst at. Fault model: a fetch that fails or does not end (the link says so) breaks the
-//! connection, and the next one finds out anew what works. A peer that lends what it may not is cut off.
+//! Nothing is lent before TRIED has reported that a trial fetch succeeded; so where RDMA does not work the connection
+//! simply sends its data. The side with the smaller card tries first, and the other one when it has received the
+//! outcome: UCX does not cope well with two processes that connect their devices to each other at the same moment.
+//! Fault model: a fetch that fails or does not end (the link says so) breaks the connection, and the next one makes a
+//! new trial. A peer that lends what it may not is disconnected.
 
 use std::io;
 use std::sync::atomic::Ordering::Relaxed;
@@ -19,7 +20,7 @@ use crate::command::Command;
 use crate::link::Carrier;
 use crate::pool::Buffer;
 
-/// What is known of the peer's region; its bytes.
+/// What is known of the peer's region, and its size in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Fetching {
     Unknown,
@@ -31,7 +32,7 @@ pub(super) enum Fetching {
 }
 
 impl Stream {
-    /// The length of the chunk for which memory should be got now, whichever way it comes.
+    /// The length of the chunk for which memory is needed now, by either way.
     pub(super) fn wanted(&self) -> Option<u32> {
         let mut waiting = self.fetches.iter().filter(|fetch| matches!(fetch.stage, FetchStage::Waiting));
         match waiting.next() {
@@ -44,7 +45,7 @@ impl Stream {
 }
 
 impl Connection {
-    /// The peer's card has come.
+    /// Handle the peer's card.
     pub(super) fn meet(&mut self, around: &Around<'_>, bytes: u64, card: &[u8]) -> Result<(), Violation> {
         require(self.fetching == Fetching::Unknown, "a second memory region")?;
         if self.link.card().is_some_and(|ours| ours < card) || self.was_tried {
@@ -61,7 +62,7 @@ impl Connection {
         self.link.meet(card, Box::new(move |result| shared.post(Command::Met(key, result))));
     }
 
-    /// Whether its memory can be fetched from.
+    /// Handle the result of the trial: whether the peer's memory can be fetched.
     pub(crate) fn met(&mut self, result: &io::Result<()>) -> Result<(), Fail> {
         let Fetching::Trying(bytes) = self.fetching else { return Ok(()) };
         self.frame(Kind::Tried, 0, 0, &[&encode_tried(REGION, result.is_ok())], 0);
@@ -75,7 +76,7 @@ impl Connection {
         Ok(())
     }
 
-    /// TRIED has come: whether the peer can fetch from our region. Now it is our turn, if it has not been.
+    /// Handle TRIED: whether the peer can fetch from our region. It is our turn now, if it was not before.
     pub(super) fn tried(&mut self, around: &Around<'_>, (region, works): (u32, bool)) -> Result<(), Fail> {
         let expected = self.link.card().is_some() && self.limits.lent && region == REGION && !self.was_tried;
         require(expected, "a trial of a memory region that was not announced")?;
@@ -113,7 +114,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Fetch the next chunk into this memory. It comes back if there is none to fetch.
+    /// Fetch the next chunk into this memory, which is returned if there is none to fetch.
     pub(super) fn start_fetch(&mut self, around: &Around<'_>, id: u64, buffer: Buffer) -> Option<Buffer> {
         let Some(stream) = self.streams.get_mut(&id) else { return Some(buffer) };
         let waiting = stream.fetches.iter_mut().find(|fetch| matches!(fetch.stage, FetchStage::Waiting));
@@ -126,7 +127,7 @@ impl Connection {
         None
     }
 
-    /// A chunk is here, or can't be fetched.
+    /// A chunk was fetched, or can't be.
     pub(crate) fn fetched(
         &mut self,
         around: &mut Around<'_>,
@@ -161,7 +162,8 @@ impl Connection {
         Ok(())
     }
 
-    /// A stream is over: what it has not begun to fetch is the peer's again. What is being fetched is when it is here.
+    /// A stream is over: return the chunks whose fetch has not begun. A chunk that is being fetched is returned when
+    /// it has arrived.
     pub(super) fn give_back_unfetched(&mut self, id: u64, stream: &Stream) {
         for fetch in stream.fetches.iter().filter(|fetch| matches!(fetch.stage, FetchStage::Waiting)) {
             self.frame(Kind::Done, 0, id, &[&fetch.offset.to_be_bytes()], 0);

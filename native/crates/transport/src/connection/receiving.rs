@@ -1,4 +1,4 @@
-//! What comes in on streams: bodies into memory that was waited for, and the frames that steer them.
+//! What is received on streams: bodies, into memory that was waited for, and the frames that control them.
 
 use swiftlet_wire::frame::{END, Head, Kind, LENT};
 use swiftlet_wire::message::{self, Offer, Reason};
@@ -12,7 +12,7 @@ use crate::command::Command;
 use crate::pool::{Buffer, Chunk, Hook, HookOf};
 
 impl Connection {
-    /// Bytes of a body: where they belong, as far as they go. Gives what is behind them.
+    /// Put bytes of a body where they belong, as far as they go. Returns what follows them.
     pub(super) fn take_body<'a>(&mut self, around: &mut Around<'_>, mut bytes: &'a [u8]) -> Result<&'a [u8], Fail> {
         match std::mem::replace(&mut self.taking, Taking::Frame) {
             Taking::Frame => {}
@@ -83,7 +83,7 @@ impl Connection {
         }
     }
 
-    /// The last reference to a chunk that was received is gone.
+    /// The last reference to a received chunk was dropped.
     pub(crate) fn released(&mut self, around: &mut Around<'_>, hook: &HookOf) -> Result<(), Fail> {
         if hook.lent {
             self.frame(Kind::Done, 0, hook.stream, &[&hook.offset.to_be_bytes()], 0);
@@ -100,7 +100,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Get memory for chunks that were offered, as far as the window allows, and grant them.
+    /// Get memory for offered chunks, as far as the window allows, and grant them.
     pub(super) fn want(&mut self, around: &mut Around<'_>, id: u64) {
         while let Some(stream) = self.streams.get_mut(&id)
             && stream.takes_body()
@@ -118,7 +118,7 @@ impl Connection {
         }
     }
 
-    /// Memory for the next chunk is there: have it fetched, or sent.
+    /// There is memory for the next chunk: have it fetched, or sent.
     fn use_memory(&mut self, around: &Around<'_>, id: u64, buffer: Buffer) {
         if let Some(buffer) = self.start_fetch(around, id, buffer) {
             self.grant(id, buffer);
@@ -132,7 +132,7 @@ impl Connection {
         self.frame(Kind::Grant, 0, id, &[&upto.to_be_bytes()], 0);
     }
 
-    /// Memory that was waited for is there; or its deadline is over, which is the stream's too.
+    /// Memory that was waited for is available; or its deadline is over, which is the stream's too.
     pub(crate) fn memory(&mut self, around: &mut Around<'_>, id: u64, buffer: Option<Buffer>) -> Result<(), Fail> {
         let Some(stream) = self.streams.get_mut(&id) else { return Ok(()) };
         stream.waits_for_memory = false;
@@ -251,7 +251,7 @@ impl Connection {
         Ok(())
     }
 
-    /// REQUEST or REPLY: its small body is taken first.
+    /// REQUEST or REPLY: its small body is received first.
     fn message_begins(&mut self, around: &mut Around<'_>, head: Head, meta: &[u8]) -> Result<(), Violation> {
         if head.body_bytes == 0 {
             return self.message(around, &head, meta, None);

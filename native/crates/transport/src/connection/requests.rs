@@ -1,4 +1,4 @@
-//! Requests begin and end: at the client when they are submitted and replied to, at the server when they come
+//! The begin and end of requests: at the client when they are submitted and replied to, at the server when they arrive
 //! and are answered.
 
 use std::sync::Arc;
@@ -20,10 +20,11 @@ use crate::command::Submit;
 use crate::handles::Responder;
 use crate::pool::Chunk;
 
-/// The method that the transport itself answers, with what came: to measure a peer, or to see whether it is there.
+/// The method that the transport itself answers, with the request's own content: to measure a peer, or to see whether
+/// it is there.
 pub(crate) const PROBE: u16 = 0;
 
-/// A body that travels inside its message, if it is small.
+/// The body inside its message, if it is small.
 fn inline(body: Body, around: &Around<'_>) -> Result<Option<Chunk>, Body> {
     match body {
         Body::Empty => Ok(None),
@@ -43,7 +44,7 @@ fn inline(body: Body, around: &Around<'_>) -> Result<Option<Chunk>, Body> {
 }
 
 impl Connection {
-    /// A call is to be made on this connection; it waits if the peer takes no more.
+    /// Make a call on this connection; it waits if the peer accepts no more.
     pub(crate) fn submit(&mut self, around: &mut Around<'_>, submit: Box<Submit>) -> Result<(), Fail> {
         if self.waiting.len() >= around.settings.max_waiting {
             refuse(around.outcome, &submit, Error::Overloaded);
@@ -54,7 +55,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Begin calls as far as the peer takes them.
+    /// Begin waiting calls as far as the peer accepts them.
     pub(crate) fn start_waiting(&mut self, around: &mut Around<'_>) {
         while let Some(first) = self.waiting.front()
             && self.streams.len() < self.limits.streams as usize
@@ -134,7 +135,7 @@ impl Connection {
         Ok(())
     }
 
-    /// The caller wants it no more.
+    /// Cancel a call for its caller.
     pub(crate) fn cancel(&mut self, around: &mut Around<'_>, id: u64) -> Result<(), Fail> {
         if let Some(at) = self.waiting.iter().position(|submit| submit.stream == id) {
             if let Some(submit) = self.waiting.remove(at) {
@@ -146,7 +147,7 @@ impl Connection {
         Ok(())
     }
 
-    /// REPLY has come, with its small body if it has one. `complete`: the body could be held.
+    /// Handle REPLY, with its small body if it has one. `complete`: there was memory for the body.
     pub(super) fn reply(
         &mut self,
         around: &mut Around<'_>,
@@ -182,7 +183,7 @@ impl Connection {
         }
     }
 
-    /// REQUEST has come, with its small body if it has one. `complete`: the body could be held.
+    /// Handle REQUEST, with its small body if it has one. `complete`: there was memory for the body.
     pub(super) fn request(
         &mut self,
         around: &mut Around<'_>,
@@ -285,7 +286,7 @@ impl Connection {
         Ok(())
     }
 
-    /// A source has something.
+    /// A source has more.
     pub(crate) fn refill(&mut self, around: &mut Around<'_>, id: u64) -> Result<(), Fail> {
         self.advance(around, id);
         Ok(())

@@ -1,4 +1,4 @@
-//! What goes out: offers as there is room, data as it is granted, in turn among the streams.
+//! What is sent: offers as there is room, data as it is granted, streams in turn.
 
 use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
@@ -14,15 +14,15 @@ use crate::api::{Error, Next};
 use crate::around::Around;
 use crate::pool::Chunk;
 
-/// As much data as is queued for the link ahead of frames of other requests.
+/// The most data that is queued for the link ahead of frames of other requests.
 const QUEUED_BYTES: usize = 1 << 20;
-/// Data of one stream before it is the next one's turn.
+/// Bytes of one stream before the next stream's turn.
 const SLICE_BYTES: usize = 1 << 20;
-/// What one connection writes in one turn of the loop.
+/// Bytes that one connection writes in one turn of the loop.
 const TURN_BYTES: usize = 8 << 20;
 
 impl Connection {
-    /// Write as much as the link takes, and give it more as long as it does.
+    /// Write as much as the link accepts, and give it more as long as it does.
     pub(crate) fn flush(&mut self, around: &mut Around<'_>) -> Result<(), Fail> {
         if self.writing {
             return Ok(());
@@ -103,7 +103,7 @@ impl Connection {
         }
     }
 
-    /// Offer what there is room for. `false`: the stream is gone.
+    /// Offer what there is room for. Returns `false` if the stream is gone.
     fn offer(&mut self, around: &mut Around<'_>, id: u64) -> bool {
         let lends = self.may_lend;
         // More than the receiver takes at once would only lie about, and be out of the cache when its turn comes.
@@ -168,7 +168,7 @@ impl Connection {
         }
     }
 
-    /// Lend the next piece, which [`lendable`] has found to lie in the pool.
+    /// Lend the next piece, which [`lendable`] has found to be in the pool.
     fn lend(&mut self, around: &mut Around<'_>, id: u64) {
         let Some(stream) = self.streams.get_mut(&id) else { return };
         let Some(Item::Chunk(chunk)) = stream.items.pop_front() else { return };
@@ -181,7 +181,7 @@ impl Connection {
         self.frame(Kind::Offer, LENT, id, &[&Offer { offset, length, place }.encode()], 0);
     }
 
-    /// DONE has come: the chunk is ours again.
+    /// Handle DONE: the chunk is ours again.
     pub(super) fn given_back(&mut self, around: &mut Around<'_>, id: u64, offset: u64) -> bool {
         let Some(chunk) = self.lent.remove(&(id, offset)) else { return false };
         if let Some(stream) = self.streams.get_mut(&id) {
@@ -191,8 +191,8 @@ impl Connection {
     }
 }
 
-/// Whether a piece lies in our pool; a file's, and an answer's, is brought into it, if there is memory. That copy stands
-/// in for the one into the socket, and saves the receiver its own. What is uploaded stays where it is: the memory that
+/// Whether a piece is in our pool; one of a file, or of an answer, is copied into it if there is memory. That copy
+/// replaces the one into the socket, and saves the receiver its own. An upload stays where it is: the memory that
 /// answers are received into should not wait for slow servers.
 fn lendable(item: &mut Item, is_answer: bool, around: &Around<'_>) -> std::io::Result<bool> {
     match item {

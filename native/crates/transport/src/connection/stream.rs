@@ -13,7 +13,7 @@ use crate::around::Around;
 use crate::metrics::PeerMetrics;
 use crate::pool::{Buffer, Chunk};
 
-/// Whom a request belongs to.
+/// Who a request belongs to.
 pub(crate) enum Owner {
     Client { token: u64, sink: Arc<dyn Sink>, begun: Instant, queued: Arc<AtomicUsize> },
     Server { receiver: Option<Box<dyn Receiver>>, cancelled: Arc<AtomicBool>, begun: Instant },
@@ -51,7 +51,7 @@ impl Item {
     }
 }
 
-/// A chunk that the peer has lent, on its way into our memory.
+/// A chunk that the peer has lent, while it is brought into our memory.
 pub(super) struct Fetch {
     pub(super) offset: u64,
     pub(super) length: u32,
@@ -62,9 +62,9 @@ pub(super) struct Fetch {
 pub(super) enum FetchStage {
     /// It waits for memory.
     Waiting,
-    /// The link fetches it.
+    /// The link is fetching it.
     Flying,
-    /// It is here; chunks before it are not.
+    /// It has arrived; chunks before it have not.
     Here(Buffer),
 }
 
@@ -73,7 +73,7 @@ pub(crate) struct Stream {
     pub(super) owner: Owner,
     pub(crate) deadline: Instant,
     pub(super) inline_bytes: usize,
-    /// What is to be sent: those that were offered (`offered` of them), then the others.
+    /// What is to be sent: first the pieces that were offered (`offered` of them), then the others.
     pub(super) items: VecDeque<Item>,
     pub(super) offered: usize,
     pub(super) source: Option<Box<dyn Source>>,
@@ -84,9 +84,9 @@ pub(crate) struct Stream {
     pub(super) fills: VecDeque<Buffer>,
     pub(super) filled: usize,
     pub(super) waits_for_memory: bool,
-    /// Lent chunks that are fetched, in their order in the body.
+    /// Lent chunks that are being fetched, in their order in the body.
     pub(super) fetches: VecDeque<Fetch>,
-    /// The footer, if END has come before all chunks were fetched.
+    /// The footer, if END arrived before all chunks were fetched.
     pub(super) end_ahead: Option<Vec<u8>>,
 }
 
@@ -118,7 +118,7 @@ impl Stream {
         buffer.as_mut_slice().get_mut(filled..filled + left.min(lacks))
     }
 
-    /// Whether somebody takes the body that comes.
+    /// Whether somebody receives the body.
     pub(super) fn takes_body(&self) -> bool {
         !matches!(&self.owner, Owner::Server { receiver: None, .. })
     }
@@ -129,7 +129,7 @@ impl Stream {
         }
     }
 
-    /// So much of the client's body has left.
+    /// So much of the client's body has been sent.
     pub(super) fn left(&self, around: &mut Around<'_>, bytes: usize) {
         if let Owner::Client { queued, .. } = &self.owner {
             // Only pieces of an upload were counted; a call's own body was not.
@@ -146,12 +146,12 @@ impl Stream {
         }
     }
 
-    /// It has come to its end.
+    /// The stream has ended regularly.
     pub(super) fn succeeded(&self, around: &Around<'_>, metrics: &PeerMetrics) {
         metrics.took(around.now.saturating_duration_since(self.begun()));
     }
 
-    /// It will not come to its end.
+    /// The stream has failed.
     pub(super) fn failed(self, around: &mut Around<'_>, metrics: &PeerMetrics, error: Error) {
         metrics.errors.fetch_add(1, Relaxed);
         metrics.took(around.now.saturating_duration_since(self.begun()));
