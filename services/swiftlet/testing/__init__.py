@@ -1,6 +1,6 @@
-"""What only tests, the simulator and benchmarks use: neither the wheel nor the image has it.
+"""Code that only tests, the simulator and benchmarks use; neither the wheel nor the image contains it.
 
-In here: in-memory twins of devices and transports, the faults that are injected into them, the conformance suites
-that every implementation of a boundary passes, and the simulator of whole clusters. Nothing outside `tests` folders
-imports it. Not in here: what a setting can choose, and helpers that serve the tests of one room alone.
+It has in-memory twins of devices and transports, the faults that are injected into them, the conformance suites that
+every implementation of a boundary passes, and the simulator of whole clusters. Nothing outside of `tests` folders
+imports it. Things that a setting can choose, and helpers for the tests of one package alone, don't belong here.
 """

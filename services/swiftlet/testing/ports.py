@@ -6,11 +6,11 @@ import random
 import socket
 
 _FIRST, _LAST = 20_000, 31_000
-"""Below those that the kernel gives to connections, so that none is taken between the look and its use."""
+"""Below the ports that the kernel assigns to connections, so that none is taken between the check and its use."""
 
 
 def object_ports(count: int, offset: int = 1000) -> list[int]:
-    """Ports of object servers that are free, as are their native ports, `offset` higher."""
+    """Return free ports for object servers, whose native ports, `offset` higher, are free as well."""
     found: set[int] = set()
     while len(found) < count:
         port = random.randrange(_FIRST, _LAST)  # noqa: S311

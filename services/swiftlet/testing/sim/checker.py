@@ -1,13 +1,14 @@
-"""What must hold, at every change and at the end; the first breach ends the history with a sentence about it.
+"""The invariants, checked at every change and at the end; the first violation ends the history with a message.
 
-Checked at every change: no device's version of an object goes back; nothing older is offered to who already showed
-something newer; a handoff copy is dropped only when all primaries hold it; a tombstone is not forgotten before its
-time, nor while a device that could long have heard of it still holds older data. Checked at the end: replicas are equal
-within their mode's number of rounds, nothing more is moved, no acknowledged write is lost, nothing deleted came back.
+Checked at every change: no device's version of an object gets older; nothing older is offered to a device that has
+shown something newer; a handoff copy is dropped only when all primaries hold it; a tombstone is not forgotten before
+its time, nor while a device that could long have received it still holds older data. Checked at the end: replicas are
+equal within their mode's number of rounds, nothing more is moved, no acknowledged write is lost, nothing deleted has
+returned.
 
-Known limits, which are counted and not held against anybody: a deletion may be undone by a device that was away for
-about `reclaim_age` or longer with the old data (`exempt`); a POST newer than a deletion that reaches an object made
-anew in between may or may not count.
+Known limits, which are counted and not reported as violations: a deletion may be undone by a device that was away for
+about `reclaim_age` or longer with the old data (`exempt`); a POST newer than a deletion that reaches an object created
+again in between may or may not count.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ from swiftlet.timestamp import ZERO, Timestamp
 
 
 class Broken(Exception):
-    """Something does not hold; the text says what."""
+    """An invariant is violated; the text says which."""
 
 
 @dataclass(slots=True)
 class Counts:
-    """What a history was made of; how many of each."""
+    """How often each kind of event happened in a history."""
 
     writes: int = 0
     acknowledged: int = 0
@@ -45,31 +46,33 @@ class Counts:
     rows: int = 0
     """The number of changes of rows."""
     proved: int = 0
-    """Names whose rows were those of the objects, without an audit."""
+    """How many names had rows that matched their objects, without an audit."""
     unproved: int = 0
-    """Names that needed an audit."""
+    """How many names needed an audit."""
     audited: int = 0
-    """Rows that the last audit found wrong."""
+    """How many rows the last audit found wrong."""
 
     def fault(self, name: str) -> None:
-        """One more of this kind."""
+        """Count one event of this kind."""
         self.faults[name] = self.faults.get(name, 0) + 1
 
 
 class Checker(Witness):
-    """Watches one world. `skew_s`: how far clocks may be off; `well_s`: in how long a sound device hears of all."""
+    """Checks one world. `skew_s`: the largest difference of clocks; `well_s`: the time in which a healthy device
+    receives every write.
+    """
 
     def __init__(
         self, timeline: Timeline, world_terms: WorldTerms, skew_s: float, well_s: float, tracing: bool
     ) -> None:
-        """Nothing has happened yet."""
+        """Start with an empty history."""
         self.nodes: dict[int, Node] = {}
         self.writes: dict[bytes, list[Write]] = {}
         self.counts = Counts()
         self.trace: list[str] | None = [] if tracing else None
         self.exempt: set[bytes] = set()
         self.wiped_s: dict[int, float] = {}
-        """When a device last was replaced by an empty one."""
+        """When each device was last replaced by an empty one."""
         self._forgotten: dict[tuple[int, bytes], Timestamp] = {}
         """The newest tombstone of an object that a device has forgotten."""
         self._timeline = timeline
@@ -79,7 +82,7 @@ class Checker(Witness):
         self._moments: dict[Timestamp, float] = {}
         self._proved: tuple[Entry, ...] = ()
 
-    # -- told by the others ----------------------------------------------------------------------------------
+    # -- called by the others -------------------------------------------------------------------------------
 
     def say(self, text: str) -> None:
         """Add a line to the trace."""
@@ -87,14 +90,14 @@ class Checker(Witness):
             self.trace.append(f"{self._timeline.now_s:9.3f}  {text}")
 
     def wrote(self, write: Write) -> None:
-        """A client begins a write."""
+        """Record that a client begins a write."""
         self.counts.writes += 1
         self.writes.setdefault(write.digest, []).append(write)
         self._moments[write.timestamp] = write.moment_s
         self.say(f"client: {write.verb.value} {_short(write.digest)} in {write.partition} at {write.timestamp.normal}")
 
     def moved(self, count: int) -> None:
-        """Objects went from one device to another."""
+        """Record that objects were moved between devices."""
         self.counts.moved += count
 
     def watch(self, node: int) -> Watch:
@@ -116,7 +119,9 @@ class Checker(Witness):
         return changed
 
     def offered(self, node: Node, partition: int, parcel: Parcel, began_s: float) -> None:
-        """Nothing older than what was there before the session began, and nothing that all are about to forget."""
+        """Check that nothing is older than what was there before the session began, or close to being
+        forgotten by all.
+        """
         moment = parcel.data or parcel.tombstone
         held = node.store.held(partition, parcel.digest)
         if held is None and parcel.tombstone is not None:
@@ -128,10 +133,10 @@ class Checker(Witness):
             self._must(False, f"{moment} of {_short(parcel.digest)} is sent to device {node.id}: {held.entry}")
 
     def dropping(self, node: Node, effect: Drop, began_s: float) -> None:
-        """All primaries hold it, but for those that lost their device or got a newer ring since the proof.
+        """Check that all primaries hold it, except those that lost their device or got a newer ring since the proof.
 
-        A newer deletion counts, too, also one that has been forgotten since. They take themselves for primaries, and
-        the device that drops does not.
+        A newer deletion counts as held, also one that has been forgotten since. The primaries consider themselves
+        primaries, and the device that drops does not.
         """
         before_s = self.forgotten_s(self._skew_s)
         self._proved = effect.entries
@@ -151,7 +156,7 @@ class Checker(Witness):
                     self._must(False, f"device {node.id} drops {entry}, device {device.id} lacks it")
 
     def forgotten_s(self, ahead_s: float) -> float:
-        """Tombstones older than this are forgotten by a clock that is so much ahead of the right one."""
+        """Return the age from which a clock that is so much ahead of the right one forgets tombstones."""
         now_s = EPOCH_S + self._timeline.now_s + ahead_s
         return forgotten_before(now_s, self._world_terms.reclaim_age_s, self._world_terms.reclaim_period_s)
 
@@ -179,7 +184,7 @@ class Checker(Witness):
     # -- at the end ------------------------------------------------------------------------------------------
 
     def newest(self, live: Iterable[Node]) -> dict[bytes, Entry]:
-        """The newest version of every object that any of these devices has."""
+        """Return the newest version of every object that any of these devices has."""
         found: dict[bytes, Entry] = {}
         for node in live:
             for _, held in node.store.all():
@@ -189,7 +194,7 @@ class Checker(Witness):
         return found
 
     def replicas(self, digest: bytes, live: frozenset[int]) -> list[Entry | None]:
-        """What the live primaries have of an object, forgotten tombstones left out."""
+        """Return what the live primaries have of an object, without forgotten tombstones."""
         before_s = self.forgotten_s(self._skew_s)
         partition = self.writes[digest][0].partition
         ring = max((self.nodes[id_].ring for id_ in live), key=lambda ring: ring.version)
@@ -201,7 +206,7 @@ class Checker(Witness):
         return found
 
     def equal(self, digest: bytes, newest: Entry, live: frozenset[int]) -> bool:
-        """Whether all live primaries have the same, and nothing older than the newest version."""
+        """Return whether all live primaries have the same version, and none older than the newest."""
         found = self.replicas(digest, live)
         if any(entry != found[0] for entry in found):
             return False
@@ -210,7 +215,7 @@ class Checker(Witness):
         return found[0].timestamp == newest.timestamp
 
     def history(self, live: frozenset[int]) -> None:
-        """No acknowledged write is lost, nothing deleted is back; replicas are equal by now."""
+        """Check that no acknowledged write is lost, nothing deleted has returned, and replicas are equal by now."""
         for digest, writes in self.writes.items():
             (found, *_) = self.replicas(digest, live) or [None]
             acknowledged = [w for w in writes if w.acknowledged and w.verb is not Verb.POST]
@@ -221,7 +226,7 @@ class Checker(Witness):
                 self._check_posts(writes, found)
 
     def _check_last(self, last: Write, writes: list[Write], found: Entry | None) -> None:
-        """The newest acknowledged write, or one newer that was not acknowledged, is what counts."""
+        """Check that the newest acknowledged write counts, or a newer one that was not acknowledged."""
         newer = [w for w in writes if w.timestamp >= last.timestamp and w.verb is not Verb.POST]
         if found is None:
             gone = any(w.verb is Verb.DELETE and w.timestamp.seconds < self.forgotten_s(self._skew_s) for w in newer)
@@ -240,7 +245,7 @@ class Checker(Witness):
                     self._must(found.content_type_timestamp >= write.timestamp, f"type of {write} is lost: {found}")
 
     def must(self, holds: bool, text: str) -> None:
-        """Broken unless it holds."""
+        """Raise Broken unless the condition holds."""
         self._must(holds, text)
 
     def _must(self, holds: bool, text: str) -> None:

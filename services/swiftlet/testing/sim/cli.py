@@ -21,11 +21,11 @@ from swiftlet.testing.sim.checker import Counts
 from swiftlet.testing.sim.run import Report, run
 
 _SHOWN = 5
-"""Broken seeds that are shown."""
+"""How many broken seeds are shown."""
 _TAIL = 60
-"""Lines of the trace that are shown of each."""
+"""How many lines of the trace are shown of each."""
 _PROGRESS = 10_000
-"""Seeds after which a long run tells how far it is."""
+"""After how many seeds a long run reports its progress."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -69,7 +69,7 @@ def _positive(text: str) -> int:
 
 
 def replay(seed: int, mode: str | None, large: bool) -> str:
-    """The command that shows a seed's whole history."""
+    """Return the command that shows a seed's whole history."""
     extra = (f" --mode {mode}" if mode else "") + (" --large" if large else "")
     return f"make sim SEED={seed} SIM_ARGS='--trace{extra}'"
 

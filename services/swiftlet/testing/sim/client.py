@@ -1,8 +1,8 @@
 """Simulated clients: PUT, POST and DELETE through proxies with clocks of their own, to a write quorum of devices.
 
 Fault model: a proxy's clock may be minutes off, so that later writes carry older timestamps; each copy may be lost,
-doubled or late; primaries that do not answer are replaced by handoffs. A write is acknowledged once a quorum of
-devices has it, and may be half done for ever otherwise.
+duplicated or late; primaries that do not answer are replaced by handoffs. A write is acknowledged once a quorum of
+devices has it; otherwise it may stay partly written for ever.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from swiftlet.timestamp import Timestamp
 
 
 class Verb(Enum):
-    """What a client does."""
+    """The kinds of requests."""
 
     PUT = "put"
     POST = "post"
@@ -41,23 +41,23 @@ class Write:
 
 
 class Rows:
-    """What becomes of a write's row; nothing here (`swiftlet.testing.sim.listings.rows` does something about it)."""
+    """Handles a write's row; this class does nothing, `swiftlet.testing.sim.listings.rows` delivers it."""
 
     def stored(self, slot: int, node: Node, timestamp: Timestamp) -> None:
-        """A device has made a record durable, of this time, as the one in this slot of the write's plan."""
+        """A device has made a record of this time durable, in this slot of the write's plan."""
 
     def replied(self, slot: int, device: int) -> None:
-        """The proxy hears of that."""
+        """The proxy receives that device's answer."""
 
     def quorum(self) -> None:
-        """The write has its quorum."""
+        """The write has reached its quorum."""
 
 
 class Proxy:
     """One proxy: an endpoint with a negative number and its own clock."""
 
     def __init__(self, number: int, timeline: Timeline, network: Network, nodes: dict[int, Node], ring: Ring) -> None:
-        """`number` tells its timestamps from the others'."""
+        """Connect a proxy; `number` distinguishes its timestamps from those of others."""
         self.endpoint = -1 - number
         self.offset_s = 0.0
         self.ring = ring
@@ -68,7 +68,7 @@ class Proxy:
         self._last = Timestamp(0)
 
     def timestamp(self) -> Timestamp:
-        """The next one of its clock, never the same twice."""
+        """Return the next timestamp of its clock, never the same twice."""
         found = Timestamp.at(EPOCH_S + self._timeline.now_s + self.offset_s, self._number)
         if found <= self._last:
             found = Timestamp(self._last.value + (1 << 14))
@@ -76,12 +76,12 @@ class Proxy:
         return found
 
     def write(self, write: Write, rows: Rows | None = None) -> None:
-        """Send to the primaries, and to handoffs where one does not answer; `rows` hears of it."""
+        """Send to the primaries, and to handoffs where one does not answer; `rows` is told of the results."""
         _Fan(self, write, plan_write(self.ring, write.partition), rows or Rows()).begin()
 
 
 class _Fan:
-    """One write on its way to its devices."""
+    """One write on its way to several devices."""
 
     def __init__(self, proxy: Proxy, write: Write, plan: WritePlan, rows: Rows) -> None:
         self._proxy = proxy
@@ -106,7 +106,7 @@ class _Fan:
             except Superseded:
                 after = node.store.held(self._write.partition, self._write.digest)
                 if after is not before and after is not None and after.post is not None:
-                    # A POST behind a newer one has handed its content type on.
+                    # A POST older than the stored one has passed its content type on.
                     self._rows.stored(slot, node, after.post.timestamp)
                 raise
             self._rows.stored(slot, node, self._write.timestamp)

@@ -1,8 +1,8 @@
-"""Drives one session of a simulated node to its end: does what it wants, over the network where it has to.
+"""Drives one session of a simulated node to its end: carries out its effects, over the network where necessary.
 
-What an asyncio driver would do one `await` after the other happens here by callbacks. Fault model: a neighbour's errors
-are told from the local device's; of several objects on their way each has its own outcome; after a crash of the node
-nothing is heard any more.
+An asyncio driver would await one effect after the other; here this is done by callbacks. Fault model: a neighbour's
+errors are distinguished from the local device's; each of several objects in transfer has its own outcome; after a crash
+of the node nothing is received any more.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Drive:
     """Drives one session of a node to its end."""
 
     def __init__(self, node: Node, session: Session, ring: Ring, ended: Callable[[], None]) -> None:
-        """`ring` is the one that the session began under; `ended` is called unless the node crashed meanwhile."""
+        """Drive a session that began under `ring`; `ended` is called unless the node has crashed meanwhile."""
         self._node = node
         self._session = session
         self._ring = ring
@@ -59,7 +59,7 @@ class Drive:
             self._go(self._session.fail(error, self._node.now_s))
 
     def _go(self, effect: Effect | None) -> None:
-        """Do what is local at once, until something has to travel."""
+        """Carry out local effects at once, until one needs the network."""
         node = self._node
         while effect is not None:
             if isinstance(effect, Ask):
@@ -185,7 +185,7 @@ class Drive:
 
 
 def _move_outcome(outcome: Outcome, remote: bool) -> MoveOutcome:
-    """What became of an object; raises what ends the session."""
+    """Return what became of an object; raises what ends the session."""
     if isinstance(outcome, Superseded | NotFound):
         return MoveOutcome.OVERTAKEN
     if isinstance(outcome, DiskFull):
@@ -196,7 +196,7 @@ def _move_outcome(outcome: Outcome, remote: bool) -> MoveOutcome:
 
 
 def _as_peers(outcome: Outcome) -> SwiftletError:
-    """A neighbour's trouble, whatever ails it, told from the local device's."""
+    """Return a neighbour's error as such, distinguished from the local device's."""
     if isinstance(outcome, NodeError):
         return outcome
     if isinstance(outcome, DeviceFailed):

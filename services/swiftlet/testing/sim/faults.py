@@ -1,11 +1,11 @@
-"""What befalls a world: faults at random moments, each undone after a while, and nothing any more once it is calm.
+"""The faults of a world: they come at random moments, each is undone after a while, and none comes once it is calm.
 
 Fault model, by name: `crash` and restart of a node in the middle of anything; `partition` of the network; `slow` node;
 `disk_errors` and `disk_full` for a while; `wipe`, a device replaced by an empty one; `clock` steps of nodes and
-proxies, up to minutes; `table`, the loss of a failure table (Redis gone); `ring`, a new ring that everybody loads at
-another moment. Counted besides: `skew`, a clock that is off from the beginning, and what the network does to messages
-by itself (`Weather`): `message_lost`, `message_doubled`, `message_reordered`, and `message_cut`, which arrived where
-nobody was linked any more.
+proxies, up to minutes; `table`, the loss of a failure table (Redis gone); `ring`, a new ring that each node loads at
+another moment. Also counted: `skew`, a clock that is off from the beginning, and what the network does to messages by
+itself (`Weather`): `message_lost`, `message_doubled`, `message_reordered`, and `message_cut`, which arrived when its
+endpoints were no longer connected.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from swiftlet.testing.sim.node import Node
 from swiftlet.testing.sim.shape import Shape
 
 _LOAD_S = 60.0
-"""The longest that it takes somebody to load a new ring."""
+"""The longest time until a node or proxy loads a new ring."""
 
 
 class Log(Protocol):
-    """Who is told what befalls a world."""
+    """Receives reports of a world's faults."""
 
     wiped_s: dict[int, float]
 
     @property
     def counts(self) -> Counts:
-        """How often what befell it."""
+        """Return how often each fault happened."""
         ...
 
     def say(self, text: str) -> None:
@@ -43,7 +43,7 @@ class Log(Protocol):
 
 
 class Faults:
-    """Faults of one world; `lost` are the devices that were lost for good or wiped."""
+    """The faults of one world; `lost` are the devices that were lost for good or wiped."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Faults:
         checker: Log,
         losing: Callable[[Node], None] = lambda _node: None,
     ) -> None:
-        """None has happened yet; `losses` may be spent on devices that lose all they had: `losing` is told before."""
+        """Start without faults. `losses` devices may lose all their data: `losing` is called before."""
         self.calm = False
         self.losses = shape.losses
         self.ring = builder.ring
@@ -74,7 +74,7 @@ class Faults:
         self._hour = 1
 
     def plan(self) -> None:
-        """Spread the world's faults over its time."""
+        """Schedule the world's faults over its time."""
         kinds: dict[str, tuple[int, Callable[[], None]]] = {
             "crash": (4, self._crash),
             "partition": (3, self._partition),
@@ -104,7 +104,7 @@ class Faults:
         return self._nodes[self._random.choice(sorted(self._nodes))]
 
     def _unwell(self, node: Node, what: str, ailments: int = 0) -> None:
-        """Something befalls a node: it has so many faults more, or fewer."""
+        """Change a node's number of current faults."""
         node.well_since_s = self._timeline.now_s
         node.ailments += ailments
         self._checker.say(f"{node.id}: {what}")
@@ -203,13 +203,13 @@ class Faults:
         node.forget_failures()
 
     def _new_rings(self) -> None:
-        """One, or some that follow each other faster than they are loaded."""
+        """Make one new ring, or several that follow each other faster than they are loaded."""
         self._new_ring()
         while self._random.random() < 0.4:
             self._timeline.after(self._random.uniform(0.0, _LOAD_S), self._new_ring)
 
     def _new_ring(self) -> None:
-        """A device more, one less, or another weight; loaded at different moments."""
+        """Make a ring with a device more, one less, or another weight; it is loaded at different moments."""
         if self.calm:
             return
         builder = self._builder
@@ -251,5 +251,5 @@ def _load_proxy(proxy: Proxy, ring: Ring) -> None:
 
 
 def add_device(builder: RingBuilder, number: int) -> None:
-    """One device on a node of its own; a zone holds every third."""
+    """Add a device on a node of its own; every third one is in the same zone."""
     builder.add_device(host=f"n{number}", port=6200, device="d", region="r", zone=f"z{number % 3}", weight=100.0)

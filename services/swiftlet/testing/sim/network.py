@@ -1,7 +1,7 @@
-"""Simulated time and a network that loses, doubles, delays and reorders messages, and falls apart.
+"""Simulated time and a network that loses, duplicates, delays and reorders messages, and can be partitioned.
 
-Fault model: each message on its own may be lost, come twice, or take any time up to the slowest delay, so that later
-ones overtake it; links between parts of the cluster may be cut; a slow node's messages take longer than callers wait.
+Fault model: each message may be lost, come twice, or take any time up to the longest delay, so that later ones overtake
+it; links between parts of the cluster may be cut; a slow node's messages take longer than callers wait.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from random import Random
 from swiftlet.errors import NodeTimeout, SwiftletError
 
 Outcome = object
-"""An answer, or the SwiftletError that came instead of one."""
+"""An answer, or the SwiftletError in its place."""
 
 
 class Timeline:
-    """Events in the order of their simulated time, equal ones in the order in which they were made."""
+    """Events in the order of their simulated time; those with equal time in the order in which they were scheduled."""
 
     def __init__(self) -> None:
-        """At second 0, nothing to come."""
+        """Start at second 0 without events."""
         self.now_s = 0.0
         self.ran = 0
         """The number of events so far."""
@@ -30,11 +30,11 @@ class Timeline:
         self._order = count()
 
     def after(self, delay_s: float, event: Callable[[], None]) -> None:
-        """Let something happen later."""
+        """Schedule an event."""
         heapq.heappush(self._heap, (self.now_s + delay_s, next(self._order), event))
 
     def run_until(self, end_s: float, most: int) -> bool:
-        """Let everything up to a moment happen; False when more than `most` events did altogether."""
+        """Run all events up to a moment; return False when there were more than `most` events in total."""
         while self._heap and self._heap[0][0] <= end_s:
             self.now_s, _, event = heapq.heappop(self._heap)
             event()
@@ -47,7 +47,7 @@ class Timeline:
 
 @dataclass(slots=True)
 class Weather:
-    """How bad the network is. `delay_s`: the longest ordinary delay of a message."""
+    """The state of the network. `delay_s`: the longest ordinary delay of a message."""
 
     loss: float = 0.0
     doubled: float = 0.0
@@ -64,31 +64,33 @@ class Network:
     """Carries messages between endpoints: nodes by their device's id, proxies by negative numbers."""
 
     def __init__(self, timeline: Timeline, random: Random, weather: Weather, unheard: float = 0.0) -> None:
-        """All endpoints can reach each other; `unheard` is the share of proxies' messages that are lost besides."""
+        """Start with all endpoints connected; `unheard` is the additional share of proxies' messages that are lost."""
         self.weather = weather
         self.unheard = unheard
         self.slow: set[int] = set()
         self.down: set[int] = set()
         self.parts: dict[int, int] = {}
-        """In which part of a network that fell apart an endpoint is; those not named are in part 0, proxies in all."""
+        """The part of a partitioned network that an endpoint is in: part 0 for those not named; proxies are in all."""
         self.messages = 0
         """The number of messages sent."""
         self.bytes = 0
         """Bytes of sync messages sent."""
         self.lost = 0
-        """Messages that the weather swallowed."""
+        """How many messages were lost."""
         self.doubled = 0
-        """Messages that were sent on twice."""
+        """How many messages were duplicated."""
         self.overtaken = 0
-        """Messages, or copies of them, that came after one sent later between the same two."""
+        """How many messages, or copies of them, arrived after one that was sent later between the same two
+        endpoints.
+        """
         self.cut = 0
-        """Messages that came where nobody was linked any more."""
+        """How many messages arrived when their endpoints were no longer connected."""
         self._latest: dict[tuple[int, int], int] = {}
         self._timeline = timeline
         self._random = random
 
     def linked(self, one: int, other: int) -> bool:
-        """Whether messages can pass between two endpoints now."""
+        """Return whether messages can pass between two endpoints now."""
         if one in self.down or other in self.down:
             return False
         return min(one, other) < 0 or self.parts.get(one, 0) == self.parts.get(other, 0)

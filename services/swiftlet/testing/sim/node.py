@@ -1,7 +1,7 @@
 """A simulated node: one device, its clock, the ring that it has loaded, and its rounds, driving the real sessions.
 
-Fault model: a crash (`crash`) ends everything that is under way and forgets the failure table; what was stored stays.
-A restarted node begins where it is. A node that is told of a new ring ends its round and drops nothing more for it.
+Fault model: a crash (`crash`) ends everything in progress and clears the failure table; stored data stay. A restarted
+node starts with what it has. A node that gets a new ring ends its round and drops nothing more in it.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from swiftlet.testing.sim.store import Parcel, SimStore
 from swiftlet.timestamp import Timestamp
 
 EPOCH_S = 1_700_000_000.0
-"""The time on a right clock when a simulation begins."""
+"""The time on a correct clock when a simulation begins."""
 ERROR_LIMIT = 3
 """Failures in a row after which a neighbour counts as failed."""
 ERROR_INTERVAL_S = 60.0
 """Seconds for which a failed neighbour is skipped."""
 _LANES = 2
-"""Sessions of one round at a time."""
+"""How many sessions of one round run at a time."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorldTerms:
-    """What is the same for all nodes of a world."""
+    """Terms that are the same for all nodes of a world."""
 
     mode: Mode
     limits: Limits
@@ -56,20 +56,20 @@ class Witness:
     """The events that a node reports to the checker."""
 
     def say(self, text: str) -> None:
-        """A line of the trace."""
+        """Add a line to the trace."""
 
     def offered(self, node: Node, partition: int, parcel: Parcel, began_s: float) -> None:
-        """A parcel of a session that began then arrives at a node."""
+        """A parcel of a session that began at `began_s` arrives at a node."""
 
     def dropping(self, node: Node, effect: Drop, began_s: float) -> None:
         """A node is about to drop handoff copies."""
 
     def moved(self, count: int) -> None:
-        """Objects went from one device to another."""
+        """Objects were moved from one device to another."""
 
 
 class Node:
-    """One device with its replicator. `offset_s`: how far its clock is ahead of the right one."""
+    """One device with its replicator. `offset_s`: how far its clock is ahead of the correct one."""
 
     def __init__(
         self,
@@ -82,25 +82,25 @@ class Node:
         ring: Ring,
         witness: Witness,
     ) -> None:
-        """Up, with an empty failure table."""
+        """Start healthy, with an empty failure table."""
         self.id = id_
         self.store = store
         self.ring = ring
         self.offset_s = 0.0
         self.peers: dict[int, Node] = {}
         self.well_since_s = 0.0
-        """When something last befell it or ended."""
+        """When a fault last began or ended."""
         self.ailments = 0
         """How many faults it has now."""
         self.ring_since_s = -1.0
-        """Since when it goes by its ring."""
+        """Since when it uses its ring."""
         self.timeline = timeline
         self.network = network
         self._random = random
         self._world_terms = world_terms
         self.witness = witness
         self.life = 0
-        """How often it crashed; what an earlier life began is dead."""
+        """How often it has crashed; what an earlier life began is void."""
         self._busy = False
         self._failures: dict[int, tuple[int, float]] = {}
         self._rejoining: set[int] = set()
@@ -112,10 +112,10 @@ class Node:
 
     @property
     def busy(self) -> bool:
-        """Whether a round is under way."""
+        """Return whether a round is in progress."""
         return self._busy
 
-    # -- what befalls it -------------------------------------------------------------------------------------
+    # -- faults ----------------------------------------------------------------------------------------------
 
     def crash(self) -> None:
         """Stop in the middle of everything."""
@@ -129,7 +129,7 @@ class Node:
         self._rejoining.clear()
 
     def load_ring(self, ring: Ring) -> None:
-        """Go by another ring from now on."""
+        """Use another ring from now on."""
         if ring.version > self.ring.version:
             self.ring = ring
             self.ring_since_s = self.timeline.now_s
@@ -137,7 +137,7 @@ class Node:
     # -- the failure table -----------------------------------------------------------------------------------
 
     def failed(self) -> frozenset[int]:
-        """Peers to skip; those whose time is over are tried again."""
+        """Return the peers to skip; those whose time is over are tried again."""
         now_s = self.timeline.now_s
         for peer, (number, last_s) in list(self._failures.items()):
             if number >= ERROR_LIMIT and now_s - last_s > ERROR_INTERVAL_S:
@@ -146,11 +146,11 @@ class Node:
         return frozenset(peer for peer, (number, _) in self._failures.items() if number >= ERROR_LIMIT)
 
     def mark_failed(self, peer: int) -> None:
-        """Be told that a peer is away."""
+        """Record that a peer is away."""
         self._failures[peer] = (ERROR_LIMIT, self.timeline.now_s)
 
     def heard(self, peer: int, outcome: Outcome) -> None:
-        """A peer answered, or did not."""
+        """Record whether a peer answered."""
         if isinstance(outcome, NodeTimeout):
             self._failures[peer] = (self._failures.get(peer, (0, 0.0))[0] + 1, self.timeline.now_s)
         else:
@@ -163,7 +163,7 @@ class Node:
         return self._world_terms.terms(ring)
 
     def round(self) -> None:
-        """Begin a round, unless one is under way."""
+        """Begin a round, unless one is in progress."""
         if self._busy or self.id in self.network.down:
             return
         ring, failed, mode = self.ring, self.failed(), self._world_terms.mode
@@ -204,7 +204,7 @@ class Node:
         return encode(answer_by(self.look_up, request, self.ring.version, self.is_primary, self._world_terms.limits))
 
     def is_primary(self, partition: int) -> bool:
-        """Whether its own ring puts a partition on it."""
+        """Return whether its own ring places a partition on it."""
         ring = self.ring
         return partition < ring.partition_count and any(d.id == self.id for d in ring.primaries(partition))
 
@@ -231,7 +231,7 @@ class Node:
         self.store.receive(partition, parcel, why)
 
     def parcel(self, partition: int, push: Push) -> Parcel:
-        """What a session takes away; NotFound when it is no longer what was compared, or older."""
+        """Return what a session sends. Raises NotFound when it has changed since the comparison, or is older."""
         parcel = self.store.parcel(partition, push.entry.digest)
         moment = parcel.data or parcel.tombstone
         if moment is not None and moment < push.entry.timestamp:
@@ -243,5 +243,5 @@ class Node:
         return parcel
 
     def exchange(self, peer: Node, partition: int, push: Push, done: Callable[[Outcome, bool], None]) -> None:
-        """Bring a database together with a peer's; `done` is told the outcome, and whether it is the peer's."""
+        """Bring a database together with a peer's; `done` gets the outcome, and whether the peer caused it."""
         raise AssertionError(f"device {self.id} has no databases")

@@ -1,7 +1,7 @@
 """The pending updates of a simulated object device: the rules of the native store's set, on simulated time.
 
-Durable with the write that they belong to. Acknowledgements are taken as durable too: a device that has forgotten it
-delivers a row once more, and rows merge.
+An update is durable with its write. Acknowledgements count as durable too: a device that has lost one delivers a row
+once more, and rows merge.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from swiftlet.timestamp import Timestamp
 
 @dataclass(frozen=True, slots=True)
 class PendingUpdate:
-    """The newest write, the container's replicas of all of them, and since when the oldest is pending.
+    """The newest write, the container replicas of all of them, and since when the oldest is pending.
 
-    `post`: the newest is a POST. Who brings its row may not have seen older writes that are pending here, so the
+    `post`: the newest is a POST. The sender of its row may not have seen older writes that are pending here, so the
     timestamp is then one above it, and only the device acknowledges it.
     """
 
@@ -27,22 +27,22 @@ class PendingUpdate:
 
 
 class PendingSet:
-    """One device's; `now_s` is simulated time."""
+    """The pending updates of one device; `now_s` is simulated time."""
 
     def __init__(self, now_s: Callable[[], float]) -> None:
         self._now_s = now_s
         self._updates: dict[bytes, PendingUpdate] = {}
 
     def __contains__(self, digest: bytes) -> bool:
-        """Whether anything of an object is pending."""
+        """Return whether an update of an object is pending."""
         return digest in self._updates
 
     def __len__(self) -> int:
-        """How many objects' rows are pending."""
+        """Return how many objects have pending updates."""
         return len(self._updates)
 
     def add(self, digest: bytes, timestamp: Timestamp, replicas: Collection[int], post: bool) -> None:
-        """A write with a row has become durable."""
+        """Add the row of a write that has become durable."""
         old = self._updates.get(digest)
         if old is None:
             self._updates[digest] = PendingUpdate(timestamp, frozenset(replicas), self._now_s(), post)
@@ -53,13 +53,13 @@ class PendingSet:
         self._updates[digest] = PendingUpdate(newest, old.replicas.union(replicas), old.since_s, kind)
 
     def acknowledge(self, digest: bytes, timestamp: Timestamp) -> None:
-        """The rows of this version and older ones have been brought."""
+        """Record that the rows of this version and older ones were delivered."""
         update = self._updates.get(digest)
         if update is not None and update.timestamp <= timestamp:
             del self._updates[digest]
 
     def due(self, age_s: float) -> list[tuple[bytes, PendingUpdate]]:
-        """What has been pending for so long."""
+        """Return what has been pending for so long."""
         if not self._updates:
             return []
         before_s = self._now_s() - age_s

@@ -1,7 +1,7 @@
-"""One seed's history: a world made, run through its faults, calmed, and held to its promises.
+"""The history of one seed: a world is created, runs through its faults, is calmed, and its invariants are checked.
 
-Once it is calm the rounds of all nodes go in step, so that they can be counted: within how many replicas are equal is
-each mode's promise (`rounds_needed`).
+Once it is calm the rounds of all nodes run in step, so that they can be counted: each mode promises within how many
+rounds replicas are equal (`rounds_needed`).
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ from swiftlet.testing.sim.store import SimStore
 _PROXIES = 3
 _SUFFIXES = (0x000, 0x001, 0xABC, 0xFFF)
 _LATE = 0.3
-"""Share of the writes that come last of all, too late for rounds to bring them everywhere."""
+"""The share of writes that come last, too late for rounds to bring them everywhere."""
 _LATE_S = 12.0
 _MOST_EVENTS = 4_000_000
-"""More than this many events are a livelock."""
+"""More events than this count as a livelock."""
 _ROUND_S = 600.0
 """Simulated seconds in which a round of a calm world ends at the latest."""
 _STEP_S = 10.0
-"""Rounds in step follow each other as soon as all have ended, looked at this often: much faster than tombstones age."""
+"""How often the end of rounds in step is checked, in seconds: tombstones age much more slowly."""
 _QUIET_S = IN_FLIGHT_S + 60.0 + ERROR_INTERVAL_S + 10.0
-"""Seconds after the last fault in which all that was under way has ended and nobody counts as failed."""
+"""Seconds after the last fault in which everything in progress has ended and no node counts as failed."""
 
 
 @dataclass(slots=True)
 class Report:
-    """The outcome of a seed; `broken` says what did not hold."""
+    """The outcome of a seed; `broken` names the violation, if any."""
 
     seed: int
     shape: Shape
@@ -67,9 +67,9 @@ def run(seed: int, mode: str | None = None, large: bool = False, tracing: bool =
 
 
 def rounds_needed(shape: Shape, at_quorum: bool) -> int:
-    """Rounds in step after which an object's replicas are equal; `at_quorum`: a write quorum had it before.
+    """Return after how many rounds in step an object's replicas are equal; `at_quorum`: a write quorum had it before.
 
-    `lightsync` goes one hop clockwise a round, so r - 1, and ceil(r/2) from a quorum; `batched` one hop both ways.
+    `lightsync` goes one hop clockwise per round, so r - 1, and ceil(r/2) from a quorum; `batched` one hop both ways.
     """
     replicas = shape.replicas
     if shape.mode.name == BATCHED.name:
@@ -82,10 +82,10 @@ def rounds_needed(shape: Shape, at_quorum: bool) -> int:
 
 
 class World:
-    """Nodes, proxies and what befalls them."""
+    """Nodes, proxies and their faults."""
 
     def __init__(self, seed: int, shape: Shape, tracing: bool) -> None:
-        """Everything is empty and well."""
+        """Start empty and healthy."""
         self.shape = shape
         self.timeline = Timeline()
         self._random = Random(f"world {seed}")  # noqa: S311 - a simulation's chance
@@ -126,7 +126,7 @@ class World:
         )
 
     def count_messages(self, counts: Counts) -> None:
-        """Add what became of messages to what befell the world."""
+        """Add the fates of messages to the counts."""
         network = self.network
         counts.messages = network.messages
         befell = {
@@ -138,7 +138,7 @@ class World:
         counts.faults.update({name: number for name, number in befell.items() if number})
 
     def _skew(self) -> float:
-        """How far a clock is off from the beginning."""
+        """Return how far a clock is off from the beginning."""
         if self.shape.skew_s:
             self.checker.counts.fault("skew")
         return self._random.uniform(-self.shape.skew_s, self.shape.skew_s)
@@ -187,10 +187,12 @@ class World:
     # -- afterwards ------------------------------------------------------------------------------------------
 
     def calm_down(self) -> None:
-        """Undo all faults but for a node that may stay away; count rounds until all is equal, and check it all."""
+        """Undo all faults except for a node that may stay away; count rounds until all is equal, and check
+        everything.
+        """
         live = self._heal()
         for id_ in sorted(live):
-            # As they do at every tick: one that was away for long may hold a tombstone that all others have forgotten,
+            # Nodes do so at every tick: one that was away for long may hold a tombstone that all others have forgotten,
             # which hides data from its neighbour and which it tells nobody of.
             self.nodes[id_].reclaim()
         self._run(_QUIET_S + 2 * self.shape.skew_s)
@@ -236,10 +238,11 @@ class World:
         return frozenset(self.nodes.keys() - away)
 
     def _rounds_for(self, digest: bytes, newest: Entry, live: frozenset[int]) -> int:
-        """Twice as many where metadata hid behind a tombstone, or the tombstone is about to be forgotten.
+        """Return twice as many rounds where metadata was hidden by a tombstone, or the tombstone is about to be
+        forgotten.
 
-        In `batched`, whose bound of one round may leave no time for it, also where a POST and the data that it counts
-        for lie on different devices: it does not go with older data that is refused, and follows with the next round.
+        In `batched`, whose bound of one round may leave no time for it, also where a POST and the data that it applies
+        to are on different devices: it is not sent with older data that is refused, and follows with the next round.
         """
         found = self.checker.replicas(digest, live)
         posted = self._posted(newest, live)
@@ -252,13 +255,13 @@ class World:
         return max(rounds, 2) if posted and self.shape.mode.name == BATCHED.name else rounds
 
     def _posted(self, newest: Entry, live: frozenset[int]) -> bool:
-        """Whether a device with older data has a POST that counts on top of the newest."""
+        """Return whether a device with older data has a POST that applies to the newest."""
         partition = self.checker.writes[newest.digest][0].partition
         held = [self.nodes[id_].store.held(partition, newest.digest) for id_ in live]
         return any(h and h.entry and need_of(h.entry, newest) is not None for h in held)
 
     def _round(self, live: frozenset[int]) -> None:
-        """One round of every node, each begun at its own moment."""
+        """Run one round of every node, each beginning at its own moment."""
         self.checker.counts.rounds += 1
         self.checker.say(f"round in step {self.checker.counts.rounds}")
         for id_ in sorted(live):
@@ -280,7 +283,7 @@ class World:
             self.checker.must(not node.busy, f"a round of device {node.id} does not end")
 
     def _quiet_round(self, live: frozenset[int]) -> None:
-        """Once more: nothing is moved, nothing is out of its place, and no more is said than has to be."""
+        """Check another round: nothing is moved, nothing is misplaced, and only the necessary messages are sent."""
         checker, moved, messages = self.checker, self.checker.counts.moved, self.network.messages
         self._round(live)
         checker.must(checker.counts.moved == moved, f"{checker.counts.moved - moved} objects moved between equals")

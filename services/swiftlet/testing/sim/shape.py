@@ -1,4 +1,4 @@
-"""The shape of a world, which follows from the seed: its size and mode, and the faults that it has."""
+"""The shape of a world, which follows from its seed: its size, mode and faults."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from swiftlet.testing.sim.node import ERROR_INTERVAL_S, WorldTerms
 
 _MODE_WEIGHTS = {"batched": 10, "lightsync": 6, "all_to_all": 1, "star": 1, "chain": 1}
 _PERIODS_TO_HEAR = 8
-"""Rounds in which devices that nothing befalls have heard of everything, in spite of lost messages."""
+"""Rounds in which healthy devices have received every write, in spite of lost messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,33 +32,35 @@ class Shape:
     period_s: float
     weather: Weather
     unheard: float
-    """The share of clients' messages to devices that are lost besides."""
+    """The additional share of clients' messages to devices that are lost."""
     skew_s: float
     reclaim_age_s: float
     away_s: tuple[float, float]
-    """For how long a device is away, at least and at most."""
+    """The shortest and longest time for which a device is away."""
     faults: int
     limits: Limits
 
     @property
     def world_terms(self) -> WorldTerms:
-        """What nodes go by; tombstones are forgotten by periods of a tenth of their age."""
+        """Return the terms of nodes; tombstones are forgotten in steps of a tenth of their age."""
         period_s = 60.0 if math.isinf(self.reclaim_age_s) else self.reclaim_age_s / 10
         return WorldTerms(self.mode, self.limits, self.reclaim_age_s, period_s)
 
     @property
     def well_s(self) -> float:
-        """In how long a device that nothing befalls hears of everything."""
+        """Return in how many seconds a healthy device receives every write."""
         return _PERIODS_TO_HEAR * self.period_s + ERROR_INTERVAL_S + 2 * self.skew_s + 80.0
 
     @property
     def losses(self) -> int:
-        """Replicas of one object that may be lost for good: fewer than a write quorum."""
+        """Return how many replicas of one object may be lost for good: fewer than a write quorum."""
         return self.replicas // 2
 
 
 def shape_of(seed: int, mode: str | None = None, large: bool = False) -> Shape:
-    """The world of a seed; `mode` and `large` (up to 64 nodes and 4096 partitions) overrule what it would be."""
+    """Return the world of a seed; `mode` and `large` (up to 64 nodes and 4096 partitions) override the
+    seed's choice.
+    """
     random = Random(f"shape {seed}")  # noqa: S311 - a simulation's chance
     name = mode or random.choices(list(_MODE_WEIGHTS), list(_MODE_WEIGHTS.values()))[0]
     replicas = random.choices((2, 3, 4, 5), (1, 4, 1, 2))[0]

@@ -1,6 +1,6 @@
-"""A simulated device: what it holds of every object, by the real merge rules, with set hashes kept incrementally.
+"""A simulated device: its version of every object, by the real merge rules, with set hashes kept incrementally.
 
-A write is durable when it returns, so that a crash loses only what was on its way. An object's bytes are stood for by
+A write is durable when it returns, so that a crash loses only what is in transfer. An object's bytes are represented by
 the timestamp of its data. Fault model: the device may answer every call with an I/O error for a while, refuse new data
 as a full disk does, or be replaced by an empty one (`wipe`).
 """
@@ -31,7 +31,7 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Parcel:
-    """An object, its POST or its tombstone on the way from one device to another."""
+    """An object, its POST or its tombstone in transfer from one device to another."""
 
     digest: bytes
     data: Timestamp | None
@@ -40,7 +40,7 @@ class Parcel:
 
 
 Watch = Callable[[int, bytes, Entry | None, Entry | None, str], None]
-"""Told of every change: partition, digest, entry before and after, and what did it."""
+"""Called with every change: partition, digest, entry before and after, and the cause."""
 
 
 class SimStore:
@@ -68,7 +68,7 @@ class SimStore:
     # -- reading ---------------------------------------------------------------------------------------------
 
     def partitions(self) -> list[int]:
-        """Partitions with anything in them, ascending."""
+        """Return the partitions that are not empty, ascending."""
         self._check()
         return sorted(self._sums)
 
@@ -83,7 +83,7 @@ class SimStore:
         return found
 
     def suffix_hashes(self, partition: int) -> Mapping[str, bytes]:
-        """Set hash of each suffix with anything in it."""
+        """Return the set hash of each suffix that is not empty."""
         self._check()
         return {suffix: sethash.to_bytes(total) for suffix, total in self._sums.get(partition, {}).items()}
 
@@ -94,18 +94,18 @@ class SimStore:
         return [h.entry for suffix in suffixes for h in held.get(suffix, {}).values() if h.entry is not None]
 
     def held(self, partition: int, digest: bytes) -> Held | None:
-        """What is held of an object, for the checker too: never fails."""
+        """Return what is held of an object; never fails, as the checker uses it too."""
         return self._held.get(partition, {}).get(_suffix(digest), {}).get(digest)
 
     def all(self) -> Iterator[tuple[int, Held]]:
-        """Everything with its partition, for the checker: never fails."""
+        """Yield everything with its partition; never fails, as the checker uses it."""
         for partition, suffixes in self._held.items():
             for objects in suffixes.values():
                 for held in objects.values():
                     yield partition, held
 
     def parcel(self, partition: int, digest: bytes) -> Parcel:
-        """Take a copy to send; NotFound when nothing of it is here."""
+        """Return a copy to send. Raises NotFound when the object is not here."""
         self._check()
         held = self.held(partition, digest)
         if held is None or held.entry is None:
@@ -117,7 +117,7 @@ class SimStore:
     # -- writing ---------------------------------------------------------------------------------------------
 
     def put(self, partition: int, digest: bytes, timestamp: Timestamp, why: str) -> None:
-        """Store data; Superseded, DiskFull."""
+        """Store data. Raises Superseded and DiskFull."""
         self._check()
         old = self.held(partition, digest)
         state = old.state if old else NOTHING
@@ -128,7 +128,7 @@ class SimStore:
             self._set(partition, digest, timestamp, None, post, why)
 
     def delete(self, partition: int, digest: bytes, timestamp: Timestamp, why: str) -> None:
-        """Store a tombstone; Superseded."""
+        """Store a tombstone. Raises Superseded."""
         self._check()
         old = self.held(partition, digest)
         state = old.state if old else NOTHING
@@ -137,7 +137,7 @@ class SimStore:
             self._set(partition, digest, None, timestamp, post, why)
 
     def post(self, partition: int, digest: bytes, record: PostRecord, why: str) -> None:
-        """Merge a POST; NotFound, Superseded."""
+        """Merge a POST. Raises NotFound and Superseded."""
         self._check()
         old = self.held(partition, digest)
         if old is None or not old.state.exists or old.state.data is None:
@@ -149,7 +149,9 @@ class SimStore:
             raise Superseded(f"{digest.hex()} has newer metadata", merge.superseded_by)
 
     def receive(self, partition: int, parcel: Parcel, why: str) -> None:
-        """Store what another device sent, as `swiftlet.sync.moving.copies` does; Superseded, NotFound, DiskFull."""
+        """Store what another device sent, as `swiftlet.sync.moving.copies` does. Raises Superseded, NotFound and
+        DiskFull.
+        """
         if parcel.tombstone is not None:
             self.delete(partition, parcel.digest, parcel.tombstone, why)
         if parcel.data is not None:
@@ -204,7 +206,7 @@ class SimStore:
         del self._held[partition][_suffix(digest)][digest]
 
     def _account(self, partition: int, digest: bytes, old: Entry | None, new: Entry | None, why: str) -> None:
-        """Keep set hashes: a suffix without entries has none, a partition without suffixes is not there."""
+        """Update set hashes: a suffix without entries has none, and a partition without suffixes is removed."""
         self._watch(partition, digest, old, new, why)
         sums = self._sums.setdefault(partition, {})
         suffix = _suffix(digest)

@@ -1,4 +1,4 @@
-"""The in-process twin of what container servers do for the rounds of replicators: a part of `memory_listing`."""
+"""The part of `memory_listing` that container servers have for the rounds of replicators, in this process."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ T = TypeVar("T")
 
 
 class MemoryDatabases(ABC):
-    """Questions to the stores of the class that this is a part of."""
+    """Sync requests to the stores of the class that inherits this one."""
 
     def __init__(self) -> None:
-        """No ring puts any device anywhere."""
+        """Start with devices that no ring places."""
         self.placed: dict[str, PlacedBy] = {}
-        """Where rings put devices, by their names; a device that is not in here has no ring."""
+        """How rings place devices, by name; a device that is missing here has no ring."""
         self._indexes: WeakKeyDictionary[ListingStore, ListingIndex] = WeakKeyDictionary()
 
     @abstractmethod

@@ -1,6 +1,6 @@
 """The in-process twin of the listing transport: calls the stores of the devices directly, with injected faults.
 
-Fault model for tests: a device can be unreachable (nothing happens there), busy (nothing happens), or time out
+Fault model for tests: a device can be unreachable (nothing is carried out), busy (nothing is carried out), or time out
 (the request is carried out, or not, and the answer is lost either way).
 """
 
@@ -63,15 +63,15 @@ class MemoryListingTransport(MemoryDatabases, MemoryShards):
         super().__init__()
         self._stores = stores
         self.faults: MutableMapping[str, Fault] = {}
-        """By device name; to be changed at any time."""
+        """Faults by device name; may be changed at any time."""
         self.after_container_change: Hook | None = None
-        """What a container server does after a PUT or DELETE before it answers: report to the account."""
+        """Called after a PUT or DELETE before the answer, where a container server reports to the account."""
         self.report: Callable[[str, DatabaseId], Awaitable[bool]] | None = None
-        """How the totals of a container on the device of that name get to its account."""
+        """Reports the totals of a container on the device of that name to its account."""
         self.claims = {name: Claims(store, partial(self._report, name)) for name, store in stores.items()}
-        """By device name; a new one is what a server has that was started anew."""
+        """Claims by device name; a new object stands for a restarted server."""
         self.sharded: dict[str, ShardedReplicas] = {}
-        """By device name, where containers are split."""
+        """Shards by device name, where containers are split."""
 
     async def _ask(self, device: Device, request: Callable[[ListingStore], Awaitable[T]]) -> T:
         await asyncio.sleep(0)
@@ -278,10 +278,10 @@ class MemoryListingTransport(MemoryDatabases, MemoryShards):
         await self._ask(device, lambda store: replica.merge_rows(store, id, name, rows))
 
     async def close(self) -> None:
-        """Nothing to close; the stores belong to whoever made them."""
+        """Do nothing; the stores belong to whoever created them."""
 
 
 def _there(claims: Claims | None) -> Claims:
-    """The claims of a device that there is."""
+    """Return the claims of an existing device."""
     assert claims is not None
     return claims

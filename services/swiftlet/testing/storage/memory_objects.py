@@ -1,9 +1,8 @@
 """`ObjectTransport` within one process: calls stores directly, with faults between caller and device.
 
-For tests and simulators of what stands above the transport. Devices keep the rows of their writes pending. Each
-device has a `Link`, whose faults may be set at any time: slow, unreachable, silent until the caller's patience ends,
-busy, or lost in the middle of a transfer. What a store raises arrives as it would over the wire: as domain errors,
-never as anything else.
+For tests and simulators of the layers above the transport. Devices keep the rows of their writes pending. Each device
+has a `Link`, whose faults may be set at any time: slow, unreachable, silent until the caller's timeout, busy, or lost
+in the middle of a transfer. Errors of a store arrive as they would over the wire: always as domain errors.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ _CHUNK_BYTES = 64 * 1024
 
 
 def row_name(name: str, row: ContainerUpdate) -> str:
-    """The object's own name in `/account/container/object`; WireError when it is in another container."""
+    """Return the object's own name in `/account/container/object`. Raises WireError when it is in another container."""
     prefix = f"/{row.account}/{row.container}/"
     if not name.startswith(prefix):
         raise WireError("the row's container is not the one in the object's name")
@@ -60,24 +59,24 @@ def row_name(name: str, row: ContainerUpdate) -> str:
 
 @dataclass(slots=True)
 class Link:
-    """The faults that a test gives the way to one device; none at first."""
+    """The faults of the connection to one device; none at first."""
 
     delay_s: float = 0.0
     """Seconds before each call reaches the device."""
     unreachable: bool = False
     silent: bool = False
-    """Calls are never answered; they end with NodeTimeout after the transport's patience."""
+    """Calls are never answered; they end with NodeTimeout after the transport's timeout."""
     busy: bool = False
     lose_after_bytes: int | None = None
-    """Transfers break off with NodeTimeout once this many bytes went over; nothing is committed."""
+    """Transfers break off with NodeTimeout after this many bytes; nothing is committed."""
     calls: int = 0
-    """Calls so far, refused ones too; without acknowledgements, which nobody waits for."""
+    """The number of calls so far, including refused ones, without acknowledgements, which nobody waits for."""
     loses_acknowledgements: bool = False
-    """Acknowledgements get lost on their way."""
+    """Acknowledgements are lost."""
 
 
 class MemoryObjectTransport:
-    """Stores by the device's name on its node (`host:port/device`), each behind a link of its own."""
+    """Stores by the device's name on its node (`host:port/device`), each with a link of its own."""
 
     def __init__(
         self,
@@ -85,22 +84,24 @@ class MemoryObjectTransport:
         patience_s: float = 0.05,
         pending: dict[str, MemoryPending] | None = None,
     ) -> None:
-        """`stores` by `Device.address`; a device without one is unreachable. `pending` is what they keep, by address
-        too; devices that are not in it come into it with their first row.
+        """Connect to stores.
+
+        `stores` is by `Device.address`; a device without one is unreachable. `pending` has their pending updates, by
+        address too; missing devices are added with their first row.
         """
         self._stores = stores
         self._pending = {} if pending is None else pending
         self._patience_s = patience_s
         self._links: dict[str, Link] = {}
         self.has_runs = False
-        """Whether devices may be asked for runs."""
+        """Whether devices support runs."""
         self.doubts: dict[str, Doubts] = {}
-        """What devices may have missed, by address; nothing for those without."""
+        """Doubts of devices by address; those that are missing have none."""
         self.placed: Callable[[Device], PlacedBy] = lambda device: nowhere
-        """How the rings of each device's server place that device."""
+        """Returns how the rings of each device's server place that device."""
 
     def link(self, device: Device) -> Link:
-        """The way to a device."""
+        """Return the link to a device."""
         return self._links.setdefault(device.address, Link())
 
     async def _reach(self, device: Device) -> Store:
@@ -127,7 +128,7 @@ class MemoryObjectTransport:
             raise _over_the_wire(error) from error
 
     def _admit(self, device: Device, row: ContainerUpdate | None) -> None:
-        """NodeBusy when a row could not be kept."""
+        """Raise NodeBusy when a row could not be kept."""
         if row is not None and self._pending_of(device).full:
             raise NodeBusy(f"{device.address} has too many pending updates of listings")
 
@@ -137,7 +138,7 @@ class MemoryObjectTransport:
     def _keep(
         self, device: Device, key: ObjectKey, written: tuple[Timestamp, str], row: ContainerUpdate | None, post: bool
     ) -> bool:
-        """Keep the row of what was `written` (when, and under which name), if there is one."""
+        """Keep the row of what was `written` (when, and with which name), if there is one."""
         if row is None or not row.replicas:
             return False
         row_name(written[1], row)
@@ -186,7 +187,7 @@ class MemoryObjectTransport:
         return MemoryPutStream(device, self.link(device), writer, record, durable)
 
     async def judge(self, device: Device, verdict: Verdict) -> PendingDoubt | None:
-        """Tell a device of its partitions."""
+        """Tell a device which of its partitions are doubted or proved."""
         await self._reach(device)
         doubts = self.doubts.setdefault(device.address, Doubts())
         judge(doubts, verdict)
@@ -194,7 +195,7 @@ class MemoryObjectTransport:
         return None if pending is None else PendingDoubt(*pending)
 
     def _check_proved(self, device: Device, key: ObjectKey) -> None:
-        """Unproved while the device may have missed a write of the partition."""
+        """Raise Unproved while the device may have missed a write of the partition."""
         doubts = self.doubts.get(device.address)
         if doubts is not None and doubts.has(key.policy, key.partition):
             raise Unproved(f"{device.address} may have missed writes of partition {key.partition}")
@@ -260,7 +261,7 @@ class MemoryObjectTransport:
     def _owe_handed_on(
         self, device: Device, store: Store, key: ObjectKey, record: PostRecord, row: ContainerUpdate | None
     ) -> None:
-        """Keep the row of a POST that came behind a newer one, if its content type is what counts from now on."""
+        """Keep the row of a POST that came after a newer one, if its content type is the current one from now on."""
         info = store.stat(key)
         typed = record.content_type is not None and info.content_type_timestamp == record.content_type_timestamp
         if row is not None and row.replicas and typed and info.content_type_timestamp > info.timestamp:
@@ -291,15 +292,15 @@ class MemoryObjectTransport:
             self._pending_of(device).acknowledge(written)
 
     async def policies(self, device: Device) -> list[int]:
-        """Storage policies with anything on the device."""
+        """Return the storage policies with data on the device."""
         return await self._call(device, lambda store: store.policies())
 
     async def partitions(self, device: Device, policy: int) -> list[int]:
-        """Partitions with anything in them."""
+        """Return the partitions that are not empty."""
         return await self._call(device, lambda store: store.partitions(policy))
 
     async def suffix_hashes(self, device: Device, policy: int, partition: int) -> Mapping[str, bytes]:
-        """Set hash per suffix."""
+        """Return the set hash of each suffix."""
         return await self._call(device, lambda store: store.suffix_hashes(policy, partition))
 
     async def entries(self, device: Device, policy: int, partition: int, suffix: str) -> list[Entry]:
@@ -307,11 +308,11 @@ class MemoryObjectTransport:
         return await self._call(device, lambda store: store.entries(policy, partition, suffix))
 
     async def ask(self, device: Device, message: bytes) -> bytes:
-        """The answer to a question of a sync session."""
+        """Return the answer to a question of a sync session."""
         return await self._call(device, lambda store: answer_sync(store, message, self.placed(device)))
 
     async def read_copies(self, device: Device, wanted: bytes) -> bytes:
-        """Copies of many objects."""
+        """Return copies of many objects."""
         copies = await self._call(device, lambda store: read_copies(store, wanted))
         _check_loss(device, self.link(device), len(copies))
         return copies
@@ -326,11 +327,11 @@ class MemoryObjectTransport:
         return await self._call(device, lambda store: store.remove(key, entry))
 
     async def close(self) -> None:
-        """Nothing to close; the stores are the caller's."""
+        """Do nothing; the stores belong to the caller."""
 
 
 def _over_the_wire(error: SwiftletError) -> SwiftletError:
-    """The error as a client of the node sees it."""
+    """Return the error as a client of the node sees it."""
     return error_from_wire(*error_to_wire(error))
 
 
@@ -340,7 +341,7 @@ def _check_loss(device: Device, link: Link, moved: int) -> None:
 
 
 class MemoryPutStream:
-    """A large object on its way to one device."""
+    """The upload of a large object to one device."""
 
     def __init__(
         self,
@@ -350,7 +351,7 @@ class MemoryPutStream:
         record: PutRecord,
         durable: Callable[[], WriteReply],
     ) -> None:
-        """`durable` makes the reply of a write that is durable."""
+        """Begin an upload; `durable` makes the reply to a durable write."""
         self._device = device
         self._link = link
         self._writer = writer
@@ -384,15 +385,15 @@ class MemoryPutStream:
             raise _over_the_wire(error) from error
 
     async def abort(self) -> None:
-        """Give up; the device keeps nothing."""
+        """Abort; the device keeps nothing."""
         self._writer.abort()
 
 
 class MemoryGetStream:
-    """An object on its way from one device."""
+    """The download of an object from one device."""
 
     def __init__(self, device: Device, link: Link, reader: ObjectReader, start: int, stop: int | None) -> None:
-        """`reader` becomes the stream's."""
+        """Begin a download; the stream owns `reader`."""
         self._device = device
         self._link = link
         self._reader = reader
@@ -401,11 +402,11 @@ class MemoryGetStream:
 
     @property
     def info(self) -> ObjectInfo:
-        """The object as this device has it."""
+        """Return the object as this device has it."""
         return self._reader.info
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """The bytes asked for; NodeError if they end early."""
+        """Yield the requested bytes. Raises NodeError if they end early."""
         position = self._start
         while position < self._stop:
             await asyncio.sleep(0)
@@ -431,10 +432,10 @@ class MemoryGetStream:
 
 
 class MemoryRun:
-    """Parts one after the other; nothing is asked for ahead."""
+    """Reads parts one after the other, without reading ahead."""
 
     def __init__(self, transport: MemoryObjectTransport, parts: Sequence[RunPart], marks: Marks) -> None:
-        """Before anything was asked for."""
+        """Begin without requesting anything."""
         self._transport = transport
         self._parts = parts
         self._marks = marks
@@ -442,7 +443,7 @@ class MemoryRun:
         self.end: RunEnd | None = None
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """Bytes up to the first thing that is wrong."""
+        """Yield bytes up to the first error."""
         for done, part in enumerate(self._parts):
             sent, info = 0, None
             try:

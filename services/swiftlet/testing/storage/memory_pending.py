@@ -1,4 +1,4 @@
-"""The in-memory twin of a device's pending updates: the rules of the native store's set, on a clock of one's own."""
+"""The in-memory twin of a device's pending updates: the rules of the native store's set, on a clock of its own."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class _Update:
 
 
 class MemoryPending:
-    """`PendingUpdates` of one device; `limit` rows make it full."""
+    """`PendingUpdates` of one device, which is full with `limit` rows."""
 
     def __init__(self, limit: int = 100_000, clock: Callable[[], float] = time.monotonic) -> None:
-        """Nothing is pending yet; `clock` in seconds."""
+        """Start without updates; `clock` is in seconds."""
         self._limit = limit
         self._clock = clock
         self._updates: dict[ObjectKey, _Update] = {}
@@ -34,14 +34,14 @@ class MemoryPending:
 
     @property
     def full(self) -> bool:
-        """Whether writes that come with a row should be refused."""
+        """Return whether writes that come with a row should be refused."""
         return len(self._updates) >= self._limit
 
     def add(self, key: ObjectKey, timestamp: Timestamp, name: str, replicas: Sequence[int], post: bool = False) -> None:
-        """A write with a row has become durable.
+        """Add the row of a write that has become durable.
 
-        Where a POST is the newest of several, the timestamp is one above it, so that only the device acknowledges them:
-        who brings the POST's row may not have seen what else is here.
+        Where a POST is the newest of several writes, the timestamp is one above it, so that only the device
+        acknowledges them: the sender of the POST's row may not have seen the others.
         """
         self._names[key] = name
         update = self._updates.get(key)
@@ -55,7 +55,7 @@ class MemoryPending:
         update.replicas.update(replicas)
 
     def let_pass(self, seconds: float) -> None:
-        """Everything has been pending for longer by so much."""
+        """Make everything appear to be pending for so much longer."""
         for update in self._updates.values():
             update.since_s -= seconds
 

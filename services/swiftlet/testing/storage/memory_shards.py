@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class MemoryShards(ABC):
-    """Shards in the stores of the class that this is a part of."""
+    """Shard requests to the stores of the class that inherits this one."""
 
     @abstractmethod
     async def _ask(self, device: Device, request: Callable[[ListingStore], Awaitable[T]]) -> T:

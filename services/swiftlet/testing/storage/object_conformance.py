@@ -1,4 +1,4 @@
-"""The promises of every `ObjectTransport`, as one suite of checks against one device whose store can be made to fail.
+"""A conformance suite for every `ObjectTransport`, against one device whose store can be made to fail.
 
 A test module subclasses `ObjectTransportConformance` and says how to reach a store; pytest runs the rest.
 """
@@ -59,7 +59,7 @@ class RowRecorder:
 
 @dataclass(slots=True)
 class Peer:
-    """One device, how to reach it, and what is behind it."""
+    """One device, and how to reach it."""
 
     transport: ObjectTransport
     device: Device
@@ -70,11 +70,11 @@ class Peer:
     """What the device may have missed."""
 
     def check_told(self, key: ObjectKey, row: ObjectRow) -> None:
-        """The last write's row is pending for both replicas of `ROW`."""
+        """Check that the last write's row is pending for both replicas of `ROW`."""
         assert PendingUpdate(key, row.modified, ROW.replicas) in self.pending.due(0.0, 1000)
 
     def check_untold(self) -> None:
-        """No row is pending."""
+        """Check that no row is pending."""
         assert self.pending.count() == 0
 
     def forget_rows(self) -> None:
@@ -100,14 +100,14 @@ class Peer:
 
 
 async def drain(stream: GetStream) -> bytes:
-    """All of a stream's bytes."""
+    """Return all of a stream's bytes."""
     pieces = [piece async for piece in stream.chunks()]
     await stream.close()
     return b"".join(pieces)
 
 
 def record(moment: float, **metadata: str) -> PutRecord:
-    """A PUT of the suite's one name."""
+    """Return a PUT of the suite's one name."""
     return PutRecord(NAME, at(moment), "text/plain", metadata, {"sys": "1"})
 
 
@@ -116,10 +116,10 @@ class ObjectTransportConformance(ABC):
 
     @abstractmethod
     def connected(self, store: FaultyStore) -> AbstractAsyncContextManager[Peer]:
-        """A transport to a device that is kept in `store`."""
+        """Connect a transport to a device that is kept in `store`."""
 
     def fresh_store(self) -> FaultyStore:
-        """An empty device; in memory unless a suite says otherwise."""
+        """Return an empty device; in memory unless a suite says otherwise."""
         return MemoryStore()
 
     @pytest.fixture

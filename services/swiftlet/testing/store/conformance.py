@@ -1,7 +1,7 @@
-"""One suite of checks for what every `Store` promises.
+"""A conformance suite for every `Store`.
 
-A test module subclasses `StoreConformance`, says how to make, reopen and damage its store, and pytest runs the
-rest. Needs pytest and hypothesis; nothing in production imports this.
+A test module subclasses `StoreConformance`, says how to create, reopen and damage its store, and pytest runs the rest.
+It needs pytest and hypothesis; nothing in production imports it.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ NAME = "/account/container/object"
 
 
 def at(moment: float) -> Timestamp:
-    """A timestamp of a test's small clock."""
+    """Return a timestamp of a test's small clock."""
     return Timestamp.at(1_700_000_000 + moment)
 
 
 def key_of(number: int, policy: int = 0, partition: int = 7) -> ObjectKey:
-    """One of many keys; numbers that differ by 256 share a suffix."""
+    """Return one of many keys; numbers that differ by 256 share a suffix."""
     low = number % 256
     return ObjectKey(policy, partition, number.to_bytes(4, "big") + bytes(10) + bytes((0, low)))
 
 
 def some_bytes(size: int) -> bytes:
-    """Bytes without a pattern, the same for the same size."""
+    """Return bytes without a pattern, the same for the same size."""
     return random.Random(size).randbytes(size)  # noqa: S311 - test data
 
 
 def footer_of(data: bytes) -> PutFooter:
-    """The true footer of these bytes."""
+    """Return the true footer of these bytes."""
     hasher = Hasher()
     hasher.update(data)
     return PutFooter(len(data), hasher.md5_hexdigest(), hasher.xxh3_64())
@@ -67,7 +67,7 @@ def post(store: Store, key: ObjectKey, moment: float, type_moment: float | None 
 
 
 def content(store: Store, key: ObjectKey) -> bytes:
-    """All bytes of an object."""
+    """Return all bytes of an object."""
     with store.open(key) as reader:
         return reader.read(0, reader.info.size)
 
@@ -81,7 +81,7 @@ class Op:
     type_moment: int | None = None
 
     def apply(self, store: Store, key: ObjectKey) -> bool:
-        """Apply it; False when it was a POST without its object and has to come again."""
+        """Apply it; return False when it was a POST without its object and has to be repeated."""
         try:
             with suppress(Superseded):
                 if self.kind == "put":
@@ -97,14 +97,14 @@ class Op:
 
 
 def apply_all(store: Store, key: ObjectKey, ops: Sequence[Op]) -> None:
-    """Apply a history; POSTs that came too early come again at the end."""
+    """Apply a history; POSTs that came too early are repeated at the end."""
     early = [op for op in ops if not op.apply(store, key)]
     for op in early:
         op.apply(store, key)
 
 
 def outcome(store: Store, key: ObjectKey) -> tuple[ObjectInfo | None, list[Entry], dict[str, bytes]]:
-    """All that can be seen of an object."""
+    """Return everything that can be seen of an object."""
     try:
         info: ObjectInfo | None = store.stat(key)
     except NotFound:
@@ -115,7 +115,7 @@ def outcome(store: Store, key: ObjectKey) -> tuple[ObjectInfo | None, list[Entry
 
 @st.composite
 def histories(draw: st.DrawFn) -> tuple[list[Op], list[Op]]:
-    """Some records of one object, each at its own time, in two orders."""
+    """Draw some records of one object, each at its own time, in two orders."""
     kinds = draw(st.lists(st.sampled_from(["put", "put", "post", "post", "post", "delete"]), min_size=1, max_size=7))
     moments = draw(st.permutations(range(1, len(kinds) + 1)))
     ops = []
@@ -130,7 +130,7 @@ class StoreConformance(ABC):
 
     @abstractmethod
     def fresh(self) -> AbstractContextManager[Store]:
-        """An empty store, gone afterwards."""
+        """Return an empty store, which is removed afterwards."""
 
     @abstractmethod
     def flip_data(self, store: Store, key: ObjectKey) -> None:
@@ -324,7 +324,7 @@ class StoreConformance(ABC):
         assert store.partitions(0) == [3, 7]
         assert {key.digest for key in store.keys(0, 3)} == {key_of(2).digest, key_of(4).digest}
 
-    # One test method, run once for each implementation: to hypothesis that is one test run by different objects.
+    # One test method, run once for each implementation; hypothesis sees one test that different objects run.
     @settings(suppress_health_check=[HealthCheck.differing_executors], deadline=None)
     @given(history=histories())
     def test_order_leaves_no_trace(self, history: tuple[list[Op], list[Op]]) -> None:
@@ -332,7 +332,7 @@ class StoreConformance(ABC):
         ops, shuffled = history
         with self.fresh() as one, self.fresh() as other:
             apply_all(one, key_of(1), sorted(ops, key=lambda op: op.moment))
-            other.suffix_hashes(0, 7)  # Kept by each write from here on, where the other store counts at the end.
+            other.suffix_hashes(0, 7)  # From here on each write updates these hashes.
             apply_all(other, key_of(1), shuffled)
             expected = outcome(one, key_of(1))
             assert outcome(other, key_of(1)) == expected

@@ -1,4 +1,4 @@
-"""Faults to inject into a store: the in-memory twin, or a real one whose operations ask first."""
+"""Faults to inject into a store: the in-memory twin, or a real one whose operations check first."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from swiftlet.store.protocol import Store
 
 @dataclass(slots=True)
 class _Planned:
-    """An error waiting for its turn."""
+    """An error that waits for its turn."""
 
     operation: str
     at_call: int
@@ -27,20 +27,20 @@ class _Planned:
 class Faults:
     """The faults of a device, which may be set at any time, from any thread; there are none at first.
 
-    Operations: create, write, commit, sync, open, read, stat, post, delete, scan (all that compares partitions),
+    Operations: create, write, commit, sync, open, read, stat, post, delete, scan (everything that compares partitions),
     remove, verify.
     """
 
     def __init__(self, sleep: Callable[[float], None] = time.sleep) -> None:
-        """A healthy device; `sleep` passes the time of a slow one."""
+        """Start healthy; `sleep` waits for the time of a slow device."""
         self.full = False
-        """No room: create, write and POST are refused, tombstones are not."""
+        """The device is full: create, write and POST are refused, tombstones are not."""
         self.broken = False
         """Every call fails as with an I/O error."""
         self.delay_s = 0.0
         """Seconds that each call takes."""
         self.sleep = sleep
-        """Passes the time of `delay_s`."""
+        """Waits for `delay_s`."""
         self._calls: Counter[str] = Counter()
         self._planned: list[_Planned] = []
         self._mutex = threading.Lock()
@@ -52,17 +52,17 @@ class Faults:
         times: int = 1,
         error: Callable[[], BaseException] = lambda: DeviceFailed("injected I/O error"),
     ) -> None:
-        """Raise at the `nth` call of an operation from now on, and at the `times - 1` calls after it."""
+        """Raise `error` at the `nth` call of an operation from now on, and at the `times - 1` calls after it."""
         with self._mutex:
             self._planned.append(_Planned(operation, self._calls[operation] + nth, times, error))
 
     @property
     def any(self) -> bool:
-        """Whether anything ails it, or is to come."""
+        """Return whether there are faults, now or planned."""
         return self.full or self.broken or bool(self.delay_s or self._planned)
 
     def clear(self) -> None:
-        """A healthy device again."""
+        """Remove all faults."""
         with self._mutex:
             self.full = self.broken = False
             self.delay_s = 0.0

@@ -1,7 +1,7 @@
-"""The native store with faults on demand, set as on the in-memory twin, in a directory in memory of its own.
+"""The native store with faults on demand, set as on the in-memory twin, in an in-memory directory of its own.
 
-An injected fault strikes in front of the native code: the store itself stays sound, and goes on when the fault is gone.
-What real faults do to it is tested in `native/crates/store/tests`.
+An injected fault occurs before the native code is called: the store itself stays sound, and continues when the fault is
+gone. `native/crates/store/tests` has tests of real faults.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ class _Reader(NativeReader):
     faults: Faults
 
     def read(self, offset: int, length: int) -> bytes:
-        """Bytes `[offset, offset + length)`."""
+        """Return bytes `[offset, offset + length)`."""
         self.faults.reach("read")
         return super().read(offset, length)
 
 
 class FaultyNativeStore(NativeStore):
-    """A native store that asks `faults` before each operation; its directory goes when it is closed."""
+    """A native store that checks `faults` before each operation; its directory is removed when it is closed."""
 
     def __init__(self) -> None:
         """Create an empty store in a temporary directory."""
@@ -74,7 +74,7 @@ class FaultyNativeStore(NativeStore):
         return made
 
     def open(self, key: ObjectKey) -> NativeReader:
-        """The newest version for reading."""
+        """Return the newest version for reading."""
         self.faults.reach("open")
         made = super().open(key)
         made.__class__ = _Reader
@@ -83,7 +83,7 @@ class FaultyNativeStore(NativeStore):
         return made
 
     def stat(self, key: ObjectKey) -> ObjectInfo:
-        """The newest version's description."""
+        """Return the newest version's description."""
         self.faults.reach("stat")
         return super().stat(key)
 
@@ -96,24 +96,24 @@ class FaultyNativeStore(NativeStore):
         super().delete(key, timestamp, name)
 
     def read_copies(self, wanted: bytes, *, objects: int, size: int, alone: int) -> bytes:
-        """Copies of many objects, each with its own faults."""
+        """Return copies of many objects, each with its own faults."""
         if self.faults.any:
             return read_each(self, wanted)
         return super().read_copies(wanted, objects=objects, size=size, alone=alone)
 
     def take_copies(self, copies: bytes, *, objects: int) -> bytes:
-        """Take copies, each with its own faults."""
+        """Store copies, each with its own faults."""
         if self.faults.any:
             return take_each(self, copies)
         return super().take_copies(copies, objects=objects)
 
     def policies(self) -> list[int]:
-        """Indexes of the storage policies."""
+        """Return the indexes of the storage policies."""
         self.faults.reach("scan")
         return super().policies()
 
     def partitions(self, policy: int) -> list[int]:
-        """Partitions with anything in them."""
+        """Return the partitions that are not empty."""
         self.faults.reach("scan")
         return super().partitions(policy)
 
@@ -122,7 +122,7 @@ class FaultyNativeStore(NativeStore):
         return super().suffix_hashes(policy, partition)
 
     def entries(self, policy: int, partition: int, suffix: str) -> list[Entry]:
-        """What is held in a suffix."""
+        """Return what is held in a suffix."""
         self.faults.reach("scan")
         return super().entries(policy, partition, suffix)
 
@@ -137,7 +137,7 @@ class FaultyNativeStore(NativeStore):
         super().verify(key)
 
     def usage(self) -> Usage:
-        """Fullness of the device."""
+        """Return the fullness of the device."""
         if self.faults.broken:
             raise DeviceFailed("injected I/O error")
         return super().usage()
@@ -154,7 +154,7 @@ class FaultyNativeStore(NativeStore):
 
 
 def find_put(root: Path, key: ObjectKey) -> tuple[Path, int, int]:
-    """The volume with an object's PUT, where its metadata begins, and where its data does."""
+    """Return the volume with an object's PUT, and the offsets of its metadata and its data."""
     for path in sorted(root.glob("volumes/*")):
         content = path.read_bytes()
         at = content.find(key.digest)

@@ -1,10 +1,9 @@
-"""The in-memory twin of a device: the same answers as a store on disk, and faults on demand.
+"""The in-memory twin of a device: it answers like a store on disk, with faults on demand.
 
-Everything exists twice: as the running process sees it, and as it would be found after a loss of power. A write
-becomes visible first and durable when its `sync` has succeeded; `crash` throws away the difference. After a
-failed sync the device takes no writes until it was `crash`ed, as a careful store on disk would do.
-
-For tests and simulators; nothing in it is slow unless told to be (`faults.delay_s`).
+Everything exists twice: as the running process sees it, and as it would be after a power loss. A write becomes visible
+first and durable when its `sync` has succeeded; `crash` drops the difference. After a failed sync the device accepts no
+writes until `crash`, as a careful store on disk would do. For tests and simulators; nothing in it is slow unless it is
+told to be (`faults.delay_s`).
 """
 
 from __future__ import annotations
@@ -36,12 +35,12 @@ class _Version:
 
     @classmethod
     def of(cls, record: PutRecord, footer: PutFooter, data: bytes) -> Self:
-        """Return a version whose checksum fits its data."""
+        """Return a version whose checksum matches its data."""
         return cls(record, footer, data, _check(record, footer))
 
     @property
     def sound(self) -> bool:
-        """Whether metadata and length are what they were."""
+        """Return whether metadata and length are unchanged."""
         return self.check == _check(self.record, self.footer) and len(self.data) == self.footer.size
 
 
@@ -59,7 +58,7 @@ class _Held:
 
     @property
     def state(self) -> State:
-        """The timestamps that count."""
+        """Return the timestamps that decide merges."""
         post = self.post
         return State(
             self.version.record.timestamp if self.version else None,
@@ -70,7 +69,7 @@ class _Held:
 
     @property
     def newest(self) -> Timestamp:
-        """The newest of everything."""
+        """Return the newest of all timestamps."""
         state = self.state
         return max(state.data or ZERO, state.tombstone or ZERO, state.post or ZERO)
 
@@ -79,10 +78,10 @@ _NOTHING = _Held()
 
 
 class MemoryWriter:
-    """A new version being gathered."""
+    """A new version that is being written."""
 
     def __init__(self, store: MemoryStore, key: ObjectKey) -> None:
-        """Nothing is written yet."""
+        """Start without data."""
         self._store = store
         self._key = key
         self._data: bytearray | None = bytearray()
@@ -121,7 +120,7 @@ class MemoryReader:
     """A reader that holds one version."""
 
     def __init__(self, faults: Faults, info: ObjectInfo, data: bytes) -> None:
-        """`data` are all the object's bytes."""
+        """Hold a version; `data` are all the object's bytes."""
         self._faults = faults
         self._info = info
         self._data = data
@@ -132,12 +131,12 @@ class MemoryReader:
         return self._info
 
     def read(self, offset: int, length: int) -> bytes:
-        """Bytes `[offset, offset + length)`, shorter only at the end."""
+        """Return bytes `[offset, offset + length)`, fewer only at the end."""
         self._faults.reach("read")
         return self._data[offset : offset + max(0, length)]
 
     def close(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing: there is nothing to release."""
 
     def __enter__(self) -> Self:
         return self
@@ -145,17 +144,17 @@ class MemoryReader:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Nothing to let go of."""
+        """Do nothing: there is nothing to release."""
 
 
 class MemoryStore:
-    """A device in memory; `faults` is what ails it."""
+    """A device in memory, with its `faults`."""
 
     def __init__(self, total_bytes: int = 1 << 40, faults: Faults | None = None) -> None:
-        """An empty, healthy device."""
+        """Start empty and healthy."""
         self.faults = faults or Faults()
         self.generation = 0
-        """How often the device crashed; writers of an earlier life are dead."""
+        """How often the device crashed; writers of an earlier life are invalid."""
         self.quarantined: list[tuple[ObjectKey, Entry]] = []
         """What was found damaged and taken out of service."""
         self._total_bytes = total_bytes
@@ -164,10 +163,10 @@ class MemoryStore:
         self._failed = False
         self._mutex = threading.RLock()
 
-    # -- what befalls a device -------------------------------------------------------------------------------
+    # -- faults of a device ----------------------------------------------------------------------------------
 
     def crash(self) -> None:
-        """Lose power and come back: what was not durable is gone, open writers are dead."""
+        """Lose power and restart: what was not durable is gone, and open writers are invalid."""
         with self._mutex:
             self.generation += 1
             self._failed = False
@@ -209,7 +208,7 @@ class MemoryStore:
         return MemoryWriter(self, key)
 
     def install(self, key: ObjectKey, version: _Version) -> None:
-        """A writer's last step."""
+        """Carry out a writer's last step."""
         self.faults.reach("commit")
         with self._mutex:
             held = self._visible.get(key, _NOTHING)
@@ -243,7 +242,7 @@ class MemoryStore:
                 raise NotFound(f"{name} is not here", max(timestamp, state.tombstone or timestamp))
 
     def _apply(self, key: ObjectKey, held: _Held | None) -> None:
-        """Make a change visible, then durable; a failed sync leaves it in between."""
+        """Make a change visible, then durable; after a failed sync it is visible only."""
         self._check_writable()
         _put(self._visible, key, held)
         try:
@@ -260,13 +259,13 @@ class MemoryStore:
     # -- reading ---------------------------------------------------------------------------------------------
 
     def open(self, key: ObjectKey) -> MemoryReader:
-        """The newest version for reading."""
+        """Return the newest version for reading."""
         self.faults.reach("open")
         info, data = self._load(key)
         return MemoryReader(self.faults, info, data)
 
     def stat(self, key: ObjectKey) -> ObjectInfo:
-        """The newest version's description."""
+        """Return the newest version's description."""
         self.faults.reach("stat")
         return self._load(key)[0]
 
@@ -298,15 +297,15 @@ class MemoryStore:
         return [(key, entry) for key, entry in found if entry is not None]
 
     def policies(self) -> list[int]:
-        """Indexes of the storage policies with anything on this device."""
+        """Return the indexes of the storage policies with data on this device."""
         return sorted({key.policy for key, _ in self._entries()})
 
     def partitions(self, policy: int) -> list[int]:
-        """Partitions with anything in them, ascending."""
+        """Return the partitions that are not empty, ascending."""
         return sorted({key.partition for key, _ in self._entries() if key.policy == policy})
 
     def suffix_hashes(self, policy: int, partition: int) -> Mapping[str, bytes]:
-        """The set hash of each suffix with anything in it."""
+        """Return the set hash of each suffix that is not empty."""
         totals: dict[str, int] = {}
         for key, entry in self._entries():
             if (key.policy, key.partition) == (policy, partition):
@@ -314,12 +313,12 @@ class MemoryStore:
         return {suffix: sethash.to_bytes(total) for suffix, total in totals.items()}
 
     def entries(self, policy: int, partition: int, suffix: str) -> list[Entry]:
-        """What is held in a suffix, by digest."""
+        """Return what is held in a suffix, by digest."""
         place = (policy, partition, suffix)
         return sorted(e for key, e in self._entries() if (key.policy, key.partition, key.suffix) == place)
 
     def keys(self, policy: int, partition: int) -> Iterator[ObjectKey]:
-        """Every object and tombstone in a partition."""
+        """Yield every object and tombstone in a partition."""
         found = [key for key, _ in self._entries() if (key.policy, key.partition) == (policy, partition)]
         yield from sorted(found, key=lambda key: (key.suffix, key.digest))
 
@@ -356,7 +355,7 @@ class MemoryStore:
             return gone
 
     def usage(self) -> Usage:
-        """Fullness, counting data only."""
+        """Return the fullness, counting data only."""
         if self.faults.broken:
             raise DeviceFailed("injected I/O error")
         with self._mutex:
@@ -368,7 +367,7 @@ class MemoryStore:
         return {}
 
     def close(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing: there is nothing to release."""
 
 
 def _put(copies: dict[ObjectKey, _Held], key: ObjectKey, held: _Held | None) -> None:

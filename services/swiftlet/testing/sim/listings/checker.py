@@ -1,12 +1,12 @@
-"""What must hold of listings, at every change and at the end.
+"""The invariants of listings, checked at every change and at the end.
 
-Checked at every change: a row never goes back, but for what a loss of power takes and what an audit replaces. Checked
-when a handoff's database is dropped: every primary knows its rows. Checked at the end: nothing is pending any more, the
-replicas of each container are equal within their mode's number of rounds, totals and set hashes are those of the
-rows, and the rows are those of the objects.
+Checked at every change: a row never gets older, except by a power loss or an audit's correction. Checked when a
+handoff's database is dropped: every primary knows its rows. Checked at the end: nothing is pending any more, the
+replicas of each container are equal within their mode's number of rounds, totals and set hashes match the rows, and the
+rows match the objects.
 
-Without an audit the last cannot hold of a name of which something was lost that only one device knew, or whose row was
-given up. Those names are counted (`unproved`); after an audit the rows of all names are those of the objects.
+Without an audit the last one cannot hold for a name of which data that only one device had were lost, or whose row was
+given up. Those names are counted (`unproved`); after an audit the rows of all names match the objects.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from swiftlet.timestamp import ZERO, Timestamp
 
 
 class ListingChecker(Witness):
-    """Watches the containers of one world."""
+    """Checks the containers of one world."""
 
     def __init__(self, checker: Checker) -> None:
-        """Nothing has happened yet. What does not hold is told to `checker`."""
+        """Start with an empty history; violations are reported to `checker`."""
         self.places: Places
         self.wiped_s: dict[int, float] = {}
         self.unproved: set[bytes] = set()
-        """Objects whose rows only an audit makes right."""
+        """Objects whose rows only an audit corrects."""
         self._checker = checker
         self._reclaimed: dict[tuple[int, DatabaseId, str], Timestamp] = {}
         """The newest marker of a name that a device has forgotten."""
@@ -67,7 +67,7 @@ class ListingChecker(Witness):
         return changed
 
     def _forgets(self, node: int, id: DatabaseId, marker: ObjectRow) -> None:
-        """A marker is forgotten; who still has an older row may bring it back."""
+        """A marker is forgotten; a replica that still has an older row may restore that."""
         key = node, id, marker.name
         self._reclaimed[key] = max(marker.timestamp, self._reclaimed.get(key, ZERO))
         for other in self.places.containers.values():
@@ -77,7 +77,9 @@ class ListingChecker(Witness):
                 self.give_up(self._digest(id, marker.name))
 
     def dropping(self, node: Node, effect: Drop, began_s: float) -> None:
-        """All primaries know the rows, but for those that lost their device or got a newer ring since the proof."""
+        """Check that all primaries know the rows, except those that lost their device or got a newer ring since the
+        proof.
+        """
         for entry in effect.entries:
             id = database_at(effect.partition, entry)
             here = self.places.containers[node.id].databases
@@ -102,7 +104,7 @@ class ListingChecker(Witness):
             self._checker.must(False, f"container device {source} drops {row}, device {there.id} has {known}")
 
     def give_up(self, digest: bytes) -> None:
-        """Only an audit will make this object's row right."""
+        """Record that only an audit will correct this object's row."""
         if digest not in self.unproved:
             self.unproved.add(digest)
             self.counts.unproved += 1
@@ -111,7 +113,7 @@ class ListingChecker(Witness):
     # -- what is lost ----------------------------------------------------------------------------------------
 
     def losing_objects(self, node: Node, gone: Collection[int] = ()) -> None:
-        """An object device is about to lose all it has, or to stay away, as the devices `gone` do already."""
+        """An object device is about to lose all its data, or to stay away, as the devices `gone` already do."""
         for _, held in node.store.all():
             if held.entry is None:
                 continue
@@ -122,7 +124,7 @@ class ListingChecker(Witness):
                 self.give_up(digest)
 
     def losing_rows(self, node: ListingNode) -> None:
-        """A container device is about to lose all it has."""
+        """A container device is about to lose all its data."""
         others = [other for other in self.places.containers.values() if other is not node]
         for id, database in node.databases.all().items():
             for row in database.rows.values():
@@ -148,7 +150,7 @@ class ListingChecker(Witness):
         return reduce(ObjectRow.merged, known) if known else None
 
     def rows_of(self, digest: bytes) -> Iterator[tuple[ListingNode, ObjectRow | None]]:
-        """Each primary of an object's container with its row; every one has to have the database."""
+        """Yield each primary of an object's container with its row; every one must have the database."""
         for node, id in self.primaries(digest):
             database = node.databases.peek(id)
             self._checker.must(database is not None, f"container device {node.id} lacks {id}")
@@ -156,21 +158,21 @@ class ListingChecker(Witness):
             yield node, database.rows.get(self.places.paths[digest].obj or "")
 
     def primaries(self, digest: bytes) -> Iterator[tuple[ListingNode, DatabaseId]]:
-        """The primaries of an object's container under the newest ring."""
+        """Yield the primaries of an object's container under the newest ring."""
         ring = max((node.ring for node in self.places.containers.values()), key=lambda ring: ring.version)
         id = self.places.database(ring, digest)
         for device in ring.primaries(id.partition):
             yield self.places.containers[device.id], id
 
     def nothing_pending(self, live: Iterable[Node]) -> None:
-        """No device that is there has an update pending."""
+        """Check that no live device has a pending update."""
         for node in live:
             self._checker.must(
                 not len(node.store.pending), f"device {node.id} still has {len(node.store.pending)} pending updates"
             )
 
     def equal(self, rounds: int) -> None:
-        """The primaries of each container have the same rows, markers that may be forgotten left out."""
+        """Check that the primaries of each container have the same rows, ignoring markers that may be forgotten."""
         forgotten = max(node.databases.forgotten for node in self.places.containers.values())
         for digest in self.places.paths:
             found = [
@@ -181,7 +183,7 @@ class ListingChecker(Witness):
             self._checker.must(all(row == found[0] for row in found), text)
 
     def counted(self) -> None:
-        """Totals and set hashes are those of the rows."""
+        """Check that totals and set hashes match the rows."""
         for node in self.places.containers.values():
             for id, database in node.databases.all().items():
                 kept = database.objects, database.size, database.digest
@@ -189,7 +191,7 @@ class ListingChecker(Witness):
                 self._checker.must(kept == right, f"container device {node.id}: {id} counts {kept}, its rows {right}")
 
     def as_objects(self, live: list[Node]) -> None:
-        """The rows are those of the objects, but for names that need an audit."""
+        """Check that the rows match the objects, except for names that need an audit."""
         for digest in self.places.paths:
             if digest in self.unproved or digest in self._checker.exempt:
                 continue
@@ -199,12 +201,12 @@ class ListingChecker(Witness):
                 self._matches(digest, node, row, truth, self._hidden(digest))
 
     def audited(self, digest: bytes, live: list[Node]) -> None:
-        """The rows of one name are those of the objects in every field."""
+        """Check that the rows of one name match the object in every field."""
         for node, row in self.rows_of(digest):
             self._matches(digest, node, row, self.truth(digest, live), False)
 
     def _hidden(self, digest: bytes) -> bool:
-        """Whether a POST may count for some devices and not for others, as it met a deletion."""
+        """Return whether a POST may count for some devices and not for others, because it met a deletion."""
         verbs = {write.verb for write in self._checker.writes.get(digest, ())}
         return {Verb.POST, Verb.DELETE} <= verbs
 

@@ -1,10 +1,10 @@
 """A simulated container node: the rounds of `swiftlet.testing.sim.node` about databases, with the real exchange.
 
-An exchange is a coroutine that awaits nothing but its transport. Here each of its calls is a value that the node sees
-through, at its own device at once and over the network at another's.
+An exchange is a coroutine that awaits only its transport. Here each of its calls is a value that the node carries out,
+on its own device at once and over the network on another one.
 
-Fault model: a crash (`crash`) ends what is under way; every other one takes the power as well, and with it the rows
-that were not synced.
+Fault model: a crash (`crash`) ends what is in progress; every second crash is a power loss as well, with which the rows
+that were not synced are lost.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Call:
     serve: Serve
 
     def __await__(self) -> Generator[Call, Any, Any]:
-        """Hand the call to whoever drives the coroutine."""
+        """Pass the call to whoever drives the coroutine."""
         return (yield self)
 
 
@@ -88,18 +88,18 @@ class ListingNode(Node):
         return self._terms
 
     def crash(self) -> None:
-        """Stop in the middle of everything, and lose power every other time."""
+        """Stop in the middle of everything; every second time lose power, too."""
         super().crash()
         if self.life % 2:
             self.databases.lose_power()
 
     def exchange(self, peer: Node, partition: int, push: Push, done: Callable[[Outcome, bool], None]) -> None:
-        """Bring a database together with a peer's; `done` is told the outcome, and whether it is the peer's."""
+        """Bring a database together with a peer's; `done` gets the outcome, and whether the peer caused it."""
         id = database_at(partition, push.entry)
         devices = self.ring.devices
         near, far = devices[self.id], devices[peer.id]
         if near is None or far is None:
-            # This device or the peer has left the ring: only names and addresses are lacking then.
+            # This device or the peer has left the ring: only names and addresses are missing then.
             near = far = next(device for device in devices if device is not None)
         one_way = not self.is_primary(partition)
         transport = cast("Any", ExchangeTransport())
@@ -109,17 +109,17 @@ class ListingNode(Node):
 
 @dataclass(slots=True)
 class _Driven:
-    """An exchange on its way."""
+    """An exchange in progress."""
 
     node: ListingNode
     peer: Node
     steps: Coroutine[Any, Any, Any]
     done: Callable[[Outcome, bool], None]
     remote: bool = False
-    """Whether what came last was the peer's."""
+    """Whether the last outcome came from the peer."""
 
     def step(self, outcome: Outcome) -> None:
-        """Go on with what came of the last call."""
+        """Continue with the outcome of the last call."""
         try:
             if isinstance(outcome, SwiftletError):
                 call: Call = self.steps.throw(outcome)
@@ -155,5 +155,5 @@ class _Driven:
 
 
 def database_at(partition: int, entry: Entry) -> DatabaseId:
-    """The container's database that an entry stands for."""
+    """Return the container's database that an entry represents."""
     return DatabaseId(DatabaseKind.CONTAINER, partition, entry.digest)

@@ -1,11 +1,11 @@
-"""Rows on their way to container replicas: from the proxy of a write, and from devices that have them pending.
+"""Rows in transfer to container replicas: from the proxy of a write, and from devices where they are pending.
 
 The rules are the real ones: who keeps what (`placement.rows.share`), when a row is acknowledged to a device
-(`through`), and what an object's row is (`ObjectRow.of`). A proxy sends a row once its write has a quorum; what a
-device has had pending for ten seconds it brings itself, as the object is then.
+(`through`), and what an object's row is (`ObjectRow.of`). A proxy sends a row once its write has a quorum; a device
+sends what has been pending for ten seconds itself, as the object is then.
 
-Fault model: a proxy may die between any two steps of this; messages are lost, doubled and late; container devices
-refuse, fail, and lose what they have taken and not synced; rings differ between who sends and who answers.
+Fault model: a proxy may die between any two steps of this; messages are lost, duplicated and late; container devices
+refuse, fail, and lose rows that they have accepted and not synced; rings differ between sender and receiver.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ from swiftlet.testing.sim.store import Held
 from swiftlet.timestamp import Timestamp
 
 CONTAINERS = 1000
-"""Endpoints from here on are container nodes."""
+"""Endpoints with this number or a higher one are container nodes."""
 PENDING_FOR_S = 10.0
-"""How long a row is left to its proxy."""
+"""How many seconds a row is left to its proxy."""
 LOOK_S = 5.0
-"""How often a device looks for rows to bring."""
+"""How often a device looks for rows to deliver, in seconds."""
 _DEATHS = 0.15
 """The share of writes whose proxy dies within a second of the quorum."""
 
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """The content that a PUT stores: data of this size and ETag, of this type."""
+    """The content that a PUT stores: its size, ETag and type."""
 
     size: int
     etag: str
@@ -53,14 +53,14 @@ class Content:
 
 @dataclass(slots=True)
 class View:
-    """The ring of containers as somebody knows it. `offset_s` is there for faults of clocks; nobody reads it."""
+    """The ring of containers that an endpoint has loaded. `offset_s` exists for clock faults and is never read."""
 
     ring: Ring
     offset_s: float = 0.0
 
 
 class RowsNetwork(Network):
-    """Between proxies (negative), object nodes, and container nodes (from `CONTAINERS` on)."""
+    """The network between proxies (negative numbers), object nodes, and container nodes (from `CONTAINERS` on)."""
 
     def __init__(
         self,
@@ -71,13 +71,13 @@ class RowsNetwork(Network):
         objects: Network,
         containers: Network,
     ) -> None:
-        """Who is down in the other two networks can't be reached in this one."""
+        """Create the network; nodes that are down in the other two networks can't be reached in this one."""
         super().__init__(timeline, random, weather, unheard)
         self._objects = objects
         self._containers = containers
 
     def linked(self, one: int, other: int) -> bool:
-        """Whether both are up."""
+        """Return whether both are up."""
         return not any(
             end - CONTAINERS in self._containers.down if end >= CONTAINERS else end in self._objects.down
             for end in (one, other)
@@ -86,7 +86,7 @@ class RowsNetwork(Network):
 
 @dataclass(slots=True)
 class Places:
-    """What is where: objects' containers and names, contents of PUTs, and both kinds of nodes."""
+    """The locations of everything: objects' containers and names, contents of PUTs, and both kinds of nodes."""
 
     timeline: Timeline
     network: RowsNetwork
@@ -94,7 +94,7 @@ class Places:
     objects: Mapping[int, Node]
     containers: Mapping[int, ListingNode]
     views: dict[int, View]
-    """By the endpoint of a proxy or an object node."""
+    """Views by the endpoint of a proxy or an object node."""
     paths: Mapping[bytes, Path]
     """The path of each object's digest."""
     databases: Mapping[str, bytes]
@@ -102,10 +102,10 @@ class Places:
     reclaim_age_s: float
     contents: dict[Timestamp, Content] = field(default_factory=dict)
     unlisted: Callable[[bytes], None] = lambda _digest: None
-    """Told of an object whose row is given up, as its container seems not to be there."""
+    """Called with an object whose row is given up, as its container seems not to exist."""
 
     def row_of(self, digest: bytes, held: Held | None) -> ObjectRow | None:
-        """The row of what a device holds; None when it holds nothing."""
+        """Return the row of what a device holds; None when it holds nothing."""
         name = self.paths[digest].obj or ""
         if held is None or held.entry is None:
             return None
@@ -116,14 +116,14 @@ class Places:
         return ObjectRow.of(name, info_of(record, PutFooter(content.size, content.etag, 0), held.post))
 
     def database(self, ring: Ring, digest: bytes) -> DatabaseId:
-        """The database that lists an object."""
+        """Return the database that lists an object."""
         container = self.databases[self.paths[digest].container or ""]
         return DatabaseId(DatabaseKind.CONTAINER, ring.partition_of(container), container)
 
     def send(
         self, source: int, digest: bytes, replica: int, row: ObjectRow, later: bool, done: Callable[[Outcome], None]
     ) -> ListingNode:
-        """Bring a row to a replica; `done` gets the number of the target's life, or an error. The target."""
+        """Send a row to a replica, and return the target; `done` gets the number of the target's life, or an error."""
         ring = self.views[source].ring
         id = self.database(ring, digest)
         node = self.containers[ring.primaries(id.partition)[replica].id]
@@ -137,10 +137,10 @@ class Places:
 
 
 class WriteRows(Rows):
-    """One write's row, as its proxy sees it."""
+    """The row of one write, at its proxy."""
 
     def __init__(self, places: Places, proxy: Proxy, write: Write, slots: int) -> None:
-        """Nothing is stored yet."""
+        """Start with nothing stored."""
         self._places = places
         self._proxy = proxy
         self._write = write
@@ -163,12 +163,12 @@ class WriteRows(Rows):
         node.store.pending.add(self._write.digest, timestamp, self._share(slot), self._write.verb is Verb.POST)
 
     def replied(self, slot: int, device: int) -> None:
-        """The proxy hears of that."""
+        """The proxy receives that device's answer."""
         self._pending.append((slot, device))
         self._acknowledge()
 
     def quorum(self) -> None:
-        """The write has its quorum: bring the row."""
+        """The quorum is reached: send the row."""
         places, write = self._places, self._write
         if places.random.random() < _DEATHS:
             self._dies_s = places.timeline.now_s + places.random.random() - 0.2
@@ -184,7 +184,7 @@ class WriteRows(Rows):
             self._send(ObjectRow(name, write.timestamp, content.size, content.etag, content.content_type))
 
     def _read(self) -> None:
-        """Ask the devices with a POST's row pending what they hold, and send what is newest in it."""
+        """Ask the devices where a POST's row is pending what they hold, and send the newest of it."""
         places, write = self._places, self._write
         asked = [places.objects[device] for _, device in self._pending]
         rows: list[ObjectRow | None] = []
@@ -230,7 +230,7 @@ class WriteRows(Rows):
         node = places.send(self._proxy.endpoint, self._write.digest, replica, row, later, answered)
 
     def _ask_durable(self, node: ListingNode, replica: int, row: ObjectRow, life: Outcome) -> None:
-        """A replica tells when it has a row for good, unless it died in between."""
+        """Ask a replica to tell when the row is durable, unless it has crashed in between."""
         places = self._places
         id = places.database(places.views[self._proxy.endpoint].ring, self._write.digest)
 
@@ -270,7 +270,7 @@ class WriteRows(Rows):
 
 @dataclass(slots=True)
 class _Attempt:
-    """How far one row has come; kept while some of its replicas can't take it."""
+    """The progress of one row; kept while some of its replicas can't accept it."""
 
     timestamp: Timestamp
     done: dict[int, Answer] = field(default_factory=dict)
@@ -278,10 +278,10 @@ class _Attempt:
 
 
 class DeviceRows:
-    """What an object device does about the rows that it has pending."""
+    """Delivers the rows that an object device has pending."""
 
     def __init__(self, places: Places, node: Node) -> None:
-        """Looks for the first time within `LOOK_S`."""
+        """Plan the first look within `LOOK_S`."""
         self._places = places
         self._node = node
         self._life = node.life
@@ -331,7 +331,7 @@ class DeviceRows:
         self._places.send(node.id, digest, replica, row, False, answered)
 
     def _is_through(self, digest: bytes, update: PendingUpdate, tried: _Attempt) -> bool:
-        """As `storage.pending_delivery` has it."""
+        """Return whether the update is delivered, by the rule of `storage.pending_delivery`."""
         if any(replica not in tried.done for replica in update.replicas):
             return False
         if Answer.LISTED in tried.done.values():

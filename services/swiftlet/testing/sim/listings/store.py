@@ -1,9 +1,8 @@
-"""A simulated container device: the rows of its databases, merged by the real rule, with set hashes and totals kept.
+"""A simulated container device: the rows of its databases, merged by the real rule, with set hashes and totals.
 
-A row is durable when it is merged, but for one that an object device has pending (`later`): that one is durable when
-the next sync has gone over it. Fault model: a loss of power takes what was merged and not yet synced; the device may
-answer every call with an I/O error for a while, refuse rows as a full disk does, or be replaced by an empty one
-(`wipe`).
+A row is durable when it is merged, except one that an object device has pending (`later`): that one is durable when the
+next sync has covered it. Fault model: a power loss removes what was merged and not yet synced; the device may answer
+every call with an I/O error for a while, refuse rows as a full disk does, or be replaced by an empty one (`wipe`).
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ SYNC_S = 0.05
 _CREATED = Timestamp(1)
 
 RowWatch = Callable[[DatabaseId, ObjectRow | None, ObjectRow | None, str], None]
-"""Told of every change: the database, the row before and after, and what did it."""
+"""Called with every change: the database, the row before and after, and the cause."""
 
 
 @dataclass(slots=True)
@@ -40,13 +39,13 @@ class Database:
     objects: int = 0
     size: int = 0
     unsynced: dict[str, ObjectRow | None] = field(default_factory=dict)
-    """The rows that a loss of power would bring back, by name."""
+    """The rows that a power loss would restore, by name."""
     entry: Entry | None = None
     """The database as sessions see it, until a row changes."""
 
 
 class ListingStore:
-    """One device. `now_s` is simulated time; `after` lets something happen later."""
+    """One device. `now_s` is simulated time; `after` schedules an event."""
 
     def __init__(self, after: Callable[[float, Callable[[], None]], None], watch: RowWatch) -> None:
         self.failing = False
@@ -93,7 +92,7 @@ class ListingStore:
         return entry_sethash.root(hashes) if hashes else EMPTY_ROOT
 
     def suffix_hashes(self, partition: int) -> Mapping[str, bytes]:
-        """Set hash of each suffix with a database in it."""
+        """Return the set hash of each suffix with a database in it."""
         self._check()
         sums: dict[str, int] = {}
         for entry in self._entries(partition):
@@ -102,7 +101,7 @@ class ListingStore:
         return {suffix: entry_sethash.to_bytes(total) for suffix, total in sums.items()}
 
     def entries(self, partition: int, suffixes: tuple[str, ...]) -> list[Entry]:
-        """The databases of some suffixes."""
+        """Return the databases of some suffixes."""
         self._check()
         return [entry for entry in self._entries(partition) if suffix_of(entry) in suffixes]
 
@@ -122,16 +121,16 @@ class ListingStore:
     # -- as exchanges, proxies and object devices see it -----------------------------------------------------
 
     def state(self, id: DatabaseId) -> DatabaseState:
-        """A database's state; NotFound."""
+        """Return a database's state. Raises NotFound."""
         return _state(self._database(id))
 
     def merge_state(self, id: DatabaseId, state: DatabaseState) -> DatabaseState:
-        """Make the database if need be; its state."""
+        """Create the database if it is missing, and return its state."""
         self.create(id, state.name)
         return self.state(id)
 
     def create(self, id: DatabaseId, name: DatabaseName) -> None:
-        """Make a database where there is none."""
+        """Create a database where there is none."""
         self._check()
         if id not in self._databases:
             if self.full:
@@ -139,7 +138,7 @@ class ListingStore:
             self._databases[id] = Database(name)
 
     def page(self, id: DatabaseId, after: str, upto: str) -> RowPage:
-        """The next page; NotFound."""
+        """Return the next page. Raises NotFound."""
         rows = self._database(id).rows
         found = [rows[name] for name in sorted(rows) if name > after and (not upto or name <= upto)]
         if len(found) <= PAGE_ROWS:
@@ -147,7 +146,7 @@ class ListingStore:
         return RowPage(found[:PAGE_ROWS], found[PAGE_ROWS - 1].name)
 
     def page_digests(self, id: DatabaseId, after: str, upto: str) -> list[tuple[str, bytes]]:
-        """Return the ends of the next two pages, and their set hashes; NotFound if there is no database."""
+        """Return the ends of the next two pages, and their set hashes. Raises NotFound if there is no database."""
         found: list[tuple[str, bytes]] = []
         while len(found) < 2:
             page = self.page(id, after, upto)
@@ -158,12 +157,12 @@ class ListingStore:
         return found
 
     def compare(self, id: DatabaseId, after: str, upto: str, digest: bytes) -> RowPage | None:
-        """The next page, or None when the whole range has this set hash; NotFound."""
+        """Return the next page, or None when the whole range has this set hash. Raises NotFound."""
         page = self.page(id, after, upto)
         return None if page.upto == upto and sethash.of(page.rows) == digest else page
 
     def merge(self, id: DatabaseId, rows: Iterable[ObjectRow], why: str, later: bool = False) -> None:
-        """Merge rows; `later`: durable with the next sync. NotFound, DiskFull."""
+        """Merge rows; with `later` they are durable with the next sync. Raises NotFound and DiskFull."""
         database = self._database(id)
         if self.full:
             raise DiskFull("injected full disk")
@@ -184,7 +183,7 @@ class ListingStore:
             self._set(id, database, row.name, after, why)
 
     def replace(self, id: DatabaseId, seen: ObjectRow, row: ObjectRow) -> bool:
-        """Put a row in the place of another that is there unchanged; whether it was. NotFound."""
+        """Replace a row that is unchanged; return whether it was. Raises NotFound."""
         database = self._database(id)
         if database.rows.get(seen.name) != seen:
             return False
@@ -192,7 +191,7 @@ class ListingStore:
         return True
 
     def is_durable(self, id: DatabaseId, name: str) -> bool:
-        """Whether a power loss leaves this row; NotFound."""
+        """Return whether the row survives a power loss. Raises NotFound."""
         return name not in self._database(id).unsynced
 
     def reclaim(self, before: Timestamp) -> None:
@@ -216,7 +215,7 @@ class ListingStore:
                 database.unsynced = {}
 
     def _set(self, id: DatabaseId, database: Database, name: str, row: ObjectRow | None, why: str) -> None:
-        """Put a row in its place, and keep totals and set hash by what has changed."""
+        """Set a row, and update totals and set hash by the change."""
         before = database.rows.get(name)
         self._watch(id, before, row, why)
         change = objects = size = 0
@@ -237,11 +236,11 @@ class ListingStore:
     # -- for the checker, which never fails ------------------------------------------------------------------
 
     def peek(self, id: DatabaseId) -> Database | None:
-        """A database as it is."""
+        """Return a database as it is."""
         return self._databases.get(id)
 
     def entry(self, id: DatabaseId) -> Entry | None:
-        """A database as sessions see it."""
+        """Return a database's entry as sessions see it."""
         database = self._databases.get(id)
         if database is None:
             return None
@@ -254,7 +253,7 @@ class ListingStore:
 
 
 def recount(rows: Sequence[ObjectRow]) -> tuple[int, int, bytes]:
-    """Objects, bytes and set hash, from the rows themselves."""
+    """Return objects, bytes and set hash, computed from the rows."""
     live = [row for row in rows if not row.deleted]
     return len(live), sum(row.size for row in live), sethash.of(rows)
 

@@ -1,4 +1,4 @@
-"""The containers of one world: their devices and what befalls them, writes' rows, audits, and the end of it all."""
+"""The containers of one world: their devices and faults, writes' rows, audits, and the final checks."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ from swiftlet.testing.sim.store import SimStore
 _COPIES = 0.2
 """The share of PUTs that are copies of another object."""
 _AUDITS = 3
-"""At most so many audits while faults happen, and one at the end."""
+"""The largest number of audits while faults happen; one more follows at the end."""
 AUDIT_HORIZON_S = 60.0
-"""Rows and objects younger than this are left alone by audits."""
+"""Rows and objects younger than this are ignored by audits."""
 _DELIVERY_S = PENDING_FOR_S + 3 * LOOK_S
-"""Seconds after which a sound device has brought what was pending."""
+"""Seconds after which a healthy device has delivered what was pending."""
 
 
 class Listings:
-    """See above. Lives beside the world of objects, with chance and networks of its own."""
+    """The containers of one world; they exist beside its objects, with random numbers and networks of their own."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Listings:
         checker: Checker,
         digests: Iterable[bytes],
     ) -> None:
-        """All containers exist on all their primaries, and are empty."""
+        """Create all containers on all their primaries, empty."""
         random = self._random = Random(f"listings {seed}")  # noqa: S311 - a simulation's chance
         nodes = random.randint(4, 6)
         self.shape = replace(
@@ -155,13 +155,13 @@ class Listings:
             self._timeline.after(self.shape.period_s * self._random.uniform(0.9, 1.1), partial(self._tick, node))
 
     def rows(self, proxy: Proxy, write: Write) -> Rows:
-        """Who sees to the row of a write that is about to begin."""
+        """Return the handler of the row of a write that is about to begin."""
         if write.verb is Verb.PUT:
             self.places.contents[write.timestamp] = self._content(write)
         return WriteRows(self.places, proxy, write, len(proxy.ring.primaries(write.partition)))
 
     def _content(self, write: Write) -> Content:
-        """New data, or those of another object, as one of its devices has them."""
+        """Return new content, or that of another object as one of its devices has it."""
         if self._random.random() < _COPIES:
             source = self._random.choice(list(self.places.paths))
             row = self.checker.truth(source, self._up())
@@ -185,12 +185,12 @@ class Listings:
             self.audit(AUDIT_HORIZON_S)
 
     def audit(self, horizon_s: float) -> int:
-        """Prove all rows of all replicas by what the object devices that can be reached hold; how many were wrong."""
+        """Check all rows of all replicas against what the reachable object devices hold; return how many were wrong."""
         found = [self._audit_name(digest, horizon_s) for digest in self.places.paths]
         return sum(found)
 
     def _audit_name(self, digest: bytes, horizon_s: float) -> int:
-        """One name on all replicas that can be reached."""
+        """Check one name on all reachable replicas."""
         nodes = self._devices_of(digest)
         complete = all(map(self._is_up, nodes))
         truth = self.checker.truth(digest, [node for node in nodes if self._is_up(node)])
@@ -214,7 +214,7 @@ class Listings:
         return wrong
 
     def _devices_of(self, digest: bytes) -> list[Node]:
-        """The primaries of an object, and as many handoffs, under the newest ring."""
+        """Return the primaries of an object, and as many handoffs, under the newest ring."""
         ring = max((node.ring for node in self.places.objects.values()), key=lambda ring: ring.version)
         partition = ring.partition_of(digest)
         primaries = [device.id for device in ring.primaries(partition)]
@@ -227,7 +227,7 @@ class Listings:
 
     def _mend(self, digest: bytes, verdict: Merge | Replace, truth: ObjectRow | None) -> None:
         if _takes_back(verdict, truth):
-            # A handoff not yet returned under a new ring was not asked: the next audit finds its row missing.
+            # A handoff that was not returned yet under a new ring was not asked: the next audit finds its row missing.
             self.checker.give_up(digest)
         for node, id in self.checker.primaries(digest):
             if self._is_up(node) and not node.databases.full and node.databases.peek(id) is not None:
@@ -239,7 +239,7 @@ class Listings:
     # -- afterwards ------------------------------------------------------------------------------------------
 
     def heal(self, away: Collection[int]) -> None:
-        """Undo all faults; some devices may be lost at last, and those object devices stay `away`."""
+        """Undo all faults; some devices may finally be lost, and those object devices stay `away`."""
         self._away = frozenset(away)
         self.faults.calm = True
         for network in (self.network, self._rows_network):
@@ -258,14 +258,14 @@ class Listings:
             view.ring = self.faults.ring
 
     def settle(self, rounds: int, round_: Callable[[Iterable[Node]], None], live: list[Node]) -> None:
-        """Devices bring what is pending; where a container's replica lacks the database, a round brings that first."""
+        """Deliver what is pending; where a container's replica lacks the database, a round creates it first."""
         for _ in range(rounds):
             round_(self.nodes.values())
         self._timeline.run_until(self._timeline.now_s + _DELIVERY_S, 1 << 62)
         self.checker.nothing_pending(live)
 
     def end(self, rounds: int, round_: Callable[[Iterable[Node]], None], live: list[Node]) -> None:
-        """Rounds in step, and then all that must hold; an audit, and then it must hold of every name."""
+        """Run rounds in step, check the invariants, run an audit, and check them for every name."""
         for _ in range(rounds):
             round_(self.nodes.values())
         self.checker.equal(rounds)
@@ -279,5 +279,5 @@ class Listings:
 
 
 def _takes_back(verdict: Merge | Replace, truth: ObjectRow | None) -> bool:
-    """Whether it rests on what devices do not hold, and not on what one of them does."""
+    """Return whether a verdict depends on what devices do not hold, rather than on what one of them does."""
     return isinstance(verdict, Replace) or (verdict.wrong is Wrong.GHOST and verdict.row != truth)
