@@ -46,7 +46,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.fixture(scope="session")
 def stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stores]:
-    """Where a file gets a store whose services it may kill."""
+    """Yield the stores of test files that kill services of their own store."""
     known = Stores(tmp_path_factory)
     yield known
     assert known.drop() == 0, "the store did not end well"

@@ -42,9 +42,9 @@ SPLIT_EARLY = {"SWIFTLET_CONTAINER__SHARD_ABOVE_ROWS": str(ABOVE_ROWS), "SWIFTLE
 STILL = 2400
 """Rows that are there from the beginning and stay."""
 NAMES = 100 if SECONDS < 60 else 250
-"""Of objects that a writer changes."""
+"""How many objects a writer changes."""
 PAUSE_S = 2.5 if SECONDS < 60 else 6.0
-"""Between two kills, at most."""
+"""The longest pause between two kills, in seconds."""
 KILLS = 5
 """At least, however slow the machine is."""
 SPLITS = 4

@@ -1,8 +1,8 @@
-"""What a StorageUser gets of what it asks for: the login itself, its account, its roles.
+"""Which parts of a StorageUser's request are granted: the login itself, its account, its roles.
 
-Whoever may create StorageUsers in a namespace decides about their spec. So the StorageCluster, which fewer people may
-edit, says what they may ask for (`spec.auth`). A login belongs to the StorageUser that had it first: if the order of
-names decided, a newcomer could take over somebody else's login with a key of its own.
+Anybody who may create StorageUsers in a namespace chooses their spec. So the StorageCluster, which fewer people may
+edit, limits the choice (`spec.auth`). A login belongs to the StorageUser that had it first: if the order of names
+decided, a newcomer could take over somebody else's login with a key of its own.
 """
 
 from __future__ import annotations

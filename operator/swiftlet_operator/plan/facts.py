@@ -1,4 +1,4 @@
-"""What each condition says: pure summaries of a world and of the plan for it."""
+"""Makes each condition: pure summaries of a world and of the plan for it."""
 
 from __future__ import annotations
 

@@ -34,7 +34,9 @@ _ADVICE = {
 
 @dataclass(frozen=True, slots=True)
 class _Loss:
-    """What a ring loses with one place: partitions left without a replica, and those left without a majority."""
+    """The loss that one place causes in a ring: partitions left without a replica, and those left without a
+    majority.
+    """
 
     place: str
     ring: str

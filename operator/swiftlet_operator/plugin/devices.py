@@ -73,7 +73,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Fullness:
-    """What a device's own server reports about it; `pending` counts rows that wait for a container server."""
+    """A device as its own server reports it; `pending` counts rows that wait for a container server."""
 
     device: str
     capacity_bytes: int

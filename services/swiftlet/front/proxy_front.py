@@ -278,7 +278,7 @@ class ProxyFront:
 
 @dataclass(frozen=True, slots=True)
 class _Running:
-    """What exists between `open` and `close`."""
+    """The objects that exist between `open` and `close`."""
 
     front: Front
     routes: Routes

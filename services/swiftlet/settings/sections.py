@@ -289,7 +289,7 @@ class LimitsSection(Section):
 
 
 class AuthSection(Section):
-    """Settings of authentication."""
+    """How clients log in: the users file, the life of tokens, limits of failed logins."""
 
     users_file: Path = Field(
         default=Path("/etc/swiftlet/users.yaml"),

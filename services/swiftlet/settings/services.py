@@ -70,7 +70,7 @@ class ServiceSettings(Section):
 
 
 class ProxySettings(ServiceSettings):
-    """The Swift API server."""
+    """Settings of the proxies, which serve the Swift API."""
 
     service: ClassVar[str] = "proxy"
     limits: LimitsSection = Field(default=LimitsSection(), description="Limits of the API.")
@@ -92,21 +92,21 @@ class ProxySettings(ServiceSettings):
 
 
 class ObjectSettings(ServiceSettings):
-    """The object server."""
+    """Settings of the object servers."""
 
     service: ClassVar[str] = "object"
     object: ObjectSection = Field(description="The object server.")
 
 
 class ContainerSettings(ServiceSettings):
-    """The account and container server."""
+    """Settings of the account and container servers."""
 
     service: ClassVar[str] = "container"
     container: ContainerSection = Field(description="The account and container server.")
 
 
 class MetadataSettings(ServiceSettings):
-    """The metadata server."""
+    """Settings of the metadata servers."""
 
     service: ClassVar[str] = "metadata"
     auth: AuthSection = Field(default=AuthSection(), description="Authentication.")
@@ -115,7 +115,7 @@ class MetadataSettings(ServiceSettings):
 
 
 class ReplicatorSettings(ServiceSettings):
-    """The replicator."""
+    """Settings of the replicators."""
 
     service: ClassVar[str] = "replicator"
     replicator: ReplicatorSection = Field(description="The replicator.")

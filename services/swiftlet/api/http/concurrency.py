@@ -11,7 +11,7 @@ P = ParamSpec("P")
 LARGE_BYTES = 64 * 1024
 """Work on more bytes is done in a thread, so that other requests of the process get their turns."""
 ROW_BYTES = 128
-"""What a row of a listing counts in bytes of work, so that pages of more than some hundred rows use a thread."""
+"""The bytes of work that a row of a listing counts as, so that pages of more than some hundred rows use a thread."""
 
 
 async def beside(size: int, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

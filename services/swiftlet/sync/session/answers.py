@@ -216,7 +216,7 @@ class PackedPushes(Lazy[tuple[int, Push]]):
 
     @property
     def needs(self) -> list[Need]:
-        """What the other side needs of each object."""
+        """The needs of the other side for each object."""
         return [NEEDS[need & ~_FRESH] for need in self._raw[4 :: _PUSH.size]]
 
     def copies(self, policy: int) -> tuple[bytes, bytes]:

@@ -57,7 +57,7 @@ def forgotten_before(now_s: float, reclaim_age_s: float, period_s: float = RECLA
 
 
 NEEDS = {1: Need.DATA, 2: Need.TOMBSTONE, 3: Need.META}
-"""What a replica lacks, by the number that native code uses for it."""
+"""The things that a replica may lack, with the numbers that native code uses for them."""
 
 
 def differing_suffixes(mine: Mapping[str, bytes], theirs: Mapping[str, bytes], both: bool = False) -> list[str]:

@@ -65,7 +65,7 @@ PRELOADED = (
     "wsgiref.simple_server",
     "yaml",
 )
-"""What takes long to import and counts nothing: with what it imports in turn, most of the services' code."""
+"""Modules that take long to import and register no metrics; their own imports are most of the services' code."""
 CAUGHT = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGCHLD)
 """The signals that the supervisor has handlers for."""
 _FIRST_FD = 3
