@@ -1,7 +1,7 @@
 """Run the Rust tests: several test binaries at the same time, and once more, alone, each test that failed.
 
-    hack/rust_tests.py FLAKY [ARGUMENT...]    FLAKY: a file that gets the names of tests that passed alone; the arguments
-                                              go to cargo as they are
+    hack/rust_tests.py FLAKY [ARGUMENT...]    FLAKY: a file that gets the names of tests that passed alone;
+                                              the arguments go to cargo as they are
 
 Most of these tests wait for a disk or for another process, and `cargo test` runs one binary after the other. The exit
 status is 0 when every test passed, also if only alone. A binary that ends without saying which test failed (an abort, a
