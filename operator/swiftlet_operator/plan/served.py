@@ -122,7 +122,7 @@ def _login(world: World, user: Resource[StorageUserSpec], logins: Logins) -> tup
 
 
 def _kept(before: str, line: str) -> dict[str, str]:
-    """Return the recorded digest if it is of this line; of another line nobody knows which proxies still use it."""
+    """Return the change of the recorded digest, which is cleared when it is of another line than this one."""
     return _changed(before, before if before == line else "")
 
 

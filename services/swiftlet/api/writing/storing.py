@@ -168,7 +168,7 @@ async def _rest(etag: Etag, pieces: AsyncIterator[Piece], digester: Digester, ha
 
 
 async def _undo(new: NewObject, policy: int) -> None:
-    """Delete what was stored again and raise, as another process has deleted the container."""
+    """Delete what was just stored, and raise NotFound: another process has deleted the container."""
     api, container = new.call.api, new.path.container
     assert container is not None
     api.containers.forget(new.path.account, container)
