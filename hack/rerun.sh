@@ -21,7 +21,7 @@ PYTHON
 
 # pytest_with_rerun STEP ARGUMENT...: run pytest, and each test that failed once more in a process of its own.
 pytest_with_rerun() {
-    local step=$1 cache=.cache/pytest/$1 status=0 test
+    local step=$1 cache=.cache/pytest/$1 status=0 broken=false test
     local -a failed=()
     shift
     pytest -q -o "cache_dir=$cache" --cache-clear "$@" || status=$?
@@ -35,9 +35,13 @@ pytest_with_rerun() {
     fi
     for test in "${failed[@]}"; do
         say "== once more, alone: $test"
-        pytest -q -o "cache_dir=$cache-alone" -n 0 "$test" || return 1
-        flaky+=("$step  $test")
+        if pytest -q -o "cache_dir=$cache-alone" -n 0 "$test"; then
+            flaky+=("$step  $test")
+        else
+            broken=true
+        fi
     done
+    ! $broken
 }
 
 # cargo_test_with_rerun STEP ARGUMENT...: run the Rust tests, and each that failed once more, alone (see rust_tests.py).

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 import pytest
 
@@ -10,25 +11,32 @@ from e2e.standalone.cluster import Cluster, start_cluster
 
 QUICK = {
     "SWIFTLET_CLUSTER__KEY_CHECK_INTERVAL_S": "0.5",
-    "SWIFTLET_EXPIRER__INTERVAL_S": "0.5",
+    # A round asks a hundred containers of the queue: more of them would take a store at rest half a core.
+    "SWIFTLET_EXPIRER__INTERVAL_S": "3",
     "SWIFTLET_EXPIRER__DELAY_S": "0",
 }
 
 
 class Stores:
-    """A store whose services tests may kill, one test after the other."""
+    """A store that tests share, one after the other; it is started when the first one asks for it."""
 
-    def __init__(self, factory: pytest.TempPathFactory) -> None:
+    def __init__(self, factory: pytest.TempPathFactory, settings: Mapping[str, str]) -> None:
         self._factory = factory
+        self._settings = settings
         self._running: Cluster | None = None
+
+    def running(self) -> Cluster:
+        """The store, started if there is none."""
+        if self._running is None:
+            self._running = start_cluster(self._factory.mktemp("store") / "store", settings=self._settings)
+        return self._running
 
     def whole(self) -> Cluster:
         """The store with all of its services; what a test before this one has killed is started again."""
-        if self._running is None:
-            self._running = start_cluster(self._factory.mktemp("store") / "store", settings=QUICK)
-        if ended := self._running.services.keys() - self._running.pids.keys():
-            self._running.start(*ended)
-        return self._running
+        running = self.running()
+        if ended := running.services.keys() - running.pids.keys():
+            running.start(*ended)
+        return running
 
     def drop(self) -> int:
         """Stop it: who asks again is given a new one. The supervisor's exit code, 0 when there is none."""
@@ -36,20 +44,37 @@ class Stores:
         return 0 if running is None else running.stop()
 
 
+HERE = Path(__file__).parent
+SHARED: list[Stores] = []
+"""The stores that run in this process: they end with the last test of this folder, not with the last of all."""
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(nextitem: pytest.Item | None) -> None:
+    """Stop the shared stores when the next test is none of this folder: a store at rest takes time from others."""
+    if nextitem is None or HERE not in nextitem.path.parents:
+        codes = [known.drop() for known in SHARED]
+        assert not any(codes), "a store did not end well"
+
+
 @pytest.fixture(scope="session")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def quiet_stores(tmp_path_factory: pytest.TempPathFactory) -> Stores:
+    """Return the store whose services nobody kills."""
+    SHARED.append(Stores(tmp_path_factory, {}))
+    return SHARED[-1]
+
+
+@pytest.fixture(scope="module")
+def cluster(quiet_stores: Stores) -> Cluster:
     """A store that all tests share: leave its services alone."""
-    running = start_cluster(tmp_path_factory.mktemp("cluster"))
-    yield running
-    assert running.stop() == 0, "the store did not end well"
+    return quiet_stores.running()
 
 
 @pytest.fixture(scope="session")
-def stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stores]:
-    """Yield the stores of test files that kill services of their own store."""
-    known = Stores(tmp_path_factory)
-    yield known
-    assert known.drop() == 0, "the store did not end well"
+def stores(tmp_path_factory: pytest.TempPathFactory) -> Stores:
+    """Return the store of test files that kill services."""
+    SHARED.append(Stores(tmp_path_factory, QUICK))
+    return SHARED[-1]
 
 
 @pytest.fixture

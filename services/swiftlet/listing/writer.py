@@ -250,12 +250,18 @@ def opened(id: DatabaseId, path: Path, cache_kib: int) -> AnyDb:
         raise
 
 
+def _may_pass(error: sqlite3.OperationalError) -> bool:
+    """Return whether the error may come from files that are removed at that moment."""
+    primary_code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    return primary_code in {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR}
+
+
 def _connection(id: DatabaseId, path: Path, cache_kib: int) -> sqlite3.Connection:
     """Open a connection, with a few attempts within a third of a second.
 
     SQLite can't open a database whose last connection closes in the same moment, because the log's files are removed
-    then, or one that is removed after its file was opened. Neither is a failure of the device, and a moment later it is
-    over.
+    then, or one that is removed after its file was opened. It may report the latter as an I/O error, too. Neither is a
+    failure of the device, and a moment later it is over. A device that does fail still fails then.
     """
     pauses_s = iter(_PAUSES_S)
     while True:
@@ -265,7 +271,7 @@ def _connection(id: DatabaseId, path: Path, cache_kib: int) -> sqlite3.Connectio
             if not path.exists():
                 raise NotFound(f"there is no database {id}") from error
             pause_s = next(pauses_s, None)
-            if pause_s is None or getattr(error, "sqlite_errorcode", None) != sqlite3.SQLITE_CANTOPEN:
+            if pause_s is None or not _may_pass(error):
                 raise
         time.sleep(pause_s)
 

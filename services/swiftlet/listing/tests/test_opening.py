@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -77,6 +78,32 @@ class Opening:
             return open_database(path, kind, cache_kib)
         missing = path.parent / "no such directory" / "db"
         return sqlite3.connect(f"file:{missing}?mode=rw", uri=True)
+
+
+@pytest.mark.parametrize(("code", "attempts"), [(sqlite3.SQLITE_IOERR_SHORT_READ, 2), (sqlite3.SQLITE_FULL, 1)])
+def test_only_what_may_pass_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, attempts: int
+) -> None:
+    path = database_path(tmp_path, ID)
+    create_database(path, ID.kind, NAME, tmp_path)
+    made = 0
+
+    def fails_once(*arguments: Any) -> sqlite3.Connection:
+        nonlocal made
+        made += 1
+        if made > 1:
+            return open_database(*arguments)
+        error = sqlite3.OperationalError("as SQLite reports it")
+        error.sqlite_errorcode = code
+        raise error
+
+    monkeypatch.setattr(writer, "open_database", fails_once)
+    if attempts > 1:
+        opened(ID, path, 100).connection.close()
+    else:
+        with pytest.raises(sqlite3.OperationalError):
+            opened(ID, path, 100)
+    assert made == attempts
 
 
 def test_it_is_tried_again_for_a_moment_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

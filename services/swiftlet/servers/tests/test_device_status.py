@@ -150,7 +150,7 @@ def test_a_device_of_another_format_is_left_out(tmp_path: Path) -> None:
     stores["d1"].close()
 
 
-async def test_what_a_store_counts_is_among_the_metrics(caplog: pytest.LogCaptureFixture) -> None:
+async def test_what_a_store_counts_is_among_the_metrics() -> None:
     store = FaultyNativeStore()
     server = ObjectServer({"counted": store}, RowRecorder())
     device = server.devices["counted"]
@@ -165,10 +165,13 @@ async def test_what_a_store_counts_is_among_the_metrics(caplog: pytest.LogCaptur
     store.flip_data(key_of(2))
     with pytest.raises(ChecksumMismatch):
         store.verify(key_of(2))
-    await device.measure()
+    with capture_logs() as logs:
+        await device.measure()
     assert counted("batches") == 3, "the second PUT, and that the damaged object does not count"
     assert counted("quarantined") == 1
-    assert caplog.messages == ["damage was found and set aside: device=counted records=1"]
+    assert [(entry["event"], entry["device"], entry["records"]) for entry in logs] == [
+        ("damaged records were found and set aside", "counted", 1)
+    ]
     await device.measure()
     assert counted("quarantined") == 1
     device.pool.close()

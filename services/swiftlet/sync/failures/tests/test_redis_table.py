@@ -94,7 +94,7 @@ async def observers(url: str, *numbers: int, password_file: Path | None = None) 
             await made.stop(number)
 
 
-async def until(condition: Callable[[], bool], within_s: float = 8.0) -> float:
+async def until(condition: Callable[[], bool], within_s: float = 60.0) -> float:
     """How long it took."""
     began = time.monotonic()
     async with asyncio.timeout(within_s):
