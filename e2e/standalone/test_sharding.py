@@ -292,10 +292,15 @@ def check_in_the_end(client: Client, sizes: dict[str, int]) -> None:
         ListingQuery(path="d05"),
         ListingQuery(path=""),
     ]
+
+    def page(query: ListingQuery) -> list[str]:
+        """The page, asked for again when a busy machine took too long to read a shard."""
+        answers = (client.call("GET", CONTAINER, query=asked(query)) for _ in range(20))
+        return page_of(next(answer for answer in answers if answer.status != 503))
+
     for query in queries:
         for _ in range(3):
-            first = page_of(client.call("GET", CONTAINER, query=asked(query)))
-            assert first == naive(names, query), query
+            assert page(query) == naive(names, query), query
 
     def counted() -> str:
         totals = len(sizes), sum(sizes.values())
