@@ -132,7 +132,7 @@ def test_metrics_of_all_workers_add_up(start: Start) -> None:
     counts = itertools.count(len(pids))
 
     def all_counted() -> bool:
-        """Whether all requests before this one are counted, which they are a moment after their clients have the answer."""
+        """Whether all earlier requests are counted, which they are a moment after their clients have the answer."""
         page = get(f"{service.url}/metrics")
         answered = f'swiftlet_http_requests_total{{method="GET",service="small",status="200"}} {next(counts)}.0'
         return answered in page and 'swiftlet_http_requests_in_flight{service="small"} 1.0' in page
