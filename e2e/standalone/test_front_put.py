@@ -1,4 +1,6 @@
-"""PUTs that the native front answers: what was acknowledged is there and listed, whoever is killed in the middle."""
+"""PUTs and DELETEs that the native front answers: what was acknowledged is there and listed, or gone, whoever is killed
+in the middle.
+"""
 
 from __future__ import annotations
 
@@ -155,3 +157,68 @@ def test_an_object_server_is_killed(cluster: Cluster) -> None:
     until(lambda: len(writing.created) > before + 50, "PUTs without one server")
     writing.stop()
     check(cluster, "devices", writing.created)
+
+
+OBJECTS = 400
+"""So many are created before they are deleted."""
+
+
+class Deleting:
+    """Clients that delete all objects of a container, each once."""
+
+    def __init__(self, cluster: Cluster, container: str) -> None:
+        self._client = Client(cluster.endpoint, cluster.user, cluster.key)
+        self._container = container
+        self.statuses: dict[str, int] = {}
+        assert self._client.call("PUT", container).status in {201, 202}
+        self._pool = ThreadPoolExecutor(max_workers=WRITERS)
+        names = [f"o-{number}" for number in range(OBJECTS)]
+        created = list(self._pool.map(lambda name: self._client.call("PUT", f"{container}/{name}", body=b"x"), names))
+        assert {answer.status for answer in created} == {201}
+        self._cluster, self._answered = cluster, answered_by_front(cluster)
+        self._running = [self._pool.submit(self._delete, name) for name in names]
+
+    def _delete(self, name: str) -> None:
+        try:
+            self.statuses[name] = self._client.call("DELETE", f"{self._container}/{name}").status
+        except OSError:
+            self.statuses[name] = 0
+        time.sleep(PAUSE_S)
+
+    def is_served(self, least: int) -> bool:
+        """Whether more than so many requests have been answered by the front."""
+        return answered_by_front(self._cluster) - self._answered > least
+
+    def finish(self) -> None:
+        """All have been deleted, or an attempt was made; what was acknowledged is gone."""
+        for one in self._running:
+            one.result()
+        self._pool.shutdown()
+        gone = {name for name, status in self.statuses.items() if status == 204}
+        for name in gone:
+            assert self._client.call("GET", f"{self._container}/{name}").status == 404, name
+
+        def listed() -> set[str]:
+            rows = self._client.call("GET", self._container, query="format=json").json()
+            return gone & {row["name"] for row in rows}
+
+        until(lambda: not listed(), f"none of {len(gone)} listed")
+
+
+def test_deletions_while_the_proxy_is_killed(cluster: Cluster) -> None:
+    deleting = Deleting(cluster, "gone-proxy")
+    until(lambda: deleting.is_served(50), "DELETEs through the front")
+    cluster.kill("proxy")
+    cluster.start("proxy")
+    deleting.finish()
+    assert set(deleting.statuses.values()) <= {204, 0}
+
+
+def test_deletions_while_an_object_server_is_killed(cluster: Cluster) -> None:
+    """Devices have deleted an object before another one turns out to be gone: nobody is told that it was missing."""
+    deleting = Deleting(cluster, "gone-device")
+    until(lambda: deleting.is_served(50), "DELETEs through the front")
+    cluster.kill("object-1")
+    deleting.finish()
+    assert set(deleting.statuses.values()) <= {204, 503}
+    assert list(deleting.statuses.values()).count(204) > OBJECTS // 2

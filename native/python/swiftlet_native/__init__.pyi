@@ -812,9 +812,10 @@ class Front:
     def fileno(self) -> _Socket:
         """A descriptor that is readable while something was handed over or made; `handed` silences it."""
 
-    def handed(self, most: int = ..., /) -> list[tuple[_Socket, bytes, int]]:
+    def handed(self, most: int = ..., /) -> list[tuple[_Socket, bytes, int, bool]]:
         """What was handed over, as it came, so many at most: descriptors, the caller's from now on, what was read of
-        each, and how often in a row it was taken back and handed over again without an answer in between.
+        each, how often in a row it was taken back and handed over again without an answer in between, and whether that
+        begins with a DELETE that devices may have carried out, so that its object existed.
 
         The descriptor tells of what comes after this call: come back for what is left here.
         """
@@ -830,13 +831,15 @@ class Front:
         """What was answered since the last time."""
 
     def made(self) -> list[_Made]:
-        """Objects that all of their devices have made durable since the last time; `fileno` tells of them, too."""
+        """Objects and deletions that all of their devices have made durable since the last time; `fileno` tells of
+        them, too.
+        """
 
     def listed(self, tokens: list[int], is_listed: bool, /) -> None:
         """Rows of what was made are where they have to be: clients are told; or else the requests are handed over."""
 
     def storing(self) -> int:
-        """Objects that are being stored or listed."""
+        """Writes that devices carry out, or whose rows are being listed."""
 
     def grant(
         self,
@@ -852,8 +855,8 @@ class Front:
         /,
     ) -> bool:
         """Let who sends the token (none: empty) read any object below the path `prefix`, which ends with a slash; or
-        write small ones, whose replicas keep their updates pending for the container replicas of `rows`, as bits.
-        With `xxh3_etags` these have an ETag from xxh3, unless the client compares its MD5.
+        delete any and write small ones, whose replicas keep their updates pending for the container replicas of `rows`,
+        as bits. With `xxh3_etags` these have an ETag from xxh3, unless the client compares its MD5.
 
         `container` is `/account/container/`, decoded; `seen` is a slot of the changes, and where it stood before this
         was decided. False: there are too many.

@@ -15,12 +15,13 @@ import contextlib
 import os
 import socket
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from aiohttp import web
 from swiftlet_native import Front
 
 from swiftlet.front.pacing import Pace, Place
+from swiftlet.web.front_listener import BegunByFront
 from swiftlet.web.logs import get_logger
 from swiftlet.web.raw_heads import RawHandler
 
@@ -57,14 +58,25 @@ class Watcher(Protocol):
         ...
 
 
-class Connection(RawHandler):
+class Connection(RawHandler, BegunByFront):
     """The connection of a client that aiohttp serves."""
 
     def __init__(
-        self, server: web.Server, watcher: Watcher, place: Place, begun_with: bytes, bounces: int, **options: Any
+        self,
+        server: web.Server,
+        watcher: Watcher,
+        place: Place,
+        begun_with: bytes,
+        bounces: int,
+        deleted: bool,
+        **options: Any,
     ) -> None:
-        """`begun_with` has been read already; `place` is left with the first answer."""
+        """`begun_with` has been read already; if `deleted`, it begins with a DELETE that devices may have carried out.
+
+        `place` is left with the first answer.
+        """
         super().__init__(server, **options)
+        self.deleted = deleted
         self._watcher = watcher
         self._place = place
         place.give_to(self.waits_for_client)
@@ -104,6 +116,7 @@ class Connection(RawHandler):
     def log_access(self, request: web.BaseRequest, response: web.StreamResponse, time: float | None) -> None:
         """Note that the answer has been sent."""
         super().log_access(request, response, time)
+        self.deleted = False
         self._place.leave()
         self._watcher.ended(request)
         if self._whole:
@@ -157,6 +170,14 @@ class Connection(RawHandler):
         return self.transport is None or self._close or self._force_close or self._whole is None
 
 
+class _HandedOver(NamedTuple):
+    """What the front has read and done on a connection."""
+
+    begun_with: bytes
+    bounces: int
+    deleted: bool
+
+
 class ConnectionHandover:
     """Moves connections between one front and one aiohttp server."""
 
@@ -187,8 +208,9 @@ class ConnectionHandover:
         # This stops events of the descriptor, so everything else that they would report is checked afterwards.
         handed = self._front.handed(room)
         self._watcher.made()
-        for descriptor, begun_with, bounces in handed:
-            task = self._loop.create_task(self._begin(descriptor, begun_with, bounces, self._pace.take()))
+        for descriptor, begun_with, bounces, deleted in handed:
+            begun = _HandedOver(begun_with, bounces, deleted)
+            task = self._loop.create_task(self._begin(descriptor, begun, self._pace.take()))
             self._taking.add(task)
             task.add_done_callback(self._taking.discard)
 
@@ -197,7 +219,7 @@ class ConnectionHandover:
         if self._front.waiting():
             self._take()
 
-    async def _begin(self, descriptor: int, begun_with: bytes, bounces: int, place: Place) -> None:
+    async def _begin(self, descriptor: int, begun: _HandedOver, place: Place) -> None:
         assert self._loop is not None
         try:
             taken = socket.socket(fileno=descriptor)
@@ -208,18 +230,18 @@ class ConnectionHandover:
             return
         try:
             taken.setblocking(False)
-            await self._loop.connect_accepted_socket(lambda: self._connection(begun_with, bounces, place), taken)
+            await self._loop.connect_accepted_socket(lambda: self._connection(begun, place), taken)
         except OSError as error:
             place.leave()
             taken.close()
             _log.info("a connection could not be taken over", error=str(error))
 
-    def _connection(self, begun_with: bytes, bounces: int, place: Place) -> Connection:
+    def _connection(self, begun: _HandedOver, place: Place) -> Connection:
         server = self._server
         assert server is not None
         # These are the options that the runner was given; the server uses them for its own connections.
         options = server._kwargs
-        return Connection(server, self._watcher, place, begun_with, bounces, loop=self._loop, **options)
+        return Connection(server, self._watcher, place, *begun, loop=self._loop, **options)
 
     def give_back(self, connection: Connection) -> None:
         """Give a connection back to the front when its answer has been sent and it is not needed here any more."""

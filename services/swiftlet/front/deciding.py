@@ -40,7 +40,7 @@ _ANY = "any object"
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """The sender of a request may read, or write, every object of a container."""
+    """The sender of a request may read, or store and delete, every object of a container."""
 
     path: Path
     policy: int
@@ -74,7 +74,8 @@ class Deciding:
             self._max_age_s = self._write_max_age_s = 0.0
 
     async def decide(self, token: str, prefix: str, write: bool = False) -> Grant | None:
-        """Return a grant if a request with `token` (empty for none) may read, or write, any object below `prefix`.
+        """Return a grant if a request with `token` (empty for none) may read, or with `write` store and delete, any
+        object below `prefix`.
 
         `prefix` is `/v1/ACCOUNT/CONTAINER/` as clients send it. None means that it may not, or that the answer depends
         on more than that.
@@ -101,9 +102,11 @@ class Deciding:
         container = await api.containers.get(path.account, below.container, self._write_max_age_s)
         # The account's metadata have its quotas.
         await api.accounts.metadata(path.account, self._write_max_age_s)
-        await TokenAccess(api.containers, api.accounts, known.identity, None).require("PUT", any_object)
+        access = TokenAccess(api.containers, api.accounts, known.identity, None)
+        for method in ("PUT", "DELETE"):
+            await access.require(method, any_object)
         versioned = has_versions(container) or archive_of(api, container) is not None
-        # Replacing an object that expires removes its task from the expirer's queue, which the front can't do.
+        # Replacing or deleting an object that expires removes its task from the expirer's queue, which the front can't.
         if versioned or has_expiring(container) or not await is_unlimited(api, any_object):
             return None
         # The facts read first have become older while the others were read.

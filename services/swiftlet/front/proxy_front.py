@@ -60,6 +60,8 @@ _PLAIN = frozenset(
     }
 )
 """Headers of answers that the front could have given, besides those that begin with `x-object-meta-`."""
+_WRITES = {"PUT": 201, "DELETE": 204}
+"""The statuses of successful writes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +72,11 @@ class FrontSettings:
     client_timeout_s: float
     answer_timeout_s: float
     writes: bool = True
-    """Whether the front also answers PUTs."""
+    """Whether the front also answers PUTs and DELETEs."""
     store_timeout_s: float = 1.5
-    """Seconds for which the front waits until all devices have stored an object, before Python repeats the write."""
+    """Seconds for which the front waits until all devices have carried out a write, before Python repeats it; for a
+    DELETE as long as most have not answered, up to `answer_timeout_s`.
+    """
 
 
 class FrontStatus(TypedDict):
@@ -214,7 +218,7 @@ class ProxyFront:
         running = self._running
         if running is None or not is_plain(request, response):
             return
-        if request.method == "PUT" and not self._settings.writes:
+        if request.method in _WRITES and not self._settings.writes:
             return
         asked = Front.asked(raw)
         if asked is None:
@@ -227,7 +231,7 @@ class ProxyFront:
             task.add_done_callback(self._granting.discard)
 
     def made(self) -> None:
-        """Publish listing rows for the objects that the front stored."""
+        """Publish listing rows for the objects that the front stored, or deleted."""
         if self._running is not None:
             self._running.row_batches.take()
 
@@ -298,5 +302,5 @@ def is_plain(request: web.BaseRequest, response: web.StreamResponse) -> bool:
     size, method = response.content_length, request.method
     small = size is not None and (size <= SMALL_BYTES or method == "HEAD")
     names = (name.lower() for name in response.headers)
-    good = response.status == (201 if method == "PUT" else 200)
+    good = response.status == _WRITES.get(method, 200)
     return good and small and all(name in _PLAIN or name.startswith("x-object-meta-") for name in names)

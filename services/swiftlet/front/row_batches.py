@@ -1,4 +1,5 @@
-"""Brings the rows of objects that the front has stored to their containers, many at a time, as rows of all writes.
+"""Brings the rows of objects that the front has stored or deleted to their containers, many at a time, as rows of all
+writes.
 
 A batch is one task and one update for each of the container's replicas, however many objects are in it, and those cost
 much more than the objects. So stored objects wait a moment for those that devices are still storing. The clients of a
@@ -7,8 +8,8 @@ write with one sync, too.
 
 Fault model: a container may be gone, or its servers silent. As after any other write the row then stays pending at the
 devices, or the stored object is deleted again. When the answer is not simply success, Python gives it: the request is
-handed over and executed again, which makes a newer version of the same. This process may die at any moment: the rows
-stay pending at the devices, which bring them.
+handed over and executed again, which makes a newer version of the same, or a newer deletion. This process may die at
+any moment: the rows stay pending at the devices, which bring them.
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ MAX_ROWS = 200
 MAX_BYTES = 256 << 10
 """The largest number of rows in an update, and the largest size of their bytes."""
 FINISH_S = 5.0
-"""Seconds for writes in progress at shutdown: longer than a write waits for devices and rows."""
+"""Seconds for writes in progress at shutdown: longer than a write waits for devices and rows, unless most devices are
+silent.
+"""
 _LOOK_S = 0.01
 
 _log = structlog.get_logger("front")
@@ -157,11 +160,15 @@ class RowBatches:
         return StoredRows(account, container, rows, [replicas_of(bits) for bits in batch.shares], versions, known)
 
     async def _list(self, tokens: list[int], stored: StoredRows) -> None:
-        is_listed = False
+        repeated = set(tokens)
+        """The requests that Python has to execute again."""
         try:
-            is_listed = not await self._api.objects.list_stored(stored)
-            if not is_listed:
+            if await self._api.objects.list_stored(stored):
+                # A deletion succeeds in a container that is gone, too.
+                repeated = {token for token, row in zip(tokens, stored.rows, strict=True) if not row.deleted}
                 await self._undo(stored)
+            else:
+                repeated = set()
         except SwiftletError as error:
             _log.info(
                 "rows of writes were not listed; Python repeats the writes",
@@ -171,13 +178,18 @@ class RowBatches:
             )
         finally:
             self._listing -= len(tokens)
-            self._front.listed(tokens, is_listed)
+            for is_listed in (True, False):
+                told = [token for token in tokens if (token not in repeated) == is_listed]
+                if told:
+                    self._front.listed(told, is_listed)
 
     async def _undo(self, stored: StoredRows) -> None:
         """Delete the stored objects again, because the container was removed by another process."""
         api = self._api
         api.containers.forget(stored.account, stored.container)
         for row, (key, _) in zip(stored.rows, stored.written, strict=True):
+            if row.deleted:
+                continue
             path = Path(stored.account, stored.container, row.name)
             await api.objects.delete(path, key.policy, api.clock.next())
 

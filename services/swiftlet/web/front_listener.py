@@ -32,5 +32,18 @@ class FrontListener(Protocol):
         ...
 
 
+class BegunByFront:
+    """The handler of a connection whose current request a front may have begun to carry out."""
+
+    deleted = False
+    """Whether devices may have carried out the DELETE that is being answered, so that its object existed."""
+
+
+def may_have_deleted(request: web.BaseRequest) -> bool:
+    """Return whether a front may have deleted the object of this DELETE: then it existed, even if it is not found."""
+    handler = request.protocol
+    return isinstance(handler, BegunByFront) and handler.deleted
+
+
 FRONT_LISTENER = web.AppKey("front_listener", FrontListener)
 """The front of applications whose plain-HTTP connections come through one."""

@@ -97,6 +97,18 @@ pub fn created(timestamp: u64, etag: &[u8], given: &Given<'_>) -> Vec<u8> {
     out
 }
 
+/// The answer to a DELETE of an object that existed.
+#[must_use]
+pub fn deleted(given: &Given<'_>) -> Vec<u8> {
+    let Given { id, date, close } = given;
+    let close = if *close { "Connection: close\r\n" } else { "" };
+    let text = format!(
+        "HTTP/1.1 204 No Content\r\nDate: {date}\r\n{close}X-Trans-Id: {id}\r\nX-Openstack-Request-Id: {id}\r\n\
+         Content-Length: 0\r\nContent-Type: text/html; charset=UTF-8\r\n\r\n"
+    );
+    text.into_bytes()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -138,6 +150,14 @@ mod tests {
         let expected = "HTTP/1.1 201 Created\r\nEtag: abc\r\nLast-Modified: Thu, 01 Jan 1970 00:00:21 GMT\r\n\
             Content-Type: text/html; charset=UTF-8\r\nContent-Length: 0\r\nDate: now\r\n\
             X-Trans-Id: tx1\r\nX-Openstack-Request-Id: tx1\r\n\r\n";
+        assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn an_object_is_no_more() {
+        let text = String::from_utf8(deleted(&Given { id: "tx1", date: "now", close: true })).expect("text");
+        let expected = "HTTP/1.1 204 No Content\r\nDate: now\r\nConnection: close\r\nX-Trans-Id: tx1\r\n\
+            X-Openstack-Request-Id: tx1\r\nContent-Length: 0\r\nContent-Type: text/html; charset=UTF-8\r\n\r\n";
         assert_eq!(text, expected);
     }
 

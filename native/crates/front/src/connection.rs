@@ -29,8 +29,9 @@ pub(crate) struct Asking {
     pub(crate) ticket: Ticket,
 }
 
-/// A request whose object is being stored by its devices, and then listed.
+/// A write that the object's devices carry out, and whose row is then listed.
 pub(crate) struct Storing {
+    pub(crate) method: Method,
     /// Where the path is in the bytes that were read.
     pub(crate) target: Range<usize>,
     /// Bytes of the request, head and body.
@@ -38,14 +39,29 @@ pub(crate) struct Storing {
     pub(crate) close: bool,
     pub(crate) begun: Instant,
     pub(crate) devices: Vec<Arc<Device>>,
-    /// Devices that have not answered yet, by replica.
-    pub(crate) waiting: Vec<bool>,
-    /// Passed on for listing once all have stored it; None afterwards.
+    /// By replica.
+    pub(crate) replicas: Vec<Replica>,
+    /// Whether a device had an object that it has deleted.
+    pub(crate) existed: bool,
+    /// Passed on for listing once all have it; None afterwards.
     pub(crate) made: Option<Made>,
     pub(crate) id: String,
     pub(crate) timestamp: u64,
     pub(crate) etag: Vec<u8>,
     pub(crate) body_bytes: u64,
+}
+
+/// What is known of a device's part in a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Replica {
+    /// It has not answered yet.
+    Asked,
+    /// It is durable there, and its row is pending.
+    Done,
+    /// The device has not carried it out, or keeps no row for it.
+    Refused,
+    /// No answer will come; the device may have carried it out.
+    Unknown,
 }
 
 /// An answer that is being sent.

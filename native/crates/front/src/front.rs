@@ -114,7 +114,7 @@ impl Front {
         self.shared.handed()
     }
 
-    /// Objects that became durable since the last call; the descriptor is the same as for `handed`.
+    /// Objects and deletions that became durable since the last call; the descriptor is the same as for `handed`.
     #[must_use]
     pub fn made(&self) -> Vec<Batch> {
         batches(mem::take(&mut *lock(&self.shared.made)))
@@ -126,7 +126,7 @@ impl Front {
         self.shared.post(Command::Listed(tokens, is_listed));
     }
 
-    /// Objects that are being stored or listed.
+    /// Writes that devices carry out, or whose rows are being listed.
     #[must_use]
     pub fn storing(&self) -> usize {
         self.shared.storing.load(Ordering::Acquire)

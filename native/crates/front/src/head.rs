@@ -23,6 +23,8 @@ pub enum Method {
     Head,
     /// A new object.
     Put,
+    /// No object any more.
+    Delete,
 }
 
 impl Method {
@@ -33,7 +35,14 @@ impl Method {
             Self::Get => "GET",
             Self::Head => "HEAD",
             Self::Put => "PUT",
+            Self::Delete => "DELETE",
         }
+    }
+
+    /// Whether it needs a grant for writes.
+    #[must_use]
+    pub fn writes(self) -> bool {
+        matches!(self, Self::Put | Self::Delete)
     }
 }
 
@@ -107,8 +116,9 @@ pub fn parse(data: &[u8]) -> Option<Asked<'_>> {
             if keep_alive.replace(alive).is_some() || !(alive || is(value, b"close")) {
                 return None;
             }
-        } else if method == Method::Put && is(name, b"content-length") {
-            if length.replace(body_length(value)?).is_some() {
+        } else if method.writes() && is(name, b"content-length") {
+            let bytes = body_length(value)?;
+            if length.replace(bytes).is_some() || (method == Method::Delete && bytes > 0) {
                 return None;
             }
         } else if method == Method::Put {
@@ -196,6 +206,8 @@ fn request_line(line: &[u8]) -> Option<(Method, &[u8])> {
         (Method::Get, target)
     } else if let Some(target) = line.strip_prefix(b"PUT ") {
         (Method::Put, target)
+    } else if let Some(target) = line.strip_prefix(b"DELETE ") {
+        (Method::Delete, target)
     } else {
         (Method::Head, line.strip_prefix(b"HEAD ")?)
     };
@@ -363,6 +375,43 @@ mod tests {
         ] {
             assert_eq!(parse(put(whole).as_bytes()), None, "{whole}");
         }
+    }
+
+    fn delete(headers: &str) -> String {
+        format!("DELETE /v1/a/c/o HTTP/1.1\r\nHost: h\r\nX-Auth-Token: t\r\n{headers}\r\n")
+    }
+
+    #[test]
+    fn deletions_have_no_body_and_no_conditions() {
+        for headers in ["", "Content-Length: 0\r\n", "Accept: */*\r\ncontent-length: 0\r\nConnection: close\r\n"] {
+            let head = delete(headers);
+            let asked = parse(head.as_bytes()).expect("a request for the front");
+            assert_eq!((asked.method, asked.stored.as_ref(), asked.whole()), (Method::Delete, None, head.len()));
+        }
+        for header in [
+            "Content-Length: 1",
+            "Content-Length: -0",
+            "Content-Length:",
+            "Content-Length: 0\r\nContent-Length: 0",
+            "Transfer-Encoding: chunked",
+            "Expect: 100-continue",
+            "If-Match: *",
+            "If-None-Match: *",
+            "If-Unmodified-Since: Thu, 01 Jan 1970 00:00:00 GMT",
+            "X-If-Delete-At: 1",
+            "X-Timestamp: 1",
+            "X-Copy-From: c/o",
+            "X-Object-Meta-A: b",
+            "Origin: http://a",
+            "Referer: http://a",
+        ] {
+            assert_eq!(parse(delete(&format!("{header}\r\n")).as_bytes()), None, "{header:?}");
+        }
+        for target in ["/v1/a/c/o?multipart-manifest=delete", "/v1/a/c/o?", "/v1/a/c/o#"] {
+            let text = format!("DELETE {target} HTTP/1.1\r\nHost: h\r\n\r\n");
+            assert_eq!(parse(text.as_bytes()), None, "{target:?}");
+        }
+        assert!(Method::Delete.writes() && Method::Put.writes() && !Method::Get.writes() && !Method::Head.writes());
     }
 
     proptest! {

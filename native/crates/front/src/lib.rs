@@ -1,5 +1,5 @@
-//! The clients' side of a proxy without Python: plain reads and small PUTs with a grant are answered here completely;
-//! every other connection is handed over, with the bytes read so far, to Python.
+//! The clients' side of a proxy without Python: plain reads, small PUTs and DELETEs with a grant are answered here
+//! completely; every other connection is handed over, with the bytes read so far, to Python.
 //!
 //! `docs/design/2026-11-21-front.md` says which requests it answers and why. Nothing is decided here: a [`Grants`]
 //! entry is a decision that was made by Python, and ends soon. [`head`], [`name`] and [`answer`] are pure; [`Front`]

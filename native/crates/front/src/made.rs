@@ -1,4 +1,4 @@
-//! Objects that all of their devices have made durable, batched by container for whoever lists them.
+//! Objects and deletions that all of their devices have made durable, batched by container for whoever lists them.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use swiftlet_store::model::Key;
 const MAX_ROWS: usize = 200;
 const MAX_BYTES: usize = 256 << 10;
 
-/// An object whose row is to be listed before the client is answered.
+/// An object, or its deletion, whose row is to be listed before the client is answered.
 #[derive(Clone, Debug)]
 pub struct Made {
     /// The number by which the result is reported.
@@ -78,6 +78,15 @@ pub(crate) fn batches(made: Vec<Made>) -> Vec<Batch> {
 
 /// `[name, timestamp, size, etag, content type, deleted]`, as in a row stream.
 pub(crate) fn row(name: &[u8], timestamp: u64, size: u64, etag: &[u8], content_type: &[u8]) -> Vec<u8> {
+    encoded(name, timestamp, size, (etag, content_type), false)
+}
+
+/// The row of a deletion.
+pub(crate) fn deletion(name: &[u8], timestamp: u64) -> Vec<u8> {
+    encoded(name, timestamp, 0, (b"", b""), true)
+}
+
+fn encoded(name: &[u8], timestamp: u64, size: u64, (etag, content_type): (&[u8], &[u8]), deleted: bool) -> Vec<u8> {
     let mut out = Vec::with_capacity(name.len() + content_type.len() + 96);
     out.push(b'[');
     text(&mut out, name);
@@ -85,7 +94,7 @@ pub(crate) fn row(name: &[u8], timestamp: u64, size: u64, etag: &[u8], content_t
     text(&mut out, etag);
     out.push(b',');
     text(&mut out, content_type);
-    out.extend_from_slice(b",false]");
+    out.extend_from_slice(if deleted { b",true]" } else { b",false]" });
     out
 }
 
@@ -136,5 +145,6 @@ mod tests {
         let found = row("a\"b\\c\n\u{1}ä".as_bytes(), 7, 3, b"abc", b"text/plain; a=\"b\"");
         let expected = "[\"a\\\"b\\\\c\\u000a\\u0001ä\",7,3,\"abc\",\"text/plain; a=\\\"b\\\"\",false]";
         assert_eq!(String::from_utf8(found).expect("text"), expected);
+        assert_eq!(String::from_utf8(deletion(b"a", 7)).expect("text"), "[\"a\",7,0,\"\",\"\",true]");
     }
 }

@@ -331,8 +331,9 @@ impl Reactor {
 
     fn hand_over(&mut self, index: usize) {
         if let Some(connection) = self.end(index) {
-            let Connection { socket, read, bounces, .. } = connection;
-            self.shared.hand_over(Handed { socket, bytes: read, bounces });
+            let Connection { socket, read, bounces, state, .. } = connection;
+            let deleted = matches!(state, State::Storing(storing) if storing.may_have_deleted());
+            self.shared.hand_over(Handed { socket, bytes: read, bounces, deleted });
         }
     }
 
@@ -394,11 +395,15 @@ impl Reactor {
         let settings = &self.shared.settings;
         let is_over = |connection: &Connection| {
             let idle = now.saturating_duration_since(connection.active);
-            match connection.state {
+            match &connection.state {
                 State::Idle if !connection.read.is_empty() => idle > BODY_PATIENCE,
                 State::Idle => idle > settings.keepalive,
-                // So does it here; rows are waited for by who brings them, within bounds of their own.
-                State::Storing(_) => idle > settings.store_timeout + LISTED_GRACE,
+                // What most devices say of a deletion is enough for whoever repeats it.
+                State::Storing(storing) if storing.waits() && storing.is_mostly_known() => {
+                    idle > settings.store_timeout
+                }
+                // The transport ends it in time; rows are waited for by who brings them, within bounds of their own.
+                State::Storing(_) => idle > settings.store_timeout.max(settings.answer_timeout) + LISTED_GRACE,
                 State::Writing(_) => idle > settings.client_timeout,
                 // The transport ends it in time, unless it was stopped itself.
                 State::Asking(_) => idle > settings.answer_timeout + ANSWER_GRACE,
@@ -408,6 +413,9 @@ impl Reactor {
         let over = |(index, slot): (usize, &Slot)| slot.connection.as_ref().is_some_and(is_over).then_some(index);
         let over: Vec<usize> = self.slots.iter().enumerate().filter_map(over).collect();
         for index in over {
+            if let Some(Connection { state: State::Storing(storing), .. }) = &mut self.slots[index].connection {
+                storing.give_up(now);
+            }
             let is_for_others = |one: &Connection| match one.state {
                 State::Asking(_) | State::Storing(_) => true,
                 State::Idle => !one.read.is_empty(),

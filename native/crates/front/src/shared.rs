@@ -25,7 +25,7 @@ pub struct Settings {
     pub answer_timeout: Duration,
     /// The process's nonce in timestamps: 14 bits.
     pub nonce: u16,
-    /// How long all devices together may take to store an object.
+    /// How long all devices together may take to store an object; most of them, to delete one.
     pub store_timeout: Duration,
     /// The largest number of connections; more wait to be accepted.
     pub max_connections: usize,
@@ -44,6 +44,9 @@ pub struct Handed {
     pub bytes: Vec<u8>,
     /// How often in a row it was taken back and handed over again without an answer in between.
     pub bounces: u32,
+    /// Whether the bytes begin with a DELETE that devices may have carried out: then the object existed, even if it is
+    /// not found any more.
+    pub deleted: bool,
 }
 
 /// Health checks come on the same port, and time out quickly.
@@ -120,7 +123,7 @@ pub(crate) struct Shared {
     pub(crate) served: Mutex<Vec<Served>>,
     pub(crate) made: Mutex<Vec<Made>>,
     pub(crate) open: AtomicUsize,
-    /// Requests that are being stored or listed.
+    /// Writes that devices carry out, or whose rows are being listed.
     pub(crate) storing: AtomicUsize,
     pub(crate) left: AtomicBool,
 }
@@ -197,7 +200,7 @@ mod tests {
             ["PUT /v1/a/c/1", "PUT /v1/a/c/2", "GET /readyz HTTP/1.1", "GET /readyzz HTTP/1.1", "GET /healthz "];
         for line in lines {
             let socket = OwnedFd::from(other.try_clone().expect("descriptors"));
-            waiting.push(Handed { socket, bytes: line.into(), bounces: 0 });
+            waiting.push(Handed { socket, bytes: line.into(), bounces: 0, deleted: false });
         }
         let mut taken = |most| -> Vec<_> {
             let took = waiting.take(most).into_iter();

@@ -1,23 +1,28 @@
-//! Storing a small object on all of its devices: the request to each, and its timestamp.
+//! Storing a small object on all of its devices, or deleting one: the request to each, and its timestamp.
+//!
+//! Fault model: a device may refuse, be silent, or be lost after it has carried out its part. A PUT is then repeated by
+//! Python as it is. A repeated DELETE finds no object where the first one has deleted it, so it is told whether there
+//! was one; that is known only once the devices have answered, so a DELETE waits for all of them, within bounds.
 
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use swiftlet_hash::{md5, xxh3_64, xxh3_128};
-use swiftlet_node::message::Request;
+use swiftlet_node::Status;
+use swiftlet_node::message::{Request, Written};
 use swiftlet_store::model::{Footer, Key, PutMeta};
-use swiftlet_transport::{Body, Call, Chunk};
+use swiftlet_transport::{Body, Call, Chunk, Error, What};
 
-use crate::connection::Storing;
+use crate::connection::{Replica, Storing};
 use crate::grants::Granted;
-use crate::head::Asked;
-use crate::made::{Made, row};
+use crate::head::{Asked, Method, Stored};
+use crate::made::{Made, deletion, row};
 use crate::name;
 use crate::routes::Device;
 use crate::shared::Shared;
 
-/// Plan a PUT whose body is complete: what is kept of it, and a request for each of its devices; None if Python has to
-/// answer.
+/// Plan a write whose body is complete: what is kept of it, and a request for each of the object's devices; None if
+/// Python has to answer.
 pub(crate) fn planned(
     shared: &Shared,
     asked: &Asked<'_>,
@@ -26,7 +31,6 @@ pub(crate) fn planned(
     (timestamp, id): (u64, String),
     now: Instant,
 ) -> Option<(Storing, Vec<Call>)> {
-    let stored = asked.stored.as_ref()?;
     let body = read.get(asked.bytes..asked.whole())?;
     let (_, object) = name::split(asked.target)?;
     let secret = &shared.settings.secret;
@@ -41,32 +45,24 @@ pub(crate) fn planned(
     if peers.is_empty() || peers.len() != granted.rows.len() || peers.len() > MAX_REPLICAS {
         return None;
     }
-    let etag = etag_of(body, stored.etag, granted.xxh3_etags)?;
-    let size = body.len() as u64;
-    let footer = Footer { size, etag: etag.clone(), xxh3: xxh3_64(body) };
-    let content_type = match stored.content_type {
-        // By the endings of names others decide.
-        [] if name[granted.container.len()..].contains(&b'.') => return None,
-        [] => b"application/octet-stream".to_vec(),
-        given => given.to_vec(),
+    let object = &name[granted.container.len()..];
+    let version = match &asked.stored {
+        Some(stored) => Some(Version::of(stored, body, object, granted.xxh3_etags)?),
+        None => None,
     };
-    let items = stored.items.iter().map(|(name, value)| (name.clone(), value.to_vec())).collect();
-    let sysmeta = Vec::new();
-    let meta = PutMeta {
-        name: name.clone(),
-        timestamp,
-        content_type: content_type.clone(),
-        metadata: items,
-        sysmeta,
-        delete_at: 0,
+    let row_text = match &version {
+        Some(new) => row(object, timestamp, new.footer.size, &new.footer.etag, &new.content_type),
+        None => deletion(object, timestamp),
     };
-    let row_text = row(&name[granted.container.len()..], timestamp, size, &etag, &content_type);
-    let chunk = Chunk::from(body.to_vec());
+    let settings = &shared.settings;
+    // As long as Python waits for a device, because most must answer before it is known whether there was an object.
+    let timeout = if version.is_some() { settings.store_timeout } else { settings.answer_timeout };
     let call = |(device, row): (&Arc<Device>, &u32)| {
-        let request = Request::Put { key, meta: meta.clone(), footer: Some(footer.clone()), row: *row };
+        let (request, body) = match &version {
+            Some(new) => new.request(key, &name, timestamp, *row),
+            None => (Request::Delete { key, timestamp, name: name.clone(), row: *row }, Body::Empty),
+        };
         let header = request.encode(device.name()).ok()?;
-        let body = if body.is_empty() { Body::Empty } else { Body::Chunk(chunk.clone()) };
-        let timeout = shared.settings.store_timeout;
         Some(Call { method: request.method(), timeout, trace: id.clone(), header, body, ..Call::default() })
     };
     let calls = peers.iter().zip(granted.rows.iter()).map(call).collect::<Option<Vec<_>>>()?;
@@ -74,19 +70,117 @@ pub(crate) fn planned(
     let made = Made { token: 0, container, rows, row: row_text, key, timestamp, devices };
     let start = asked.method.name().len() + 1;
     let storing = Storing {
+        method: asked.method,
         target: start..start + asked.target.len(),
         bytes: asked.whole(),
         close: !asked.keep_alive,
         begun: now,
-        waiting: vec![true; peers.len()],
+        replicas: vec![Replica::Asked; peers.len()],
+        existed: false,
         devices: peers,
         made: Some(made),
         id,
         timestamp,
-        etag,
-        body_bytes: size,
+        etag: version.map(|new| new.footer.etag).unwrap_or_default(),
+        body_bytes: body.len() as u64,
     };
     Some((storing, calls))
+}
+
+/// A new version of an object.
+struct Version {
+    footer: Footer,
+    content_type: Vec<u8>,
+    metadata: Vec<(Vec<u8>, Vec<u8>)>,
+    data: Chunk,
+}
+
+impl Version {
+    fn of(stored: &Stored<'_>, body: &[u8], object: &[u8], xxh3_etags: bool) -> Option<Self> {
+        let etag = etag_of(body, stored.etag, xxh3_etags)?;
+        let content_type = match stored.content_type {
+            // By the endings of names others decide.
+            [] if object.contains(&b'.') => return None,
+            [] => b"application/octet-stream".to_vec(),
+            given => given.to_vec(),
+        };
+        Some(Self {
+            footer: Footer { size: body.len() as u64, etag, xxh3: xxh3_64(body) },
+            content_type,
+            metadata: stored.items.iter().map(|(name, value)| (name.clone(), value.to_vec())).collect(),
+            data: Chunk::from(body.to_vec()),
+        })
+    }
+
+    fn request(&self, key: Key, name: &[u8], timestamp: u64, row: u32) -> (Request, Body) {
+        let meta = PutMeta {
+            name: name.to_vec(),
+            timestamp,
+            content_type: self.content_type.clone(),
+            metadata: self.metadata.clone(),
+            sysmeta: Vec::new(),
+            delete_at: 0,
+        };
+        let body = if self.data.is_empty() { Body::Empty } else { Body::Chunk(self.data.clone()) };
+        (Request::Put { key, meta, footer: Some(self.footer.clone()), row }, body)
+    }
+}
+
+impl Storing {
+    /// Note what a device has answered; returns false for an event that is no answer.
+    pub(crate) fn note(&mut self, replica: usize, what: &What) -> bool {
+        self.replicas[replica] = match what {
+            What::Sent(_) => return false,
+            What::Reply { status, header, .. } if *status == Status::Ok as u16 => match Written::decode(header) {
+                Ok(written) => {
+                    self.existed |= written.existed;
+                    if written.pending { Replica::Done } else { Replica::Refused }
+                }
+                Err(_) => Replica::Unknown,
+            },
+            What::Reply { .. } | What::Failed(Error::Unreachable(_) | Error::Overloaded | Error::Invalid(_)) => {
+                Replica::Refused
+            }
+            _ => Replica::Unknown,
+        };
+        true
+    }
+
+    /// Whether devices are still waited for.
+    pub(crate) fn waits(&self) -> bool {
+        let failed = |one: &Replica| matches!(one, Replica::Refused | Replica::Unknown);
+        let is_hopeless = self.method == Method::Put && self.replicas.iter().any(failed);
+        !is_hopeless && self.replicas.contains(&Replica::Asked)
+    }
+
+    /// Give up on devices that have not answered: they are not asked for a while.
+    pub(crate) fn give_up(&mut self, now: Instant) {
+        for (replica, device) in self.replicas.iter_mut().zip(&self.devices) {
+            if *replica == Replica::Asked {
+                device.failed(now);
+                *replica = Replica::Unknown;
+            }
+        }
+    }
+
+    /// Whether it succeeded everywhere, and can be answered once its row is listed.
+    pub(crate) fn is_done(&self) -> bool {
+        let all = self.replicas.iter().all(|one| *one == Replica::Done);
+        // Of what was not there Python says so.
+        all && (self.method == Method::Put || self.existed)
+    }
+
+    /// Whether it is known of most devices what they have done.
+    pub(crate) fn is_mostly_known(&self) -> bool {
+        let known = |one: &&Replica| matches!(one, Replica::Done | Replica::Refused);
+        self.replicas.iter().filter(known).count() * 2 > self.replicas.len()
+    }
+
+    /// Whether a device, or most devices without a word, may have deleted an object: whoever repeats the request does
+    /// not find it.
+    pub(crate) fn may_have_deleted(&self) -> bool {
+        self.method == Method::Delete && (self.existed || !self.is_mostly_known())
+    }
 }
 
 /// The ETag of a body; None if its MD5 differs from the one that the client has sent. A client that sends one compares
@@ -120,6 +214,99 @@ impl Clock {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const NAMES: [(char, Replica); 4] =
+        [('a', Replica::Asked), ('d', Replica::Done), ('r', Replica::Refused), ('u', Replica::Unknown)];
+
+    fn storing(method: Method, replicas: &str, existed: bool) -> Storing {
+        let replica = |letter: char| NAMES.iter().find(|(name, _)| *name == letter).expect("a name").1;
+        Storing {
+            method,
+            target: 0..0,
+            bytes: 0,
+            close: false,
+            begun: Instant::now(),
+            devices: Vec::new(),
+            replicas: replicas.chars().map(replica).collect(),
+            existed,
+            made: None,
+            id: String::new(),
+            timestamp: 1,
+            etag: Vec::new(),
+            body_bytes: 0,
+        }
+    }
+
+    #[test]
+    fn a_deletion_waits_for_all_devices_and_tells_whether_there_was_an_object() {
+        // What devices have answered, whether any had it; then whether others are waited for, whether most are known,
+        // whether it has succeeded, and what whoever repeats it is told.
+        for (replicas, existed, waits, known, done, told) in [
+            ("aaa", false, true, false, false, true),
+            ("daa", false, true, false, false, true),
+            ("raa", false, true, false, false, true),
+            ("dda", false, true, true, false, false),
+            ("dda", true, true, true, false, true),
+            ("dra", true, true, true, false, true),
+            ("ddd", true, false, true, true, true),
+            ("ddd", false, false, true, false, false),
+            ("ddr", true, false, true, false, true),
+            ("ddu", true, false, true, false, true),
+            ("ddu", false, false, true, false, false),
+            ("duu", false, false, false, false, true),
+            ("rrr", false, false, true, false, false),
+            ("u", false, false, false, false, true),
+            ("d", true, false, true, true, true),
+            ("du", false, false, false, false, true),
+        ] {
+            let one = storing(Method::Delete, replicas, existed);
+            let found = (one.waits(), one.is_mostly_known(), one.is_done(), one.may_have_deleted());
+            assert_eq!(found, (waits, known, done, told), "{replicas} {existed}");
+        }
+    }
+
+    #[test]
+    fn a_put_is_given_up_with_the_first_device_that_fails() {
+        for (replicas, waits, done) in [
+            ("aaa", true, false),
+            ("daa", true, false),
+            ("dra", false, false),
+            ("uaa", false, false),
+            ("ddd", false, true),
+        ] {
+            let one = storing(Method::Put, replicas, true);
+            assert_eq!((one.waits(), one.is_done(), one.may_have_deleted()), (waits, done, false), "{replicas}");
+        }
+    }
+
+    #[test]
+    fn what_an_answer_says_of_a_deletion() {
+        let written = |pending, existed| Written { pending, existed }.encode();
+        let reply = |status: Status, header| What::Reply {
+            status: status as u16,
+            header,
+            body_bytes: None,
+            body: None,
+            whole: true,
+        };
+        for (what, replica, existed) in [
+            (reply(Status::Ok, written(true, true)), Replica::Done, true),
+            (reply(Status::Ok, written(true, false)), Replica::Done, false),
+            (reply(Status::Ok, written(false, true)), Replica::Refused, true),
+            (reply(Status::Ok, Vec::new()), Replica::Unknown, false),
+            (reply(Status::Superseded, Vec::new()), Replica::Refused, false),
+            (reply(Status::NodeBusy, Vec::new()), Replica::Refused, false),
+            (What::Failed(Error::Unreachable(String::new())), Replica::Refused, false),
+            (What::Failed(Error::Overloaded), Replica::Refused, false),
+            (What::Failed(Error::Lost(String::new())), Replica::Unknown, false),
+            (What::Failed(Error::Deadline), Replica::Unknown, false),
+        ] {
+            let mut one = storing(Method::Delete, "daa", false);
+            assert!(!one.note(1, &What::Sent(3)));
+            assert!(one.note(1, &what));
+            assert_eq!((one.replicas[1], one.replicas[2], one.existed), (replica, Replica::Asked, existed), "{what:?}");
+        }
+    }
 
     #[test]
     fn the_policy_and_the_client_say_what_the_etag_is() {

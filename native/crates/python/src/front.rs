@@ -47,6 +47,9 @@ fn made(py: Python<'_>, batch: Batch) -> MadeParts<'_> {
     (tokens, PyBytes::new(py, &container), shares.to_vec(), PyBytes::new(py, &rows), written, devices)
 }
 
+/// Descriptor, bytes, bounces, whether a deletion has begun.
+type HandedParts<'py> = (RawFd, Bound<'py, PyBytes>, u32, bool);
+
 /// Whether to write, token and prefix.
 type HolderParts<'py> = (bool, Bound<'py, PyBytes>, Bound<'py, PyBytes>);
 
@@ -137,11 +140,11 @@ impl Front {
     }
 
     /// Fetch connections that were handed over, at most so many: descriptors, which then belong to the caller, bytes,
-    /// and bounces.
+    /// bounces, and whether devices may have carried out the DELETE that the bytes begin with.
     #[pyo3(signature = (most = usize::MAX, /))]
-    fn handed<'py>(&self, py: Python<'py>, most: usize) -> Vec<(RawFd, Bound<'py, PyBytes>, u32)> {
+    fn handed<'py>(&self, py: Python<'py>, most: usize) -> Vec<HandedParts<'py>> {
         let handed = self.0.handed(most).into_iter();
-        handed.map(|one| (one.socket.into_raw_fd(), PyBytes::new(py, &one.bytes), one.bounces)).collect()
+        handed.map(|one| (one.socket.into_raw_fd(), PyBytes::new(py, &one.bytes), one.bounces, one.deleted)).collect()
     }
 
     /// Whether to write, token and prefix of a request that the front may answer, and that is not followed by more
@@ -153,10 +156,10 @@ impl Front {
         let asked = parse(request).filter(|asked| asked.whole() == request.len() && asked.keep_alive)?;
         let (prefix, _) = split(asked.target)?;
         let token = asked.token.unwrap_or_default();
-        Some((asked.stored.is_some(), PyBytes::new(py, token), PyBytes::new(py, prefix)))
+        Some((asked.method.writes(), PyBytes::new(py, token), PyBytes::new(py, prefix)))
     }
 
-    /// Objects that became durable.
+    /// Objects and deletions that became durable.
     fn made<'py>(&self, py: Python<'py>) -> Vec<MadeParts<'py>> {
         self.0.made().into_iter().map(|batch| made(py, batch)).collect()
     }
@@ -172,7 +175,7 @@ impl Front {
         self.0.waiting()
     }
 
-    /// Objects that are being stored or listed.
+    /// Writes that devices carry out, or whose rows are being listed.
     fn storing(&self) -> usize {
         self.0.storing()
     }

@@ -14,6 +14,7 @@ from swiftlet.api.writing.version_writes import delete_current, put_version
 from swiftlet.errors import NotFound
 from swiftlet.model import ContainerInfo, PutFooter, PutRecord
 from swiftlet.names import Path
+from swiftlet.web.front_listener import may_have_deleted
 
 
 async def put_object(new: NewObject, container: ContainerInfo) -> tuple[PutRecord, PutFooter]:
@@ -39,7 +40,8 @@ async def delete_object(call: Call, path: Path, keep: bool = True) -> None:
 
     async def delete(policy: int) -> None:
         written = await call.stamped(lambda timestamp: delete_expiring(call.api, path, policy, timestamp))
-        if not written.existed:
+        # What a native front has begun is not there any more.
+        if not (written.existed or may_have_deleted(call.request)):
             raise NotFound(f"object {path.obj!r} does not exist")
 
     archive = archive_of(call.api, container)

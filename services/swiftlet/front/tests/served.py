@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -26,6 +28,8 @@ from swiftlet.web.front_listener import FRONT_LISTENER
 KEYS = [b"k" * 32]
 _POOL_BYTES = 16 << 20
 _VOLUME_BYTES = 2 << 20
+TIMEOUTS_S = (5.0, 1.5)
+"""How long the front waits for a device's answer, and for all to have stored an object."""
 
 
 _DEVICES: dict[MemoryCluster, NativeDevices] = {}
@@ -74,6 +78,10 @@ class NativeDevices:
         """Whom the front asks."""
         return None if device.address in self.away else self._peers.get(device.address)
 
+    def move(self, device: Device, port: int) -> None:
+        """Ask a device at another port from now on."""
+        self._peers[device.address] = self._node.peer(f"{device.host}:{device.port}", "127.0.0.1", port)
+
     def stop(self, device: Device, cluster: MemoryCluster) -> None:
         """End a device's server; callers are not told."""
         self._servers[cluster.devices.index(device)].stop()
@@ -88,6 +96,45 @@ class NativeDevices:
             server.stop()
         for store in self._stores:
             store.close()
+
+
+class Relay:
+    """Passes on what a device and the front say to each other."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._muted = False
+        self._writers: list[asyncio.StreamWriter] = []
+
+    @classmethod
+    @asynccontextmanager
+    async def open(cls, devices: NativeDevices, device: Device) -> AsyncIterator[Relay]:
+        """A relay before a device, which is asked through it from now on."""
+        relay = cls(devices.ports[device.address])
+        server = await asyncio.start_server(relay._serve, "127.0.0.1", 0)
+        devices.move(device, server.sockets[0].getsockname()[1])
+        try:
+            yield relay
+        finally:
+            server.close()
+            for writer in relay._writers:
+                writer.transport.abort()
+
+    def mute(self) -> None:
+        """The device gets what is sent to it, and nobody hears of its answers."""
+        self._muted = True
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        from_device, to_device = await asyncio.open_connection("127.0.0.1", self._port)
+        self._writers += writer, to_device
+        with contextlib.suppress(OSError):
+            await asyncio.gather(self._pass(reader, to_device), self._pass(from_device, writer, answers=True))
+
+    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, answers: bool = False) -> None:
+        while data := await reader.read(1 << 16):
+            if not (answers and self._muted):
+                writer.write(data)
+        writer.close()
 
 
 class FrontServer(TestServer):
@@ -131,12 +178,14 @@ async def front_server(
     root: Directory,
     withdrawals: Withdrawals,
     writes: bool = False,
+    timeouts_s: tuple[float, float] = TIMEOUTS_S,
 ) -> AsyncIterator[tuple[FrontServer, ProxyFront, NativeDevices]]:
     """A server, not started, for an application whose reads the front answers where it may, and `writes` if the
     proxy has the wall clock's time."""
     before = _DEVICES.get(cluster)
     devices = _DEVICES[cluster] = before or NativeDevices(cluster, root)
-    settings = FrontSettings(HASH_PATH, 10.0, answer_timeout_s=5.0, writes=writes)
+    answer_s, store_s = timeouts_s
+    settings = FrontSettings(HASH_PATH, 10.0, answer_s, writes=writes, store_timeout_s=store_s)
     use_front(app, api, cluster.rings, devices, settings, withdrawals)
     try:
         yield FrontServer(app), cast("ProxyFront", app[FRONT_LISTENER]), devices

@@ -215,6 +215,30 @@ async def test_headers_stand_in_the_order_of_pythons(fronted: FrontedProxy, conn
     assert fronted.answered == before + 1
 
 
+async def test_headers_of_deletions_stand_in_the_order_of_pythons(fronted: FrontedProxy, connect: Connect) -> None:
+    def names(head: bytes) -> list[bytes]:
+        first, *rest = head.split(b"\r\n")
+        return [first, *(line.split(b":")[0] for line in rest)]
+
+    async def deleted(*more: str) -> tuple[list[bytes], bool]:
+        """The names in the answer, and whether the front gave it."""
+        assert (await fronted.proxy.call("PUT", "c/p", {"Content-Type": "a/b"}, DATA)).status == 201
+        await asyncio.sleep(0.05)  # The front notes an answer after it has sent it.
+        client, before = await connect(), fronted.answered
+        client.writer.write(client.request(*more, method="DELETE", name="p"))
+        head = await client.reader.readuntil(b"\r\n\r\n")
+        await asyncio.sleep(0.05)
+        return names(head), fronted.answered > before
+
+    for close in ([], ["Connection: close"]):
+        cold, _ = await deleted(*close, "X-Newest: no")
+        is_warm = False
+        async with asyncio.timeout(PATIENCE_S):
+            while not is_warm:
+                found, is_warm = await deleted(*close)
+                assert found == cold
+
+
 async def test_clients_that_vanish(fronted: FrontedProxy, raw: Raw, connect: Connect) -> None:
     await raw.heat()
     for _ in range(50):

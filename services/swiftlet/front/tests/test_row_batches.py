@@ -12,7 +12,9 @@ import pytest
 from swiftlet.front import row_batches
 from swiftlet.front.row_batches import RowBatches
 from swiftlet.front.tests.conftest import until
+from swiftlet.names import Path
 from swiftlet.placement.rows.row_updates import StoredRows
+from swiftlet.timestamp import Timestamp
 
 Parts = tuple[list[int], bytes, list[int], bytes, list[tuple[tuple[int, int, bytes], int]], list[list[int]]]
 
@@ -25,9 +27,11 @@ class FakeFront:
         self.at_work = 0
         self.answered: list[tuple[list[int], bool]] = []
 
-    def make(self, token: int, container: bytes = b"/a/c/", policy: int = 0, row_bytes: int = 0) -> None:
-        """One object more is on all of its devices."""
-        row = json.dumps([f"{token}" + "x" * row_bytes, token + 1, 0, "", "", False]).encode()
+    def make(
+        self, token: int, container: bytes = b"/a/c/", policy: int = 0, row_bytes: int = 0, deleted: bool = False
+    ) -> None:
+        """One object more is on all of its devices, or gone from them."""
+        row = json.dumps([f"{token}" + "x" * row_bytes, token + 1, 0, "", "", deleted]).encode()
         self.waiting.append(([token], container, [1, 2, 4], row, [((policy, 1, b"d" * 16), token + 1)], [[0, 1, 2]]))
 
     def made(self) -> list[Parts]:
@@ -47,13 +51,18 @@ class FakeObjects:
 
     def __init__(self) -> None:
         self.batches: list[list[str]] = []
+        self.is_missing = False
+        self.deleted: list[str | None] = []
         self.gate = asyncio.Event()
         self.gate.set()
 
     async def list_stored(self, stored: StoredRows) -> bool:
         self.batches.append([row.name for row in stored.rows])
         await self.gate.wait()
-        return False
+        return self.is_missing
+
+    async def delete(self, path: Path, policy: int, timestamp: Timestamp) -> None:
+        self.deleted.append(path.obj)
 
 
 @pytest.fixture
@@ -69,7 +78,9 @@ async def objects() -> FakeObjects:
 @pytest.fixture
 async def made(front: FakeFront, objects: FakeObjects, monkeypatch: pytest.MonkeyPatch) -> RowBatches:
     monkeypatch.setattr(row_batches, "GATHER_S", 60.0)
-    api = SimpleNamespace(objects=objects, clock=SimpleNamespace(observe=lambda stamp: None))
+    clock = SimpleNamespace(observe=lambda stamp: None, next=lambda: Timestamp(1000))
+    containers = SimpleNamespace(forget=lambda account, container: None)
+    api = SimpleNamespace(objects=objects, clock=clock, containers=containers)
     rings = SimpleNamespace(objects=lambda policy: SimpleNamespace(devices=["d0", "d1", "d2"]))
     return RowBatches(cast("Any", front), cast("Any", api), cast("Any", rings))
 
@@ -153,3 +164,15 @@ async def test_containers_and_policies_are_kept_apart_and_batches_limited(
     names = [[name.rstrip("x") for name in batch] for batch in objects.batches]
     assert names == [["1", "2"], ["3"], ["4"], ["5"], ["6"], ["7"]]
     assert all(is_listed for _, is_listed in front.answered)
+
+
+async def test_in_a_container_that_is_gone_deletions_succeed_and_objects_are_deleted(
+    made: RowBatches, front: FakeFront, objects: FakeObjects
+) -> None:
+    objects.is_missing = True
+    for token in range(4):
+        front.make(token, deleted=token % 2 == 1)
+    made.take()
+    await until(lambda: len(front.answered) == 2)
+    assert front.answered == [([1, 3], True), ([0, 2], False)]
+    assert objects.deleted == ["0", "2"]

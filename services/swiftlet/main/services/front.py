@@ -1,4 +1,4 @@
-"""Adds the native front for reads and small PUTs to a service with the API, where its settings allow it."""
+"""Adds the native front for reads, small PUTs and DELETEs to a service with the API, where its settings allow it."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use swiftlet_hash::xxh3_64;
 use swiftlet_node::Status;
-use swiftlet_node::message::{Found, Request, Written};
+use swiftlet_node::message::{Found, Request};
 use swiftlet_store::model::{Info, Key};
 use swiftlet_transport::{Call, Chunk, Completions, Event, Sink, Ticket, What};
 
@@ -32,7 +32,7 @@ impl Reactor {
         let Some(connection) = &mut self.slots[index].connection else { return Then::Wait };
         let now = Instant::now();
         let Some(asked) = head::parse(&connection.read) else { return Then::HandOver };
-        if asked.stored.is_some() {
+        if asked.method.writes() {
             return self.store(index);
         }
         let Some((device, request)) = placed(&self.shared, &asked, self.random.number(), now) else {
@@ -129,7 +129,7 @@ impl Reactor {
 
     // Storing.
 
-    /// Have all devices store the object in the bytes that were read, once it is complete.
+    /// Have all devices carry out the write in the bytes that were read, once it is complete.
     fn store(&mut self, index: usize) -> Then {
         let generation = self.slots[index].generation;
         let now = Instant::now();
@@ -161,29 +161,21 @@ impl Reactor {
     }
 
     /// Handle a device's answer to that. Unless all succeed the request is handed over: when it is repeated, it
-    /// becomes a newer version.
+    /// becomes a newer version, or a newer deletion.
     fn stored(&mut self, index: usize, replica: usize, what: &What) {
         let token = number(index, self.slots[index].generation);
         let Some(connection) = &mut self.slots[index].connection else { return };
         let State::Storing(storing) = &mut connection.state else { return };
-        let pending = match what {
-            What::Sent(_) => return,
-            What::Reply { status, header, .. } if *status == Status::Ok as u16 => {
-                Written::decode(header).is_ok_and(|written| written.pending)
-            }
-            What::Failed(_) => {
-                storing.devices[replica].failed(Instant::now());
-                false
-            }
-            _ => false,
-        };
-        if !pending {
+        if matches!(what, What::Failed(_)) {
+            storing.devices[replica].failed(Instant::now());
+        }
+        if !storing.note(replica, what) || storing.waits() {
+            return;
+        }
+        if !storing.is_done() {
             return self.hand_over(index);
         }
-        storing.waiting[replica] = false;
-        if !storing.waiting.contains(&true)
-            && let Some(made) = storing.made.take()
-        {
+        if let Some(made) = storing.made.take() {
             self.made.push(Made { token, ..made });
         }
     }
@@ -202,18 +194,21 @@ impl Reactor {
         self.shared.storing.fetch_sub(1, Ordering::AcqRel);
         let close = storing.close || (self.leaving && connection.has_only(storing.bytes));
         let given = Given { id: &storing.id, date: &self.date.1, close };
-        let head = answer::created(storing.timestamp, &storing.etag, &given);
+        let (status, head) = match storing.method {
+            Method::Delete => (204, answer::deleted(&given)),
+            _ => (201, answer::created(storing.timestamp, &storing.etag, &given)),
+        };
         let path = connection.read[storing.target.clone()].to_vec();
-        let Storing { bytes, id, begun, body_bytes: received, .. } = *storing;
-        let (left, method) = (Vec::new(), Method::Put);
-        let writing = Writing { left, method, path, status: 201, received, body_bytes: 0, close, id, begun };
+        let Storing { method, bytes, id, begun, body_bytes: received, .. } = *storing;
+        let left = Vec::new();
+        let writing = Writing { left, method, path, status, received, body_bytes: 0, close, id, begun };
         self.begin_answer(index, bytes, writing, &head, &[], Instant::now());
     }
 }
 
 fn granted(shared: &Shared, asked: &Asked<'_>, now: Instant) -> Option<Granted> {
     let (prefix, _) = name::split(asked.target)?;
-    let holder = (asked.stored.is_some(), asked.token.unwrap_or_default().to_vec(), prefix.to_vec());
+    let holder = (asked.method.writes(), asked.token.unwrap_or_default().to_vec(), prefix.to_vec());
     let granted = shared.grants().find(&holder, now)?;
     shared.may_serve().then_some(granted)
 }
