@@ -115,12 +115,11 @@ class Deciding:
         return Grant(path, container.policy, valid_s, xxh3_etags) if valid_s > 0 else None
 
     async def _decide(self, token: str, below: Path) -> Grant | None:
-        api, identity, valid_s = self._api, None, VALID_S
+        api, valid_s = self._api, VALID_S
         assert below.container is not None
         path, any_object = Path(below.account, below.container), Path(below.account, below.container, _ANY)
-        if token:
-            known = api.tokens.read(token)
-            identity, valid_s = known.identity, min(valid_s, known.expires - self._now())
+        known = api.tokens.read(token) if token else None
+        identity = None if known is None else known.identity
         if _by_role(identity, any_object):
             container = await api.containers.get(path.account, below.container, self._max_age_s)
         else:
@@ -132,6 +131,9 @@ class Deciding:
             valid_s = min(valid_s, FRESH_S - age_s)
         # The front answers no requests with a Referer.
         await TokenAccess(api.containers, api.accounts, identity, None).require("GET", any_object)
+        if known is not None:
+            # At the end: the decision took time, in which the token has become older.
+            valid_s = min(valid_s, known.expires - self._now())
         visited = identity is None and api.options.static_web.enabled and site_of(container.metadata).any
         if has_versions(container) or visited or valid_s <= 0:
             return None
