@@ -41,9 +41,9 @@ def until(condition: Callable[[], bool], within_s: float) -> float:
 def killed(cluster: Cluster, server: str) -> None:
     """It ends at once, and is started again."""
     cluster.kill(server)
-    time.sleep(AWAY_S / 2)
-    cluster.start(server)
     time.sleep(AWAY_S)
+    cluster.start(server)
+    time.sleep(2 * AWAY_S)
 
 
 def stopped(cluster: Cluster, server: str) -> None:
@@ -51,7 +51,7 @@ def stopped(cluster: Cluster, server: str) -> None:
     os.kill(cluster.pids[server], signal.SIGSTOP)
     time.sleep(2 * AWAY_S)
     os.kill(cluster.pids[server], signal.SIGCONT)
-    time.sleep(AWAY_S)
+    time.sleep(2 * AWAY_S)
 
 
 @pytest.mark.timeout(300 + LONGEST_S)

@@ -409,8 +409,8 @@ class ProxySection(NodeTimeouts):
     front: bool = Field(
         default=True,
         description="Whether a native thread answers GET and HEAD of small plain objects, using what Python "
-        "decided a moment ago; Python answers all other requests. With TLS, and with object servers that are "
-        "reached over HTTP, Python answers all requests; `front` at /statusz reports this. false: Python "
+        "decided a moment ago; Python answers all other requests. With TLS, Python answers all "
+        "requests; `front` at /statusz reports this. false: Python "
         "accepts connections itself.",
     )
     front_put: bool = Field(
