@@ -50,7 +50,7 @@ cargo_test_with_rerun() {
     shift
     mkdir -p .cache
     : >"$named"
-    python "$(dirname "${BASH_SOURCE[0]}")/rust_tests.py" "$named" "$@" || status=$?
+    python "$(dirname "${BASH_SOURCE[0]}")/rust_tests.py" "$named" "$rerun_at_most" "$@" || status=$?
     while read -r test; do
         flaky+=("$step  $test")
     done <"$named"

@@ -1,11 +1,13 @@
 """Run the Rust tests: several test binaries at the same time, and once more, alone, each test that failed.
 
-    hack/rust_tests.py FLAKY [ARGUMENT...]    FLAKY: a file that gets the names of tests that passed alone;
-                                              the arguments go to cargo as they are
+    hack/rust_tests.py FLAKY MOST [ARGUMENT...]
+
+FLAKY is a file that gets the names of tests that passed alone, MOST how many failed tests are run again; the arguments
+go to cargo as they are.
 
 Most of these tests wait for a disk or for another process, and `cargo test` runs one binary after the other. The exit
 status is 0 when every test passed, also if only alone. A binary that ends without saying which test failed (an abort, a
-signal) is a failure, and so are more than `RERUN_AT_MOST` failed tests, which have one cause.
+signal) is a failure, and so are more than MOST failed tests, which have one cause.
 """
 
 from __future__ import annotations
@@ -20,7 +22,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 MANIFEST = "native/Cargo.toml"
-RERUN_AT_MOST = 10
 AT_ONCE = 2 * (os.cpu_count() or 1)
 THREADS = 8
 """Tests at the same time within a binary, which mostly wait."""
@@ -70,7 +71,7 @@ def name(binary: Binary) -> str:
 
 def main() -> int:
     """Return the exit status of the run."""
-    flaky_file, *arguments = sys.argv[1:]
+    flaky_file, most, *arguments = sys.argv[1:]
     binaries = build(arguments)
     with ThreadPoolExecutor(AT_ONCE) as pool:
         results = list(pool.map(lambda binary: run(binary, f"--test-threads={THREADS}"), binaries))
@@ -84,7 +85,7 @@ def main() -> int:
             again += [(binary, test) for test in tests]
         else:
             print(name(binary), printed.strip().rpartition("\n")[2], flush=True)
-    if lost or len(again) > RERUN_AT_MOST:
+    if lost or len(again) > int(most):
         return 1
     for binary, test in again:
         print(f"== once more, alone: {name(binary)} {test}", flush=True)

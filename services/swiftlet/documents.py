@@ -15,14 +15,14 @@ _Dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 
 def read_document(content: str | bytes) -> Any:
-    """The document as plain data; YAMLError says where it is none."""
+    """Return the document as plain data. Raises YAMLError, with the line, when it is not valid YAML."""
     try:
         return yaml.load(content, Loader=_Loader)  # noqa: S506 - it is a safe loader
     except (yaml.YAMLError, UnicodeError):
-        # What is wrong is said with the line that it is in by PyYAML's own loader.
+        # The error of PyYAML's own loader shows the line.
         return yaml.safe_load(content)
 
 
 def write_document(data: dict[str, Any] | list[Any]) -> str:
-    """Plain data as a document; names keep their order."""
+    """Return plain data as a document; names keep their order."""
     return str(yaml.dump(data, Dumper=_Dumper, sort_keys=False))

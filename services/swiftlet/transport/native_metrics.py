@@ -40,7 +40,7 @@ _CONNECTED = Gauge(
 )
 
 Report = Sequence[Mapping[str, object]]
-"""What `TransportNode.report` returns."""
+"""Counters and state of each peer by transport, as `TransportNode.report` returns them."""
 
 
 def by_transport(report: Report) -> dict[str, int]:

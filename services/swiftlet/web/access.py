@@ -74,7 +74,7 @@ class AccessBatch:
     """Logs and counts requests that were answered elsewhere, many at a time, in the same way as `AccessLog`."""
 
     def __init__(self, metrics: HttpMetrics) -> None:
-        """Begin without requests."""
+        """Count requests in `metrics`; they are logged and counted when `write` is called."""
         self._metrics = metrics
         self._lines: list[dict[str, object]] = []
         self._answers: dict[tuple[str, int], _Answers] = {}

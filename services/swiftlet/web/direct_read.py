@@ -63,7 +63,7 @@ class DirectRead(asyncio.BufferedProtocol):
         self._spare = memoryview(b"")
 
     def begin(self) -> None:
-        """Start reading."""
+        """Take the connection from aiohttp, and read its body from here on."""
         self._transport.pause_reading()
         self._transport.set_protocol(self)
         self._go_on()

@@ -65,7 +65,7 @@ class TlsOrPlainSite(web.BaseSite):
         return f"http(s)://{host}:{port}"
 
     async def start(self) -> None:
-        """Start accepting connections."""
+        """Accept connections in turns of the event loop, until `stop`."""
         await super().start()
         self._loop.add_reader(self._sock, self._accept)
 

@@ -42,5 +42,5 @@ class BoundedCache(Generic[K, V]):
             self._entries.popitem(last=False)
 
     def forget(self, key: K) -> None:
-        """Drop the value."""
+        """Drop the value of a key, if there is one, so that the next request asks for it."""
         self._entries.pop(key, None)

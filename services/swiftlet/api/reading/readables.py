@@ -158,7 +158,7 @@ class PlainObject:
     """An object that is shown as its stored bytes."""
 
     def __init__(self, stored: Stored) -> None:
-        """Show `stored`."""
+        """Take headers and ETag from the stored version."""
         self._stored = stored
         self.info = info = stored.info
         self.headers = object_headers(info)

@@ -11,6 +11,7 @@ from swiftlet.api.tests.proxy import Proxy, proxy_of
 from swiftlet.auth.identity import Identity, Role
 from swiftlet.front.deciding import VALID_S, Deciding, Grant
 from swiftlet.front.withdrawing import Withdrawal, withdrawal
+from swiftlet.model import ContainerInfo
 from swiftlet.names import Path
 from swiftlet.placement.tests.cluster import ACCOUNT, MemoryCluster
 from swiftlet.settings import LimitsSection
@@ -71,6 +72,26 @@ async def test_ends_with_its_token(proxy: Proxy) -> None:
         assert grant is not None
         assert grant.valid_s == min(VALID_S, left_s)
     assert await Deciding(proxy.api, now=lambda: float(ends)).decide(text, PREFIX) is None
+
+
+async def test_what_a_decision_takes_is_no_longer_left_of_the_token(
+    proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    identity = Identity(ACCOUNT, "tester", frozenset({Role.ADMIN}))
+    tokens, containers = proxy.api.tokens, proxy.api.containers
+    ends = tokens.fresh(identity, "").issued + 5
+    text = tokens.text(tokens.fresh(identity, "", expires=ends))
+    now, known = ends - 0.75, containers.get
+
+    async def get(account: str, container: str, max_age_s: float | None = None) -> ContainerInfo:
+        nonlocal now
+        now = ends - 0.25
+        return await known(account, container, max_age_s)
+
+    monkeypatch.setattr(containers, "get", get)
+    grant = await Deciding(proxy.api, now=lambda: now).decide(text, PREFIX)
+    assert grant is not None
+    assert grant.valid_s == 0.25
 
 
 async def test_versions_are_told_by_python(proxy: Proxy) -> None:

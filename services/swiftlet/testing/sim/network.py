@@ -30,7 +30,7 @@ class Timeline:
         self._order = count()
 
     def after(self, delay_s: float, event: Callable[[], None]) -> None:
-        """Schedule an event."""
+        """Run an event when so many simulated seconds have passed."""
         heapq.heappush(self._heap, (self.now_s + delay_s, next(self._order), event))
 
     def run_until(self, end_s: float, most: int) -> bool:

@@ -72,7 +72,7 @@ class Link:
     calls: int = 0
     """The number of calls so far, including refused ones, without acknowledgements, which nobody waits for."""
     loses_acknowledgements: bool = False
-    """Acknowledgements are lost."""
+    """Whether the device never gets acknowledgements of its pending updates."""
 
 
 class MemoryObjectTransport:

@@ -40,7 +40,7 @@ class Faults:
         self.delay_s = 0.0
         """Seconds that each call takes."""
         self.sleep = sleep
-        """Waits for `delay_s`."""
+        """The function that a call waits by: tests replace it by one that only notes the time."""
         self._calls: Counter[str] = Counter()
         self._planned: list[_Planned] = []
         self._mutex = threading.Lock()
@@ -62,7 +62,7 @@ class Faults:
         return self.full or self.broken or bool(self.delay_s or self._planned)
 
     def clear(self) -> None:
-        """Remove all faults."""
+        """Let calls succeed again: no fault holds, and none is planned."""
         with self._mutex:
             self.full = self.broken = False
             self.delay_s = 0.0

@@ -81,7 +81,7 @@ class MemoryWriter:
     """A new version that is being written."""
 
     def __init__(self, store: MemoryStore, key: ObjectKey) -> None:
-        """Start without data."""
+        """Begin a version of `key`; it ends when the store is opened anew."""
         self._store = store
         self._key = key
         self._data: bytearray | None = bytearray()
