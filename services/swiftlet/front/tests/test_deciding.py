@@ -83,7 +83,7 @@ async def test_what_a_decision_takes_is_no_longer_left_of_the_token(
     text = tokens.text(tokens.fresh(identity, "", expires=ends))
     now, known = ends - 0.75, containers.get
 
-    async def get(account: str, container: str, max_age_s: float | None = None) -> ContainerInfo:
+    async def get(account: str, container: str, max_age_s: float) -> ContainerInfo:
         nonlocal now
         now = ends - 0.25
         return await known(account, container, max_age_s)
