@@ -55,6 +55,8 @@ def swiftlet(directory: Path, *options: str) -> Iterator[tuple[Client, Callable[
     """Our own store, running, and its processor time."""
     cluster = _started(directory, options)
     try:
+        # As in a store that has been running for a quarter of a minute.
+        cluster.wait_until_proved()
         client = Client(cluster.endpoint, cluster.user, cluster.key)
         yield client, lambda: sum(seconds_of(one) for one in family_of(cluster.process.pid))
     finally:

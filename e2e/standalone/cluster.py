@@ -28,6 +28,7 @@ import yaml
 SOURCES = Path(__file__).parents[2] / "services"
 START_WITHIN_S = 90.0
 END_WITHIN_S = 60.0
+PROVED_WITHIN_S = 90.0
 FRONT_VARIABLE = "E2E_FRONT"
 """Environment variable: `1` or `0`, whether proxies have a native front; not set: the default."""
 _POLL_S = 0.02
@@ -113,6 +114,18 @@ class Cluster:
         for service in services:
             log_file = self.services[service]["log"]
             _wait(partial(_ready, self.url(service)), START_WITHIN_S, f"{service} to be ready; see {log_file}")
+
+    def unproved(self, service: str) -> list[object]:
+        """Return what an object server's status report says of each of its devices: None of one that is proved."""
+        with urllib.request.urlopen(self.management_url(service) + "/statusz", timeout=30) as answer:
+            return [device["unproved"] for device in json.load(answer)["devices"].values()]
+
+    def wait_until_proved(self) -> None:
+        """Wait until no device may lack an acknowledged write: until then reads ask several of them."""
+        for service in self.services:
+            if service.startswith("object-"):
+                is_proved = partial(lambda name: self.unproved(name) == [None], service)
+                _wait(is_proved, PROVED_WITHIN_S, f"the device of {service} to be proved")
 
     def stop(self) -> int:
         """Stop the store as Ctrl-C would; the supervisor's exit code."""

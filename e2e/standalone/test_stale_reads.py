@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import itertools
-import json
 import os
 import signal
 import time
-import urllib.request
 from collections.abc import Callable
 
 import pytest
@@ -21,12 +19,6 @@ READS = int(os.environ.get("READS", "500"))
 """At least so many reads."""
 LONGEST_S = 200.0 if READS < 1000 else 3000.0
 AWAY_S = 1.5
-
-
-def unproved(cluster: Cluster, service: str) -> list[object]:
-    """Return what a server says of its devices in its status report."""
-    with urllib.request.urlopen(cluster.management_url(service) + "/statusz", timeout=30) as answer:
-        return [device["unproved"] for device in json.load(answer)["devices"].values()]
 
 
 def until(condition: Callable[[], bool], within_s: float) -> float:
@@ -76,6 +68,6 @@ def test_a_server_that_was_started_is_proved_within_seconds(own_cluster: Cluster
     for number in range(20):
         assert client.call("PUT", f"{CONTAINER}/{number}", body=b"x").status == 201
     own_cluster.start("object-1")
-    assert unproved(own_cluster, "object-1") == ["device"]
-    took_s = until(lambda: unproved(own_cluster, "object-1") == [None], 90)
+    assert own_cluster.unproved("object-1") == ["device"]
+    took_s = until(lambda: own_cluster.unproved("object-1") == [None], 90)
     print(f"proved after {took_s:.1f} s")
