@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from array import array
 from collections.abc import AsyncIterator, Sequence
@@ -135,14 +136,14 @@ class ShardedCluster:
 
     async def write(self, rows: Sequence[ObjectRow]) -> int:
         """As object servers do; how many holders have the rows."""
-        done = 0
-        for holder in self.holders:
-            try:
-                await self.transport.update_rows(holder, self.partition, ACCOUNT, CONTAINER, rows)
-                done += 1
-            except SwiftletError:
-                continue
-        return done
+        place = self.partition, ACCOUNT, CONTAINER
+        answers = await asyncio.gather(
+            *(self.transport.update_rows(holder, *place, rows) for holder in self.holders), return_exceptions=True
+        )
+        odd = [answer for answer in answers if answer is not None and not isinstance(answer, SwiftletError)]
+        if odd:
+            raise odd[0]
+        return answers.count(None)
 
     async def listed(self, holder: Device, query: ListingQuery) -> list[str]:
         _, entries = await self.transport.list_objects(holder, self.partition, ACCOUNT, CONTAINER, query)
