@@ -52,16 +52,22 @@ _PLAIN = frozenset(
         "x-trans-id",
         "x-openstack-request-id",
         "date",
+        "content-range",
         "content-encoding",
         "content-disposition",
         "content-language",
         "cache-control",
         "expires",
+        "x-robots-tag",
     }
 )
 """Headers of answers that the front could have given, besides those that begin with `x-object-meta-`."""
 _WRITES = {"PUT": 201, "DELETE": 204}
 """The statuses of successful writes."""
+_READ = frozenset({200, 206, 304})
+"""Statuses of reads that the front could have answered."""
+_REFUSED = frozenset({412, 416})
+"""The same, if the answer describes the object; other requests are refused with these statuses, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,5 +308,8 @@ def is_plain(request: web.BaseRequest, response: web.StreamResponse) -> bool:
     size, method = response.content_length, request.method
     small = size is not None and (size <= SMALL_BYTES or method == "HEAD")
     names = (name.lower() for name in response.headers)
-    good = response.status == _WRITES.get(method, 200)
+    if method in _WRITES:
+        good = response.status == _WRITES[method]
+    else:
+        good = response.status in _READ or (response.status in _REFUSED and "Etag" in response.headers)
     return good and small and all(name in _PLAIN or name.startswith("x-object-meta-") for name in names)

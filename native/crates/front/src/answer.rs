@@ -4,15 +4,15 @@ use swiftlet_store::model::Info;
 
 use crate::date::http_date;
 
-/// The largest size of an object that is answered here.
+/// The largest size of an object, or of a part of one, that is answered with here.
 pub const MAX_BYTES: u64 = 64 * 1024;
 /// The ticks of a timestamp are above these bits, which hold its nonce.
 const NONCE_BITS: u32 = 14;
 const TICKS_PER_SECOND: u64 = 100_000;
 
 /// Metadata that become headers unchanged.
-const SHOWN: [&[u8]; 5] =
-    [b"Content-Encoding", b"Content-Disposition", b"Content-Language", b"Cache-Control", b"Expires"];
+const SHOWN: [&[u8]; 6] =
+    [b"Content-Encoding", b"Content-Disposition", b"Content-Language", b"Cache-Control", b"Expires", b"X-Robots-Tag"];
 
 /// Whether a plain read shows this object as it is stored.
 #[must_use]
@@ -47,28 +47,113 @@ pub struct Given<'a> {
     pub close: bool,
 }
 
+/// The kind of answer to a read of a plain object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// 200: all of it.
+    Whole,
+    /// 206: bytes `[start, stop)`.
+    Part(u64, u64),
+    /// 304: the client has this version.
+    NotModified,
+    /// 412: a condition does not hold.
+    Failed,
+    /// 416: there is no byte of the range.
+    Unsatisfiable,
+}
+
+impl Outcome {
+    /// The status.
+    #[must_use]
+    pub fn status(self) -> u16 {
+        match self {
+            Self::Whole => 200,
+            Self::Part(..) => 206,
+            Self::NotModified => 304,
+            Self::Failed => 412,
+            Self::Unsatisfiable => 416,
+        }
+    }
+
+    fn line(self) -> &'static [u8] {
+        match self {
+            Self::Whole => b"HTTP/1.1 200 OK\r\n",
+            Self::Part(..) => b"HTTP/1.1 206 Partial Content\r\n",
+            Self::NotModified => b"HTTP/1.1 304 Not Modified\r\n",
+            Self::Failed => b"HTTP/1.1 412 Precondition Failed\r\n",
+            Self::Unsatisfiable => b"HTTP/1.1 416 Requested Range Not Satisfiable\r\n",
+        }
+    }
+
+    /// Bytes of the body, if it may have one.
+    fn body_bytes(self, info: &Info) -> Option<u64> {
+        match self {
+            Self::Whole => Some(info.size),
+            Self::Part(start, stop) => Some(stop - start),
+            Self::NotModified => None,
+            Self::Failed | Self::Unsatisfiable => self.reason(info).map(|reason| reason.len() as u64),
+        }
+    }
+
+    /// The text that says what is wrong with the request, if that is the answer.
+    #[must_use]
+    pub fn reason(self, info: &Info) -> Option<String> {
+        match self {
+            Self::Whole | Self::Part(..) | Self::NotModified => None,
+            Self::Failed => Some("a condition on the ETag or date of the object does not hold".to_owned()),
+            Self::Unsatisfiable => {
+                Some(format!("the object has {} bytes; no range of the request lies within it", info.size))
+            }
+        }
+    }
+}
+
+/// `Last-Modified` in seconds since 1970.
+#[must_use]
+pub fn modified_s(info: &Info) -> u64 {
+    ticks_of(info).div_ceil(TICKS_PER_SECOND)
+}
+
+fn ticks_of(info: &Info) -> u64 {
+    info.timestamp.max(info.meta_timestamp) >> NONCE_BITS
+}
+
 /// Status line and headers of the answer to a read of a plain object.
 #[must_use]
-pub fn head(info: &Info, given: &Given<'_>) -> Vec<u8> {
-    let ticks = info.timestamp.max(info.meta_timestamp) >> NONCE_BITS;
+pub fn head(info: &Info, outcome: Outcome, given: &Given<'_>) -> Vec<u8> {
+    let ticks = ticks_of(info);
     let (whole, fraction) = (ticks / TICKS_PER_SECOND, ticks % TICKS_PER_SECOND);
-    let modified = http_date(ticks.div_ceil(TICKS_PER_SECOND));
+    let reason = outcome.reason(info);
     let mut out = Vec::with_capacity(512);
-    out.extend_from_slice(b"HTTP/1.1 200 OK\r\n");
+    out.extend_from_slice(outcome.line());
     let mut put = |name: &[u8], value: &[u8]| {
         for part in [name, b": ", value, b"\r\n"] {
             out.extend_from_slice(part);
         }
     };
-    put(b"Content-Type", &info.content_type);
-    put(b"Etag", &info.etag);
-    put(b"Last-Modified", modified.as_bytes());
-    put(b"X-Timestamp", format!("{whole:010}.{fraction:05}").as_bytes());
-    put(b"Accept-Ranges", b"bytes");
-    for (name, value) in &info.metadata {
-        put(name, value);
+    if reason.is_none() {
+        put(b"Content-Type", &info.content_type);
     }
-    put(b"Content-Length", info.size.to_string().as_bytes());
+    put(b"Etag", &info.etag);
+    put(b"Last-Modified", http_date(modified_s(info)).as_bytes());
+    put(b"X-Timestamp", format!("{whole:010}.{fraction:05}").as_bytes());
+    if outcome != Outcome::Failed {
+        put(b"Accept-Ranges", b"bytes");
+        info.metadata.iter().for_each(|(name, value)| put(name, value));
+    }
+    match outcome {
+        Outcome::Part(start, stop) => {
+            put(b"Content-Range", format!("bytes {start}-{}/{}", stop - 1, info.size).as_bytes());
+        }
+        Outcome::Unsatisfiable => put(b"Content-Range", format!("bytes */{}", info.size).as_bytes()),
+        Outcome::Whole | Outcome::NotModified | Outcome::Failed => {}
+    }
+    if reason.is_some() {
+        put(b"Content-Type", b"text/plain; charset=utf-8");
+    }
+    if let Some(bytes) = outcome.body_bytes(info) {
+        put(b"Content-Length", bytes.to_string().as_bytes());
+    }
     put(b"Date", given.date.as_bytes());
     if given.close {
         put(b"Connection", b"close");
@@ -136,11 +221,52 @@ mod tests {
             Last-Modified: Thu, 01 Jan 1970 00:00:11 GMT\r\nX-Timestamp: 0000000010.00001\r\nAccept-Ranges: bytes\r\n\
             X-Object-Meta-Color: blaü\r\nContent-Length: 3\r\nDate: now\r\nConnection: close\r\n\
             X-Trans-Id: tx1\r\nX-Openstack-Request-Id: tx1\r\n\r\n";
-        assert_eq!(String::from_utf8(head(&info(), &given)).expect("text"), expected);
+        assert_eq!(String::from_utf8(head(&info(), Outcome::Whole, &given)).expect("text"), expected);
         let posted = Info { meta_timestamp: (100_000 * 20) << NONCE_BITS, ..info() };
-        let text = String::from_utf8(head(&posted, &Given { close: false, ..given })).expect("text");
+        let text = String::from_utf8(head(&posted, Outcome::Whole, &Given { close: false, ..given })).expect("text");
         assert!(text.contains("X-Timestamp: 0000000020.00000\r\n") && text.contains("00:00:20 GMT\r\n"));
         assert!(!text.contains("Connection"));
+    }
+
+    #[test]
+    fn parts_and_refusals() {
+        let given = Given { id: "tx1", date: "now", close: false };
+        let (plain, etag) = ("Content-Type: text/plain\r\n", "Etag: abc\r\n");
+        let times = "Last-Modified: Thu, 01 Jan 1970 00:00:11 GMT\r\nX-Timestamp: 0000000010.00001\r\n";
+        let described = "Accept-Ranges: bytes\r\nX-Object-Meta-Color: blaü\r\n";
+        let text = "Content-Type: text/plain; charset=utf-8\r\n";
+        let end = "Date: now\r\nX-Trans-Id: tx1\r\nX-Openstack-Request-Id: tx1\r\n\r\n";
+        let failed = "a condition on the ETag or date of the object does not hold";
+        let outside = "the object has 3 bytes; no range of the request lies within it";
+        for (outcome, line, headers, reason) in [
+            (
+                Outcome::Part(1, 3),
+                "206 Partial Content",
+                format!("{plain}{etag}{times}{described}Content-Range: bytes 1-2/3\r\nContent-Length: 2\r\n"),
+                None,
+            ),
+            (Outcome::NotModified, "304 Not Modified", format!("{plain}{etag}{times}{described}"), None),
+            (
+                Outcome::Failed,
+                "412 Precondition Failed",
+                format!("{etag}{times}{text}Content-Length: {}\r\n", failed.len()),
+                Some(failed),
+            ),
+            (
+                Outcome::Unsatisfiable,
+                "416 Requested Range Not Satisfiable",
+                format!(
+                    "{etag}{times}{described}Content-Range: bytes */3\r\n{text}Content-Length: {}\r\n",
+                    outside.len()
+                ),
+                Some(outside),
+            ),
+        ] {
+            let found = String::from_utf8(head(&info(), outcome, &given)).expect("text");
+            assert_eq!(found, format!("HTTP/1.1 {line}\r\n{headers}{end}"));
+            assert_eq!(outcome.reason(&info()).as_deref(), reason);
+            assert!(line.starts_with(&outcome.status().to_string()));
+        }
     }
 
     #[test]
@@ -183,6 +309,6 @@ mod tests {
         ] {
             assert!(!is_plain(&odd), "{odd:?}");
         }
-        assert!(is_plain(&of("Content-Encoding", "gzip")));
+        assert!(is_plain(&of("Content-Encoding", "gzip")) && is_plain(&of("X-Robots-Tag", "none")));
     }
 }

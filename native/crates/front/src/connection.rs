@@ -13,6 +13,7 @@ use swiftlet_transport::Ticket;
 
 use crate::head::Method;
 use crate::made::Made;
+use crate::reading::Weighed;
 use crate::routes::Device;
 
 /// A request for which a device was asked.
@@ -27,6 +28,8 @@ pub(crate) struct Asking {
     pub(crate) begun: Instant,
     pub(crate) device: Arc<Device>,
     pub(crate) ticket: Ticket,
+    /// The answer of the device whose bytes are still coming.
+    pub(crate) coming: Option<Box<Weighed>>,
 }
 
 /// A write that the object's devices carry out, and whose row is then listed.

@@ -4,6 +4,8 @@
 //! Fault model: the bytes are untrusted. A head that is not exactly as expected, or cut off, is not answered here; the
 //! general parser reads it again from its first byte.
 
+use crate::conditions::Wanted;
+
 /// The largest size of a head.
 pub const MAX_HEAD: usize = 4096;
 const MAX_HEADERS: usize = 32;
@@ -57,6 +59,8 @@ pub struct Stored<'a> {
     pub etag: Option<&'a [u8]>,
     /// `X-Object-Meta-` and a name as the API shows it, with its value.
     pub items: Vec<(Vec<u8>, &'a [u8])>,
+    /// Other headers that are kept with the object, by their names as the API shows them.
+    pub kept: Vec<(&'static str, &'a [u8])>,
 }
 
 /// A request that the front may answer.
@@ -74,6 +78,8 @@ pub struct Asked<'a> {
     pub bytes: usize,
     /// For a PUT.
     pub stored: Option<Stored<'a>>,
+    /// For a GET or HEAD.
+    pub wanted: Wanted<'a>,
 }
 
 impl Asked<'_> {
@@ -88,6 +94,10 @@ impl Asked<'_> {
 const IGNORED: [&[u8]; 6] =
     [b"user-agent", b"accept", b"accept-encoding", b"accept-language", b"cache-control", b"pragma"];
 
+/// Headers that are kept with an object.
+const KEPT: [&str; 6] =
+    ["Content-Disposition", "Content-Encoding", "Content-Language", "Cache-Control", "Expires", "X-Robots-Tag"];
+
 /// The request at the beginning of `data`; None if it is incomplete, or not for the front.
 #[must_use]
 pub fn parse(data: &[u8]) -> Option<Asked<'_>> {
@@ -96,7 +106,7 @@ pub fn parse(data: &[u8]) -> Option<Asked<'_>> {
     let mut lines = Lines(&window[..end + 2]);
     let (method, target) = request_line(lines.next()?)?;
     let (mut host, mut token, mut keep_alive) = (false, None, None);
-    let (mut stored, mut length) = (Stored::default(), None);
+    let (mut stored, mut length, mut wanted) = (Stored::default(), None, Wanted::default());
     for count in 0.. {
         let Some(line) = lines.next() else { break };
         if count == MAX_HEADERS {
@@ -123,8 +133,11 @@ pub fn parse(data: &[u8]) -> Option<Asked<'_>> {
             }
         } else if method == Method::Put {
             described(&mut stored, name, value)?;
+        } else if method == Method::Head && is(name, b"range") {
+            // The whole is described, whatever its value is.
         } else if !is_ignored(name) {
-            return None;
+            (!method.writes()).then_some(())?;
+            wanted.take(name, value)?;
         }
     }
     let stored = match (method, length) {
@@ -134,7 +147,15 @@ pub fn parse(data: &[u8]) -> Option<Asked<'_>> {
     };
     // What is left is a line that does not end as one does.
     let whole = host && lines.0.is_empty();
-    whole.then_some(Asked { method, target, token, keep_alive: keep_alive.unwrap_or(true), bytes: end + 4, stored })
+    whole.then_some(Asked {
+        method,
+        target,
+        token,
+        keep_alive: keep_alive.unwrap_or(true),
+        bytes: end + 4,
+        stored,
+        wanted,
+    })
 }
 
 fn is_ignored(name: &[u8]) -> bool {
@@ -165,9 +186,12 @@ fn described<'a>(stored: &mut Stored<'a>, name: &'a [u8], value: &'a [u8]) -> Op
         let is_new = stored.items.iter().all(|(known, _)| *known != name);
         return (fits && is_new && stored.items.len() < MAX_ITEMS).then(|| stored.items.push((name, value)));
     }
-    // A copy, a link, a time to go, a condition: asked for by other headers, none of which is known here. What a
-    // browser wants to be told about caches is kept with an object.
-    (is_ignored(name) && !is(name, b"cache-control")).then_some(())
+    if let Some(kept) = KEPT.iter().find(|kept| name.eq_ignore_ascii_case(kept.as_bytes())) {
+        let is_new = stored.kept.iter().all(|(known, _)| known != kept);
+        return (is_new && !value.is_empty()).then(|| stored.kept.push((*kept, value)));
+    }
+    // A copy, a link, a time to go, a condition: asked for by other headers, none of which is known here.
+    is_ignored(name).then_some(())
 }
 
 /// A header's name as the API spells it: each word capitalized.
@@ -250,6 +274,7 @@ mod tests {
             keep_alive: true,
             bytes: PLAIN.len(),
             stored: None,
+            wanted: Wanted::default(),
         };
         assert_eq!(asked, whole);
         let head = parse(b"HEAD /v1/a/c/%C3%A4//. HTTP/1.1\r\nhost:h\r\nCONNECTION: Close\r\n\r\n")
@@ -262,12 +287,32 @@ mod tests {
     }
 
     #[test]
+    fn conditions_and_a_range_are_for_the_front() {
+        let line = "Range: bytes=1-2\r\nif-range: \"abc\"\r\nIf-None-Match: \"x\"\r\nIf-Match: *";
+        let plain = with("Accept: */*");
+        let asked = with(line);
+        let (plain, asked) = (parse(plain.as_bytes()).expect("a read"), parse(asked.as_bytes()).expect("a read"));
+        assert_eq!((asked.wanted.to_read(), asked.wanted.is_partial(b"abc", 1)), ((1, 3), true));
+        assert_eq!(plain.wanted, Wanted::default());
+        for value in ["bytes=1-2", "bytes=0-1,3-4", "x", ""] {
+            let head = format!("HEAD /v1/a/c/o HTTP/1.1\r\nHost: h\r\nRange: {value}\r\n\r\n");
+            assert_eq!(parse(head.as_bytes()).map(|asked| asked.wanted), Some(Wanted::default()), "{value}");
+        }
+        let head = "HEAD /v1/a/c/o HTTP/1.1\r\nHost: h\r\nIf-None-Match: x\r\n\r\n";
+        assert!(parse(head.as_bytes()).is_some_and(|asked| asked.wanted != Wanted::default()));
+    }
+
+    #[test]
     fn anything_odd_is_not() {
         for header in [
             "Content-Length: 0",
             "Transfer-Encoding: chunked",
-            "Range: bytes=0-1",
-            "If-None-Match: *",
+            "Range: bytes=0-1,3-4",
+            "Range: bytes=0-1\r\nRange: bytes=0-1",
+            "If-None-Match:",
+            "If-Modified-Since: yesterday",
+            "X-Object-Meta-A: b",
+            "Content-Type: a/b",
             "Origin: http://a",
             "Referer: http://a",
             "X-Newest: true",
@@ -331,6 +376,10 @@ mod tests {
         assert_eq!((asked.method, asked.whole()), (Method::Put, head.len() + 3));
         assert_eq!((stored.content_type, stored.etag.map(<[u8]>::len)), (b"a/b".as_slice(), Some(32)));
         assert_eq!(stored.items, vec![(b"X-Object-Meta-Some-Name".to_vec(), b"v w".as_slice())]);
+        let head = put("Content-Length: 3\r\nCACHE-control: no-cache\r\nPragma: x\r\nContent-Encoding: gzip");
+        let stored = parse(head.as_bytes()).and_then(|asked| asked.stored).expect("a PUT");
+        let kept = vec![("Cache-Control", b"no-cache".as_slice()), ("Content-Encoding", b"gzip".as_slice())];
+        assert_eq!((stored.kept, stored.items), (kept, Vec::new()));
     }
 
     #[test]
@@ -345,6 +394,8 @@ mod tests {
             "ETag: \"900150983cd24fb0d6963f7d28e17f72\"",
             "ETag: short",
             "If-None-Match: *",
+            "If-Match: *",
+            "Range: bytes=0-1",
             "X-Copy-From: c/o",
             "X-Delete-At: 99",
             "X-Delete-After: 99",
@@ -352,9 +403,9 @@ mod tests {
             "X-Symlink-Target: c/p",
             "X-Detect-Content-Type: true",
             "X-Timestamp: 1",
-            "Content-Encoding: gzip",
-            "Content-Disposition: inline",
-            "Cache-Control: no-cache",
+            "Content-Encoding:",
+            "Content-Disposition: inline\r\ncontent-disposition: inline",
+            "X_Robots_Tag: none",
             "X-Object-Meta-: v",
             "X-Object-Meta-A:",
             "X-Object-Meta-A: 1\r\nx-object-meta-a: 2",

@@ -2,11 +2,12 @@
 //! completely; every other connection is handed over, with the bytes read so far, to Python.
 //!
 //! `docs/design/2026-11-21-front.md` says which requests it answers and why. Nothing is decided here: a [`Grants`]
-//! entry is a decision that was made by Python, and ends soon. [`head`], [`name`] and [`answer`] are pure; [`Front`]
-//! is the thread around them.
+//! entry is a decision that was made by Python, and ends soon. [`head`], [`conditions`], [`name`] and [`answer`] are pure;
+//! [`Front`] is the thread around them.
 
 pub mod answer;
 mod changes;
+pub mod conditions;
 mod connection;
 mod date;
 mod front;
@@ -16,6 +17,7 @@ mod made;
 pub mod name;
 mod random;
 mod reactor;
+mod reading;
 mod routes;
 mod shared;
 mod storing;

@@ -104,10 +104,12 @@ impl Version {
             [] => b"application/octet-stream".to_vec(),
             given => given.to_vec(),
         };
+        let items = stored.items.iter().map(|(name, value)| (name.clone(), value.to_vec()));
+        let kept = stored.kept.iter().map(|(name, value)| (name.as_bytes().to_vec(), value.to_vec()));
         Some(Self {
             footer: Footer { size: body.len() as u64, etag, xxh3: xxh3_64(body) },
             content_type,
-            metadata: stored.items.iter().map(|(name, value)| (name.clone(), value.to_vec())).collect(),
+            metadata: items.chain(kept).collect(),
             data: Chunk::from(body.to_vec()),
         })
     }

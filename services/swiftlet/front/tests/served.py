@@ -149,7 +149,8 @@ class FrontServer(TestServer):
         """Listen a second time, behind the front; this is where clients come."""
         if self._listening is not None:
             return
-        await super().start_server(loop, **options)
+        # As the service does: what is stored is what was sent, whatever its encoding.
+        await super().start_server(loop, auto_decompress=False, **options)
         assert self.runner is not None
         assert self.runner.server is not None
         self._listening = socket.create_server((self.host, 0))

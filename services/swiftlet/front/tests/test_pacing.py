@@ -16,6 +16,8 @@ __all__ = ["connect"]
 
 LONG_S = 600.0
 SOON_S = 0.3
+PYTHONS = "Range: bytes = 0-3"
+"""A header with which a request is handed over, whatever grants there are."""
 
 
 @pytest.fixture(autouse=True)
@@ -51,7 +53,7 @@ async def full_house(connect: Connect) -> list[Raw]:
     """Two uploads that wait for their bodies in the two places that there are, and a third client behind them."""
     clients = [await upload(connect, "a"), await upload(connect, "b")]
     third = await connect()
-    third.writer.write(third.request("Range: bytes=0-3"))
+    third.writer.write(third.request(PYTHONS))
     return [*clients, third]
 
 
@@ -65,7 +67,7 @@ async def test_who_finds_no_place_waits_until_a_request_is_answered(fronted: Fro
     assert (await first.answer())[0] == 201
     assert await third.answer() == (206, DATA[:4])
     # The first two are known here: what they ask next takes no place.
-    assert await first.ask("Range: bytes=0-3") == (206, DATA[:4])
+    assert await first.ask(PYTHONS) == (206, DATA[:4])
     assert fronted.front.status()["waiting"] == 0
     second.writer.write(DATA)
     assert (await second.answer())[0] == 201
@@ -99,7 +101,7 @@ async def test_clients_that_are_waited_for_have_no_place(connect: Connect) -> No
     begun = b"x" * 300_000
     long.writer.write(long.request(f"Content-Length: {1 << 20}", method="PUT", name="long") + begun)
     fourth = await connect()
-    assert await fourth.ask("Range: bytes=0-3") == (206, DATA[:4])
+    assert await fourth.ask(PYTHONS) == (206, DATA[:4])
     for client in (first, second):
         client.writer.write(DATA)
         assert (await client.answer())[0] == 201
@@ -119,11 +121,11 @@ async def test_slow_uploads_do_not_keep_others_out(connect: Connect) -> None:
 async def test_heads_that_do_not_come_take_no_place(connect: Connect) -> None:
     slow = [await connect() for _ in range(5)]
     for client in slow:
-        client.writer.write(client.request("Range: bytes=0-3")[:-9])
+        client.writer.write(client.request(PYTHONS)[:-9])
     for _ in range(5):
-        assert await (await connect()).ask("Range: bytes=0-3") == (206, DATA[:4])
+        assert await (await connect()).ask(PYTHONS) == (206, DATA[:4])
     for client in slow:
-        client.writer.write(client.request("Range: bytes=0-3")[-9:])
+        client.writer.write(client.request(PYTHONS)[-9:])
         assert await client.answer() == (206, DATA[:4])
 
 
@@ -140,7 +142,7 @@ async def test_many_at_once_are_all_answered_some_at_a_time(connect: Connect, mo
     monkeypatch.setattr(Pace, "take", counted)
     clients = [await connect() for _ in range(60)]
     async with asyncio.timeout(PATIENCE_S):
-        answers = await asyncio.gather(*(client.ask("Range: bytes=0-3") for client in clients))
+        answers = await asyncio.gather(*(client.ask(PYTHONS) for client in clients))
     assert set(answers) == {(206, DATA[:4])}
     assert most == 2
 

@@ -230,7 +230,10 @@ async def test_like_pythons_whatever_is_said_of_it(fronted: FrontedProxy, cluste
         ("loud", TYPE | {"ETag": known["ETag"].upper()}, data),
         ("dressed", TYPE | {"X-Object-Meta-Mtime": "1700000000.5", "X-Object-Meta-a-B": "c; d"}, data),
         ("nothing", TYPE | {"X-Object-Meta-Empty": ""}, data),
-        ("kept", TYPE | {"Cache-Control": "no-cache", "Content-Disposition": "inline"}, data),
+        ("kept", TYPE | {"Cache-Control": "no-cache", "Content-Disposition": 'attachment; filename="a b.txt"'}, data),
+        ("encoded", TYPE | {"content-encoding": "gzip", "X-Object-Meta-A": "b", "EXPIRES": "soon"}, data),
+        ("described", TYPE | {"Content-Language": "de", "X-Robots-Tag": "noindex", "Pragma": "no-cache"}, data),
+        ("nothing-kept", TYPE | {"Content-Disposition": "", "Cache-Control": ""}, data),
         ("reserved", {"Content-Type": "a/b; swift_bytes=1"}, data),
         ("a%20name/%C3%A4%22%5C%0A", TYPE, data),
         ("d.o.t.s..", TYPE, data),
@@ -250,6 +253,37 @@ async def test_like_pythons_whatever_is_said_of_it(fronted: FrontedProxy, cluste
                 (answer.status, shown, answer.status == 201 or answer.body, described, read and read.body, row)
             )
         assert found[0] == found[1], name
+
+
+async def test_what_is_kept_with_an_object(fronted: FrontedProxy, cluster: MemoryCluster) -> None:
+    """By the same names and in the same order as what Python stores."""
+    await write(fronted)
+    given = TYPE | {
+        "content-disposition": 'attachment; filename="a b.txt"',
+        "X-Object-Meta-B": "c",
+        "CACHE-CONTROL": "no-cache",
+        "Content-Encoding": "gzip",
+        "X-robots-tag": "noindex",
+        "Expires": "soon",
+        "X-Object-Meta-a": "d",
+        "Content-Language": "de",
+    }
+    before = fronted.answered
+    assert (await fronted.proxy.call("PUT", "c/front", given, b"not gzip")).status == 201
+    await until(lambda: fronted.answered > before)
+    assert (await fronted.proxy.call("PUT", "c/python", given, b"not gzip", query="x=y")).status == 201
+    kept = []
+    for name in ("front", "python"):
+        path = Path(ACCOUNT, CONTAINER, name)
+        info = cluster.info(cluster.primaries(path)[0], path)
+        assert info is not None
+        read = await fronted.read(f"c/{name}")
+        assert read.body == b"not gzip"
+        shown = [item for item in read.headers.items() if item[0] in info.metadata]
+        assert shown == list(info.metadata.items())
+        kept.append(shown)
+    assert kept[0] == kept[1]
+    assert len(kept[0]) == len(given) - 1
 
 
 async def test_a_type_that_nobody_gave(fronted: FrontedProxy) -> None:

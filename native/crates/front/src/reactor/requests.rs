@@ -8,19 +8,19 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use swiftlet_hash::xxh3_64;
 use swiftlet_node::Status;
-use swiftlet_node::message::{Found, Request};
-use swiftlet_store::model::{Info, Key};
-use swiftlet_transport::{Call, Chunk, Completions, Event, Sink, Ticket, What};
+use swiftlet_node::message::Request;
+use swiftlet_store::model::Key;
+use swiftlet_transport::{Call, Completions, Event, Sink, Ticket, What};
 
 use super::{REPLICA_SHIFT, Reactor, Then, number};
-use crate::answer::{self, Given, MAX_BYTES};
+use crate::answer::{self, Given};
 use crate::connection::{Asking, State, Storing, Writing};
 use crate::grants::Granted;
 use crate::head::{self, Asked, Method};
 use crate::made::Made;
 use crate::name;
+use crate::reading::{self, Told, Weighed};
 use crate::routes::Device;
 use crate::shared::Shared;
 use crate::storing::planned;
@@ -52,6 +52,7 @@ impl Reactor {
             begun: now,
             device,
             ticket,
+            coming: None,
         };
         connection.state = State::Asking(Box::new(asking));
         Then::Wait
@@ -72,12 +73,27 @@ impl Reactor {
         let now = Instant::now();
         self.refresh_date();
         let Some(connection) = &mut self.slots[index].connection else { return };
-        let State::Asking(asking) = &connection.state else { return };
+        let State::Asking(asking) = &mut connection.state else { return };
         let good = match what {
             What::Sent(_) => return,
-            What::Reply { status, header, body, whole, .. } if whole && status == Status::Ok as u16 => {
-                checked(asking.method, &header, body)
+            What::Reply { status, header, body, whole, .. } if status == Status::Ok as u16 => {
+                let asked = head::parse(&connection.read);
+                match asked.and_then(|asked| Weighed::of(asking.method, &asked.wanted, &header)) {
+                    Some(weighed) if whole => weighed.told(body),
+                    None => None,
+                    coming => {
+                        asking.coming = coming.map(Box::new);
+                        return;
+                    }
+                }
             }
+            What::Chunk(chunk) => {
+                if asking.coming.as_mut().is_some_and(|coming| coming.take(&chunk)) {
+                    return;
+                }
+                None
+            }
+            What::End(footer) => asking.coming.take().and_then(|coming| coming.ended(&footer)),
             What::Reply { status, .. } if status == Status::Unproved as u16 => {
                 asking.device.unproved(now);
                 None
@@ -88,15 +104,15 @@ impl Reactor {
             }
             _ => None,
         };
-        let Some((info, body)) = good else { return self.hand_over(index) };
+        let Some(Told { info, outcome, body }) = good else { return self.hand_over(index) };
         let State::Asking(asking) = mem::replace(&mut connection.state, State::Idle) else { return };
         let close = asking.close || (self.leaving && connection.has_only(asking.bytes));
-        let head = answer::head(&info, &Given { id: &asking.id, date: &self.date.1, close });
+        let head = answer::head(&info, outcome, &Given { id: &asking.id, date: &self.date.1, close });
         let body: &[u8] = body.as_deref().unwrap_or_default();
         let path = connection.read[asking.target].to_vec();
         let Asking { method, id, begun, bytes, .. } = *asking;
-        let (left, body_bytes) = (Vec::new(), body.len() as u64);
-        let writing = Writing { left, method, path, status: 200, received: 0, body_bytes, close, id, begun };
+        let (left, status, body_bytes) = (Vec::new(), outcome.status(), body.len() as u64);
+        let writing = Writing { left, method, path, status, received: 0, body_bytes, close, id, begun };
         self.begin_answer(index, bytes, writing, &head, body, now);
     }
 
@@ -222,11 +238,7 @@ fn placed(shared: &Shared, asked: &Asked<'_>, random: u64, now: Instant) -> Opti
     let policy = shared.policy(granted.policy)?;
     let partition = policy.partition(&digest);
     let key = Key { policy: granted.policy, partition, digest };
-    let request = match asked.method {
-        Method::Get => Request::Get { key, start: 0, stop: MAX_BYTES, proved: true },
-        _ => Request::Head { key, proved: true },
-    };
-    Some((policy.choose(partition, random, now)?, request))
+    Some((policy.choose(partition, random, now)?, reading::request(asked, key)))
 }
 
 fn call(
@@ -242,18 +254,4 @@ fn call(
     let call = Call { method: request.method(), timeout, trace: id.to_owned(), header, ..Call::default() };
     let sink = Arc::clone(devices) as Arc<dyn Sink>;
     device.peer().call(call, &sink, token).ok()
-}
-
-/// Check an answer: complete, with correct bytes, of a plain object.
-fn checked(method: Method, header: &[u8], body: Option<Chunk>) -> Option<(Info, Option<Chunk>)> {
-    let found = Found::decode(header).ok()?;
-    if !answer::is_plain(&found.info) {
-        return None;
-    }
-    if method == Method::Head {
-        return Some((found.info, None));
-    }
-    let bytes: &[u8] = body.as_deref().unwrap_or_default();
-    let sound = bytes.len() as u64 == found.info.size && found.body_xxh3 == Some(xxh3_64(bytes));
-    sound.then_some((found.info, body))
 }

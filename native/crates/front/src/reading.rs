@@ -1,0 +1,270 @@
+//! Reading a small object, or a part of it: the request to a device, and what its answer comes to.
+//!
+//! Fault model: a device may send anything. Only a complete answer with correct bytes of a plain object counts.
+
+use swiftlet_hash::xxh3_64;
+use swiftlet_node::message::{Found, Request};
+use swiftlet_store::model::{Info, Key};
+use swiftlet_transport::Chunk;
+
+use crate::answer::{self, Outcome};
+use crate::conditions::{Verdict, Wanted};
+use crate::head::{Asked, Method};
+
+/// The request to a device.
+pub(crate) fn request(asked: &Asked<'_>, key: Key) -> Request {
+    if asked.method == Method::Head {
+        return Request::Head { key, proved: true };
+    }
+    let (start, stop) = asked.wanted.to_read();
+    Request::Get { key, start, stop, proved: true }
+}
+
+/// What a client is told.
+pub(crate) struct Told {
+    pub(crate) info: Info,
+    pub(crate) outcome: Outcome,
+    /// The body, if it has one.
+    pub(crate) body: Option<Chunk>,
+}
+
+/// A device's description of an object, weighed against what the client wants; its bytes come with it or behind it.
+pub(crate) struct Weighed {
+    method: Method,
+    info: Info,
+    outcome: Outcome,
+    /// The bytes of the object that the device sends, as `[start, stop)`.
+    sent: (u64, u64),
+    /// Those of them that the client is sent.
+    span: (u64, u64),
+    /// Of the bytes that the device sends; None if it follows them.
+    sum: Option<u64>,
+    /// Those that came behind it.
+    came: Vec<u8>,
+}
+
+impl Weighed {
+    /// Weigh the conditions and the range of a request; None if Python has to answer.
+    pub(crate) fn of(method: Method, wanted: &Wanted<'_>, header: &[u8]) -> Option<Self> {
+        let Found { info, body_xxh3: sum } = Found::decode(header).ok()?;
+        if !answer::is_plain(&info) {
+            return None;
+        }
+        let (start, stop) = if method == Method::Head { (0, 0) } else { wanted.to_read() };
+        let sent = (start.min(info.size), stop.min(info.size));
+        let outcome = outcome(method, wanted, &info);
+        let span = match outcome {
+            _ if method == Method::Head => sent,
+            Outcome::Whole => (0, info.size),
+            Outcome::Part(first, end) => (first, end),
+            Outcome::NotModified | Outcome::Failed | Outcome::Unsatisfiable => (sent.0, sent.0),
+        };
+        // Otherwise it is more than is answered here.
+        let is_there = sent.0 <= span.0 && span.1 <= sent.1;
+        is_there.then_some(Self { method, info, outcome, sent, span, sum, came: Vec::new() })
+    }
+
+    /// Keep the next bytes that came; returns whether so many were expected.
+    pub(crate) fn take(&mut self, bytes: &[u8]) -> bool {
+        self.came.extend_from_slice(bytes);
+        self.came.len() as u64 <= self.sent.1 - self.sent.0
+    }
+
+    /// Check the bytes that came behind it, with the end's footer.
+    pub(crate) fn ended(mut self, footer: &[u8]) -> Option<Told> {
+        self.sum = self.sum.or_else(|| footer.try_into().ok().map(u64::from_be_bytes));
+        let came = std::mem::take(&mut self.came);
+        self.told((!came.is_empty()).then(|| Chunk::from(came)))
+    }
+
+    /// Check the bytes that came with it.
+    pub(crate) fn told(self, body: Option<Chunk>) -> Option<Told> {
+        let Self { method, info, outcome, sent, span, sum, .. } = self;
+        if method == Method::Head {
+            return Some(Told { info, outcome, body: None });
+        }
+        let bytes: &[u8] = body.as_deref().unwrap_or_default();
+        if bytes.len() as u64 != sent.1 - sent.0 || sum != Some(xxh3_64(bytes)) {
+            return None;
+        }
+        let body = match outcome.reason(&info) {
+            Some(reason) => Some(Chunk::from(reason.into_bytes())),
+            None => body.map(|body| body.part((span.0 - sent.0) as usize..(span.1 - sent.0) as usize)),
+        };
+        Some(Told { info, outcome, body })
+    }
+}
+
+/// Conditions on the version come before the range, which counts for a GET.
+fn outcome(method: Method, wanted: &Wanted<'_>, info: &Info) -> Outcome {
+    let modified_s = answer::modified_s(info);
+    match wanted.verdict(&info.etag, modified_s) {
+        Verdict::Failed => Outcome::Failed,
+        Verdict::NotModified => Outcome::NotModified,
+        Verdict::Go if method == Method::Head || !wanted.is_partial(&info.etag, modified_s) => Outcome::Whole,
+        Verdict::Go => {
+            wanted.span(info.size).map_or(Outcome::Unsatisfiable, |(start, stop)| Outcome::Part(start, stop))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::answer::MAX_BYTES;
+    use crate::head;
+
+    fn info(size: u64) -> Info {
+        Info {
+            name: b"/a/c/o".to_vec(),
+            timestamp: 0,
+            size,
+            etag: b"abc".to_vec(),
+            xxh3: 0,
+            content_type: b"a/b".to_vec(),
+            metadata: Vec::new(),
+            sysmeta: Vec::new(),
+            meta_timestamp: 0,
+            content_type_timestamp: 0,
+            delete_at: 0,
+        }
+    }
+
+    /// The answer of a device that has these bytes, and what comes of it, if they come with it and if they come in
+    /// pieces behind it.
+    fn both(method: &str, headers: &str, bytes: &[u8]) -> [Option<Told>; 2] {
+        [of(method, headers, bytes, 0), of(method, headers, bytes, 7)]
+    }
+
+    fn of(method: &str, headers: &str, bytes: &[u8], piece: usize) -> Option<Told> {
+        let head = format!("{method} /v1/a/c/o HTTP/1.1\r\nHost: h\r\n{headers}\r\n");
+        let asked = head::parse(head.as_bytes())?;
+        let key = Key { policy: 0, partition: 1, digest: [0; 16] };
+        let body = match request(&asked, key) {
+            Request::Get { start, stop, .. } => {
+                let start = (start as usize).min(bytes.len());
+                &bytes[start..(stop as usize).clamp(start, bytes.len())]
+            }
+            _ => &[],
+        };
+        let sum = xxh3_64(body);
+        let found = Found { info: info(bytes.len() as u64), body_xxh3: (piece == 0).then_some(sum) };
+        let header = found.encode().expect("a small header");
+        let mut weighed = Weighed::of(asked.method, &asked.wanted, &header)?;
+        if piece == 0 {
+            return weighed.told((!body.is_empty()).then(|| Chunk::from(body.to_vec())));
+        }
+        assert!(body.chunks(piece).all(|part| weighed.take(part)));
+        weighed.ended(&sum.to_be_bytes())
+    }
+
+    fn shown(told: [Option<Told>; 2]) -> Option<(u16, Vec<u8>)> {
+        let [one, other] = told
+            .map(|told| told.map(|told| (told.outcome.status(), told.body.as_deref().unwrap_or_default().to_vec())));
+        assert_eq!(one, other);
+        one
+    }
+
+    #[test]
+    fn what_is_asked_is_answered() {
+        let long = "x".repeat(MAX_BYTES as usize + 1);
+        let long = long.as_str();
+        for (method, headers, bytes, expected) in [
+            ("GET", "", "0123", Some((200, "0123"))),
+            ("HEAD", "", "0123", Some((200, ""))),
+            ("GET", "", "", Some((200, ""))),
+            ("GET", "", long, None),
+            ("HEAD", "", long, Some((200, ""))),
+            ("GET", "Range: bytes=1-2\r\n", "0123", Some((206, "12"))),
+            ("GET", "Range: bytes=-2\r\n", "0123", Some((206, "23"))),
+            ("GET", "Range: bytes=-9\r\n", "0123", Some((206, "0123"))),
+            ("GET", "Range: bytes=3-\r\n", "0123", Some((206, "3"))),
+            ("HEAD", "Range: bytes=3-\r\n", "0123", Some((200, ""))),
+            ("GET", "Range: bytes=1-2\r\n", long, Some((206, "xx"))),
+            ("GET", "Range: bytes=65530-\r\n", long, Some((206, "xxxxxxx"))),
+            ("GET", "Range: bytes=0-\r\n", long, None),
+            ("GET", "Range: bytes=-1\r\n", long, None),
+            ("GET", "Range: bytes=1-2\r\nIf-Range: abc\r\n", "0123", Some((206, "12"))),
+            ("GET", "Range: bytes=0-9\r\nIf-Range: x\r\n", "0123", Some((200, "0123"))),
+            ("GET", "Range: bytes=-2\r\nIf-Range: x\r\n", "0123", Some((200, "0123"))),
+            ("GET", "Range: bytes=1-2\r\nIf-Range: x\r\n", "0123", None),
+            ("GET", "If-None-Match: abc\r\n", "0123", Some((304, ""))),
+            ("GET", "If-None-Match: abc\r\nRange: bytes=9-\r\n", "0123", Some((304, ""))),
+            ("HEAD", "If-None-Match: *\r\n", "0123", Some((304, ""))),
+            ("HEAD", "If-Match: x\r\n", "0123", Some((412, ""))),
+        ] {
+            let found = shown(both(method, headers, bytes.as_bytes()));
+            assert_eq!(found, expected.map(|(status, body)| (status, body.as_bytes().to_vec())), "{method} {headers}");
+        }
+        for (headers, status) in [("If-Match: x\r\nRange: bytes=9-\r\n", 412), ("Range: bytes=9-\r\n", 416)] {
+            let (found, body) = shown(both("GET", headers, b"0123")).expect("an answer");
+            assert!(found == status && body.len() > 10, "{headers}");
+        }
+    }
+
+    #[test]
+    fn damaged_answers_are_not_passed_on() {
+        let wanted = Wanted::default();
+        let weighed = |info: Info, sum| {
+            let header = Found { info, body_xxh3: sum }.encode().expect("a small header");
+            Weighed::of(Method::Get, &wanted, &header)
+        };
+        let good = xxh3_64(b"abc");
+        for (size, sum, body) in [
+            (3, Some(xxh3_64(b"abd")), "abc"),
+            (3, None, "abc"),
+            (3, Some(xxh3_64(b"ab")), "ab"),
+            (2, Some(good), "abc"),
+        ] {
+            let found = weighed(info(size), sum).and_then(|one| one.told(Some(Chunk::from(body.as_bytes().to_vec()))));
+            assert!(found.is_none(), "{body}");
+        }
+        for (pieces, footer, is_good) in [
+            (vec!["ab", "c"], good.to_be_bytes().to_vec(), true),
+            (vec!["ab"], good.to_be_bytes().to_vec(), false),
+            (vec!["ab", "d"], good.to_be_bytes().to_vec(), false),
+            (vec!["abc"], Vec::new(), false),
+            (vec![], good.to_be_bytes().to_vec(), false),
+        ] {
+            let mut coming = weighed(info(3), None).expect("a plain object");
+            assert!(pieces.iter().all(|piece| coming.take(piece.as_bytes())));
+            assert_eq!(coming.ended(&footer).is_some(), is_good, "{pieces:?}");
+        }
+        let mut coming = weighed(info(3), None).expect("a plain object");
+        assert!(coming.take(b"abc") && !coming.take(b"d"), "more than was asked for");
+        assert!(weighed(Info { delete_at: 1, ..info(0) }, Some(xxh3_64(b""))).is_none());
+        assert!(Weighed::of(Method::Get, &wanted, b"nothing").is_none());
+    }
+
+    proptest! {
+        #[test]
+        fn a_part_is_that_of_the_whole(
+            size in 0_usize..2000,
+            first in proptest::option::of(0_u64..2500),
+            last in proptest::option::of(0_u64..2500),
+        ) {
+            let bytes: Vec<u8> = (0..size).map(|at| (at % 251) as u8).collect();
+            let text = |number: Option<u64>| number.map(|number| number.to_string()).unwrap_or_default();
+            let found = shown(both("GET", &format!("Range: bytes={}-{}\r\n", text(first), text(last)), &bytes));
+            let end = size as u64;
+            let span = match (first, last) {
+                (None, None) => None,
+                (None, Some(count)) => Some((end.saturating_sub(count), end)),
+                (Some(first), None) => Some((first, end)),
+                (Some(first), Some(last)) if first <= last => Some((first, end.min(last + 1))),
+                _ => None,
+            };
+            match (span, found) {
+                (None, found) => prop_assert!(found.is_none()),
+                (Some((start, stop)), Some((206, body))) => {
+                    prop_assert!(start < stop);
+                    prop_assert_eq!(&body, &bytes[start as usize..stop as usize]);
+                }
+                (Some((start, stop)), Some((416, _))) => prop_assert!(start >= stop),
+                (_, other) => prop_assert!(false, "{:?}", other),
+            }
+        }
+    }
+}
