@@ -203,7 +203,7 @@ async def test_killed_in_the_middle_of_an_exchange(machine: Machine, tmp_path: P
         containers = Containers(machine, transport, count=3)
         for name in containers.names:
             for device in containers.holders(name)[:2]:
-                await containers.write_to(device, name, [f"{device.id}-{row:05}" for row in range(2500)])
+                await containers.write_to(device, name, [f"{device.id}-{row:05}" for row in range(1500)])
         config = tmp_path / "replicator.yaml"
         config.write_text(yaml.safe_dump(_as_file(machine, range(COUNT))))
         arguments = ["replicator", "--config", str(config)]
@@ -227,7 +227,7 @@ async def test_killed_in_the_middle_of_an_exchange(machine: Machine, tmp_path: P
         for name in containers.names:
             device = containers.holders(name)[2]
             info = await transport.container_info(device, containers.id(name).partition, "AUTH_test", name)
-            assert info.object_count == 5000
+            assert info.object_count == 3000
 
 
 def _as_file(machine: Machine, numbers: range) -> dict[str, Any]:
@@ -256,7 +256,7 @@ async def test_a_redis_that_refuses_the_password_stops_nothing_and_says_so(machi
     more = {"heartbeat_interval_s": 0.2, "probe_interval_s": 0.3}
     try:
         async with listing_transport() as transport:
-            containers = Containers(machine, transport)
+            containers = Containers(machine, transport, count=6)
             for number in range(COUNT):
                 settings = machine.database_settings(number, **more)
                 section = settings.redis.model_copy(update={"url": server.url, "password_file": password})
@@ -287,7 +287,7 @@ async def test_a_redis_that_is_lost_in_the_middle_of_rounds_stops_nothing(machin
     chooser = random.Random(4)
     more = {"heartbeat_interval_s": 0.2, "probe_interval_s": 0.3}
     async with listing_transport() as transport:
-        containers = Containers(machine, transport)
+        containers = Containers(machine, transport, count=6)
         for number in range(COUNT):
             settings = machine.database_settings(number, **more)
             settings = settings.model_copy(
