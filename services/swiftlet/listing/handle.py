@@ -4,6 +4,9 @@ Writes that wait for one database go into one transaction: the first one waits f
 meanwhile share the next. Nobody is answered before the COMMIT has returned. It is durable by then, unless all its
 writes said that they need not wait for the sync (`swiftlet.listing.late_sync`).
 
+What native code has taken for the database (`swiftlet.listing.updates`) is merged before anybody reads it, and at the
+beginning of every transaction.
+
 Fault model: see `swiftlet.listing.writer`. The owner decides what an error means for the database or the device
 (`fault`). A caller may go away at any time: a write that has not begun is dropped, one that has is finished.
 
@@ -25,10 +28,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from swiftlet.errors import DeviceFailed, NodeBusy, StoreFormatError, SwiftletError
+from swiftlet.errors import DeviceFailed, NodeBusy, NotFound, StoreFormatError, SwiftletError
 from swiftlet.listing.background_tasks import BackgroundTasks, report, resolve, tell
 from swiftlet.listing.commits import Commits
 from swiftlet.listing.late_sync import LateSync, LateSyncs
+from swiftlet.listing.updates import Taken
 from swiftlet.listing.writer import AnyDb, Outcome, Summary, Write, Writer, explained, opened
 from swiftlet.model import DatabaseId, DatabaseName
 
@@ -62,6 +66,14 @@ class Observer(Protocol):
         """Raise DiskFull when the device has only its reserve left; called in a worker thread."""
         ...
 
+    def full(self) -> None:
+        """Handle a transaction that found only the device's reserve left."""
+        ...
+
+    def folded(self, handle: Handle) -> None:
+        """Handle the merge of the rows that native code had taken."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -92,7 +104,7 @@ class Handle:
     """One database, which may not exist. Used from one event loop."""
 
     def __init__(
-        self, id: DatabaseId, path: Path, root: Path, limits: Limits, workers: Workers, owner: Observer
+        self, id: DatabaseId, path: Path, root: Path, limits: Limits, workers: Workers, owner: Observer, taken: Taken
     ) -> None:
         """Create the handle; nothing is opened before the first use."""
         self.id = id
@@ -100,13 +112,18 @@ class Handle:
         self._limits = limits
         self._commits, self._readers = workers.commits, workers.readers
         self._owner = owner
-        self._writer = Writer(id, path, root, owner.check_room, self._drop_readers)
+        self.taken = taken
+        self._writer = Writer(id, path, root, owner.check_room, self._drop_readers, taken)
         self._idle: list[AnyDb] = []
         self._generation = 0
         self._lock = threading.Lock()
         self._reading = 0
         self._queue: deque[Write] = deque()
         self._queued = 0
+        self._others = 0
+        """The number of writes in the queue for which native code may take no rows."""
+        self._fold: asyncio.Future[None] | None = None
+        """A fold that waits in the queue."""
         self._writing = False
         self._rest: asyncio.Future[None] | None = None
         self._background = BackgroundTasks()
@@ -127,14 +144,26 @@ class Handle:
         """Whether anybody uses it or waits for it."""
         return self._writing or self._reading > 0 or self._late.pending
 
+    @property
+    def unsure(self) -> bool:
+        """Whether a sync of the log has failed since it was opened."""
+        return self._late.unsure
+
+    def shut(self) -> bool:
+        """Have no more rows taken natively; return whether none is left to be merged."""
+        self.taken.shut()
+        return not self.taken.waiting
+
     # Reading.
 
     async def read(self, operation: Callable[[Any], T]) -> T:
         """Run `operation(database)` in one read transaction and return its result. Raises NotFound without
-        a database.
+        a database, and the error of merging what native code has taken before.
         """
         self._reading += 1
         try:
+            if self.taken.waiting:
+                await self.folded()
             return await asyncio.get_running_loop().run_in_executor(self._readers, self._read, operation)
         except (StoreFormatError, DeviceFailed) as error:
             await self._owner.fault(self, error)
@@ -186,6 +215,7 @@ class Handle:
         grows: bool = True,
         removes: bool = False,
         later: bool = False,
+        aside: bool = False,
     ) -> T:
         """Run `operation(database)` in the next transaction; return its result when that is durable.
 
@@ -194,18 +224,40 @@ class Handle:
         """
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         done = partial(resolve, answer)
-        self.submit(Write(operation, done, weight, create, grows, removes, later=later, unwanted=answer.cancelled))
+        unwanted = answer.cancelled
+        self.submit(Write(operation, done, weight, create, grows, removes, later, aside=aside, unwanted=unwanted))
         return await answer
 
     def submit(self, write: Write) -> None:
         """Queue a write for the next transaction. Raises NodeBusy when too many rows wait."""
         if self._queued + write.weight > self._limits.queued_rows and self._queue:
             raise NodeBusy(f"{self._queued} rows already wait for database {self.id}; try again later")
+        if write.meets_rows:
+            self.taken.shut()
+        self._enqueue(write)
+
+    def _enqueue(self, write: Write) -> None:
         self._queue.append(write)
+        self._others += write.meets_rows
         self._queued += write.weight
         if not self._writing:
             self._writing = True
             self._commits.add(self)
+
+    def fold(self) -> asyncio.Future[None]:
+        """Merge what native code has taken so far; return a future for when that is committed."""
+        if self._fold is None:
+            waiting = self._fold = asyncio.get_running_loop().create_future()
+            done = partial(_fold_done, waiting)
+            self._enqueue(Write(_nothing, done, grows=False, later=True, rows=(), fold=True))
+        return self._fold
+
+    async def folded(self) -> None:
+        """Wait until what native code has taken so far is merged. Raises the transaction's error."""
+        waiting = self.fold()
+        # Others may wait for it too.
+        await asyncio.wait([waiting])
+        waiting.result()
 
     def durable(self) -> asyncio.Future[None] | None:
         """Return a future for when all committed so far is durable, or is known not to be; None if it is durable
@@ -228,6 +280,9 @@ class Handle:
                 break
             write = self._queue.popleft()
             self._queued -= write.weight
+            self._others -= write.meets_rows
+            if write.fold:
+                self._fold = None
             if write.unwanted is None or not write.unwanted():
                 batch.append(write)
                 weight += write.weight
@@ -242,6 +297,8 @@ class Handle:
 
     def finish(self, batch: Sequence[Write], outcome: Outcome | BaseException) -> None:
         """Report the outcome of a transaction, and begin the next one if writes have come meanwhile."""
+        if isinstance(outcome, BaseException):
+            tell(self.taken.folded, False)
         if isinstance(outcome, StoreFormatError | DeviceFailed):
             self._background.begin(self._owner.fault(self, outcome), partial(self._refuse, batch, outcome))
         elif isinstance(outcome, BaseException):
@@ -261,14 +318,24 @@ class Handle:
     def _tell(self, batch: Sequence[Write], outcome: Outcome) -> None:
         if outcome.opened:
             self._late.opened()
+        if outcome.full:
+            tell(self._owner.full)
+        if outcome.summary is not None and outcome.relaxed:
+            self._late.committed()
+        tell(self._deal_with_table, batch, outcome)
         if outcome.summary is not None:
-            if outcome.relaxed:
-                self._late.committed()
-            tell(self._owner.committed, self, outcome.summary, sum([write.weight for write in batch]))
+            tell(self._owner.committed, self, outcome.summary, _size(batch) + outcome.taken)
         if outcome.removed:
             tell(self._owner.gone, self)
         for write, result in zip(batch, outcome.results, strict=True):
             tell(write.done, result.value, result.error)
+
+    def _deal_with_table(self, batch: Sequence[Write], outcome: Outcome) -> None:
+        """End the fold of a transaction that has ended well, and have rows taken natively where that may be."""
+        if self.taken.folded(True):
+            self._owner.folded(self)
+        if outcome.ordinary is not None and not self._others:
+            self.taken.open(outcome.ordinary, again=any(write.rows is None for write in batch))
 
     def _go_on(self) -> None:
         if self._queue:
@@ -302,6 +369,21 @@ class Handle:
                 self._rest = asyncio.get_running_loop().create_future()
             await asyncio.wait([self._rest])
         await self._late.idle()
+
+
+def _size(batch: Sequence[Write]) -> int:
+    return sum([write.weight for write in batch if not write.fold])
+
+
+def _nothing(_database: object) -> None:
+    """Do nothing; a transaction begins with merging what was taken."""
+
+
+def _fold_done(waiting: asyncio.Future[None], _value: None, error: BaseException | None) -> None:
+    """Report a fold; without a container there was nothing to merge."""
+    resolve(waiting, None, None if isinstance(error, NotFound) else error)
+    if not waiting.cancelled():
+        waiting.exception()  # The error belongs to those who wait, and there may be none.
 
 
 def _discard(database: AnyDb | None) -> None:

@@ -89,6 +89,8 @@ class LateSync:
         self._syncing = False
         self._idle: asyncio.Future[None] | None = None
         self._linked = False
+        self.unsure = False
+        """Whether a sync has failed, so that something committed may never become durable in the log."""
         self._background = BackgroundTasks()
 
     @property
@@ -141,6 +143,8 @@ class LateSync:
         """Report the error of a sync to those who wait; `failed` is what the handling of the fault raised."""
         if failed is not None:
             report(f"a failed sync of {self._database} was not dealt with", failed)
+        # Without its database nothing has to be durable.
+        self.unsure = self.unsure or not isinstance(error, FileNotFoundError)
         waited = self._under_way
         if waited is not None and not waited.done():
             resolve(waited, None, error)

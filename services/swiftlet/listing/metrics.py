@@ -14,6 +14,11 @@ BATCH_ROWS = Histogram(
 ROWS_MERGED = Counter("swiftlet_listing_rows_merged_total", "Rows that updates brought, new to us or not.", ["kind"])
 OBJECT_ROWS_MERGED = ROWS_MERGED.labels(DatabaseKind.CONTAINER.value)
 CONTAINER_ROWS_MERGED = ROWS_MERGED.labels(DatabaseKind.ACCOUNT.value)
+FOLDED_ROWS = Counter(
+    "swiftlet_listing_folded_rows_total",
+    "Rows that native code had taken and a transaction began with: merged, or put back because it failed.",
+    ["outcome"],
+)
 OPEN_DATABASES = Gauge(
     "swiftlet_listing_open_databases", "Databases held open.", ["device"], multiprocess_mode="livesum"
 )

@@ -8,6 +8,9 @@ request that met it fails, and the replica then is as one that never had the dat
 back. An I/O error takes the whole device out of service until the process restarts (DeviceFailed for
 everything): after a failed sync nobody knows which pages the kernel dropped, and to go on appending to such a log
 would lose acknowledged rows at the next recovery. A full device refuses what grows and goes on with deletions.
+
+With an update table native code takes rows for containers (`swiftlet.listing.updates`); the table belongs to this store
+and ends with it.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ import os
 import shutil
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -27,11 +30,12 @@ from swiftlet.boundaries.listings import PageForm
 from swiftlet.errors import DeviceFailed, DiskFull, NotFound, SwiftletError
 from swiftlet.listing import metrics
 from swiftlet.listing.account_db import AccountDb
-from swiftlet.listing.background_tasks import resolve
+from swiftlet.listing.background_tasks import report, resolve
 from swiftlet.listing.commits import Commits
 from swiftlet.listing.container_db import ContainerDb, packed
 from swiftlet.listing.faults import DamagedDatabase, translate
 from swiftlet.listing.fingerprints import Fingerprints
+from swiftlet.listing.folding import FOLD_AFTER_S, SWEEP_S, Folding
 from swiftlet.listing.handle import Handle, Limits, Workers
 from swiftlet.listing.late_sync import LateSyncs
 from swiftlet.listing.layout import database_path, databases_in, entries, own
@@ -39,6 +43,7 @@ from swiftlet.listing.page_text import page_text
 from swiftlet.listing.row_tables import Packed
 from swiftlet.listing.schema import sync_directories
 from swiftlet.listing.thread_pool import Done, ThreadPool
+from swiftlet.listing.updates import Place, Taken, UpdateTable
 from swiftlet.listing.writer import Summary, Write
 from swiftlet.model import (
     AccountInfo,
@@ -95,11 +100,20 @@ async def brought(taker: RowsTaker, partition: int, name: DatabaseName, rows: Se
 class ListingStore:
     """The listing databases of one device. Used from one event loop; the work is done in its own threads."""
 
-    def __init__(self, root: Path, hash_path: HashPath, limits: Limits | None = None, device: str = "") -> None:
+    def __init__(
+        self,
+        root: Path,
+        hash_path: HashPath,
+        limits: Limits | None = None,
+        device: str = "",
+        make_table: Callable[[Path], UpdateTable] | None = None,
+        fold_after_s: float = FOLD_AFTER_S,
+    ) -> None:
         """Take ownership of the directory, which is created if it does not exist.
 
         Raises DeviceLocked when another process has it. `device` is its name in metrics, by default the directory's
-        name.
+        name. `make_table` returns the table of rows that native code takes, with its journal in that directory; None
+        where Python takes them all. `fold_after_s` is as in `swiftlet.listing.folding`.
         """
         self.root = root
         self.device = device or root.name
@@ -115,6 +129,8 @@ class ListingStore:
         self.fingerprints = Fingerprints()
         """Fingerprints of the databases that were read since the start."""
         self._failed: DeviceFailed | None = None
+        self._broken = False
+        """Whether it has failed, also after it was closed."""
         self._closing: set[asyncio.Task[None]] = set()
         self._lock = own(root)
         names = f"listing-{self.device}"
@@ -124,9 +140,22 @@ class ListingStore:
         syncs = LateSyncs(self._syncers, self.limits.threads)
         self._workers = Workers(Commits(self._writers), syncs, self._readers)
         shutil.rmtree(root / "trash", ignore_errors=True)
+        self.table = None if make_table is None else self._make_table(make_table)
+        self._places = {self._id_at(place): place for place in (self.table.databases() if self.table else ())}
+        self._unmerged: set[Place] = set()
+        """Databases whose rows could not be merged when this was tried last."""
+        self._folding = (
+            None if self.table is None else Folding(self.table, self._fold_soon, self._journal_failed, fold_after_s)
+        )
         # All labels exist from the start: a query for increases misses the event that a counter begins with.
         metrics.QUARANTINED.labels(self.device)
         metrics.DEVICES_FAILED.labels(self.device).set(0)
+
+    def _make_table(self, make_table: Callable[[Path], UpdateTable]) -> UpdateTable:
+        directory = self.root / "updates"
+        directory.mkdir(exist_ok=True)
+        sync_directories(directory, self.root)
+        return make_table(directory)
 
     # Containers.
 
@@ -317,11 +346,12 @@ class ListingStore:
         grows: bool = True,
         removes: bool = False,
         later: bool = False,
+        aside: bool = False,
     ) -> T:
         """Run `operation(database)` in the database's next transaction and return its result, as `handle.Handle.write`
         does.
         """
-        return await self._handle(id).write(operation, weight, create, grows, removes, later)
+        return await self._handle(id).write(operation, weight, create, grows, removes, later, aside)
 
     def submit(self, id: DatabaseId, write: Write) -> None:
         """Write as `write` does, and report the outcome to `write.done`. Raises NodeBusy and DeviceFailed."""
@@ -336,6 +366,8 @@ class ListingStore:
 
     async def fingerprint(self, id: DatabaseId) -> bytes:
         """Return 16 bytes that are equal when two replicas are; they are remembered. Raises NotFound."""
+        if Taken(self.table, self._places, id).waiting:
+            await self._handle(id).folded()
         known = self.fingerprints.get(id)
         if known is not None:
             return known
@@ -351,6 +383,83 @@ class ListingStore:
             known = summary.fingerprint
             self.fingerprints.put(id, known)
         return known
+
+    # What native code has taken.
+
+    def start_folding(self) -> None:
+        """Merge in the background what native code has taken, and what it takes from now on."""
+        if self._folding is not None:
+            self._folding.start()
+
+    async def run_folding(self) -> None:
+        """Merge in the background what native code takes, and remove what the journal need not keep, until
+        cancelled.
+        """
+        if self._folding is None:
+            return
+        self._folding.start()
+        try:
+            while True:
+                await asyncio.sleep(SWEEP_S)
+                self._folding.sweep()
+                await self.shorten_journal()
+        finally:
+            self._folding.stop()
+
+    async def fold_all(self) -> None:
+        """Merge all rows that native code has taken so far. Raises the error of a database that can't take them."""
+        if self.table is None:
+            return
+        handles = [self._handle(self._id_at(place)) for place in self.table.databases()]
+        await asyncio.gather(*(handle.folded() for handle in handles))
+
+    async def shorten_journal(self) -> None:
+        """Remove the files of the journal whose rows are durable in the databases, once those folded so far are."""
+        if self.table is None:
+            return
+        mark = self.table.mark()
+        syncs = [sync for handle in self._handles.values() if (sync := handle.durable()) is not None]
+        if syncs:
+            await asyncio.wait(syncs)
+        self._shorten_to(mark, self._handles.values())
+
+    def _shorten_to(self, mark: int, handles: Iterable[Handle]) -> None:
+        if self.table is not None and not self._broken and not any(handle.unsure for handle in handles):
+            self.table.durable_in_databases(mark)
+
+    def _id_at(self, place: Place) -> DatabaseId:
+        partition, account, container = place
+        return self.id_of(partition, DatabaseName(account, container))
+
+    def _fold_soon(self, place: Place) -> None:
+        if self._failed is None:
+            id = self._id_at(place)
+            self._places.setdefault(id, place)
+            self._handle(id).fold().add_done_callback(partial(self._fold_ended, place))
+
+    def _fold_ended(self, place: Place, fold: asyncio.Future[None]) -> None:
+        """Log that rows could not be merged, once until they are."""
+        error = asyncio.CancelledError() if fold.cancelled() else fold.exception()
+        if error is None:
+            self._unmerged.discard(place)
+        elif place not in self._unmerged:
+            self._unmerged.add(place)
+            what = f"{self.device}: rows of /{place[1]}/{place[2]} can't be merged, and stay in the journal"
+            report(what, error)
+
+    def _journal_failed(self, reason: str) -> None:
+        self._out_of_service(DeviceFailed(f"the journal of container updates on device {self.device}: {reason}"))
+
+    def folded(self, handle: Handle) -> None:
+        """Note that a database has the rows that were taken until then."""
+        place = self._places.get(handle.id)
+        if place is not None and self._folding is not None:
+            self._folding.folded(place)
+
+    def full(self) -> None:
+        """Have no more rows taken natively while the device is full; the next commit with room allows it again."""
+        if self.table is not None:
+            self.table.close_all("the device is full")
 
     def require(self) -> None:
         """Raise DeviceFailed when the device is out of service."""
@@ -391,17 +500,34 @@ class ListingStore:
 
     async def close(self) -> None:
         """Finish what was begun, close everything, and release the device."""
+        self._end_folding()
         self._failed = DeviceFailed(f"device {self.device} is closed")
         handles = list(self._handles.values())
         self._handles.clear()
         for handle in handles:
             await handle.wait_idle()
+        mark = self.table.mark() if self.table is not None else 0
         if self._closing:
             await asyncio.wait(self._closing)
         await asyncio.gather(*(self._writers.run(handle.close_now) for handle in handles))
+        self._shorten_to(mark, handles)
         await asyncio.get_running_loop().run_in_executor(None, self._shut_down)
 
+    def _end_folding(self) -> None:
+        """Have no more rows taken natively, and begin to merge those that were; what can't be merged stays in the
+        journal.
+        """
+        if self.table is None or self._folding is None:
+            return
+        self.table.close_all("the server ends")
+        self._folding.stop()
+        if self._failed is None:
+            for place in self.table.databases():
+                self._fold_soon(place)
+
     def _shut_down(self) -> None:
+        if self.table is not None:
+            self.table.stop()
         self._readers.shutdown()
         self._writers.close()
         self._syncers.close()
@@ -420,7 +546,8 @@ class ListingStore:
         self.require()
         handle = self._handles.get(id)
         if handle is None:
-            handle = Handle(id, database_path(self.root, id), self.root, self.limits, self._workers, self)
+            taken = Taken(self.table, self._places, id)
+            handle = Handle(id, database_path(self.root, id), self.root, self.limits, self._workers, self, taken)
             self._handles[id] = handle
             self._make_room()
         self._handles.move_to_end(id)
@@ -428,7 +555,8 @@ class ListingStore:
 
     def _let_go(self, handle: Handle) -> None:
         """Forget the handle of a database that does not exist, so that it does not push out those of existing ones."""
-        if handle.closed and not handle.busy and self._handles.get(handle.id) is handle:
+        if handle.closed and not handle.busy and self._handles.get(handle.id) is handle and handle.shut():
+            self._places.pop(handle.id, None)
             del self._handles[handle.id]
 
     def _make_room(self) -> None:
@@ -436,7 +564,11 @@ class ListingStore:
         surplus = len(self._handles) - self.limits.open_databases
         idle = [id for id, handle in self._handles.items() if not handle.busy][:-1] if surplus > 0 else []
         for id in idle[:surplus]:
-            self._close_soon(self._handles.pop(id))
+            if self._handles[id].shut():
+                self._places.pop(id, None)
+                self._close_soon(self._handles.pop(id))
+            else:
+                self._handles[id].fold()
         metrics.OPEN_DATABASES.labels(self.device).set(len(self._handles))
 
     @property
@@ -476,6 +608,7 @@ class ListingStore:
 
     def gone(self, handle: Handle) -> None:
         """Forget the fingerprint of a database that was removed."""
+        handle.taken.forget()
         self._removals += 1
         self.fingerprints.drop(handle.id)
 
@@ -486,13 +619,20 @@ class ListingStore:
     async def fault(self, handle: Handle, error: SwiftletError) -> None:
         """Quarantine a damaged database, take a failed device out of service."""
         if isinstance(error, DeviceFailed):
-            self._failed = self._failed or error
-            metrics.DEVICES_FAILED.labels(self.device).set(1)
+            self._out_of_service(error)
         elif isinstance(error, DamagedDatabase) and self._handles.get(handle.id) is handle:
             del self._handles[handle.id]
+            handle.taken.end()
             self.gone(handle)
             metrics.QUARANTINED.labels(self.device).inc()
             await self._writers.run(lambda: self._quarantine(handle))
+
+    def _out_of_service(self, error: DeviceFailed) -> None:
+        self._failed = self._failed or error
+        self._broken = True
+        if self.table is not None:
+            self.table.close_all("the device has failed")
+        metrics.DEVICES_FAILED.labels(self.device).set(1)
 
     def _quarantine(self, handle: Handle) -> None:
         home = handle.path.parent

@@ -2,7 +2,8 @@
 
 Each of several writes runs in a savepoint, so that one that is refused (NotFound, NotEmpty, ...) does not undo the
 others. The rows of several updates of a container are merged together: only the container's absence can refuse them,
-and it refuses all.
+and it refuses all. Rows that native code has taken (`swiftlet.listing.updates`) are merged before everything else; if
+the container is gone they are dropped.
 
 Fault model: SQLite or the disk may fail at any statement. Then the whole transaction is rolled back, each of its writes
 gets the error, and the connection is closed; nothing was acknowledged.
@@ -26,6 +27,7 @@ from swiftlet.listing.faults import translate
 from swiftlet.listing.row_tables import Packed
 from swiftlet.listing.schema import create_database, open_database, relax, sync_directories
 from swiftlet.listing.thread_pool import Done
+from swiftlet.listing.updates import Taken
 from swiftlet.model import DatabaseId, DatabaseKind, DatabaseName
 
 AnyDb = ContainerDb | AccountDb
@@ -75,8 +77,17 @@ class Write:
     """Whether it need not wait until it is durable, because another place keeps it durable until then."""
     rows: Sequence[Packed] | None = None
     """The rows that `operation` merges, if it does nothing else to a container that was never split."""
+    fold: bool = False
+    """Whether it does nothing but have the rows merged that native code has taken; then `rows` is empty."""
+    aside: bool = False
+    """Whether rows may be taken natively while it waits: it neither sees the rows nor changes what happens to them."""
     unwanted: Callable[[], bool] | None = None
     """A function that tells whether nobody waits for the write any more."""
+
+    @property
+    def meets_rows(self) -> bool:
+        """Whether no rows may be taken natively while it waits."""
+        return self.rows is None and not self.aside
 
 
 @dataclass(slots=True)
@@ -100,6 +111,14 @@ class Outcome:
     """Whether the connection was opened for it."""
     relaxed: bool = False
     """Whether the committed changes are not durable yet."""
+    taken: int = 0
+    """How many rows that native code had taken were merged, or dropped without a container."""
+    full: bool = False
+    """Whether the device has only its reserve left."""
+    ordinary: DatabaseName | None = None
+    """The name of a container of which native code may take rows: it exists, was never split, and the device has room
+    for more.
+    """
 
 
 class Writer:
@@ -112,6 +131,7 @@ class Writer:
         root: Path,
         check_room: Callable[[], None],
         before_removal: Callable[[], None],
+        taken: Taken,
     ) -> None:
         """Create the writer; nothing is opened before the first use.
 
@@ -122,6 +142,7 @@ class Writer:
         self._root = root
         self._check_room = check_room
         self._before_removal = before_removal
+        self._taken = taken
         self._database: AnyDb | None = None
         self._relaxed = False
 
@@ -134,10 +155,18 @@ class Writer:
         """Carry out these writes in one transaction. Raises the error that makes it fail as a whole."""
         outcome = Outcome(opened=self._database is None, relaxed=all(write.later for write in batch))
         try:
+            rows = self._taken.take_out()
+            outcome.taken = len(rows)
+            if not rows and all(write.fold for write in batch):
+                outcome.results = [Result() for _ in batch]
+                return outcome
             full = self._full()
+            outcome.full = full is not None
             self._set_relaxed(outcome.relaxed)
-            if full is not None or not self._join(batch, outcome.results):
-                outcome.results = [self._one(write, full, len(batch) == 1) for write in batch]
+            if not self._join(batch, rows, full, outcome.results):
+                self._fold(rows)
+                alone = len(batch) == 1 and not rows
+                outcome.results = [self._one(write, full, alone) for write in batch]
             database = self._database
             if database is None or not database.connection.in_transaction:
                 return outcome
@@ -147,6 +176,8 @@ class Writer:
                 return outcome
             database.commit()
             outcome.summary = Summary.of(database)
+            if full is None:
+                outcome.ordinary = _ordinary(database)
             return outcome
         except (sqlite3.Error, OSError) as error:
             self.close()
@@ -174,11 +205,15 @@ class Writer:
             return error
         return None
 
-    def _join(self, batch: Sequence[Write], results: list[Result]) -> bool:
-        """Merge the rows of several updates together if all are rows of a container that was never split; return
-        whether so.
+    def _join(
+        self, batch: Sequence[Write], taken: Sequence[Packed], full: DiskFull | None, results: list[Result]
+    ) -> bool:
+        """Merge the rows of several updates, and those that were taken, together if all are rows of a container that
+        was never split; return whether so.
         """
-        if len(batch) == 1 or any(write.rows is None for write in batch):
+        if len(batch) == 1 and not taken:
+            return False
+        if any(write.rows is None or (full is not None and write.grows) for write in batch):
             return False
         database = self._database or self._open(None)
         if not isinstance(database, ContainerDb):
@@ -187,13 +222,28 @@ class Writer:
         if database.points():
             return False
         try:
-            database.update([row for write in batch for row in write.rows or ()])
+            database.update([*taken, *(row for write in batch for row in write.rows or ())])
         except NotFound as error:
             database.give_up()
             results += [Result(error=error) for _ in batch]
         else:
             results += [Result() for _ in batch]
         return True
+
+    def _fold(self, rows: Sequence[Packed]) -> None:
+        """Merge rows that were taken, within the transaction, which this begins; those of a container that is gone are
+        dropped.
+
+        They use the device's reserve if they must: the device has them anyway, and its journal shrinks by them. In a
+        container that was split since they stay as strays, which its shards get later.
+        """
+        database = (self._database or self._open(None)) if rows else None
+        if database is None:
+            return
+        if not database.connection.in_transaction:
+            database.begin()
+        if isinstance(database, ContainerDb) and database.head.exists:
+            database.merge_all(rows)
 
     def _one(self, write: Write, full: DiskFull | None, alone: bool) -> Result:
         """Carry out one write within the transaction, which the first one begins; a refusal is returned as its result.
@@ -238,6 +288,13 @@ class Writer:
         self._path.parent.rename(trash)
         sync_directories(self._path.parent.parent, self._root)
         shutil.rmtree(trash)
+
+
+def _ordinary(database: AnyDb) -> DatabaseName | None:
+    """Return the name of a container that exists and was never split."""
+    if not isinstance(database, ContainerDb) or database.has_shards or database.points():
+        return None
+    return database.head.name if database.head.exists else None
 
 
 def opened(id: DatabaseId, path: Path, cache_kib: int) -> AnyDb:

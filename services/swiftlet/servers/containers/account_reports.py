@@ -195,7 +195,7 @@ class AccountReporter:
             account, row = news
             await self._tell(device, id, account, row)
             # This need not be synced: what is lost with the power is reported once more.
-            await store.write(id, lambda database: database.mark_reported(row), grows=False, later=True)
+            await store.write(id, lambda database: database.mark_reported(row), grows=False, later=True, aside=True)
         except (NotFound, StoreFormatError):
             return True
         except SwiftletError as error:

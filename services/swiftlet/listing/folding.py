@@ -1,0 +1,97 @@
+"""When the rows that native code has taken for a device's containers are merged into their databases.
+
+A database is folded `after_s` after the first of its rows, at once when there are many, and by whoever reads or writes
+it. What a start finds in the journal is folded in the background, and so is what could not be merged when it was tried
+(a full disk): every `SWEEP_S` all databases with rows are looked at.
+
+A journal file may go when its rows are durable in the databases. They are committed without a sync, and synced a little
+later (`swiftlet.listing.late_sync`); so every `SWEEP_S` the rows that were folded by then are waited for.
+
+Fault model: the process may be killed at any point: the journal has all rows that were taken. A sync that fails, or a
+journal that can't be written or synced, takes the device out of service; the journal stays. A database that can't be
+folded keeps its rows, and the journal files that have them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from swiftlet.listing.updates import Place, UpdateTable
+
+FOLD_AFTER_S = 1.0
+"""Seconds after the first row of a database when its rows are merged."""
+SWEEP_S = 5.0
+"""Seconds between two looks at what is left."""
+
+
+class Folding:
+    """The clock of one device's folds. Used from one event loop."""
+
+    def __init__(
+        self,
+        table: UpdateTable,
+        fold: Callable[[Place], None],
+        failed: Callable[[str], None],
+        after_s: float = FOLD_AFTER_S,
+    ) -> None:
+        """`fold` begins to merge the rows of a database; `failed` gets the reason when the journal has failed;
+        `after_s` is as at the top of this module.
+        """
+        self._table = table
+        self._fold = fold
+        self._failed = failed
+        self._after_s = after_s
+        self._timers: dict[Place, asyncio.TimerHandle] = {}
+        self._watching: asyncio.AbstractEventLoop | None = None
+
+    def start(self) -> None:
+        """Fold what is there, and from now on what becomes due."""
+        if self._watching is None:
+            self._watching = asyncio.get_running_loop()
+            self._watching.add_reader(self._table.fileno(), self._due)
+            self.sweep()
+
+    def stop(self) -> None:
+        """Fold nothing more by the clock."""
+        if self._watching is not None:
+            self._watching.remove_reader(self._table.fileno())
+            self._watching = None
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+
+    def sweep(self) -> None:
+        """Fold all databases with rows, except those that will be folded soon."""
+        for place in self._table.databases():
+            if place not in self._timers:
+                self._fold(place)
+
+    def _due(self) -> None:
+        reason = self._table.failed()
+        if reason is not None:
+            self._failed(reason)
+        for place in self._table.due():
+            if place in self._timers:
+                # It has been due for its first row already, so now it is for their number.
+                self._now(place)
+            else:
+                self._later(place)
+
+    def folded(self, place: Place) -> None:
+        """Note that the rows of a database were merged, and begin anew with those that came meanwhile."""
+        timer = self._timers.pop(place, None)
+        if timer is not None:
+            timer.cancel()
+        if self._watching is not None and self._table.has(*place):
+            self._later(place)
+
+    def _later(self, place: Place) -> None:
+        assert self._watching is not None
+        self._timers[place] = self._watching.call_later(self._after_s, self._now, place)
+
+    def _now(self, place: Place) -> None:
+        timer = self._timers.pop(place, None)
+        if timer is not None:
+            timer.cancel()
+        self._fold(place)
