@@ -1,12 +1,14 @@
-//! The object server over the native transport, and its client. Independent of Python.
+//! Object servers over the native transport, their client, and the native half of container servers. Independent of
+//! Python.
 //!
 //! [`Server`] answers the methods of `docs/transport.md` from the stores of one process: requests are received,
 //! checked, hashed and written in native threads. [`Client`] makes requests, and [`Run`] reads many objects as one
-//! stream. [`message`] has the form of requests and answers, without any I/O.
+//! stream. [`ContainerServer`] takes container updates. [`message`] has the form of requests and answers, without any I/O.
 
 mod ahead;
 mod client;
 mod codec;
+mod container_server;
 mod device;
 mod doubts;
 mod download;
@@ -21,6 +23,7 @@ mod written;
 
 pub use ahead::Ahead;
 pub use client::{Client, ClientEvent, Failure, Fetched, MAX_TARGETS, PutStream, Submitted};
+pub use container_server::ContainerServer;
 pub use device::{DeviceStats, Limits};
 pub use doubts::Doubts;
 pub use run::{MAX_PARTS, Marks, Part, Run, RunEnd, RunOptions};

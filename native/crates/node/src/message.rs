@@ -5,6 +5,8 @@ use swiftlet_store::model::{Entry, EntryKind, Footer, Info, Key, PostMeta, PutMe
 pub use crate::codec::Malformed;
 use crate::codec::{Reader, Writer};
 
+pub mod updates;
+
 /// The largest number of versions in one ACKNOWLEDGE.
 pub const MAX_ACKNOWLEDGED: usize = 1000;
 

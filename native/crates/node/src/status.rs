@@ -80,6 +80,8 @@ statuses! {
     DeviceFailed = 20,
     /// The stored version may be older than the acknowledged one; ask another replica.
     Unproved = 21,
+    /// Rows of a container that is not in its ordinary state there: Python delivers them.
+    NotTaken = 22,
 }
 
 /// A request that was refused, and why.
