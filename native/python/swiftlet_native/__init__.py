@@ -2,6 +2,7 @@
 
 from swiftlet_native._native import (
     Changes,
+    ContainerServer,
     Doubts,
     Front,
     Hasher,
@@ -20,6 +21,7 @@ from swiftlet_native._native import (
     TransportTicket,
     TransportUpload,
     TransportWindow,
+    UpdateTable,
     __version__,
     cluster_certificates,
     md5,
@@ -46,6 +48,7 @@ from swiftlet_native._native import (
 
 __all__ = [
     "Changes",
+    "ContainerServer",
     "Doubts",
     "Front",
     "Hasher",
@@ -64,6 +67,7 @@ __all__ = [
     "TransportTicket",
     "TransportUpload",
     "TransportWindow",
+    "UpdateTable",
     "__version__",
     "cluster_certificates",
     "md5",

@@ -3,6 +3,9 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use proptest::prelude::*;
+use swiftlet_node::message::updates::{
+    AskDurable, DURABLE, MAX_BATCH_BYTES, MAX_BATCH_ROWS, Taken, UPDATE, Update, decode_taken, encode_taken,
+};
 use swiftlet_node::message::{Found, Request, Written, decode_footer, encode_footer, lists};
 use swiftlet_node::{Limits, Refusal, Status};
 use swiftlet_store::model::{Entry, EntryKind, Footer, Info, Key, PostMeta, PutMeta};
@@ -119,6 +122,31 @@ proptest! {
     }
 }
 
+proptest! {
+    #[test]
+    fn updates_come_back_and_no_cut_one_is_taken_for_itself(
+        device in "[a-z0-9]{0,9}", partition in any::<u32>(), account in ".{0,9}", container in ".{0,9}",
+        taken in any::<(u64, u64)>(), garbage in prop::collection::vec(any::<u8>(), 0..60),
+    ) {
+        let update = Update { device: device.clone(), partition, account, container };
+        let raw = update.encode().unwrap();
+        let taken = Taken { incarnation: taken.0, position: taken.1 };
+        let asked = AskDurable { device, taken };
+        let asked_raw = asked.encode().unwrap();
+        prop_assert_eq!(Update::decode(&raw), Ok(update));
+        prop_assert_eq!(AskDurable::decode(&asked_raw), Ok(asked));
+        prop_assert_eq!(decode_taken(&encode_taken(taken)), Ok(taken));
+        for cut in 0..raw.len() {
+            prop_assert!(Update::decode(&raw[..cut]).is_err());
+        }
+        for cut in 0..asked_raw.len() {
+            prop_assert!(AskDurable::decode(&asked_raw[..cut]).is_err());
+        }
+        prop_assert!(Update::decode(&[&raw[..], &[0]].concat()).is_err());
+        let _ = (Update::decode(&garbage), AskDurable::decode(&garbage), decode_taken(&garbage));
+    }
+}
+
 #[test]
 fn a_row_needs_a_name_in_a_container() {
     for name in ["", "/a", "/a/c", "/a/c/", "//c/o", "/a//o", "a/c/o"] {
@@ -165,6 +193,11 @@ fn the_document_has_the_same_errors_methods_and_limits() {
     ] {
         assert!(transport.contains(&format!("\n| {} | {name} | ", request.method())), "{name}");
     }
+    for (number, name) in [(UPDATE, "UPDATE"), (DURABLE, "DURABLE")] {
+        assert!(transport.contains(&format!("\n| {number} | {name} | ")), "{name}");
+    }
+    assert_eq!((MAX_BATCH_ROWS, MAX_BATCH_BYTES), (1000, 1_000_000));
+    assert!(transport.contains("1,000 rows and 1,000,000 bytes"));
     let Limits { threads, max_requests, buffer_bytes } = Limits::default();
     let limits = format!("{threads} threads, {max_requests} requests at work, {} MiB", buffer_bytes >> 20);
     assert!(transport.contains(&limits), "{limits}");

@@ -6,6 +6,7 @@
 mod bodies;
 mod buffer;
 mod chunks;
+mod container_server;
 mod copies;
 mod doubts;
 mod encryption;
@@ -19,6 +20,7 @@ mod run;
 mod store;
 mod sync;
 mod transport;
+mod updates;
 mod uploads;
 mod values;
 
@@ -31,6 +33,8 @@ mod _native {
     use super::bodies::{TransportBuffer, TransportDigester};
     #[pymodule_export]
     use super::chunks::{TransportChunk, TransportWindow};
+    #[pymodule_export]
+    use super::container_server::ContainerServer;
     #[pymodule_export]
     use super::copies::{read_copies, take_copies};
     #[pymodule_export]
@@ -61,6 +65,8 @@ mod _native {
 
     #[pymodule_export]
     use super::transport::TransportNode;
+    #[pymodule_export]
+    use super::updates::UpdateTable;
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

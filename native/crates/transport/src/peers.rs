@@ -18,9 +18,15 @@ use crate::link::{Address, Fabric, Link};
 use crate::metrics::PeerMetrics;
 use crate::pool::Chunk;
 
-/// Pauses between attempts: doubled each time, up to the last.
+/// Pauses between attempts: doubled each time, up to the last. That one is short, because a peer that is up again can't
+/// be reached before it is over: if another peer is away then, the newest version of a quorum may be out of reach.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
-const LAST_PAUSE: Duration = Duration::from_secs(5);
+const LAST_PAUSE: Duration = Duration::from_secs(1);
+
+/// The pause after so many failures and one more.
+fn pause_after(failures: u32) -> Duration {
+    (FIRST_PAUSE * 2_u32.saturating_pow(failures.min(16))).min(LAST_PAUSE)
+}
 
 struct Peer {
     address: Address,
@@ -65,7 +71,7 @@ impl Peer {
     }
 
     fn pause(&mut self, around: &mut Around<'_>, why: &str) {
-        let pause = (FIRST_PAUSE * 2_u32.saturating_pow(self.failures.min(16))).min(LAST_PAUSE);
+        let pause = pause_after(self.failures);
         // Spread over a quarter, so that those who lost the same peer do not come back together.
         let spread = pause / 4 * (around.now_ms.wrapping_mul(0x9e37_79b9) >> 7 & 0xff) as u32 / 256;
         self.failures += 1;
@@ -247,5 +253,17 @@ impl Peers {
                 refuse(outcome, &submit, Error::Unreachable(Fail::Stopped.to_string()));
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_and_none_is_longer_than_a_second() {
+        let pauses: Vec<_> = (0..7).map(|failures| pause_after(failures).as_millis()).collect();
+        assert_eq!(pauses, [50, 100, 200, 400, 800, 1000, 1000]);
+        assert_eq!(pause_after(u32::MAX), Duration::from_secs(1));
     }
 }
