@@ -48,6 +48,10 @@ class Unproved(SwiftletError):
     """The device's data may be older than what was acknowledged while it was away; ask another replica first."""
 
 
+class NotTaken(SwiftletError):
+    """A container server's native half does not take rows of this container; they are delivered over HTTP."""
+
+
 class Superseded(SwiftletError):
     """A write lost against a newer version that is already stored; `timestamp` is that version's."""
 
