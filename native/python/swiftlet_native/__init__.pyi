@@ -755,7 +755,7 @@ class UpdateTable:
     """Container updates of one device: rows that its clients have brought, until they are folded into databases.
 
     `ContainerServer` takes rows for databases that are open. A row that was taken survives SIGKILL, and is durable 50
-    ms later. A database is named by partition, account and container. All calls but `stop` return at once.
+    ms later. A database is named by partition, account and container. All calls but `take` and `stop` return at once.
 
     Limits: 100,000 rows or 64 MiB, and 256 MiB of journal; above them rows are refused until rows are folded, and
     files let go by `durable_in_databases`.
@@ -781,6 +781,13 @@ class UpdateTable:
     def has(self, partition: int, account: str, container: str) -> bool:
         """Whether there are rows in the table, or out for folding."""
 
+    def take(self, partition: int, account: str, container: str, rows: Sequence[_Packed]) -> bool:
+        """Do what an UPDATE does, and wait until it is answered. False: its database is not open; nothing has happened.
+
+        ValueError for what no message may have, and rows with timestamps of POSTs; OSError: a limit is reached, or the
+        device is full or has failed.
+        """
+
     def take_out(self, partition: int, account: str, container: str) -> list[_Packed]:
         """The rows, by name; `folded` has to follow unless there are none. ValueError when they are out already."""
 
@@ -805,13 +812,13 @@ class UpdateTable:
         """
 
     def mark(self) -> int:
-        """A number for `durable_in_databases`: what is taken from now on is in journal files with this or a higher
-        one.
+        """A number for `durable_in_databases`: lower journal files have only rows for which `folded` with `merged` was
+        called before, or whose database was dropped.
         """
 
     def durable_in_databases(self, upto: int) -> None:
-        """All rows that were there at this mark are in databases whose logs were synced after that: lower journal files
-        go, soon. Files with rows that were not folded stay in any case.
+        """What was folded before this mark is in databases whose logs were synced after that: lower journal files go,
+        soon.
         """
 
     def failed(self) -> str | None:

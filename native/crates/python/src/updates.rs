@@ -1,15 +1,15 @@
 //! The container updates of a device, for Python: it says which databases are open, and takes the rows out.
 //!
-//! Calls return at once, but `stop`. No call waits for the disk with the interpreter's lock.
+//! Calls return at once, but `take` and `stop`. No call waits for the disk with the interpreter's lock.
 
 use std::os::fd::{AsFd as _, AsRawFd as _, RawFd};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString};
-use swiftlet_updates::{Config, Database, Merged, Row, Status, Updates};
+use swiftlet_updates::{Config, Database, Merged, Refused, Row, Status, Updates};
 
 use crate::values::os_error;
 
@@ -19,6 +19,9 @@ const OFFSET: u64 = 1 << 63;
 /// A row's columns as databases have them, and 1 for a marker: name, timestamp, size, ETag, content type, and no
 /// timestamps of POSTs.
 type Packed<'a, 'py> = (&'a str, i64, u64, &'a str, Bound<'py, PyString>, Option<i64>, Option<i64>, u8);
+
+/// The same as Python gives it.
+type Given = (String, i64, u64, String, String, Option<i64>, Option<i64>, u8);
 
 /// The place of a database: partition, account, container.
 type Place = (u32, String, String);
@@ -41,6 +44,20 @@ fn list<'py>(py: Python<'py>, rows: &Merged) -> PyResult<Bound<'py, PyList>> {
             (name, stamp, size, etag, last.1.clone(), None, None, u8::from(deleted))
         }),
     )
+}
+
+/// Rows of Python as those of a message.
+fn encode(rows: &[Given]) -> PyResult<Vec<u8>> {
+    let mut raw = Vec::new();
+    for (name, stamp, size, etag, content_type, typed, posted, deleted) in rows {
+        if typed.is_some() || posted.is_some() || *deleted > 1 {
+            return Err(PyValueError::new_err("a row of a POST, or no row"));
+        }
+        let timestamp = (*stamp as u64) ^ OFFSET;
+        let row = Row { name, timestamp, size: *size, etag, content_type, deleted: *deleted == 1 };
+        row.encode(&mut raw).map_err(|refused| PyValueError::new_err(refused.to_string()))?;
+    }
+    Ok(raw)
 }
 
 fn fields<'py>(py: Python<'py>, status: &Status) -> PyResult<Bound<'py, PyDict>> {
@@ -103,6 +120,28 @@ impl UpdateTable {
     #[pyo3(signature = (partition, account, container))]
     fn has(&self, partition: u32, account: &str, container: &str) -> bool {
         self.0.has(&Database::new(partition, account, container))
+    }
+
+    /// Do what an UPDATE does, and wait for its answer: whether the rows were taken, or are Python's.
+    #[pyo3(signature = (partition, account, container, rows))]
+    fn take(&self, py: Python<'_>, partition: u32, account: &str, container: &str, rows: Vec<Given>) -> PyResult<bool> {
+        let raw = encode(&rows)?;
+        let database = Database::new(partition, account, container);
+        let answer = py.detach(|| {
+            let (tell, told) = mpsc::channel();
+            // Nobody listens any more: then nobody is told.
+            self.0.submit(database, Box::new(raw), Box::new(move |outcome| drop(tell.send(outcome))));
+            told.recv()
+        });
+        match answer {
+            Ok(Ok(_)) => Ok(true),
+            Ok(Err(Refused::NotTaken(_))) => Ok(false),
+            Ok(Err(refused @ (Refused::Malformed(_) | Refused::InvalidName(_)))) => {
+                Err(PyValueError::new_err(refused.to_string()))
+            }
+            Ok(Err(refused)) => Err(PyOSError::new_err(refused.to_string())),
+            Err(mpsc::RecvError) => Err(PyOSError::new_err("the update was dropped")),
+        }
     }
 
     /// Take a database's rows out.

@@ -55,10 +55,9 @@ fn main() {
                 open -= 1;
             }
             if (at + 1) * count % FOLD == 0 {
-                let mark = updates.mark();
                 drop(updates.take_out(&database));
                 updates.folded(&database, true);
-                updates.durable_in_databases(mark);
+                updates.durable_in_databases(updates.mark());
             }
         }
         for _ in 0..open {

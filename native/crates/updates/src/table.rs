@@ -3,8 +3,8 @@
 //!
 //! A row that is in the table is seen by everybody who asks after it: Python takes the rows out and folds them before
 //! it does anything else with a database. Rows are merged before they are written into the journal, so a journal's file
-//! never has a row that the table did not have at an earlier moment; `mark` relies on that. A database's rows remember
-//! the lowest file that may have one of them: such a file stays, whatever the caller believes.
+//! never has a row that the table did not have at an earlier moment. A database's rows remember the lowest file that may
+//! have one of them; `mark` relies on both.
 //!
 //! Fault model: the caller may ask for anything in any order; limits hold for all databases together. A database that
 //! is closed takes no row after `close` has returned.
@@ -285,17 +285,13 @@ impl Table {
         !self.due.is_empty()
     }
 
-    /// Begin a new file, unless the present one is empty; all lower files have only rows that are here or were folded.
-    pub(crate) fn next_file(&mut self) -> u64 {
+    /// Begin a new file, unless the present one is empty, and return a number: lower files have only rows that were
+    /// folded or forgotten.
+    pub(crate) fn mark(&mut self) -> u64 {
         if self.file.1 {
             self.file = (self.file.0 + 1, false);
         }
-        self.file.0
-    }
-
-    /// The lowest file that may have a row that was not folded.
-    pub(crate) fn lowest_file(&self) -> u64 {
-        self.entries.values().filter_map(Entry::lowest_file).min().unwrap_or(u64::MAX)
+        self.entries.values().filter_map(Entry::lowest_file).fold(self.file.0, u64::min)
     }
 
     pub(crate) fn counts(&self) -> Counts {

@@ -423,17 +423,15 @@ impl Updates {
         lock(&self.inner.table).due()
     }
 
-    /// A number: rows that come from now on are in files with this one or higher ones.
+    /// A number: lower files have only rows that were folded before, or whose database was forgotten.
     #[must_use]
     pub fn mark(&self) -> u64 {
-        lock(&self.inner.table).next_file()
+        lock(&self.inner.table).mark()
     }
 
-    /// The databases durably have all rows that were there at this mark: lower files go, but those with rows that were
-    /// not folded.
+    /// What was folded before this mark is durable in the databases by now: lower files go, soon.
     pub fn durable_in_databases(&self, mark: u64) {
-        let lowest = lock(&self.inner.table).lowest_file();
-        self.inner.syncs.remove_below(mark.min(lowest));
+        self.inner.syncs.remove_below(mark);
     }
 
     /// Why nothing is taken any more, if it is so.

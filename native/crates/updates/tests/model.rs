@@ -159,7 +159,6 @@ impl World {
     }
 
     fn settle(&mut self) {
-        let mark = self.updates.mark();
         for found in self.updates.databases() {
             let number = (0..DATABASES).find(|number| database(*number) == found).unwrap();
             self.updates.folded(&found, true);
@@ -169,7 +168,7 @@ impl World {
         }
         assert_eq!(self.model.rows(), 0, "all of them were among the databases with rows");
         self.model.folded_durably.clone_from(&self.model.folded);
-        self.updates.durable_in_databases(mark);
+        self.updates.durable_in_databases(self.updates.mark());
         self.sync();
         assert_eq!((self.updates.status().journal_files, self.updates.status().journal_bytes), (0, 0));
     }
