@@ -54,7 +54,7 @@ pub fn lived() -> swiftlet_store::Result<Arc<SimulatedDisk>> {
 }
 
 /// Changes: one byte for the file, four for the offset, one for the number of bytes, then the bytes, that many.
-fn change(disk: &SimulatedDisk, mut data: &[u8]) {
+pub(crate) fn change(disk: &SimulatedDisk, mut data: &[u8]) {
     let files = disk.files();
     while let Some((head, rest)) = data.split_at_checked(CHANGE_HEAD) {
         let (path, size) = &files[usize::from(head[0]) % files.len()];

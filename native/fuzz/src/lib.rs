@@ -8,11 +8,13 @@
 
 mod device;
 mod node;
+mod updates;
 mod wire;
 
 pub use device::{device, lived};
 pub use node::objects;
 pub use swiftlet_store::fuzzing::{checkpoint, record};
+pub use updates::{journal, rows};
 pub use wire::{frames, handshake, messages};
 
 /// One of the functions here.
@@ -27,4 +29,6 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("record", record),
     ("checkpoint", checkpoint),
     ("device", device),
+    ("rows", rows),
+    ("journal", journal),
 ];

@@ -289,6 +289,10 @@ impl Updates {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
             _ => {}
         }
+        // Without its own name nothing in it is durable; the process that made it may have died before this.
+        if let Some(parent) = directory.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+            std::fs::File::open(parent)?.sync_all()?;
+        }
         let disk = RealDisk::open(directory).map_err(io::Error::other)?;
         Self::open_disk(disk, config)
     }
