@@ -12,7 +12,7 @@ use crate::device::change;
 const ROWS: u64 = 6;
 
 fn container(number: u64) -> Database {
-    Database::new(number as u32 % 2, "a", if number % 2 == 0 { "c" } else { "d" })
+    Database::new(number as u32 % 2, "a", if number.is_multiple_of(2) { "c" } else { "d" })
 }
 
 /// Rows as they travel; what is accepted is, made anew, the same bytes.
