@@ -123,15 +123,25 @@ class TimestampClock:
         self._now_ns = now_ns
         self._nonce = (random.getrandbits(NONCE_BITS) if nonce is None else nonce) & _NONCE_MASK
         self._last_ticks = 0
+        self._followed: Callable[[], int] | None = None
+
+    def follow(self, newest: Callable[[], int] | None) -> None:
+        """Stay ahead of another clock of this process: `newest` returns the newest value that it has issued, or 0."""
+        self._followed = newest
+
+    def _passed_ticks(self) -> int:
+        """Return the newest ticks that this clock has issued or observed, or the one that it follows has issued."""
+        followed = 0 if self._followed is None else self._followed() >> NONCE_BITS
+        return max(self._last_ticks, followed)
 
     def next(self) -> Timestamp:
         """Return a timestamp newer than all that this clock has issued or observed."""
-        self._last_ticks = max(self._now_ns() // _NS_PER_TICK, self._last_ticks + 1)
+        self._last_ticks = max(self._now_ns() // _NS_PER_TICK, self._passed_ticks() + 1)
         return Timestamp(self._last_ticks << NONCE_BITS | self._nonce)
 
     def now(self) -> Timestamp:
         """Return the latest moment that this clock knows of, without issuing it."""
-        return Timestamp(max(self._now_ns() // _NS_PER_TICK, self._last_ticks) << NONCE_BITS | _NONCE_MASK)
+        return Timestamp(max(self._now_ns() // _NS_PER_TICK, self._passed_ticks()) << NONCE_BITS | _NONCE_MASK)
 
     def observe(self, other: Timestamp, max_ahead_s: float = 60.0) -> bool:
         """Move past a peer's timestamp unless it lies more than `max_ahead_s` ahead of the wall clock.

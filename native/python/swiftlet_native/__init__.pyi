@@ -887,6 +887,11 @@ _Made: TypeAlias = tuple[list[int], bytes, list[int], bytes, list[tuple[_Place, 
 """Objects of one container: numbers for `listed`, `/account/container/`, for each replica the container replicas whose
 update it keeps pending (as bits), the rows in JSON, places and timestamps, and the devices' numbers in the ring."""
 
+_Rows: TypeAlias = tuple[int, int, int, int, int, int, int, int, int, int, int, int]
+"""As of now: rows that wait for container servers, rows that are not durable there yet, acknowledgements that were not
+answered yet. So far: messages to container servers, rows in them, rows that all took, that one refused, that were left to
+Python without an attempt, that were taken but stay pending at the devices; acknowledgements answered, lost, dropped."""
+
 @final
 class Changes:
     """Counters in memory that this process shares with those that it forks: what one changes all see at the next look.
@@ -1011,6 +1016,25 @@ class Front:
 
     def unroute(self, policy: int, /) -> None:
         """Nobody knows where a policy's objects are."""
+
+    def route_containers(
+        self, part_power: int, rows: list[Buffer], devices: list[tuple[TransportPeer, str] | None], /
+    ) -> None:
+        """Where container databases are, as for `route`: rows of what is made go to their servers from here, where all
+        of a container's replicas take them; `made` has the others.
+        """
+
+    def unroute_containers(self) -> None:
+        """Nobody knows where container databases are: `made` has all rows."""
+
+    def silent_containers(self) -> list[int]:
+        """Numbers of container servers that have failed since the last time."""
+
+    def newest(self) -> int:
+        """The newest timestamp that was given to a write here; 0 before the first one."""
+
+    def rows(self) -> _Rows:
+        """What has become of rows so far."""
 
     def open(self) -> int:
         """Connections that are here."""

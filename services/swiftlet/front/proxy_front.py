@@ -17,7 +17,7 @@ import socket
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypedDict
+from typing import NotRequired, TypedDict
 
 from aiohttp import web
 from swiftlet_native import Front
@@ -25,14 +25,15 @@ from swiftlet_native import Front
 from swiftlet.api.context.core import SwiftApi
 from swiftlet.front.connections import Connection, ConnectionHandover
 from swiftlet.front.deciding import SMALL_BYTES, Deciding, Grant, below_of
-from swiftlet.front.routes import Peers, Routes
+from swiftlet.front.routes import ContainerPeers, ContainerRoutes, Peers, Routes
 from swiftlet.front.row_batches import RowBatches
+from swiftlet.front.row_records import RowRecords, RowsStatus
 from swiftlet.front.withdrawing import Withdrawals, withdrawal
 from swiftlet.names import HashPath
 from swiftlet.native_values import bits_of
 from swiftlet.placement.rings import Rings
 from swiftlet.placement.rows.row_updates import share
-from swiftlet.timestamp import NONCE_BITS
+from swiftlet.timestamp import NONCE_BITS, Timestamp
 from swiftlet.web.access import AccessBatch
 from swiftlet.web.app import METRICS
 from swiftlet.web.metrics import HttpMetrics
@@ -96,6 +97,8 @@ class FrontStatus(TypedDict):
     """The number of requests that the front answered."""
     waiting: int
     """The number of connections that wait to be accepted by aiohttp."""
+    rows: NotRequired[RowsStatus]
+    """What becomes of the rows of writes; missing without a front."""
 
 
 TAKE_S = 0.1
@@ -136,12 +139,17 @@ class ProxyFront:
         peers: Peers,
         settings: FrontSettings,
         withdrawals: Withdrawals,
+        container_peers: ContainerPeers | None = None,
     ) -> None:
-        """Serve the API of `app`, which reports its changes to `withdrawals`; nothing begins before `open`."""
+        """Serve the API of `app`, which reports its changes to `withdrawals`; nothing begins before `open`.
+
+        Without `container_peers` Python delivers all rows.
+        """
         self._app = app
         self._api = api
         self._rings = rings
         self._peers = peers
+        self._container_peers = container_peers
         self._settings = settings
         self._deciding = Deciding(api)
         self._withdrawals = withdrawals
@@ -158,8 +166,14 @@ class ProxyFront:
             self._state = f"off: the front can't be started: {error}"
             raise
         routes = Routes(front, self._rings, self._peers, self._api.objects.is_suppressed)
+        containers = None
+        if self._container_peers is not None and self._settings.writes:
+            containers = ContainerRoutes(front, self._rings, self._container_peers)
         records, row_batches = AccessRecords(front, self._app[METRICS]), RowBatches(front, self._api, self._rings)
-        self._running = _Running(front, routes, ConnectionHandover(front, self), records, row_batches)
+        connections, row_records = ConnectionHandover(front, self), RowRecords(front)
+        self._running = _Running(front, routes, containers, connections, records, row_batches, row_records)
+        # What Python writes has a newer timestamp than what the front has written, whatever happened to the wall clock.
+        self._api.clock.follow(front.newest)
         self._withdrawals.begin(front)
         self._running.connections.open(server, sockets)
         self._state = "on: reads and writes" if self._settings.writes else "on: reads; proxy.front_put is false"
@@ -196,17 +210,23 @@ class ProxyFront:
             task.cancel()
         await asyncio.gather(*self._granting, return_exceptions=True)
         if running is not None:
+            if running.containers is not None:
+                await running.containers.close()
             await running.connections.close(patience_s)
-            running.access_records.take()
+            self._api.clock.observe(Timestamp(running.front.newest()))
+            self._api.clock.follow(None)
+            running.take_records()
 
     def status(self) -> FrontStatus:
         """Return the field `front` of the status report."""
         running = self._running
         if running is None:
             return FrontStatus(state=self._state, connections=0, answered=0, waiting=0)
-        running.access_records.take()
-        front, answered = running.front, running.access_records.total
-        return FrontStatus(state=self._state, connections=front.open(), answered=answered, waiting=front.waiting())
+        running.take_records()
+        front, answered, rows = running.front, running.access_records.total, running.row_records.status()
+        return FrontStatus(
+            state=self._state, connections=front.open(), answered=answered, waiting=front.waiting(), rows=rows
+        )
 
     async def _withdraw_before(self, request: web.Request, _response: web.StreamResponse) -> None:
         self.ended(request)
@@ -255,6 +275,8 @@ class ProxyFront:
             return False
         running.routes.tell(grant.policy)
         rows = self._rows(grant) if write else []
+        if write and running.containers is not None:
+            running.containers.refresh()
         return running.front.grant(
             write, token, prefix, grant.container, grant.policy, grant.xxh3_etags, rows, seen, grant.valid_s
         )
@@ -274,6 +296,8 @@ class ProxyFront:
             running = self._running
             if running is not None:
                 running.routes.refresh()
+                if running.containers is not None:
+                    running.containers.refresh()
                 for holder in running.front.used()[:MAX_RENEWED]:
                     await self._grant(running, *holder)
 
@@ -282,7 +306,7 @@ class ProxyFront:
         while True:
             await asyncio.sleep(TAKE_S)
             if self._running is not None:
-                self._running.access_records.take()
+                self._running.take_records()
                 check_alive(self._running.front)
 
 
@@ -292,9 +316,16 @@ class _Running:
 
     front: Front
     routes: Routes
+    containers: ContainerRoutes | None
     connections: ConnectionHandover
     access_records: AccessRecords
     row_batches: RowBatches
+    row_records: RowRecords
+
+    def take_records(self) -> None:
+        """Log and count what the front has done since the last call."""
+        self.access_records.take()
+        self.row_records.take()
 
 
 def check_alive(front: Front) -> None:

@@ -1,13 +1,15 @@
-"""Tells the front where the objects of a policy are: the ring, and the devices that it may ask."""
+"""Tells the front where objects and containers' databases are: the rings, and the devices that it may ask."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
 from swiftlet_native import Front, TransportPeer
 
-from swiftlet.errors import Unavailable
+from swiftlet.errors import NodeError, Unavailable
 from swiftlet.placement.rings import Rings
 from swiftlet.ring.lookup import Ring
 from swiftlet.ring.model import Device
@@ -19,6 +21,20 @@ class Peers(Protocol):
 
     def native_peer(self, device: Device) -> TransportPeer | None:
         """Return the peer that serves a device; None when it is not known yet."""
+        ...
+
+
+class ContainerPeers(Protocol):
+    """Finds the native peers of container servers."""
+
+    async def peer(self, device: Device) -> TransportPeer:
+        """Return the peer that serves a device, whether it can be reached or not. Raises NodeError when its address is
+        not known.
+        """
+        ...
+
+    def forget(self, device: Device) -> None:
+        """Look the address up again before the next call."""
         ...
 
 
@@ -45,11 +61,7 @@ class Routes:
         told = self._told.get(policy)
         if told is not None and told[0] is ring and told[1] == peers:
             return
-        names = [None if device is None else device.device for device in ring.devices]
-        devices = [
-            None if peer is None or name is None else (peer, name) for peer, name in zip(peers, names, strict=True)
-        ]
-        self._front.route(policy, ring.part_power, [row.tobytes() for row in ring.rows], devices)
+        self._front.route(policy, ring.part_power, [row.tobytes() for row in ring.rows], _devices(ring, peers))
         self._told[policy] = ring, peers
 
     def refresh(self) -> None:
@@ -61,3 +73,78 @@ class Routes:
         if device is None or self._is_suppressed(device):
             return None
         return self._peers.native_peer(device)
+
+
+_FINDS = 8
+"""The number of addresses that are looked up at the same time."""
+
+
+class ContainerRoutes:
+    """Informs the front of the container ring, and of its servers' peers, which are looked up in the background.
+
+    Whether a server has a native node is found out by the front.
+    """
+
+    def __init__(self, front: Front, rings: Rings, peers: ContainerPeers) -> None:
+        """Nothing is told before `refresh`."""
+        self._front = front
+        self._rings = rings
+        self._peers = peers
+        self._found: dict[tuple[str, int], TransportPeer] = {}
+        self._told: tuple[Ring, list[TransportPeer | None]] | None = None
+        self._finding: asyncio.Task[None] | None = None
+
+    def refresh(self) -> None:
+        """Inform the front of what has changed since the last call, or that it is not known where containers are."""
+        try:
+            ring = self._rings.container()
+        except Unavailable:
+            if self._told is not None:
+                self._told = None
+                self._front.unroute_containers()
+            return
+        silent = set(self._front.silent_containers())
+        wanted = [
+            device
+            for number, device in enumerate(ring.devices)
+            if device is not None and (number in silent or (device.host, device.port) not in self._found)
+        ]
+        if wanted and self._finding is None:
+            self._finding = asyncio.create_task(self._find(wanted))
+        self._tell(ring)
+
+    def _tell(self, ring: Ring) -> None:
+        peers = [None if device is None else self._found.get((device.host, device.port)) for device in ring.devices]
+        if self._told is not None and self._told[0] is ring and self._told[1] == peers:
+            return
+        self._front.route_containers(ring.part_power, [row.tobytes() for row in ring.rows], _devices(ring, peers))
+        self._told = ring, peers
+
+    async def _find(self, devices: list[Device]) -> None:
+        """Look up addresses: those of new servers, and of those that have failed, which may have moved."""
+        room = asyncio.Semaphore(_FINDS)
+
+        async def find(device: Device) -> None:
+            async with room:
+                self._peers.forget(device)
+                with contextlib.suppress(NodeError):  # Python delivers its rows, and tries again next time.
+                    self._found[device.host, device.port] = await self._peers.peer(device)
+
+        try:
+            await asyncio.gather(*map(find, devices))
+        finally:
+            self._finding = None
+
+    async def close(self) -> None:
+        """End what is being looked up."""
+        if self._finding is not None:
+            self._finding.cancel()
+            await asyncio.gather(self._finding, return_exceptions=True)
+
+
+def _devices(ring: Ring, peers: list[TransportPeer | None]) -> list[tuple[TransportPeer, str] | None]:
+    """Return the peer and the name of each of a ring's devices that has a peer."""
+    return [
+        None if peer is None or device is None else (peer, device.device)
+        for peer, device in zip(peers, ring.devices, strict=True)
+    ]

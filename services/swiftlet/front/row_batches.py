@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import structlog
@@ -41,6 +42,10 @@ MAX_BYTES = 256 << 10
 FINISH_S = 5.0
 """Seconds for writes in progress at shutdown: longer than a write waits for devices and rows, unless most devices are
 silent.
+"""
+ACKNOWLEDGE_S = 1.0
+"""Seconds at shutdown until rows that the front has delivered are durable, and devices have heard of it. Else they are
+delivered a second time.
 """
 _LOOK_S = 0.01
 
@@ -110,7 +115,8 @@ class RowBatches:
             self._gather(_Batch(container, shares, tokens, [encoded], written, numbers))
         if not self._gathered:
             return
-        with_devices = self._front.storing() - self._rows - self._listing
+        # Rows that the front is delivering itself come here at once if they come at all.
+        with_devices = self._front.storing() - self._front.rows()[0] - self._rows - self._listing
         if with_devices <= 0 or self._rows >= ENOUGH:
             self._begin()
         elif self._later is None:
@@ -133,8 +139,6 @@ class RowBatches:
         gathered, self._gathered, self._rows = self._gathered, [], 0
         self._last.clear()
         for batch in gathered:
-            # What Python writes after these answers has a newer timestamp, whatever happened to the wall clock.
-            self._api.clock.observe(Timestamp(max(stamp for _, stamp in batch.written)))
             stored = self._stored(batch)
             if stored is None:
                 self._front.listed(batch.tokens, False)
@@ -194,11 +198,20 @@ class RowBatches:
             await api.objects.delete(path, key.policy, api.clock.next())
 
     async def finish(self, patience_s: float = FINISH_S) -> None:
-        """Wait until no object is being stored or listed; the front begins no further writes."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(patience_s):
-                while self._front.storing() or self._tasks:  # noqa: ASYNC110 - another thread makes it true
-                    await asyncio.sleep(_LOOK_S)
+        """Wait until no object is being stored or listed; the front begins no further writes.
+
+        Devices that have not heard by then of rows that the front has delivered get a moment for that.
+        """
+        await _until(lambda: not self._front.storing() and not self._tasks, patience_s)
+        await _until(lambda: not any(self._front.rows()[1:3]), ACKNOWLEDGE_S)
+
+
+async def _until(holds: Callable[[], bool], patience_s: float) -> None:
+    """Wait until another thread has made it true, at most this long."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(patience_s):
+            while not holds():  # noqa: ASYNC110 - another thread makes it true
+                await asyncio.sleep(_LOOK_S)
 
 
 def _devices(ring: Ring, numbers: list[int]) -> list[Device] | None:

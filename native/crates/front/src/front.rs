@@ -3,7 +3,7 @@
 use std::io;
 use std::mem;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -16,6 +16,7 @@ use crate::made::{Batch, batches};
 use crate::reactor::Reactor;
 use crate::routes::Policy;
 use crate::shared::{Command, Handed, Served, Settings, Shared, lock, unring};
+use crate::updates::Rows;
 
 /// A running thread. When it is dropped, all its connections end.
 pub struct Front {
@@ -48,6 +49,9 @@ impl Front {
             made: Mutex::default(),
             open: AtomicUsize::new(0),
             storing: AtomicUsize::new(0),
+            newest: AtomicU64::new(0),
+            silent: Mutex::default(),
+            rows: Arc::default(),
             left: AtomicBool::new(false),
         });
         let reactor = Reactor::new(Arc::clone(&shared))?;
@@ -99,6 +103,11 @@ impl Front {
         };
     }
 
+    /// Set where container databases are: with it rows are delivered by the thread. None makes that unknown.
+    pub fn route_containers(&self, ring: Option<Policy>) {
+        self.shared.post(Command::Containers(ring));
+    }
+
     /// Connections that were handed over, in their order, at most so many, and in addition those with health checks.
     /// The descriptor is readable when one was added since the last call, so a caller that leaves some has to call
     /// again.
@@ -130,6 +139,24 @@ impl Front {
     #[must_use]
     pub fn storing(&self) -> usize {
         self.shared.storing.load(Ordering::Acquire)
+    }
+
+    /// Numbers of container servers in their ring that have failed since the last call.
+    #[must_use]
+    pub fn silent_containers(&self) -> Vec<u16> {
+        mem::take(&mut *lock(&self.shared.silent)).into_iter().collect()
+    }
+
+    /// The newest timestamp that was given to a write; 0 before the first one.
+    #[must_use]
+    pub fn newest(&self) -> u64 {
+        self.shared.newest.load(Ordering::Acquire)
+    }
+
+    /// What has become of rows so far.
+    #[must_use]
+    pub fn rows(&self) -> Rows {
+        Rows::of(&self.shared.rows)
     }
 
     /// Answers that were sent since the last call.

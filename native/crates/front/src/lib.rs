@@ -19,12 +19,16 @@ mod random;
 mod reactor;
 mod reading;
 mod routes;
+mod row;
 mod shared;
 mod storing;
+mod updates;
 
 pub use changes::Changes;
 pub use front::Front;
 pub use grants::{Granted, Grants, Seen};
 pub use made::{Batch, Made};
 pub use routes::{Device, Policy, Unusable};
+pub use row::Row;
 pub use shared::{Handed, Served, Settings};
+pub use updates::Rows;

@@ -22,11 +22,14 @@ use crate::made::Made;
 use crate::random::Random;
 use crate::shared::{Command, Handed, Served, Shared};
 use crate::storing::Clock;
+use crate::updates::Updates;
 
+mod deliveries;
 mod requests;
 
 const WAKE: u64 = u64::MAX;
 const DEVICES: u64 = u64::MAX - 1;
+const UPDATES: u64 = u64::MAX - 2;
 const LISTENER: u64 = 1 << 63;
 /// The most that one read takes.
 const SCRATCH_BYTES: usize = 72 << 10;
@@ -75,6 +78,11 @@ pub(crate) struct Reactor {
     clock: Clock,
     /// Durable since the last turn.
     made: Vec<Made>,
+    /// Those of them that Python lists.
+    left_to_python: Vec<Made>,
+    updates: Updates,
+    /// Answers to what `updates` asks.
+    update_events: Arc<Completions>,
     date: (u64, String),
     next_tick: Instant,
     accept_again: Instant,
@@ -97,6 +105,10 @@ impl Reactor {
         let devices = Completions::new()?;
         epoll::add(&epoll, &shared.wake, EventData::new_u64(WAKE), EventFlags::IN)?;
         epoll::add(&epoll, devices.as_fd(), EventData::new_u64(DEVICES), EventFlags::IN)?;
+        let update_events = Completions::new()?;
+        epoll::add(&epoll, update_events.as_fd(), EventData::new_u64(UPDATES), EventFlags::IN)?;
+        let settings = &shared.settings;
+        let updates = Updates::new(settings.secret.clone(), settings.answer_timeout, Arc::clone(&shared.rows));
         let (now, nonce) = (Instant::now(), shared.settings.nonce);
         Ok(Self {
             shared,
@@ -109,6 +121,9 @@ impl Reactor {
             random: Random::new()?,
             clock: Clock { nonce, last: 0 },
             made: Vec::new(),
+            left_to_python: Vec::new(),
+            updates,
+            update_events,
             date: (u64::MAX, String::new()),
             next_tick: now,
             accept_again: now,
@@ -121,8 +136,8 @@ impl Reactor {
         let mut events: Vec<epoll::Event> = Vec::with_capacity(256);
         while !self.stopping {
             let full = self.listeners.iter().any(|one| !one.listening);
-            let wait =
-                self.next_tick.saturating_duration_since(Instant::now()).min(if full { FULL_TICK } else { TICK });
+            let next = self.updates.due().map_or(self.next_tick, |due| due.min(self.next_tick));
+            let wait = next.saturating_duration_since(Instant::now()).min(if full { FULL_TICK } else { TICK });
             let wait = Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: i64::from(wait.subsec_nanos()) };
             // Interrupted by a signal: the next turn comes soon.
             let _ = epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), Some(&wait));
@@ -131,11 +146,12 @@ impl Reactor {
                 match event.data.u64() {
                     WAKE => self.commands(now),
                     DEVICES => self.answers(),
+                    UPDATES => self.updated(now),
                     number if number & LISTENER != 0 => self.accept((number & !LISTENER) as usize, now),
                     number => self.ready(number, event.flags),
                 }
             }
-            self.shared.made(&mut self.made);
+            self.deliver(now);
             if full {
                 self.listen_again(now);
             }
@@ -158,6 +174,7 @@ impl Reactor {
                     self.listen_again(now);
                 }
                 Command::Adopt(socket, bounces) => self.begin(socket, bounces + 1, now),
+                Command::Containers(ring) => self.updates.route(ring),
                 Command::Leave => self.leave(),
                 Command::Stop => self.stopping = true,
             }
@@ -392,6 +409,7 @@ impl Reactor {
     // Ending.
 
     fn tick(&mut self, now: Instant) {
+        self.updates.tidy(now);
         let settings = &self.shared.settings;
         let is_over = |connection: &Connection| {
             let idle = now.saturating_duration_since(connection.active);
@@ -431,6 +449,7 @@ impl Reactor {
 
     fn leave(&mut self) {
         self.leaving = true;
+        self.updates.leave();
         self.listen_no_more();
         self.listeners.clear();
         for index in 0..self.slots.len() {

@@ -101,6 +101,11 @@ impl Policy {
         self.rows.iter().filter_map(|row| row.get(at)).map(device).collect()
     }
 
+    /// The number of the partition's replicas.
+    pub(crate) fn replicas(&self, partition: u32) -> usize {
+        self.rows.iter().filter(|row| row.len() > partition as usize).count()
+    }
+
     /// One of the partition's devices that may be asked, chosen by a random number.
     pub(crate) fn choose(&self, partition: u32, random: u64, now: Instant) -> Option<Arc<Device>> {
         let at = partition as usize;

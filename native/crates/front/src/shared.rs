@@ -1,9 +1,9 @@
 //! What the answering thread and its owner share: settings and commands, and what is handed over.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::mem;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -11,6 +11,7 @@ use crate::grants::Grants;
 use crate::head::Method;
 use crate::made::Made;
 use crate::routes::Policy;
+use crate::updates::Counts;
 
 /// How the thread treats connections.
 #[derive(Clone, Debug)]
@@ -107,6 +108,8 @@ pub(crate) enum Command {
     Listed(Vec<u64>, bool),
     Listen(OwnedFd),
     Adopt(OwnedFd, u32),
+    /// Where container databases are.
+    Containers(Option<Policy>),
     Leave,
     Stop,
 }
@@ -125,6 +128,11 @@ pub(crate) struct Shared {
     pub(crate) open: AtomicUsize,
     /// Writes that devices carry out, or whose rows are being listed.
     pub(crate) storing: AtomicUsize,
+    /// The newest timestamp that was given to a write.
+    pub(crate) newest: AtomicU64,
+    /// Numbers of container servers that have failed; they are those of a ring, so there is room.
+    pub(crate) silent: Mutex<BTreeSet<u16>>,
+    pub(crate) rows: Arc<Counts>,
     pub(crate) left: AtomicBool,
 }
 

@@ -16,9 +16,10 @@ use swiftlet_transport::{Body, Call, Chunk, Error, What};
 use crate::connection::{Replica, Storing};
 use crate::grants::Granted;
 use crate::head::{Asked, Method, Stored};
-use crate::made::{Made, deletion, row};
+use crate::made::Made;
 use crate::name;
 use crate::routes::Device;
+use crate::row::Row;
 use crate::shared::Shared;
 
 /// Plan a write whose body is complete: what is kept of it, and a request for each of the object's devices; None if
@@ -50,9 +51,13 @@ pub(crate) fn planned(
         Some(stored) => Some(Version::of(stored, body, object, granted.xxh3_etags)?),
         None => None,
     };
-    let row_text = match &version {
-        Some(new) => row(object, timestamp, new.footer.size, &new.footer.etag, &new.content_type),
-        None => deletion(object, timestamp),
+    let deletion = Row { name: object.to_vec(), timestamp, deleted: true, ..Row::default() };
+    let row = match &version {
+        Some(Version { footer: Footer { size, etag, .. }, content_type, .. }) => {
+            let (etag, content_type) = (etag.clone(), content_type.clone());
+            Row { size: *size, etag, content_type, deleted: false, ..deletion }
+        }
+        None => deletion,
     };
     let settings = &shared.settings;
     // As long as Python waits for a device, because most must answer before it is known whether there was an object.
@@ -67,7 +72,8 @@ pub(crate) fn planned(
     };
     let calls = peers.iter().zip(granted.rows.iter()).map(call).collect::<Option<Vec<_>>>()?;
     let Granted { container, rows, .. } = granted;
-    let made = Made { token: 0, container, rows, row: row_text, key, timestamp, devices };
+    let (holders, token) = (peers.clone(), 0);
+    let made = Made { token, container, rows, row, key, timestamp, devices, holders, id: id.clone() };
     let start = asked.method.name().len() + 1;
     let storing = Storing {
         method: asked.method,

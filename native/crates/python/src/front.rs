@@ -57,6 +57,16 @@ fn holder(write: bool, token: &Bytes, prefix: &Bytes) -> Holder {
     (write, token.as_slice().to_vec(), prefix.as_slice().to_vec())
 }
 
+/// The table of a ring, and its devices.
+fn ring(part_power: u32, rows: &[Bytes], devices: Vec<Option<(PyRef<'_, TransportPeer>, String)>>) -> PyResult<Policy> {
+    let device = |one: (PyRef<'_, TransportPeer>, String)| Device::new(one.0.peer(), &one.1);
+    let devices = devices.into_iter().map(|one| one.map(device)).collect();
+    let row =
+        |bytes: &Bytes| bytes.as_slice().chunks_exact(2).map(|two| u16::from_ne_bytes([two[0], two[1]])).collect();
+    let ring = Policy::new(part_power, rows.iter().map(row).collect(), devices);
+    ring.map_err(|_| PyValueError::new_err("the rows are not the table of a ring"))
+}
+
 /// Counters of changes that forked processes share.
 #[pyclass(frozen, module = "swiftlet_native")]
 pub(crate) struct Changes(Arc<Counters>);
@@ -232,13 +242,54 @@ impl Front {
         rows: Vec<Bytes>,
         devices: Vec<Option<(PyRef<'_, TransportPeer>, String)>>,
     ) -> PyResult<()> {
-        let device = |one: (PyRef<'_, TransportPeer>, String)| Device::new(one.0.peer(), &one.1);
-        let devices = devices.into_iter().map(|one| one.map(device)).collect();
-        let row =
-            |bytes: &Bytes| bytes.as_slice().chunks_exact(2).map(|two| u16::from_ne_bytes([two[0], two[1]])).collect();
-        let ring = Policy::new(part_power, rows.iter().map(row).collect(), devices);
-        self.0.route(policy, Some(ring.map_err(|_| PyValueError::new_err("the rows are not the table of a ring"))?));
+        self.0.route(policy, Some(ring(part_power, &rows, devices)?));
         Ok(())
+    }
+
+    /// Set where container databases are, so that rows are delivered natively.
+    #[pyo3(signature = (part_power, rows, devices, /))]
+    fn route_containers(
+        &self,
+        part_power: u32,
+        rows: Vec<Bytes>,
+        devices: Vec<Option<(PyRef<'_, TransportPeer>, String)>>,
+    ) -> PyResult<()> {
+        self.0.route_containers(Some(ring(part_power, &rows, devices)?));
+        Ok(())
+    }
+
+    /// Forget where container databases are.
+    fn unroute_containers(&self) {
+        self.0.route_containers(None);
+    }
+
+    /// Numbers of container servers that have failed since the last call.
+    fn silent_containers(&self) -> Vec<u16> {
+        self.0.silent_containers()
+    }
+
+    /// The newest timestamp that was given to a write.
+    fn newest(&self) -> u64 {
+        self.0.newest()
+    }
+
+    /// What has become of rows so far.
+    fn rows(&self) -> [u64; 12] {
+        let rows = self.0.rows();
+        [
+            rows.delivering as u64,
+            rows.not_durable as u64,
+            rows.acknowledging as u64,
+            rows.messages,
+            rows.sent,
+            rows.taken,
+            rows.refused,
+            rows.others,
+            rows.left_pending,
+            rows.acknowledged,
+            rows.lost,
+            rows.dropped,
+        ]
     }
 
     /// Forget where a policy's objects are.

@@ -16,7 +16,8 @@ from aiohttp.test_utils import TestClient
 from swiftlet.api.app import add_api_routes
 from swiftlet.api.tests.proxy import Answer, Proxy, proxy_of
 from swiftlet.front.proxy_front import ProxyFront
-from swiftlet.front.tests.served import TIMEOUTS_S, NativeDevices, front_server
+from swiftlet.front.row_records import RowsStatus
+from swiftlet.front.tests.served import TIMEOUTS_S, NativeContainers, NativeDevices, front_server
 from swiftlet.placement.tests.cluster import MemoryCluster, memory_cluster
 from swiftlet.web.app import create_base_app
 
@@ -42,6 +43,11 @@ class FrontedProxy:
     def answered(self) -> int:
         """Requests that the front has answered."""
         return self.front.status()["answered"]
+
+    @property
+    def rows(self) -> RowsStatus:
+        """What becomes of rows."""
+        return self.front.status()["rows"]
 
     @property
     def connections(self) -> int:
@@ -71,7 +77,12 @@ class FrontedProxy:
 
 @asynccontextmanager
 async def fronted_proxy(
-    cluster: MemoryCluster, root: Directory, *, timeouts_s: tuple[float, float] = TIMEOUTS_S, **options: Any
+    cluster: MemoryCluster,
+    root: Directory,
+    *,
+    timeouts_s: tuple[float, float] = TIMEOUTS_S,
+    containers: NativeContainers | None = None,
+    **options: Any,
 ) -> AsyncIterator[FrontedProxy]:
     """One more proxy of a cluster, with the API of another one of the same kind."""
     async with proxy_of(cluster, root, **options) as cold:
@@ -79,11 +90,16 @@ async def fronted_proxy(
         app = create_base_app("proxy", trust_request_ids=False, managed_apart=True)
         add_api_routes(app, cold.api)
         async with (
-            front_server(app, cold.api, cluster, root, cold.withdrawals, writes=True, timeouts_s=timeouts_s) as (
-                server,
-                front,
-                devices,
-            ),
+            front_server(
+                app,
+                cold.api,
+                cluster,
+                root,
+                cold.withdrawals,
+                writes=True,
+                timeouts_s=timeouts_s,
+                containers=containers,
+            ) as (server, front, devices),
             TestClient(server, auto_decompress=False) as client,
         ):
             yield FrontedProxy(Proxy(cluster, cold.api, client, cold.clock, cold.token), front, devices)

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from aiohttp import web
 from aiohttp.test_utils import TestServer
-from swiftlet_native import ObjectServer, TransportNode, TransportPeer
+from swiftlet_native import ContainerServer, ObjectServer, TransportNode, TransportPeer, UpdateTable
 
 from swiftlet.api.context.core import SwiftApi
 from swiftlet.front.proxy_front import FrontSettings, ProxyFront
@@ -98,6 +98,61 @@ class NativeDevices:
             store.close()
 
 
+class NativeContainers:
+    """The native halves of a cluster's container servers: each has a table for the rows of its device."""
+
+    def __init__(self, cluster: MemoryCluster, root: Directory) -> None:
+        """No container is open."""
+        self._node = TransportNode("proxy", "here", KEYS, pool_bytes=_POOL_BYTES)
+        self._root = root
+        self._servers: dict[str, ContainerServer] = {}
+        self._peers: dict[str, TransportPeer] = {}
+        self.tables: dict[str, UpdateTable] = {}
+        """By the address of the device."""
+        self.ports: dict[str, int] = {}
+        for device in cluster.devices:
+            self.start(device)
+
+    def start(self, device: Device) -> None:
+        """Begin to serve a device; after `kill` as another process does."""
+        directory = self._root / "updates" / device.host
+        directory.mkdir(parents=True, exist_ok=True)
+        table = self.tables[device.address] = UpdateTable(directory, device.device)
+        name = f"{device.host}:{device.port}"
+        server = ContainerServer(name, "there", KEYS, {device.device: table}, {}, pool_bytes=_POOL_BYTES)
+        self._servers[device.address] = server
+        self.move(device, server.listen("127.0.0.1", 0))
+
+    def kill(self, device: Device) -> None:
+        """End a device's server; callers are not told."""
+        self._servers[device.address].stop()
+        self.tables[device.address].stop()
+
+    def move(self, device: Device, port: int) -> None:
+        """Ask a device at another port from the next look-up on."""
+        self.ports[device.address] = port
+        self._peers[device.address] = self._node.peer(f"{device.host}:{device.port}", "127.0.0.1", port)
+
+    def open(self, partition: int, account: str, container: str) -> None:
+        """Let all devices take rows of a container."""
+        for table in self.tables.values():
+            table.open(partition, account, container)
+
+    async def peer(self, device: Device) -> TransportPeer:
+        """Whom the front asks."""
+        return self._peers[device.address]
+
+    def forget(self, device: Device) -> None:
+        """Nothing is remembered."""
+
+    def close(self) -> None:
+        """End servers and tables."""
+        for server in self._servers.values():
+            server.stop()
+        for table in self.tables.values():
+            table.stop()
+
+
 class Relay:
     """Passes on what a device and the front say to each other."""
 
@@ -108,7 +163,7 @@ class Relay:
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, devices: NativeDevices, device: Device) -> AsyncIterator[Relay]:
+    async def open(cls, devices: NativeDevices | NativeContainers, device: Device) -> AsyncIterator[Relay]:
         """A relay before a device, which is asked through it from now on."""
         relay = cls(devices.ports[device.address])
         server = await asyncio.start_server(relay._serve, "127.0.0.1", 0)
@@ -180,6 +235,7 @@ async def front_server(
     withdrawals: Withdrawals,
     writes: bool = False,
     timeouts_s: tuple[float, float] = TIMEOUTS_S,
+    containers: NativeContainers | None = None,
 ) -> AsyncIterator[tuple[FrontServer, ProxyFront, NativeDevices]]:
     """A server, not started, for an application whose reads the front answers where it may, and `writes` if the
     proxy has the wall clock's time."""
@@ -187,7 +243,7 @@ async def front_server(
     devices = _DEVICES[cluster] = before or NativeDevices(cluster, root)
     answer_s, store_s = timeouts_s
     settings = FrontSettings(HASH_PATH, 10.0, answer_s, writes=writes, store_timeout_s=store_s)
-    use_front(app, api, cluster.rings, devices, settings, withdrawals)
+    use_front(app, api, cluster.rings, devices, settings, withdrawals, containers)
     try:
         yield FrontServer(app), cast("ProxyFront", app[FRONT_LISTENER]), devices
     finally:

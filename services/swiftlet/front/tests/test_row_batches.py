@@ -25,6 +25,7 @@ class FakeFront:
     def __init__(self) -> None:
         self.waiting: list[Parts] = []
         self.at_work = 0
+        self.delivering = 0
         self.answered: list[tuple[list[int], bool]] = []
 
     def make(
@@ -40,6 +41,9 @@ class FakeFront:
 
     def storing(self) -> int:
         return self.at_work
+
+    def rows(self) -> tuple[int, ...]:
+        return (self.delivering, *[0] * 11)
 
     def listed(self, tokens: list[int], is_listed: bool) -> None:
         self.answered.append((tokens, is_listed))

@@ -8,7 +8,7 @@ from aiohttp import web
 
 from swiftlet.api.context.core import SwiftApi
 from swiftlet.front.proxy_front import FrontSettings, FrontStatus, ProxyFront
-from swiftlet.front.routes import Peers
+from swiftlet.front.routes import ContainerPeers, Peers
 from swiftlet.front.withdrawing import Withdrawals
 from swiftlet.main.background import in_background
 from swiftlet.placement.rings import Rings
@@ -24,6 +24,7 @@ def add_front(
     peers: Peers,
     settings: ProxySettings,
     withdrawals: Withdrawals,
+    container_peers: ContainerPeers | None = None,
 ) -> None:
     """Put a native front before the connections of `app`, unless it could answer nothing.
 
@@ -34,7 +35,7 @@ def add_front(
     if reason is None:
         timeouts = section.client_timeout_s, section.answer_timeout_s
         front = FrontSettings(settings.cluster.hash_path, *timeouts, writes=section.front_put)
-        use_front(app, api, rings, peers, front, withdrawals)
+        use_front(app, api, rings, peers, front, withdrawals, container_peers)
     else:
         app[STATUS].add("front", lambda: FrontStatus(state=f"off: {reason}", connections=0, answered=0, waiting=0))
 
@@ -55,9 +56,10 @@ def use_front(
     peers: Peers,
     settings: FrontSettings,
     withdrawals: Withdrawals,
+    container_peers: ContainerPeers | None = None,
 ) -> None:
     """Put a native front before the connections of `app`."""
-    front = ProxyFront(app, api, rings, peers, settings, withdrawals)
+    front = ProxyFront(app, api, rings, peers, settings, withdrawals, container_peers)
 
     async def beside(_app: web.Application) -> AsyncIterator[None]:
         async with in_background(front.renew), in_background(front.record):

@@ -157,6 +157,7 @@ impl Reactor {
         }
         let id = self.random.id();
         let timestamp = self.clock.next();
+        self.shared.newest.store(timestamp, Ordering::Release);
         let Some((storing, calls)) = planned(&self.shared, &asked, &connection.read, granted, (timestamp, id), now)
         else {
             return Then::HandOver;

@@ -1,0 +1,58 @@
+//! The rows of what devices have stored: sent to container servers, or left to Python.
+
+use std::mem;
+use std::sync::Arc;
+use std::time::Instant;
+
+use swiftlet_transport::{Event, Sink, What};
+
+use super::Reactor;
+use crate::shared::lock;
+use crate::updates::Do;
+
+impl Reactor {
+    /// Deliver the rows of what has become durable in this turn, and go on with those before.
+    pub(super) fn deliver(&mut self, now: Instant) {
+        let made = mem::take(&mut self.made);
+        if !made.is_empty() {
+            self.updates.add(made, now);
+        }
+        self.updates.tick(now);
+        self.carry_out(now);
+        self.shared.made(&mut self.left_to_python);
+    }
+
+    /// Handle answers of container servers, and of devices to acknowledgements.
+    pub(super) fn updated(&mut self, now: Instant) {
+        for Event { token, what } in self.update_events.drain() {
+            self.updates.event(token, &what, now);
+        }
+    }
+
+    fn carry_out(&mut self, now: Instant) {
+        let sink = Arc::clone(&self.update_events) as Arc<dyn Sink>;
+        loop {
+            let todo = self.updates.todo();
+            if todo.is_empty() {
+                return;
+            }
+            for one in todo {
+                match one {
+                    Do::Call(device, call, token) => {
+                        if let Err(error) = device.peer().call(*call, &sink, token) {
+                            self.updates.event(token, &What::Failed(error), now);
+                        }
+                    }
+                    Do::Answer(tokens) => {
+                        self.refresh_date();
+                        tokens.into_iter().for_each(|token| self.listed(token, true));
+                    }
+                    Do::Report(number) => {
+                        lock(&self.shared.silent).insert(number);
+                    }
+                    Do::Leave(mut made) => self.left_to_python.append(&mut made),
+                }
+            }
+        }
+    }
+}
