@@ -889,8 +889,9 @@ update it keeps pending (as bits), the rows in JSON, places and timestamps, and 
 
 _Rows: TypeAlias = tuple[int, int, int, int, int, int, int, int, int, int, int, int]
 """As of now: rows that wait for container servers, rows that are not durable there yet, acknowledgements that were not
-answered yet. So far: messages to container servers, rows in them, rows that all took, that one refused, that were left to
-Python without an attempt, that were taken but stay pending at the devices; acknowledgements answered, lost, dropped."""
+answered yet. So far: messages to container servers, rows in them, rows that all took, that one refused, that were left
+to Python without an attempt, that were taken but stay pending at the devices; acknowledgements answered, lost,
+dropped."""
 
 @final
 class Changes:
