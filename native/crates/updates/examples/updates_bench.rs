@@ -2,7 +2,7 @@
 //!
 //!     cargo run --release -p swiftlet-updates --example updates_bench [DIRECTORY]
 //!
-//! One thread submits rows with new names, at most 64 messages at a time, and folds every 5,000 rows (without a
+//! One thread submits rows with new names, at most 64 messages or 5,000 rows at a time, and folds every 5,000 rows (without a
 //! database). The journal is in the directory, by default the system's for temporary files.
 
 use std::path::PathBuf;
@@ -44,17 +44,19 @@ fn main() {
         let messages: Vec<_> = (0..ROWS / count).map(|at| rows(at * count, count)).collect();
         let (tell, told) = mpsc::channel();
         let (begun, used) = (Instant::now(), processor());
-        let mut open = 0;
-        for (at, message) in messages.into_iter().enumerate() {
+        let (mut open, mut held) = (0, 0);
+        for message in messages {
             let tell = tell.clone();
             let taken = move |outcome| tell.send(outcome).expect("the main thread");
             updates.submit(database.clone(), Box::new(message), Box::new(taken));
             open += 1;
-            if open == OPEN {
+            if open == OPEN.min(FOLD / count) {
                 told.recv().expect("an answer").expect("taken");
                 open -= 1;
+                held += count;
             }
-            if (at + 1) * count % FOLD == 0 {
+            if held >= FOLD {
+                held = 0;
                 drop(updates.take_out(&database));
                 updates.folded(&database, true);
                 updates.durable_in_databases(updates.mark());
