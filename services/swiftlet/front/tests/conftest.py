@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path as Directory
-from typing import Any
+from typing import Any, cast
 
 import pytest
+import swiftlet_native
 from aiohttp.test_utils import TestClient
 
 from swiftlet.api.app import add_api_routes
@@ -18,10 +20,14 @@ from swiftlet.api.tests.proxy import Answer, Proxy, proxy_of
 from swiftlet.front.proxy_front import ProxyFront
 from swiftlet.front.row_records import RowsStatus
 from swiftlet.front.tests.served import TIMEOUTS_S, NativeContainers, NativeDevices, front_server
+from swiftlet.listing.updates import UpdateTable
 from swiftlet.placement.tests.cluster import MemoryCluster, memory_cluster
 from swiftlet.web.app import create_base_app
 
 PATIENCE_S = 20.0
+BY_PYTHON, BY_FRONT = "rows by Python", "rows by the front"
+EACH_WAY = pytest.mark.parametrize("cluster", [BY_PYTHON, BY_FRONT], indirect=True)
+"""Marks tests that are run twice, with all rows delivered by Python, and with what can be delivered by the front."""
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -38,6 +44,8 @@ class FrontedProxy:
     proxy: Proxy
     front: ProxyFront
     devices: NativeDevices
+    containers: NativeContainers | None
+    """Where the front delivers rows itself; None where Python delivers all."""
 
     @property
     def answered(self) -> int:
@@ -85,11 +93,12 @@ async def fronted_proxy(
     **options: Any,
 ) -> AsyncIterator[FrontedProxy]:
     """One more proxy of a cluster, with the API of another one of the same kind."""
-    async with proxy_of(cluster, root, **options) as cold:
+    async with contextlib.AsyncExitStack() as stack:
+        cold = await stack.enter_async_context(proxy_of(cluster, root, **options))
         cold.clock.now = time.time()  # As the front's.
         app = create_base_app("proxy", trust_request_ids=False, managed_apart=True)
         add_api_routes(app, cold.api)
-        async with (
+        server, front, devices = await stack.enter_async_context(
             front_server(
                 app,
                 cold.api,
@@ -99,20 +108,40 @@ async def fronted_proxy(
                 writes=True,
                 timeouts_s=timeouts_s,
                 containers=containers,
-            ) as (server, front, devices),
-            TestClient(server, auto_decompress=False) as client,
-        ):
-            yield FrontedProxy(Proxy(cluster, cold.api, client, cold.clock, cold.token), front, devices)
+            )
+        )
+        client = await stack.enter_async_context(TestClient(server, auto_decompress=False))
+        proxy = Proxy(cluster, cold.api, client, cold.clock, cold.token)
+        yield FrontedProxy(proxy, front, devices, containers)
 
 
 @pytest.fixture
-async def cluster(tmp_path: Directory) -> AsyncIterator[MemoryCluster]:
-    async with memory_cluster(tmp_path, devices=3) as made:
+async def cluster(request: pytest.FixtureRequest, tmp_path: Directory) -> AsyncIterator[MemoryCluster]:
+    """With `BY_FRONT` as its parameter, the databases of containers have tables for native rows."""
+    make_table = _table if getattr(request, "param", None) == BY_FRONT else None
+    async with memory_cluster(tmp_path, devices=3, make_table=make_table) as made:
         await made.make_container()
         yield made
 
 
+def _table(directory: Directory) -> UpdateTable:
+    return cast("UpdateTable", swiftlet_native.UpdateTable(directory, "d"))
+
+
 @pytest.fixture
 async def fronted(cluster: MemoryCluster, tmp_path: Directory) -> AsyncIterator[FrontedProxy]:
+    """The front delivers rows where databases have tables for them."""
+    with contextlib.ExitStack() as stack:
+        has_tables = cluster.databases[cluster.devices[0].name].table is not None
+        containers = NativeContainers(cluster, tmp_path) if has_tables else None
+        if containers is not None:
+            stack.callback(containers.close)
+        async with fronted_proxy(cluster, tmp_path, containers=containers) as made:
+            yield made
+
+
+@pytest.fixture
+async def with_pythons_rows(cluster: MemoryCluster, tmp_path: Directory) -> AsyncIterator[FrontedProxy]:
+    """Python delivers all rows."""
     async with fronted_proxy(cluster, tmp_path) as made:
         yield made

@@ -102,7 +102,7 @@ class NativeContainers:
     """The native halves of a cluster's container servers: each has a table for the rows of its device."""
 
     def __init__(self, cluster: MemoryCluster, root: Directory) -> None:
-        """No container is open."""
+        """Of the databases' tables, if they have any; else of tables of its own, in which no container is open."""
         self._node = TransportNode("proxy", "here", KEYS, pool_bytes=_POOL_BYTES)
         self._root = root
         self._servers: dict[str, ContainerServer] = {}
@@ -111,20 +111,32 @@ class NativeContainers:
         """By the address of the device."""
         self.ports: dict[str, int] = {}
         for device in cluster.devices:
-            self.start(device)
+            table = cluster.databases[device.name].table
+            if table is None:
+                self.start(device)
+            else:
+                self._serve(device, cast("UpdateTable", table))
 
     def start(self, device: Device) -> None:
         """Begin to serve a device; after `kill` as another process does."""
         directory = self._root / "updates" / device.host
         directory.mkdir(parents=True, exist_ok=True)
         table = self.tables[device.address] = UpdateTable(directory, device.device)
+        self._serve(device, table)
+
+    def _serve(self, device: Device, table: UpdateTable) -> None:
         name = f"{device.host}:{device.port}"
         server = ContainerServer(name, "there", KEYS, {device.device: table}, {}, pool_bytes=_POOL_BYTES)
         self._servers[device.address] = server
         self.move(device, server.listen("127.0.0.1", 0))
 
+    def stop(self) -> None:
+        """End all servers; callers are not told."""
+        for server in self._servers.values():
+            server.stop()
+
     def kill(self, device: Device) -> None:
-        """End a device's server; callers are not told."""
+        """End a device's server and its table; callers are not told."""
         self._servers[device.address].stop()
         self.tables[device.address].stop()
 
@@ -146,9 +158,8 @@ class NativeContainers:
         """Nothing is remembered."""
 
     def close(self) -> None:
-        """End servers and tables."""
-        for server in self._servers.values():
-            server.stop()
+        """End servers, and the tables that they have for themselves."""
+        self.stop()
         for table in self.tables.values():
             table.stop()
 

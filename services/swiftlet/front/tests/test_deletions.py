@@ -15,13 +15,14 @@ from swiftlet.api.tests.large import put_manifest, put_segments
 from swiftlet.api.tests.proxy import Answer, proxy_of
 from swiftlet.errors import Forbidden
 from swiftlet.front.deciding import Deciding
-from swiftlet.front.tests.conftest import PATIENCE_S, FrontedProxy, fronted_proxy, until
+from swiftlet.front.tests.conftest import EACH_WAY, PATIENCE_S, FrontedProxy, fronted_proxy, until
 from swiftlet.front.tests.served import Relay
 from swiftlet.front.tests.test_writes import OF_ONE_ANSWER, TYPE, listed, native, write
 from swiftlet.model import Kind
 from swiftlet.names import Path
 from swiftlet.placement.tests.cluster import ACCOUNT, CONTAINER, MemoryCluster
 
+pytestmark = EACH_WAY
 COLD = {"X-Trans-Id-Extra": "cold"}
 """A header that makes a request Python's and changes nothing."""
 
@@ -307,6 +308,8 @@ async def test_container_servers_are_down(fronted: FrontedProxy, cluster: Memory
     """The row stays pending at all devices."""
     await write(fronted)
     await put(fronted, "pending")
+    if fronted.containers is not None:
+        fronted.containers.stop()
     with cluster.databases_down(*cluster.container_devices()):
         assert (await deleted_by_front(fronted, "pending")).status == 204
     assert "pending" in await listed(fronted)
@@ -315,8 +318,9 @@ async def test_container_servers_are_down(fronted: FrontedProxy, cluster: Memory
         assert digest in {key.digest for key, _, _ in native(cluster, device).pending_updates(0.0, 1000)}
 
 
-async def test_the_proxy_dies_before_the_row_is_sent(fronted: FrontedProxy, cluster: MemoryCluster) -> None:
+async def test_the_proxy_dies_before_the_row_is_sent(with_pythons_rows: FrontedProxy, cluster: MemoryCluster) -> None:
     """Nobody is told that it is gone, the update is pending at all devices, and their shares name every replica."""
+    fronted = with_pythons_rows
     await write(fronted)
     await put(fronted, "dead")
     running = fronted.front._running

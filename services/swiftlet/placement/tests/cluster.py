@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path as Directory
 
@@ -14,6 +14,7 @@ from swiftlet_native import xxh3_64
 
 from swiftlet.errors import NotFound
 from swiftlet.listing.pool import ListingStore
+from swiftlet.listing.updates import UpdateTable
 from swiftlet.model import Entry, ListingQuery, ObjectInfo, ObjectKey, PostRecord, PutFooter, PutRecord
 from swiftlet.names import HashPath, Path
 from swiftlet.placement.fanout import drain_background
@@ -95,14 +96,22 @@ class OneRing:
 class MemoryCluster:
     """Devices, what they hold, and the proxy's view of them."""
 
-    def __init__(self, root: Directory, devices: int, replicas: float, suppress_after: int) -> None:
-        """`suppress_after` failures in a row a device is asked last."""
+    def __init__(
+        self,
+        root: Directory,
+        devices: int,
+        replicas: float,
+        suppress_after: int,
+        make_table: Callable[[Directory], UpdateTable] | None = None,
+    ) -> None:
+        """`suppress_after` failures in a row a device is asked last; `make_table` is for databases of containers."""
         self.rings = OneRing(make_ring(devices, replicas))
         self.ring = self.rings.ring
         self.devices = [device for device in self.ring.devices if device is not None]
         self.stores: dict[str, FaultyStore] = {device.address: MemoryStore() for device in self.devices}
         self.databases = {
-            device.name: ListingStore(root / device.host, HASH_PATH, device=device.host) for device in self.devices
+            device.name: ListingStore(root / device.host, HASH_PATH, device=device.host, make_table=make_table)
+            for device in self.devices
         }
         self.listing_transport = MemoryListingTransport(self.databases)
         self.rows = RowQueues(self.rings.container, self.listing_transport, HASH_PATH)
@@ -251,10 +260,16 @@ class MemoryCluster:
 
 @asynccontextmanager
 async def memory_cluster(
-    root: Directory, devices: int = 6, replicas: float = 3, suppress_after: int = NEVER_SUPPRESSED
+    root: Directory,
+    devices: int = 6,
+    replicas: float = 3,
+    suppress_after: int = NEVER_SUPPRESSED,
+    make_table: Callable[[Directory], UpdateTable] | None = None,
 ) -> AsyncIterator[MemoryCluster]:
     """A cluster for as long as the context lasts."""
-    cluster = MemoryCluster(root, devices, replicas, suppress_after)
+    cluster = MemoryCluster(root, devices, replicas, suppress_after, make_table)
+    for database in cluster.databases.values():
+        database.start_folding()
     try:
         yield cluster
     finally:
