@@ -62,7 +62,13 @@ def prepare(home: Path, port: int) -> Path:
     (home / "devices" / "d0").mkdir(parents=True)
     settings = {
         "cluster": {"hash_path_suffix": SECRET, "key": SECRET, "rings": str(home)},
-        "container": {"host": "127.0.0.1", "port": port, "devices": ["d0"], "devices_dir": str(home / "devices")},
+        "container": {
+            "host": "127.0.0.1",
+            "port": port,
+            "devices": ["d0"],
+            "devices_dir": str(home / "devices"),
+            "native_updates": False,
+        },
     }
     (home / "settings.yaml").write_text(yaml.safe_dump(settings))
     return home / "settings.yaml"

@@ -49,6 +49,17 @@ def answered_by_front(cluster: Cluster) -> int:
     return int(found["front"]["answered"])
 
 
+def taken(cluster: Cluster) -> int:
+    """How many rows the native code of the container servers that run has taken."""
+    count = 0
+    for server in cluster.services:
+        if server.startswith("container-"):
+            with urllib.request.urlopen(f"{cluster.management_url(server)}/statusz", timeout=30) as answer:
+                found = json.loads(answer.read())
+            count += sum(table["taken"] for table in found["updates"].values())
+    return count
+
+
 def until(holds: Callable[[], bool], what: str) -> None:
     deadline = time.monotonic() + WITHIN_S
     while not holds():
@@ -147,6 +158,20 @@ def test_container_servers_are_killed(cluster: Cluster) -> None:
     cluster.start(*servers)
     writing.stop()
     check(cluster, "rows", writing.created)
+
+
+def test_rows_that_native_code_has_taken_are_listed_after_a_kill(cluster: Cluster) -> None:
+    """Container servers are killed before the rows are in their databases; devices would bring them 10 s later."""
+    before = taken(cluster)
+    writing = Writing(cluster, "taken")
+    until(lambda: taken(cluster) > before + 100, "rows taken natively")
+    writing.stop()
+    servers = [name for name in cluster.services if name.startswith("container-")]
+    cluster.kill(*servers)
+    cluster.start(*servers)
+    rows = Client(cluster.endpoint, cluster.user, cluster.key).call("GET", "taken", query="format=json").json()
+    assert set(writing.created) <= {row["name"] for row in rows}
+    check(cluster, "taken", writing.created)
 
 
 def test_an_object_server_is_killed(cluster: Cluster) -> None:

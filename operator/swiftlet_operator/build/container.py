@@ -7,6 +7,7 @@ from swiftlet_operator.build.redis import redis_volumes
 from swiftlet_operator.build.settings import restart_digest
 from swiftlet_operator.build.site import (
     CONTAINER,
+    CONTAINER_NATIVE_PORT,
     CONTAINER_PORT,
     DATABASE_DEVICE,
     Group,
@@ -32,6 +33,7 @@ def _stateful_set(site: Site, group: Group) -> Manifest:
         CONTAINER_PORT,
         spec.resources,
         env=[{"name": "SWIFTLET_CONTAINER__RING_HOST", "value": host}],
+        more_ports={"container-native": CONTAINER_NATIVE_PORT},
         ring_cache=f"{DEVICES_DIRECTORY}/{DATABASE_DEVICE}/{RING_CACHE}",
         mounts=[{"name": DATABASE_DEVICE, "mountPath": f"{DEVICES_DIRECTORY}/{DATABASE_DEVICE}"}],
     )

@@ -15,6 +15,7 @@ from swiftlet_operator.build.pods import component_labels
 from swiftlet_operator.build.site import (
     API_PORT,
     CONTAINER,
+    CONTAINER_NATIVE_PORT,
     CONTAINER_PORT,
     MANAGEMENT_PORT,
     METADATA,
@@ -41,14 +42,14 @@ Rule = dict[str, Any]
 
 _OF_DATA = {
     STORAGE: (OBJECT_PORT, OBJECT_NATIVE_PORT, REPLICATOR_PORT),
-    CONTAINER: (CONTAINER_PORT, REPLICATOR_PORT),
+    CONTAINER: (CONTAINER_PORT, CONTAINER_NATIVE_PORT, REPLICATOR_PORT),
     REDIS: (REDIS_PORT,),
 }
 REACHES: Mapping[str, Mapping[str, tuple[int, ...]]] = {
     # Servers of devices have a replicator beside them, which speaks with all others and with Redis.
     STORAGE: _OF_DATA,
     CONTAINER: _OF_DATA,
-    PROXY: {STORAGE: (OBJECT_PORT, OBJECT_NATIVE_PORT), CONTAINER: (CONTAINER_PORT,)},
+    PROXY: {STORAGE: (OBJECT_PORT, OBJECT_NATIVE_PORT), CONTAINER: (CONTAINER_PORT, CONTAINER_NATIVE_PORT)},
     METADATA: {CONTAINER: (CONTAINER_PORT,)},
     REDIS: {},
 }

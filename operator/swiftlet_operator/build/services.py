@@ -9,6 +9,7 @@ from swiftlet.crd import ServiceSpec
 from swiftlet_operator.build.pods import API_LABEL, component_labels
 from swiftlet_operator.build.site import (
     CONTAINER,
+    CONTAINER_NATIVE_PORT,
     CONTAINER_PORT,
     MANAGEMENT_PORT,
     METADATA,
@@ -36,7 +37,11 @@ def build_services(site: Site) -> list[Manifest]:
             STORAGE,
             {"object": OBJECT_PORT, "object-native": OBJECT_NATIVE_PORT, "replicator": REPLICATOR_PORT},
         ),
-        _headless(site, CONTAINER, {"container": CONTAINER_PORT, "replicator": REPLICATOR_PORT}),
+        _headless(
+            site,
+            CONTAINER,
+            {"container": CONTAINER_PORT, "container-native": CONTAINER_NATIVE_PORT, "replicator": REPLICATOR_PORT},
+        ),
     ]
     if site.spec.metadata.replicas:
         ports = {"metadata": METADATA_PORT, MANAGEMENT: METADATA_MANAGEMENT_PORT}

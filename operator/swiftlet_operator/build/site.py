@@ -30,6 +30,7 @@ OBJECT_PORT = 6200
 OBJECT_NATIVE_PORT = 7200
 """The port of the native transport: at the services' default distance from the HTTP port."""
 CONTAINER_PORT = 6300
+CONTAINER_NATIVE_PORT = 7300
 REPLICATOR_PORT = 6400
 API_PORT = 8080
 METADATA_PORT = 8090

@@ -120,11 +120,11 @@ def _labels(selector: dict[str, Any], labels: dict[str, str]) -> bool:
     )
 
 
-DATA = {"storage": {6200, 7200, 6400}, "container": {6300, 6400}, "redis": {6379}}
+DATA = {"storage": {6200, 7200, 6400}, "container": {6300, 7300, 6400}, "redis": {6379}}
 NEEDED = {
     "storage": DATA,
     "container": DATA,
-    "proxy": {"storage": {6200, 7200}, "container": {6300}},
+    "proxy": {"storage": {6200, 7200}, "container": {6300, 7300}},
     "metadata": {"container": {6300}},
     "redis": {},
 }

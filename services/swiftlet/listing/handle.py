@@ -70,8 +70,15 @@ class Observer(Protocol):
         """Handle a transaction that found only the device's reserve left."""
         ...
 
-    def folded(self, handle: Handle) -> None:
-        """Handle the merge of the rows that native code had taken."""
+    @property
+    def takes_rows(self) -> bool:
+        """Whether native code may take rows for databases."""
+        ...
+
+    def folded(self, handle: Handle, rows: int, merged: bool) -> None:
+        """Handle the end of a transaction that began with rows that native code had taken: they were merged, or put
+        back.
+        """
         ...
 
 
@@ -298,7 +305,7 @@ class Handle:
     def finish(self, batch: Sequence[Write], outcome: Outcome | BaseException) -> None:
         """Report the outcome of a transaction, and begin the next one if writes have come meanwhile."""
         if isinstance(outcome, BaseException):
-            tell(self.taken.folded, False)
+            tell(self._end_fold, False)
         if isinstance(outcome, StoreFormatError | DeviceFailed):
             self._background.begin(self._owner.fault(self, outcome), partial(self._refuse, batch, outcome))
         elif isinstance(outcome, BaseException):
@@ -332,10 +339,14 @@ class Handle:
 
     def _deal_with_table(self, batch: Sequence[Write], outcome: Outcome) -> None:
         """End the fold of a transaction that has ended well, and have rows taken natively where that may be."""
-        if self.taken.folded(True):
-            self._owner.folded(self)
-        if outcome.ordinary is not None and not self._others:
+        self._end_fold(True)
+        if outcome.ordinary is not None and not self._others and self._owner.takes_rows:
             self.taken.open(outcome.ordinary, again=any(write.rows is None for write in batch))
+
+    def _end_fold(self, merged: bool) -> None:
+        rows = self.taken.folded(merged)
+        if rows:
+            self._owner.folded(self, rows, merged)
 
     def _go_on(self) -> None:
         if self._queue:

@@ -28,14 +28,14 @@ from typing import Protocol, TypeVar
 
 from swiftlet.boundaries.listings import PageForm
 from swiftlet.errors import DeviceFailed, DiskFull, NotFound, SwiftletError
-from swiftlet.listing import metrics
+from swiftlet.listing import folding, metrics
 from swiftlet.listing.account_db import AccountDb
 from swiftlet.listing.background_tasks import report, resolve
 from swiftlet.listing.commits import Commits
 from swiftlet.listing.container_db import ContainerDb, packed
 from swiftlet.listing.faults import DamagedDatabase, translate
 from swiftlet.listing.fingerprints import Fingerprints
-from swiftlet.listing.folding import FOLD_AFTER_S, SWEEP_S, Folding
+from swiftlet.listing.folding import FOLD_AFTER_S, Folding
 from swiftlet.listing.handle import Handle, Limits, Workers
 from swiftlet.listing.late_sync import LateSyncs
 from swiftlet.listing.layout import database_path, databases_in, entries, own
@@ -153,9 +153,14 @@ class ListingStore:
 
     def _make_table(self, make_table: Callable[[Path], UpdateTable]) -> UpdateTable:
         directory = self.root / "updates"
-        directory.mkdir(exist_ok=True)
-        sync_directories(directory, self.root)
-        return make_table(directory)
+        try:
+            directory.mkdir(exist_ok=True)
+            sync_directories(directory, self.root)
+            return make_table(directory)
+        except OSError as error:
+            os.close(self._lock)
+            # Without its rows listings would lack them, so the databases are not served.
+            raise DeviceFailed(f"the journal of container updates can't be read: {error}") from error
 
     # Containers.
 
@@ -400,7 +405,7 @@ class ListingStore:
         self._folding.start()
         try:
             while True:
-                await asyncio.sleep(SWEEP_S)
+                await asyncio.sleep(folding.SWEEP_S)
                 self._folding.sweep()
                 await self.shorten_journal()
         finally:
@@ -450,8 +455,17 @@ class ListingStore:
     def _journal_failed(self, reason: str) -> None:
         self._out_of_service(DeviceFailed(f"the journal of container updates on device {self.device}: {reason}"))
 
-    def folded(self, handle: Handle) -> None:
-        """Note that a database has the rows that were taken until then."""
+    @property
+    def takes_rows(self) -> bool:
+        """Whether native code may take rows: not once the device has failed or is being closed."""
+        return self._failed is None
+
+    def folded(self, handle: Handle, rows: int, merged: bool) -> None:
+        """Note that a database has the rows that were taken until then, or that they were put back."""
+        metrics.FOLDED_ROWS.labels("merged" if merged else "put-back").inc(rows)
+        if not merged:
+            return
+        metrics.OBJECT_ROWS_MERGED.inc(rows)
         place = self._places.get(handle.id)
         if place is not None and self._folding is not None:
             self._folding.folded(place)

@@ -18,7 +18,6 @@ from __future__ import annotations
 from collections.abc import MutableMapping, Sequence
 from typing import Protocol
 
-from swiftlet.listing import metrics
 from swiftlet.listing.row_tables import Packed
 from swiftlet.model import DatabaseId, DatabaseName
 
@@ -45,7 +44,7 @@ class UpdateTable(Protocol):
         """Return whether a container has rows in the table, or rows that were taken out and are not folded yet."""
         ...
 
-    def take_out(self, partition: int, account: str, container: str, /) -> list[Packed]:
+    def take_out(self, partition: int, account: str, container: str, /) -> Sequence[Packed]:
         """Remove and return the rows of a container, by name; `folded` has to follow."""
         ...
 
@@ -157,5 +156,4 @@ class Taken:
         place = self._places.get(self._id)
         if count and place is not None and self._table is not None and not self._ended:
             self._table.folded(*place, merged)
-            metrics.FOLDED_ROWS.labels("merged" if merged else "put-back").inc(count)
         return count

@@ -20,6 +20,11 @@ def known_host(section: Section) -> str | None:
     return section.ring_host or (section.host if section.host not in _ALL_INTERFACES else None)
 
 
+def ring_host(section: Section) -> str:
+    """Return this server's host as the rings name it, as far as it is known."""
+    return known_host(section) or socket.gethostname()
+
+
 def local_devices(section: Section, machine: str | None = None) -> IsLocal:
     """Return a function that tells whether a ring's device is this server's.
 

@@ -98,8 +98,9 @@ class ClusterSection(Section):
         default=1000,
         ge=1,
         le=60_000,
-        description="Number added to an object server's HTTP port to get its native port, over which objects are "
-        "transferred. A server whose native port is taken by another program does not start.",
+        description="Number added to the HTTP port of an object or container server to get its native port, over "
+        "which objects are transferred and container updates are sent. A server whose native port is taken by "
+        "another program does not start.",
     )
     native_pool_bytes: int = Field(
         default=128 * MIB,
@@ -561,6 +562,16 @@ class ContainerSection(NodeTimeouts):
         ge=1,
         le=100_000,
         description="Databases kept open per device; each needs a few descriptors and some memory.",
+    )
+    native_updates: bool = Field(
+        default=True,
+        description="Whether proxies may bring container updates over the native transport, to native code that "
+        "answers them without Python; see cluster.native_port_offset. false: they send them over HTTP.",
+    )
+    fold_after_s: Annotated[float, Field(gt=0, le=60)] = Field(
+        default=1.0,
+        description="Seconds after which updates that native code has taken are merged into their container's "
+        "database, together. Many of them, and those that somebody asks for, are merged at once.",
     )
     account_update_interval_s: Seconds = Field(
         default=1.0, description="Seconds between reports of changed container totals to their accounts."

@@ -10,7 +10,7 @@ _FIRST, _LAST = 20_000, 31_000
 
 
 def object_ports(count: int, offset: int = 1000) -> list[int]:
-    """Return free ports for object servers, whose native ports, `offset` higher, are free as well."""
+    """Return free ports for object or container servers, whose native ports, `offset` higher, are free as well."""
     found: set[int] = set()
     while len(found) < count:
         port = random.randrange(_FIRST, _LAST)  # noqa: S311

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from swiftlet.errors import DeviceFailed, DiskFull, NotEmpty, NotFound
-from swiftlet.listing import late_sync, pool, shards
+from swiftlet.listing import folding, late_sync, pool, shards
 from swiftlet.listing.container_db import ContainerDb
 from swiftlet.listing.faults import DamagedDatabase
 from swiftlet.listing.handle import Limits
@@ -439,7 +439,7 @@ async def test_databases_that_are_closed_for_others_take_no_rows(device: Device)
 
 
 async def test_what_could_not_be_merged_is_tried_again(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool, "SWEEP_S", 0.02)
+    monkeypatch.setattr(folding, "SWEEP_S", 0.02)
     reported: list[str] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context["message"]))
     store = await device.started(fold_after_s=0.01)

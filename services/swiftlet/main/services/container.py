@@ -6,17 +6,19 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack
 from functools import partial
+from pathlib import Path
 
+import swiftlet_native
 from aiohttp import web
 
-from swiftlet.errors import Unavailable
+from swiftlet.errors import SettingsError, Unavailable
 from swiftlet.listing.handle import Limits
 from swiftlet.listing.pool import ListingStore
 from swiftlet.main.background import in_background
-from swiftlet.main.encryption import only_encrypted, serve_encrypted
+from swiftlet.main.encryption import only_encrypted, report_port, serve_encrypted
 from swiftlet.main.keys import use_keys
-from swiftlet.main.local_devices import hosts_of, local_devices
-from swiftlet.main.nodes import use_listing_transport
+from swiftlet.main.local_devices import hosts_of, local_devices, ring_host
+from swiftlet.main.nodes import count_transports, use_listing_transport
 from swiftlet.main.policies import use_policy_list
 from swiftlet.main.rings import RingSet, hand_out_rings, use_rings
 from swiftlet.main.sealed_keys import use_sealed_keys
@@ -30,6 +32,7 @@ from swiftlet.servers.containers.container_server import ContainerServer, add_co
 from swiftlet.servers.containers.listing_answers import databases_placed_by
 from swiftlet.servers.containers.listing_recount import Recount
 from swiftlet.servers.containers.listing_upkeep import ListingUpkeep
+from swiftlet.servers.containers.native_updates import NativeUpdates, NativeUpdatesSettings, table_status
 from swiftlet.servers.containers.policy_tally import PolicyTally
 from swiftlet.servers.shared.device_status import DeviceStatus
 from swiftlet.settings import ContainerSettings
@@ -38,9 +41,13 @@ from swiftlet.sharding.shard_moves import ShardMover
 from swiftlet.sharding.sharded import ShardedReplicas
 from swiftlet.timestamp import TimestampClock
 from swiftlet.transport.http_listing import HttpListingTransport
+from swiftlet.transport.native_client import machine
 from swiftlet.web.app import create_base_app
+from swiftlet.web.logs import get_logger
 from swiftlet.web.serve import ServeOptions
 from swiftlet.web.statusz import STATUS
+
+_log = get_logger("container")
 
 
 def create_app(settings: ContainerSettings) -> web.Application:
@@ -51,7 +58,10 @@ def create_app(settings: ContainerSettings) -> web.Application:
     use_rings(app, rings, settings.cluster.ring_check_interval_s)
     hand_out_rings(app, rings)
     transport = use_listing_transport(app, settings.cluster, settings.container)
-    stores = _use_stores(app, settings)
+    tables: dict[str, swiftlet_native.UpdateTable] = {}
+    stores = _use_stores(app, settings, tables)
+    if settings.container.native_updates:
+        _use_native(app, settings, tables)
     reporter = _use_reporter(app, settings, stores, rings, transport)
     _use_upkeep(app, settings, stores)
     _use_status(app, stores)
@@ -105,26 +115,83 @@ def _use_usage(app: web.Application, usage: AccountUsage, tally: AccountTally) -
     app[STATUS].add("accounts", tally.report)
 
 
-def _use_stores(app: web.Application, settings: ContainerSettings) -> Mapping[str, ListingStore]:
-    """Return the devices' databases, which are closed with `app`. Raises DeviceLocked."""
+def _use_stores(
+    app: web.Application, settings: ContainerSettings, tables: dict[str, swiftlet_native.UpdateTable]
+) -> Mapping[str, ListingStore]:
+    """Return the devices' databases, which are closed with `app`, and add their update tables to `tables`.
+
+    The tables are there even if nobody may bring rows: an earlier process may have left some. Raises DeviceLocked, and
+    DeviceFailed when the rows of an earlier process can't be read.
+    """
     section = settings.container
     limits = Limits(
         open_databases=section.open_databases,
         threads=section.threads_per_device,
         reserve_bytes=section.reserve_bytes,
     )
-    stores = {
-        name: ListingStore(section.devices_dir / name, settings.cluster.hash_path, limits, name)
-        for name in section.devices
-    }
+
+    def make_table(name: str, directory: Path) -> swiftlet_native.UpdateTable:
+        table = tables[name] = swiftlet_native.UpdateTable(directory, name)
+        return table
+
+    def store(name: str) -> ListingStore:
+        root, table = section.devices_dir / name, partial(make_table, name)
+        return ListingStore(root, settings.cluster.hash_path, limits, name, table, section.fold_after_s)
+
+    stores = {name: store(name) for name in section.devices}
 
     async def closing(_app: web.Application) -> AsyncIterator[None]:
         yield
-        for store in stores.values():
-            await store.close()
+        for one in stores.values():
+            await one.close()
+
+    async def folding(_app: web.Application) -> AsyncIterator[None]:
+        async with AsyncExitStack() as stack:
+            for one in stores.values():
+                await stack.enter_async_context(in_background(one.run_folding))
+            yield
 
     app.cleanup_ctx.append(closing)
+    app.cleanup_ctx.append(folding)
+    app[STATUS].add("updates", lambda: {name: table_status(table) for name, table in tables.items()})
     return stores
+
+
+def _use_native(
+    app: web.Application, settings: ContainerSettings, tables: Mapping[str, swiftlet_native.UpdateTable]
+) -> None:
+    """Take container updates over the native transport while `app` runs. Raises SettingsError when the port is not
+    available.
+    """
+    cluster, section = settings.cluster, settings.container
+    keys, name = use_keys(app, cluster), f"{ring_host(section)}:{section.port}"
+    server = NativeUpdates(
+        tables,
+        keys.current,
+        NativeUpdatesSettings(
+            name=name,
+            machine=machine(),
+            pool_bytes=cluster.native_pool_bytes,
+            socket_directory=cluster.native_socket_directory,
+            silence_s=cluster.peer_silence_s,
+            encryption=cluster.encryption,
+        ),
+    )
+    report_port(app, cluster, lambda: True)
+    keys.follow(server.set_keys)
+    app.on_shutdown.append(server.leave)
+    app.cleanup_ctx.append(server.run)
+    app[STATUS].add("native", server.status)
+    count_transports(app, server.transports)
+    port = section.port + cluster.native_port_offset
+    try:
+        server.listen(section.host, port)
+    except (OSError, OverflowError) as error:
+        raise SettingsError(
+            f"cluster.native_port_offset: can't listen on port {port} ({error}), where container updates are taken; "
+            "free the port, choose another offset for the whole cluster, or set container.native_updates to false"
+        ) from error
+    _log.info("the native transport listens", port=port, name=name)
 
 
 def _use_reporter(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import AsyncIterator, Iterable, Mapping
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from swiftlet_native import Doubts
 from swiftlet.errors import DeviceFailed, SettingsError, StoreFormatError
 from swiftlet.main.encryption import only_encrypted, report_port, serve_encrypted
 from swiftlet.main.keys import use_keys
-from swiftlet.main.local_devices import hosts_of, known_host, local_devices
+from swiftlet.main.local_devices import hosts_of, local_devices, ring_host
 from swiftlet.main.nodes import count_transports, use_listing_transport
 from swiftlet.main.policies import use_policies
 from swiftlet.main.ring_names import object_ring
@@ -150,11 +149,6 @@ def use_native_server(
             "free the port, or choose another offset for the whole cluster"
         ) from error
     _log.info("the native transport listens", port=port, name=f"{ring_host(section)}:{section.port}")
-
-
-def ring_host(section: ObjectSection) -> str:
-    """Return this server's host as the rings name it, as far as it is known."""
-    return known_host(section) or socket.gethostname()
 
 
 def server_settings(settings: ObjectSettings) -> ObjectServerSettings:

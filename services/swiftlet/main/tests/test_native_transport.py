@@ -17,9 +17,9 @@ from prometheus_client import REGISTRY
 
 from swiftlet.boundaries.objects import ContainerUpdate, ObjectTransport, Verdict
 from swiftlet.errors import SettingsError
+from swiftlet.main.local_devices import ring_host
 from swiftlet.main.nodes import use_object_transport
 from swiftlet.main.services import object
-from swiftlet.main.services.object import ring_host
 from swiftlet.model import ObjectKey
 from swiftlet.placement.tests.cluster import HOUR, footer_of
 from swiftlet.ring import RingBuilder

@@ -81,7 +81,8 @@ def object_app(cluster: dict[str, Any], devices: Path) -> web.Application:
 
 
 def container_app(cluster: dict[str, Any], devices: Path) -> web.Application:
-    section = {"devices_dir": devices, "devices": ["d0"]}
+    [port] = object_ports(1)
+    section = {"devices_dir": devices, "devices": ["d0"], "port": port}
     return container.create_app(ContainerSettings.model_validate({"cluster": cluster, "container": section}))
 
 

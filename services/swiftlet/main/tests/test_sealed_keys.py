@@ -76,7 +76,8 @@ def object_settings(tmp_path: Path) -> ObjectSettings:
 
 
 def container_settings(tmp_path: Path) -> ContainerSettings:
-    section = {"devices_dir": tmp_path, "devices": ["d0", "d1"]}
+    [port] = object_ports(1)
+    section = {"devices_dir": tmp_path, "devices": ["d0", "d1"], "port": port}
     return ContainerSettings.model_validate({"cluster": cluster_of(tmp_path), "container": section})
 
 

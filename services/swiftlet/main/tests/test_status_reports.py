@@ -54,11 +54,9 @@ class Machine:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        ports = free_ports(3 * COUNT)
-        self.objects = object_ports(COUNT)
-        self.containers, self.replicators, self.database_replicators = (
-            ports[start : start + COUNT] for start in range(0, 3 * COUNT, COUNT)
-        )
+        ports, pairs = free_ports(2 * COUNT), object_ports(2 * COUNT)
+        self.objects, self.containers = pairs[:COUNT], pairs[COUNT:]
+        self.replicators, self.database_replicators = ports[:COUNT], ports[COUNT:]
         self.metadata = free_ports(1)[0]
         """The port of the metadata server's reports."""
         self.builders = {"object-0": self._builder(self.objects), "container": self._builder(self.containers)}

@@ -13,8 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ipaddress
-import socket
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +31,7 @@ from swiftlet.servers.objects.metrics import (
     REQUESTS,
     SENT,
 )
+from swiftlet.servers.shared.addresses import numeric_address
 from swiftlet.store.native import NativeStore
 from swiftlet.transport.native_metrics import by_transport
 from swiftlet.transport.rdma import Mode, start
@@ -111,7 +110,7 @@ class NativeServer:
 
     def listen(self, host: str, port: int) -> int:
         """Accept clients and return the port. Raises OSError when the port is not available."""
-        self.port = self._server.listen(_address(host), port)
+        self.port = self._server.listen(numeric_address(host), port)
         return self.port
 
     def set_keys(self, keys: Sequence[bytes]) -> None:
@@ -188,11 +187,3 @@ class NativeServer:
         while True:
             self.measure()
             await asyncio.sleep(MEASURE_S)
-
-
-def _address(host: str) -> str:
-    """Return the address to listen on. Raises OSError for a name without one."""
-    try:
-        return str(ipaddress.ip_address(host))
-    except ValueError:
-        return str(socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][4][0])

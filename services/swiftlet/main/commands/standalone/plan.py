@@ -16,7 +16,7 @@ OBJECT_DEVICES = 4
 CONTAINER_DEVICES = 3
 DRAIN_S = 10.0
 NATIVE_PORT_OFFSET = 1000
-"""An object server's native port is its HTTP port plus this."""
+"""The native port of an object or container server is its HTTP port plus this."""
 POLICIES = ("Policy-0", "Policy-1")
 """The storage policies of a new store; there are two so that clients that need several can be tried."""
 _MAX_SOCKET_DIRECTORY = 64
@@ -70,7 +70,7 @@ class Layout:
 
     @property
     def sockets(self) -> Path:
-        """Return the directory of the sockets by which object servers and their clients share memory."""
+        """Return the directory of the sockets by which storage servers and their clients share memory."""
         return self.data / "run"
 
     @property
@@ -219,7 +219,7 @@ def make_plan(
     ports = free_ports(options.base_port, is_free, options.port)
     pairs = with_native(ports, is_free, options.port)
     objects = tuple(DevicePlan(f"d{n}", f"z{n}", next(pairs)) for n in range(1, OBJECT_DEVICES + 1))
-    containers = tuple(DevicePlan(f"c{n}", f"z{n}", next(ports)) for n in range(1, CONTAINER_DEVICES + 1))
+    containers = tuple(DevicePlan(f"c{n}", f"z{n}", next(pairs)) for n in range(1, CONTAINER_DEVICES + 1))
     make = _Maker(layout, secrets, options, policies)
     services = [make.object_server(n, device) for n, device in enumerate(objects, 1)]
     services += [make.container_server(n, device) for n, device in enumerate(containers, 1)]
