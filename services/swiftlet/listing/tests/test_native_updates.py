@@ -13,6 +13,7 @@ from typing import cast
 import pytest
 from swiftlet_native import UpdateTable
 
+from swiftlet.errors import DeviceFailed
 from swiftlet.listing.pool import ListingStore
 from swiftlet.listing.schema import stored
 from swiftlet.listing.tests import crash_taker
@@ -62,3 +63,16 @@ def _heard_from_killed_taker(root: Path, first: int, batches: int, more_s: float
         heard |= {int(line) for line in process.stdout if line.endswith("\n")}
     assert heard
     return heard
+
+
+async def test_a_device_whose_journal_can_t_be_read_is_not_served(tmp_path: Path) -> None:
+    (tmp_path / "updates").write_text("no directory")
+
+    def make_table(directory: Path) -> UpdateTable:
+        return UpdateTable(directory, "d")
+
+    for _ in range(2):
+        with pytest.raises(DeviceFailed, match="the journal of container updates can't be read"):
+            ListingStore(tmp_path, HashPath(b"x"), make_table=make_table)
+    (tmp_path / "updates").unlink()
+    await ListingStore(tmp_path, HashPath(b"x"), make_table=make_table).close()

@@ -21,6 +21,8 @@ from swiftlet.store import sethash
 from swiftlet.sync.databases.entries import fingerprint_of
 from swiftlet.sync.session.entries import suffix_of
 from swiftlet.sync.session.roots import EMPTY_ROOT
+from swiftlet.testing.storage.memory_updates import MemoryUpdates
+from swiftlet.testing.storage.updates_conformance import packed_row
 from swiftlet.timestamp import Timestamp
 
 at = Timestamp.at
@@ -137,3 +139,18 @@ async def test_the_first_look_keeps_nobody_waiting_for_long(
     await index.ready(KIND)
     assert len(index.entries(KIND, 0)) == 2
     await index.close()
+
+
+async def test_what_native_code_has_taken_is_a_part_of_it(tmp_path: Path) -> None:
+    table = MemoryUpdates()
+    store = ListingStore(tmp_path / "d", HASH_PATH, make_table=lambda _: table)
+    await store.put_container(0, "a", "c", at(1), {}, None, 0)
+    await store.update_rows(0, "a", "c", [ObjectRow("o", at(2), 1)])
+    index = ListingIndex(store)
+    await index.ready(KIND)
+    before = index.root(KIND, 0)
+    assert table.take(0, "a", "c", [packed_row("p")])
+    await index.ready(KIND)
+    assert not table.has(0, "a", "c")
+    assert index.root(KIND, 0) != before
+    await store.close()
