@@ -156,7 +156,7 @@ def main() -> None:
     parser.add_argument("--graphs", type=Path, help="directory for front-put.svg and front-get.svg")
     arguments = parser.parse_args()
     graphs = arguments.graphs or arguments.directory
-    with store(arguments.directory, True, arguments.workers) as front:
+    with store(arguments.directory, "front", arguments.workers) as front:
         front.measure("put.lua", 3)
         for name in ("put", "get"):
             counts, used = sampled(front, f"{name}.lua", arguments.seconds, arguments.directory / f"{name}.perf")

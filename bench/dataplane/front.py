@@ -1,9 +1,10 @@
-"""Small objects through the proxy, with reads in Python and in the native front: rates and processor time.
+"""Small objects through the proxy, answered by Python and by the native front: rates and processor time.
 
-    .venv/bin/python -m bench.dataplane.front DIRECTORY [--rounds 3] [--seconds 8] [--workers 2]
+    .venv/bin/python -m bench.dataplane.front DIRECTORY [--rounds 3] [--seconds 8] [--workers 2] [--clients 20]
 
-Two standalone stores on the native transport, one with `proxy.front`, measured in turns with wrk; see
-`bench.dataplane.proxy` for what counts.
+Three standalone stores on the native transport, measured in turns with wrk: without a front (`python`), with one whose
+listing rows Python delivers (`front, rows by Python`: without `container.native_updates`), and with one that delivers
+them itself (`front`). See `bench.dataplane.proxy` for what counts.
 """
 
 from __future__ import annotations
@@ -11,38 +12,44 @@ from __future__ import annotations
 import argparse
 import statistics
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 
-from bench.dataplane.proxy import Store, in_turns, row
+from bench.dataplane.proxy import CLIENTS, Store, in_turns, row
 from e2e.standalone.cluster import start_cluster
+
+STORES = {
+    "python": {"SWIFTLET_PROXY__FRONT": "false", "SWIFTLET_PROXY__FRONT_PUT": "false"},
+    "front, rows by Python": {"SWIFTLET_CONTAINER__NATIVE_UPDATES": "false"},
+    "front": {},
+}
+"""Settings of the stores, by what answers."""
 
 
 @contextmanager
-def store(directory: Path, front: bool, workers: int) -> Iterator[Store]:
+def store(directory: Path, name: str, workers: int, clients: int = CLIENTS) -> Iterator[Store]:
     """A store that runs."""
-    name = "front" if front else "python"
-    flag = str(front).lower()
-    settings = {"SWIFTLET_PROXY__FRONT": flag, "SWIFTLET_PROXY__FRONT_PUT": flag}
-    cluster = start_cluster(directory / name, "--workers", str(workers), settings=settings)
+    settings = {"SWIFTLET_PROXY__FRONT": "true", "SWIFTLET_PROXY__FRONT_PUT": "true"} | STORES[name]
+    cluster = start_cluster(directory / name.replace(" ", "-"), "--workers", str(workers), settings=settings)
     try:
-        yield Store(name, cluster)
+        yield Store(name, cluster, clients)
     finally:
         cluster.stop()
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("directory", type=Path, help="where the stores' data goes; about 4 GB")
+    parser.add_argument("directory", type=Path, help="where the stores' data goes; about 6 GB")
     parser.add_argument("--rounds", type=int, default=3, help="the medians count (default 3)")
     parser.add_argument("--seconds", type=int, default=8, help="length of each (default 8)")
     parser.add_argument("--workers", type=int, default=2, help="processes of each proxy (default 2)")
+    parser.add_argument("--clients", type=int, default=CLIENTS, help=f"clients at the same time (default {CLIENTS})")
     arguments = parser.parse_args()
-    with (
-        store(arguments.directory, False, arguments.workers) as python,
-        store(arguments.directory, True, arguments.workers) as front,
-    ):
-        found = in_turns((python, front), arguments.rounds, arguments.seconds)
+    with ExitStack() as stack:
+        begin = partial(store, arguments.directory, workers=arguments.workers, clients=arguments.clients)
+        stores = [stack.enter_context(begin(name)) for name in STORES]
+        found = in_turns(stores, arguments.rounds, arguments.seconds)
     print("| operation | answered by | requests/s | p50 ms | p99 ms | CPU ms each: proxy | object | container | all |")
     print("|---|---|---|---|---|---|---|---|---|")
     for (operation, name), rounds in sorted(found.items(), reverse=True):

@@ -41,9 +41,10 @@ class Round:
 class Store:
     """A store, and what its processes use."""
 
-    def __init__(self, name: str, cluster: Cluster) -> None:
-        """Measure what it uses while nothing is asked of it."""
+    def __init__(self, name: str, cluster: Cluster, clients: int = CLIENTS) -> None:
+        """Measure what it uses while nothing is asked of it; `clients` ask later at the same time."""
         self.name = name
+        self.clients = clients
         self.cluster = cluster
         self.client = Client(cluster.endpoint, cluster.user, cluster.key)
         self._container = ""
@@ -69,7 +70,7 @@ class Store:
             self._container = f"bench-{self._count}"
             self.client.call("PUT", self._container)
         before, began = self._used(), time.monotonic()
-        figures = wrk(self.client, script, self._container, CLIENTS, seconds, max(1, self._puts - CLIENTS))
+        figures = wrk(self.client, script, self._container, self.clients, seconds, max(1, self._puts - self.clients))
         took, after = time.monotonic() - began, self._used()
         assert not figures.failed, figures
         if script == "put.lua":
