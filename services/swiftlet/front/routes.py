@@ -93,6 +93,8 @@ class ContainerRoutes:
         self._found: dict[tuple[str, int], TransportPeer] = {}
         self._told: tuple[Ring, list[TransportPeer | None]] | None = None
         self._finding: asyncio.Task[None] | None = None
+        self._silent: set[int] = set()
+        """Numbers of the servers that have failed since they were looked up."""
 
     def refresh(self) -> None:
         """Inform the front of what has changed since the last call, or that it is not known where containers are."""
@@ -103,14 +105,16 @@ class ContainerRoutes:
                 self._told = None
                 self._front.unroute_containers()
             return
-        silent = set(self._front.silent_containers())
-        wanted = [
-            device
-            for number, device in enumerate(ring.devices)
-            if device is not None and (number in silent or (device.host, device.port) not in self._found)
-        ]
-        if wanted and self._finding is None:
-            self._finding = asyncio.create_task(self._find(wanted))
+        self._silent.update(self._front.silent_containers())
+        if self._finding is None:
+            wanted = [
+                device
+                for number, device in enumerate(ring.devices)
+                if device is not None and (number in self._silent or (device.host, device.port) not in self._found)
+            ]
+            self._silent.clear()
+            if wanted:
+                self._finding = asyncio.create_task(self._find(wanted))
         self._tell(ring)
 
     def _tell(self, ring: Ring) -> None:

@@ -1,0 +1,147 @@
+"""What the front is told of container servers, and when their addresses are looked up."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+import pytest
+
+from swiftlet.errors import NodeUnreachable, Unavailable
+from swiftlet.front.routes import ContainerRoutes
+from swiftlet.placement.rings import Rings
+from swiftlet.placement.tests.cluster import make_ring
+from swiftlet.ring.lookup import Ring
+from swiftlet.ring.model import Device
+
+
+class FakeFront:
+    """Notes what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[list[str | None]] = []
+        """The peers of each device, each time; an empty list when nothing is known any more."""
+        self.silent: list[int] = []
+
+    def route_containers(self, _power: int, _rows: list[bytes], devices: list[tuple[str, str] | None]) -> None:
+        self.told.append([None if device is None else device[0] for device in devices])
+
+    def unroute_containers(self) -> None:
+        self.told.append([])
+
+    def silent_containers(self) -> list[int]:
+        silent, self.silent = self.silent, []
+        return silent
+
+
+class FakeRings:
+    """A ring, or none."""
+
+    def __init__(self) -> None:
+        self.ring: Ring | None = make_ring(3)
+
+    def container(self) -> Ring:
+        if self.ring is None:
+            raise Unavailable("no ring")
+        return self.ring
+
+
+class FakePeers:
+    """Peers are named by the address that a device has."""
+
+    def __init__(self) -> None:
+        self.addresses = {f"h{number}": f"address of h{number}" for number in range(3)}
+        self.asked: list[str] = []
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    async def peer(self, device: Device) -> str:
+        self.asked.append(device.host)
+        await self.gate.wait()
+        if device.host not in self.addresses:
+            raise NodeUnreachable("its name does not resolve")
+        return self.addresses[device.host]
+
+    def forget(self, device: Device) -> None:
+        self.asked.append(f"not {device.host}")
+
+
+@pytest.fixture
+async def made() -> tuple[ContainerRoutes, FakeFront, FakeRings, FakePeers]:
+    front, rings, peers = FakeFront(), FakeRings(), FakePeers()
+    return ContainerRoutes(cast("Any", front), cast("Rings", rings), cast("Any", peers)), front, rings, peers
+
+
+async def settle(routes: ContainerRoutes) -> None:
+    """Look twice, with time for what is looked up in between."""
+    for _ in range(2):
+        routes.refresh()
+        for _ in range(20):
+            await asyncio.sleep(0)
+
+
+Made = tuple[ContainerRoutes, FakeFront, FakeRings, FakePeers]
+
+
+async def test_servers_are_looked_up_once_and_told_once(made: Made) -> None:
+    routes, front, _, peers = made
+    for _ in range(3):
+        await settle(routes)
+    assert front.told == [[None] * 3, list(peers.addresses.values())]
+    assert sorted(peers.asked) == ["h0", "h1", "h2", "not h0", "not h1", "not h2"]
+
+
+async def test_one_that_does_not_resolve_is_tried_again(made: Made) -> None:
+    routes, front, _, peers = made
+    address = peers.addresses.pop("h1")
+    await settle(routes)
+    assert front.told[-1] == ["address of h0", None, "address of h2"]
+    peers.addresses["h1"] = address
+    await settle(routes)
+    assert front.told[-1] == ["address of h0", address, "address of h2"]
+
+
+async def test_one_that_has_failed_is_looked_up_again(made: Made) -> None:
+    """Also one that fails while others are looked up; nothing is told as long as nothing has changed."""
+    routes, front, _, peers = made
+    await settle(routes)
+    count = len(front.told)
+    front.silent = [2]
+    peers.asked.clear()
+    await settle(routes)
+    assert peers.asked == ["not h2", "h2"]
+    assert len(front.told) == count
+    peers.gate.clear()
+    front.silent = [0]
+    await settle(routes)
+    peers.addresses["h1"], front.silent = "moved", [1]
+    await settle(routes)
+    peers.gate.set()
+    await settle(routes)
+    await settle(routes)
+    assert front.told[count:] == [["address of h0", "moved", "address of h2"]]
+
+
+async def test_rings_that_change_and_go_away(made: Made) -> None:
+    routes, front, rings, _ = made
+    await settle(routes)
+    rings.ring = make_ring(2, replicas=2)
+    routes.refresh()
+    assert front.told[-1] == ["address of h0", "address of h1"]
+    rings.ring = None
+    count = len(front.told)
+    for _ in range(2):
+        routes.refresh()
+    assert front.told[count:] == [[]]
+    rings.ring = make_ring(3)
+    routes.refresh()
+    assert front.told[-1] == ["address of h0", "address of h1", "address of h2"]
+
+
+async def test_the_end_does_not_wait_for_what_is_looked_up(made: Made) -> None:
+    routes, front, _, peers = made
+    peers.gate.clear()
+    routes.refresh()
+    await asyncio.sleep(0)
+    await routes.close()
+    assert front.told == [[None] * 3]
