@@ -29,7 +29,7 @@ class RowsStatus(TypedDict):
 
     delivering: int
     """The number of rows that wait for container servers."""
-    not_durable: int
+    syncing: int
     """The number of rows that container servers have taken, and not made durable yet."""
     acknowledging: int
     """The number of acknowledgements that wait to be sent to devices, or answered by them."""
@@ -48,6 +48,9 @@ class RowRecords:
         """Begin at zero, as the front."""
         self._front = front
         self._last = (0,) * 9
+        # All labels exist from the start: a query for increases misses the event that a counter begins with.
+        for outcome in ("taken", "refused", "left"):
+            FRONT_ROWS.labels(outcome)
 
     def take(self) -> None:
         """Count what has become of rows since the last call."""
@@ -73,7 +76,7 @@ class RowRecords:
         delivering, not_durable, acknowledging, _, _, taken, refused, left, *_ = self._front.rows()
         return RowsStatus(
             delivering=delivering,
-            not_durable=not_durable,
+            syncing=not_durable,
             acknowledging=acknowledging,
             taken=taken,
             refused=refused,

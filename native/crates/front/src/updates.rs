@@ -34,10 +34,11 @@ mod servers;
 const MAX_BYTES: usize = 60 << 10;
 /// How long container servers may be silent before Python delivers the rows.
 const SILENCE: Duration = Duration::from_millis(500);
-/// How long a container that a server does not take rows of is left to Python, the first time and at most. It may be
-/// in its ordinary state again as soon as Python's rows are in its database.
+/// How long a container that a server does not take rows of is left to Python the first time. It may be in its ordinary
+/// state again as soon as Python's rows are in its database.
 const PAUSE: Duration = Duration::from_millis(20);
-const MAX_PAUSE: Duration = Duration::from_millis(500);
+/// The longest time for which such a container is left to Python, after many refusals.
+const PAUSE_AT_MOST: Duration = Duration::from_millis(500);
 /// The largest number of containers of which something is remembered.
 const MAX_LANES: usize = 10_000;
 /// The largest number of rows that wait to be durable; more are left to the devices.
@@ -162,12 +163,12 @@ impl Lane {
 
     fn pause(&mut self, now: Instant) {
         self.paused_until = Some(now + self.pause);
-        self.pause = (self.pause * 2).min(MAX_PAUSE);
+        self.pause = (self.pause * 2).min(PAUSE_AT_MOST);
     }
 
     /// Whether it says nothing that a new one would not.
     fn is_idle(&self, now: Instant) -> bool {
-        let is_over = self.paused_until.is_none_or(|until| now > until + MAX_PAUSE);
+        let is_over = self.paused_until.is_none_or(|until| now > until + PAUSE_AT_MOST);
         !self.busy && self.waiting.is_empty() && is_over
     }
 

@@ -137,7 +137,7 @@ async def test_a_server_that_ends_before_rows_are_durable(
         assert (await fronted.proxy.call("PUT", f"c/{name}", TYPE, b"x")).status == 201
         containers.kill(device)
         assert fronted.rows["taken"] == before["taken"] + 1
-        await until(lambda: fronted.rows["not_durable"] + fronted.rows["acknowledging"] == 0)
+        await until(lambda: fronted.rows["syncing"] + fronted.rows["acknowledging"] == 0)
         if left := pending(cluster, name):
             break
         containers.start(device)
@@ -206,7 +206,7 @@ async def test_a_process_that_ends_tells_devices_first(
         assert {answer.status for answer in answers} == {201}
         await ending.front.leave()
         rows = ending.rows
-        assert (rows["delivering"], rows["not_durable"], rows["acknowledging"]) == (0, 0, 0)
+        assert (rows["delivering"], rows["syncing"], rows["acknowledging"]) == (0, 0, 0)
         await until(lambda: not any(pending(cluster, name) for name in names))
 
 

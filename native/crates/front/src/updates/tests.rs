@@ -269,9 +269,9 @@ fn a_batch_that_one_replica_does_not_take_goes_to_python_and_the_container_too_f
             world.make(token, "/a/c/");
             world.answer(UPDATE, &refused(status));
             assert_eq!(world.take_left(), [token]);
-            pause = (pause * 2).min(MAX_PAUSE);
+            pause = (pause * 2).min(PAUSE_AT_MOST);
         }
-        world.later(MAX_PAUSE);
+        world.later(PAUSE_AT_MOST);
         world.make(14, "/a/c/");
         world.answer(UPDATE, &at(1, 2));
         assert_eq!(world.take_answered(), [14]);
