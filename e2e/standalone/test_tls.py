@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
+import http.client
+import json
 import os
 import socket
 import ssl
 import subprocess
 import sys
+import threading
 import time
+import urllib.parse
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -39,6 +45,7 @@ class TlsProxy:
         self.trusted.write_bytes(b"".join(pair.cert for pair in self.pairs))
         with socket.create_server(("127.0.0.1", 0)) as probe, socket.create_server(("127.0.0.1", 0)) as other:
             self.port, management_port = probe.getsockname()[1], other.getsockname()[1]
+        self.management_port = management_port
         settings = yaml.safe_load((cluster.data / "etc" / "proxy.yaml").read_text())
         tls = {"tls_cert_file": str(self.files.cert), "tls_key_file": str(self.files.key), "tls_check_interval_s": 0.1}
         settings["proxy"] |= {"port": self.port, "management_port": management_port, "workers": WORKERS, **tls}
@@ -63,9 +70,23 @@ class TlsProxy:
         done = subprocess.run([*command, *options, self.url + path], capture_output=True, text=True, check=False)
         return done.stdout.rsplit("\n", 1)[-1]
 
+    def context(self) -> ssl.SSLContext:
+        """How clients connect."""
+        return ssl.create_default_context(cafile=str(self.trusted))
+
+    def connection(self) -> http.client.HTTPSConnection:
+        """A connection of its own."""
+        return http.client.HTTPSConnection("localhost", self.port, timeout=WITHIN_S, context=self.context())
+
+    def answered_by_front(self) -> int:
+        """Requests that one worker's front has answered: the workers share the port of this page."""
+        url = f"http://127.0.0.1:{self.management_port}/statusz"
+        with urllib.request.urlopen(url, timeout=WITHIN_S) as told:
+            return int(json.load(told)["front"]["answered"])
+
     def names(self, connections: int) -> set[bytes]:
         """The certificates that so many new connections are given."""
-        context = ssl.create_default_context(cafile=str(self.trusted))
+        context = self.context()
         found = set()
         for _ in range(connections):
             with (
@@ -123,3 +144,149 @@ def test_old_versions_and_plain_http_are_refused(proxy: TlsProxy) -> None:
     )
     assert plain.stdout == "000"
     assert proxy.answers("/healthz") == "200"
+
+
+@pytest.fixture
+def stored(cluster: Cluster, proxy: TlsProxy) -> tuple[str, dict[str, str]]:
+    """The path of an object of 10 KiB, and the headers that may read and write it."""
+    swift = Connection(
+        authurl=f"{proxy.url}/auth/v1.0", user=cluster.user, key=cluster.key, retries=0, cacert=str(proxy.trusted)
+    )
+    url, token = swift.get_auth()
+    swift.put_container("tls")
+    swift.put_object("tls", "small", b"x" * 10_240)
+    swift.close()
+    # Until then reads are Python's.
+    cluster.wait_until_proved()
+    return f"{urllib.parse.urlsplit(url).path}/tls/small", {"X-Auth-Token": token}
+
+
+def test_certificates_change_under_load(proxy: TlsProxy, stored: tuple[str, dict[str, str]]) -> None:
+    path, headers = stored
+    ended, failed, counts = threading.Event(), [], [0] * 8
+
+    def ask(which: int) -> None:
+        connection = proxy.connection()
+        while not ended.is_set():
+            # Half of the clients keep their connections, half make a new one each time.
+            if which % 2:
+                connection.close()
+            try:
+                connection.request("GET", path, headers=headers)
+                answer = connection.getresponse()
+                is_right = answer.status == 200 and answer.read() == b"x" * 10_240
+            except OSError as error:
+                failed.append(repr(error))
+                return
+            if not is_right:
+                failed.append(str(answer.status))
+                return
+            counts[which] += 1
+        connection.close()
+
+    clients = [threading.Thread(target=ask, args=(which,)) for which in range(len(counts))]
+    for client in clients:
+        client.start()
+    for number in range(1, 7):
+        before = list(counts)
+        pair = proxy.pairs[number % 2]
+        proxy.files.put(pair.cert, pair.key)
+        eventually(
+            lambda: proxy.log.read_text().count("the TLS certificate has been loaded") == number * WORKERS  # noqa: B023
+        )
+        eventually(lambda: bool(failed) or all(now > then for now, then in zip(counts, before, strict=True)))  # noqa: B023
+    ended.set()
+    for client in clients:
+        client.join(WITHIN_S)
+    assert not failed
+    assert proxy.names(4 * WORKERS) == {proxy.pairs[0].cert.strip()}
+    eventually(lambda: proxy.answered_by_front() > 0)
+
+
+def test_sessions_are_resumed_by_all_workers(proxy: TlsProxy) -> None:
+    for newest in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
+        context = proxy.context()
+        context.maximum_version = newest
+        session, resumed = None, []
+        for _ in range(4 * WORKERS):
+            with (
+                socket.create_connection(("127.0.0.1", proxy.port), 10) as sock,
+                context.wrap_socket(sock, server_hostname="localhost", session=session) as wrapped,
+            ):
+                # With TLS 1.3 the ticket comes after the handshake.
+                wrapped.sendall(b"GET /healthz HTTP/1.1\r\nHost: h\r\n\r\n")
+                assert wrapped.recv(100).startswith(b"HTTP/1.1 200 ")
+                resumed.append(wrapped.session_reused)
+                session = wrapped.session
+        assert resumed == [False] + [True] * (4 * WORKERS - 1), newest
+
+
+def test_large_objects_go_both_ways(proxy: TlsProxy, stored: tuple[str, dict[str, str]]) -> None:
+    path, headers = stored
+    large, size = path.replace("small", "large"), 200 << 20
+    block = os.urandom(1 << 20)
+    digest = hashlib.md5(block * (size >> 20), usedforsecurity=False).hexdigest()
+    connection = proxy.connection()
+
+    def pieces() -> Iterator[bytes]:
+        for _ in range(size >> 20):
+            yield block
+
+    # A length that is known, and then one that is not.
+    for more in ({"Content-Length": str(size), "ETag": digest}, {"ETag": digest}):
+        is_chunked = "Content-Length" not in more
+        more = more | ({"Transfer-Encoding": "chunked"} if is_chunked else {})
+        connection.request("PUT", large, pieces(), headers | more, encode_chunked=is_chunked)
+        answer = connection.getresponse()
+        assert (answer.status, answer.read()) == (201, b"")
+        connection.request("GET", large, headers=headers)
+        answer, found = connection.getresponse(), hashlib.md5(usedforsecurity=False)
+        while piece := answer.read(1 << 20):
+            found.update(piece)
+        assert found.hexdigest() == digest
+    connection.request("DELETE", large, headers=headers)
+    answer = connection.getresponse()
+    assert (answer.status, answer.read()) == (204, b"")
+    connection.close()
+
+
+def test_a_proxy_that_ends_breaks_nobodys_request(proxy: TlsProxy, stored: tuple[str, dict[str, str]]) -> None:
+    path, headers = stored
+    counts, failed, ended = [0] * 8, [], threading.Event()
+
+    def ask(which: int) -> None:
+        """Small reads are the front's, and writes of a kind that it does not know are Python's."""
+        method, body = ("PUT", b"y" * 100_000) if which % 2 else ("GET", None)
+        connection = proxy.connection()
+        while not ended.is_set():
+            try:
+                if connection.sock is None:
+                    connection.connect()
+            except OSError:
+                # Nothing listens any more, or whoever was about to accept it has ended.
+                connection.close()
+                if proxy.process.poll() is not None:
+                    return
+                continue
+            try:
+                connection.request(method, f"{path}{which}" if body else path, body, headers)
+                answer = connection.getresponse()
+                if answer.status != (201 if body else 200) or len(answer.read()) != (0 if body else 10_240):
+                    failed.append(str(answer.status))
+                counts[which] += 1
+            except http.client.RemoteDisconnected:
+                connection.close()  # It was idle, and ended in order.
+            except (OSError, http.client.HTTPException) as error:
+                failed.append(f"{method} {counts[which]} {error!r}")
+                return
+
+    clients = [threading.Thread(target=ask, args=(which,)) for which in range(len(counts))]
+    for client in clients:
+        client.start()
+    eventually(lambda: all(count > 20 for count in counts))
+    proxy.process.terminate()
+    assert proxy.process.wait(WITHIN_S) == 0
+    ended.set()
+    for client in clients:
+        client.join(WITHIN_S)
+    assert not failed

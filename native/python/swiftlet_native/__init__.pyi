@@ -783,6 +783,9 @@ class Changes:
     def tell(self, slot: int, /) -> None:
         """Count a change."""
 
+_Secured: TypeAlias = tuple[int, tuple[str, int], tuple[str, int]]
+"""Token of a connection with TLS, the client's address and port, and those of our side."""
+
 @final
 class Front:
     """The thread that owns listening sockets: answers what there is a grant for, hands over all other
@@ -804,29 +807,40 @@ class Front:
         max_connections: int = 8192,
         max_handed: int = 1024,
         max_served: int = 50000,
+        tls: tuple[Buffer, Buffer, Buffer] | None = None,
     ) -> Front:
         """`secret`: what stands before and behind a name where it is hashed; `changes` end the grants that saw less of
         them; `nonce`: in the timestamps made here.
-        Above the first two limits connections wait to be accepted, above the last the front answers nothing. OSError
-        when the system has no thread or descriptor left.
+        Above the first two limits connections wait to be accepted, above the last the front answers nothing. With `tls`
+        (certificate with its chain and key in PEM, secret of session tickets) clients speak TLS. OSError when the
+        system has no thread or descriptor left; ValueError when the certificate can't be used.
+        """
+
+    def renew(self, certificate: Buffer, key: Buffer, /) -> None:
+        """Use these, in PEM, for new connections. ValueError when they can't be used: then the last ones stay."""
+
+    def handshakes(self) -> list[tuple[str, int]]:
+        """How many TLS handshakes so far were `full` or `resumed`, or failed: with `plain` HTTP, by the `protocol`,
+        `closed` by the client, or `late`.
         """
 
     def listen(self, descriptor: _Socket, /) -> None:
         """Accept connections from a listening socket, which stays the caller's to close. OSError."""
 
-    def adopt(self, descriptor: _Socket, bounces: int, /) -> None:
+    def adopt(self, descriptor: _Socket, bounces: int, token: int | None = None, /) -> None:
         """Take a connection back that stands between two requests; the descriptor is the front's from now on.
 
-        `bounces` is what it was handed over with.
+        `bounces`, and with TLS `token`, are what it was handed over with.
         """
 
     def fileno(self) -> _Socket:
         """A descriptor that is readable while something was handed over or made; `handed` silences it."""
 
-    def handed(self, most: int = ..., /) -> list[tuple[_Socket, bytes, int, bool]]:
+    def handed(self, most: int = ..., /) -> list[tuple[_Socket, bytes, int, bool, _Secured | None]]:
         """What was handed over, as it came, so many at most: descriptors, the caller's from now on, what was read of
-        each, how often in a row it was taken back and handed over again without an answer in between, and whether that
-        begins with a DELETE that devices may have carried out, so that its object existed.
+        each, how often in a row it was taken back and handed over again without an answer in between, whether that
+        begins with a DELETE that devices may have carried out, so that its object existed, and, when the descriptor is
+        one end of a pair behind TLS, the token of the connection, and the addresses of the client and of our side.
 
         The descriptor tells of what comes after this call: come back for what is left here.
         """
@@ -913,6 +927,9 @@ class Front:
 
     def open(self) -> int:
         """Connections that are here."""
+
+    def bridged(self) -> int:
+        """Connections with TLS that were handed over: their bytes are passed on here."""
 
     def is_alive(self) -> bool:
         """Whether its thread runs; without it nobody accepts."""

@@ -14,6 +14,7 @@ import asyncio
 import contextlib
 import os
 import socket
+import ssl
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -21,6 +22,7 @@ from aiohttp import web
 from swiftlet_native import Front
 
 from swiftlet.front.pacing import Pace, Place
+from swiftlet.front.secure import Secured, SeenWithTls
 from swiftlet.web.front_listener import BegunByFront
 from swiftlet.web.logs import get_logger
 from swiftlet.web.raw_heads import RawHandler
@@ -170,6 +172,16 @@ class Connection(RawHandler, BegunByFront):
         return self.transport is None or self._close or self._force_close or self._whole is None
 
 
+class SecureConnection(SeenWithTls, Connection):
+    """A connection with TLS, which the front ends."""
+
+    def __init__(self, secured: Secured, context: ssl.SSLContext, *arguments: Any, **options: Any) -> None:
+        """`arguments` and `options` are those of `Connection`."""
+        super().__init__(*arguments, **options)
+        self.secured = secured
+        self.context = context
+
+
 class _HandedOver(NamedTuple):
     """What the front has read and done on a connection."""
 
@@ -181,9 +193,10 @@ class _HandedOver(NamedTuple):
 class ConnectionHandover:
     """Moves connections between one front and one aiohttp server."""
 
-    def __init__(self, front: Front, watcher: Watcher) -> None:
-        """`watcher` may call `give_back`."""
+    def __init__(self, front: Front, watcher: Watcher, context: ssl.SSLContext | None = None) -> None:
+        """`watcher` may call `give_back`; `context` is that of a port with TLS."""
         self._front = front
+        self._context = context
         self._watcher = watcher
         self._loop: asyncio.AbstractEventLoop | None = None
         self._server: web.Server | None = None
@@ -208,9 +221,10 @@ class ConnectionHandover:
         # This stops events of the descriptor, so everything else that they would report is checked afterwards.
         handed = self._front.handed(room)
         self._watcher.made()
-        for descriptor, begun_with, bounces, deleted in handed:
+        for descriptor, begun_with, bounces, deleted, with_tls in handed:
             begun = _HandedOver(begun_with, bounces, deleted)
-            task = self._loop.create_task(self._begin(descriptor, begun, self._pace.take()))
+            secured = None if with_tls is None else Secured(*with_tls)
+            task = self._loop.create_task(self._begin(descriptor, begun, secured, self._pace.take()))
             self._taking.add(task)
             task.add_done_callback(self._taking.discard)
 
@@ -219,7 +233,7 @@ class ConnectionHandover:
         if self._front.waiting():
             self._take()
 
-    async def _begin(self, descriptor: int, begun: _HandedOver, place: Place) -> None:
+    async def _begin(self, descriptor: int, begun: _HandedOver, secured: Secured | None, place: Place) -> None:
         assert self._loop is not None
         try:
             taken = socket.socket(fileno=descriptor)
@@ -230,18 +244,23 @@ class ConnectionHandover:
             return
         try:
             taken.setblocking(False)
-            await self._loop.connect_accepted_socket(lambda: self._connection(begun, place), taken)
+            await self._loop.connect_accepted_socket(lambda: self._connection(begun, secured, place), taken)
         except OSError as error:
             place.leave()
             taken.close()
             _log.info("a connection could not be taken over", error=str(error))
 
-    def _connection(self, begun: _HandedOver, place: Place) -> Connection:
+    def _connection(self, begun: _HandedOver, secured: Secured | None, place: Place) -> Connection:
         server = self._server
         assert server is not None
         # These are the options that the runner was given; the server uses them for its own connections.
         options = server._kwargs
-        return Connection(server, self._watcher, place, *begun, loop=self._loop, **options)
+        if secured is None:
+            return Connection(server, self._watcher, place, *begun, loop=self._loop, **options)
+        assert self._context is not None
+        return SecureConnection(
+            secured, self._context, server, self._watcher, place, *begun, loop=self._loop, **options
+        )
 
     def give_back(self, connection: Connection) -> None:
         """Give a connection back to the front when its answer has been sent and it is not needed here any more."""
@@ -254,7 +273,8 @@ class ConnectionHandover:
         over = connection.is_over or self._leaving or not turns
         descriptor = None if over else connection.detach()
         if descriptor is not None:
-            self._front.adopt(descriptor, connection.bounces)
+            token = connection.secured.token if isinstance(connection, SecureConnection) else None
+            self._front.adopt(descriptor, connection.bounces, token)
         elif over:
             connection.release()
         else:
@@ -271,11 +291,15 @@ class ConnectionHandover:
 
     def is_busy(self) -> bool:
         """Whether the front has connections, or some are on their way to aiohttp."""
-        return bool(self._front.open() or self._front.waiting() or self._taking)
+        return bool(self._has_open() or self._front.waiting() or self._taking)
+
+    def _has_open(self) -> bool:
+        """Whether the front still has a connection, or passes on what aiohttp says on one."""
+        return bool(self._front.open() or self._front.bridged())
 
     async def close(self, patience_s: float) -> None:
         """Accept no more connections; requests that the front still answers get this much time."""
-        await self._until(lambda: not self._front.open(), patience_s)
+        await self._until(lambda: not self._has_open(), patience_s)
         if self._loop is not None and self._pace is not None:
             self._pace.close()
             self._loop.remove_reader(self._front.fileno())

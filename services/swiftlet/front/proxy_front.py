@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import random
 import socket
+import ssl
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,9 +26,11 @@ from swiftlet_native import Front
 from swiftlet.api.context.core import SwiftApi
 from swiftlet.front.connections import Connection, ConnectionHandover
 from swiftlet.front.deciding import SMALL_BYTES, Deciding, Grant, below_of
+from swiftlet.front.handshake_records import HandshakeRecords
 from swiftlet.front.routes import ContainerPeers, ContainerRoutes, Peers, Routes
 from swiftlet.front.row_batches import RowBatches
 from swiftlet.front.row_records import RowRecords, RowsStatus
+from swiftlet.front.secure import CertificateInUse
 from swiftlet.front.withdrawing import Withdrawals, withdrawal
 from swiftlet.names import HashPath
 from swiftlet.native_values import bits_of
@@ -140,10 +143,11 @@ class ProxyFront:
         settings: FrontSettings,
         withdrawals: Withdrawals,
         container_peers: ContainerPeers | None = None,
+        certificate: CertificateInUse | None = None,
     ) -> None:
         """Serve the API of `app`, which reports its changes to `withdrawals`; nothing begins before `open`.
 
-        Without `container_peers` Python delivers all rows.
+        Without `container_peers` Python delivers all rows. With a `certificate` clients have to speak TLS.
         """
         self._app = app
         self._api = api
@@ -153,13 +157,21 @@ class ProxyFront:
         self._settings = settings
         self._deciding = Deciding(api)
         self._withdrawals = withdrawals
+        self._certificate = certificate
         self._running: _Running | None = None
         self._state = "off: connections do not come through the front"
         self._granting: set[asyncio.Task[None]] = set()
         app.on_response_prepare.append(self._withdraw_before)
 
+    @property
+    def tls(self) -> ssl.SSLContext | None:
+        """Return the context of the port's certificate; None for plain HTTP."""
+        return None if self._certificate is None else self._certificate.context
+
     def open(self, server: web.Server, sockets: Sequence[socket.socket], keepalive_s: float) -> None:
-        """Accept connections. Raises OSError when the system has no thread or descriptor for the front."""
+        """Accept connections. Raises OSError when the system has no thread or descriptor for the front, or the front
+        can't use the certificate.
+        """
         try:
             front = self._front(keepalive_s)
         except OSError as error:
@@ -170,25 +182,33 @@ class ProxyFront:
         if self._container_peers is not None and self._settings.writes:
             containers = ContainerRoutes(front, self._rings, self._container_peers)
         records, row_batches = AccessRecords(front, self._app[METRICS]), RowBatches(front, self._api, self._rings)
-        connections, row_records = ConnectionHandover(front, self), RowRecords(front)
-        self._running = _Running(front, routes, containers, connections, records, row_batches, row_records)
+        connections, row_records = ConnectionHandover(front, self, self.tls), RowRecords(front)
+        handshakes = HandshakeRecords(front)
+        self._running = _Running(front, routes, containers, connections, records, row_batches, row_records, handshakes)
         # What Python writes has a newer timestamp than what the front has written, whatever happened to the wall clock.
         self._api.clock.follow(front.newest)
+        if self._certificate is not None:
+            self._certificate.follow(front.renew)
         self._withdrawals.begin(front)
         self._running.connections.open(server, sockets)
         self._state = "on: reads and writes" if self._settings.writes else "on: reads; proxy.front_put is false"
 
     def _front(self, keepalive_s: float) -> Front:
         settings, hash_path = self._settings, self._settings.hash_path
-        return Front(
-            (hash_path.prefix, hash_path.suffix),
-            self._api.changes.counters,
-            nonce=random.getrandbits(NONCE_BITS),
-            keepalive_s=keepalive_s,
-            client_timeout_s=settings.client_timeout_s,
-            answer_timeout_s=settings.answer_timeout_s,
-            store_timeout_s=settings.store_timeout_s,
-        )
+        certificate = self._certificate
+        try:
+            return Front(
+                (hash_path.prefix, hash_path.suffix),
+                self._api.changes.counters,
+                nonce=random.getrandbits(NONCE_BITS),
+                keepalive_s=keepalive_s,
+                client_timeout_s=settings.client_timeout_s,
+                answer_timeout_s=settings.answer_timeout_s,
+                store_timeout_s=settings.store_timeout_s,
+                tls=None if certificate is None else (*certificate.pem, certificate.ticket_secret),
+            )
+        except ValueError as error:
+            raise OSError(f"it can't use the certificate: {error}") from error
 
     async def leave(self) -> None:
         """Accept no more connections, and have rows listed for what is being stored, as soon nobody will do that any
@@ -206,6 +226,8 @@ class ProxyFront:
         """Let the front finish its requests within this time, then end the rest."""
         running, self._running = self._running, None
         self._withdrawals.end()
+        if self._certificate is not None:
+            self._certificate.follow(None)
         for task in self._granting:
             task.cancel()
         await asyncio.gather(*self._granting, return_exceptions=True)
@@ -321,11 +343,13 @@ class _Running:
     access_records: AccessRecords
     row_batches: RowBatches
     row_records: RowRecords
+    handshakes: HandshakeRecords
 
     def take_records(self) -> None:
         """Log and count what the front has done since the last call."""
         self.access_records.take()
         self.row_records.take()
+        self.handshakes.take()
 
 
 def check_alive(front: Front) -> None:

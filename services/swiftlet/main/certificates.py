@@ -9,7 +9,10 @@ and never end: the TLS library refuses them or ends them after its time limit, a
 
 from __future__ import annotations
 
+import os
 import ssl
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 from prometheus_client import Counter, Gauge
@@ -18,6 +21,8 @@ from swiftlet.errors import SettingsError
 from swiftlet.main.certificate_dates import expires_at
 from swiftlet.main.reloading import Look, look_at
 from swiftlet.web.logs import get_logger
+
+_SECRET_BYTES = 32
 
 _log = get_logger("certificates")
 
@@ -43,6 +48,12 @@ class Certificates:
         """When the first certificate of the chain in use expires, in seconds since the epoch."""
         self.context = _context()
         """The context that a server listens with: it gives each connection the pair in use."""
+        self.pem = (b"", b"")
+        """The pair in use, as the files have it."""
+        self.ticket_secret = os.urandom(_SECRET_BYTES)
+        """The secret of session tickets: processes that are forked later share it."""
+        self._use: Callable[[bytes, bytes], None] | None = None
+        self._lock = threading.Lock()
         self.reload()
         # The library requires a certificate here too, before it asks for another one per connection.
         self._load(self.context)
@@ -59,8 +70,38 @@ class Certificates:
         # A context that fails halfway has half a pair, so a new one is tried each time.
         context = _context()
         self._load(context)
-        self._current, self._seen, self.expires_at = context, look, self._read_expiry()
+        pem = self._read_pem()
+        with self._lock:
+            self._pass_on(*pem)
+            self._current, self._seen, self.pem, self.expires_at = context, look, pem, self._read_expiry()
         return True
+
+    def follow(self, use: Callable[[bytes, bytes], None] | None) -> None:
+        """Call `use` with the certificate and key in use, and with those of each later pair, in the thread that reads
+        them, before the pair is in use. None calls nobody any more.
+
+        It raises ValueError to refuse a pair; then the last one stays in use.
+        """
+        with self._lock:
+            self._use = use
+            if use is not None:
+                use(*self.pem)
+
+    def _read_pem(self) -> tuple[bytes, bytes]:
+        try:
+            return self._cert_file.read_bytes(), self._key_file.read_bytes()
+        except OSError as error:
+            raise SettingsError(f"proxy.tls_cert_file: can't read {error.filename}: {error.strerror}") from error
+
+    def _pass_on(self, cert: bytes, key: bytes) -> None:
+        try:
+            if self._use is not None:
+                self._use(cert, key)
+        except ValueError as error:
+            raise SettingsError(
+                f"proxy.tls_cert_file: the native front can't use {self._cert_file} and {self._key_file} (a start with "
+                f"them leaves TLS to Python): {error}"
+            ) from error
 
     def show(self) -> None:
         """Report to Prometheus until when the pair in use is valid; each worker process does so for itself."""

@@ -410,9 +410,9 @@ class ProxySection(NodeTimeouts):
     front: bool = Field(
         default=True,
         description="Whether a native thread answers GET and HEAD of small plain objects, using what Python "
-        "decided a moment ago; Python answers all other requests. With TLS, Python answers all "
-        "requests; `front` at /statusz reports this. false: Python "
-        "accepts connections itself.",
+        "decided a moment ago; Python answers all other requests. It also speaks TLS, if a certificate is "
+        "set, for both. `front` at /statusz reports whether it runs. false: Python accepts connections itself, and "
+        "speaks TLS.",
     )
     front_put: bool = Field(
         default=True,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import ssl
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -11,6 +12,11 @@ from aiohttp import web
 
 class FrontListener(Protocol):
     """Accepts connections, and gives those that it does not answer itself to the server."""
+
+    @property
+    def tls(self) -> ssl.SSLContext | None:
+        """Return the context of the TLS that it speaks with clients; None for plain HTTP."""
+        ...
 
     def open(self, server: web.Server, sockets: Sequence[socket.socket], keepalive_s: float) -> None:
         """Accept connections from now on; the caller closes the sockets.
@@ -46,4 +52,4 @@ def may_have_deleted(request: web.BaseRequest) -> bool:
 
 
 FRONT_LISTENER = web.AppKey("front_listener", FrontListener)
-"""The front of applications whose plain-HTTP connections come through one."""
+"""The front of applications whose connections come through one."""

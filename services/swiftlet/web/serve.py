@@ -111,8 +111,9 @@ async def serve(
         read_bufsize=options.read_buffer_bytes,
         auto_decompress=False,
     )
-    # The front reads requests without TLS, so connections with TLS go to the server itself.
-    front = app.get(FRONT_LISTENER) if options.tls is None else None
+    front = app.get(FRONT_LISTENER)
+    if front is not None and front.tls is not options.tls:
+        front = None  # It would speak with clients in another way than they expect.
     management = await _manage(app, options)
     try:
         await runner.setup()
@@ -220,7 +221,8 @@ class _Ending:
         """Let the server itself accept all connections from now on."""
         await front.leave()
         for sock in self.sockets:
-            await web.SockSite(self.runner, sock, backlog=self.options.backlog).start()
+            options = self.options
+            await web.SockSite(self.runner, sock, backlog=options.backlog, ssl_context=options.tls).start()
 
     async def _drain_connections(self, drain: ConnectionDrain, ends_at: float) -> None:
         """Wait until no connection is left, or the time is over."""

@@ -1,6 +1,5 @@
 //! One client's connection: bytes in, an answer out, one request at a time.
 
-use std::io::IoSlice;
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
@@ -8,13 +7,15 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown};
 use swiftlet_transport::Ticket;
 
+use crate::bridge::Bridge;
 use crate::head::Method;
+use crate::link::{Link, Received};
 use crate::made::Made;
 use crate::reading::Weighed;
 use crate::routes::Device;
+use crate::secure::Secure;
 
 /// A request for which a device was asked.
 pub(crate) struct Asking {
@@ -87,7 +88,12 @@ const FIRST_BYTES: usize = 16 << 10;
 /// The most that is read and dropped after the last answer; a client that sends more has not read it.
 const DROPPED_BYTES: usize = 1 << 20;
 
+/// How many reads with TLS may bring no data in a row.
+const FRUITLESS_READS: usize = 32;
+
 pub(crate) enum State {
+    /// The TLS handshake goes on.
+    Handshaking,
     /// Between two requests, or before the first.
     Idle,
     Asking(Box<Asking>),
@@ -96,6 +102,8 @@ pub(crate) enum State {
     /// The last answer was sent, and said so. Up to so many more bytes are read and dropped until the client closes: a
     /// connection that is closed with unread bytes is reset, and the client may lose the answer.
     Ending(usize),
+    /// With TLS: handed over, and its bytes are passed on in both directions.
+    Bridged(Box<Bridge>),
 }
 
 /// The result of a read.
@@ -106,7 +114,7 @@ pub(crate) enum Read {
 }
 
 pub(crate) struct Connection {
-    pub(crate) socket: OwnedFd,
+    pub(crate) link: Link,
     pub(crate) remote: Arc<str>,
     /// Bytes that were read and not answered.
     pub(crate) read: Vec<u8>,
@@ -122,31 +130,61 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    pub(crate) fn new(socket: OwnedFd, bounces: u32, now: Instant) -> std::io::Result<Self> {
+    pub(crate) fn new(
+        socket: OwnedFd,
+        bounces: u32,
+        secure: Option<&Arc<Secure>>,
+        now: Instant,
+    ) -> std::io::Result<Self> {
         let address = rustix::net::getpeername(&socket)?;
         let address = SocketAddr::try_from(address.ok_or(Errno::NOTCONN)?)?;
         let remote = Arc::from(address.ip().to_string());
-        let read = Vec::new();
-        Ok(Self { socket, remote, read, state: State::Idle, readable: true, ended: false, active: now, bounces })
+        let state = if secure.is_some() { State::Handshaking } else { State::Idle };
+        let (link, read) = (Link::new(socket, address, secure)?, Vec::new());
+        Ok(Self { link, remote, read, state, readable: true, ended: false, active: now, bounces })
     }
 
     /// Read once; of a request's beginning not more than may have to be kept for others.
     pub(crate) fn fill(&mut self, scratch: &mut [u8]) -> Read {
         let room = if self.read.is_empty() { scratch.len().min(FIRST_BYTES) } else { scratch.len() };
-        let scratch = &mut scratch[..room];
-        match rustix::net::recv(&self.socket, &mut *scratch, RecvFlags::empty()) {
-            Ok((bytes, _)) if bytes > 0 => {
-                // A short read has emptied it; what comes later is told anew, the end is not.
-                self.readable = bytes == room || self.ended;
-                self.read.extend_from_slice(&scratch[..bytes]);
-                Read::Some
+        self.fill_from(&mut scratch[..room])
+    }
+
+    /// Read as much as fits into `scratch`.
+    pub(crate) fn fill_from(&mut self, scratch: &mut [u8]) -> Read {
+        let before = self.read.len();
+        for _ in 0..FRUITLESS_READS {
+            match self.link.receive(scratch, &mut self.read) {
+                Received::Bytes(bytes) => {
+                    // A short read has emptied it; what comes later is told anew, the end is not.
+                    self.readable = bytes == scratch.len() || self.ended || self.link.has_ended();
+                    if self.read.len() > before {
+                        return Read::Some;
+                    }
+                    if !self.readable {
+                        return Read::Nothing;
+                    }
+                }
+                Received::Nothing => {
+                    self.readable = false;
+                    return Read::Nothing;
+                }
+                Received::End => return Read::End,
             }
-            Err(Errno::AGAIN | Errno::INTR) => {
-                self.readable = false;
-                Read::Nothing
-            }
-            _ => Read::End,
         }
+        // So much without any data is no use to a client.
+        Read::End
+    }
+
+    /// Send what is encrypted and waits: whether that is all.
+    pub(crate) fn flush(&mut self) -> Result<bool, Errno> {
+        let before = self.link.sent();
+        let is_all = self.link.flush();
+        // A handshake has a limit as a whole.
+        if self.link.sent() != before && !matches!(self.state, State::Handshaking) {
+            self.active = Instant::now();
+        }
+        is_all
     }
 
     /// Whether all received bytes are the one request of so many bytes, as far as the kernel has reported.
@@ -156,21 +194,10 @@ impl Connection {
 
     /// Send nothing more, and wait a little for the client to close.
     pub(crate) fn end_politely(&mut self) {
-        // It only fails on a connection that is gone, which the next read notices.
-        let _ = rustix::net::shutdown(&self.socket, Shutdown::Write);
+        self.link.end();
         self.state = State::Ending(DROPPED_BYTES);
         self.read = Vec::new();
         self.active = Instant::now();
-    }
-
-    /// Send as much of two parts as possible; returns how many bytes.
-    pub(crate) fn send(&self, first: &[u8], second: &[u8]) -> Result<usize, Errno> {
-        let parts = [IoSlice::new(first), IoSlice::new(second)];
-        let sent = rustix::net::sendmsg(&self.socket, &parts, &mut SendAncillaryBuffer::default(), SendFlags::NOSIGNAL);
-        match sent {
-            Err(Errno::AGAIN | Errno::INTR) => Ok(0),
-            other => other,
-        }
     }
 }
 
@@ -187,7 +214,7 @@ mod tests {
         let mut client = TcpStream::connect(listener.local_addr().expect("bound")).expect("somebody listens");
         client.write_all(&[b'x'; 40 << 10]).expect("room in the kernel");
         let (socket, _) = listener.accept().expect("a client");
-        let mut connection = Connection::new(socket.into(), 0, Instant::now()).expect("a connected socket");
+        let mut connection = Connection::new(socket.into(), 0, None, Instant::now()).expect("a connected socket");
         let mut scratch = vec![0; 72 << 10];
         assert!(matches!(connection.fill(&mut scratch), Read::Some));
         let first = connection.read.len();

@@ -15,6 +15,7 @@ use crate::grants::{Granted, Grants, Holder, Seen};
 use crate::made::{Batch, batches};
 use crate::reactor::Reactor;
 use crate::routes::Policy;
+use crate::secure::{Handshakes, Refused, Secure};
 use crate::shared::{Command, Handed, Served, Settings, Shared, lock, unring};
 use crate::updates::Rows;
 
@@ -36,6 +37,18 @@ impl Front {
     /// # Errors
     /// The system has no thread or descriptor left.
     pub fn start(settings: Settings, changes: Arc<Changes>) -> io::Result<Self> {
+        Self::start_with(settings, changes, None)
+    }
+
+    /// The same for connections with TLS.
+    ///
+    /// # Errors
+    /// As `start`.
+    pub fn start_secure(settings: Settings, changes: Arc<Changes>, secure: Secure) -> io::Result<Self> {
+        Self::start_with(settings, changes, Some(Arc::new(secure)))
+    }
+
+    fn start_with(settings: Settings, changes: Arc<Changes>, secure: Option<Arc<Secure>>) -> io::Result<Self> {
         let bell = || rustix::event::eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC);
         let shared = Arc::new(Shared {
             settings,
@@ -48,6 +61,8 @@ impl Front {
             served: Mutex::default(),
             made: Mutex::default(),
             open: AtomicUsize::new(0),
+            secure,
+            bridged: AtomicUsize::new(0),
             storing: AtomicUsize::new(0),
             newest: AtomicU64::new(0),
             silent: Mutex::default(),
@@ -67,6 +82,28 @@ impl Front {
     /// Take back a connection between two requests; `bounces` as it was handed over with.
     pub fn adopt(&self, socket: OwnedFd, bounces: u32) {
         self.shared.post(Command::Adopt(socket, bounces));
+    }
+
+    /// The same for a connection with TLS, by the token it was handed over with; `socket` is the end of the pair.
+    pub fn adopt_secured(&self, token: u64, socket: OwnedFd, bounces: u32) {
+        self.shared.post(Command::Return(token, socket, bounces));
+    }
+
+    /// Use this certificate and key, in PEM, for new connections.
+    ///
+    /// # Errors
+    /// They can't be used, or the port is without TLS; then all stays as it is.
+    pub fn renew(&self, certificate: &[u8], key: &[u8]) -> Result<(), Refused> {
+        match &self.shared.secure {
+            Some(secure) => secure.renew(certificate, key),
+            None => Err(Refused::without_tls()),
+        }
+    }
+
+    /// How TLS handshakes ended so far.
+    #[must_use]
+    pub fn handshakes(&self) -> Handshakes {
+        self.shared.secure.as_ref().map(|secure| secure.handshakes()).unwrap_or_default()
     }
 
     /// Allow whoever sends the token to read, or write, below the path, for `valid` from now; returns whether there
@@ -114,7 +151,12 @@ impl Front {
     #[must_use]
     pub fn handed(&self, most: usize) -> Vec<Handed> {
         unring(&self.shared.ready);
-        lock(&self.shared.handed).take(most)
+        let handed = lock(&self.shared.handed).take(most);
+        let secured: Vec<u64> = handed.iter().filter_map(|one| one.secured).map(|one| one.token).collect();
+        if !secured.is_empty() {
+            self.shared.post(Command::Taken(secured));
+        }
+        handed
     }
 
     /// Connections that were handed over and not fetched.
@@ -169,6 +211,12 @@ impl Front {
     #[must_use]
     pub fn open(&self) -> usize {
         self.shared.open.load(Ordering::Relaxed)
+    }
+
+    /// Connections with TLS that whoever fetched them serves, or that wait to be fetched.
+    #[must_use]
+    pub fn bridged(&self) -> usize {
+        self.shared.bridged.load(Ordering::Relaxed)
     }
 
     /// Whether the thread runs; without it nobody accepts connections.

@@ -6,6 +6,7 @@
 //! [`Front`] is the thread around them.
 
 pub mod answer;
+mod bridge;
 mod changes;
 pub mod conditions;
 mod connection;
@@ -13,15 +14,22 @@ mod date;
 mod front;
 pub mod grants;
 pub mod head;
+mod link;
 mod made;
 pub mod name;
+mod passing;
 mod random;
 mod reactor;
 mod reading;
 mod routes;
 mod row;
+mod secure;
+mod session;
 mod shared;
 mod storing;
+#[cfg(test)]
+mod tests;
+mod tickets;
 mod updates;
 
 pub use changes::Changes;
@@ -30,5 +38,6 @@ pub use grants::{Granted, Grants, Seen};
 pub use made::{Batch, Made};
 pub use routes::{Device, Policy, Unusable};
 pub use row::Row;
-pub use shared::{Handed, Served, Settings};
+pub use secure::{Handshakes, Refused, Secure};
+pub use shared::{Handed, Secured, Served, Settings};
 pub use updates::Rows;

@@ -4,6 +4,7 @@
 //! damaged data, or be lost. A request whose device does not give a complete good answer is handed over before any
 //! byte of an answer was sent. If an answer has begun and can't be finished, its connection ends.
 
+use std::collections::VecDeque;
 use std::mem;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -24,7 +25,11 @@ use crate::shared::{Command, Handed, Served, Shared};
 use crate::storing::Clock;
 use crate::updates::Updates;
 
+use handshakes::{HANDSHAKE_TIME, MAX_HANDSHAKES};
+
+mod bridging;
 mod deliveries;
+mod handshakes;
 mod requests;
 
 const WAKE: u64 = u64::MAX;
@@ -48,12 +53,17 @@ const ANSWER_GRACE: Duration = Duration::from_secs(2);
 const LISTED_GRACE: Duration = Duration::from_secs(60);
 /// Bits of a number: connection, replica of a request to devices, generation, listener.
 const REPLICA_SHIFT: u32 = 32;
+/// In the place of a replica: the event is one of the pair behind a connection with TLS.
+const PAIR: u64 = 0xff << REPLICA_SHIFT;
 const GENERATION_SHIFT: u32 = 40;
 const MAX_GENERATION: u32 = (1 << (63 - GENERATION_SHIFT)) - 1;
 /// How long the rest of a body that has begun may take before the connection is handed over.
 const BODY_PATIENCE: Duration = Duration::from_millis(500);
 /// How long a client may take to close a connection after its last answer.
 const LINGER: Duration = Duration::from_secs(2);
+
+/// What is told of a socket.
+const EVENTS: EventFlags = EventFlags::IN.union(EventFlags::OUT).union(EventFlags::RDHUP).union(EventFlags::ET);
 
 struct Listener {
     socket: OwnedFd,
@@ -84,6 +94,12 @@ pub(crate) struct Reactor {
     /// Answers to what `updates` asks.
     update_events: Arc<Completions>,
     date: (u64, String),
+    /// Connections that have more to do, once others have had their turn.
+    later: VecDeque<u64>,
+    /// What handshakes may still take in this turn.
+    handshake_time: Duration,
+    handshaking: usize,
+    bridged: usize,
     next_tick: Instant,
     accept_again: Instant,
     leaving: bool,
@@ -125,6 +141,10 @@ impl Reactor {
             updates,
             update_events,
             date: (u64::MAX, String::new()),
+            later: VecDeque::new(),
+            handshake_time: Duration::ZERO,
+            handshaking: 0,
+            bridged: 0,
             next_tick: now,
             accept_again: now,
             leaving: false,
@@ -138,16 +158,24 @@ impl Reactor {
             let full = self.listeners.iter().any(|one| !one.listening);
             let next = self.updates.due().map_or(self.next_tick, |due| due.min(self.next_tick));
             let wait = next.saturating_duration_since(Instant::now()).min(if full { FULL_TICK } else { TICK });
+            let wait = if self.later.is_empty() { wait } else { Duration::ZERO };
             let wait = Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: i64::from(wait.subsec_nanos()) };
             // Interrupted by a signal: the next turn comes soon.
             let _ = epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), Some(&wait));
             let now = Instant::now();
+            self.handshake_time = HANDSHAKE_TIME;
+            for number in mem::take(&mut self.later) {
+                if let Some(index) = self.index_of(number) {
+                    self.go_on(index);
+                }
+            }
             for event in events.drain(..) {
                 match event.data.u64() {
                     WAKE => self.commands(now),
                     DEVICES => self.answers(),
                     UPDATES => self.updated(now),
                     number if number & LISTENER != 0 => self.accept((number & !LISTENER) as usize, now),
+                    number if number & PAIR == PAIR => self.pair_ready(number, event.flags),
                     number => self.ready(number, event.flags),
                 }
             }
@@ -175,6 +203,8 @@ impl Reactor {
                 }
                 Command::Adopt(socket, bounces) => self.begin(socket, bounces + 1, now),
                 Command::Containers(ring) => self.updates.route(ring),
+                Command::Taken(tokens) => tokens.into_iter().for_each(|token| self.taken(token)),
+                Command::Return(token, socket, bounces) => self.returned(token, socket, bounces),
                 Command::Leave => self.leave(),
                 Command::Stop => self.stopping = true,
             }
@@ -184,11 +214,11 @@ impl Reactor {
     // Accepting.
 
     fn is_full(&self) -> bool {
-        self.slots.len() - self.free.len() >= self.shared.settings.max_connections
+        self.slots.len() - self.free.len() - self.bridged >= self.shared.settings.max_connections
     }
 
     fn has_room(&self) -> bool {
-        !self.is_full() && self.shared.handed() < self.shared.settings.max_handed
+        !self.is_full() && self.handshaking < MAX_HANDSHAKES && self.shared.handed() < self.shared.settings.max_handed
     }
 
     /// End some of the connections that were idle longest, as others wait to be accepted.
@@ -208,6 +238,9 @@ impl Reactor {
     fn listen_again(&mut self, now: Instant) {
         if self.is_full() {
             self.make_room(now);
+        }
+        if self.handshaking >= MAX_HANDSHAKES {
+            self.end_slow_handshakes(now);
         }
         if now < self.accept_again || !self.has_room() {
             return;
@@ -248,21 +281,21 @@ impl Reactor {
 
     fn begin(&mut self, socket: OwnedFd, bounces: u32, now: Instant) {
         // A connection that is gone already has no address: nobody misses it.
-        let Ok(connection) = Connection::new(socket, bounces, now) else { return };
+        let Ok(connection) = Connection::new(socket, bounces, self.shared.secure.as_ref(), now) else { return };
         // Neither can fail on a socket of this kind, and both only help.
-        let _ = rustix::net::sockopt::set_tcp_nodelay(&connection.socket, true);
-        let _ = rustix::net::sockopt::set_socket_keepalive(&connection.socket, true);
+        let _ = rustix::net::sockopt::set_tcp_nodelay(&connection.link.socket, true);
+        let _ = rustix::net::sockopt::set_socket_keepalive(&connection.link.socket, true);
         let index = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot::default());
             self.slots.len() - 1
         });
         let slot = &mut self.slots[index];
         let data = EventData::new_u64(number(index, slot.generation));
-        let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
-        if epoll::add(&self.epoll, &connection.socket, data, flags).is_err() {
+        if epoll::add(&self.epoll, &connection.link.socket, data, EVENTS).is_err() {
             self.free.push(index);
             return;
         }
+        self.handshaking += usize::from(matches!(connection.state, State::Handshaking));
         slot.connection = Some(connection);
         self.shared.open.fetch_add(1, Ordering::Relaxed);
         // What is there to be read is told by the set.
@@ -270,21 +303,33 @@ impl Reactor {
 
     fn end(&mut self, index: usize) -> Option<Connection> {
         let slot = self.slots.get_mut(index)?;
-        let connection = slot.connection.take()?;
+        let mut connection = slot.connection.take()?;
         slot.generation = (slot.generation + 1) & MAX_GENERATION;
         self.free.push(index);
-        self.shared.open.fetch_sub(1, Ordering::Relaxed);
         // It is in the set; deleted, because the descriptor may live on elsewhere.
-        let _ = epoll::delete(&self.epoll, &connection.socket);
-        match &connection.state {
+        let _ = epoll::delete(&self.epoll, &connection.link.socket);
+        connection.link.say_goodbye();
+        if matches!(connection.state, State::Bridged(_)) {
+            self.bridged -= 1;
+            self.shared.bridged.fetch_sub(1, Ordering::Relaxed);
+        } else {
+            self.shared.open.fetch_sub(1, Ordering::Relaxed);
+        }
+        self.leave_state(&connection.state);
+        Some(connection)
+    }
+
+    /// Do without what a state waits for.
+    fn leave_state(&mut self, state: &State) {
+        match state {
             State::Asking(asking) => asking.ticket.cancel(),
             // Devices may go on: what some of them store, whoever does it again makes a newer version of.
             State::Storing(_) => {
                 self.shared.storing.fetch_sub(1, Ordering::AcqRel);
             }
-            State::Idle | State::Writing(_) | State::Ending(_) => {}
+            State::Handshaking => self.handshaking -= 1,
+            State::Idle | State::Writing(_) | State::Ending(_) | State::Bridged(_) => {}
         }
-        Some(connection)
     }
 
     // Going on.
@@ -294,6 +339,10 @@ impl Reactor {
         if let Some(connection) = &mut self.slots[index].connection {
             connection.ended |= flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR);
             connection.readable |= connection.ended || flags.intersects(EventFlags::IN);
+            if connection.link.tls.is_some() && connection.flush().is_err() {
+                self.end(index);
+                return;
+            }
         }
         self.go_on(index);
     }
@@ -308,6 +357,8 @@ impl Reactor {
             let Some(connection) = &mut self.slots[index].connection else { return };
             let then = match &mut connection.state {
                 State::Asking(_) | State::Storing(_) => Then::Wait,
+                State::Handshaking => self.shake_hands(index),
+                State::Bridged(_) => self.pass_on(index),
                 State::Writing(_) => self.write(index),
                 State::Ending(_) => self.drop_rest(index),
                 State::Idle if connection.read.is_empty() => self.read(index),
@@ -347,10 +398,14 @@ impl Reactor {
     }
 
     fn hand_over(&mut self, index: usize) {
+        if self.shared.secure.is_some() {
+            return self.bridge(index);
+        }
         if let Some(connection) = self.end(index) {
-            let Connection { socket, read, bounces, state, .. } = connection;
+            let Connection { link, read, bounces, state, .. } = connection;
             let deleted = matches!(state, State::Storing(storing) if storing.may_have_deleted());
-            self.shared.hand_over(Handed { socket, bytes: read, bounces, deleted });
+            let secured = None;
+            self.shared.hand_over(Handed { socket: link.socket, bytes: read, bounces, deleted, secured });
         }
     }
 
@@ -359,7 +414,7 @@ impl Reactor {
         let Some(connection) = &mut self.slots[index].connection else { return Then::Wait };
         let State::Writing(writing) = &connection.state else { return Then::GoOn };
         if !writing.left.is_empty() {
-            let Ok(sent) = connection.send(&writing.left, &[]) else { return Then::Close };
+            let Ok(sent) = connection.link.send(&writing.left, &[]) else { return Then::Close };
             if sent == 0 {
                 return Then::Wait;
             }
@@ -368,6 +423,11 @@ impl Reactor {
                 writing.left.drain(..sent);
             }
             return Then::GoOn;
+        }
+        match connection.link.flush() {
+            Ok(true) => {}
+            Ok(false) => return Then::Wait,
+            Err(_) => return Then::Close,
         }
         let State::Writing(writing) = mem::replace(&mut connection.state, State::Idle) else { return Then::GoOn };
         let Writing { method, path, status, received, body_bytes: bytes, close, id, begun, .. } = *writing;
@@ -426,6 +486,8 @@ impl Reactor {
                 // The transport ends it in time, unless it was stopped itself.
                 State::Asking(_) => idle > settings.answer_timeout + ANSWER_GRACE,
                 State::Ending(_) => idle > LINGER,
+                State::Handshaking => idle > handshakes::patience(self.leaving),
+                State::Bridged(bridge) => bridge.is_left() && idle > settings.client_timeout,
             }
         };
         let over = |(index, slot): (usize, &Slot)| slot.connection.as_ref().is_some_and(is_over).then_some(index);
@@ -437,12 +499,12 @@ impl Reactor {
             let is_for_others = |one: &Connection| match one.state {
                 State::Asking(_) | State::Storing(_) => true,
                 State::Idle => !one.read.is_empty(),
-                State::Writing(_) | State::Ending(_) => false,
+                State::Writing(_) | State::Ending(_) | State::Handshaking | State::Bridged(_) => false,
             };
             if self.slots[index].connection.as_ref().is_some_and(is_for_others) {
                 self.hand_over(index);
             } else {
-                self.end(index);
+                self.end_late(index);
             }
         }
     }

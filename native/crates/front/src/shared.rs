@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::mem;
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,6 +12,7 @@ use crate::grants::Grants;
 use crate::head::Method;
 use crate::made::Made;
 use crate::routes::Policy;
+use crate::secure::Secure;
 use crate::updates::Counts;
 
 /// How the thread treats connections.
@@ -48,6 +50,19 @@ pub struct Handed {
     /// Whether the bytes begin with a DELETE that devices may have carried out: then the object existed, even if it is
     /// not found any more.
     pub deleted: bool,
+    /// For a connection with TLS, of which `socket` is the near end of a pair.
+    pub secured: Option<Secured>,
+}
+
+/// A connection with TLS that goes on through a pair of sockets.
+#[derive(Clone, Copy, Debug)]
+pub struct Secured {
+    /// Names the connection when it is given back.
+    pub token: u64,
+    /// The client's address.
+    pub remote: SocketAddr,
+    /// The address that it has connected to.
+    pub local: SocketAddr,
 }
 
 /// Health checks come on the same port, and time out quickly.
@@ -110,6 +125,10 @@ pub(crate) enum Command {
     Adopt(OwnedFd, u32),
     /// Where container databases are.
     Containers(Option<Policy>),
+    /// Python has begun to serve these connections with TLS.
+    Taken(Vec<u64>),
+    /// It gives one back: its end of the pair, and the bounces.
+    Return(u64, OwnedFd, u32),
     Leave,
     Stop,
 }
@@ -126,6 +145,10 @@ pub(crate) struct Shared {
     pub(crate) served: Mutex<Vec<Served>>,
     pub(crate) made: Mutex<Vec<Made>>,
     pub(crate) open: AtomicUsize,
+    /// None for plain HTTP.
+    pub(crate) secure: Option<Arc<Secure>>,
+    /// Connections with TLS that Python serves.
+    pub(crate) bridged: AtomicUsize,
     /// Writes that devices carry out, or whose rows are being listed.
     pub(crate) storing: AtomicUsize,
     /// The newest timestamp that was given to a write.
@@ -208,7 +231,7 @@ mod tests {
             ["PUT /v1/a/c/1", "PUT /v1/a/c/2", "GET /readyz HTTP/1.1", "GET /readyzz HTTP/1.1", "GET /healthz "];
         for line in lines {
             let socket = OwnedFd::from(other.try_clone().expect("descriptors"));
-            waiting.push(Handed { socket, bytes: line.into(), bounces: 0, deleted: false });
+            waiting.push(Handed { socket, bytes: line.into(), bounces: 0, deleted: false, secured: None });
         }
         let mut taken = |most| -> Vec<_> {
             let took = waiting.take(most).into_iter();

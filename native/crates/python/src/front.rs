@@ -1,6 +1,7 @@
 //! The front's bindings: grants and rings in, connections and records out. Python is not called for a request of the
 //! front.
 
+use std::net::SocketAddr;
 use std::os::fd::{AsFd as _, AsRawFd as _, FromRawFd as _, IntoRawFd as _, OwnedFd, RawFd};
 use std::sync::Arc;
 
@@ -10,7 +11,9 @@ use pyo3::types::PyBytes;
 use swiftlet_front::grants::{Granted, Holder, Seen};
 use swiftlet_front::head::parse;
 use swiftlet_front::name::split;
-use swiftlet_front::{Batch, Changes as Counters, Device, Front as Inner, Policy, Served, Settings};
+use swiftlet_front::{
+    Batch, Changes as Counters, Device, Front as Inner, Handed, Handshakes, Policy, Secure, Secured, Served, Settings,
+};
 use swiftlet_store::model::Key;
 
 use crate::buffer::Bytes;
@@ -47,8 +50,18 @@ fn made(py: Python<'_>, batch: Batch) -> MadeParts<'_> {
     (tokens, PyBytes::new(py, &container), shares.to_vec(), PyBytes::new(py, &rows), written, devices)
 }
 
-/// Descriptor, bytes, bounces, whether a deletion has begun.
-type HandedParts<'py> = (RawFd, Bound<'py, PyBytes>, u32, bool);
+/// Token, client's address and port, the address and port that it connected to.
+type SecuredParts = (u64, (String, u16), (String, u16));
+
+/// Descriptor, bytes, bounces, whether a deletion has begun, what is known of a connection with TLS.
+type HandedParts<'py> = (RawFd, Bound<'py, PyBytes>, u32, bool, Option<SecuredParts>);
+
+fn handed(py: Python<'_>, handed: Handed) -> HandedParts<'_> {
+    let address = |address: SocketAddr| (address.ip().to_string(), address.port());
+    let secured = |Secured { token, remote, local }| (token, address(remote), address(local));
+    let Handed { socket, bytes, bounces, deleted, secured: with_tls } = handed;
+    (socket.into_raw_fd(), PyBytes::new(py, &bytes), bounces, deleted, with_tls.map(secured))
+}
 
 /// Whether to write, token and prefix.
 type HolderParts<'py> = (bool, Bound<'py, PyBytes>, Bound<'py, PyBytes>);
@@ -101,7 +114,7 @@ impl Front {
     #[new]
     #[allow(clippy::too_many_arguments, reason = "all of them are settings, named where they are given")]
     #[pyo3(signature = (secret, changes, *, nonce, keepalive_s, client_timeout_s, answer_timeout_s, store_timeout_s,
-                        max_connections = 8192, max_handed = 1024, max_served = 50000))]
+                        max_connections = 8192, max_handed = 1024, max_served = 50000, tls = None))]
     fn new(
         secret: (Vec<u8>, Vec<u8>),
         changes: PyRef<'_, Changes>,
@@ -113,6 +126,7 @@ impl Front {
         max_connections: usize,
         max_handed: usize,
         max_served: usize,
+        tls: Option<(Bytes, Bytes, Bytes)>,
     ) -> PyResult<Self> {
         let settings = Settings {
             secret,
@@ -125,7 +139,39 @@ impl Front {
             max_handed,
             max_served,
         };
-        Ok(Self(Inner::start(settings, Arc::clone(&changes.0)).map_err(os_error)?))
+        let changes = Arc::clone(&changes.0);
+        let front = match tls {
+            None => Inner::start(settings, changes),
+            Some((certificate, key, secret)) => {
+                let secure = Secure::new(certificate.as_slice(), key.as_slice(), secret.as_slice());
+                Inner::start_secure(
+                    settings,
+                    changes,
+                    secure.map_err(|error| PyValueError::new_err(error.to_string()))?,
+                )
+            }
+        };
+        Ok(Self(front.map_err(os_error)?))
+    }
+
+    /// Use this certificate and key, in PEM, for new connections.
+    #[pyo3(signature = (certificate, key, /))]
+    fn renew(&self, certificate: Bytes, key: Bytes) -> PyResult<()> {
+        let renewed = self.0.renew(certificate.as_slice(), key.as_slice());
+        renewed.map_err(|error| PyValueError::new_err(error.to_string()))
+    }
+
+    /// How many TLS handshakes ended in which way.
+    fn handshakes(&self) -> [(&'static str, u64); 6] {
+        let Handshakes { full, resumed, plain, protocol, closed, late } = self.0.handshakes();
+        [
+            ("full", full),
+            ("resumed", resumed),
+            ("plain", plain),
+            ("protocol", protocol),
+            ("closed", closed),
+            ("late", late),
+        ]
     }
 
     /// Accept connections from a listening socket.
@@ -136,12 +182,15 @@ impl Front {
     }
 
     /// Take a connection back from Python.
-    #[pyo3(signature = (descriptor, bounces, /))]
-    fn adopt(&self, descriptor: RawFd, bounces: u32) {
+    #[pyo3(signature = (descriptor, bounces, token = None, /))]
+    fn adopt(&self, descriptor: RawFd, bounces: u32, token: Option<u64>) {
         // SAFETY: the caller gives the descriptor away, as the treaty says.
         #[allow(unsafe_code, reason = "Python knows descriptors by their numbers")]
         let socket = unsafe { OwnedFd::from_raw_fd(descriptor) };
-        self.0.adopt(socket, bounces);
+        match token {
+            None => self.0.adopt(socket, bounces),
+            Some(token) => self.0.adopt_secured(token, socket, bounces),
+        }
     }
 
     /// Readable while there are connections to fetch.
@@ -150,11 +199,11 @@ impl Front {
     }
 
     /// Fetch connections that were handed over, at most so many: descriptors, which then belong to the caller, bytes,
-    /// bounces, and whether devices may have carried out the DELETE that the bytes begin with.
+    /// bounces, whether devices may have carried out the DELETE that the bytes begin with, and for connections with
+    /// TLS what `adopt` wants to know and where the client is.
     #[pyo3(signature = (most = usize::MAX, /))]
     fn handed<'py>(&self, py: Python<'py>, most: usize) -> Vec<HandedParts<'py>> {
-        let handed = self.0.handed(most).into_iter();
-        handed.map(|one| (one.socket.into_raw_fd(), PyBytes::new(py, &one.bytes), one.bounces, one.deleted)).collect()
+        self.0.handed(most).into_iter().map(|one| handed(py, one)).collect()
     }
 
     /// Whether to write, token and prefix of a request that the front may answer, and that is not followed by more
@@ -301,6 +350,11 @@ impl Front {
     /// Open connections.
     fn open(&self) -> usize {
         self.0.open()
+    }
+
+    /// Connections with TLS that Python serves, or will fetch.
+    fn bridged(&self) -> usize {
+        self.0.bridged()
     }
 
     /// Whether its thread runs.

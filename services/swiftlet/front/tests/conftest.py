@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ssl
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -13,6 +14,7 @@ from typing import Any, cast
 
 import pytest
 import swiftlet_native
+from aiohttp import TCPConnector
 from aiohttp.test_utils import TestClient
 
 from swiftlet.api.app import add_api_routes
@@ -21,6 +23,8 @@ from swiftlet.front.proxy_front import ProxyFront
 from swiftlet.front.row_records import RowsStatus
 from swiftlet.front.tests.served import TIMEOUTS_S, NativeContainers, NativeDevices, front_server
 from swiftlet.listing.updates import UpdateTable
+from swiftlet.main.certificates import Certificates
+from swiftlet.main.tests.certificates import make_pair
 from swiftlet.placement.tests.cluster import MemoryCluster, memory_cluster
 from swiftlet.web.app import create_base_app
 
@@ -28,6 +32,14 @@ PATIENCE_S = 20.0
 BY_PYTHON, BY_FRONT = "rows by Python", "rows by the front"
 EACH_WAY = pytest.mark.parametrize("cluster", [BY_PYTHON, BY_FRONT], indirect=True)
 """Marks tests that are run twice, with all rows delivered by Python, and with what can be delivered by the front."""
+
+
+def end(writer: asyncio.StreamWriter) -> None:
+    """Send no more; asyncio can only end both directions of TLS."""
+    if writer.can_write_eof():
+        writer.write_eof()
+    else:
+        writer.close()
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -46,6 +58,13 @@ class FrontedProxy:
     devices: NativeDevices
     containers: NativeContainers | None
     """Where the front delivers rows itself; None where Python delivers all."""
+    trusting: ssl.SSLContext | None = None
+    """How clients connect by TLS."""
+
+    async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """A new connection to it."""
+        name = None if self.trusting is None else "localhost"
+        return await asyncio.open_connection("127.0.0.1", self.proxy.port, ssl=self.trusting, server_hostname=name)
 
     @property
     def answered(self) -> int:
@@ -90,9 +109,11 @@ async def fronted_proxy(
     *,
     timeouts_s: tuple[float, float] = TIMEOUTS_S,
     containers: NativeContainers | None = None,
+    certificate: Certificates | None = None,
     **options: Any,
 ) -> AsyncIterator[FrontedProxy]:
-    """One more proxy of a cluster, with the API of another one of the same kind."""
+    """One more proxy of a cluster, with the API of another one of the same kind. With a `certificate` it speaks TLS."""
+    trusting = None if certificate is None else trusting_all(certificate)
     async with contextlib.AsyncExitStack() as stack:
         cold = await stack.enter_async_context(proxy_of(cluster, root, **options))
         cold.clock.now = time.time()  # As the front's.
@@ -108,11 +129,13 @@ async def fronted_proxy(
                 writes=True,
                 timeouts_s=timeouts_s,
                 containers=containers,
+                certificate=certificate,
             )
         )
-        client = await stack.enter_async_context(TestClient(server, auto_decompress=False))
+        connector = TCPConnector(ssl=trusting or True)
+        client = await stack.enter_async_context(TestClient(server, auto_decompress=False, connector=connector))
         proxy = Proxy(cluster, cold.api, client, cold.clock, cold.token)
-        yield FrontedProxy(proxy, front, devices, containers)
+        yield FrontedProxy(proxy, front, devices, containers, trusting)
 
 
 @pytest.fixture
@@ -128,15 +151,44 @@ def _table(directory: Directory) -> UpdateTable:
     return cast("UpdateTable", swiftlet_native.UpdateTable(directory, "d"))
 
 
+def trusting_all(certificate: Certificates) -> ssl.SSLContext:
+    """How clients connect that trust its issuer, which is itself."""
+    context = ssl.create_default_context(cadata=certificate.pem[0].decode())
+    context.check_hostname = False
+    return context
+
+
+@pytest.fixture(params=["http", "https"])
+def scheme(request: pytest.FixtureRequest) -> str:
+    """What clients speak with the front."""
+    return str(request.param)
+
+
+@pytest.fixture(scope="session")
+def pair_files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Directory, Directory]:
+    """The files of a certificate and its key."""
+    directory = tmp_path_factory.mktemp("pair")
+    make_pair(directory, "front")
+    return directory / "front.crt", directory / "front.key"
+
+
 @pytest.fixture
-async def fronted(cluster: MemoryCluster, tmp_path: Directory) -> AsyncIterator[FrontedProxy]:
+def certificate(scheme: str, pair_files: tuple[Directory, Directory]) -> Certificates | None:
+    """The certificate of the front; None for plain HTTP."""
+    return Certificates(*pair_files) if scheme == "https" else None
+
+
+@pytest.fixture
+async def fronted(
+    cluster: MemoryCluster, tmp_path: Directory, certificate: Certificates | None
+) -> AsyncIterator[FrontedProxy]:
     """The front delivers rows where databases have tables for them."""
     with contextlib.ExitStack() as stack:
         has_tables = cluster.databases[cluster.devices[0].name].table is not None
         containers = NativeContainers(cluster, tmp_path) if has_tables else None
         if containers is not None:
             stack.callback(containers.close)
-        async with fronted_proxy(cluster, tmp_path, containers=containers) as made:
+        async with fronted_proxy(cluster, tmp_path, containers=containers, certificate=certificate) as made:
             yield made
 
 

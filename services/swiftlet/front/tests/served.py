@@ -16,6 +16,7 @@ from swiftlet_native import ContainerServer, ObjectServer, TransportNode, Transp
 
 from swiftlet.api.context.core import SwiftApi
 from swiftlet.front.proxy_front import FrontSettings, ProxyFront
+from swiftlet.front.secure import CertificateInUse
 from swiftlet.front.withdrawing import Withdrawals
 from swiftlet.main.services.front import use_front
 from swiftlet.model import ObjectKey
@@ -206,9 +207,9 @@ class Relay:
 class FrontServer(TestServer):
     """A server of tests whose connections come through a front."""
 
-    def __init__(self, app: web.Application) -> None:
-        """`app` has a front listener."""
-        super().__init__(app)
+    def __init__(self, app: web.Application, scheme: str = "http") -> None:
+        """`app` has a front listener, which speaks `scheme`."""
+        super().__init__(app, scheme=scheme)
         self._listening: socket.socket | None = None
 
     async def start_server(self, loop: Any = None, **options: Any) -> None:
@@ -247,16 +248,21 @@ async def front_server(
     writes: bool = False,
     timeouts_s: tuple[float, float] = TIMEOUTS_S,
     containers: NativeContainers | None = None,
+    certificate: CertificateInUse | None = None,
 ) -> AsyncIterator[tuple[FrontServer, ProxyFront, NativeDevices]]:
     """A server, not started, for an application whose reads the front answers where it may, and `writes` if the
-    proxy has the wall clock's time."""
+    proxy has the wall clock's time. With a `certificate` it speaks TLS."""
     before = _DEVICES.get(cluster)
     devices = _DEVICES[cluster] = before or NativeDevices(cluster, root)
     answer_s, store_s = timeouts_s
     settings = FrontSettings(HASH_PATH, 10.0, answer_s, writes=writes, store_timeout_s=store_s)
-    use_front(app, api, cluster.rings, devices, settings, withdrawals, containers)
+    use_front(app, api, cluster.rings, devices, settings, withdrawals, containers, certificate)
     try:
-        yield FrontServer(app), cast("ProxyFront", app[FRONT_LISTENER]), devices
+        yield (
+            FrontServer(app, "http" if certificate is None else "https"),
+            cast("ProxyFront", app[FRONT_LISTENER]),
+            devices,
+        )
     finally:
         if before is None:
             del _DEVICES[cluster]

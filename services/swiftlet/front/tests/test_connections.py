@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, cast
 
@@ -14,7 +15,7 @@ from swiftlet_native import Front
 
 from swiftlet.front import connections, proxy_front
 from swiftlet.front.proxy_front import check_alive
-from swiftlet.front.tests.conftest import PATIENCE_S, FrontedProxy, until
+from swiftlet.front.tests.conftest import PATIENCE_S, FrontedProxy, end, until
 from swiftlet.placement.tests.cluster import ACCOUNT, PATH, MemoryCluster
 
 DATA = b"some data"
@@ -69,14 +70,14 @@ async def connect(fronted: FrontedProxy) -> AsyncIterator[Connect]:
     opened = []
 
     async def connect() -> Raw:
-        opened.append(Raw(fronted, *await asyncio.open_connection("127.0.0.1", fronted.proxy.port)))
+        opened.append(Raw(fronted, *await fronted.connect()))
         return opened[-1]
 
     assert (await fronted.proxy.call("PUT", "c/o", data=DATA)).status == 201
     yield connect
     for one in opened:
         one.writer.transport.abort()
-        with contextlib.suppress(ConnectionError):
+        with contextlib.suppress(ConnectionError, ssl.SSLError):
             await one.writer.wait_closed()
 
 
@@ -150,6 +151,8 @@ async def test_close_is_kept(fronted: FrontedProxy, raw: Raw) -> None:
     assert fronted.answered == before + 1
 
 
+# A client in Python can't end one direction of TLS alone; `native/crates/front` has the tests with one that can.
+@pytest.mark.parametrize("scheme", ["http"], indirect=True)
 async def test_half_closed(fronted: FrontedProxy, raw: Raw) -> None:
     await raw.heat()
     raw.writer.write(raw.request())
@@ -162,9 +165,10 @@ async def test_half_closed(fronted: FrontedProxy, raw: Raw) -> None:
 async def test_no_request_at_all(connect: Connect, raw: Raw, data: bytes) -> None:
     await raw.heat()
     raw.writer.write(data)
-    raw.writer.write_eof()
+    end(raw.writer)
     async with asyncio.timeout(PATIENCE_S):
-        with contextlib.suppress(ConnectionError):
+        # OpenSSL does not expect an answer from the other side once it has said that it sends no more.
+        with contextlib.suppress(ConnectionError, ssl.SSLError):
             await raw.reader.read()
     assert await (await connect()).ask() == (200, DATA)
 
@@ -329,7 +333,7 @@ async def test_a_front_that_died_ends_the_process(fronted: FrontedProxy, raw: Ra
         check_alive(cast("Front", Dead()))
 
 
-async def test_the_end(fronted: FrontedProxy, raw: Raw, connect: Connect) -> None:
+async def test_the_end(fronted: FrontedProxy, raw: Raw) -> None:
     """Who is idle at the front is Python's from then on; new connections are for whoever accepts them next."""
     await raw.heat()
     answered = fronted.answered
@@ -338,10 +342,12 @@ async def test_the_end(fronted: FrontedProxy, raw: Raw, connect: Connect) -> Non
     for _ in range(3):
         assert await raw.ask() == (200, DATA)
     assert fronted.answered == answered
-    late = await connect()  # The listening socket is the caller's to close.
-    late.writer.write(late.request())
+    # The listening socket is the caller's to close.
+    _, late = await asyncio.open_connection("127.0.0.1", fronted.proxy.port)
+    late.write(raw.request())
     await asyncio.sleep(0.2)
     assert fronted.connections == 0
+    late.close()
 
 
 async def test_heads_with_bytes_beyond_ascii(raw: Raw) -> None:

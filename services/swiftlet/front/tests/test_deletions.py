@@ -173,7 +173,7 @@ async def test_a_connection_that_is_kept(fronted: FrontedProxy) -> None:
     for number in range(12):
         await put(fronted, f"kept{number}")
     token = fronted.proxy.token["X-Auth-Token"]
-    reader, writer = await asyncio.open_connection("127.0.0.1", fronted.proxy.port)
+    reader, writer = await fronted.connect()
 
     def request(method: str, name: str, more: str = "") -> bytes:
         return f"{method} /v1/{ACCOUNT}/c/{name} HTTP/1.1\r\nHost: h\r\nX-Auth-Token: {token}\r\n{more}\r\n".encode()
@@ -194,7 +194,7 @@ async def test_a_connection_that_is_kept(fronted: FrontedProxy) -> None:
             assert await status() == expected
     writer.close()
     await until(lambda: fronted.answered > before)
-    reader, writer = await asyncio.open_connection("127.0.0.1", fronted.proxy.port)
+    reader, writer = await fronted.connect()
     before = fronted.answered
     writer.write(b"".join(request("DELETE", f"kept{number}") for number in range(1, 11)))
     assert [await status() for _ in range(10)] == [204] * 10
@@ -418,7 +418,7 @@ async def begun_by_front(fronted: FrontedProxy, silent: Sequence[Relay], *names:
     rows, seen = fronted.front._rows(grant), fronted.proxy.api.changes.of_grants(ACCOUNT)
     for relay in silent:
         relay.mute()
-    reader, writer = await asyncio.open_connection("127.0.0.1", fronted.proxy.port)
+    reader, writer = await fronted.connect()
     running.front.grant(True, token.encode(), prefix.encode(), grant.container, 0, False, rows, seen, PATIENCE_S)
     for name in names:
         writer.write(f"DELETE {prefix}{name} HTTP/1.1\r\nHost: h\r\nX-Auth-Token: {token}\r\n\r\n".encode())

@@ -28,7 +28,7 @@ _OF_ONE_ANSWER = re.compile(rb"(?m)^(Date|X-Trans-Id|X-Openstack-Request-Id): .*
 
 async def ask(fronted: FrontedProxy, method: str, target: str, *lines: str) -> tuple[int, bytes]:
     """Status and every byte of an answer on a connection of its own, but for what differs each time."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", fronted.proxy.port)
+    reader, writer = await fronted.connect()
     token = fronted.proxy.token["X-Auth-Token"]
     head = [f"{method} /v1/{ACCOUNT}/{target} HTTP/1.1", "Host: h", f"X-Auth-Token: {token}", *lines]
     writer.write("\r\n".join([*head, "Connection: close", "", ""]).encode())

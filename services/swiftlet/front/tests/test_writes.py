@@ -14,7 +14,7 @@ import pytest
 
 from swiftlet.api.tests.proxy import Answer
 from swiftlet.errors import NotFound
-from swiftlet.front.tests.conftest import EACH_WAY, PATIENCE_S, FrontedProxy, fronted_proxy, until
+from swiftlet.front.tests.conftest import EACH_WAY, PATIENCE_S, FrontedProxy, end, fronted_proxy, until
 from swiftlet.model import ListingQuery, ObjectKey, ObjectRow
 from swiftlet.names import Path
 from swiftlet.placement.tests.cluster import ACCOUNT, CONTAINER, MemoryCluster
@@ -182,7 +182,7 @@ async def test_newer_than_what_is_there(fronted: FrontedProxy) -> None:
 
 async def test_bodies_in_pieces_and_cut_off(fronted: FrontedProxy) -> None:
     await write(fronted)
-    reader, writer = await asyncio.open_connection("127.0.0.1", fronted.proxy.port)
+    reader, writer = await fronted.connect()
     token = fronted.proxy.token["X-Auth-Token"]
     head = f"PUT /v1/{ACCOUNT}/c/%s HTTP/1.1\r\nHost: h\r\nX-Auth-Token: {token}\r\nContent-Type: a/b\r\n"
     head += "Content-Length: 30000\r\n\r\n"
@@ -203,7 +203,7 @@ async def test_bodies_in_pieces_and_cut_off(fronted: FrontedProxy) -> None:
     writer.write(b"y" * 20_000)
     assert await status() == 201
     writer.write((head % "cut").encode() + b"z" * 10_000)
-    writer.write_eof()
+    end(writer)
     async with asyncio.timeout(PATIENCE_S):
         await reader.read()
     writer.close()
@@ -288,7 +288,7 @@ async def test_a_type_that_nobody_gave(fronted: FrontedProxy) -> None:
     await write(fronted)
     token = fronted.proxy.token["X-Auth-Token"]
     for name, expected in (("plain", "application/octet-stream"), ("a.txt", "text/plain")):
-        reader, writer = await asyncio.open_connection("127.0.0.1", fronted.proxy.port)
+        reader, writer = await fronted.connect()
         head = f"PUT /v1/{ACCOUNT}/c/{name} HTTP/1.1\r\nHost: h\r\nX-Auth-Token: {token}\r\nContent-Length: 3\r\n\r\n"
         writer.write(head.encode() + b"abc")
         async with asyncio.timeout(PATIENCE_S):
@@ -389,7 +389,7 @@ async def test_devices_that_refuse(fronted: FrontedProxy, cluster: MemoryCluster
 async def test_two_readings_of_a_length(fronted: FrontedProxy, lengths: str) -> None:
     """None of them is the front's: nothing is stored by it, and what stands behind the body is no request of its."""
     await write(fronted)
-    reader, writer = await asyncio.open_connection("127.0.0.1", fronted.proxy.port)
+    reader, writer = await fronted.connect()
     token = fronted.proxy.token["X-Auth-Token"]
     head = f"PUT /v1/{ACCOUNT}/c/smuggled HTTP/1.1\r\nHost: h\r\nX-Auth-Token: {token}\r\n{lengths}\r\n\r\n"
     writer.write(head.encode() + b"abc")

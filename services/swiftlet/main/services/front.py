@@ -9,6 +9,7 @@ from aiohttp import web
 from swiftlet.api.context.core import SwiftApi
 from swiftlet.front.proxy_front import FrontSettings, FrontStatus, ProxyFront
 from swiftlet.front.routes import ContainerPeers, Peers
+from swiftlet.front.secure import CertificateInUse
 from swiftlet.front.withdrawing import Withdrawals
 from swiftlet.main.background import in_background
 from swiftlet.placement.rings import Rings
@@ -25,17 +26,19 @@ def add_front(
     settings: ProxySettings,
     withdrawals: Withdrawals,
     container_peers: ContainerPeers | None = None,
+    certificate: CertificateInUse | None = None,
 ) -> None:
     """Put a native front before the connections of `app`, unless it could answer nothing.
 
-    `front` in the status report tells which. `withdrawals` are told of changes in the caches of `api`.
+    `front` in the status report tells which. `withdrawals` are told of changes in the caches of `api`. With a
+    `certificate` the front speaks TLS.
     """
     section = settings.proxy
     reason = why_no_front(section)
     if reason is None:
         timeouts = section.client_timeout_s, section.answer_timeout_s
         front = FrontSettings(settings.cluster.hash_path, *timeouts, writes=section.front_put)
-        use_front(app, api, rings, peers, front, withdrawals, container_peers)
+        use_front(app, api, rings, peers, front, withdrawals, container_peers, certificate)
     else:
         app[STATUS].add("front", lambda: FrontStatus(state=f"off: {reason}", connections=0, answered=0, waiting=0))
 
@@ -44,8 +47,6 @@ def why_no_front(section: ProxySection) -> str | None:
     """Return why the front could answer no request; None if it may answer some."""
     if not section.front:
         return "proxy.front is false"
-    if section.tls_cert_file is not None:
-        return "the port speaks TLS"
     return None
 
 
@@ -57,9 +58,10 @@ def use_front(
     settings: FrontSettings,
     withdrawals: Withdrawals,
     container_peers: ContainerPeers | None = None,
+    certificate: CertificateInUse | None = None,
 ) -> None:
     """Put a native front before the connections of `app`."""
-    front = ProxyFront(app, api, rings, peers, settings, withdrawals, container_peers)
+    front = ProxyFront(app, api, rings, peers, settings, withdrawals, container_peers, certificate)
 
     async def beside(_app: web.Application) -> AsyncIterator[None]:
         async with in_background(front.renew), in_background(front.record):

@@ -79,7 +79,7 @@ def create_app(
     app.on_startup.append(_keep_what_is_there)
     keep_revocations(app, api, settings.auth.revocations_check_interval_s)
     add_api_routes(app, api)
-    add_front(app, api, rings, transport, settings, withdrawals, transport.client)
+    add_front(app, api, rings, transport, settings, withdrawals, transport.client, certificates)
     if certificates is not None:
         interval_s = settings.proxy.tls_check_interval_s
         certificates.show()

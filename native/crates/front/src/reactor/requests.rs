@@ -130,7 +130,7 @@ impl Reactor {
         connection.read.drain(..bytes);
         connection.bounces = 0;
         connection.active = now;
-        let sent = connection.send(head, body);
+        let sent = connection.link.send(head, body);
         if let Ok(sent) = sent {
             writing.left.extend_from_slice(head.get(sent..).unwrap_or_default());
             writing.left.extend_from_slice(body.get(sent.saturating_sub(head.len())..).unwrap_or_default());
