@@ -208,10 +208,17 @@ def test_the_package_says_its_version() -> None:
     assert swiftlet_native.__version__.count(".") == 2
 
 
-def test_the_treaty_says_what_there_is() -> None:
+def test_the_treaty_says_what_there_is(tmp_path: Path) -> None:
     treaty = Path(__file__).parent.parent / "python"
+    # Files of types alone: their classes are checked where the module has them.
+    apart = [file.stem for file in (treaty / "swiftlet_native").glob("_*.pyi") if file.stem != "__init__"]
+    allowed = tmp_path / "apart"
+    allowed.write_text("".join(f"swiftlet_native\\.{name}\n" for name in apart))
     run = subprocess.run(
-        [sys.executable, "-m", "mypy.stubtest", "swiftlet_native", "--ignore-missing-stub"],
+        [
+            *(sys.executable, "-m", "mypy.stubtest", "swiftlet_native", "--ignore-missing-stub"),
+            *("--allowlist", str(allowed)),
+        ],
         capture_output=True,
         text=True,
         cwd=treaty.parent,
