@@ -110,16 +110,18 @@ async def test_what_is_under_way_is_bounded_and_all_of_it_is_answered(monkeypatc
 
 
 async def test_one_that_is_slow_holds_up_no_other() -> None:
-    gate = asyncio.Event()
+    begun, gate = asyncio.Event(), asyncio.Event()
 
     async def some_slow(device: str, request: Request) -> bytes:
         if request.payload == b"slow":
+            begun.set()
             await gate.wait()
         return request.payload
 
     async with served(application(one_by_one(some_slow))) as streams:
         slow = asyncio.create_task(streams.ask(DEVICE, 1, b"slow"))
-        await asyncio.sleep(0.01)
+        # Two requests of one message would be answered in turn.
+        await begun.wait()
         assert await streams.ask(DEVICE, 1, b"quick") == b"quick"
         assert not slow.done()
         gate.set()
