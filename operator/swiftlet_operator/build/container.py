@@ -33,7 +33,7 @@ def _stateful_set(site: Site, group: Group) -> Manifest:
         CONTAINER_PORT,
         spec.resources,
         env=[{"name": "SWIFTLET_CONTAINER__RING_HOST", "value": host}],
-        more_ports={"container-native": CONTAINER_NATIVE_PORT},
+        more_ports={"updates": CONTAINER_NATIVE_PORT},
         ring_cache=f"{DEVICES_DIRECTORY}/{DATABASE_DEVICE}/{RING_CACHE}",
         mounts=[{"name": DATABASE_DEVICE, "mountPath": f"{DEVICES_DIRECTORY}/{DATABASE_DEVICE}"}],
     )

@@ -40,7 +40,7 @@ def build_services(site: Site) -> list[Manifest]:
         _headless(
             site,
             CONTAINER,
-            {"container": CONTAINER_PORT, "container-native": CONTAINER_NATIVE_PORT, "replicator": REPLICATOR_PORT},
+            {"container": CONTAINER_PORT, "updates": CONTAINER_NATIVE_PORT, "replicator": REPLICATOR_PORT},
         ),
     ]
     if site.spec.metadata.replicas:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import os
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -146,6 +147,19 @@ def test_selectors_find_their_pods_and_no_others(spec: str) -> None:
 def _fits(selector: dict[str, Any], labels: dict[str, str]) -> bool:
     """Whether labels fit the expressions of a selector, which are all of one kind here."""
     return all(labels.get(one["key"]) in one["values"] for one in selector.get("matchExpressions") or [])
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_ports_have_names_that_kubernetes_accepts(spec: str) -> None:
+    """At most 15 lower-case letters, digits and hyphens, as RFC 6335 has it for names of services."""
+    ports = [one for _, pod in workloads(spec) for container in pod["containers"] for one in container.get("ports", [])]
+    names = {one["name"] for one in ports}
+    for service in everything(spec):
+        if service["kind"] == "Service":
+            for port in service["spec"]["ports"]:
+                names.add(port["name"])
+                assert port["targetPort"] in {one["name"] for one in ports}
+    assert not [name for name in names if not re.fullmatch("(?=.*[a-z])[a-z0-9]+(-[a-z0-9]+)*", name) or len(name) > 15]
 
 
 @pytest.mark.parametrize("spec", SPECS)
