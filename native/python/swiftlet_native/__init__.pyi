@@ -761,12 +761,6 @@ _Made: TypeAlias = tuple[list[int], bytes, list[int], bytes, list[tuple[_Place, 
 """Objects of one container: numbers for `listed`, `/account/container/`, for each replica the container replicas whose
 update it keeps pending (as bits), the rows in JSON, places and timestamps, and the devices' numbers in the ring."""
 
-_Rows: TypeAlias = tuple[int, int, int, int, int, int, int, int, int, int, int, int]
-"""As of now: rows that wait for container servers, rows that are not durable there yet, acknowledgements that were not
-answered yet. So far: messages to container servers, rows in them, rows that all took, that one refused, that were left
-to Python without an attempt, that were taken but stay pending at the devices; acknowledgements answered, lost,
-dropped."""
-
 @final
 class Changes:
     """Counters in memory that this process shares with those that it forks: what one changes all see at the next look.
@@ -922,8 +916,12 @@ class Front:
     def newest(self) -> int:
         """The newest timestamp that was given to a write here; 0 before the first one."""
 
-    def rows(self) -> _Rows:
-        """What has become of rows so far."""
+    def rows(self) -> dict[str, int]:
+        """Rows of writes. As of now: `delivering` (they wait for container servers), `not_durable` there yet,
+        `acknowledging` (devices have not answered). So far: `messages` to container servers, rows `sent` in them,
+        `taken` by all, `refused` by one, `left` to Python without an attempt, `left_pending` at the devices although
+        they were taken; acknowledgements that devices have `acknowledged`, that were `lost`, and `dropped`.
+        """
 
     def open(self) -> int:
         """Connections that are here."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from prometheus_client import Counter
 from swiftlet_native import Front
 
+from swiftlet.transport.native_metrics import Growth
 from swiftlet.web.logs import get_logger
 
 HANDSHAKES = Counter(
@@ -29,14 +30,13 @@ class HandshakeRecords:
     def __init__(self, front: Front) -> None:
         """Begin with nothing counted."""
         self._front = front
-        self._counted: dict[str, int] = {}
+        self._growth = Growth()
 
     def take(self) -> None:
         """Count what happened since the last call."""
         failed = {}
         for name, total in self._front.handshakes():
-            more = total - self._counted.get(name, 0)
-            self._counted[name] = total
+            more = self._growth.of(name, total)
             if not more:
                 continue
             if name in _KINDS:

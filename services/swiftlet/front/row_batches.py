@@ -116,7 +116,7 @@ class RowBatches:
         if not self._gathered:
             return
         # Rows that the front is delivering itself come here at once if they come at all.
-        with_devices = self._front.storing() - self._front.rows()[0] - self._rows - self._listing
+        with_devices = self._front.storing() - self._front.rows()["delivering"] - self._rows - self._listing
         if with_devices <= 0 or self._rows >= ENOUGH:
             self._begin()
         elif self._later is None:
@@ -203,7 +203,12 @@ class RowBatches:
         Devices that have not heard by then of rows that the front has delivered get a moment for that.
         """
         await _until(lambda: not self._front.storing() and not self._tasks, patience_s)
-        await _until(lambda: not any(self._front.rows()[1:3]), ACKNOWLEDGE_S)
+        await _until(self._is_acknowledged, ACKNOWLEDGE_S)
+
+    def _is_acknowledged(self) -> bool:
+        """Whether devices have heard of all rows that the front has delivered."""
+        rows = self._front.rows()
+        return not rows["not_durable"] and not rows["acknowledging"]
 
 
 async def _until(holds: Callable[[], bool], patience_s: float) -> None:

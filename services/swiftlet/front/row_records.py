@@ -9,6 +9,7 @@ from swiftlet_native import Front
 
 from swiftlet.placement.metrics import ACKNOWLEDGED, UPDATE_OUTCOMES, UPDATE_REQUESTS, UPDATES_SENT
 from swiftlet.placement.rows.row_delivery import UpdateOutcome
+from swiftlet.transport.native_metrics import Growth
 
 FRONT_ROWS = Counter(
     "swiftlet_front_rows_total",
@@ -22,6 +23,9 @@ LEFT_PENDING = Counter(
     "Listing rows that container servers have taken from the front and not confirmed as durable: object servers "
     "deliver them a second time.",
 )
+_OUTCOMES = ("taken", "refused", "left")
+_ACKNOWLEDGEMENTS = ("acknowledged", "lost", "dropped")
+_COUNTED = ("messages", "sent", "left_pending", *_OUTCOMES, *_ACKNOWLEDGEMENTS)
 
 
 class RowsStatus(TypedDict):
@@ -47,38 +51,33 @@ class RowRecords:
     def __init__(self, front: Front) -> None:
         """Begin at zero, as the front."""
         self._front = front
-        self._last = (0,) * 9
+        self._growth = Growth()
         # All labels exist from the start: a query for increases misses the event that a counter begins with.
-        for outcome in ("taken", "refused", "left"):
+        for outcome in _OUTCOMES:
             FRONT_ROWS.labels(outcome)
 
     def take(self) -> None:
         """Count what has become of rows since the last call."""
-        now = self._front.rows()[3:]
-        new = [count - last for count, last in zip(now, self._last, strict=True)]
-        self._last = now
-        if not any(new):
+        rows = self._front.rows()
+        more = {name: self._growth.of(name, rows[name]) for name in _COUNTED}
+        if not any(more.values()):
             return
-        messages, sent, taken, refused, left, left_pending, acknowledged, lost, dropped = new
-        UPDATE_REQUESTS.inc(messages)
-        UPDATES_SENT.inc(sent)
-        UPDATE_OUTCOMES.labels(UpdateOutcome.LISTED.value).inc(taken)
-        LEFT_PENDING.inc(left_pending)
-        for counter, counts in (
-            (FRONT_ROWS, {"taken": taken, "refused": refused, "left": left}),
-            (ACKNOWLEDGED, {"acknowledged": acknowledged, "lost": lost, "dropped": dropped}),
-        ):
-            for outcome, count in counts.items():
-                counter.labels(outcome).inc(count)
+        UPDATE_REQUESTS.inc(more["messages"])
+        UPDATES_SENT.inc(more["sent"])
+        UPDATE_OUTCOMES.labels(UpdateOutcome.LISTED.value).inc(more["taken"])
+        LEFT_PENDING.inc(more["left_pending"])
+        for counter, outcomes in ((FRONT_ROWS, _OUTCOMES), (ACKNOWLEDGED, _ACKNOWLEDGEMENTS)):
+            for outcome in outcomes:
+                counter.labels(outcome).inc(more[outcome])
 
     def status(self) -> RowsStatus:
         """Return the field `rows` of the front in the status report."""
-        delivering, not_durable, acknowledging, _, _, taken, refused, left, *_ = self._front.rows()
+        rows = self._front.rows()
         return RowsStatus(
-            delivering=delivering,
-            syncing=not_durable,
-            acknowledging=acknowledging,
-            taken=taken,
-            refused=refused,
-            left=left,
+            delivering=rows["delivering"],
+            syncing=rows["not_durable"],
+            acknowledging=rows["acknowledging"],
+            taken=rows["taken"],
+            refused=rows["refused"],
+            left=rows["left"],
         )

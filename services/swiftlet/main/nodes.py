@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Protocol
 
 from aiohttp import web
 
 from swiftlet.boundaries.bodies import Bodies
+from swiftlet.errors import SettingsError
 from swiftlet.main.background import in_background
-from swiftlet.main.encryption import use_encryption
+from swiftlet.main.encryption import report_port, use_encryption
 from swiftlet.main.keys import use_keys
 from swiftlet.settings import ClusterSection
 from swiftlet.settings.sections import NodeTimeouts
@@ -68,6 +69,63 @@ def _transports(app: web.Application) -> _Transports:
 def count_transports(app: web.Application, native: Callable[[], dict[str, int]]) -> None:
     """Add these native peers to the status report's `transports`."""
     _transports(app).native.append(native)
+
+
+class NativeServing(Protocol):
+    """A server of the native transport."""
+
+    def listen(self, host: str, port: int) -> int:
+        """Accept clients and return the port. Raises OSError when the port is not available."""
+        ...
+
+    def set_keys(self, keys: Sequence[bytes]) -> None:
+        """Use these keys in handshakes from now on."""
+        ...
+
+    def status(self) -> dict[str, object]:
+        """Return the field `native` of the status report."""
+        ...
+
+    def transports(self) -> dict[str, int]:
+        """Return how many clients are connected over which transport."""
+        ...
+
+    async def leave(self, _app: web.Application) -> None:
+        """Ask clients to send nothing more; for `app.on_shutdown`."""
+        ...
+
+    def run(self, _app: web.Application) -> AsyncIterator[None]:
+        """Serve until shutdown; for `app.cleanup_ctx`."""
+        ...
+
+
+def serve_natively(
+    app: web.Application,
+    server: NativeServing,
+    cluster: ClusterSection,
+    address: tuple[str, int],
+    takes_tls: Callable[[], bool],
+    what_for: str,
+    way_out: str,
+) -> int:
+    """Serve clients of the native transport while `app` runs, and return the port.
+
+    `address` is that of the HTTP server. Raises SettingsError when the port is not available; its text says `what_for`
+    the port is, and the `way_out`.
+    """
+    report_port(app, cluster, takes_tls)
+    use_keys(app, cluster).follow(server.set_keys)
+    app.on_shutdown.append(server.leave)
+    app.cleanup_ctx.append(server.run)
+    app[STATUS].add("native", server.status)
+    count_transports(app, server.transports)
+    host, port = address[0], address[1] + cluster.native_port_offset
+    try:
+        return server.listen(host, port)
+    except (OSError, OverflowError) as error:
+        raise SettingsError(
+            f"cluster.native_port_offset: can't listen on port {port} ({error}), {what_for}; {way_out}"
+        ) from error
 
 
 def http_settings(timeouts: NodeTimeouts) -> HttpSettings:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import cast
 
 from prometheus_client import Counter, Gauge
@@ -51,6 +51,20 @@ def by_transport(report: Report) -> dict[str, int]:
         if isinstance(transport, str):
             counts[transport] = counts.get(transport, 0) + 1
     return counts
+
+
+class Growth:
+    """By how much counters that only grow have grown since they were last looked at."""
+
+    def __init__(self) -> None:
+        """Begin at zero."""
+        self._last: dict[Hashable, int] = {}
+
+    def of(self, counter: Hashable, total: int) -> int:
+        """Return by how much a counter, which stands at `total`, has grown since the last call about it."""
+        more = total - self._last.get(counter, 0)
+        self._last[counter] = total
+        return more
 
 
 class NativeMetrics:

@@ -45,6 +45,13 @@ pub fn digest(secret: (&[u8], &[u8]), container: &[u8], name: &[u8]) -> Option<[
     Some(md5(&text))
 }
 
+/// The digest that places a container: `container` is `/account/container/`, decoded.
+#[must_use]
+pub fn container_digest(secret: (&[u8], &[u8]), container: &[u8]) -> [u8; 16] {
+    let name = container.strip_suffix(b"/").unwrap_or(container);
+    md5(&[secret.0, name, secret.1].concat())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -17,7 +17,6 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::time::{Duration, Instant};
 
-use swiftlet_hash::md5;
 use swiftlet_node::Status;
 use swiftlet_node::message::updates::{MAX_BATCH_ROWS, Taken as Position, UPDATE, Update, decode_taken};
 use swiftlet_transport::{Body, Call, Chunk, What};
@@ -25,6 +24,7 @@ use swiftlet_transport::{Body, Call, Chunk, What};
 use self::acknowledging::Acknowledging;
 use self::servers::Servers;
 use crate::made::Made;
+use crate::name;
 use crate::routes::{Device, Policy};
 
 mod acknowledging;
@@ -303,7 +303,7 @@ impl Updates {
         let Some(lane) = self.lanes.get_mut(container).filter(|lane| !lane.busy && !lane.waiting.is_empty()) else {
             return;
         };
-        let digest = digest(&self.secret, container);
+        let digest = name::container_digest((&self.secret.0, &self.secret.1), container);
         let found = if lane.is_paused(now) { None } else { self.servers.of(&digest, now, &mut self.todo) };
         let (partition, servers) = match found {
             Some((partition, servers)) if lane.waiting.iter().all(|one| is_for(&one.rows, servers.len())) => {
@@ -432,12 +432,6 @@ impl Updates {
 fn is_for(shares: &[u32], replicas: usize) -> bool {
     let all = shares.iter().fold(0, |all, share| all | u64::from(*share));
     replicas > 0 && all == (1_u64 << replicas) - 1
-}
-
-/// The digest that places a container; `container` is `/account/container/`.
-fn digest(secret: &(Vec<u8>, Vec<u8>), container: &[u8]) -> [u8; 16] {
-    let name = container.strip_suffix(b"/").unwrap_or(container);
-    md5(&[&secret.0, name, &secret.1].concat())
 }
 
 fn header(device: &str, partition: u32, container: &str) -> Vec<u8> {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyBytes, PyDict};
 use swiftlet_front::grants::{Granted, Holder, Seen};
 use swiftlet_front::head::parse;
 use swiftlet_front::name::split;
@@ -323,22 +323,22 @@ impl Front {
     }
 
     /// What has become of rows so far.
-    fn rows(&self) -> [u64; 12] {
+    fn rows<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let rows = self.0.rows();
-        [
-            rows.delivering as u64,
-            rows.not_durable as u64,
-            rows.acknowledging as u64,
-            rows.messages,
-            rows.sent,
-            rows.taken,
-            rows.refused,
-            rows.others,
-            rows.left_pending,
-            rows.acknowledged,
-            rows.lost,
-            rows.dropped,
-        ]
+        let dict = PyDict::new(py);
+        dict.set_item("delivering", rows.delivering)?;
+        dict.set_item("not_durable", rows.not_durable)?;
+        dict.set_item("acknowledging", rows.acknowledging)?;
+        dict.set_item("messages", rows.messages)?;
+        dict.set_item("sent", rows.sent)?;
+        dict.set_item("taken", rows.taken)?;
+        dict.set_item("refused", rows.refused)?;
+        dict.set_item("left", rows.others)?;
+        dict.set_item("left_pending", rows.left_pending)?;
+        dict.set_item("acknowledged", rows.acknowledged)?;
+        dict.set_item("lost", rows.lost)?;
+        dict.set_item("dropped", rows.dropped)?;
+        Ok(dict)
     }
 
     /// Forget where a policy's objects are.

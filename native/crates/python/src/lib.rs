@@ -17,6 +17,7 @@ mod object_wire;
 mod peers;
 mod rdma;
 mod run;
+mod serving;
 mod store;
 mod sync;
 mod transport;

@@ -4,39 +4,26 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use swiftlet_node::message::method_name;
 use swiftlet_node::{DeviceStats, Limits, Server, Status};
-use swiftlet_transport::{Handler, Key, Node};
+use swiftlet_transport::Handler;
 
 use crate::doubts::Doubts;
 use crate::encryption::Encryption;
-use crate::rdma::Rdma;
+use crate::serving::ServingNode;
 use crate::store::Store;
-use crate::transport::{config, listen, report};
+use crate::transport::config;
 use crate::values::os_error;
 
 /// The devices of this process, for clients of the native transport.
 #[pyclass(frozen, module = "swiftlet_native")]
 pub(crate) struct ObjectServer {
     server: Arc<Server>,
-    /// None after it was stopped. RDMA's thread ends when both are dropped.
-    node: Mutex<Option<(Node, Rdma)>>,
-    encryption: Encryption,
-    directory: Option<PathBuf>,
-    name: String,
-}
-
-impl ObjectServer {
-    fn with<T>(&self, work: impl FnOnce(&Node, &Rdma) -> PyResult<T>) -> PyResult<T> {
-        let node = self.node.lock().unwrap_or_else(PoisonError::into_inner);
-        let (node, rdma) = node.as_ref().ok_or_else(|| PyValueError::new_err("the server has been stopped"))?;
-        work(node, rdma)
-    }
+    node: ServingNode,
 }
 
 fn status_name(status: Status) -> &'static str {
@@ -95,34 +82,26 @@ impl ObjectServer {
         let doubts: HashMap<_, _> = doubts.map(|(name, doubts)| (name, doubts.get().shared())).collect();
         let config = config(&name, machine, &keys, pool_bytes, threads, silence_s)?;
         let encryption = Encryption::start(encryption, rdma, &keys)?;
-        let (rdma, server, node) = py
+        let (server, node) = py
             .detach(|| {
-                let rdma = Rdma::start(rdma, &config)?;
                 let server = Arc::new(Server::start_with(devices, &doubts, limits)?);
                 let handler = Arc::clone(&server) as Arc<dyn Handler>;
-                let node = Node::start(config, &[], Some(handler))?;
-                Ok((rdma, server, node))
+                Ok((server, ServingNode::start(config, rdma, handler, encryption, socket_directory)?))
             })
             .map_err(os_error)?;
-        Ok(Self { server, node: Mutex::new(Some((node, rdma))), encryption, directory: socket_directory, name })
+        Ok(Self { server, node })
     }
 
     /// Accept connections by TCP and, with a directory, on the same node. Returns the TCP port.
     #[pyo3(signature = (host, port, /))]
     fn listen(&self, host: &str, port: u16) -> PyResult<u16> {
-        self.with(|node, rdma| {
-            listen(node, (rdma, &self.encryption), &self.name, self.directory.as_deref(), host, port)
-        })
+        self.node.listen(host, port)
     }
 
     /// Use these keys for handshakes from now on.
     #[pyo3(signature = (keys, /))]
     fn set_keys(&self, keys: Vec<Vec<u8>>) -> PyResult<()> {
-        self.encryption.set_keys(&keys)?;
-        self.with(|node, _| {
-            node.set_keys(keys.iter().map(|key| Key::new(key)).collect());
-            Ok(())
-        })
+        self.node.set_keys(&keys)
     }
 
     /// What each device does now, and counters of what it has done.
@@ -132,22 +111,18 @@ impl ObjectServer {
 
     /// Counters of each client.
     fn report<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyDict>>> {
-        self.with(|node, _| report(py, node))
+        self.node.report(py)
     }
 
     /// Accept no more connections, and ask clients to send no more requests; those under way are answered.
     fn leave(&self) -> PyResult<()> {
-        self.with(|node, _| {
-            node.leave();
-            Ok(())
-        })
+        self.node.leave()
     }
 
     /// End connections and threads; requests under way are dropped. The stores stay open.
     fn stop(&self, py: Python<'_>) {
-        let node = self.node.lock().unwrap_or_else(PoisonError::into_inner).take();
         py.detach(|| {
-            drop(node);
+            self.node.stop();
             self.server.stop();
         });
     }

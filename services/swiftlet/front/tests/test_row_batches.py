@@ -42,8 +42,8 @@ class FakeFront:
     def storing(self) -> int:
         return self.at_work
 
-    def rows(self) -> tuple[int, ...]:
-        return (self.delivering, *[0] * 11)
+    def rows(self) -> dict[str, int]:
+        return {"delivering": self.delivering, "not_durable": 0, "acknowledging": 0}
 
     def listed(self, tokens: list[int], is_listed: bool) -> None:
         self.answered.append((tokens, is_listed))

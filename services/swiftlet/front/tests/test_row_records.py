@@ -18,14 +18,18 @@ COUNTERS = {
 }
 
 
+NOW = ("delivering", "not_durable", "acknowledging")
+SO_FAR = ("messages", "sent", "taken", "refused", "left", "left_pending", "acknowledged", "lost", "dropped")
+
+
 class FakeFront:
     """Says what it is told to say."""
 
     def __init__(self) -> None:
-        self.said = [0] * 12
+        self.said = dict.fromkeys((*NOW, *SO_FAR), 0)
 
-    def rows(self) -> tuple[int, ...]:
-        return tuple(self.said)
+    def rows(self) -> dict[str, int]:
+        return dict(self.said)
 
 
 def counted() -> list[float]:
@@ -43,8 +47,7 @@ def test_each_change_is_counted_once() -> None:
     lost, dropped = (of("swiftlet_acknowledged_updates_total", outcome) for outcome in ("lost", "dropped"))
     records.take()
     assert counted() == before
-    #            now        messages, sent, taken, refused, left, left pending, acknowledged, lost, dropped
-    front.said = [7, 8, 9, 3, 30, 10, 2, 4, 1, 27, 5, 6]
+    front.said = dict(zip((*NOW, *SO_FAR), (7, 8, 9, 3, 30, 10, 2, 4, 1, 27, 5, 6), strict=True))
     for _ in range(2):
         records.take()
     found = [new - old for new, old in zip(counted(), before, strict=True)]
@@ -53,7 +56,7 @@ def test_each_change_is_counted_once() -> None:
     assert of("swiftlet_front_rows_total", "left") - left == 4
     assert of("swiftlet_acknowledged_updates_total", "lost") - lost == 5
     assert of("swiftlet_acknowledged_updates_total", "dropped") - dropped == 6
-    front.said[5] += 1
+    front.said["taken"] += 1
     records.take()
     assert of("swiftlet_front_rows_total", "taken") - before[3] == 11
     assert records.status() == {

@@ -11,14 +11,14 @@ from pathlib import Path
 import swiftlet_native
 from aiohttp import web
 
-from swiftlet.errors import SettingsError, Unavailable
+from swiftlet.errors import Unavailable
 from swiftlet.listing.handle import Limits
 from swiftlet.listing.pool import ListingStore
 from swiftlet.main.background import in_background
-from swiftlet.main.encryption import only_encrypted, report_port, serve_encrypted
+from swiftlet.main.encryption import only_encrypted, serve_encrypted
 from swiftlet.main.keys import use_keys
 from swiftlet.main.local_devices import hosts_of, local_devices, ring_host
-from swiftlet.main.nodes import count_transports, use_listing_transport
+from swiftlet.main.nodes import serve_natively, use_listing_transport
 from swiftlet.main.policies import use_policy_list
 from swiftlet.main.rings import RingSet, hand_out_rings, use_rings
 from swiftlet.main.sealed_keys import use_sealed_keys
@@ -164,10 +164,10 @@ def _use_native(
     available.
     """
     cluster, section = settings.cluster, settings.container
-    keys, name = use_keys(app, cluster), f"{ring_host(section)}:{section.port}"
+    name = f"{ring_host(section)}:{section.port}"
     server = NativeUpdates(
         tables,
-        keys.current,
+        use_keys(app, cluster).current,
         NativeUpdatesSettings(
             name=name,
             machine=machine(),
@@ -177,20 +177,15 @@ def _use_native(
             encryption=cluster.encryption,
         ),
     )
-    report_port(app, cluster, lambda: True)
-    keys.follow(server.set_keys)
-    app.on_shutdown.append(server.leave)
-    app.cleanup_ctx.append(server.run)
-    app[STATUS].add("native", server.status)
-    count_transports(app, server.transports)
-    port = section.port + cluster.native_port_offset
-    try:
-        server.listen(section.host, port)
-    except (OSError, OverflowError) as error:
-        raise SettingsError(
-            f"cluster.native_port_offset: can't listen on port {port} ({error}), where container updates are taken; "
-            "free the port, choose another offset for the whole cluster, or set container.native_updates to false"
-        ) from error
+    port = serve_natively(
+        app,
+        server,
+        cluster,
+        (section.host, section.port),
+        lambda: True,
+        "where container updates are taken",
+        "free the port, choose another offset for the whole cluster, or set container.native_updates to false",
+    )
     _log.info("the native transport listens", port=port, name=name)
 
 

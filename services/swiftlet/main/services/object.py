@@ -9,11 +9,11 @@ from pathlib import Path
 from aiohttp import web
 from swiftlet_native import Doubts
 
-from swiftlet.errors import DeviceFailed, SettingsError, StoreFormatError
-from swiftlet.main.encryption import only_encrypted, report_port, serve_encrypted
+from swiftlet.errors import DeviceFailed, StoreFormatError
+from swiftlet.main.encryption import only_encrypted, serve_encrypted
 from swiftlet.main.keys import use_keys
 from swiftlet.main.local_devices import hosts_of, local_devices, ring_host
-from swiftlet.main.nodes import count_transports, use_listing_transport
+from swiftlet.main.nodes import serve_natively, use_listing_transport
 from swiftlet.main.policies import use_policies
 from swiftlet.main.ring_names import object_ring
 from swiftlet.main.rings import RingSet, hand_out_rings, use_rings
@@ -114,11 +114,10 @@ def use_native_server(
     Raises SettingsError when the port is not available, and when RDMA is required and does not work.
     """
     cluster, section = settings.cluster, settings.object
-    keys = use_keys(app, cluster)
     server = NativeServer(
         stores,
         unused,
-        keys.current,
+        use_keys(app, cluster).current,
         NativeServerSettings(
             name=f"{ring_host(section)}:{section.port}",
             machine=machine(),
@@ -133,21 +132,16 @@ def use_native_server(
         ),
         {name: doubts[name] for name in stores},
     )
-    report_port(app, cluster, server.takes_tls)
-    keys.follow(server.set_keys)
-    app.on_shutdown.append(server.leave)
-    app.cleanup_ctx.append(server.run)
-    app[STATUS].add("native", server.status)
-    count_transports(app, server.transports)
     app[STATUS].add("rdma", server.rdma_status)
-    port = section.port + cluster.native_port_offset
-    try:
-        server.listen(section.host, port)
-    except (OSError, OverflowError) as error:
-        raise SettingsError(
-            f"cluster.native_port_offset: can't listen on port {port} ({error}), where objects are served; "
-            "free the port, or choose another offset for the whole cluster"
-        ) from error
+    port = serve_natively(
+        app,
+        server,
+        cluster,
+        (section.host, section.port),
+        server.takes_tls,
+        "where objects are served",
+        "free the port, or choose another offset for the whole cluster",
+    )
     _log.info("the native transport listens", port=port, name=f"{ring_host(section)}:{section.port}")
 
 

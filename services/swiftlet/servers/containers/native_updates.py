@@ -29,7 +29,7 @@ from swiftlet.servers.containers.container_metrics import (
     UPDATES_WAITING,
 )
 from swiftlet.servers.shared.addresses import numeric_address
-from swiftlet.transport.native_metrics import by_transport
+from swiftlet.transport.native_metrics import Growth, by_transport
 from swiftlet.transport.tls import Encryption
 
 MEASURE_S = 5.0
@@ -125,7 +125,7 @@ class UpdateCounts:
     def __init__(self, tables: Mapping[str, UpdateTable]) -> None:
         """`tables` by device name."""
         self._tables = tables
-        self._known: dict[tuple[str, str], int] = {}
+        self._growth = Growth()
 
     def measure(self) -> None:
         """Add what was counted since the last call."""
@@ -139,7 +139,4 @@ class UpdateCounts:
             UPDATES_REFUSED.labels(device, "not-taken").inc(self._more(device, "not_taken", status))
 
     def _more(self, device: str, what: str, status: Mapping[str, object]) -> int:
-        total = cast("int", status[what])
-        more = total - self._known.get((device, what), 0)
-        self._known[device, what] = total
-        return more
+        return self._growth.of((device, what), cast("int", status[what]))

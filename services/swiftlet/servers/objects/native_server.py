@@ -33,7 +33,7 @@ from swiftlet.servers.objects.metrics import (
 )
 from swiftlet.servers.shared.addresses import numeric_address
 from swiftlet.store.native import NativeStore
-from swiftlet.transport.native_metrics import by_transport
+from swiftlet.transport.native_metrics import Growth, by_transport
 from swiftlet.transport.rdma import Mode, start
 from swiftlet.transport.tls import Encryption
 
@@ -85,7 +85,7 @@ class NativeServer:
         self._drain_s = settings.drain_s
         self._ends_at: float | None = None
         """When the requests in progress have to be finished, on the event loop's clock."""
-        self._taken: dict[tuple[str, ...], int] = {}
+        self._growth = Growth()
         self._seen: set[str] = set()
         """The transports that clients have used."""
 
@@ -156,10 +156,7 @@ class NativeServer:
                 REQUESTS.labels(name, operation, outcome).inc(self._more((name, operation, outcome), count))
 
     def _more(self, what: tuple[str, ...], count: object) -> int:
-        total = cast("int", count)
-        more = total - self._taken.get(what, 0)
-        self._taken[what] = total
-        return more
+        return self._growth.of(what, cast("int", count))
 
     async def leave(self, _app: web.Application) -> None:
         """Ask clients to send no more requests, and begin the time that those in progress get; for

@@ -21,6 +21,7 @@ from swiftlet.servers.objects.pending_delivery import PendingDelivery
 from swiftlet.servers.objects.pool import DevicePool
 from swiftlet.servers.shared.device_status import DeviceStatus
 from swiftlet.store.protocol import Store
+from swiftlet.transport.native_metrics import Growth
 from swiftlet.web.logs import get_logger
 
 _log = get_logger("object")
@@ -38,8 +39,7 @@ class ObjectDevice:
     """Delivers the rows that are pending in the store."""
     doubts: Doubts = field(default_factory=Doubts)
     """What the device may have missed."""
-    _counted: dict[str, int] = field(default_factory=dict)
-    """The counters of the store when they were last read."""
+    _growth: Growth = field(default_factory=Growth)
 
     async def measure(self) -> None:
         """Check the device, and update metrics and status."""
@@ -56,9 +56,8 @@ class ObjectDevice:
 
     def _take_counters(self) -> None:
         for name, count in self.store.counters().items():
-            more = count - self._counted.get(name, 0)
+            more = self._growth.of(name, count)
             STORE_COUNTERS[name].labels(self.name).inc(more)
-            self._counted[name] = count
             if name == "quarantined" and more:
                 _log.error("damaged records were found and set aside", device=self.name, records=more)
 
