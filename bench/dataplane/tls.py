@@ -102,7 +102,7 @@ class Proxy:
 
 @contextmanager
 def proxies(cluster: Cluster, directory: Path) -> Iterator[list[Proxy]]:
-    """All proxies."""
+    """Start the proxies that are compared, one for each way to speak with clients, and end them afterwards."""
     made: list[Proxy] = []
     try:
         made += (Proxy(cluster, directory, scheme) for scheme in ("http", "https"))

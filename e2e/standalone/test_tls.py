@@ -71,7 +71,7 @@ class TlsProxy:
         return done.stdout.rsplit("\n", 1)[-1]
 
     def context(self) -> ssl.SSLContext:
-        """How clients connect."""
+        """Return a context that trusts this certificate alone."""
         return ssl.create_default_context(cafile=str(self.trusted))
 
     def connection(self) -> http.client.HTTPSConnection:

@@ -101,7 +101,7 @@ class FrontStatus(TypedDict):
     waiting: int
     """The number of connections that wait to be accepted by aiohttp."""
     rows: NotRequired[RowsStatus]
-    """What becomes of the rows of writes; missing without a front."""
+    """The numbers of rows of writes, by what became of them; missing without a front."""
 
 
 TAKE_S = 0.1

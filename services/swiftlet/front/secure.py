@@ -37,9 +37,9 @@ class Secured(NamedTuple):
     token: int
     """The number by which the front knows it."""
     remote: tuple[str, int]
-    """The client's address."""
+    """The host and port from which the client has connected."""
     local: tuple[str, int]
-    """The address that the client has connected to."""
+    """The host and port that the client has connected to."""
 
 
 class SeenWithTls:
