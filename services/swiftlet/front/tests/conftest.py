@@ -19,19 +19,23 @@ from aiohttp.test_utils import TestClient
 
 from swiftlet.api.app import add_api_routes
 from swiftlet.api.tests.proxy import Answer, Proxy, proxy_of
-from swiftlet.front.proxy_front import ProxyFront
+from swiftlet.front.deciding import Deciding
+from swiftlet.front.proxy_front import ProxyFront, _Running
 from swiftlet.front.row_records import RowsStatus
 from swiftlet.front.tests.served import TIMEOUTS_S, NativeContainers, NativeDevices, front_server
 from swiftlet.listing.updates import UpdateTable
 from swiftlet.main.certificates import Certificates
 from swiftlet.main.tests.certificates import make_pair
-from swiftlet.placement.tests.cluster import MemoryCluster, memory_cluster
+from swiftlet.placement.tests.cluster import ACCOUNT, CONTAINER, MemoryCluster, memory_cluster
 from swiftlet.web.app import create_base_app
 
 PATIENCE_S = 20.0
 BY_PYTHON, BY_FRONT = "rows by Python", "rows by the front"
-EACH_WAY = pytest.mark.parametrize("cluster", [BY_PYTHON, BY_FRONT], indirect=True)
-"""Marks tests that are run twice, with all rows delivered by Python, and with what can be delivered by the front."""
+WAYS = (BY_PYTHON, "http"), (BY_FRONT, "http"), (BY_FRONT, "https")
+EACH_WAY = pytest.mark.parametrize(("cluster", "scheme"), WAYS, indirect=True)
+"""Marks tests that are run with all rows delivered by Python, and, over HTTP and HTTPS, with what can be delivered by
+the front. Who delivers rows knows nothing of TLS, so the fourth combination would show nothing that these don't.
+"""
 
 
 def end(writer: asyncio.StreamWriter) -> None:
@@ -80,6 +84,23 @@ class FrontedProxy:
     def connections(self) -> int:
         """Connections that the front has."""
         return self.front.status()["connections"]
+
+    @property
+    def running(self) -> _Running:
+        """What runs of the front."""
+        running = self.front._running
+        assert running is not None
+        return running
+
+    async def grant_writes(self) -> None:
+        """Have the front store and delete objects of the tests' container for as long as a test is waited for."""
+        api, token, prefix = self.proxy.api, self.proxy.token["X-Auth-Token"], f"/v1/{ACCOUNT}/{CONTAINER}/"
+        grant = await Deciding(api).decide(token, prefix, write=True)
+        assert grant is not None
+        rows, seen = self.front._rows(grant), api.changes.of_grants(ACCOUNT)
+        self.running.front.grant(
+            True, token.encode(), prefix.encode(), grant.container, 0, False, rows, seen, PATIENCE_S
+        )
 
     async def read(self, name: str = "c/o", headers: Mapping[str, str] | None = None, method: str = "GET") -> Answer:
         """What a read through the front gives: asked until the front is the one that answers."""
@@ -193,7 +214,9 @@ async def fronted(
 
 
 @pytest.fixture
-async def with_pythons_rows(cluster: MemoryCluster, tmp_path: Directory) -> AsyncIterator[FrontedProxy]:
+async def with_pythons_rows(
+    cluster: MemoryCluster, tmp_path: Directory, certificate: Certificates | None
+) -> AsyncIterator[FrontedProxy]:
     """Python delivers all rows."""
-    async with fronted_proxy(cluster, tmp_path) as made:
+    async with fronted_proxy(cluster, tmp_path, certificate=certificate) as made:
         yield made

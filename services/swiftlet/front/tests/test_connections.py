@@ -326,8 +326,7 @@ class Dead:
 
 
 async def test_a_front_that_died_ends_the_process(fronted: FrontedProxy, raw: Raw) -> None:
-    running = fronted.front._running
-    assert running is not None
+    running = fronted.running
     check_alive(running.front)
     with pytest.raises(RuntimeError, match="has ended unexpectedly"):
         check_alive(cast("Front", Dead()))

@@ -9,12 +9,14 @@ import pytest
 
 from swiftlet.api.tests.proxy import Proxy, proxy_of
 from swiftlet.auth.identity import Identity, Role
+from swiftlet.errors import Forbidden
 from swiftlet.front.deciding import VALID_S, Deciding, Grant
 from swiftlet.front.withdrawing import Withdrawal, withdrawal
 from swiftlet.model import ContainerInfo
 from swiftlet.names import Path
 from swiftlet.placement.tests.cluster import ACCOUNT, MemoryCluster
 from swiftlet.settings import LimitsSection
+from swiftlet.settings.access import RateLimitsSection, RateStep
 
 PREFIX = f"/v1/{ACCOUNT}/c/"
 
@@ -169,3 +171,26 @@ async def test_by_an_acl_holds_until_that_is_a_second_old(
 )
 def test_what_may_have_changed(method: str, path: str, query: str, ended: Withdrawal | None) -> None:
     assert withdrawal(method, path, query) == ended
+
+
+async def test_no_writes_where_rates_are_limited(cluster: MemoryCluster, tmp_path: Directory) -> None:
+    limits = RateLimitsSection(container_ratelimits=(RateStep(size=0, rate=1000),))
+    async with proxy_of(cluster, tmp_path, rate_limits=limits) as limited:
+        deciding = Deciding(limited.api)
+        assert await deciding.decide(token(limited), PREFIX) is not None
+        assert await deciding.decide(token(limited), PREFIX, write=True) is None
+
+
+async def test_who_may_only_store_has_no_grant(proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No role and no ACL says so today; one that does will not make the front delete anything."""
+    deciding = Deciding(proxy.api)
+    assert await deciding.decide(token(proxy), PREFIX, write=True) is not None
+
+    async def require(_access: object, method: str, _path: Path) -> bool:
+        if method == "DELETE":
+            raise Forbidden("deleting")
+        return True
+
+    monkeypatch.setattr("swiftlet.front.deciding.TokenAccess.require", require)
+    assert await deciding.decide(token(proxy), PREFIX) is not None
+    assert await deciding.decide(token(proxy), PREFIX, write=True) is None

@@ -12,12 +12,11 @@ from pathlib import Path as Directory
 import pytest
 
 from swiftlet.api.tests.large import put_manifest, put_segments
-from swiftlet.api.tests.proxy import Answer, proxy_of
-from swiftlet.errors import Forbidden
-from swiftlet.front.deciding import Deciding
+from swiftlet.api.tests.proxy import Answer
 from swiftlet.front.tests.conftest import EACH_WAY, PATIENCE_S, FrontedProxy, fronted_proxy, until
 from swiftlet.front.tests.served import Relay
 from swiftlet.front.tests.test_writes import OF_ONE_ANSWER, TYPE, listed, native, write
+from swiftlet.main.certificates import Certificates
 from swiftlet.model import Kind
 from swiftlet.names import Path
 from swiftlet.placement.tests.cluster import ACCOUNT, CONTAINER, MemoryCluster
@@ -278,24 +277,6 @@ async def test_rights(fronted: FrontedProxy, cluster: MemoryCluster, tmp_path: D
     assert (await fronted.proxy.call("GET", "c/o")).body == b"data"
 
 
-async def test_who_may_only_store_has_no_grant(
-    cluster: MemoryCluster, tmp_path: Directory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """No role and no ACL says so today; one that does will not make the front delete anything."""
-    async with proxy_of(cluster, tmp_path) as proxy:
-        deciding, token, prefix = Deciding(proxy.api), proxy.token["X-Auth-Token"], f"/v1/{ACCOUNT}/c/"
-        assert await deciding.decide(token, prefix, write=True) is not None
-
-        async def require(_access: object, method: str, _path: Path) -> bool:
-            if method == "DELETE":
-                raise Forbidden("deleting")
-            return True
-
-        monkeypatch.setattr("swiftlet.front.deciding.TokenAccess.require", require)
-        assert await deciding.decide(token, prefix) is not None
-        assert await deciding.decide(token, prefix, write=True) is None
-
-
 async def test_tokens_revoked_meanwhile(fronted: FrontedProxy) -> None:
     await write(fronted)
     headers = {**fronted.proxy.token, "X-Subject-Token": fronted.proxy.token["X-Auth-Token"]}
@@ -322,9 +303,9 @@ async def test_the_proxy_dies_before_the_row_is_sent(with_pythons_rows: FrontedP
     """Nobody is told that it is gone, the update is pending at all devices, and their shares name every replica."""
     fronted = with_pythons_rows
     await write(fronted)
+    await fronted.grant_writes()
     await put(fronted, "dead")
-    running = fronted.front._running
-    assert running is not None
+    running = fronted.running
     running.row_batches.take = lambda: None  # type: ignore[method-assign] # as if it ran no more
     path = path_of("dead")
     request = asyncio.ensure_future(fronted.proxy.call("DELETE", "c/dead"))
@@ -399,10 +380,14 @@ async def test_devices_that_are_gone(fronted: FrontedProxy, cluster: MemoryClust
 
 
 @pytest.fixture
-async def relayed(cluster: MemoryCluster, tmp_path: Directory) -> AsyncIterator[tuple[FrontedProxy, list[Relay]]]:
+async def relayed(
+    cluster: MemoryCluster, tmp_path: Directory, certificate: Certificates | None
+) -> AsyncIterator[tuple[FrontedProxy, list[Relay]]]:
     """A front that speaks to its devices through relays, and has them do what it waits for at once."""
     async with contextlib.AsyncExitStack() as stack:
-        fronted = await stack.enter_async_context(fronted_proxy(cluster, tmp_path, timeouts_s=(1.5, 0.6)))
+        fronted = await stack.enter_async_context(
+            fronted_proxy(cluster, tmp_path, timeouts_s=(1.5, 0.6), certificate=certificate)
+        )
         relays = [await stack.enter_async_context(Relay.open(fronted.devices, device)) for device in cluster.devices]
         await write(fronted)
         await put(fronted, "there")
@@ -411,15 +396,11 @@ async def relayed(cluster: MemoryCluster, tmp_path: Directory) -> AsyncIterator[
 
 async def begun_by_front(fronted: FrontedProxy, silent: Sequence[Relay], *names: str) -> list[int]:
     """Delete objects over one connection while devices are silent, the first one surely through the front."""
-    running, token, prefix = fronted.front._running, fronted.proxy.token["X-Auth-Token"], f"/v1/{ACCOUNT}/{CONTAINER}/"
-    assert running is not None
-    grant = await Deciding(fronted.proxy.api).decide(token, prefix, write=True)
-    assert grant is not None
-    rows, seen = fronted.front._rows(grant), fronted.proxy.api.changes.of_grants(ACCOUNT)
+    running, token, prefix = fronted.running, fronted.proxy.token["X-Auth-Token"], f"/v1/{ACCOUNT}/{CONTAINER}/"
+    await fronted.grant_writes()
     for relay in silent:
         relay.mute()
     reader, writer = await fronted.connect()
-    running.front.grant(True, token.encode(), prefix.encode(), grant.container, 0, False, rows, seen, PATIENCE_S)
     for name in names:
         writer.write(f"DELETE {prefix}{name} HTTP/1.1\r\nHost: h\r\nX-Auth-Token: {token}\r\n\r\n".encode())
     await until(lambda: running.front.storing() > 0)
@@ -463,15 +444,16 @@ async def test_nothing_to_delete_and_devices_that_are_silent(
     assert await begun_by_front(fronted, relays[:silent], "missing") == [status]
 
 
-async def test_a_process_that_ends_lists_what_it_has_deleted(cluster: MemoryCluster, tmp_path: Directory) -> None:
-    async with fronted_proxy(cluster, tmp_path) as ending:
+async def test_a_process_that_ends_lists_what_it_has_deleted(
+    cluster: MemoryCluster, tmp_path: Directory, certificate: Certificates | None
+) -> None:
+    async with fronted_proxy(cluster, tmp_path, certificate=certificate) as ending:
         await write(ending)
         names = [f"last{number}" for number in range(20)]
         for name in names:
             await put(ending, name)
         requests = [asyncio.ensure_future(ending.proxy.call("DELETE", f"c/{name}")) for name in names]
-        running = ending.front._running
-        assert running is not None
+        running = ending.running
         await until(lambda: bool(running.front.storing()) or all(one.done() for one in requests))
         await ending.front.leave()
         assert not running.front.storing()

@@ -52,8 +52,7 @@ async def test_handshakes_are_counted(fronted: FrontedProxy) -> None:
     _, plain = await asyncio.open_connection("127.0.0.1", fronted.proxy.port)
     plain.write(b"GET /healthz HTTP/1.1\r\nHost: h\r\n\r\n")
     _, writer = await fronted.connect()
-    running = fronted.front._running
-    assert running is not None
+    running = fronted.running
 
     def counted() -> tuple[float, float]:
         # The tasks of a service do this all the time.

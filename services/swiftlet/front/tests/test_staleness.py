@@ -224,8 +224,7 @@ async def test_web_site_for_visitors(fronted: FrontedProxy) -> None:
 async def test_unused_grants_end(fronted: FrontedProxy) -> None:
     await put(fronted)
     await fronted.read()
-    running = fronted.front._running
-    assert running is not None
+    running = fronted.running
     holder = False, fronted.proxy.token["X-Auth-Token"].encode(), f"/v1/{ACCOUNT}/c/".encode()
     assert running.front.has(*holder)
     await until(lambda: not running.front.has(*holder))

@@ -170,8 +170,7 @@ async def test_a_silent_server(fronted: FrontedProxy, containers: NativeContaine
 async def test_a_ring_that_changes(fronted: FrontedProxy, cluster: MemoryCluster) -> None:
     """With another number of replicas than devices keep updates for, Python decides; then rows go by the new ring."""
     before, ring = fronted.rows["taken"], cluster.rings.container()
-    running = fronted.front._running
-    assert running is not None
+    running = fronted.running
     assert running.containers is not None
     running.containers._tell(make_ring(3, replicas=2))
     assert (await fronted.proxy.call("PUT", "c/changed", TYPE, b"x")).status == 201

@@ -15,11 +15,11 @@ import pytest
 from swiftlet.api.tests.proxy import Answer
 from swiftlet.errors import NotFound
 from swiftlet.front.tests.conftest import EACH_WAY, PATIENCE_S, FrontedProxy, end, fronted_proxy, until
+from swiftlet.main.certificates import Certificates
 from swiftlet.model import ObjectKey
 from swiftlet.names import Path
 from swiftlet.placement.tests.cluster import ACCOUNT, CONTAINER, MemoryCluster
 from swiftlet.ring.model import Device
-from swiftlet.settings.access import RateLimitsSection, RateStep
 from swiftlet.store.native import NativeStore
 from swiftlet.timestamp import Timestamp
 
@@ -130,15 +130,6 @@ async def test_quota_reached(fronted: FrontedProxy) -> None:
     await write(fronted)
     assert (await fronted.proxy.call("POST", "c", {"X-Container-Meta-Quota-Bytes": "1"})).status == 204
     assert (await fronted.proxy.call("PUT", "c/q", TYPE, b"data")).status == 413
-
-
-async def test_rates(cluster: MemoryCluster, tmp_path: Directory) -> None:
-    limits = RateLimitsSection(container_ratelimits=(RateStep(size=0, rate=1000),))
-    async with fronted_proxy(cluster, tmp_path, rate_limits=limits) as limited:
-        for _ in range(5):
-            assert (await limited.proxy.call("PUT", "c/o", TYPE, b"x")).status == 201
-            await asyncio.sleep(0.02)
-        assert limited.answered == 0
 
 
 async def test_rights(fronted: FrontedProxy) -> None:
@@ -323,9 +314,9 @@ async def test_container_servers_are_down(fronted: FrontedProxy, cluster: Memory
 async def test_the_proxy_dies_before_the_row_is_sent(with_pythons_rows: FrontedProxy, cluster: MemoryCluster) -> None:
     """Nobody is told that it is stored, the update is pending at all devices, and their shares name every replica."""
     fronted = with_pythons_rows
+    await fronted.grant_writes()
     await write(fronted)
-    running = fronted.front._running
-    assert running is not None
+    running = fronted.running
     running.row_batches.take = lambda: None  # type: ignore[method-assign] # as if it ran no more
     path = Path(ACCOUNT, CONTAINER, "dead")
     request = asyncio.ensure_future(fronted.proxy.call("PUT", "c/dead", TYPE, b"x"))
@@ -400,14 +391,15 @@ async def test_two_readings_of_a_length(fronted: FrontedProxy, lengths: str) -> 
     assert "smuggled" not in await listed(fronted)
 
 
-async def test_a_process_that_ends_lists_what_it_has_stored(cluster: MemoryCluster, tmp_path: Directory) -> None:
-    async with fronted_proxy(cluster, tmp_path) as ending:
+async def test_a_process_that_ends_lists_what_it_has_stored(
+    cluster: MemoryCluster, tmp_path: Directory, certificate: Certificates | None
+) -> None:
+    async with fronted_proxy(cluster, tmp_path, certificate=certificate) as ending:
         await write(ending)
         requests = [
             asyncio.ensure_future(ending.proxy.call("PUT", f"c/last{number}", TYPE, b"x")) for number in range(20)
         ]
-        running = ending.front._running
-        assert running is not None
+        running = ending.running
         await until(lambda: bool(running.front.storing()) or all(one.done() for one in requests))
         await ending.front.leave()
         assert not running.front.storing()
