@@ -15,7 +15,7 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
 use rustix::net::SocketFlags;
 use rustix::time::Timespec;
-use swiftlet_transport::Completions;
+use swiftlet_transport::{Completions, together};
 
 use crate::connection::{Connection, Read, State, Writing};
 use crate::date::http_date;
@@ -163,23 +163,7 @@ impl Reactor {
             // Interrupted by a signal: the next turn comes soon.
             let _ = epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), Some(&wait));
             let now = Instant::now();
-            self.handshake_time = HANDSHAKE_TIME;
-            for number in mem::take(&mut self.later) {
-                if let Some(index) = self.index_of(number) {
-                    self.go_on(index);
-                }
-            }
-            for event in events.drain(..) {
-                match event.data.u64() {
-                    WAKE => self.commands(now),
-                    DEVICES => self.answers(),
-                    UPDATES => self.updated(now),
-                    number if number & LISTENER != 0 => self.accept((number & !LISTENER) as usize, now),
-                    number if number & PAIR == PAIR => self.pair_ready(number, event.flags),
-                    number => self.ready(number, event.flags),
-                }
-            }
-            self.deliver(now);
+            together(|| self.turn(&mut events, now));
             if full {
                 self.listen_again(now);
             }
@@ -188,6 +172,27 @@ impl Reactor {
                 self.tick(now);
             }
         }
+    }
+
+    /// Do what there is to do.
+    fn turn(&mut self, events: &mut Vec<epoll::Event>, now: Instant) {
+        self.handshake_time = HANDSHAKE_TIME;
+        for number in mem::take(&mut self.later) {
+            if let Some(index) = self.index_of(number) {
+                self.go_on(index);
+            }
+        }
+        for event in events.drain(..) {
+            match event.data.u64() {
+                WAKE => self.commands(now),
+                DEVICES => self.answers(),
+                UPDATES => self.updated(now),
+                number if number & LISTENER != 0 => self.accept((number & !LISTENER) as usize, now),
+                number if number & PAIR == PAIR => self.pair_ready(number, event.flags),
+                number => self.ready(number, event.flags),
+            }
+        }
+        self.deliver(now);
     }
 
     fn commands(&mut self, now: Instant) {

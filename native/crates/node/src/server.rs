@@ -53,7 +53,10 @@ impl Server {
         doubts: &HashMap<String, Arc<Doubts>>,
         limits: Limits,
     ) -> std::io::Result<Self> {
-        let device = |(name, store)| {
+        let device = |(name, store): (String, Result<Arc<Store>, String>)| {
+            if let Ok(store) = &store {
+                store.answer_inside(|answer| swiftlet_transport::together(answer));
+            }
             let doubts = doubts.get(&name).cloned().unwrap_or_default();
             (name, Arc::new(Device::new(store, doubts, limits)))
         };

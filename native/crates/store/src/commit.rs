@@ -18,6 +18,7 @@ use crate::model::{Key, PostMeta};
 use crate::queue::{Done, Op, Pending};
 use crate::reading;
 use crate::record::{self, BLOCK, HEADER, Header, Kind, Place};
+use crate::room::Room;
 use crate::volume::Volume;
 
 /// The key of no object. A forget of it changes nothing, and after a batch it proves that the batch was durable: see
@@ -108,8 +109,10 @@ pub(crate) fn commit_pending(inner: &Inner) -> bool {
         }
     }
     drop(log);
-    for (done, answer) in answered {
-        done(answer);
+    let mut answer_all = || answered.drain(..).for_each(|(done, answer)| done(answer));
+    match inner.answering.get() {
+        Some(answering) => answering(&mut answer_all),
+        None => answer_all(),
     }
     inner.remove_large(&trash);
     true
@@ -218,7 +221,7 @@ fn append(inner: &Inner, log: &mut Log, volume: &Volume, records: &mut [Record])
         record.raw = record.header.pack(&inner.device.id);
         end += record.header.record_len();
     }
-    let outcome = write_parts(inner, volume, start, records).and_then(|()| {
+    let outcome = write_records(inner, log, volume, (start, end), records).and_then(|()| {
         inner.device.disk.reach("batch-written");
         inner.device.sync(&*volume.file)
     });
@@ -262,17 +265,42 @@ fn end_with_mark(inner: &Inner, log: &mut Log, volume: &Volume) -> Result<()> {
     }
 }
 
-fn write_parts(inner: &Inner, volume: &Volume, start: u64, records: &[Record]) -> Result<()> {
+/// Write a batch's records where they belong, past the page cache if that is possible.
+fn write_records(
+    inner: &Inner,
+    log: &mut Log,
+    volume: &Volume,
+    (start, end): (u64, u64),
+    records: &[Record],
+) -> Result<()> {
     const ZEROS: [u8; record::ALIGN as usize] = [0; record::ALIGN as usize];
-    let mut parts = Vec::with_capacity(records.len() * 4);
-    for record in records {
-        parts.push(IoSlice::new(&record.raw));
-        parts.push(IoSlice::new(&record.metadata));
-        parts.push(IoSlice::new(&record.data));
-        let filled = record.header.record_len() - record.header.used_len();
-        parts.push(IoSlice::new(&ZEROS[..filled as usize]));
+    let filled = |record: &Record| (record.header.record_len() - record.header.used_len()) as usize;
+    if !volume.file.is_direct() {
+        let mut parts = Vec::with_capacity(records.len() * 4);
+        for record in records {
+            parts.push(IoSlice::new(&record.raw));
+            parts.push(IoSlice::new(&record.metadata));
+            parts.push(IoSlice::new(&record.data));
+            parts.push(IoSlice::new(&ZEROS[..filled(record)]));
+        }
+        return inner.device.io("write a batch", volume.file.write_at(&parts, start));
     }
-    inner.device.io("write a batch", volume.file.write_at(&parts, start))
+    let Log { room, blocks, .. } = log;
+    let end = end.next_multiple_of(BLOCK);
+    room.grow(&inner.device, volume, end, inner.config.volume_bytes)?;
+    let zeros = room.zeros(start, end);
+    blocks.begin((end - start + zeros) as usize);
+    for record in records {
+        blocks.push(&record.raw);
+        blocks.push(&record.metadata);
+        blocks.push(&record.data);
+        blocks.zeros(filled(record));
+    }
+    blocks.fill();
+    blocks.zeros(zeros as usize);
+    inner.device.io("write a batch", volume.file.write_blocks(blocks, start))?;
+    room.wrote(end + zeros);
+    Ok(())
 }
 
 /// The active volume, or a new one when so many more bytes do not fit.
@@ -291,6 +319,7 @@ fn volume_for(inner: &Inner, log: &mut Log, need: u64) -> Result<Arc<Volume>> {
         Err(Error::DiskFull(_)) => inner.volumes.create(&inner.device, false, BLOCK + need)?,
         other => other?,
     };
+    log.room = Room::of(&inner.device, &made)?;
     log.active = Some(Arc::clone(&made));
     Ok(made)
 }

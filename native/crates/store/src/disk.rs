@@ -5,9 +5,11 @@ use std::io::{self, IoSlice};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
+mod blocks;
 mod real;
 mod simulated;
 
+pub use blocks::Blocks;
 pub use real::RealDisk;
 pub use simulated::{Faults, SimulatedDisk};
 
@@ -26,6 +28,14 @@ pub trait File: Send + Sync {
     }
     /// Write all parts, one after the other.
     fn write_at(&self, parts: &[IoSlice<'_>], offset: u64) -> io::Result<()>;
+    /// Whether `write_blocks` passes the page cache by.
+    fn is_direct(&self) -> bool {
+        false
+    }
+    /// Write blocks at a multiple of their size; unless the file is direct as `write_at` does.
+    fn write_blocks(&self, blocks: &Blocks, offset: u64) -> io::Result<()> {
+        self.write_at(&[IoSlice::new(blocks)], offset)
+    }
     /// Write content and length to the disk (fdatasync).
     fn sync(&self) -> io::Result<()>;
     /// Bytes in the file.

@@ -2,16 +2,18 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use crate::aggregate::AggregateLimits;
 use crate::device::Device;
+use crate::disk::Blocks;
 use crate::index::Index;
 use crate::large;
 use crate::model::Key;
 use crate::pending::PendingUpdates;
 use crate::queue::Queue;
+use crate::room::Room;
 use crate::volume::{Volume, Volumes};
 
 /// The configuration of a store.
@@ -77,6 +79,10 @@ pub struct Counters {
 pub(crate) struct Log {
     /// The volume that is written to.
     pub(crate) active: Option<Arc<Volume>>,
+    /// What is ready behind its end.
+    pub(crate) room: Room,
+    /// Memory for direct writes.
+    pub(crate) blocks: Blocks,
     /// The next record's number.
     pub(crate) sequence: u64,
     /// Records of this process with lower numbers have a batch after them in their volume, or need none.
@@ -89,7 +95,7 @@ impl Log {
     /// The state at the start of a process.
     #[must_use]
     pub(crate) fn at(sequence: u64) -> Self {
-        Self { active: None, sequence, proven: sequence, seen: sequence }
+        Self { sequence, proven: sequence, seen: sequence, ..Self::default() }
     }
 }
 
@@ -126,6 +132,9 @@ impl Stop {
     }
 }
 
+/// Called with what answers all requests of a batch, which it calls once.
+pub type Answering = fn(&mut dyn FnMut());
+
 /// Everything that the store's threads share.
 pub(crate) struct Inner {
     pub(crate) aggregate: AggregateLimits,
@@ -146,6 +155,8 @@ pub(crate) struct Inner {
     /// Whether an earlier process has left records that no checkpoint includes.
     pub(crate) needs_checkpoint: AtomicBool,
     pub(crate) stop: Stop,
+    /// Inside of this all requests of a batch are answered.
+    pub(crate) answering: OnceLock<Answering>,
 }
 
 impl Inner {

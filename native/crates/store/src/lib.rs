@@ -28,6 +28,7 @@ mod read;
 mod reading;
 mod record;
 mod recover;
+mod room;
 mod scan;
 pub mod sethash;
 mod store;
@@ -38,7 +39,7 @@ mod writer;
 
 pub use aggregate::MAX_AGGREGATE;
 pub use error::{Error, Result};
-pub use inner::{Config, Counters};
+pub use inner::{Answering, Config, Counters};
 pub use pending::PendingUpdate;
 pub use queue::Done;
 pub use read::{Got, Object, Range};

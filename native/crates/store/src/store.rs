@@ -4,7 +4,7 @@ mod pending;
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ use crate::commit;
 use crate::disk::{Disk, RealDisk};
 use crate::error::{Error, Result};
 use crate::index::PartitionId;
-use crate::inner::{Config, Counters, Inner, Log, Stop};
+use crate::inner::{Answering, Config, Counters, Inner, Log, Stop};
 use crate::large;
 use crate::model::{Entry, EntryKind, Footer, Info, Key, PostMeta, PutMeta, Suffix, Timestamp, Usage};
 use crate::queue::{Done, Op, Queue};
@@ -72,6 +72,7 @@ impl Store {
             tail: AtomicU64::new(recovered.tail_bytes),
             needs_checkpoint: AtomicBool::new(recovered.recovery.records > 0),
             stop: Stop::default(),
+            answering: OnceLock::new(),
         });
         let mut threads = Vec::new();
         if threaded {
@@ -108,6 +109,12 @@ impl Store {
     /// Commit waiting requests in this thread; false when there were none. For stores without threads.
     pub fn commit_pending(&self) -> bool {
         commit::commit_pending(&self.inner)
+    }
+
+    /// Answer the requests of a batch inside of this from now on, so that what their answers wake is woken once. The
+    /// first one counts.
+    pub fn answer_inside(&self, answering: Answering) {
+        self.inner.answering.get_or_init(|| answering);
     }
 
     // -- limits

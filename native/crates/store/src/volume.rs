@@ -161,6 +161,12 @@ pub(crate) fn parse_head(raw: &[u8]) -> Option<(u16, bool, u32, DeviceId)> {
     Some((version, raw[11] == 1, u32_at(raw, 12), *raw[16..].first_chunk()?))
 }
 
+/// How much is allocated at once for a volume that is full at this size.
+pub(crate) fn allocation(device: &Device, size: u64) -> Result<u64> {
+    let (_, free) = device.io("ask for free space", device.disk.space())?;
+    Ok(size.min(ALLOCATED_BYTES).min((free / ALLOCATED_SHARE).max(BLOCK)).next_multiple_of(BLOCK))
+}
+
 /// All volumes of a device.
 #[derive(Default)]
 pub(crate) struct Volumes {
@@ -254,8 +260,7 @@ impl Volumes {
         let disk = &device.disk;
         disk.reach("volume-created");
         // Beyond this a volume takes its space as it grows.
-        let (_, free) = device.io("ask for free space", disk.space())?;
-        let ahead = size.min(ALLOCATED_BYTES).min((free / ALLOCATED_SHARE).max(BLOCK));
+        let ahead = allocation(device, size)?;
         device.io("allocate a volume", file.allocate(ahead))?;
         disk.reach("volume-allocated");
         let head = pack_head(id, compaction, &device.id);

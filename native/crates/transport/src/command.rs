@@ -13,6 +13,7 @@ use crate::key::Key;
 use crate::link::{Acceptor, Address, Link};
 use crate::metrics::PeerMetrics;
 use crate::pool::{Buffer, Chunk, HookOf, Released};
+use crate::waking;
 
 /// A call on its way to the I/O thread.
 pub(crate) struct Submit {
@@ -79,20 +80,20 @@ impl Shared {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn post(&self, command: Command) {
+    pub(crate) fn post(self: &Arc<Self>, command: Command) {
         self.lock().commands.push(command);
-        self.nudge();
+        waking::wake(self);
     }
 
     /// Returns the request's number.
-    pub(crate) fn submit(&self, mut submit: Box<Submit>) -> u64 {
+    pub(crate) fn submit(self: &Arc<Self>, mut submit: Box<Submit>) -> u64 {
         let mut queue = self.lock();
         let stream = queue.next_stream;
         queue.next_stream += 1;
         submit.stream = stream;
         queue.commands.push(Command::Submit(submit));
         drop(queue);
-        self.nudge();
+        waking::wake(self);
         stream
     }
 
@@ -108,7 +109,7 @@ impl Shared {
     }
 
     /// A thread that is awake looks at the queue before it sleeps; only a sleeping one has to be woken.
-    fn nudge(&self) {
+    pub(crate) fn nudge(&self) {
         if self.asleep.swap(false, Ordering::SeqCst) {
             // It can only fail when the counter is full, and then the thread is awake anyway.
             let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
@@ -118,6 +119,7 @@ impl Shared {
 
 impl Released for Shared {
     fn released(&self, hook: HookOf) {
-        self.post(Command::Released(hook));
+        self.lock().commands.push(Command::Released(hook));
+        self.nudge();
     }
 }

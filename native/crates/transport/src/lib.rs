@@ -26,6 +26,7 @@ mod samenode;
 mod settings;
 pub mod simulated;
 mod tcp;
+mod waking;
 mod watch;
 
 pub use api::{Answer, Body, Call, Error, Event, FileRange, Incoming, Next, Receiver, Sink, Source, What};
@@ -44,3 +45,4 @@ pub use swiftlet_wire::handshake::Key;
 pub use swiftlet_wire::limits;
 pub use swiftlet_wire::message::Reason;
 pub use tcp::{TcpAcceptor, TcpFabric};
+pub use waking::together;

@@ -2,16 +2,16 @@
 
 use std::fs;
 use std::io::{self, IoSlice};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use rustix::buffer::spare_capacity;
-use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock, statvfs, syncfs};
+use rustix::fs::{FallocateFlags, FlockOperation, Mode, OFlags, fallocate, flock, fstatfs, open, statvfs, syncfs};
 
-use super::{Disk, File};
+use super::{Blocks, Disk, File};
 use crate::error::{Error, Result};
 
 /// How many buffers `pwritev` takes at once.
@@ -19,13 +19,60 @@ const MAX_PARTS: usize = 1024;
 /// A crash test names a point and how often it is reached before the process kills itself, `name[:n]`.
 const FAILPOINT: &str = "SWIFTLET_STORE_FAILPOINT";
 
-struct RealFile(fs::File);
+/// `statfs` of a file system in memory, which has no use for direct writes, says this.
+const IN_MEMORY: i64 = 0x0102_1994;
+
+struct RealFile {
+    file: fs::File,
+    /// The same file for direct writes, once somebody asked for it; None where the file system has none.
+    direct: OnceLock<Option<fs::File>>,
+    /// Whether the file system has refused a direct write.
+    refused: AtomicBool,
+}
+
+impl RealFile {
+    fn new(file: fs::File) -> Arc<dyn File> {
+        Arc::new(Self { file, direct: OnceLock::new(), refused: AtomicBool::new(false) })
+    }
+
+    fn direct(&self) -> Option<&fs::File> {
+        let again = || {
+            if fstatfs(&self.file).is_ok_and(|system| i64::try_from(system.f_type) == Ok(IN_MEMORY)) {
+                return None;
+            }
+            let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+            let flags = OFlags::RDWR | OFlags::DIRECT | OFlags::CLOEXEC;
+            open(path, flags, Mode::empty()).ok().map(fs::File::from)
+        };
+        self.direct.get_or_init(again).as_ref().filter(|_| !self.refused.load(Ordering::Relaxed))
+    }
+}
 
 impl File for RealFile {
+    fn is_direct(&self) -> bool {
+        self.direct().is_some()
+    }
+
+    fn write_blocks(&self, blocks: &Blocks, offset: u64) -> io::Result<()> {
+        let mut done = 0;
+        while let Some(direct) = self.direct().filter(|_| done < blocks.len()) {
+            match direct.write_at(&blocks[done..], offset + done as u64) {
+                Ok(count) => done += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                // The disk's blocks are larger, what was written last ends within one, or the file system can't.
+                Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+                    self.refused.store(true, Ordering::Relaxed);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        if done < blocks.len() { self.file.write_all_at(&blocks[done..], offset + done as u64) } else { Ok(()) }
+    }
+
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         let mut done = 0;
         while done < buffer.len() {
-            match self.0.read_at(&mut buffer[done..], offset + done as u64) {
+            match self.file.read_at(&mut buffer[done..], offset + done as u64) {
                 Ok(0) => break,
                 Ok(count) => done += count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -41,7 +88,7 @@ impl File for RealFile {
         while buffer.len() < want {
             // There may be more room than was asked for, and it may be filled as well.
             let at = offset + (buffer.len() - had) as u64;
-            match rustix::io::pread(&self.0, spare_capacity(buffer), at) {
+            match rustix::io::pread(&self.file, spare_capacity(buffer), at) {
                 Ok(0) => break,
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(error) => {
@@ -56,14 +103,14 @@ impl File for RealFile {
 
     fn write_at(&self, parts: &[IoSlice<'_>], mut offset: u64) -> io::Result<()> {
         for group in parts.chunks(MAX_PARTS) {
-            let mut written = match rustix::io::pwritev(&self.0, group, offset) {
+            let mut written = match rustix::io::pwritev(&self.file, group, offset) {
                 Ok(count) => count,
                 Err(rustix::io::Errno::INTR) => 0,
                 Err(error) => return Err(error.into()),
             };
             for part in group {
                 if written < part.len() {
-                    self.0.write_all_at(&part[written..], offset + written as u64)?;
+                    self.file.write_all_at(&part[written..], offset + written as u64)?;
                 }
                 written = written.saturating_sub(part.len());
                 offset += part.len() as u64;
@@ -73,33 +120,33 @@ impl File for RealFile {
     }
 
     fn sync(&self) -> io::Result<()> {
-        self.0.sync_data()
+        self.file.sync_data()
     }
 
     fn size(&self) -> io::Result<u64> {
-        Ok(self.0.metadata()?.len())
+        Ok(self.file.metadata()?.len())
     }
 
     fn allocate(&self, size: u64) -> io::Result<()> {
-        match fallocate(&self.0, FallocateFlags::empty(), 0, size) {
-            Err(rustix::io::Errno::OPNOTSUPP) => self.0.set_len(size),
+        match fallocate(&self.file, FallocateFlags::empty(), 0, size) {
+            Err(rustix::io::Errno::OPNOTSUPP) => self.file.set_len(size),
             other => Ok(other?),
         }
     }
 
     fn truncate(&self, size: u64) -> io::Result<()> {
-        self.0.set_len(size)
+        self.file.set_len(size)
     }
 
     fn punch(&self, offset: u64, len: u64) -> io::Result<()> {
-        match fallocate(&self.0, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, offset, len) {
+        match fallocate(&self.file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, offset, len) {
             Err(rustix::io::Errno::OPNOTSUPP) => Ok(()),
             other => Ok(other?),
         }
     }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.0.as_fd())
+        Some(self.file.as_fd())
     }
 }
 
@@ -150,11 +197,11 @@ impl RealDisk {
 
 impl Disk for RealDisk {
     fn create(&self, path: &str) -> io::Result<Arc<dyn File>> {
-        Ok(Arc::new(RealFile(Self::options().create_new(true).open(self.root.join(path))?)))
+        Ok(RealFile::new(Self::options().create_new(true).open(self.root.join(path))?))
     }
 
     fn open(&self, path: &str) -> io::Result<Arc<dyn File>> {
-        Ok(Arc::new(RealFile(Self::options().open(self.root.join(path))?)))
+        Ok(RealFile::new(Self::options().open(self.root.join(path))?))
     }
 
     fn list(&self, directory: &str) -> io::Result<Vec<String>> {

@@ -10,7 +10,8 @@ use std::io::{self, IoSlice};
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{Disk, File};
+use super::blocks::BLOCK;
+use super::{Blocks, Disk, File};
 
 const SECTOR: usize = 512;
 
@@ -98,6 +99,8 @@ struct State {
     dead: bool,
     changes: u64,
     operations: u64,
+    /// Whether direct writes are not offered.
+    buffers: bool,
     reached: BTreeMap<&'static str, u64>,
     chance: u64,
 }
@@ -153,10 +156,10 @@ fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
 }
 
 impl SimulatedDisk {
-    /// An empty disk; `seed` decides what a crash leaves.
+    /// An empty disk; `seed` decides what a crash leaves. One of three has files that can't be written directly.
     #[must_use]
     pub fn new(seed: u64, faults: Faults) -> Arc<Self> {
-        let mut state = State { faults, chance: seed, ..State::default() };
+        let mut state = State { faults, chance: seed, buffers: seed.is_multiple_of(3), ..State::default() };
         state.directories.insert(String::new(), Directory::default());
         Arc::new(Self { state: Arc::new(Mutex::new(state)) })
     }
@@ -416,6 +419,16 @@ impl File for SimulatedFile {
         inode.cached[start..end].copy_from_slice(&bytes);
         inode.dirty.extend(start / SECTOR..end.div_ceil(SECTOR));
         if crash { Err(died()) } else { Ok(()) }
+    }
+
+    fn is_direct(&self) -> bool {
+        !lock(&self.state).buffers
+    }
+
+    fn write_blocks(&self, blocks: &Blocks, offset: u64) -> io::Result<()> {
+        assert!(offset.is_multiple_of(BLOCK as u64) && blocks.len().is_multiple_of(BLOCK), "these are no blocks");
+        // Nothing of it is on the disk for sure before a sync: the disk has a cache of its own.
+        self.write_at(&[IoSlice::new(blocks)], offset)
     }
 
     fn sync(&self) -> io::Result<()> {
