@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 use std::mem;
+use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -86,6 +87,8 @@ pub(crate) struct Reactor {
     scratch: Vec<u8>,
     random: Random,
     clock: Clock,
+    /// PUTs that became complete in this turn, and where their bodies are.
+    complete: Vec<(u64, Range<usize>)>,
     /// Durable since the last turn.
     made: Vec<Made>,
     /// Those of them that Python lists.
@@ -136,6 +139,7 @@ impl Reactor {
             scratch: vec![0; SCRATCH_BYTES],
             random: Random::new()?,
             clock: Clock { nonce, last: 0 },
+            complete: Vec::new(),
             made: Vec::new(),
             left_to_python: Vec::new(),
             updates,
@@ -192,6 +196,7 @@ impl Reactor {
                 number => self.ready(number, event.flags),
             }
         }
+        self.digest();
         self.deliver(now);
     }
 

@@ -23,13 +23,14 @@ use crate::row::Row;
 use crate::shared::Shared;
 
 /// Plan a write whose body is complete: what is kept of it, and a request for each of the object's devices; None if
-/// Python has to answer.
+/// Python has to answer. `md5` is that of the body, if somebody has computed it.
 pub(crate) fn planned(
     shared: &Shared,
     asked: &Asked<'_>,
     read: &[u8],
     granted: Granted,
     (timestamp, id): (u64, String),
+    md5: Option<[u8; 16]>,
     now: Instant,
 ) -> Option<(Storing, Vec<Call>)> {
     let body = read.get(asked.bytes..asked.whole())?;
@@ -48,7 +49,7 @@ pub(crate) fn planned(
     }
     let object = &name[granted.container.len()..];
     let version = match &asked.stored {
-        Some(stored) => Some(Version::of(stored, body, object, granted.xxh3_etags)?),
+        Some(stored) => Some(Version::of(stored, (body, md5), object, granted.xxh3_etags)?),
         None => None,
     };
     let deletion = Row { name: object.to_vec(), timestamp, deleted: true, ..Row::default() };
@@ -102,8 +103,13 @@ struct Version {
 }
 
 impl Version {
-    fn of(stored: &Stored<'_>, body: &[u8], object: &[u8], xxh3_etags: bool) -> Option<Self> {
-        let etag = etag_of(body, stored.etag, xxh3_etags)?;
+    fn of(
+        stored: &Stored<'_>,
+        (body, md5): (&[u8], Option<[u8; 16]>),
+        object: &[u8],
+        xxh3_etags: bool,
+    ) -> Option<Self> {
+        let etag = etag_of(body, md5, stored.etag, xxh3_etags)?;
         let content_type = match stored.content_type {
             // By the endings of names others decide.
             [] if object.contains(&b'.') => return None,
@@ -193,11 +199,11 @@ impl Storing {
 
 /// The ETag of a body; None if its MD5 differs from the one that the client has sent. A client that sends one compares
 /// ETags with MD5, so then the object has it as its ETag whatever the policy says.
-fn etag_of(body: &[u8], expected: Option<&[u8]>, xxh3: bool) -> Option<Vec<u8>> {
+fn etag_of(body: &[u8], known: Option<[u8; 16]>, expected: Option<&[u8]>, xxh3: bool) -> Option<Vec<u8>> {
     if xxh3 && expected.is_none() {
         return Some(format!("xxh3-{:032x}", xxh3_128(body)).into_bytes());
     }
-    let etag = format!("{:032x}", u128::from_be_bytes(md5(body))).into_bytes();
+    let etag = format!("{:032x}", u128::from_be_bytes(known.unwrap_or_else(|| md5(body)))).into_bytes();
     expected.is_none_or(|expected| expected == etag).then_some(etag)
 }
 
@@ -328,7 +334,9 @@ mod tests {
             (Some(&[b'0'; 32][..]), false, None),
             (Some(&[b'0'; 32][..]), true, None),
         ] {
-            assert_eq!(etag_of(b"abc", expected, xxh3).as_deref(), etag, "{expected:?} {xxh3}");
+            for known in [None, Some(md5(b"abc"))] {
+                assert_eq!(etag_of(b"abc", known, expected, xxh3).as_deref(), etag, "{known:?} {expected:?} {xxh3}");
+            }
         }
     }
 }

@@ -22,6 +22,12 @@ pub fn md5(data: &[u8]) -> [u8; 16] {
     stream.digest()
 }
 
+/// MD5 of each of `inputs`: of several at once in little more than the time of one, where the processor can.
+#[must_use]
+pub fn md5_of_each(inputs: &[&[u8]]) -> Vec<[u8; 16]> {
+    md5::many::digests(inputs)
+}
+
 /// xxh3 of `data` in 64 bits, seed 0.
 #[must_use]
 pub fn xxh3_64(data: &[u8]) -> u64 {

@@ -6,6 +6,8 @@
 //! [`beside_the_chain`] prevents that. This is worth a quarter of the speed over the usual crates, and MD5 is most of
 //! the processor time of storing an object.
 
+pub(crate) mod many;
+
 /// Bytes that are digested at a time.
 const BLOCK_BYTES: usize = 64;
 

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+use swiftlet_hash::md5_of_each;
 use swiftlet_node::Status;
 use swiftlet_node::message::Request;
 use swiftlet_store::model::Key;
@@ -33,7 +34,7 @@ impl Reactor {
         let now = Instant::now();
         let Some(asked) = head::parse(&connection.read) else { return Then::HandOver };
         if asked.method.writes() {
-            return self.store(index);
+            return self.store(index, None);
         }
         let Some((device, request)) = placed(&self.shared, &asked, self.random.number(), now) else {
             return Then::HandOver;
@@ -145,8 +146,9 @@ impl Reactor {
 
     // Storing.
 
-    /// Have all devices carry out the write in the bytes that were read, once it is complete.
-    fn store(&mut self, index: usize) -> Then {
+    /// Have all devices carry out the write in the bytes that were read, once it is complete and, if its ETag is one,
+    /// the MD5 of its body is known: at the end of the turn, with those of others.
+    fn store(&mut self, index: usize, md5: Option<[u8; 16]>) -> Then {
         let generation = self.slots[index].generation;
         let now = Instant::now();
         let Some(connection) = &self.slots[index].connection else { return Then::Wait };
@@ -155,10 +157,15 @@ impl Reactor {
         if connection.read.len() < asked.whole() {
             return self.read(index);
         }
+        if asked.method == Method::Put && md5.is_none() && !granted.xxh3_etags {
+            self.complete.push((number(index, generation), asked.bytes..asked.whole()));
+            return Then::Wait;
+        }
         let id = self.random.id();
         let timestamp = self.clock.next();
         self.shared.newest.store(timestamp, Ordering::Release);
-        let Some((storing, calls)) = planned(&self.shared, &asked, &connection.read, granted, (timestamp, id), now)
+        let Some((storing, calls)) =
+            planned(&self.shared, &asked, &connection.read, granted, (timestamp, id), md5, now)
         else {
             return Then::HandOver;
         };
@@ -175,6 +182,32 @@ impl Reactor {
             self.shared.storing.fetch_add(1, Ordering::AcqRel);
         }
         Then::Wait
+    }
+
+    /// Compute the MD5 of the bodies that became complete in this turn, and go on with their requests.
+    pub(super) fn digest(&mut self) {
+        let mut complete = mem::take(&mut self.complete);
+        // More may have come of a connection whose body was complete already.
+        complete.sort_unstable_by_key(|(number, _)| *number);
+        complete.dedup_by_key(|(number, _)| *number);
+        let mut found = Vec::with_capacity(complete.len());
+        for (number, body) in complete {
+            let Some(index) = self.index_of(number) else { continue };
+            let Some(connection) = &self.slots[index].connection else { continue };
+            let body = connection.read.get(body).filter(|_| matches!(connection.state, State::Idle));
+            found.extend(body.map(|body| (index, body)));
+        }
+        let bodies: Vec<&[u8]> = found.iter().map(|(_, body)| *body).collect();
+        let digests = md5_of_each(&bodies);
+        let indexes: Vec<usize> = found.into_iter().map(|(index, _)| index).collect();
+        for (index, md5) in indexes.into_iter().zip(digests) {
+            match self.store(index, Some(md5)) {
+                Then::GoOn => self.go_on(index),
+                Then::Wait => {}
+                Then::Close => drop(self.end(index)),
+                Then::HandOver => self.hand_over(index),
+            }
+        }
     }
 
     /// Handle a device's answer to that. Unless all succeed the request is handed over: when it is repeated, it

@@ -9,7 +9,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use rustix::buffer::spare_capacity;
-use rustix::fs::{FallocateFlags, FlockOperation, Mode, OFlags, fallocate, flock, fstatfs, open, statvfs, syncfs};
+use rustix::fs::{
+    FallocateFlags, FlockOperation, FsWord, Mode, OFlags, fallocate, flock, fstatfs, open, statvfs, syncfs,
+};
 
 use super::{Blocks, Disk, File};
 use crate::error::{Error, Result};
@@ -20,7 +22,7 @@ const MAX_PARTS: usize = 1024;
 const FAILPOINT: &str = "SWIFTLET_STORE_FAILPOINT";
 
 /// `statfs` of a file system in memory, which has no use for direct writes, says this.
-const IN_MEMORY: i64 = 0x0102_1994;
+const IN_MEMORY: FsWord = 0x0102_1994;
 
 struct RealFile {
     file: fs::File,
@@ -31,13 +33,13 @@ struct RealFile {
 }
 
 impl RealFile {
-    fn new(file: fs::File) -> Arc<dyn File> {
+    fn around(file: fs::File) -> Arc<dyn File> {
         Arc::new(Self { file, direct: OnceLock::new(), refused: AtomicBool::new(false) })
     }
 
     fn direct(&self) -> Option<&fs::File> {
         let again = || {
-            if fstatfs(&self.file).is_ok_and(|system| i64::try_from(system.f_type) == Ok(IN_MEMORY)) {
+            if fstatfs(&self.file).is_ok_and(|system| system.f_type == IN_MEMORY) {
                 return None;
             }
             let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());
@@ -57,6 +59,7 @@ impl File for RealFile {
         let mut done = 0;
         while let Some(direct) = self.direct().filter(|_| done < blocks.len()) {
             match direct.write_at(&blocks[done..], offset + done as u64) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(count) => done += count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 // The disk's blocks are larger, what was written last ends within one, or the file system can't.
@@ -197,11 +200,11 @@ impl RealDisk {
 
 impl Disk for RealDisk {
     fn create(&self, path: &str) -> io::Result<Arc<dyn File>> {
-        Ok(RealFile::new(Self::options().create_new(true).open(self.root.join(path))?))
+        Ok(RealFile::around(Self::options().create_new(true).open(self.root.join(path))?))
     }
 
     fn open(&self, path: &str) -> io::Result<Arc<dyn File>> {
-        Ok(RealFile::new(Self::options().open(self.root.join(path))?))
+        Ok(RealFile::around(Self::options().open(self.root.join(path))?))
     }
 
     fn list(&self, directory: &str) -> io::Result<Vec<String>> {
