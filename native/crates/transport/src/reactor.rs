@@ -22,7 +22,7 @@ use crate::link::{Acceptor, Fabric, Link};
 use crate::metrics::Registry;
 use crate::peers::Peers;
 use crate::settings::Settings;
-use crate::watch::{self, Watch};
+use crate::watch::{self, Seen, Watch};
 
 /// How long chunks that were lent over a broken connection are kept from being reused, and at least how many times the
 /// silence: as long as the peer does not know that the connection is broken, it may read them.
@@ -145,7 +145,7 @@ impl Reactor {
         if self.watch.is_worth_it() {
             let seen = self.look_until(Instant::now() + watch::AT_MOST, events);
             self.watch.ended(seen);
-            if seen {
+            if seen == Seen::Something {
                 return;
             }
         }
@@ -158,17 +158,23 @@ impl Reactor {
         self.world.shared.asleep.store(false, Ordering::SeqCst);
     }
 
-    /// Stay awake until there is something to do, or the time is over. Returns whether there is something.
-    fn look_until(&self, end: Instant, events: &mut Vec<epoll::Event>) -> bool {
+    /// Stay awake until there is something to do, the time is over, or others want the processor.
+    fn look_until(&self, end: Instant, events: &mut Vec<epoll::Event>) -> Seen {
+        let mut crowded = false;
         loop {
             let _ = epoll::wait(&self.epoll, rustix::buffer::spare_capacity(events), Some(&AT_ONCE));
             if !events.is_empty() || self.has_work() {
-                return true;
+                return Seen::Something;
             }
-            if Instant::now() >= end {
-                return false;
+            let now = Instant::now();
+            if crowded {
+                return Seen::Others;
+            }
+            if now >= end {
+                return Seen::Nothing;
             }
             std::thread::yield_now();
+            crowded = now.elapsed() >= watch::CROWDED;
         }
     }
 

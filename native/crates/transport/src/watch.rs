@@ -3,12 +3,16 @@
 //! On virtual processors, sleeping and being woken costs a thread, and the one that wakes it, tens of microseconds, as
 //! much as a small request itself; peers with a few requests in flight would do little else. So a thread polls for
 //! about as long as that costs, as long as polling pays off: one that has polled in vain several times sleeps at once,
-//! and tries again once in a while. Between two polls it yields its processor.
+//! and tries again once in a while. Between two polls it yields its processor. If somebody else has taken it then,
+//! there is more to do than there are processors: polling takes their time, and who has yielded waits behind all others
+//! while one that sleeps is preferred when it is woken. So that ends the watch, and all of its credit.
 
 use std::time::Duration;
 
 /// The longest watch: about what sleeping and being woken cost.
 pub(crate) const AT_MOST: Duration = Duration::from_micros(50);
+/// A yield that takes so long has let others run.
+pub(crate) const CROWDED: Duration = Duration::from_micros(10);
 /// The largest credit, so that it is soon used up when nothing comes any more.
 const MOST_CREDIT: u32 = 8;
 /// Without credit, one wait in this many is a watch.
@@ -28,10 +32,25 @@ impl Watch {
         self.credit > 0 || self.waits.is_multiple_of(ANOTHER_TRY)
     }
 
-    /// A watch has ended, with something to do or in vain.
-    pub(crate) fn ended(&mut self, seen: bool) {
-        self.credit = if seen { (self.credit + 2).min(MOST_CREDIT) } else { self.credit.saturating_sub(1) };
+    /// A watch has ended.
+    pub(crate) fn ended(&mut self, seen: Seen) {
+        self.credit = match seen {
+            Seen::Something => (self.credit + 2).min(MOST_CREDIT),
+            Seen::Nothing => self.credit.saturating_sub(1),
+            Seen::Others => 0,
+        };
     }
+}
+
+/// What a watch has come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Seen {
+    /// There is something to do.
+    Something,
+    /// Nothing until the end.
+    Nothing,
+    /// Nothing, and others wanted the processor.
+    Others,
 }
 
 #[cfg(test)]
@@ -42,7 +61,7 @@ mod tests {
         (0..waits)
             .filter(|_| {
                 watch.is_worth_it() && {
-                    watch.ended(false);
+                    watch.ended(Seen::Nothing);
                     true
                 }
             })
@@ -54,10 +73,10 @@ mod tests {
         let mut watch = Watch::default();
         tries_of(&mut watch, ANOTHER_TRY - 1);
         assert!(watch.is_worth_it());
-        watch.ended(true);
+        watch.ended(Seen::Something);
         for _ in 0..10_000 {
             assert!(watch.is_worth_it());
-            watch.ended(true);
+            watch.ended(Seen::Something);
         }
     }
 
@@ -66,7 +85,7 @@ mod tests {
         let mut watch = Watch { credit: 2, ..Watch::default() };
         for wait in 0..10_000 {
             assert!(watch.is_worth_it());
-            watch.ended(wait % 3 == 0);
+            watch.ended(if wait % 3 == 0 { Seen::Something } else { Seen::Nothing });
         }
     }
 
@@ -75,5 +94,14 @@ mod tests {
         let mut watch = Watch { credit: MOST_CREDIT, ..Watch::default() };
         assert_eq!(tries_of(&mut watch, 20), MOST_CREDIT);
         assert!(tries_of(&mut watch, 100 * ANOTHER_TRY) <= 101);
+    }
+    #[test]
+    fn where_others_want_the_processor_it_is_given_up_at_once() {
+        let mut watch = Watch { credit: MOST_CREDIT, ..Watch::default() };
+        watch.ended(Seen::Others);
+        assert_eq!(tries_of(&mut watch, ANOTHER_TRY - 1), 0);
+        assert!(watch.is_worth_it());
+        watch.ended(Seen::Something);
+        assert!(watch.is_worth_it());
     }
 }
