@@ -70,12 +70,14 @@ def parse_wrk(output: str) -> Figures:
     )
 
 
-def wrk(client: Client, script: str, container: str, clients: int, seconds: int, count: int = 1) -> Figures:
+def wrk(
+    client: Client, script: str, container: str, clients: int, seconds: int, count: int = 1, size: int = SMALL
+) -> Figures:
     """Run a script against a container."""
     environment = os.environ | {
         "BENCH_TOKEN": client.token,
         "BENCH_PATH": f"{client.base}/{container}",
-        "BENCH_SIZE": str(SMALL),
+        "BENCH_SIZE": str(size),
         "BENCH_COUNT": str(count),
     }
     command = ["wrk", "-t1", f"-c{clients}", f"-d{seconds}s", "--timeout", "30s", "--latency"]

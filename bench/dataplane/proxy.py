@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.baseline.run import Figures, wrk
+from bench.baseline.run import SMALL, Figures, wrk
 from e2e.standalone.cluster import Cluster, start_cluster
 from e2e.standalone.wire import Client
 
@@ -41,10 +41,13 @@ class Round:
 class Store:
     """A store, and what its processes use."""
 
-    def __init__(self, name: str, cluster: Cluster, clients: int = CLIENTS) -> None:
-        """Measure what it uses while nothing is asked of it; `clients` ask later at the same time."""
+    def __init__(self, name: str, cluster: Cluster, clients: int = CLIENTS, size: int = SMALL) -> None:
+        """Measure what it uses while nothing is asked of it; `clients` ask later at the same time, for objects of
+        `size` bytes.
+        """
         self.name = name
         self.clients = clients
+        self.size = size
         self.cluster = cluster
         self.client = Client(cluster.endpoint, cluster.user, cluster.key)
         self._container = ""
@@ -67,10 +70,11 @@ class Store:
         """Run a script: PUTs into a container of their own, GETs of what the last ones made."""
         if script == "put.lua":
             self._count += 1
-            self._container = f"bench-{self._count}"
+            self._container = f"bench-{self.size}-{self._count}"
             self.client.call("PUT", self._container)
         before, began = self._used(), time.monotonic()
-        figures = wrk(self.client, script, self._container, self.clients, seconds, max(1, self._puts - self.clients))
+        made = max(1, self._puts - self.clients)
+        figures = wrk(self.client, script, self._container, self.clients, seconds, made, self.size)
         took, after = time.monotonic() - began, self._used()
         assert not figures.failed, figures
         if script == "put.lua":

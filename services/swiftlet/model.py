@@ -120,13 +120,14 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """A device's fullness in bytes, and the number of objects and tombstones on it (None where counting is
-    too costly).
+    """A device's fullness in bytes, the number of objects and tombstones on it (None where counting is too costly),
+    and whether bodies are written past the page cache (None where there are none).
     """
 
     total_bytes: int
     free_bytes: int
     objects: int | None = None
+    writes_directly: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)

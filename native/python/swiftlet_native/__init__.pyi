@@ -248,8 +248,8 @@ class Store:
     def expired(self, now_s: int, /) -> list[tuple[_Place, int]]:
         """Objects whose `delete_at` is not after `now_s`, with the timestamps of their data."""
 
-    def usage(self) -> tuple[int, int, int]:
-        """Bytes in total and free, objects and tombstones."""
+    def usage(self) -> tuple[int, int, int, bool]:
+        """Bytes in total and free, objects and tombstones, and whether bodies are written past the page cache."""
 
     def counters(self) -> list[tuple[str, int]]:
         """What was counted since it was opened: batches, quarantined, checkpoints, compacted (volumes), copied_bytes,
@@ -843,8 +843,10 @@ class Front:
         """Connections that were handed over and not taken."""
 
     @staticmethod
-    def asked(request: Buffer, /) -> _Holder | None:
-        """What a request needs a grant for that the front may answer, if it keeps its connection and is complete."""
+    def asked(begins: Buffer, received: int, /) -> _Holder | None:
+        """What a request needs a grant for that the front may answer, if it keeps its connection and is complete with
+        so many bytes. `begins` has its head.
+        """
 
     def served(self) -> list[_Served]:
         """What was answered since the last time."""

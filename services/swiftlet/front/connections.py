@@ -36,8 +36,8 @@ _SOON = 32
 _LOOK_S = 0.01
 _LEAVE_S = 1.0
 """Seconds within which the front answers a command unless it has failed."""
-_MAX_WHOLE = 72 * 1024
-"""The largest size in bytes of a request that the front may answer."""
+_MAX_HEAD = 4096
+"""The largest size in bytes of the head of a request that the front may answer."""
 
 _log = get_logger("front")
 
@@ -50,9 +50,11 @@ class Watcher(Protocol):
         ...
 
     def answered(
-        self, connection: Connection, request: web.BaseRequest, response: web.StreamResponse, raw: bytes
+        self, connection: Connection, request: web.BaseRequest, response: web.StreamResponse, raw: bytes, received: int
     ) -> None:
-        """Note an answer to a request that came alone, with `raw` as its bytes; the connection may be given back."""
+        """Note an answer to a request that came alone, in `received` bytes that begin with `raw`; the connection may be
+        given back.
+        """
         ...
 
     def made(self) -> None:
@@ -84,10 +86,12 @@ class Connection(RawHandler, BegunByFront):
         place.give_to(self.waits_for_client)
         self._begun_with = begun_with
         self._parsed = 0
-        self._come: bytes | None = b""
-        """The bytes received since the last request was complete; None when they are too many to be examined."""
+        self._come = b""
+        """The first bytes received since the last request was complete."""
+        self._received = 0
+        """The number of bytes received since then."""
         self._whole: bytes | None = None
-        """The request that is being answered, if nothing else has been received."""
+        """The beginning of the request that is being answered, if no other one has been received."""
         self.bounces = bounces
         self._since = self._loop.time()
 
@@ -108,10 +112,11 @@ class Connection(RawHandler, BegunByFront):
     def data_received(self, data: bytes) -> None:
         """Note whether exactly one request has been received."""
         if not self._messages and not self._request_in_progress:
-            self._come = b""
+            self._come, self._received = b"", 0
             self._parsed = self._request_count
-        if self._come is not None:
-            self._come = self._come + data if len(self._come) + len(data) <= _MAX_WHOLE else None
+        self._received += len(data)
+        if len(self._come) < _MAX_HEAD:
+            self._come += data[: _MAX_HEAD - len(self._come)]
         super().data_received(data)
         self._whole = self._come if self._request_count == self._parsed + 1 and not self._upgraded else None
 
@@ -122,7 +127,7 @@ class Connection(RawHandler, BegunByFront):
         self._place.leave()
         self._watcher.ended(request)
         if self._whole:
-            self._watcher.answered(self, request, response, self._whole)
+            self._watcher.answered(self, request, response, self._whole, self._received)
 
     def waits_for_client(self) -> bool:
         """Whether the current request can only continue when its client sends or reads more."""

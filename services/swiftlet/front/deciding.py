@@ -29,7 +29,7 @@ WRITE_VALID_S = 0.5
 """Seconds for which a grant to write is valid: facts that all proxies have to agree on are not remembered
 for longer.
 """
-SMALL_BYTES = 64 * 1024
+SMALL_BYTES = 1024 * 1024
 """The largest size in bytes of an object that may be stored by a grant."""
 _ITEMS, _ITEM_NAME, _ITEM_VALUE = 16, 64, 256
 """The largest number of an object's metadata items, and the largest sizes of a name and a value in bytes."""

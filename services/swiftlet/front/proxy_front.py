@@ -260,7 +260,7 @@ class ProxyFront:
             self._withdrawals.withdraw(ended.account)
 
     def answered(
-        self, connection: Connection, request: web.BaseRequest, response: web.StreamResponse, raw: bytes
+        self, connection: Connection, request: web.BaseRequest, response: web.StreamResponse, raw: bytes, received: int
     ) -> None:
         """Make a grant for the request, if the front could have answered it, and give the connection back."""
         running = self._running
@@ -268,7 +268,7 @@ class ProxyFront:
             return
         if request.method in _WRITES and not self._settings.writes:
             return
-        asked = Front.asked(raw)
+        asked = Front.asked(raw, received)
         if asked is None:
             return
         if running.front.has(*asked):

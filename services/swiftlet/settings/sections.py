@@ -416,7 +416,7 @@ class ProxySection(NodeTimeouts):
     )
     front_put: bool = Field(
         default=True,
-        description="With front: whether that thread also stores objects of up to 64 KiB and deletes objects where no "
+        description="With front: whether that thread also stores objects of up to 1 MiB and deletes objects where no "
         "quota, versioning or rate limit applies. It answers when all replicas are durable and the row is listed.",
     )
     storage_url: str | None = Field(

@@ -68,6 +68,26 @@ class DirectRead(asyncio.BufferedProtocol):
         self._transport.set_protocol(self)
         self._go_on()
 
+    def begin_with(self, beginning: bytes) -> bool:
+        """Put what has arrived at the beginning of the first buffer; return False when there is no memory for it.
+
+        So buffers that are filled begin at a block of the object, and devices write them from where they are.
+        """
+        while self._size < 2 * len(beginning):
+            self._size *= 2
+        if self._size > _LARGEST_BYTES:
+            self._size = _SMALLEST_BYTES
+            return False
+        buffer = self._bodies.buffer(min(self._size, len(beginning) + self._left))
+        if buffer is None:
+            return False
+        with memoryview(buffer) as room:
+            room[: len(beginning)] = beginning
+        buffer.advance(len(beginning))
+        self._filled = len(beginning)
+        self._fill(buffer)
+        return True
+
     def _read(self, on: bool) -> None:
         if self._transport.is_closing():
             return
@@ -263,7 +283,8 @@ def begin_direct_read(
     """Return what has arrived of a body of `size` bytes, and the reader of the rest; None where the server has to read
     it.
 
-    The server has to read with TLS, when it still holds bytes that it has read, and when little is left.
+    Where possible the reader begins with what has arrived. The server has to read with TLS, when it still holds bytes
+    that it has read, and when little is left.
     """
     handler: Any = request.protocol
     transport, content = request.transport, request.content
@@ -280,5 +301,7 @@ def begin_direct_read(
     if content.is_eof() or content.exception() is not None or held or left < LEAST_BYTES:
         return beginning, None
     read = DirectRead(handler, content, left, bodies, patience_s)
+    if beginning and read.begin_with(beginning):
+        beginning = b""
     read.begin()
     return beginning, read

@@ -9,6 +9,7 @@ use std::time::Instant;
 use rustix::io::Errno;
 use swiftlet_transport::Ticket;
 
+use crate::body::Body;
 use crate::bridge::Bridge;
 use crate::head::Method;
 use crate::link::{Link, Received};
@@ -70,8 +71,10 @@ pub(crate) enum Replica {
 
 /// An answer that is being sent.
 pub(crate) struct Writing {
-    /// The bytes that were not sent yet.
+    /// The bytes that were not sent at once.
     pub(crate) left: Vec<u8>,
+    /// So many of them have been sent.
+    pub(crate) sent: usize,
     pub(crate) method: Method,
     pub(crate) path: Vec<u8>,
     pub(crate) status: u16,
@@ -118,6 +121,8 @@ pub(crate) struct Connection {
     pub(crate) remote: Arc<str>,
     /// Bytes that were read and not answered.
     pub(crate) read: Vec<u8>,
+    /// The long body of a request whose head they begin with: it is not among them.
+    pub(crate) body: Option<Box<Body>>,
     pub(crate) state: State,
     /// Whether there may be more to read; the kernel reports it only once.
     pub(crate) readable: bool,
@@ -141,7 +146,7 @@ impl Connection {
         let remote = Arc::from(address.ip().to_string());
         let state = if secure.is_some() { State::Handshaking } else { State::Idle };
         let (link, read) = (Link::new(socket, address, secure)?, Vec::new());
-        Ok(Self { link, remote, read, state, readable: true, ended: false, active: now, bounces })
+        Ok(Self { link, remote, read, body: None, state, readable: true, ended: false, active: now, bounces })
     }
 
     /// Read once; of a request's beginning not more than may have to be kept for others.
@@ -196,7 +201,7 @@ impl Connection {
     pub(crate) fn end_politely(&mut self) {
         self.link.end();
         self.state = State::Ending(DROPPED_BYTES);
-        self.read = Vec::new();
+        (self.read, self.body) = (Vec::new(), None);
         self.active = Instant::now();
     }
 }

@@ -11,7 +11,9 @@ pub const MAX_HEAD: usize = 4096;
 const MAX_HEADERS: usize = 32;
 
 /// The largest size of a body that is accepted here.
-pub const MAX_BODY: usize = 64 * 1024;
+pub const MAX_BODY: usize = 1024 * 1024;
+/// Up to this size a body is read into the connection's own memory.
+pub const SHORT_BODY: usize = 64 * 1024;
 const MAX_ITEMS: usize = 16;
 const MAX_ITEM_NAME: usize = 64;
 const MAX_ITEM_VALUE: usize = 256;
@@ -86,7 +88,13 @@ impl Asked<'_> {
     /// Bytes of head and body.
     #[must_use]
     pub fn whole(&self) -> usize {
-        self.bytes + self.stored.as_ref().map_or(0, |stored| stored.bytes)
+        self.bytes + self.body_bytes()
+    }
+
+    /// Bytes of the body.
+    #[must_use]
+    pub fn body_bytes(&self) -> usize {
+        self.stored.as_ref().map_or(0, |stored| stored.bytes)
     }
 }
 
@@ -163,7 +171,7 @@ fn is_ignored(name: &[u8]) -> bool {
 }
 
 fn body_length(value: &[u8]) -> Option<usize> {
-    let digits = (1..=5).contains(&value.len()) && value.iter().all(u8::is_ascii_digit);
+    let digits = (1..=7).contains(&value.len()) && value.iter().all(u8::is_ascii_digit);
     let length = std::str::from_utf8(value).ok()?.parse().ok()?;
     (digits && length <= MAX_BODY).then_some(length)
 }
@@ -419,7 +427,7 @@ mod tests {
             "Content-Length: 0x3\r\nContent-Type: a/b",
             "Content-Length: 3\r\nContent-Type:",
             "Content-Length: +3\r\nContent-Type: a/b",
-            "Content-Length: 65537\r\nContent-Type: a/b",
+            "Content-Length: 1048577\r\nContent-Type: a/b",
             "Content-Length: 999999999999999999999\r\nContent-Type: a/b",
             "Content-Length:\r\nContent-Type: a/b",
             "Content-Length: 3\r\nContent-Type: a/b;swift_bytes=1",

@@ -6,6 +6,7 @@
 //! [`Front`] is the thread around them.
 
 pub mod answer;
+mod body;
 mod bridge;
 mod changes;
 pub mod conditions;
@@ -21,6 +22,7 @@ mod passing;
 mod random;
 mod reactor;
 mod reading;
+mod receiving;
 mod routes;
 mod row;
 mod secure;

@@ -103,6 +103,8 @@ pub(crate) struct Reactor {
     handshake_time: Duration,
     handshaking: usize,
     bridged: usize,
+    /// Bytes of answers that are being sent.
+    held_bytes: usize,
     next_tick: Instant,
     accept_again: Instant,
     leaving: bool,
@@ -149,6 +151,7 @@ impl Reactor {
             handshake_time: Duration::ZERO,
             handshaking: 0,
             bridged: 0,
+            held_bytes: 0,
             next_tick: now,
             accept_again: now,
             leaving: false,
@@ -338,7 +341,8 @@ impl Reactor {
                 self.shared.storing.fetch_sub(1, Ordering::AcqRel);
             }
             State::Handshaking => self.handshaking -= 1,
-            State::Idle | State::Writing(_) | State::Ending(_) | State::Bridged(_) => {}
+            State::Writing(writing) => self.held_bytes -= writing.left.len(),
+            State::Idle | State::Ending(_) | State::Bridged(_) => {}
         }
     }
 
@@ -408,6 +412,9 @@ impl Reactor {
     }
 
     fn hand_over(&mut self, index: usize) {
+        if let Some(connection) = &mut self.slots[index].connection {
+            connection.put_body_back();
+        }
         if self.shared.secure.is_some() {
             return self.bridge(index);
         }
@@ -423,14 +430,14 @@ impl Reactor {
     fn write(&mut self, index: usize) -> Then {
         let Some(connection) = &mut self.slots[index].connection else { return Then::Wait };
         let State::Writing(writing) = &connection.state else { return Then::GoOn };
-        if !writing.left.is_empty() {
-            let Ok(sent) = connection.link.send(&writing.left, &[]) else { return Then::Close };
+        if writing.sent < writing.left.len() {
+            let Ok(sent) = connection.link.send(&writing.left[writing.sent..], &[]) else { return Then::Close };
             if sent == 0 {
                 return Then::Wait;
             }
             connection.active = Instant::now();
             if let State::Writing(writing) = &mut connection.state {
-                writing.left.drain(..sent);
+                writing.sent += sent;
             }
             return Then::GoOn;
         }
@@ -440,6 +447,7 @@ impl Reactor {
             Err(_) => return Then::Close,
         }
         let State::Writing(writing) = mem::replace(&mut connection.state, State::Idle) else { return Then::GoOn };
+        self.held_bytes -= writing.left.len();
         let Writing { method, path, status, received, body_bytes: bytes, close, id, begun, .. } = *writing;
         let (remote, took) = (Arc::clone(&connection.remote), begun.elapsed());
         self.shared.served(Served { method, path, status, received, bytes, took, remote, id });
@@ -484,7 +492,9 @@ impl Reactor {
         let is_over = |connection: &Connection| {
             let idle = now.saturating_duration_since(connection.active);
             match &connection.state {
-                State::Idle if !connection.read.is_empty() => idle > BODY_PATIENCE,
+                State::Idle if !connection.read.is_empty() => {
+                    idle > BODY_PATIENCE || connection.body.as_ref().is_some_and(|body| body.is_late(now))
+                }
                 State::Idle => idle > settings.keepalive,
                 // What most devices say of a deletion is enough for whoever repeats it.
                 State::Storing(storing) if storing.waits() && storing.is_mostly_known() => {

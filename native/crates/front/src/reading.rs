@@ -40,7 +40,7 @@ pub(crate) struct Weighed {
     /// Of the bytes that the device sends; None if it follows them.
     sum: Option<u64>,
     /// Those that came behind it.
-    came: Vec<u8>,
+    came: Vec<Chunk>,
 }
 
 impl Weighed {
@@ -65,16 +65,21 @@ impl Weighed {
     }
 
     /// Keep the next bytes that came; returns whether so many were expected.
-    pub(crate) fn take(&mut self, bytes: &[u8]) -> bool {
-        self.came.extend_from_slice(bytes);
-        self.came.len() as u64 <= self.sent.1 - self.sent.0
+    pub(crate) fn take(&mut self, bytes: Chunk) -> bool {
+        self.came.push(bytes);
+        self.came.iter().map(|one| one.len() as u64).sum::<u64>() <= self.sent.1 - self.sent.0
     }
 
     /// Check the bytes that came behind it, with the end's footer.
     pub(crate) fn ended(mut self, footer: &[u8]) -> Option<Told> {
         self.sum = self.sum.or_else(|| footer.try_into().ok().map(u64::from_be_bytes));
-        let came = std::mem::take(&mut self.came);
-        self.told((!came.is_empty()).then(|| Chunk::from(came)))
+        let mut came = std::mem::take(&mut self.came);
+        let body = if came.len() > 1 {
+            Some(Chunk::from(came.iter().map(|one| &**one).collect::<Vec<_>>().concat()))
+        } else {
+            came.pop()
+        };
+        self.told(body)
     }
 
     /// Check the bytes that came with it.
@@ -135,7 +140,7 @@ mod tests {
     /// The answer of a device that has these bytes, and what comes of it, if they come with it and if they come in
     /// pieces behind it.
     fn both(method: &str, headers: &str, bytes: &[u8]) -> [Option<Told>; 2] {
-        [of(method, headers, bytes, 0), of(method, headers, bytes, 7)]
+        [of(method, headers, bytes, 0), of(method, headers, bytes, bytes.len() / 3 + 1)]
     }
 
     fn of(method: &str, headers: &str, bytes: &[u8], piece: usize) -> Option<Told> {
@@ -156,7 +161,7 @@ mod tests {
         if piece == 0 {
             return weighed.told((!body.is_empty()).then(|| Chunk::from(body.to_vec())));
         }
-        assert!(body.chunks(piece).all(|part| weighed.take(part)));
+        assert!(body.chunks(piece).all(|part| weighed.take(Chunk::from(part.to_vec()))));
         weighed.ended(&sum.to_be_bytes())
     }
 
@@ -183,7 +188,7 @@ mod tests {
             ("GET", "Range: bytes=3-\r\n", "0123", Some((206, "3"))),
             ("HEAD", "Range: bytes=3-\r\n", "0123", Some((200, ""))),
             ("GET", "Range: bytes=1-2\r\n", long, Some((206, "xx"))),
-            ("GET", "Range: bytes=65530-\r\n", long, Some((206, "xxxxxxx"))),
+            ("GET", "Range: bytes=1048570-\r\n", long, Some((206, "xxxxxxx"))),
             ("GET", "Range: bytes=0-\r\n", long, None),
             ("GET", "Range: bytes=-1\r\n", long, None),
             ("GET", "Range: bytes=1-2\r\nIf-Range: abc\r\n", "0123", Some((206, "12"))),
@@ -229,11 +234,14 @@ mod tests {
             (vec![], good.to_be_bytes().to_vec(), false),
         ] {
             let mut coming = weighed(info(3), None).expect("a plain object");
-            assert!(pieces.iter().all(|piece| coming.take(piece.as_bytes())));
+            assert!(pieces.iter().all(|piece| coming.take(Chunk::from(piece.as_bytes().to_vec()))));
             assert_eq!(coming.ended(&footer).is_some(), is_good, "{pieces:?}");
         }
         let mut coming = weighed(info(3), None).expect("a plain object");
-        assert!(coming.take(b"abc") && !coming.take(b"d"), "more than was asked for");
+        assert!(
+            coming.take(Chunk::from(b"abc".to_vec())) && !coming.take(Chunk::from(b"d".to_vec())),
+            "more than was asked for"
+        );
         assert!(weighed(Info { delete_at: 1, ..info(0) }, Some(xxh3_64(b""))).is_none());
         assert!(Weighed::of(Method::Get, &wanted, b"nothing").is_none());
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use swiftlet_transport::Peer;
+use swiftlet_transport::{Peer, Pool};
 
 /// How long a failed device is not asked.
 const FAILED_FOR: Duration = Duration::from_secs(10);
@@ -101,6 +101,11 @@ impl Policy {
         self.rows.iter().filter_map(|row| row.get(at)).map(device).collect()
     }
 
+    /// The memory of the transport to its devices.
+    pub(crate) fn pool(&self) -> Option<&Pool> {
+        self.devices.iter().flatten().next().map(|device| device.peer.pool())
+    }
+
     /// The number of the partition's replicas.
     pub(crate) fn replicas(&self, partition: u32) -> usize {
         self.rows.iter().filter(|row| row.len() > partition as usize).count()
@@ -118,7 +123,7 @@ impl Policy {
 
 #[cfg(test)]
 mod tests {
-    use swiftlet_transport::{Address, Config, Node, Pool};
+    use swiftlet_transport::{Address, Config, Node};
 
     use super::*;
 

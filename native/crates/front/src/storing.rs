@@ -7,12 +7,12 @@
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use swiftlet_hash::{md5, xxh3_64, xxh3_128};
 use swiftlet_node::Status;
 use swiftlet_node::message::{Request, Written};
 use swiftlet_store::model::{Footer, Key, PutMeta};
 use swiftlet_transport::{Body, Call, Chunk, Error, What};
 
+use crate::body::Content;
 use crate::connection::{Replica, Storing};
 use crate::grants::Granted;
 use crate::head::{Asked, Method, Stored};
@@ -23,17 +23,15 @@ use crate::row::Row;
 use crate::shared::Shared;
 
 /// Plan a write whose body is complete: what is kept of it, and a request for each of the object's devices; None if
-/// Python has to answer. `md5` is that of the body, if somebody has computed it.
+/// Python has to answer.
 pub(crate) fn planned(
     shared: &Shared,
     asked: &Asked<'_>,
-    read: &[u8],
+    content: &Content<'_>,
     granted: Granted,
     (timestamp, id): (u64, String),
-    md5: Option<[u8; 16]>,
     now: Instant,
 ) -> Option<(Storing, Vec<Call>)> {
-    let body = read.get(asked.bytes..asked.whole())?;
     let (_, object) = name::split(asked.target)?;
     let secret = &shared.settings.secret;
     let digest = name::digest((&secret.0, &secret.1), &granted.container, object)?;
@@ -49,7 +47,7 @@ pub(crate) fn planned(
     }
     let object = &name[granted.container.len()..];
     let version = match &asked.stored {
-        Some(stored) => Some(Version::of(stored, (body, md5), object, granted.xxh3_etags)?),
+        Some(stored) => Some(Version::of(stored, content, object, granted.xxh3_etags)?),
         None => None,
     };
     let deletion = Row { name: object.to_vec(), timestamp, deleted: true, ..Row::default() };
@@ -79,7 +77,7 @@ pub(crate) fn planned(
     let storing = Storing {
         method: asked.method,
         target: start..start + asked.target.len(),
-        bytes: asked.whole(),
+        bytes: asked.bytes + content.read_bytes(),
         close: !asked.keep_alive,
         begun: now,
         replicas: vec![Replica::Asked; peers.len()],
@@ -89,7 +87,7 @@ pub(crate) fn planned(
         id,
         timestamp,
         etag: version.map(|new| new.footer.etag).unwrap_or_default(),
-        body_bytes: body.len() as u64,
+        body_bytes: content.len() as u64,
     };
     Some((storing, calls))
 }
@@ -103,13 +101,8 @@ struct Version {
 }
 
 impl Version {
-    fn of(
-        stored: &Stored<'_>,
-        (body, md5): (&[u8], Option<[u8; 16]>),
-        object: &[u8],
-        xxh3_etags: bool,
-    ) -> Option<Self> {
-        let etag = etag_of(body, md5, stored.etag, xxh3_etags)?;
+    fn of(stored: &Stored<'_>, content: &Content<'_>, object: &[u8], xxh3_etags: bool) -> Option<Self> {
+        let etag = etag_of(content, stored.etag, xxh3_etags)?;
         let content_type = match stored.content_type {
             // By the endings of names others decide.
             [] if object.contains(&b'.') => return None,
@@ -119,10 +112,10 @@ impl Version {
         let items = stored.items.iter().map(|(name, value)| (name.clone(), value.to_vec()));
         let kept = stored.kept.iter().map(|(name, value)| (name.as_bytes().to_vec(), value.to_vec()));
         Some(Self {
-            footer: Footer { size: body.len() as u64, etag, xxh3: xxh3_64(body) },
+            footer: Footer { size: content.len() as u64, etag, xxh3: content.xxh3_64() },
             content_type,
             metadata: items.chain(kept).collect(),
-            data: Chunk::from(body.to_vec()),
+            data: content.chunk(),
         })
     }
 
@@ -199,11 +192,11 @@ impl Storing {
 
 /// The ETag of a body; None if its MD5 differs from the one that the client has sent. A client that sends one compares
 /// ETags with MD5, so then the object has it as its ETag whatever the policy says.
-fn etag_of(body: &[u8], known: Option<[u8; 16]>, expected: Option<&[u8]>, xxh3: bool) -> Option<Vec<u8>> {
+fn etag_of(content: &Content<'_>, expected: Option<&[u8]>, xxh3: bool) -> Option<Vec<u8>> {
     if xxh3 && expected.is_none() {
-        return Some(format!("xxh3-{:032x}", xxh3_128(body)).into_bytes());
+        return Some(format!("xxh3-{:032x}", content.xxh3_128()).into_bytes());
     }
-    let etag = format!("{:032x}", u128::from_be_bytes(known.unwrap_or_else(|| md5(body)))).into_bytes();
+    let etag = format!("{:032x}", u128::from_be_bytes(content.md5())).into_bytes();
     expected.is_none_or(|expected| expected == etag).then_some(etag)
 }
 
@@ -227,6 +220,8 @@ impl Clock {
 
 #[cfg(test)]
 mod tests {
+    use swiftlet_hash::md5;
+
     use super::*;
 
     const NAMES: [(char, Replica); 4] =
@@ -335,7 +330,8 @@ mod tests {
             (Some(&[b'0'; 32][..]), true, None),
         ] {
             for known in [None, Some(md5(b"abc"))] {
-                assert_eq!(etag_of(b"abc", known, expected, xxh3).as_deref(), etag, "{known:?} {expected:?} {xxh3}");
+                let content = Content::of(b"abc", None, (0, 3), known).expect("all of it");
+                assert_eq!(etag_of(&content, expected, xxh3).as_deref(), etag, "{known:?} {expected:?} {xxh3}");
             }
         }
     }

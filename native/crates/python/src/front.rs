@@ -209,10 +209,9 @@ impl Front {
     /// Whether to write, token and prefix of a request that the front may answer, and that is not followed by more
     /// bytes; None for others.
     #[staticmethod]
-    #[pyo3(signature = (request, /))]
-    fn asked<'py>(py: Python<'py>, request: Bytes) -> Option<HolderParts<'py>> {
-        let request = request.as_slice();
-        let asked = parse(request).filter(|asked| asked.whole() == request.len() && asked.keep_alive)?;
+    #[pyo3(signature = (begins, received, /))]
+    fn asked<'py>(py: Python<'py>, begins: Bytes, received: usize) -> Option<HolderParts<'py>> {
+        let asked = parse(begins.as_slice()).filter(|asked| asked.whole() == received && asked.keep_alive)?;
         let (prefix, _) = split(asked.target)?;
         let token = asked.token.unwrap_or_default();
         Some((asked.method.writes(), PyBytes::new(py, token), PyBytes::new(py, prefix)))

@@ -323,9 +323,9 @@ impl Store {
     }
 
     /// Bytes in total and free, objects and tombstones.
-    fn usage(&self, py: Python<'_>) -> PyResult<(u64, u64, u64)> {
+    fn usage(&self, py: Python<'_>) -> PyResult<(u64, u64, u64, bool)> {
         let usage = self.call(py, swiftlet_store::Store::usage)?;
-        Ok((usage.total_bytes, usage.free_bytes, usage.objects))
+        Ok((usage.total_bytes, usage.free_bytes, usage.objects, usage.writes_directly))
     }
 
     /// The counters since it was opened, by name.

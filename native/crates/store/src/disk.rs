@@ -6,10 +6,12 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 mod blocks;
+mod direct;
 mod real;
 mod simulated;
 
 pub use blocks::Blocks;
+pub(crate) use direct::Stream;
 pub use real::RealDisk;
 pub use simulated::{Faults, SimulatedDisk};
 
@@ -32,8 +34,9 @@ pub trait File: Send + Sync {
     fn is_direct(&self) -> bool {
         false
     }
-    /// Write blocks at a multiple of their size; unless the file is direct as `write_at` does.
-    fn write_blocks(&self, blocks: &Blocks, offset: u64) -> io::Result<()> {
+    /// Write blocks at a multiple of their size; unless the file is direct as `write_at` does. Their address and their
+    /// number of bytes are multiples of it, too. What was written so is durable, as everything else, only after `sync`.
+    fn write_blocks(&self, blocks: &[u8], offset: u64) -> io::Result<()> {
         self.write_at(&[IoSlice::new(blocks)], offset)
     }
     /// Write content and length to the disk (fdatasync).
@@ -68,6 +71,10 @@ pub trait Disk: Send + Sync {
     fn sync_directory(&self, path: &str) -> io::Result<()>;
     /// Make durable what an earlier process left in the page cache.
     fn sync_all(&self) -> io::Result<()>;
+    /// Whether writes can pass the page cache by.
+    fn is_direct(&self) -> bool {
+        false
+    }
     /// Bytes in total and free.
     fn space(&self) -> io::Result<(u64, u64)>;
     /// Let another process own the device; open files stay open.

@@ -136,4 +136,6 @@ pub struct Usage {
     pub free_bytes: u64,
     /// Objects and tombstones.
     pub objects: u64,
+    /// Whether bodies are written past the page cache.
+    pub writes_directly: bool,
 }

@@ -311,8 +311,10 @@ impl Store {
     /// Fullness of the device.
     pub fn usage(&self) -> Result<Usage> {
         self.inner.device.check()?;
-        let (total_bytes, free_bytes) = self.inner.device.io("ask for free space", self.inner.device.disk.space())?;
-        Ok(Usage { total_bytes, free_bytes, objects: self.inner.index.len() })
+        let disk = &self.inner.device.disk;
+        let (total_bytes, free_bytes) = self.inner.device.io("ask for free space", disk.space())?;
+        let (objects, writes_directly) = (self.inner.index.len(), disk.is_direct());
+        Ok(Usage { total_bytes, free_bytes, objects, writes_directly })
     }
 
     /// All volumes with their live shares.

@@ -3,7 +3,7 @@
 //! Up to a limit its bytes wait in memory and become one record. Larger data go directly to a file of their own, which
 //! counts only when a record refers to it.
 
-use std::io::IoSlice;
+use std::io::{self, IoSlice};
 use std::sync::Arc;
 use std::sync::mpsc::{self, Sender};
 use std::thread::JoinHandle;
@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 use swiftlet_hash::{Digests, Hasher};
 
 use crate::commit;
-use crate::disk::File;
+use crate::disk::{File, Stream};
 use crate::error::{Error, Result};
 use crate::inner::Inner;
 use crate::large;
@@ -19,8 +19,11 @@ use crate::model::{Footer, Key, PutMeta};
 use crate::queue::{Done, Op};
 use crate::record::{self, CHUNK, Header, Kind};
 
-/// After each so many bytes of a large upload its data are synced in the background and the reserve is checked.
+/// After each so many bytes of a large upload the reserve is checked and, if its data are in the page cache, they are
+/// synced in the background.
 const STEP_BYTES: u64 = 256 * 1024 * 1024;
+/// So much of an announced size is allocated ahead: uploads that never end should not fill the device.
+const AHEAD_BYTES: u64 = 64 * 1024 * 1024;
 
 fn xxh3_only() -> Hasher {
     Hasher::new(Digests { md5: false, xxh3: true })
@@ -59,11 +62,11 @@ impl Checks {
 /// A thread that syncs a file while more is written to it.
 struct Syncer {
     asked: Option<Sender<()>>,
-    thread: Option<JoinHandle<std::io::Result<()>>>,
+    thread: Option<JoinHandle<io::Result<()>>>,
 }
 
 impl Syncer {
-    fn start(file: Arc<dyn File>) -> std::io::Result<Self> {
+    fn start(file: Arc<dyn File>) -> io::Result<Self> {
         let (asked, steps) = mpsc::channel();
         let work = move || {
             while steps.recv().is_ok() {
@@ -84,11 +87,11 @@ impl Syncer {
         }
     }
 
-    fn finish(&mut self) -> std::io::Result<()> {
+    fn finish(&mut self) -> io::Result<()> {
         self.asked = None;
         match self.thread.take().map(JoinHandle::join) {
             Some(Ok(outcome)) => outcome,
-            Some(Err(_)) => Err(std::io::Error::other("the thread that syncs files has ended unexpectedly")),
+            Some(Err(_)) => Err(io::Error::other("the thread that syncs files has ended unexpectedly")),
             None => Ok(()),
         }
     }
@@ -101,6 +104,36 @@ struct LargeFile {
     stepped: u64,
     checks: Checks,
     syncer: Option<Syncer>,
+    /// None where everything is written through the page cache.
+    direct: Option<Stream>,
+    /// Up to here there is space for it.
+    allocated: u64,
+}
+
+impl LargeFile {
+    /// Append bytes; `size` is that of the whole, if it is announced.
+    fn write(&mut self, data: &[u8], size: Option<u64>) -> io::Result<()> {
+        let end = self.written + data.len() as u64;
+        match &mut self.direct {
+            Some(stream) => {
+                if let Some(size) = size.filter(|size| end > self.allocated && end <= *size) {
+                    self.allocated = size.min(end + AHEAD_BYTES);
+                    self.file.allocate(self.allocated)?;
+                }
+                stream.push(&*self.file, data)?;
+            }
+            None => self.file.write_at(&[IoSlice::new(data)], self.written)?,
+        }
+        self.written = end;
+        Ok(())
+    }
+
+    /// Write what was gathered; the file then has exactly what was appended.
+    fn finish(&mut self) -> io::Result<()> {
+        let Some(mut stream) = self.direct.take() else { return Ok(()) };
+        let end = stream.finish(&*self.file)?.max(self.allocated);
+        if end > self.written { self.file.truncate(self.written) } else { Ok(()) }
+    }
 }
 
 /// A new version being written; nothing is visible before `commit`. When it is dropped, nothing is left of it.
@@ -108,6 +141,7 @@ pub struct Writer {
     inner: Arc<Inner>,
     key: Key,
     limit: u64,
+    size: Option<u64>,
     buffer: Vec<u8>,
     large: Option<LargeFile>,
     dead: bool,
@@ -117,7 +151,7 @@ pub struct Writer {
 impl Writer {
     pub(crate) fn new(inner: Arc<Inner>, key: Key, size: Option<u64>, limit: u64) -> Self {
         let buffer = Vec::with_capacity(size.filter(|size| *size <= limit).unwrap_or(0) as usize);
-        Self { inner, key, limit, buffer, large: None, dead: false, row: 0 }
+        Self { inner, key, limit, size, buffer, large: None, dead: false, row: 0 }
     }
 
     /// Set the container replicas (bits) that the container update of the version is for.
@@ -161,7 +195,9 @@ impl Writer {
         let file = device.io("make a large file", device.disk.create(&large::path_of(number)))?;
         device.disk.reach("large-created");
         let checks = Checks { whole: xxh3_only(), chunk: xxh3_only(), table: Vec::new() };
-        self.large = Some(LargeFile { number, file, written: 0, stepped: 0, checks, syncer: None });
+        let direct = file.is_direct().then(Stream::default);
+        let (written, stepped, allocated) = (0, 0, 0);
+        self.large = Some(LargeFile { number, file, written, stepped, checks, syncer: None, direct, allocated });
         Ok(())
     }
 
@@ -169,12 +205,13 @@ impl Writer {
         let device = &self.inner.device;
         let Some(large) = self.large.as_mut().filter(|_| !data.is_empty()) else { return Ok(()) };
         large.checks.update(data);
-        device.io("write a large file", large.file.write_at(&[IoSlice::new(data)], large.written))?;
-        large.written += data.len() as u64;
+        device.io("write a large file", large.write(data, self.size))?;
         if large.written - large.stepped >= STEP_BYTES {
             large.stepped = large.written;
             device.check_room(0)?;
-            if self.inner.config.threads {
+            if large.direct.is_some() {
+                // It is on the disk but for what its cache holds.
+            } else if self.inner.config.threads {
                 if large.syncer.is_none() {
                     large.syncer = Some(device.io("start a thread", Syncer::start(Arc::clone(&large.file)))?);
                 }
@@ -223,6 +260,7 @@ impl Writer {
             large.checks.end_chunk();
         }
         check_footer(footer, large.written, digest(&large.checks.whole))?;
+        device.io("write a large file", large.finish())?;
         device.disk.reach("large-written");
         if let Some(syncer) = &mut large.syncer {
             device.io("sync a large file", syncer.finish())?;

@@ -103,6 +103,7 @@ pub struct Peer {
     pub(crate) index: usize,
     pub(crate) name: Arc<str>,
     pub(crate) metrics: Arc<PeerMetrics>,
+    pub(crate) pool: Pool,
 }
 
 impl fmt::Debug for Peer {
@@ -116,6 +117,12 @@ impl Peer {
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// The memory from which bodies are lent to it, where they can be.
+    #[must_use]
+    pub fn pool(&self) -> &Pool {
+        &self.pool
     }
 
     /// Its counters.

@@ -98,7 +98,7 @@ impl Node {
         servers.push((address.name.clone(), Arc::clone(&metrics)));
         drop(servers);
         let index = shared.add_peer(address, Arc::clone(&metrics));
-        Peer { shared, index, name, metrics }
+        Peer { shared, index, name, metrics, pool: self.settings.pool.clone() }
     }
 
     /// Use these keys for handshakes from now on; open connections stay.

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import io
 import json
+import random
 from collections.abc import Sequence
 from pathlib import Path as Directory
 from typing import cast
@@ -76,15 +78,32 @@ async def test_like_pythons(fronted: FrontedProxy, cluster: MemoryCluster) -> No
     assert (read.body, read.headers["Last-Modified"]) == (b"some data", answer.headers["Last-Modified"])
 
 
-@pytest.mark.parametrize("size", [0, 1, 65_536])
+@pytest.mark.parametrize("size", [0, 65_536, 65_537, 1 << 20])
 async def test_sizes(fronted: FrontedProxy, size: int) -> None:
-    data = bytes(size)
+    data = random.Random(size).randbytes(size)
     before = fronted.answered
     assert (await write(fronted, data)).status == 201
     await until(lambda: fronted.answered >= before + 2)
     assert (await fronted.proxy.call("GET", "c/o")).body == data
-    assert (await fronted.proxy.call("PUT", "c/big", TYPE, bytes(65_537))).status == 201
-    assert len((await fronted.proxy.call("GET", "c/big")).body) == 65_537
+    assert (await fronted.proxy.call("GET", "c/o")).headers["Etag"] == hashlib.md5(data).hexdigest()
+    big = bytes((1 << 20) + 1)
+    assert (await fronted.proxy.call("PUT", "c/big", TYPE, io.BytesIO(big))).status == 201
+    assert (await fronted.proxy.call("GET", "c/big")).body == big
+
+
+async def test_a_long_body_with_the_next_request_behind_it(fronted: FrontedProxy) -> None:
+    await write(fronted)
+    data = random.Random(8).randbytes(100_000)
+    token, target = fronted.proxy.token["X-Auth-Token"], f"/v1/{ACCOUNT}/c/next"
+    fields = f"Host: h\r\nX-Auth-Token: {token}\r\n"
+    reader, writer = await fronted.connect()
+    put = f"PUT {target} HTTP/1.1\r\n{fields}Content-Type: a/b\r\nContent-Length: {len(data)}\r\n\r\n".encode() + data
+    writer.write(put + put + f"GET {target} HTTP/1.1\r\n{fields}Connection: close\r\n\r\n".encode())
+    async with asyncio.timeout(PATIENCE_S):
+        answers = await reader.read()
+    writer.close()
+    assert answers.count(b"HTTP/1.1 201 ") == 2
+    assert answers.endswith(b"\r\n\r\n" + data)
 
 
 async def test_many_in_a_row_and_at_once(fronted: FrontedProxy) -> None:

@@ -75,9 +75,12 @@ class DeviceStatus:
     def fields(self) -> dict[str, object]:
         """Return the fields of the status report."""
         reason = self.reason
-        return {
+        fields: dict[str, object] = {
             "capacityBytes": None if self._usage is None else self._usage.total_bytes,
             "freeBytes": None if self._usage is None else self._usage.free_bytes,
             "state": "serving" if reason is None else "failed",
             "reason": reason,
         }
+        if self._usage is not None and self._usage.writes_directly is not None:
+            fields["writesDirectly"] = self._usage.writes_directly
+        return fields

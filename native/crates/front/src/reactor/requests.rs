@@ -16,15 +16,20 @@ use swiftlet_transport::{Call, Completions, Event, Sink, Ticket, What};
 
 use super::{REPLICA_SHIFT, Reactor, Then, number};
 use crate::answer::{self, Given};
+use crate::body::{Body, Content};
 use crate::connection::{Asking, State, Storing, Writing};
 use crate::grants::Granted;
-use crate::head::{self, Asked, Method};
+use crate::head::{self, Asked, Method, SHORT_BODY};
 use crate::made::Made;
 use crate::name;
 use crate::reading::{self, Told, Weighed};
-use crate::routes::Device;
+use crate::receiving::Come;
+use crate::routes::{Device, Policy};
 use crate::shared::Shared;
 use crate::storing::planned;
+
+/// Bytes of answers that slow clients have not taken yet; beyond it others answer, with less memory for each.
+const HELD_BYTES: usize = 64 << 20;
 
 impl Reactor {
     /// Ask a device for the request in the bytes that were read.
@@ -89,7 +94,7 @@ impl Reactor {
                 }
             }
             What::Chunk(chunk) => {
-                if asking.coming.as_mut().is_some_and(|coming| coming.take(&chunk)) {
+                if asking.coming.as_mut().is_some_and(|coming| coming.take(chunk)) {
                     return;
                 }
                 None
@@ -106,6 +111,9 @@ impl Reactor {
             _ => None,
         };
         let Some(Told { info, outcome, body }) = good else { return self.hand_over(index) };
+        if self.held_bytes + body.as_ref().map_or(0, |body| body.len()) > HELD_BYTES {
+            return self.hand_over(index);
+        }
         let State::Asking(asking) = mem::replace(&mut connection.state, State::Idle) else { return };
         let close = asking.close || (self.leaving && connection.has_only(asking.bytes));
         let head = answer::head(&info, outcome, &Given { id: &asking.id, date: &self.date.1, close });
@@ -113,7 +121,7 @@ impl Reactor {
         let path = connection.read[asking.target].to_vec();
         let Asking { method, id, begun, bytes, .. } = *asking;
         let (left, status, body_bytes) = (Vec::new(), outcome.status(), body.len() as u64);
-        let writing = Writing { left, method, path, status, received: 0, body_bytes, close, id, begun };
+        let writing = Writing { left, sent: 0, method, path, status, received: 0, body_bytes, close, id, begun };
         self.begin_answer(index, bytes, writing, &head, body, now);
     }
 
@@ -129,12 +137,14 @@ impl Reactor {
     ) {
         let Some(connection) = &mut self.slots[index].connection else { return };
         connection.read.drain(..bytes);
+        connection.body = None;
         connection.bounces = 0;
         connection.active = now;
         let sent = connection.link.send(head, body);
         if let Ok(sent) = sent {
-            writing.left.extend_from_slice(head.get(sent..).unwrap_or_default());
-            writing.left.extend_from_slice(body.get(sent.saturating_sub(head.len())..).unwrap_or_default());
+            writing.left =
+                [head.get(sent..), body.get(sent.saturating_sub(head.len())..)].map(Option::unwrap_or_default).concat();
+            self.held_bytes += writing.left.len();
         }
         connection.state = State::Writing(Box::new(writing));
         if sent.is_ok() {
@@ -154,19 +164,24 @@ impl Reactor {
         let Some(connection) = &self.slots[index].connection else { return Then::Wait };
         let Some(asked) = head::parse(&connection.read) else { return Then::HandOver };
         let Some(granted) = granted(&self.shared, &asked, now) else { return Then::HandOver };
-        if connection.read.len() < asked.whole() {
+        if asked.body_bytes() > SHORT_BODY && connection.long_body().is_none() {
+            return self.receive_body(index, granted.policy, (asked.bytes, asked.body_bytes()), now);
+        }
+        if asked.body_bytes() <= SHORT_BODY && connection.read.len() < asked.whole() {
             return self.read(index);
         }
         if asked.method == Method::Put && md5.is_none() && !granted.xxh3_etags {
             self.complete.push((number(index, generation), asked.bytes..asked.whole()));
             return Then::Wait;
         }
+        let length = (asked.bytes, asked.body_bytes());
+        let Some(content) = Content::of(&connection.read, connection.body.as_deref(), length, md5) else {
+            return Then::HandOver;
+        };
         let id = self.random.id();
         let timestamp = self.clock.next();
         self.shared.newest.store(timestamp, Ordering::Release);
-        let Some((storing, calls)) =
-            planned(&self.shared, &asked, &connection.read, granted, (timestamp, id), md5, now)
-        else {
+        let Some((storing, calls)) = planned(&self.shared, &asked, &content, granted, (timestamp, id), now) else {
             return Then::HandOver;
         };
         let sink = Arc::clone(&self.devices) as Arc<dyn Sink>;
@@ -194,7 +209,8 @@ impl Reactor {
         for (number, body) in complete {
             let Some(index) = self.index_of(number) else { continue };
             let Some(connection) = &self.slots[index].connection else { continue };
-            let body = connection.read.get(body).filter(|_| matches!(connection.state, State::Idle));
+            let body = connection.long_body().or_else(|| connection.read.get(body));
+            let body = body.filter(|_| matches!(connection.state, State::Idle));
             found.extend(body.map(|body| (index, body)));
         }
         let bodies: Vec<&[u8]> = found.iter().map(|(_, body)| *body).collect();
@@ -207,6 +223,29 @@ impl Reactor {
                 Then::Close => drop(self.end(index)),
                 Then::HandOver => self.hand_over(index),
             }
+        }
+    }
+
+    /// Receive a long body of so many bytes, behind so many of the head, of an object in this policy.
+    fn receive_body(&mut self, index: usize, policy: u16, (head, bytes): (usize, usize), now: Instant) -> Then {
+        let Some(connection) = &mut self.slots[index].connection else { return Then::Wait };
+        if connection.body.is_none() {
+            let policy = self.shared.policy(policy);
+            let pool = policy.as_deref().and_then(Policy::pool);
+            let Some(body) = pool.and_then(|pool| Body::begin(pool, head, bytes, now)) else {
+                return Then::HandOver;
+            };
+            connection.body = Some(Box::new(body));
+        }
+        match connection.receive_body(&mut self.scratch) {
+            Come::Whole => Then::GoOn,
+            Come::Nothing => Then::Wait,
+            Come::More => {
+                self.later.push_back(number(index, self.slots[index].generation));
+                Then::Wait
+            }
+            // Whoever gets it says so.
+            Come::End => Then::HandOver,
         }
     }
 
@@ -251,7 +290,7 @@ impl Reactor {
         let path = connection.read[storing.target.clone()].to_vec();
         let Storing { method, bytes, id, begun, body_bytes: received, .. } = *storing;
         let left = Vec::new();
-        let writing = Writing { left, method, path, status, received, body_bytes: 0, close, id, begun };
+        let writing = Writing { left, sent: 0, method, path, status, received, body_bytes: 0, close, id, begun };
         self.begin_answer(index, bytes, writing, &head, &[], Instant::now());
     }
 }

@@ -13,7 +13,7 @@ use rustix::fs::{
     FallocateFlags, FlockOperation, FsWord, Mode, OFlags, fallocate, flock, fstatfs, open, statvfs, syncfs,
 };
 
-use super::{Blocks, Disk, File};
+use super::{Disk, File};
 use crate::error::{Error, Result};
 
 /// How many buffers `pwritev` takes at once.
@@ -33,8 +33,8 @@ struct RealFile {
 }
 
 impl RealFile {
-    fn around(file: fs::File) -> Arc<dyn File> {
-        Arc::new(Self { file, direct: OnceLock::new(), refused: AtomicBool::new(false) })
+    fn around(file: fs::File) -> Self {
+        Self { file, direct: OnceLock::new(), refused: AtomicBool::new(false) }
     }
 
     fn direct(&self) -> Option<&fs::File> {
@@ -55,7 +55,7 @@ impl File for RealFile {
         self.direct().is_some()
     }
 
-    fn write_blocks(&self, blocks: &Blocks, offset: u64) -> io::Result<()> {
+    fn write_blocks(&self, blocks: &[u8], offset: u64) -> io::Result<()> {
         let mut done = 0;
         while let Some(direct) = self.direct().filter(|_| done < blocks.len()) {
             match direct.write_at(&blocks[done..], offset + done as u64) {
@@ -200,11 +200,11 @@ impl RealDisk {
 
 impl Disk for RealDisk {
     fn create(&self, path: &str) -> io::Result<Arc<dyn File>> {
-        Ok(RealFile::around(Self::options().create_new(true).open(self.root.join(path))?))
+        Ok(Arc::new(RealFile::around(Self::options().create_new(true).open(self.root.join(path))?)))
     }
 
     fn open(&self, path: &str) -> io::Result<Arc<dyn File>> {
-        Ok(RealFile::around(Self::options().open(self.root.join(path))?))
+        Ok(Arc::new(RealFile::around(Self::options().open(self.root.join(path))?)))
     }
 
     fn list(&self, directory: &str) -> io::Result<Vec<String>> {
@@ -236,6 +236,10 @@ impl Disk for RealDisk {
 
     fn sync_all(&self) -> io::Result<()> {
         Ok(syncfs(&self.lock)?)
+    }
+
+    fn is_direct(&self) -> bool {
+        self.lock.try_clone().is_ok_and(|file| RealFile::around(file).is_direct())
     }
 
     fn space(&self) -> io::Result<(u64, u64)> {

@@ -11,7 +11,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::blocks::BLOCK;
-use super::{Blocks, Disk, File};
+use super::{Disk, File};
 
 const SECTOR: usize = 512;
 
@@ -365,6 +365,10 @@ impl Disk for SimulatedDisk {
         Ok(())
     }
 
+    fn is_direct(&self) -> bool {
+        !lock(&self.state).buffers
+    }
+
     fn space(&self) -> io::Result<(u64, u64)> {
         let mut state = lock(&self.state);
         state.operation()?;
@@ -425,8 +429,9 @@ impl File for SimulatedFile {
         !lock(&self.state).buffers
     }
 
-    fn write_blocks(&self, blocks: &Blocks, offset: u64) -> io::Result<()> {
-        assert!(offset.is_multiple_of(BLOCK as u64) && blocks.len().is_multiple_of(BLOCK), "these are no blocks");
+    fn write_blocks(&self, blocks: &[u8], offset: u64) -> io::Result<()> {
+        let numbers = [offset as usize, blocks.len(), blocks.as_ptr() as usize];
+        assert!(numbers.iter().all(|number| number.is_multiple_of(BLOCK)), "these are no blocks");
         // Nothing of it is on the disk for sure before a sync: the disk has a cache of its own.
         self.write_at(&[IoSlice::new(blocks)], offset)
     }
