@@ -28,6 +28,8 @@ pub trait File: Send + Sync {
         buffer.truncate(had + read.as_ref().map_or(0, |read| *read));
         read
     }
+    /// Have these bytes brought into the page cache soon, in large pieces; nobody waits for it.
+    fn read_ahead(&self, _offset: u64, _len: u64) {}
     /// Write all parts, one after the other.
     fn write_at(&self, parts: &[IoSlice<'_>], offset: u64) -> io::Result<()>;
     /// Whether `write_blocks` passes the page cache by.

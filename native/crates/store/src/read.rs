@@ -26,6 +26,10 @@ use crate::volume::Pinned;
 pub use into::Got;
 pub(crate) use into::get as get_into;
 
+/// What was written past the page cache is read from the disk the first time: this chunk of a large object, and the next
+/// one while this one is checked and sent.
+const AHEAD: u64 = 2 * CHUNK;
+
 enum Body {
     /// Checked as a whole; the data begins at this offset.
     Memory(Vec<u8>, usize),
@@ -100,6 +104,7 @@ impl Object {
         let last = end.next_multiple_of(CHUNK).min(self.info.size);
         let want = (last - first) as usize;
         let mut bytes = Vec::new();
+        file.read_ahead(first, (want as u64).max(AHEAD));
         let read = self.inner.device.io("read a large file", file.append_at(&mut bytes, want, first))?;
         self.check_read(table, first, &bytes, read == want)?;
         bytes.truncate((end - first) as usize);
@@ -116,6 +121,7 @@ impl Object {
         if !whole || end > self.info.size || into.is_empty() {
             return Ok(false);
         }
+        file.read_ahead(offset, (into.len() as u64).max(AHEAD));
         let read = self.inner.device.io("read a large file", file.read_at(into, offset))?;
         self.check_read(table, offset, into, read == into.len())?;
         Ok(true)

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{self, IoSlice};
+use std::num::NonZeroU64;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -10,7 +11,8 @@ use std::sync::{Arc, OnceLock};
 
 use rustix::buffer::spare_capacity;
 use rustix::fs::{
-    FallocateFlags, FlockOperation, FsWord, Mode, OFlags, fallocate, flock, fstatfs, open, statvfs, syncfs,
+    Advice, FallocateFlags, FlockOperation, FsWord, Mode, OFlags, fadvise, fallocate, flock, fstatfs, open, statvfs,
+    syncfs,
 };
 
 use super::{Disk, File};
@@ -83,6 +85,11 @@ impl File for RealFile {
             }
         }
         Ok(done)
+    }
+
+    fn read_ahead(&self, offset: u64, len: u64) {
+        // Advice: without it the bytes are read in smaller pieces, when they are needed.
+        let _ = fadvise(&self.file, offset, NonZeroU64::new(len), Advice::WillNeed);
     }
 
     fn append_at(&self, buffer: &mut Vec<u8>, len: usize, offset: u64) -> io::Result<usize> {

@@ -108,6 +108,7 @@ fn fill<M: AsMut<[u8]>>(
     pieces: &mut [M],
     mut sound: impl FnMut(usize, &[u8]) -> bool,
 ) -> Result<bool> {
+    file.read_ahead(at, pieces.iter_mut().map(|piece| piece.as_mut().len() as u64).sum());
     for (number, piece) in pieces.iter_mut().enumerate() {
         let piece = piece.as_mut();
         if inner.device.io("read a file", file.read_at(piece, at))? < piece.len() || !sound(number, piece) {
