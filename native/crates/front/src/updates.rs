@@ -39,6 +39,8 @@ const SILENCE: Duration = Duration::from_millis(500);
 const PAUSE: Duration = Duration::from_millis(20);
 /// The longest time for which such a container is left to Python, after many refusals.
 const PAUSE_AT_MOST: Duration = Duration::from_millis(500);
+/// Batches of one container that are under way at the same time. Rows merge in any order.
+const MOST_UNDER_WAY: usize = 2;
 /// The largest number of containers of which something is remembered.
 const MAX_LANES: usize = 10_000;
 /// The largest number of rows that wait to be durable; more are left to the devices.
@@ -142,8 +144,8 @@ fn token(kind: Kind, id: u64, replica: usize) -> u64 {
 /// A container whose rows are being delivered, or that is left to Python for a while.
 #[derive(Debug)]
 struct Lane {
-    /// Whether a batch is under way; others wait for it.
-    busy: bool,
+    /// Batches that are under way; with `MOST_UNDER_WAY` others wait.
+    under_way: usize,
     waiting: VecDeque<Made>,
     paused_until: Option<Instant>,
     /// How long the next pause is.
@@ -152,7 +154,7 @@ struct Lane {
 
 impl Default for Lane {
     fn default() -> Self {
-        Self { busy: false, waiting: VecDeque::new(), paused_until: None, pause: PAUSE }
+        Self { under_way: 0, waiting: VecDeque::new(), paused_until: None, pause: PAUSE }
     }
 }
 
@@ -169,7 +171,7 @@ impl Lane {
     /// Whether it says nothing that a new one would not.
     fn is_idle(&self, now: Instant) -> bool {
         let is_over = self.paused_until.is_none_or(|until| now > until + PAUSE_AT_MOST);
-        !self.busy && self.waiting.is_empty() && is_over
+        self.under_way == 0 && self.waiting.is_empty() && is_over
     }
 
     /// The next rows that fit into one message.
@@ -300,7 +302,9 @@ impl Updates {
 
     /// Send the rows of a container that wait, unless others are under way.
     fn send(&mut self, container: &Arc<[u8]>, now: Instant) {
-        let Some(lane) = self.lanes.get_mut(container).filter(|lane| !lane.busy && !lane.waiting.is_empty()) else {
+        let Some(lane) =
+            self.lanes.get_mut(container).filter(|lane| lane.under_way < MOST_UNDER_WAY && !lane.waiting.is_empty())
+        else {
             return;
         };
         let digest = name::container_digest((&self.secret.0, &self.secret.1), container);
@@ -319,7 +323,7 @@ impl Updates {
             self.give_up(made, false);
             return self.send(container, now);
         };
-        lane.busy = true;
+        lane.under_way += 1;
         self.next += 1;
         let batch = self.next;
         let (messages, rows) = (servers.len() as u64, made.len() as u64);
@@ -371,10 +375,11 @@ impl Updates {
         let Some(batch) = self.batches.remove(&id) else { return };
         let container = Arc::clone(&batch.made[0].container);
         if let Some(lane) = self.lanes.get_mut(&container) {
-            lane.busy = false;
+            lane.under_way -= 1;
             if position.is_some() {
                 (lane.pause, lane.paused_until) = (PAUSE, None);
-            } else {
+            } else if !lane.is_paused(now) {
+                // Else it is about the same as what was refused just before.
                 lane.pause(now);
             }
         }

@@ -208,16 +208,17 @@ fn at_bytes(incarnation: u64, position: u64) -> Vec<u8> {
 }
 
 #[test]
-fn rows_of_a_container_wait_for_the_batch_before_them_and_others_do_not() {
+fn two_batches_of_a_container_are_under_way_and_further_rows_wait_for_one_of_them() {
     let mut world = World::new();
     world.make(1, "/a/c/");
     world.make(2, "/a/c/");
-    world.make(3, "/a/d/");
-    world.make(4, "/a/c/");
-    assert_eq!(world.answer(UPDATE, &at(1, 1)), 6);
-    assert_eq!(world.take_answered(), [1, 3]);
+    world.make(3, "/a/c/");
+    world.make(4, "/a/d/");
+    world.make(5, "/a/c/");
+    assert_eq!(world.answer(UPDATE, &at(1, 1)), 9);
+    assert_eq!(world.take_answered(), [1, 2, 4]);
     assert_eq!(world.answer(UPDATE, &at(1, 2)), 3, "both that have waited go together");
-    assert_eq!(world.take_answered(), [2, 4]);
+    assert_eq!(world.take_answered(), [3, 5]);
 }
 
 #[test]
@@ -244,11 +245,14 @@ fn a_batch_that_one_replica_does_not_take_goes_to_python_and_the_container_too_f
     for status in [Status::NotTaken, Status::NodeBusy, Status::DeviceFailed, Status::WireError] {
         let mut world = World::new();
         world.make_all(&[1, 2], "/a/c/");
+        world.make(20, "/a/c/");
         world.make(3, "/a/c/");
         world.answer_from("c0", UPDATE, &at(1, 1));
         let late = world.calls.clone();
         world.answer_from("c1", UPDATE, &refused(status));
         assert_eq!(world.take_left(), [1, 2, 3]);
+        world.answer_from("c1", UPDATE, &refused(status));
+        assert_eq!(world.take_left(), [20], "it was under way, too, and is no further reason for a pause");
         for one in late {
             world.updates.event(one.token, &at(1, 1), world.now);
         }
@@ -276,7 +280,7 @@ fn a_batch_that_one_replica_does_not_take_goes_to_python_and_the_container_too_f
         world.answer(UPDATE, &at(1, 2));
         assert_eq!(world.take_answered(), [14]);
         let rows = world.rows();
-        assert_eq!((rows.refused, rows.others, rows.taken), (2 + 8, 1 + 1 + 1 + 8, 2));
+        assert_eq!((rows.refused, rows.others, rows.taken), (3 + 8, 1 + 1 + 1 + 8, 2));
     }
 }
 
@@ -285,10 +289,13 @@ fn a_server_that_fails_gets_no_rows_until_it_has_answered_a_question() {
     for error in [Error::Deadline, Error::Lost(String::new()), Error::Unreachable(String::new()), Error::Overloaded] {
         let mut world = World::new();
         world.make(1, "/a/c/");
+        world.make(10, "/a/c/");
         world.make(2, "/a/c/");
-        world.answer_from("c1", UPDATE, &What::Failed(error));
+        world.answer_from("c1", UPDATE, &What::Failed(error.clone()));
         assert_eq!(world.take_left(), [1, 2]);
         assert_eq!(world.reported, [1]);
+        world.answer_from("c1", UPDATE, &What::Failed(error));
+        assert_eq!(world.take_left(), [10]);
         world.calls.clear();
         world.make(3, "/a/other/");
         assert_eq!(world.take_left(), [3]);
