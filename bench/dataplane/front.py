@@ -16,7 +16,7 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 
-from bench.dataplane.proxy import CLIENTS, Store, in_turns, row
+from bench.dataplane.proxy import CLIENTS, OPERATIONS, Store, in_turns, row
 from e2e.standalone.cluster import start_cluster
 
 STORES = {
@@ -49,7 +49,7 @@ def main() -> None:
     with ExitStack() as stack:
         begin = partial(store, arguments.directory, workers=arguments.workers, clients=arguments.clients)
         stores = [stack.enter_context(begin(name)) for name in STORES]
-        found = in_turns(stores, arguments.rounds, arguments.seconds)
+        found = in_turns(stores, arguments.rounds, arguments.seconds, OPERATIONS | {"DELETE": "delete.lua"})
     print("| operation | answered by | requests/s | p50 ms | p99 ms | CPU ms each: proxy | object | container | all |")
     print("|---|---|---|---|---|---|---|---|---|")
     for (operation, name), rounds in sorted(found.items(), reverse=True):

@@ -14,7 +14,7 @@ import argparse
 import os
 import statistics
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -103,12 +103,18 @@ def store(directory: Path) -> Iterator[Store]:
         cluster.stop()
 
 
-def in_turns(stores: Sequence[Store], rounds: int, seconds: int) -> dict[tuple[str, str], list[Round]]:
-    """PUTs, then GETs, of each store in turn, by operation and the store's `name`; prints the machine's load."""
+OPERATIONS = {"PUT 10 KiB": "put.lua", "GET 10 KiB": "get.lua"}
+"""Scripts by what they measure."""
+
+
+def in_turns(
+    stores: Sequence[Store], rounds: int, seconds: int, operations: Mapping[str, str] = OPERATIONS
+) -> dict[tuple[str, str], list[Round]]:
+    """Each operation of each store in turn, by operation and the store's `name`; prints the machine's load."""
     found: dict[tuple[str, str], list[Round]] = {}
     load = []
     for _ in range(rounds):
-        for operation, script in (("PUT 10 KiB", "put.lua"), ("GET 10 KiB", "get.lua")):
+        for operation, script in operations.items():
             for one in stores:
                 load.append(os.getloadavg()[0])
                 found.setdefault((operation, one.name), []).append(one.measure(script, seconds))
