@@ -798,6 +798,7 @@ class Front:
         client_timeout_s: float,
         answer_timeout_s: float,
         store_timeout_s: float,
+        large_bytes: int,
         max_connections: int = 8192,
         max_handed: int = 1024,
         max_served: int = 50000,
@@ -805,7 +806,8 @@ class Front:
     ) -> Front:
         """`secret`: what stands before and behind a name where it is hashed; `changes` end the grants that saw less of
         them; `nonce`: in the timestamps made here.
-        Above the first two limits connections wait to be accepted, above the last the front answers nothing. With `tls`
+        `large_bytes`: how many bytes answers of more than 64 KiB may have together; what finds no room is Python's.
+        Above the first two of the other limits connections wait to be accepted, above the last the front answers nothing. With `tls`
         (certificate with its chain and key in PEM, secret of session tickets) clients speak TLS. OSError when the
         system has no thread or descriptor left; ValueError when the certificate can't be used.
         """

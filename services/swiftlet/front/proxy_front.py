@@ -87,6 +87,10 @@ class FrontSettings:
     """Seconds for which the front waits until all devices have carried out a write, before Python repeats it; for a
     DELETE as long as most have not answered, up to `answer_timeout_s`.
     """
+    large_bytes: int = 32 * 1024 * 1024
+    """The most bytes that answers of more than 64 KiB may have together. They are received into the transport's memory, of
+    which a quarter is enough for them.
+    """
 
 
 class FrontStatus(TypedDict):
@@ -205,6 +209,7 @@ class ProxyFront:
                 client_timeout_s=settings.client_timeout_s,
                 answer_timeout_s=settings.answer_timeout_s,
                 store_timeout_s=settings.store_timeout_s,
+                large_bytes=settings.large_bytes,
                 tls=None if certificate is None else (*certificate.pem, certificate.ticket_secret),
             )
         except ValueError as error:

@@ -4,8 +4,10 @@ use swiftlet_store::model::Info;
 
 use crate::date::http_date;
 
-/// The largest size of an object, or of a part of one, that is answered with here.
-pub const MAX_BYTES: u64 = 1024 * 1024;
+/// The largest size of an object, or of a part of one, that is answered with here however many clients there are.
+pub const MAX_BYTES: u64 = 64 * 1024;
+/// The largest that is answered with while answers of more than [`MAX_BYTES`] have room.
+pub const LARGE_BYTES: u64 = 1024 * 1024;
 /// The ticks of a timestamp are above these bits, which hold its nonce.
 const NONCE_BITS: u32 = 14;
 const TICKS_PER_SECOND: u64 = 100_000;

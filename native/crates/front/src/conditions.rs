@@ -3,12 +3,9 @@
 //!
 //! Fault model: the values are untrusted text. A value that is not of the usual form is not for the front.
 
-use crate::answer::MAX_BYTES;
+use crate::answer::{LARGE_BYTES, MAX_BYTES};
 use crate::date::parse_http_date;
 
-/// The longest range at the end that is answered here, and the largest object of which one is: all of it is read, as its
-/// size is not known.
-const LAST_BYTES: u64 = 64 * 1024;
 /// Digits of a position in a range; so many always fit into 64 bits.
 const MAX_DIGITS: usize = 18;
 
@@ -41,11 +38,11 @@ impl Positions {
         let value = value.strip_prefix(b"bytes=")?;
         let dash = value.iter().position(|byte| *byte == b'-')?;
         match (&value[..dash], &value[dash + 1..]) {
-            ([], count) => number(count).filter(|count| *count <= LAST_BYTES).map(Self::Last),
+            ([], count) => number(count).filter(|count| *count <= MAX_BYTES).map(Self::Last),
             (first, []) => number(first).map(Self::From),
             (first, last) => {
                 let (first, last) = (number(first)?, number(last)?);
-                (first <= last && last - first < MAX_BYTES).then_some(Self::Between(first, last))
+                (first <= last && last - first < LARGE_BYTES).then_some(Self::Between(first, last))
             }
         }
     }
@@ -60,20 +57,42 @@ impl Positions {
         (start < stop).then_some((start, stop))
     }
 
-    /// `[start, stop)` to read of an object of unknown size, so that all of the range is there if it can be answered
-    /// here.
-    fn to_read(self) -> (u64, u64) {
-        match self {
+    /// What to read of an object of unknown size, so that all of the range is there if it can be answered here.
+    fn to_read(self) -> ToRead {
+        let (start, stop) = match self {
             Self::From(first) => (first, first + MAX_BYTES),
             Self::Between(first, last) => (first, last + 1),
-            Self::Last(_) => (0, LAST_BYTES),
-        }
+            Self::Last(_) => (0, MAX_BYTES),
+        };
+        ToRead { start, stop, whole: 0 }
     }
 }
 
 fn number(digits: &[u8]) -> Option<u64> {
     let plain = (1..=MAX_DIGITS).contains(&digits.len()) && digits.iter().all(u8::is_ascii_digit);
     plain.then(|| digits.iter().fold(0, |sum, byte| sum * 10 + u64::from(byte - b'0')))
+}
+
+/// What a device is asked to read of an object whose size is not known yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ToRead {
+    /// The first byte.
+    pub start: u64,
+    /// The byte after the last one.
+    pub stop: u64,
+    /// An object of at most so many bytes is read whole instead.
+    pub whole: u64,
+}
+
+impl ToRead {
+    /// Nothing but the description.
+    pub const NOTHING: Self = Self { start: 0, stop: 0, whole: 0 };
+
+    /// The bytes `[start, stop)` that are read of an object of this size.
+    #[must_use]
+    pub fn of(self, size: u64) -> (u64, u64) {
+        if size <= self.whole { (0, size) } else { (self.start.min(size), self.stop.min(size)) }
+    }
 }
 
 /// The version of which a range is wanted.
@@ -148,10 +167,20 @@ impl<'a> Wanted<'a> {
         }
     }
 
-    /// `[start, stop)` to read of an object of unknown size.
+    /// How many bytes have to be taken for an answer to be possible, and how many can be of use.
     #[must_use]
-    pub fn to_read(&self) -> (u64, u64) {
-        self.range.map_or((0, MAX_BYTES), Positions::to_read)
+    pub fn room(&self) -> (u64, u64) {
+        match self.range {
+            None => (MAX_BYTES, LARGE_BYTES),
+            Some(Positions::Between(first, last)) => (last + 1 - first, last + 1 - first),
+            Some(Positions::From(_) | Positions::Last(_)) => (MAX_BYTES, MAX_BYTES),
+        }
+    }
+
+    /// What to read, if at most `limit` bytes of a whole object are taken. A larger one is only described.
+    #[must_use]
+    pub fn to_read(&self, limit: u64) -> ToRead {
+        self.range.map_or(ToRead { whole: limit, ..ToRead::NOTHING }, Positions::to_read)
     }
 
     /// Weigh the conditions against an entity tag and its `Last-Modified` in whole seconds.
@@ -255,7 +284,7 @@ mod tests {
             let wanted = wanted(&[("Range", value)]).unwrap_or_else(|| panic!("{value}"));
             assert!(wanted.is_partial(b"x", 1));
             assert_eq!(wanted.span(100), span, "{value}");
-            let (start, stop) = wanted.to_read();
+            let ToRead { start, stop, .. } = wanted.to_read(MAX_BYTES);
             assert!(stop - start <= MAX_BYTES);
             if let Some((first, end)) = span {
                 assert!(start <= first && end <= stop, "{value}");
@@ -326,20 +355,21 @@ mod tests {
         #[test]
         fn a_range_is_inside_of_the_object_and_of_what_is_read(
             first in 0_u64..300_000,
-            count in 0_u64..=MAX_BYTES,
+            count in 0_u64..=LARGE_BYTES,
             kind in 0..3,
             size in 0_u64..200_000,
         ) {
             let positions = match kind {
                 0 => Positions::From(first),
-                1 => Positions::Between(first, first + count.min(MAX_BYTES - 1)),
-                _ => Positions::Last(count.min(LAST_BYTES)),
+                1 => Positions::Between(first, first + count.min(LARGE_BYTES - 1)),
+                _ => Positions::Last(count.min(MAX_BYTES)),
             };
-            let (start, stop) = positions.to_read();
-            prop_assert!(stop - start <= MAX_BYTES);
+            let (least, most) = Wanted { range: Some(positions), ..Wanted::default() }.room();
+            let ToRead { start, stop, .. } = positions.to_read();
+            prop_assert!(stop - start <= most && least <= most && most <= LARGE_BYTES);
             if let Some((from, to)) = positions.within(size) {
                 prop_assert!(from < to && to <= size);
-                if size <= LAST_BYTES || kind < 2 && size <= MAX_BYTES {
+                if size <= MAX_BYTES || kind == 1 {
                     prop_assert!(start <= from && to <= stop);
                 }
             }
@@ -350,8 +380,8 @@ mod tests {
             let names =
                 ["Range", "If-Range", "If-Match", "If-None-Match", "If-Modified-Since", "If-Unmodified-Since"];
             if let Some(wanted) = wanted(&[(names[name], &text)]) {
-                let (start, stop) = wanted.to_read();
-                prop_assert!(start < stop);
+                let ToRead { start, stop, whole } = wanted.to_read(MAX_BYTES);
+                prop_assert!(start < stop || whole > 0);
                 let _verdict = wanted.verdict(ETAG.as_bytes(), THEN_S);
                 if let Some((from, to)) = wanted.span(size) {
                     prop_assert!(from < to && to <= size);

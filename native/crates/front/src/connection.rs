@@ -30,6 +30,10 @@ pub(crate) struct Asking {
     pub(crate) begun: Instant,
     pub(crate) device: Arc<Device>,
     pub(crate) ticket: Ticket,
+    /// The most bytes that its answer may have.
+    pub(crate) limit: u64,
+    /// What is reserved for it of the room for large answers.
+    pub(crate) reserved: u64,
     /// The answer of the device whose bytes are still coming.
     pub(crate) coming: Option<Box<Weighed>>,
 }
@@ -71,10 +75,12 @@ pub(crate) enum Replica {
 
 /// An answer that is being sent.
 pub(crate) struct Writing {
-    /// The bytes that were not sent at once.
+    /// What the kernel did not take at once.
     pub(crate) left: Vec<u8>,
-    /// So many of them have been sent.
+    /// How much of that was sent.
     pub(crate) sent: usize,
+    /// What is reserved for it of the room for large answers.
+    pub(crate) reserved: u64,
     pub(crate) method: Method,
     pub(crate) path: Vec<u8>,
     pub(crate) status: u16,

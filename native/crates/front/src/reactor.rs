@@ -103,8 +103,8 @@ pub(crate) struct Reactor {
     handshake_time: Duration,
     handshaking: usize,
     bridged: usize,
-    /// Bytes of answers that are being sent.
-    held_bytes: usize,
+    /// What is reserved for large answers.
+    reserved: u64,
     next_tick: Instant,
     accept_again: Instant,
     leaving: bool,
@@ -151,7 +151,7 @@ impl Reactor {
             handshake_time: Duration::ZERO,
             handshaking: 0,
             bridged: 0,
-            held_bytes: 0,
+            reserved: 0,
             next_tick: now,
             accept_again: now,
             leaving: false,
@@ -335,13 +335,16 @@ impl Reactor {
     /// Do without what a state waits for.
     fn leave_state(&mut self, state: &State) {
         match state {
-            State::Asking(asking) => asking.ticket.cancel(),
+            State::Asking(asking) => {
+                asking.ticket.cancel();
+                self.reserved -= asking.reserved;
+            }
             // Devices may go on: what some of them store, whoever does it again makes a newer version of.
             State::Storing(_) => {
                 self.shared.storing.fetch_sub(1, Ordering::AcqRel);
             }
             State::Handshaking => self.handshaking -= 1,
-            State::Writing(writing) => self.held_bytes -= writing.left.len(),
+            State::Writing(writing) => self.reserved -= writing.reserved,
             State::Idle | State::Ending(_) | State::Bridged(_) => {}
         }
     }
@@ -430,8 +433,9 @@ impl Reactor {
     fn write(&mut self, index: usize) -> Then {
         let Some(connection) = &mut self.slots[index].connection else { return Then::Wait };
         let State::Writing(writing) = &connection.state else { return Then::GoOn };
-        if writing.sent < writing.left.len() {
-            let Ok(sent) = connection.link.send(&writing.left[writing.sent..], &[]) else { return Then::Close };
+        let left = &writing.left[writing.sent..];
+        if !left.is_empty() {
+            let Ok(sent) = connection.link.send(left, &[]) else { return Then::Close };
             if sent == 0 {
                 return Then::Wait;
             }
@@ -447,7 +451,7 @@ impl Reactor {
             Err(_) => return Then::Close,
         }
         let State::Writing(writing) = mem::replace(&mut connection.state, State::Idle) else { return Then::GoOn };
-        self.held_bytes -= writing.left.len();
+        self.reserved -= writing.reserved;
         let Writing { method, path, status, received, body_bytes: bytes, close, id, begun, .. } = *writing;
         let (remote, took) = (Arc::clone(&connection.remote), begun.elapsed());
         self.shared.served(Served { method, path, status, received, bytes, took, remote, id });

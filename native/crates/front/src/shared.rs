@@ -30,6 +30,8 @@ pub struct Settings {
     pub nonce: u16,
     /// How long all devices together may take to store an object; most of them, to delete one.
     pub store_timeout: Duration,
+    /// The most bytes that answers of more than 64 KiB each may have together; Python answers what finds no room.
+    pub large_bytes: u64,
     /// The largest number of connections; more wait to be accepted.
     pub max_connections: usize,
     /// The largest number of connections that wait to be fetched by Python; more wait to be accepted.

@@ -47,6 +47,7 @@ fn server(pair: &Pair) -> Server {
         answer_timeout: long,
         nonce: 1,
         store_timeout: long,
+        large_bytes: 1 << 20,
         max_connections: 100,
         max_handed: 100,
         max_served: 100,

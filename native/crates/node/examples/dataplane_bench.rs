@@ -208,7 +208,7 @@ fn main() {
             || {
                 asked = asked.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
                 let number = 1 + (asked >> 33) % stored;
-                let request = Request::Get { key: key(number), start: 0, stop: u64::MAX, proved: true };
+                let request = Request::Get { key: key(number), start: 0, stop: u64::MAX, whole: 0, proved: true };
                 (vec![targets[(asked >> 20) as usize % SERVERS].clone()], request, None)
             },
             |header, body| {

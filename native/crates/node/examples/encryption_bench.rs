@@ -164,7 +164,10 @@ fn main() {
                     stored += 1;
                     match stores {
                         true => (put(stored, &body, xxh3), Some(body.clone())),
-                        false => (Request::Get { key: key(size, 0), start: 0, stop: u64::MAX, proved: false }, None),
+                        false => (
+                            Request::Get { key: key(size, 0), start: 0, stop: u64::MAX, whole: 0, proved: false },
+                            None,
+                        ),
                     }
                 };
                 found[way].push(drive(&client, (peer, &child), (in_flight, span), next));

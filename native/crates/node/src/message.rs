@@ -32,6 +32,8 @@ pub enum Request {
         start: u64,
         /// The byte after the last one; beyond the end means the end.
         stop: u64,
+        /// Read all of the object instead if it has at most so many bytes.
+        whole: u64,
         /// Refuse the request while the partition is in doubt.
         proved: bool,
     },
@@ -252,10 +254,11 @@ impl Request {
                 out.u8(u8::from(footer.is_some()));
                 footer.iter().for_each(|footer| put_footer(&mut out, footer));
             }
-            Self::Get { key, start, stop, proved } => {
+            Self::Get { key, start, stop, whole, proved } => {
                 put_key(&mut out, key);
                 out.u64(*start);
                 out.u64(*stop);
+                out.u64(*whole);
                 out.u8(u8::from(*proved));
             }
             Self::Head { key, proved } => {
@@ -339,8 +342,8 @@ impl Request {
                 Self::Put { key, meta, footer, row }
             }
             method::GET => {
-                let (key, start, stop) = (take_key(from)?, from.u64()?, from.u64()?);
-                Self::Get { key, start, stop, proved: from.flag()? }
+                let (key, start, stop, whole) = (take_key(from)?, from.u64()?, from.u64()?, from.u64()?);
+                Self::Get { key, start, stop, whole, proved: from.flag()? }
             }
             method::HEAD => Self::Head { key: take_key(from)?, proved: from.flag()? },
             method::POST => {

@@ -24,6 +24,28 @@ pub(crate) type Answered = Result<(Vec<u8>, Body), Refusal>;
 /// xxh3-64 of nothing.
 pub(crate) const EMPTY_XXH3: u64 = 0x2d06_8005_38d3_94c2;
 
+/// Which bytes of an object are wanted.
+#[derive(Clone, Copy)]
+pub(crate) struct Part {
+    /// The first byte.
+    pub(crate) start: u64,
+    /// The byte after the last one; beyond the end means the end.
+    pub(crate) stop: u64,
+    /// All of an object that has at most so many bytes is wanted, whatever the others say.
+    pub(crate) whole: u64,
+}
+
+impl Part {
+    /// `[start, stop)` in an object of so many bytes.
+    fn of(self, size: u64) -> (u64, u64) {
+        if size <= self.whole {
+            return (0, size);
+        }
+        let start = self.start.min(size);
+        (start, self.stop.clamp(start, size))
+    }
+}
+
 /// Bytes that stay while they are sent, with the request's permit.
 pub(crate) struct Held<T> {
     bytes: T,
@@ -51,15 +73,18 @@ impl AsRef<[u8]> for Held<Object> {
 }
 
 /// Bytes of an object: small ones are checked as a whole before anything is sent, large ones piece by piece.
-pub(crate) fn read(store: &Store, key: &Key, (start, stop): (u64, u64), permit: Permit, reply: &Reply) -> Answered {
+pub(crate) fn read(store: &Store, key: &Key, part: Part, permit: Permit, reply: &Reply) -> Answered {
     let object = match reply.lends() {
         None => store.get(key)?,
         Some(pool) => match store.get_into(key, |bytes| pool.spare(bytes))? {
             Got::Object(object) => object,
-            Got::Pieces(info, pieces) => return lent(info, pieces, (start, stop)),
+            Got::Pieces(info, pieces) => {
+                let wanted = part.of(info.size);
+                return lent(info, pieces, wanted);
+            }
         },
     };
-    sent(object, (start, stop), permit, reply)
+    sent(object, part, permit, reply)
 }
 
 /// Bytes `[start, stop)` of an object in the lent memory, which is limited by the pool.
@@ -102,10 +127,9 @@ impl Source for Pieces {
     }
 }
 
-fn sent(object: Object, (start, stop): (u64, u64), mut permit: Permit, reply: &Reply) -> Answered {
+fn sent(object: Object, part: Part, mut permit: Permit, reply: &Reply) -> Answered {
     let info = object.info().clone();
-    let start = start.min(info.size);
-    let stop = stop.clamp(start, info.size);
+    let (start, stop) = part.of(info.size);
     let whole = stop - start == info.size;
     if start == stop {
         return Ok((Found { info, body_xxh3: Some(EMPTY_XXH3) }.encode()?, Body::Empty));

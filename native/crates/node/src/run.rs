@@ -248,7 +248,7 @@ impl Run {
     }
 
     fn ask(&self, part: &Part, number: u64) -> Open {
-        let request = Request::Get { key: part.key, start: part.start, stop: part.stop, proved: true };
+        let request = Request::Get { key: part.key, start: part.start, stop: part.stop, whole: 0, proved: true };
         let asked = request.encode(&part.device).map_err(Failure::from).and_then(|header| {
             let RunOptions { timeout, trace, .. } = &self.options;
             let call =

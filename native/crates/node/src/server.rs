@@ -265,7 +265,10 @@ fn look(store: &Arc<Store>, permit: Permit, reply: &Reply, request: &Request) ->
         {
             return Err(unproved());
         }
-        Request::Get { key, start, stop, .. } => return reading::read(store, key, (*start, *stop), permit, reply),
+        Request::Get { key, start, stop, whole, .. } => {
+            let part = reading::Part { start: *start, stop: *stop, whole: *whole };
+            return reading::read(store, key, part, permit, reply);
+        }
         Request::Head { key, .. } => {
             let found = Found { info: store.stat(key)?, body_xxh3: Some(EMPTY_XXH3) };
             return Ok((found.encode()?, Body::Empty));

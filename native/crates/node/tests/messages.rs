@@ -56,10 +56,11 @@ fn request() -> impl Strategy<Value = Request> {
     prop_oneof![
         put,
         post,
-        (key(), any::<(u64, u64, bool)>()).prop_map(|(key, (start, stop, proved))| Request::Get {
+        (key(), any::<(u64, u64, u64, bool)>()).prop_map(|(key, (start, stop, whole, proved))| Request::Get {
             key,
             start,
             stop,
+            whole,
             proved
         }),
         (key(), any::<bool>()).prop_map(|(key, proved)| Request::Head { key, proved }),

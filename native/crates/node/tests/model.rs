@@ -6,7 +6,7 @@ mod common;
 
 use std::collections::HashMap;
 
-use common::{LONG, MIB, World, content, get, key, put, range};
+use common::{LONG, MIB, World, content, key, put};
 use proptest::prelude::*;
 use swiftlet_node::message::{Request, Written};
 use swiftlet_node::{Failure, Limits, Refusal, Status};
@@ -18,7 +18,7 @@ enum Op {
     Put { number: u64, timestamp: u64, size: usize, row: u32 },
     Post { number: u64, timestamp: u64, row: u32 },
     Delete { number: u64, timestamp: u64, row: u32 },
-    Get { number: u64, start: u64, stop: u64 },
+    Get { number: u64, start: u64, stop: u64, whole: u64 },
     Acknowledge { number: u64, timestamp: u64 },
 }
 
@@ -32,8 +32,8 @@ fn op() -> impl Strategy<Value = Op> {
             .prop_map(|(number, timestamp, row)| Op::Post { number, timestamp, row }),
         1 => (number.clone(), timestamp.clone(), row)
             .prop_map(|(number, timestamp, row)| Op::Delete { number, timestamp, row }),
-        4 => (number.clone(), 0..5_000_000_u64, 0..5_000_000_u64)
-            .prop_map(|(number, start, stop)| Op::Get { number, start: start % 400_000, stop }),
+        4 => (number.clone(), 0..5_000_000_u64, 0..5_000_000_u64, prop_oneof![Just(0), 0..5_000_000_u64])
+            .prop_map(|(number, start, stop, whole)| Op::Get { number, start: start % 400_000, stop, whole }),
         1 => (number, timestamp).prop_map(|(number, timestamp)| Op::Acknowledge { number, timestamp }),
     ]
 }
@@ -150,16 +150,17 @@ fn agree(carrier: Carrier, ops: &[Op]) {
                 let expected = model.entry(number).or_default().delete(timestamp, row);
                 assert_eq!(ask(&request), expected, "{op:?}");
             }
-            Op::Get { number, start, stop } => {
-                let request = if start == 0 { get(number) } else { range(number, start, stop) };
+            Op::Get { number, start, stop, whole } => {
+                let request = Request::Get { key: key(number), start, stop, whole, proved: false };
                 let answer = world.client.get(&targets[0], &request, LONG);
                 let held = model.entry(number).or_default();
                 match &held.version {
                     Some((timestamp, Some(data))) => {
                         let (found, read) = answer.unwrap();
                         let size = data.len() as u64;
-                        let from = if start == 0 { 0 } else { start.min(size) };
-                        let upto = if start == 0 { size } else { stop.min(size).max(from) };
+                        let is_small = size <= whole;
+                        let from = if is_small { 0 } else { start.min(size) };
+                        let upto = if is_small { size } else { stop.min(size).max(from) };
                         assert!(read == data[from as usize..upto as usize], "{op:?}");
                         assert_eq!((found.info.timestamp, found.info.size), (*timestamp, size));
                         let post = held.post;

@@ -114,7 +114,7 @@ impl Front {
     #[new]
     #[allow(clippy::too_many_arguments, reason = "all of them are settings, named where they are given")]
     #[pyo3(signature = (secret, changes, *, nonce, keepalive_s, client_timeout_s, answer_timeout_s, store_timeout_s,
-                        max_connections = 8192, max_handed = 1024, max_served = 50000, tls = None))]
+                        large_bytes, max_connections = 8192, max_handed = 1024, max_served = 50000, tls = None))]
     fn new(
         secret: (Vec<u8>, Vec<u8>),
         changes: PyRef<'_, Changes>,
@@ -123,6 +123,7 @@ impl Front {
         client_timeout_s: f64,
         answer_timeout_s: f64,
         store_timeout_s: f64,
+        large_bytes: u64,
         max_connections: usize,
         max_handed: usize,
         max_served: usize,
@@ -132,6 +133,7 @@ impl Front {
             secret,
             nonce,
             store_timeout: seconds(store_timeout_s)?,
+            large_bytes,
             keepalive: seconds(keepalive_s)?,
             client_timeout: seconds(client_timeout_s)?,
             answer_timeout: seconds(answer_timeout_s)?,

@@ -88,7 +88,7 @@ impl ObjectWire {
         stop: u64,
         proved: bool,
     ) -> PyResult<Message<'py>> {
-        message(py, device, &Request::Get { key: key(place), start, stop, proved })
+        message(py, device, &Request::Get { key: key(place), start, stop, whole: 0, proved })
     }
 
     /// Encode HEAD.

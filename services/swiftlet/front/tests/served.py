@@ -29,6 +29,8 @@ from swiftlet.web.front_listener import FRONT_LISTENER
 KEYS = [b"k" * 32]
 _POOL_BYTES = 16 << 20
 _VOLUME_BYTES = 2 << 20
+LARGE_BYTES = 2 << 20
+"""Room in a front for large answers."""
 TIMEOUTS_S = (5.0, 1.5)
 """How long the front waits for a device's answer, and for all to have stored an object."""
 
@@ -255,7 +257,9 @@ async def front_server(
     before = _DEVICES.get(cluster)
     devices = _DEVICES[cluster] = before or NativeDevices(cluster, root)
     answer_s, store_s = timeouts_s
-    settings = FrontSettings(HASH_PATH, 10.0, answer_s, writes=writes, store_timeout_s=store_s)
+    settings = FrontSettings(
+        HASH_PATH, 10.0, answer_s, writes=writes, store_timeout_s=store_s, large_bytes=LARGE_BYTES
+    )
     use_front(app, api, cluster.rings, devices, settings, withdrawals, containers, certificate)
     try:
         yield (

@@ -6,6 +6,7 @@ import asyncio
 import io
 import random
 import re
+import socket
 from collections.abc import Sequence
 
 import pytest
@@ -18,6 +19,8 @@ from swiftlet.placement.tests.cluster import ACCOUNT
 DATA = b"0123456789"
 ETAG = md5(DATA)
 PAST, FUTURE = "Thu, 01 Jan 1970 00:00:01 GMT", "Fri, 29 Oct 2094 19:43:31 GMT"
+SMALL = 64 * 1024
+"""The size of an object, or of a part of one, up to which the front needs no room for large answers."""
 LARGEST = 1 << 20
 HUGE = 5 << 20
 """A device sends any part of such an object in pieces."""
@@ -66,8 +69,10 @@ async def stored(fronted: FrontedProxy) -> FrontedProxy:
     await put(fronted, "heating", b"")
     await put(fronted, "o", DATA, X_Object_Meta_A="b", Content_Disposition="inline", X_Robots_Tag="none")
     await put(fronted, "empty", b"")
+    await put(fronted, "small", bytes(range(256)) * (SMALL // 256))
+    await put(fronted, "medium", bytes(range(256)) * 1024)
     await put(fronted, "largest", bytes(range(256)) * (LARGEST // 256))
-    await put(fronted, "larger", bytes(range(256)) * (2 * LARGEST // 256))
+    await put(fronted, "larger", b"x" * (LARGEST + 1))
     await put(fronted, "huge", bytes(range(256)) * (HUGE // 256))
     return fronted
 
@@ -105,14 +110,21 @@ TO_THE_FRONT = [
     ("o", ["Range: bytes=1-2", f'If-Range: "{ETAG}"'], 206),
     ("o", ["Range: bytes=0-99", 'If-Range: "x"'], 200),
     ("o", ["Range: bytes=0-", f"If-Range: {PAST}"], 200),
+    ("small", ["Accept: */*"], 200),
+    ("small", [f"Range: bytes=0-{SMALL - 1}"], 206),
+    ("small", ["Range: bytes=1-"], 206),
+    ("medium", ["Accept: */*"], 200),
+    ("medium", ["Range: bytes=100-199"], 206),
+    ("medium", [f"Range: bytes={3 * SMALL}-"], 206),
+    ("medium", [f"Range: bytes={4 * SMALL}-"], 416),
+    ("medium", [f"Range: bytes=1-{SMALL + 1}"], 206),
+    ("largest", ["If-Match: *"], 200),
     ("largest", [f"Range: bytes=0-{LARGEST - 1}"], 206),
-    ("largest", ["Range: bytes=1-"], 206),
-    ("larger", ["Range: bytes=100-199"], 206),
-    ("larger", [f"Range: bytes={LARGEST}-"], 206),
-    ("larger", [f"Range: bytes={2 * LARGEST}-"], 416),
+    ("huge", [f"Range: bytes=1-{LARGEST}"], 206),
+    ("huge", [f"Range: bytes={HUGE - 10}-{HUGE + SMALL}"], 206),
     ("huge", ["Range: bytes=100-199"], 206),
     ("huge", [f"Range: bytes={(2 << 20) - 10}-{(2 << 20) + 9}"], 206),
-    ("huge", [f"Range: bytes={HUGE - LARGEST}-"], 206),
+    ("huge", [f"Range: bytes={HUGE - SMALL}-"], 206),
     ("huge", [f"Range: bytes={HUGE}-"], 416),
     ("huge", ["If-None-Match: *"], 304),
     ("huge", ["If-Match: x"], 412),
@@ -171,8 +183,10 @@ HANDED_OVER = [
     ("o", ["If-Modified-Since: Saturday, 29-Oct-94 19:43:31 GMT"]),
     ("o", ["If-Unmodified-Since: Sat, 29 Oct 1994 19:43:31 +0100"]),
     ("o", ["If-Unmodified-Since: Wed, 31 Dec 1969 23:59:59 GMT"]),
-    ("larger", ["Range: bytes=0-"]),
-    ("larger", ["Range: bytes=-1"]),
+    ("medium", ["Range: bytes=0-"]),
+    ("medium", ["Range: bytes=-1"]),
+    ("medium", [f"Range: bytes=-{SMALL + 1}"]),
+    ("larger", ["Accept: */*"]),
     ("larger", [f"Range: bytes=0-{LARGEST}"]),
     ("huge", ["If-Match: *"]),
     ("huge", ["Range: bytes=1-"]),
@@ -191,6 +205,43 @@ async def test_what_is_pythons(stored: FrontedProxy, name: str, lines: list[str]
     assert found[0] == expected[0]
 
 
+def begin_to_read(fronted: FrontedProxy, target: str) -> socket.socket:
+    """Ask for an object as a client that takes nothing of the answer, and has little room for it."""
+    client = socket.socket()
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    client.settimeout(PATIENCE_S)
+    client.connect(("127.0.0.1", fronted.proxy.port))
+    if fronted.trusting is not None:
+        client = fronted.trusting.wrap_socket(client, server_hostname="localhost")
+    token = fronted.proxy.token["X-Auth-Token"]
+    head = f"GET /v1/{ACCOUNT}/{target} HTTP/1.1", "Host: h", f"X-Auth-Token: {token}", "Connection: close"
+    client.sendall("\r\n".join([*head, "", ""]).encode())
+    return client
+
+
+def read_body(client: socket.socket) -> bytes:
+    answer = bytearray()
+    with client:
+        while read := client.recv(1 << 16):
+            answer += read
+    return bytes(answer.partition(b"\r\n\r\n")[2])
+
+
+async def test_clients_that_take_nothing(stored: FrontedProxy) -> None:
+    """What waits for them has its limit, above which Python answers; and there is room again when they are gone."""
+    _, answer = await by_front(stored, "GET", "c/largest")
+    expected = answer.partition(b"\r\n\r\n")[2]
+    before = stored.answered
+    slow = [await asyncio.to_thread(begin_to_read, stored, "c/largest") for _ in range(5)]
+    await by_front(stored, "GET", "c/small")
+    assert not any([await asyncio.to_thread(read_body, one) != expected for one in slow])
+    assert before + 1 <= stored.answered < before + 6, "the first ones are the front's, and not all"
+    for _ in range(5):
+        gone = await asyncio.to_thread(begin_to_read, stored, "c/largest")
+        gone.close()
+    assert (await by_front(stored, "GET", "c/largest"))[1].endswith(expected)
+
+
 def _some(chance: random.Random, modified: str) -> Sequence[str]:
     dates = [PAST, FUTURE, modified, "Sun, 06 Nov 1994 08:49:37 GMT", "tomorrow", "Sunday, 06-Nov-94 08:49:37 GMT"]
     tags = [
@@ -207,7 +258,7 @@ def _some(chance: random.Random, modified: str) -> Sequence[str]:
         "",
         '"*"',
     ]
-    numbers = ["", "", "0", "1", "5", "9", "10", "11", "65535", "65536", "1048575", "1048576", "9" * 18, "9" * 19]
+    numbers = ["", "", "0", "1", "5", "9", "10", "11", "65535", "65536", "262143", "1048575", "9" * 18, "9" * 19]
     ranges = [
         f"{unit}{chance.choice(numbers)}-{chance.choice(numbers)}" for unit in ("bytes=", "bytes=", "bytes= ", "x=")
     ]
@@ -230,7 +281,7 @@ async def test_any_of_them_together(stored: FrontedProxy) -> None:
     begun = stored.answered
     for _ in range(300):
         method = chance.choice(["GET", "GET", "HEAD"])
-        name = chance.choice(["o", "o", "empty", "largest", "larger", "huge"])
+        name = chance.choice(["o", "o", "empty", "small", "medium", "largest", "huge"])
         lines = _some(chance, modified)
         found = await ask(stored, method, f"c/{name}", *lines)
         assert found == await by_python(stored, method, f"c/{name}", *lines), (method, name, lines)

@@ -37,7 +37,8 @@ def add_front(
     reason = why_no_front(section)
     if reason is None:
         timeouts = section.client_timeout_s, section.answer_timeout_s
-        front = FrontSettings(settings.cluster.hash_path, *timeouts, writes=section.front_put)
+        large_bytes = settings.cluster.native_pool_bytes // 4
+        front = FrontSettings(settings.cluster.hash_path, *timeouts, writes=section.front_put, large_bytes=large_bytes)
         use_front(app, api, rings, peers, front, withdrawals, container_peers, certificate)
     else:
         app[STATUS].add("front", lambda: FrontStatus(state=f"off: {reason}", connections=0, answered=0, waiting=0))

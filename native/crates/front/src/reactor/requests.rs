@@ -8,18 +8,20 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+use rustix::io::Errno;
 use swiftlet_hash::md5_of_each;
 use swiftlet_node::Status;
 use swiftlet_node::message::Request;
 use swiftlet_store::model::Key;
-use swiftlet_transport::{Call, Completions, Event, Sink, Ticket, What};
+use swiftlet_transport::{Call, Chunk, Completions, Event, Sink, Ticket, What};
 
 use super::{REPLICA_SHIFT, Reactor, Then, number};
-use crate::answer::{self, Given};
+use crate::answer::{self, Given, MAX_BYTES};
 use crate::body::{Body, Content};
 use crate::connection::{Asking, State, Storing, Writing};
 use crate::grants::Granted;
 use crate::head::{self, Asked, Method, SHORT_BODY};
+use crate::link::Link;
 use crate::made::Made;
 use crate::name;
 use crate::reading::{self, Told, Weighed};
@@ -27,9 +29,6 @@ use crate::receiving::Come;
 use crate::routes::{Device, Policy};
 use crate::shared::Shared;
 use crate::storing::planned;
-
-/// Bytes of answers that slow clients have not taken yet; beyond it others answer, with less memory for each.
-const HELD_BYTES: usize = 64 << 20;
 
 impl Reactor {
     /// Ask a device for the request in the bytes that were read.
@@ -41,7 +40,10 @@ impl Reactor {
         if asked.method.writes() {
             return self.store(index, None);
         }
-        let Some((device, request)) = placed(&self.shared, &asked, self.random.number(), now) else {
+        let Some((limit, reserved)) = room_for(&asked, self.reserved, self.shared.settings.large_bytes) else {
+            return Then::HandOver;
+        };
+        let Some((device, request)) = placed(&self.shared, &asked, limit, self.random.number(), now) else {
             return Then::HandOver;
         };
         let id = self.random.id();
@@ -58,8 +60,11 @@ impl Reactor {
             begun: now,
             device,
             ticket,
+            limit,
+            reserved,
             coming: None,
         };
+        self.reserved += reserved;
         connection.state = State::Asking(Box::new(asking));
         Then::Wait
     }
@@ -84,7 +89,7 @@ impl Reactor {
             What::Sent(_) => return,
             What::Reply { status, header, body, whole, .. } if status == Status::Ok as u16 => {
                 let asked = head::parse(&connection.read);
-                match asked.and_then(|asked| Weighed::of(asking.method, &asked.wanted, &header)) {
+                match asked.and_then(|asked| Weighed::of(asking.method, &asked.wanted, asking.limit, &header)) {
                     Some(weighed) if whole => weighed.told(body),
                     None => None,
                     coming => {
@@ -111,28 +116,26 @@ impl Reactor {
             _ => None,
         };
         let Some(Told { info, outcome, body }) = good else { return self.hand_over(index) };
-        if self.held_bytes + body.as_ref().map_or(0, |body| body.len()) > HELD_BYTES {
-            return self.hand_over(index);
-        }
         let State::Asking(asking) = mem::replace(&mut connection.state, State::Idle) else { return };
         let close = asking.close || (self.leaving && connection.has_only(asking.bytes));
         let head = answer::head(&info, outcome, &Given { id: &asking.id, date: &self.date.1, close });
-        let body: &[u8] = body.as_deref().unwrap_or_default();
         let path = connection.read[asking.target].to_vec();
-        let Asking { method, id, begun, bytes, .. } = *asking;
-        let (left, status, body_bytes) = (Vec::new(), outcome.status(), body.len() as u64);
-        let writing = Writing { left, sent: 0, method, path, status, received: 0, body_bytes, close, id, begun };
+        let Asking { method, id, begun, bytes, reserved, .. } = *asking;
+        let (status, body_bytes) = (outcome.status(), body.iter().map(|part| part.len() as u64).sum());
+        let (left, sent, received) = (Vec::new(), 0, 0);
+        let writing = Writing { left, sent, reserved, method, path, status, received, body_bytes, close, id, begun };
         self.begin_answer(index, bytes, writing, &head, body, now);
     }
 
-    /// Send the answer to a request of so many bytes, as far as there is room.
+    /// Send the answer to a request of so many bytes. What the kernel does not take at once is copied, so that a slow
+    /// client does not keep the memory of devices.
     fn begin_answer(
         &mut self,
         index: usize,
         bytes: usize,
         mut writing: Writing,
         head: &[u8],
-        body: &[u8],
+        body: Vec<Chunk>,
         now: Instant,
     ) {
         let Some(connection) = &mut self.slots[index].connection else { return };
@@ -140,14 +143,12 @@ impl Reactor {
         connection.body = None;
         connection.bounces = 0;
         connection.active = now;
-        let sent = connection.link.send(head, body);
-        if let Ok(sent) = sent {
-            writing.left =
-                [head.get(sent..), body.get(sent.saturating_sub(head.len())..)].map(Option::unwrap_or_default).concat();
-            self.held_bytes += writing.left.len();
-        }
+        let is_sent = begin_to_send(&mut connection.link, head, &body, &mut writing.left).is_ok();
+        let reserved = writing.reserved.min(writing.left.len() as u64);
+        self.reserved -= writing.reserved - reserved;
+        writing.reserved = reserved;
         connection.state = State::Writing(Box::new(writing));
-        if sent.is_ok() {
+        if is_sent {
             self.go_on(index);
         } else {
             self.end(index);
@@ -289,10 +290,36 @@ impl Reactor {
         };
         let path = connection.read[storing.target.clone()].to_vec();
         let Storing { method, bytes, id, begun, body_bytes: received, .. } = *storing;
-        let left = Vec::new();
-        let writing = Writing { left, sent: 0, method, path, status, received, body_bytes: 0, close, id, begun };
-        self.begin_answer(index, bytes, writing, &head, &[], Instant::now());
+        let (left, sent, reserved, body_bytes) = (Vec::new(), 0, 0, 0);
+        let writing = Writing { left, sent, reserved, method, path, status, received, body_bytes, close, id, begun };
+        self.begin_answer(index, bytes, writing, &head, Vec::new(), Instant::now());
     }
+}
+
+/// How many bytes an answer may have, and how many of them are to be reserved beside those that are; None if there is
+/// no room for it.
+fn room_for(asked: &Asked<'_>, reserved: u64, large_bytes: u64) -> Option<(u64, u64)> {
+    let (least, most) = if asked.method == Method::Head { (0, 0) } else { asked.wanted.room() };
+    if most <= MAX_BYTES {
+        return Some((most, 0));
+    }
+    if reserved + most <= large_bytes {
+        return Some((most, most));
+    }
+    (least <= MAX_BYTES).then_some((MAX_BYTES, 0))
+}
+
+/// Send a head and the parts of a body, as far as the kernel takes them; the rest is in `left`.
+fn begin_to_send(link: &mut Link, head: &[u8], body: &[Chunk], left: &mut Vec<u8>) -> Result<(), Errno> {
+    let (first, others) = body.split_first().map_or((&[][..], body), |(first, others)| (&first[..], others));
+    let sent = link.send(head, first)?;
+    left.extend_from_slice(head.get(sent..).unwrap_or_default());
+    left.extend_from_slice(first.get(sent.saturating_sub(head.len())..).unwrap_or_default());
+    for part in others {
+        let sent = if left.is_empty() { link.send(part, &[])? } else { 0 };
+        left.extend_from_slice(&part[sent..]);
+    }
+    Ok(())
 }
 
 fn granted(shared: &Shared, asked: &Asked<'_>, now: Instant) -> Option<Granted> {
@@ -303,7 +330,7 @@ fn granted(shared: &Shared, asked: &Asked<'_>, now: Instant) -> Option<Granted> 
 }
 
 /// A device for a request, and the message to it; None if Python has to answer the request.
-fn placed(shared: &Shared, asked: &Asked<'_>, random: u64, now: Instant) -> Option<(Arc<Device>, Request)> {
+fn placed(shared: &Shared, asked: &Asked<'_>, limit: u64, random: u64, now: Instant) -> Option<(Arc<Device>, Request)> {
     let granted = granted(shared, asked, now)?;
     let (_, object) = name::split(asked.target)?;
     let secret = &shared.settings.secret;
@@ -311,7 +338,7 @@ fn placed(shared: &Shared, asked: &Asked<'_>, random: u64, now: Instant) -> Opti
     let policy = shared.policy(granted.policy)?;
     let partition = policy.partition(&digest);
     let key = Key { policy: granted.policy, partition, digest };
-    Some((policy.choose(partition, random, now)?, reading::request(asked, key)))
+    Some((policy.choose(partition, random, now)?, reading::request(asked, key, limit)))
 }
 
 fn call(
@@ -327,4 +354,27 @@ fn call(
     let call = Call { method: request.method(), timeout, trace: id.to_owned(), header, ..Call::default() };
     let sink = Arc::clone(devices) as Arc<dyn Sink>;
     device.peer().call(call, &sink, token).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::answer::LARGE_BYTES;
+
+    #[test]
+    fn large_answers_have_a_room_of_their_own() {
+        let room = |line: &str, reserved, large_bytes| {
+            let head = format!("GET /v1/a/c/o HTTP/1.1\r\nHost: h\r\n{line}\r\n");
+            room_for(&head::parse(head.as_bytes()).expect("a request"), reserved, large_bytes)
+        };
+        let whole = Some((LARGE_BYTES, LARGE_BYTES));
+        assert_eq!(room("", 0, LARGE_BYTES), whole);
+        assert_eq!(room("", 1, LARGE_BYTES), Some((MAX_BYTES, 0)), "a small object is answered with all the same");
+        assert_eq!(room("", 1, LARGE_BYTES + 1), whole);
+        let range = "Range: bytes=10-100009\r\n";
+        assert_eq!(room(range, 0, 100_000), Some((100_000, 100_000)));
+        assert_eq!(room(range, 1, 100_000), None);
+        assert_eq!(room("Range: bytes=0-9\r\n", 0, 0), Some((10, 0)));
+        assert_eq!(room("Range: bytes=5-\r\n", 0, 0), Some((MAX_BYTES, 0)));
+    }
 }

@@ -182,7 +182,7 @@ pub fn get(number: u64) -> Request {
 }
 
 pub fn range(number: u64, start: u64, stop: u64) -> Request {
-    Request::Get { key: key(number), start, stop, proved: false }
+    Request::Get { key: key(number), start, stop, whole: 0, proved: false }
 }
 
 /// Wait until it holds; fail after a while.
