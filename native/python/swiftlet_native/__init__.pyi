@@ -807,9 +807,9 @@ class Front:
         """`secret`: what stands before and behind a name where it is hashed; `changes` end the grants that saw less of
         them; `nonce`: in the timestamps made here.
         `large_bytes`: how many bytes answers of more than 64 KiB may have together; what finds no room is Python's.
-        Above the first two of the other limits connections wait to be accepted, above the last the front answers nothing. With `tls`
-        (certificate with its chain and key in PEM, secret of session tickets) clients speak TLS. OSError when the
-        system has no thread or descriptor left; ValueError when the certificate can't be used.
+        Above the first two of the other limits connections wait to be accepted, above the last the front answers
+        nothing. With `tls` (certificate with its chain and key in PEM, secret of session tickets) clients speak TLS.
+        OSError when the system has no thread or descriptor left; ValueError when the certificate can't be used.
         """
 
     def renew(self, certificate: Buffer, key: Buffer, /) -> None:

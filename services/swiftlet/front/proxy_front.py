@@ -88,8 +88,8 @@ class FrontSettings:
     DELETE as long as most have not answered, up to `answer_timeout_s`.
     """
     large_bytes: int = 32 * 1024 * 1024
-    """The most bytes that answers of more than 64 KiB may have together. They are received into the transport's memory, of
-    which a quarter is enough for them.
+    """The most bytes that answers of more than 64 KiB may have together, which are received into the transport's
+    memory.
     """
 
 

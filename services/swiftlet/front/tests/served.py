@@ -257,9 +257,7 @@ async def front_server(
     before = _DEVICES.get(cluster)
     devices = _DEVICES[cluster] = before or NativeDevices(cluster, root)
     answer_s, store_s = timeouts_s
-    settings = FrontSettings(
-        HASH_PATH, 10.0, answer_s, writes=writes, store_timeout_s=store_s, large_bytes=LARGE_BYTES
-    )
+    settings = FrontSettings(HASH_PATH, 10.0, answer_s, writes=writes, store_timeout_s=store_s, large_bytes=LARGE_BYTES)
     use_front(app, api, cluster.rings, devices, settings, withdrawals, containers, certificate)
     try:
         yield (
