@@ -80,7 +80,7 @@ fn node(root: &Path) {
         Entry { digest: [3; 16], kind: EntryKind::Data, timestamp: 5, meta_timestamp: 6, content_type_timestamp: 0 };
     let requests = [
         Request::Put { key, meta, footer: Some(footer.clone()), row: 3 },
-        Request::Get { key, start: 0, stop: 7, proved: true },
+        Request::Get { key, start: 0, stop: 7, whole: 0, proved: true },
         Request::Head { key, proved: true },
         Request::Post { key, meta: post, row: 0, proved: true },
         Request::Delete { key, timestamp: 7, name: b"/a/c/o".to_vec(), row: 1 },

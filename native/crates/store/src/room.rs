@@ -21,7 +21,7 @@ use crate::volume::{Volume, allocation};
 const LARGE_BYTES: u64 = 256 << 10;
 /// Zeros for so many batches of the same size.
 const BATCHES: u64 = 16;
-/// The most of them.
+/// The most zeros, in bytes, that one batch takes along.
 const MOST_BYTES: u64 = 1 << 20;
 
 /// What is ready behind the end of the active volume.
