@@ -13,7 +13,7 @@ use crate::key::Key;
 use crate::link::{Acceptor, Address, Link};
 use crate::metrics::PeerMetrics;
 use crate::pool::{Buffer, Chunk, HookOf, Released};
-use crate::waking;
+use crate::waking::{self, Sleeper};
 
 /// A call on its way to the I/O thread.
 pub(crate) struct Submit {
@@ -82,7 +82,7 @@ impl Shared {
 
     pub(crate) fn post(self: &Arc<Self>, command: Command) {
         self.lock().commands.push(command);
-        waking::wake(self);
+        waking::wake(Arc::clone(self) as Arc<dyn Sleeper>);
     }
 
     /// Returns the request's number.
@@ -93,7 +93,7 @@ impl Shared {
         submit.stream = stream;
         queue.commands.push(Command::Submit(submit));
         drop(queue);
-        waking::wake(self);
+        waking::wake(Arc::clone(self) as Arc<dyn Sleeper>);
         stream
     }
 
@@ -107,9 +107,11 @@ impl Shared {
         self.nudge();
         index
     }
+}
 
+impl Sleeper for Shared {
     /// A thread that is awake looks at the queue before it sleeps; only a sleeping one has to be woken.
-    pub(crate) fn nudge(&self) {
+    fn nudge(&self) {
         if self.asleep.swap(false, Ordering::SeqCst) {
             // It can only fail when the counter is full, and then the thread is awake anyway.
             let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());

@@ -7,11 +7,15 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use crate::command::Shared;
+/// What a thread shares with those that leave commands to it.
+pub(crate) trait Sleeper: Send + Sync {
+    /// Wake the thread if it sleeps.
+    fn nudge(&self);
+}
 
 thread_local! {
     /// The threads that have to be woken at the end; None outside of `together`.
-    static LATER: RefCell<Option<Vec<Arc<Shared>>>> = const { RefCell::new(None) };
+    static LATER: RefCell<Option<Vec<Arc<dyn Sleeper>>>> = const { RefCell::new(None) };
 }
 
 /// Wakes them, also after a panic.
@@ -20,7 +24,7 @@ struct Waking;
 impl Drop for Waking {
     fn drop(&mut self) {
         let later = LATER.with_borrow_mut(Option::take);
-        later.into_iter().flatten().for_each(|shared| shared.nudge());
+        later.into_iter().flatten().for_each(|sleeper| sleeper.nudge());
     }
 }
 
@@ -37,17 +41,12 @@ pub fn together<T>(work: impl FnOnce() -> T) -> T {
 }
 
 /// Wake a thread for a command, now or at the end of `together`.
-pub(crate) fn wake(shared: &Arc<Shared>) {
-    let is_noted = LATER.with_borrow_mut(|later| {
-        let Some(later) = later else { return false };
-        if !later.iter().any(|other| Arc::ptr_eq(other, shared)) {
-            later.push(Arc::clone(shared));
-        }
-        true
+pub(crate) fn wake(sleeper: Arc<dyn Sleeper>) {
+    LATER.with_borrow_mut(|later| match later {
+        None => sleeper.nudge(),
+        Some(later) if later.iter().any(|other| std::ptr::addr_eq(Arc::as_ptr(other), Arc::as_ptr(&sleeper))) => {}
+        Some(later) => later.push(sleeper),
     });
-    if !is_noted {
-        shared.nudge();
-    }
 }
 
 #[cfg(test)]
@@ -55,7 +54,7 @@ mod tests {
     use std::sync::atomic::Ordering::SeqCst;
 
     use super::*;
-    use crate::command::Command;
+    use crate::command::{Command, Shared};
 
     fn asleep() -> Arc<Shared> {
         let shared = Arc::new(Shared::new().expect("a descriptor"));
