@@ -757,9 +757,18 @@ _Served: TypeAlias = tuple[str, bytes, int, int, int, float, str, str]
 the request's id."""
 _Holder: TypeAlias = tuple[bool, bytes, bytes]
 """Whether to write, token (none: empty), path up to the container's slash; as sent."""
-_Made: TypeAlias = tuple[list[int], bytes, list[int], bytes, list[tuple[_Place, int]], list[list[int]]]
+_Made: TypeAlias = tuple[list[int], bytes, list[int], bytes, list[tuple[_Place, int]], list[list[int]], list[list[int]]]
 """Objects of one container: numbers for `listed`, `/account/container/`, for each replica the container replicas whose
-update it keeps pending (as bits), the rows in JSON, places and timestamps, and the devices' numbers in the ring."""
+update it keeps pending (as bits), the rows in JSON, places and timestamps, the devices' numbers in the ring, and the
+slices of room that each takes a part of."""
+_Both: TypeAlias = tuple[int, int]
+"""Objects and bytes."""
+_Level: TypeAlias = tuple[int, _Both, _Both, int]
+"""A pool, what is left, what was taken, and the number of PUTs that found too little."""
+_Listed: TypeAlias = tuple[bytes, list[tuple[int, _Both]], bytes, int]
+"""`/account/container/`, slices with the sums of their parts, name and timestamp of the newest row."""
+_Returned: TypeAlias = tuple[int, _Both, bool]
+"""A slice, what nothing is stored of, and whether nothing more is taken of it."""
 
 @final
 class Changes:
@@ -875,6 +884,7 @@ class Front:
         rows: list[int],
         seen: tuple[int, int],
         valid_s: float,
+        pools: list[int],
         /,
     ) -> bool:
         """Let who sends the token (none: empty) read any object below the path `prefix`, which ends with a slash; or
@@ -882,7 +892,7 @@ class Front:
         as bits. With `xxh3_etags` these have an ETag from xxh3, unless the client compares its MD5.
 
         `container` is `/account/container/`, decoded; `seen` is a slot of the changes, and where it stood before this
-        was decided. False: there are too many.
+        was decided. Each object that is written takes a part of each of the `pools`. False: there are too many.
         """
 
     def has(self, write: bool, token: Buffer, prefix: Buffer, /) -> bool:
@@ -893,6 +903,18 @@ class Front:
 
     def used(self) -> list[_Holder]:
         """Live grants that were used since they were given."""
+
+    def lend(self, pool: int, slice: int, objects: int, bytes: int, valid_s: float, /) -> None:
+        """Add a slice of room to a pool: PUTs take parts of it within so many seconds. Its number is in use once."""
+
+    def recall(self, pool: int, /) -> None:
+        """Take no more of a pool: its slices end."""
+
+    def spent(self) -> tuple[list[_Level], list[_Listed], list[_Returned]]:
+        """What became of room since the last time: for each pool what is left, what was taken, and the PUTs that found
+        too little; for each container, the slices whose parts became rows in all of its replicas; and what nothing is
+        stored of, with slices that have ended.
+        """
 
     def route(
         self, policy: int, part_power: int, rows: list[Buffer], devices: list[tuple[TransportPeer, str] | None], /

@@ -12,7 +12,7 @@ from swiftlet.api.context.fresh_cache import FRESH_S
 from swiftlet.api.reading.static_web import site_of
 from swiftlet.api.reading.versioning import archive_of, has_versions
 from swiftlet.api.writing.expiry_changes import has_expiring
-from swiftlet.api.writing.quota_checks import is_unlimited
+from swiftlet.api.writing.quota_checks import Limited, limits_of
 from swiftlet.auth.identity import Identity, authorize
 from swiftlet.errors import Forbidden, SwiftletError
 from swiftlet.names import Path, parse_path
@@ -47,6 +47,8 @@ class Grant:
     valid_s: float
     xxh3_etags: bool = False
     """Whether ETags of written objects are computed from xxh3 when the client sends no MD5."""
+    limits: tuple[Limited, ...] = ()
+    """What limits the objects that are written."""
 
     @property
     def container(self) -> bytes:
@@ -107,12 +109,13 @@ class Deciding:
             await access.require(method, any_object)
         versioned = has_versions(container) or archive_of(api, container) is not None
         # Replacing or deleting an object that expires removes its task from the expirer's queue, which the front can't.
-        if versioned or has_expiring(container) or not await is_unlimited(api, any_object):
+        if versioned or has_expiring(container):
             return None
+        limits = await limits_of(api, any_object)
         # The facts read first have become older while the others were read.
         valid_s = min(WRITE_VALID_S + begun_s - time.monotonic(), known.expires - self._now())
         xxh3_etags = options.etag_kind(container.policy) == "xxh3"
-        return Grant(path, container.policy, valid_s, xxh3_etags) if valid_s > 0 else None
+        return Grant(path, container.policy, valid_s, xxh3_etags, limits) if valid_s > 0 else None
 
     async def _decide(self, token: str, below: Path) -> Grant | None:
         api, valid_s = self._api, VALID_S

@@ -27,6 +27,7 @@ from swiftlet.api.context.core import SwiftApi
 from swiftlet.front.connections import Connection, ConnectionHandover
 from swiftlet.front.deciding import SMALL_BYTES, Deciding, Grant, below_of
 from swiftlet.front.handshake_records import HandshakeRecords
+from swiftlet.front.lending import Lending
 from swiftlet.front.routes import ContainerPeers, ContainerRoutes, Peers, Routes
 from swiftlet.front.row_batches import RowBatches
 from swiftlet.front.row_records import RowRecords, RowsStatus
@@ -165,6 +166,7 @@ class ProxyFront:
         self._running: _Running | None = None
         self._state = "off: connections do not come through the front"
         self._granting: set[asyncio.Task[None]] = set()
+        self._opened = asyncio.Event()
         app.on_response_prepare.append(self._withdraw_before)
 
     @property
@@ -185,10 +187,14 @@ class ProxyFront:
         containers = None
         if self._container_peers is not None and self._settings.writes:
             containers = ContainerRoutes(front, self._rings, self._container_peers)
-        records, row_batches = AccessRecords(front, self._app[METRICS]), RowBatches(front, self._api, self._rings)
+        records, lending = AccessRecords(front, self._app[METRICS]), Lending(front, self._api)
+        row_batches = RowBatches(front, self._api, self._rings, lending.delivered)
         connections, row_records = ConnectionHandover(front, self, self.tls), RowRecords(front)
         handshakes = HandshakeRecords(front)
-        self._running = _Running(front, routes, containers, connections, records, row_batches, row_records, handshakes)
+        self._running = _Running(
+            front, routes, containers, connections, records, row_batches, row_records, handshakes, lending
+        )
+        self._opened.set()
         # What Python writes has a newer timestamp than what the front has written, whatever happened to the wall clock.
         self._api.clock.follow(front.newest)
         if self._certificate is not None:
@@ -222,6 +228,7 @@ class ProxyFront:
         if self._running is not None:
             await self._running.connections.leave()
             await self._running.row_batches.finish()
+            await self._running.lending.finish()
 
     def is_busy(self) -> bool:
         """Whether the front has connections."""
@@ -302,10 +309,11 @@ class ProxyFront:
             return False
         running.routes.tell(grant.policy)
         rows = self._rows(grant) if write else []
+        pools = running.lending.pools(grant.limits)
         if write and running.containers is not None:
             running.containers.refresh()
         return running.front.grant(
-            write, token, prefix, grant.container, grant.policy, grant.xxh3_etags, rows, seen, grant.valid_s
+            write, token, prefix, grant.container, grant.policy, grant.xxh3_etags, rows, seen, grant.valid_s, pools
         )
 
     def _rows(self, grant: Grant) -> list[int]:
@@ -328,6 +336,12 @@ class ProxyFront:
                 for holder in running.front.used()[:MAX_RENEWED]:
                     await self._grant(running, *holder)
 
+    async def lend(self) -> None:
+        """Lend room to the front where quotas apply, until cancelled."""
+        await self._opened.wait()
+        if self._running is not None:
+            await self._running.lending.run()
+
     async def record(self) -> None:
         """Log and count what the front answers, until cancelled. Raises RuntimeError when its thread has ended."""
         while True:
@@ -349,6 +363,7 @@ class _Running:
     row_batches: RowBatches
     row_records: RowRecords
     handshakes: HandshakeRecords
+    lending: Lending
 
     def take_records(self) -> None:
         """Log and count what the front has done since the last call."""

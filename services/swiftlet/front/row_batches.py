@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import structlog
@@ -52,6 +52,10 @@ _LOOK_S = 0.01
 _log = structlog.get_logger("front")
 
 
+Delivered = Callable[[StoredRows, Sequence[Sequence[int]]], None]
+"""Called with rows that were sent to all replicas of their container, and the slices of room that each takes a part
+of.
+"""
 _Kind = tuple[bytes, tuple[int, ...], int]
 """What objects of one update have in common: container, shares and policy."""
 
@@ -66,6 +70,7 @@ class _Batch:
     encoded: list[bytes]
     written: list[tuple[Place, int]]
     numbers: list[list[int]]
+    parts: list[list[int]]
     kind: _Kind = field(init=False)
     bytes: int = field(init=False)
 
@@ -84,15 +89,17 @@ class _Batch:
         self.encoded += other.encoded
         self.written += other.written
         self.numbers += other.numbers
+        self.parts += other.parts
         self.bytes += other.bytes
 
 
 class RowBatches:
     """Takes stored objects from one front and hands their rows to placement."""
 
-    def __init__(self, front: Front, api: SwiftApi, rings: Rings) -> None:
-        """Begin without any stored objects."""
+    def __init__(self, front: Front, api: SwiftApi, rings: Rings, delivered: Delivered) -> None:
+        """Begin without any stored objects; `delivered` is told of rows."""
         self._front = front
+        self._delivered = delivered
         self._api = api
         self._rings = rings
         self._tasks: set[asyncio.Task[None]] = set()
@@ -111,8 +118,8 @@ class RowBatches:
 
         It is not when devices are storing nothing more, after `GATHER_S`, or when `ENOUGH` objects are there.
         """
-        for tokens, container, shares, encoded, written, numbers in self._front.made():
-            self._gather(_Batch(container, shares, tokens, [encoded], written, numbers))
+        for tokens, container, shares, encoded, written, numbers, parts in self._front.made():
+            self._gather(_Batch(container, shares, tokens, [encoded], written, numbers, parts))
         if not self._gathered:
             return
         # Rows that the front is delivering itself come here at once if they come at all.
@@ -144,7 +151,7 @@ class RowBatches:
                 self._front.listed(batch.tokens, False)
                 continue
             self._listing += len(batch.tokens)
-            task = asyncio.ensure_future(self._list(batch.tokens, stored))
+            task = asyncio.ensure_future(self._list(batch.tokens, stored, batch.parts))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
@@ -163,7 +170,7 @@ class RowBatches:
         versions = [(key_at(place), Timestamp(stamp)) for place, stamp in batch.written]
         return StoredRows(account, container, rows, [replicas_of(bits) for bits in batch.shares], versions, known)
 
-    async def _list(self, tokens: list[int], stored: StoredRows) -> None:
+    async def _list(self, tokens: list[int], stored: StoredRows, parts: list[list[int]]) -> None:
         repeated = set(tokens)
         """The requests that Python has to execute again."""
         try:
@@ -173,6 +180,8 @@ class RowBatches:
                 await self._undo(stored)
             else:
                 repeated = set()
+                if any(parts):
+                    self._delivered(stored, parts)
         except SwiftletError as error:
             _log.info(
                 "rows of writes were not listed; Python repeats the writes",

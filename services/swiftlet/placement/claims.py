@@ -13,14 +13,15 @@ heard of it by then is told later, since a claim that stays holds room that nobo
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+import os
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import structlog
 
 from swiftlet.boundaries.listings import ListingTransport
 from swiftlet.errors import NotFound, SwiftletError, Unavailable
-from swiftlet.model import Bounds, Claim, Confirmation, DatabaseName, Excess
+from swiftlet.model import Amounts, Bounds, Claim, Confirmation, DatabaseName, Excess
 from swiftlet.names import HashPath
 from swiftlet.placement.fanout import NODE_TROUBLE
 from swiftlet.placement.health import NodeHealth
@@ -101,6 +102,39 @@ class ClusterClaims:
         answers = await self._each(primaries, confirm)
         fine = [answer for answer in answers if answer.listed and (answer.reported or not report)]
         return len(fine) == len(answers) >= write_quorum(len(primaries))
+
+    async def listed_by(
+        self, name: DatabaseName, row: str, at: Timestamp, report: bool = False
+    ) -> Mapping[int, Confirmation] | None:
+        """Return what replicas know of a row whose write has no claim of its own, by the ids of their devices; None
+        when fewer than a quorum answer.
+
+        With `report` those that list it report the totals to the account first.
+        """
+        partition, primaries = self._primaries(name)
+        nobodys = os.urandom(16).hex()
+
+        async def ask(device: Device) -> tuple[int, Confirmation]:
+            return device.id, await self._transport.confirm_claim(device, partition, name, nobodys, row, at, report)
+
+        answers = dict(await self._each(primaries, ask))
+        return answers if len(answers) >= write_quorum(len(primaries)) else None
+
+    async def lower(self, name: DatabaseName, claim_id: str, rest: Callable[[int], Amounts], life_s: int) -> None:
+        """Hold only the `rest` of a claim, which may differ between devices, at those that can be reached.
+
+        It is never refused, because it is less than what is held; nothing is left of it where the rest is nothing.
+        """
+        partition, primaries = self._primaries(name)
+
+        async def lower(device: Device) -> None:
+            left = rest(device.id)
+            if left == Amounts():
+                await self._transport.cancel_claim(device, partition, name, claim_id)
+            else:
+                await self._transport.take_claim(device, partition, name, Claim(claim_id, left), Bounds(), life_s)
+
+        await self._each(primaries, lower)
 
     async def cancel(self, name: DatabaseName, claim_id: str) -> None:
         """Cancel a claim at those of its replicas that can be reached."""

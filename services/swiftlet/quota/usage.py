@@ -91,6 +91,23 @@ class RememberedUsage:
         if entry is not None and amounts is not None and stored:
             entry.since = total([entry.since, amounts])
 
+    async def used(self, name: DatabaseName, max_age_s: float) -> Amounts | None:
+        """Return what is stored, without writes in progress; None when nobody knows."""
+        entry = self._entry(name)
+        await self._refresh(name, entry, max_age_s)
+        return None if entry.known is None else total([entry.known, entry.since])
+
+    def lower(self, name: DatabaseName, claim_id: str, rest: Amounts, stored: Amounts) -> None:
+        """Count only the rest of a write that is in progress, and the other part as stored until usage is read."""
+        entry = self._entries.get(name)
+        if entry is None or claim_id not in entry.held:
+            return
+        entry.since = total([entry.since, stored])
+        if rest == Amounts():
+            del entry.held[claim_id]
+        else:
+            entry.held[claim_id] = rest
+
     def _entry(self, name: DatabaseName) -> _Entry:
         entry = self._entries.setdefault(name, _Entry())
         self._entries.move_to_end(name)

@@ -14,6 +14,7 @@ use crate::changes::Changes;
 use crate::grants::{Granted, Grants, Holder, Seen};
 use crate::made::{Batch, batches};
 use crate::reactor::Reactor;
+use crate::room::{Amounts, Spent};
 use crate::routes::Policy;
 use crate::secure::{Handshakes, Refused, Secure};
 use crate::shared::{Command, Handed, Served, Settings, Shared, lock, unring};
@@ -55,6 +56,7 @@ impl Front {
             commands: Mutex::default(),
             wake: bell()?,
             grants: Mutex::new(Grants::new(changes)),
+            room: Mutex::default(),
             policies: Mutex::default(),
             handed: Mutex::default(),
             ready: bell()?,
@@ -129,6 +131,23 @@ impl Front {
     #[must_use]
     pub fn used(&self) -> Vec<Holder> {
         self.shared.grants().used(Instant::now())
+    }
+
+    /// Add a slice of room to a pool, to be used for `valid` from now. Slices have numbers of their own, whatever pool
+    /// they belong to.
+    pub fn lend(&self, pool: u64, slice: u64, amounts: Amounts, valid: Duration) {
+        lock(&self.shared.room).lend(pool, slice, amounts, Instant::now() + valid);
+    }
+
+    /// Take no more of a pool.
+    pub fn recall(&self, pool: u64) {
+        lock(&self.shared.room).recall(pool);
+    }
+
+    /// What has become of room since the last call.
+    #[must_use]
+    pub fn spent(&self) -> Spent {
+        lock(&self.shared.room).spent(Instant::now())
     }
 
     /// Set where a policy's objects are; None makes them unknown.

@@ -37,6 +37,8 @@ pub struct Granted {
     pub xxh3_etags: bool,
     /// For writes: for each replica of the object, the container replicas whose update it keeps pending, as bits.
     pub rows: Arc<[u32]>,
+    /// For PUTs: the pools of room, each of which an object takes a part of.
+    pub pools: Arc<[u64]>,
 }
 
 /// Whether it is for writes, a token (empty for none), and a path's prefix; as sent.
@@ -134,7 +136,13 @@ mod tests {
     }
 
     fn granted(container: &str, policy: u16) -> Granted {
-        Granted { container: container.as_bytes().into(), policy, xxh3_etags: false, rows: Arc::new([]) }
+        Granted {
+            container: container.as_bytes().into(),
+            policy,
+            xxh3_etags: false,
+            rows: Arc::new([]),
+            pools: Arc::new([]),
+        }
     }
 
     const SEEN: Seen = Seen { slot: 0, at: 0 };

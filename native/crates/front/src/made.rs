@@ -32,6 +32,8 @@ pub struct Made {
     pub holders: Vec<Arc<Device>>,
     /// The request's id.
     pub id: String,
+    /// The slices of room that it takes a part of.
+    pub parts: Vec<u64>,
 }
 
 /// Objects of one container.
@@ -49,6 +51,8 @@ pub struct Batch {
     pub written: Vec<(Key, u64)>,
     /// The devices' numbers for each object.
     pub devices: Vec<Vec<u16>>,
+    /// For each object the slices of room that it takes a part of.
+    pub parts: Vec<Vec<u64>>,
 }
 
 /// Batch objects by container.
@@ -70,6 +74,7 @@ pub(crate) fn batches(made: Vec<Made>) -> Vec<Batch> {
             batch.rows.extend_from_slice(&row);
             batch.written.push(written);
             batch.devices.push(one.devices);
+            batch.parts.push(one.parts);
         } else {
             found.push(Batch {
                 tokens: vec![one.token],
@@ -78,6 +83,7 @@ pub(crate) fn batches(made: Vec<Made>) -> Vec<Batch> {
                 rows: row,
                 written: vec![written],
                 devices: vec![one.devices],
+                parts: vec![one.parts],
             });
         }
     }
@@ -93,8 +99,8 @@ mod tests {
         let key = Key { policy, partition: 1, digest: [0; 16] };
         let rows = Arc::from([1, 2, 4]);
         let (container, devices) = (container.as_bytes().into(), vec![0, 1, 2]);
-        let (holders, id) = (Vec::new(), String::new());
-        Made { token, container, rows, row, key, timestamp: token, devices, holders, id }
+        let (holders, id, parts) = (Vec::new(), String::new(), vec![token]);
+        Made { token, container, rows, row, key, timestamp: token, devices, holders, id, parts }
     }
 
     #[test]
@@ -105,6 +111,7 @@ mod tests {
         assert_eq!(tokens, vec![vec![1, 3], vec![2], vec![4]]);
         assert_eq!(found[0].rows, b"[\"1\",0,0,\"\",\"\",false],[\"3\",0,0,\"\",\"\",false]");
         assert_eq!(found[0].written.len(), found[0].devices.len());
+        assert_eq!(found[0].parts, [[1], [3]]);
     }
 
     #[test]

@@ -6,11 +6,12 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::grants::Grants;
 use crate::head::Method;
 use crate::made::Made;
+use crate::room::Room;
 use crate::routes::Policy;
 use crate::secure::Secure;
 use crate::updates::Counts;
@@ -141,6 +142,7 @@ pub(crate) struct Shared {
     pub(crate) commands: Mutex<Vec<Command>>,
     pub(crate) wake: OwnedFd,
     pub(crate) grants: Mutex<Grants>,
+    pub(crate) room: Mutex<Room>,
     pub(crate) policies: Mutex<HashMap<u16, Arc<Policy>>>,
     pub(crate) handed: Mutex<Waiting>,
     pub(crate) ready: OwnedFd,
@@ -188,6 +190,18 @@ impl Shared {
 
     pub(crate) fn grants(&self) -> MutexGuard<'_, Grants> {
         lock(&self.grants)
+    }
+
+    /// Take room for an object of so many bytes in each of these pools; None: there is not enough.
+    pub(crate) fn take_room(&self, pools: &[u64], bytes: u64, now: Instant) -> Option<Vec<u64>> {
+        if pools.is_empty() { Some(Vec::new()) } else { lock(&self.room).take(pools, bytes, now) }
+    }
+
+    /// Bring back the parts of an object that is stored nowhere.
+    pub(crate) fn give_back(&self, parts: &[u64], bytes: u64) {
+        if !parts.is_empty() {
+            lock(&self.room).give_back(parts, bytes);
+        }
     }
 
     pub(crate) fn policy(&self, index: u16) -> Option<Arc<Policy>> {

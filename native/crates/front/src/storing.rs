@@ -72,7 +72,8 @@ pub(crate) fn planned(
     let calls = peers.iter().zip(granted.rows.iter()).map(call).collect::<Option<Vec<_>>>()?;
     let Granted { container, rows, .. } = granted;
     let (holders, token) = (peers.clone(), 0);
-    let made = Made { token, container, rows, row, key, timestamp, devices, holders, id: id.clone() };
+    let made =
+        Made { token, container, rows, row, key, timestamp, devices, holders, id: id.clone(), parts: Vec::new() };
     let start = asked.method.name().len() + 1;
     let storing = Storing {
         method: asked.method,

@@ -25,6 +25,7 @@ use self::acknowledging::Acknowledging;
 use self::servers::Servers;
 use crate::made::Made;
 use crate::name;
+use crate::room::Listed;
 use crate::routes::{Device, Policy};
 
 mod acknowledging;
@@ -118,6 +119,8 @@ pub(crate) enum Do {
     Call(Arc<Device>, Box<Call>, u64),
     /// Answer these clients.
     Answer(Vec<u64>),
+    /// Room was taken by rows that count by themselves now.
+    Listed(Listed),
     /// Leave these to Python.
     Leave(Vec<Made>),
     /// Tell Python that the server with this number in the ring has failed.
@@ -397,6 +400,7 @@ impl Updates {
         self.counts.taken.fetch_add(made.len() as u64, Relaxed);
         self.counts.delivering.fetch_sub(made.len(), Relaxed);
         self.todo.push(Do::Answer(made.iter().map(|one| one.token).collect()));
+        self.todo.extend(Listed::of(&made).map(Do::Listed));
         let room = MAX_NOT_DURABLE.saturating_sub(self.counts.not_durable.load(Relaxed));
         let mut is_asked = made.len() <= room;
         for (server, upto) in servers.iter().zip(taken.into_iter().flatten()) {

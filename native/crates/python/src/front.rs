@@ -12,7 +12,8 @@ use swiftlet_front::grants::{Granted, Holder, Seen};
 use swiftlet_front::head::parse;
 use swiftlet_front::name::split;
 use swiftlet_front::{
-    Batch, Changes as Counters, Device, Front as Inner, Handed, Handshakes, Policy, Secure, Secured, Served, Settings,
+    Amounts, Batch, Changes as Counters, Device, Front as Inner, Handed, Handshakes, Level, Listed, Policy, Secure,
+    Secured, Served, Settings, Spent,
 };
 use swiftlet_store::model::Key;
 
@@ -40,14 +41,16 @@ fn served(served: Served) -> ServedParts {
     (method.name(), path, status, received, bytes, took.as_secs_f64(), remote.to_string(), id)
 }
 
-/// Tokens, container's name with its slashes, shares as bits, rows in JSON, places and timestamps, devices' numbers.
-type MadeParts<'py> = (Vec<u64>, Bound<'py, PyBytes>, Vec<u32>, Bound<'py, PyBytes>, Vec<(Place, u64)>, Vec<Vec<u16>>);
+/// Tokens, container's name with its slashes, shares as bits, rows in JSON, places and timestamps, devices' numbers,
+/// slices of room.
+type MadeParts<'py> =
+    (Vec<u64>, Bound<'py, PyBytes>, Vec<u32>, Bound<'py, PyBytes>, Vec<(Place, u64)>, Vec<Vec<u16>>, Vec<Vec<u64>>);
 
 fn made(py: Python<'_>, batch: Batch) -> MadeParts<'_> {
-    let Batch { tokens, container, shares, rows, written, devices } = batch;
+    let Batch { tokens, container, shares, rows, written, devices, parts } = batch;
     let place = |(key, timestamp): (Key, u64)| ((key.policy, key.partition, key.digest), timestamp);
     let written = written.into_iter().map(place).collect();
-    (tokens, PyBytes::new(py, &container), shares.to_vec(), PyBytes::new(py, &rows), written, devices)
+    (tokens, PyBytes::new(py, &container), shares.to_vec(), PyBytes::new(py, &rows), written, devices, parts)
 }
 
 /// Token, client's address and port, the address and port that it connected to.
@@ -62,6 +65,18 @@ fn handed(py: Python<'_>, handed: Handed) -> HandedParts<'_> {
     let Handed { socket, bytes, bounces, deleted, secured: with_tls } = handed;
     (socket.into_raw_fd(), PyBytes::new(py, &bytes), bounces, deleted, with_tls.map(secured))
 }
+
+/// Objects and bytes.
+type Both = (u64, u64);
+
+/// For each pool its number, what is left, what was taken, and how often there was too little; for each container its
+/// name with its slashes, slices and what of each is listed, the newest row and its timestamp; slices, what comes back
+/// of each, and whether it has ended.
+type SpentParts<'py> = (
+    Vec<(u64, Both, Both, u64)>,
+    Vec<(Bound<'py, PyBytes>, Vec<(u64, Both)>, Bound<'py, PyBytes>, u64)>,
+    Vec<(u64, Both, bool)>,
+);
 
 /// Whether to write, token and prefix.
 type HolderParts<'py> = (bool, Bound<'py, PyBytes>, Bound<'py, PyBytes>);
@@ -246,7 +261,7 @@ impl Front {
     }
 
     /// Add a grant; returns whether there was room.
-    #[pyo3(signature = (write, token, prefix, container, policy, xxh3_etags, rows, seen, valid_s, /))]
+    #[pyo3(signature = (write, token, prefix, container, policy, xxh3_etags, rows, seen, valid_s, pools, /))]
     #[allow(clippy::too_many_arguments, reason = "one crossing of the border for everything about a grant")]
     fn grant(
         &self,
@@ -259,8 +274,10 @@ impl Front {
         rows: Vec<u32>,
         seen: (usize, u64),
         valid_s: f64,
+        pools: Vec<u64>,
     ) -> PyResult<bool> {
-        let granted = Granted { container: container.as_slice().into(), policy, xxh3_etags, rows: rows.into() };
+        let (container, rows, pools) = (container.as_slice().into(), rows.into(), pools.into());
+        let granted = Granted { container, policy, xxh3_etags, rows, pools };
         let seen = Seen { slot: seen.0, at: seen.1 };
         Ok(self.0.grant(holder(write, &token, &prefix), granted, seen, seconds(valid_s)?))
     }
@@ -281,6 +298,32 @@ impl Front {
     fn used<'py>(&self, py: Python<'py>) -> Vec<HolderParts<'py>> {
         let used = self.0.used().into_iter();
         used.map(|(write, token, prefix)| (write, PyBytes::new(py, &token), PyBytes::new(py, &prefix))).collect()
+    }
+
+    /// Add a slice of room to a pool.
+    #[pyo3(signature = (pool, slice, objects, bytes, valid_s, /))]
+    fn lend(&self, pool: u64, slice: u64, objects: u64, bytes: u64, valid_s: f64) -> PyResult<()> {
+        self.0.lend(pool, slice, Amounts { objects, bytes }, seconds(valid_s)?);
+        Ok(())
+    }
+
+    /// Take no more of a pool.
+    #[pyo3(signature = (pool, /))]
+    fn recall(&self, pool: u64) {
+        self.0.recall(pool);
+    }
+
+    /// What has become of room since the last call.
+    fn spent<'py>(&self, py: Python<'py>) -> SpentParts<'py> {
+        let Spent { levels, listed, returned } = self.0.spent();
+        let both = |Amounts { objects, bytes }: Amounts| (objects, bytes);
+        let level = |one: Level| (one.pool, both(one.left), both(one.taken), one.short);
+        let listed = listed.into_iter().map(|Listed { container, slices, row, timestamp }| {
+            let slices = slices.into_iter().map(|(slice, amounts)| (slice, both(amounts))).collect();
+            (PyBytes::new(py, &container), slices, PyBytes::new(py, &row), timestamp)
+        });
+        let returned = returned.into_iter().map(|one| (one.slice, both(one.amounts), one.ended));
+        (levels.into_iter().map(level).collect(), listed.collect(), returned.collect())
     }
 
     /// Set where a policy's objects are.

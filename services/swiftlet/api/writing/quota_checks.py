@@ -33,7 +33,7 @@ from swiftlet.api.reading.versioning import has_versions
 from swiftlet.auth.identity import RESELLER_PREFIX
 from swiftlet.boundaries.bodies import Piece
 from swiftlet.errors import NotFound, SwiftletError, Unavailable
-from swiftlet.model import Amounts, Claim, DatabaseName, Excess, PutFooter, PutRecord
+from swiftlet.model import Amounts, Bounds, Claim, DatabaseName, Excess, PutFooter, PutRecord
 from swiftlet.names import Path
 from swiftlet.quota.bounds import (
     ACCOUNT_LEVEL,
@@ -271,9 +271,19 @@ def within_quota(
     return stored
 
 
-async def is_unlimited(api: SwiftApi, path: Path) -> bool:
-    """Return whether no quota counts what is stored there. Raises NotFound and Unavailable."""
-    return not await _parts(api, path)
+@dataclass(frozen=True, slots=True)
+class Limited:
+    """A database in which writes of objects reserve room, and the limits there."""
+
+    name: DatabaseName
+    bounds: Bounds
+    precise: bool
+
+
+async def limits_of(api: SwiftApi, path: Path) -> tuple[Limited, ...]:
+    """Return what limits the writes of an object; nothing where no quota applies. Raises NotFound and Unavailable."""
+    precise = api.quotas.quotas.precise
+    return tuple(Limited(part.name, part.named.bounds, precise) for part in await _parts(api, path))
 
 
 async def _parts(api: SwiftApi, path: Path) -> list[_Part]:

@@ -65,7 +65,7 @@ def use_front(
     front = ProxyFront(app, api, rings, peers, settings, withdrawals, container_peers, certificate)
 
     async def beside(_app: web.Application) -> AsyncIterator[None]:
-        async with in_background(front.renew), in_background(front.record):
+        async with in_background(front.renew), in_background(front.lend), in_background(front.record):
             yield
 
     app[FRONT_LISTENER] = front

@@ -47,6 +47,7 @@ impl Reactor {
                         self.refresh_date();
                         tokens.into_iter().for_each(|token| self.listed(token, true));
                     }
+                    Do::Listed(listed) => lock(&self.shared.room).listed(listed),
                     Do::Report(number) => {
                         lock(&self.shared.silent).insert(number);
                     }

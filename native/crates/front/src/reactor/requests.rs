@@ -179,16 +179,27 @@ impl Reactor {
         let Some(content) = Content::of(&connection.read, connection.body.as_deref(), length, md5) else {
             return Then::HandOver;
         };
+        let bytes = asked.body_bytes() as u64;
+        let pools: &[u64] = if asked.method == Method::Put { &granted.pools } else { &[] };
+        let Some(parts) = self.shared.take_room(pools, bytes, now) else { return Then::HandOver };
         let id = self.random.id();
         let timestamp = self.clock.next();
         self.shared.newest.store(timestamp, Ordering::Release);
-        let Some((storing, calls)) = planned(&self.shared, &asked, &content, granted, (timestamp, id), now) else {
+        let plan = planned(&self.shared, &asked, &content, granted, (timestamp, id), now);
+        let Some((mut storing, calls)) = plan else {
+            self.shared.give_back(&parts, bytes);
             return Then::HandOver;
         };
+        if let Some(made) = &mut storing.made {
+            made.parts.clone_from(&parts);
+        }
         let sink = Arc::clone(&self.devices) as Arc<dyn Sink>;
         for (replica, (device, call)) in storing.devices.iter().zip(calls).enumerate() {
             let token = number(index, generation) | (replica as u64) << REPLICA_SHIFT;
             if device.peer().call(call, &sink, token).is_err() {
+                if replica == 0 {
+                    self.shared.give_back(&parts, bytes);
+                }
                 return Then::HandOver;
             }
         }

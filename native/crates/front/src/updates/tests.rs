@@ -32,6 +32,7 @@ struct World {
     answered: Vec<u64>,
     left: Vec<u64>,
     reported: Vec<u16>,
+    listed: Vec<Listed>,
 }
 
 fn ok(header: Vec<u8>) -> What {
@@ -63,9 +64,9 @@ impl World {
         let updates = Updates::new((b"<".to_vec(), b">".to_vec()), Duration::from_secs(10), Arc::clone(&counts));
         let peer = |name: &str| node.peer(Address { name: name.into(), tcp: None });
         let holders = ["o0", "o1", "o2"].map(|name| Arc::new(Device::new(peer(name), name))).to_vec();
-        let (calls, answered, left, reported) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let (calls, answered, left, reported, listed) = (Vec::new(), Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let now = Instant::now();
-        let mut world = Self { node, updates, counts, now, holders, calls, answered, left, reported };
+        let mut world = Self { node, updates, counts, now, holders, calls, answered, left, reported, listed };
         world.route(3);
         world
     }
@@ -83,7 +84,8 @@ impl World {
         let key = Key { policy: 0, partition: 1, digest: [0; 16] };
         let (container, rows) = (container.as_bytes().into(), Arc::from(SHARES));
         let (devices, holders) = (vec![0, 1, 2], self.holders.clone());
-        Made { token, container, rows, row, key, timestamp: token, devices, holders, id: "tx".to_owned() }
+        let (id, parts) = ("tx".to_owned(), Vec::new());
+        Made { token, container, rows, row, key, timestamp: token, devices, holders, id, parts }
     }
 
     fn make(&mut self, token: u64, container: &str) {
@@ -111,6 +113,7 @@ impl World {
                     }
                     Do::Answer(tokens) => self.answered.extend(tokens),
                     Do::Leave(made) => self.left.extend(made.iter().map(|one| one.token)),
+                    Do::Listed(listed) => self.listed.push(listed),
                     Do::Report(number) => self.reported.push(number),
                 }
             }
@@ -459,4 +462,21 @@ fn a_device_that_does_not_hear_of_it_delivers_again() {
         let rows = world.rows();
         assert_eq!((rows.acknowledged, rows.lost, rows.acknowledging), (2, 1, 0));
     }
+}
+
+#[test]
+fn room_is_told_of_rows_that_all_replicas_have_taken() {
+    let mut world = World::new();
+    let some = |world: &World| vec![Made { parts: vec![10, 20], ..world.made(1, "/a/c/") }, world.made(2, "/a/c/")];
+    for (answer, expected) in [(refused(Status::NodeBusy), 0), (at(1, 1), 1)] {
+        world.now += PAUSE;
+        world.updates.add(some(&world), world.now);
+        world.carry_out();
+        world.answer_from("c0", UPDATE, &at(1, 1));
+        assert_eq!(world.listed.len(), 0);
+        world.answer(UPDATE, &answer);
+        assert_eq!(world.listed.len(), expected);
+    }
+    let listed = &world.listed[0];
+    assert_eq!((listed.row.as_slice(), listed.timestamp, listed.slices.len()), (&b"1"[..], 1, 2));
 }
