@@ -1,10 +1,12 @@
 """Small objects through the proxy, answered by Python and by the native front: rates and processor time.
 
     .venv/bin/python -m bench.dataplane.front DIRECTORY [--rounds 3] [--seconds 8] [--workers 2] [--clients 20]
+        [--quota]
 
 Three standalone stores on the native transport, measured in turns with wrk: without a front (`python`), with one whose
 listing rows Python delivers (`front, rows by Python`: without `container.native_updates`), and with one that delivers
-them itself (`front`). See `bench.dataplane.proxy` for what counts.
+them itself (`front`). With `--quota` a store with a precise limit of the account is measured instead of the second one
+(`front, quota`), and one with it and without a front (`python, quota`). See `bench.dataplane.proxy` for what counts.
 """
 
 from __future__ import annotations
@@ -16,6 +18,8 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 
+import yaml
+
 from bench.dataplane.proxy import CLIENTS, OPERATIONS, Store, in_turns, row
 from e2e.standalone.cluster import start_cluster
 
@@ -25,12 +29,27 @@ STORES = {
     "front": {},
 }
 """Settings of the stores, by what answers."""
+WITH_QUOTA = {
+    "python, quota": STORES["python"],
+    "python": STORES["python"],
+    "front, quota": {},
+    "front": {},
+}
+"""The stores of a comparison of quotas."""
+QUOTAS = {
+    "precise": True,
+    "levels": {"default": {"account_object_count": 1_000_000_000, "account_usage_bytes": 1 << 50}},
+}
 
 
 @contextmanager
 def store(directory: Path, name: str, workers: int, clients: int = CLIENTS) -> Iterator[Store]:
     """A store that runs."""
-    settings = {"SWIFTLET_PROXY__FRONT": "true", "SWIFTLET_PROXY__FRONT_PUT": "true"} | STORES[name]
+    settings = {"SWIFTLET_PROXY__FRONT": "true", "SWIFTLET_PROXY__FRONT_PUT": "true"} | (STORES | WITH_QUOTA)[name]
+    if name.endswith("quota"):
+        file = directory.absolute() / "quotas.yaml"
+        file.write_text(yaml.safe_dump(QUOTAS))
+        settings["SWIFTLET_QUOTA__FILE"] = str(file)
     cluster = start_cluster(directory / name.replace(" ", "-"), "--workers", str(workers), settings=settings)
     try:
         yield Store(name, cluster, clients)
@@ -45,10 +64,11 @@ def main() -> None:
     parser.add_argument("--seconds", type=int, default=8, help="length of each (default 8)")
     parser.add_argument("--workers", type=int, default=2, help="processes of each proxy (default 2)")
     parser.add_argument("--clients", type=int, default=CLIENTS, help=f"clients at the same time (default {CLIENTS})")
+    parser.add_argument("--quota", action="store_true", help="compare stores with and without a limit of the account")
     arguments = parser.parse_args()
     with ExitStack() as stack:
         begin = partial(store, arguments.directory, workers=arguments.workers, clients=arguments.clients)
-        stores = [stack.enter_context(begin(name)) for name in STORES]
+        stores = [stack.enter_context(begin(name)) for name in (WITH_QUOTA if arguments.quota else STORES)]
         found = in_turns(stores, arguments.rounds, arguments.seconds, OPERATIONS | {"DELETE": "delete.lua"})
     print("| operation | answered by | requests/s | p50 ms | p99 ms | CPU ms each: proxy | object | container | all |")
     print("|---|---|---|---|---|---|---|---|---|")

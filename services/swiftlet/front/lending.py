@@ -54,7 +54,7 @@ FINISH_S = 1.0
 """Seconds at shutdown for letting go of what is held."""
 SHORT = Counter(
     "swiftlet_front_quota_short_total",
-    "PUTs that the front left to Python because no room was reserved where a quota applies.",
+    "Times that a PUT was left to Python because the front had no room for it where a quota applies.",
 )
 _Both = tuple[int, int]
 _log = structlog.get_logger("front")

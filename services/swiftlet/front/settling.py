@@ -11,7 +11,7 @@ few times. After that the parts stay held until their slices expire.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from swiftlet.front.slices import Slice
@@ -36,15 +36,21 @@ class _Rows:
     """Rows of a container, and the parts that end with them."""
 
     rows: dict[str, Timestamp] = field(default_factory=dict)
+    newest: tuple[Timestamp, str] | None = None
+    """The newest of the rows that all replicas have."""
     of_container: dict[Slice, Amounts] = field(default_factory=dict)
     of_account: dict[Slice, Amounts] = field(default_factory=dict)
     done_at: set[int] = field(default_factory=set)
     """The devices where the parts of the container's slices have been let go of."""
 
-    def add(self, rows: Mapping[str, Timestamp], parts: Parts) -> None:
-        """Add rows and parts."""
-        for name, at in rows.items():
-            self.rows[name] = max(at, self.rows.get(name, at))
+    def asked(self) -> Iterable[tuple[str, Timestamp]]:
+        """Return the rows that are asked about."""
+        yield from self.rows.items()
+        if self.newest is not None:
+            yield self.newest[1], self.newest[0]
+
+    def add(self, parts: Parts) -> None:
+        """Add parts."""
         for slice, amounts in parts.items():
             sums = self.of_account if slice.name.container is None else self.of_container
             sums[slice] = total([sums.get(slice, Amounts()), amounts])
@@ -70,21 +76,27 @@ class Settling:
         told = {slice: amounts for slice, amounts in parts.items() if slice.name.container is None and slice.precise}
         for slice in parts.keys() - told.keys():
             slice.list(parts[slice])
-        self._wait(container, {row: at}, told)
+        if told:
+            waiting = self._wait(container, told)
+            waiting.newest = max(waiting.newest or (at, row), (at, row))
 
     def delivered(self, container: DatabaseName, rows: Mapping[str, Timestamp], parts: Parts) -> None:
         """Note that these rows were sent to all replicas, some of which may not have them."""
         for slice, amounts in parts.items():
             if not slice.precise:
                 slice.list(amounts)
-        self._wait(container, rows, {slice: amounts for slice, amounts in parts.items() if slice.precise})
+        told = {slice: amounts for slice, amounts in parts.items() if slice.precise}
+        if told:
+            known = self._wait(container, told).rows
+            for name, stamp in rows.items():
+                known[name] = max(stamp, known.get(name, stamp))
 
-    def _wait(self, container: DatabaseName, rows: Mapping[str, Timestamp], parts: Parts) -> None:
-        if not parts:
-            return
-        self._waiting.setdefault(container, _Rows()).add(rows, parts)
+    def _wait(self, container: DatabaseName, parts: Parts) -> _Rows:
+        waiting = self._waiting.setdefault(container, _Rows())
+        waiting.add(parts)
         if container not in self._asking:
             self._asking[container] = asyncio.create_task(self._serve(container))
+        return waiting
 
     async def _serve(self, container: DatabaseName) -> None:
         try:
@@ -110,9 +122,9 @@ class Settling:
     async def _ask(self, container: DatabaseName, rows: _Rows) -> bool:
         """Let go of what the answers allow; return whether that was all at those replicas that answer."""
         report = bool(rows.of_account)
-        asked = (self._claims.listed_by(container, name, at, report) for name, at in rows.rows.items())
+        asked = [self._claims.listed_by(container, name, at, report) for name, at in rows.asked()]
         answers = [known for known in await asyncio.gather(*asked) if known is not None]
-        if len(answers) < len(rows.rows):
+        if len(answers) < len(asked):
             return False
         listing = [{device for device, one in known.items() if one.listed} for known in answers]
         for device in set.intersection(*listing) - rows.done_at:

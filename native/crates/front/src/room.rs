@@ -160,12 +160,16 @@ impl Room {
 
     /// Take room for an object in each of the pools: the slices; None: there is not enough in one of them.
     pub(crate) fn take(&mut self, pools: &[u64], bytes: u64, now: Instant) -> Option<Vec<u64>> {
+        let mut is_enough = true;
         for number in pools {
             let pool = self.pools.get_mut(number)?;
             if pool.find(bytes, now).is_none() {
                 pool.short += 1;
-                return None;
+                is_enough = false;
             }
+        }
+        if !is_enough {
+            return None;
         }
         let mut parts = Vec::with_capacity(pools.len());
         for number in pools {

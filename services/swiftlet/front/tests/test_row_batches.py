@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -16,7 +17,9 @@ from swiftlet.names import Path
 from swiftlet.placement.rows.row_updates import StoredRows
 from swiftlet.timestamp import Timestamp
 
-Parts = tuple[list[int], bytes, list[int], bytes, list[tuple[tuple[int, int, bytes], int]], list[list[int]]]
+Parts = tuple[
+    list[int], bytes, list[int], bytes, list[tuple[tuple[int, int, bytes], int]], list[list[int]], list[list[int]]
+]
 
 
 class FakeFront:
@@ -29,11 +32,18 @@ class FakeFront:
         self.answered: list[tuple[list[int], bool]] = []
 
     def make(
-        self, token: int, container: bytes = b"/a/c/", policy: int = 0, row_bytes: int = 0, deleted: bool = False
+        self,
+        token: int,
+        container: bytes = b"/a/c/",
+        policy: int = 0,
+        row_bytes: int = 0,
+        deleted: bool = False,
+        parts: Sequence[int] = (),
     ) -> None:
         """One object more is on all of its devices, or gone from them."""
         row = json.dumps([f"{token}" + "x" * row_bytes, token + 1, 0, "", "", deleted]).encode()
-        self.waiting.append(([token], container, [1, 2, 4], row, [((policy, 1, b"d" * 16), token + 1)], [[0, 1, 2]]))
+        written = [((policy, 1, b"d" * 16), token + 1)]
+        self.waiting.append(([token], container, [1, 2, 4], row, written, [[0, 1, 2]], [list(parts)]))
 
     def made(self) -> list[Parts]:
         waiting, self.waiting = self.waiting, []
@@ -80,13 +90,28 @@ async def objects() -> FakeObjects:
 
 
 @pytest.fixture
-async def made(front: FakeFront, objects: FakeObjects, monkeypatch: pytest.MonkeyPatch) -> RowBatches:
+def delivered() -> list[tuple[list[str], list[list[int]]]]:
+    """Rows that were told to be delivered, by name, with the slices of room that they take parts of."""
+    return []
+
+
+@pytest.fixture
+async def made(
+    front: FakeFront,
+    objects: FakeObjects,
+    delivered: list[tuple[list[str], list[list[int]]]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> RowBatches:
     monkeypatch.setattr(row_batches, "GATHER_S", 60.0)
     clock = SimpleNamespace(observe=lambda stamp: None, next=lambda: Timestamp(1000))
     containers = SimpleNamespace(forget=lambda account, container: None)
     api = SimpleNamespace(objects=objects, clock=clock, containers=containers)
     rings = SimpleNamespace(objects=lambda policy: SimpleNamespace(devices=["d0", "d1", "d2"]))
-    return RowBatches(cast("Any", front), cast("Any", api), cast("Any", rings))
+
+    def note(stored: StoredRows, parts: Sequence[Sequence[int]]) -> None:
+        delivered.append(([row.name for row in stored.rows], [list(some) for some in parts]))
+
+    return RowBatches(cast("Any", front), cast("Any", api), cast("Any", rings), note)
 
 
 async def test_one_alone_does_not_wait(made: RowBatches, front: FakeFront, objects: FakeObjects) -> None:
@@ -180,3 +205,23 @@ async def test_in_a_container_that_is_gone_deletions_succeed_and_objects_are_del
     await until(lambda: len(front.answered) == 2)
     assert front.answered == [([1, 3], True), ([0, 2], False)]
     assert objects.deleted == ["0", "2"]
+
+
+async def test_rows_that_take_room_are_told_of_once_they_are_delivered(
+    made: RowBatches, front: FakeFront, objects: FakeObjects, delivered: list[tuple[list[str], list[list[int]]]]
+) -> None:
+    front.make(1, parts=[10, 20])
+    front.make(2, deleted=True)
+    front.make(3, b"/a/d/")
+    objects.gate.clear()
+    made.take()
+    await until(lambda: len(objects.batches) == 2)
+    assert delivered == []
+    objects.gate.set()
+    await until(lambda: len(front.answered) == 2)
+    assert delivered == [(["1", "2"], [[10, 20], []])]
+    objects.is_missing = True
+    front.make(4, parts=[10])
+    made.take()
+    await until(lambda: len(front.answered) == 3)
+    assert len(delivered) == 1, "what becomes of it is not known"
