@@ -11,12 +11,19 @@ from pathlib import Path as Directory
 import pytest
 
 from swiftlet.api.tests.quotas import connect_accounts, limit
-from swiftlet.front.tests.conftest import EACH_WAY, PATIENCE_S, FrontedProxy, fronted_proxy, until
+from swiftlet.front.tests.conftest import BY_FRONT, EACH_WAY, PATIENCE_S, FrontedProxy, fronted_proxy, until
 from swiftlet.front.tests.test_writes import TYPE, listed, write
 from swiftlet.placement.tests.cluster import ACCOUNT, MemoryCluster
 from swiftlet.servers.containers.claims import Claims
 
 WRITERS = 50
+BY_FRONT_ALONE = pytest.mark.parametrize("cluster", [BY_FRONT], indirect=True)
+
+
+@pytest.fixture
+def scheme(request: pytest.FixtureRequest) -> str:
+    """Both where answers are compared; room is the same whatever clients speak."""
+    return str(getattr(request, "param", "http"))
 
 
 @pytest.fixture(autouse=True)
@@ -76,6 +83,7 @@ async def fill(fronts: list[FrontedProxy], most: int) -> None:
 
 
 @EACH_WAY
+@pytest.mark.parametrize("scheme", ["http", "https"], indirect=True)
 async def test_within_quotas(fronted: FrontedProxy, cluster: MemoryCluster) -> None:
     """Answered by the front, as by Python; what was held counts as rows, or is let go of."""
     limit(fronted.proxy, object_count=1_000_000, account_usage_bytes=1 << 40, container_count=5)
@@ -124,6 +132,7 @@ async def test_each_replica_away_in_turn(fronted: FrontedProxy, cluster: MemoryC
         assert len(names) <= most
 
 
+@BY_FRONT_ALONE
 async def test_a_container_server_is_started_anew(fronted: FrontedProxy, cluster: MemoryCluster) -> None:
     limit(fronted.proxy, object_count=400)
     running = asyncio.create_task(fill([fronted], 400))
@@ -134,6 +143,7 @@ async def test_a_container_server_is_started_anew(fronted: FrontedProxy, cluster
     await running
 
 
+@BY_FRONT_ALONE
 async def test_a_process_that_dies_keeps_its_slice_for_a_while(
     fronted: FrontedProxy, cluster: MemoryCluster, tmp_path: Directory
 ) -> None:
@@ -156,6 +166,7 @@ async def test_a_process_that_dies_keeps_its_slice_for_a_while(
         del running.lending.turn
 
 
+@BY_FRONT_ALONE
 async def test_a_quota_that_is_lowered(fronted: FrontedProxy) -> None:
     limit(fronted.proxy, object_count=1_000_000)
     await write(fronted)
@@ -174,6 +185,7 @@ async def test_a_quota_that_is_lowered(fronted: FrontedProxy) -> None:
     assert (await fronted.proxy.call("PUT", "c/never", TYPE, b"x")).status == 413
 
 
+@BY_FRONT_ALONE
 async def test_one_that_does_not_fit_is_pythons_to_refuse(fronted: FrontedProxy) -> None:
     """Room of the front is of no use to what is larger."""
     limit(fronted.proxy, container_usage_bytes=8 << 20)
@@ -184,6 +196,7 @@ async def test_one_that_does_not_fit_is_pythons_to_refuse(fronted: FrontedProxy)
         assert (await fronted.proxy.call("PUT", f"c/{number}", TYPE, bytes(60_000))).status == 201
 
 
+@BY_FRONT_ALONE
 async def test_what_is_refused_gives_its_room_back(fronted: FrontedProxy, cluster: MemoryCluster) -> None:
     limit(fronted.proxy, object_count=1_000_000)
     await write(fronted)
@@ -192,11 +205,13 @@ async def test_what_is_refused_gives_its_room_back(fronted: FrontedProxy, cluste
     await until(lambda: held(cluster) == 0)
 
 
+@BY_FRONT_ALONE
 async def test_remembered_usage_is_never_passed_by_one_process(fronted: FrontedProxy) -> None:
     limit(fronted.proxy, False, object_count=400)
     await fill([fronted], 400)
 
 
+@BY_FRONT_ALONE
 async def test_objects_of_an_account_in_many_containers(fronted: FrontedProxy) -> None:
     limit(fronted.proxy, account_object_count=1_000_000)
     for name in "de":
