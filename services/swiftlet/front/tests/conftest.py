@@ -99,7 +99,7 @@ class FrontedProxy:
         assert grant is not None
         rows, seen = self.front._rows(grant), api.changes.of_grants(ACCOUNT)
         self.running.front.grant(
-            True, token.encode(), prefix.encode(), grant.container, 0, False, rows, seen, PATIENCE_S
+            True, token.encode(), prefix.encode(), grant.container, 0, False, rows, seen, PATIENCE_S, []
         )
 
     async def read(self, name: str = "c/o", headers: Mapping[str, str] | None = None, method: str = "GET") -> Answer:

@@ -11,12 +11,13 @@ from pathlib import Path as Directory
 import pytest
 
 from swiftlet.api.tests.quotas import connect_accounts, limit
-from swiftlet.front.tests.conftest import BY_FRONT, EACH_WAY, PATIENCE_S, FrontedProxy, fronted_proxy, until
+from swiftlet.front.tests.conftest import BY_FRONT, BY_PYTHON, EACH_WAY, PATIENCE_S, FrontedProxy, fronted_proxy, until
 from swiftlet.front.tests.test_writes import TYPE, listed, write
 from swiftlet.placement.tests.cluster import ACCOUNT, MemoryCluster
 from swiftlet.servers.containers.claims import Claims
 
 WRITERS = 50
+BOTH = pytest.mark.parametrize("cluster", [BY_PYTHON, BY_FRONT], indirect=True)
 BY_FRONT_ALONE = pytest.mark.parametrize("cluster", [BY_FRONT], indirect=True)
 
 
@@ -83,7 +84,6 @@ async def fill(fronts: list[FrontedProxy], most: int) -> None:
 
 
 @EACH_WAY
-@pytest.mark.parametrize("scheme", ["http", "https"], indirect=True)
 async def test_within_quotas(fronted: FrontedProxy, cluster: MemoryCluster) -> None:
     """Answered by the front, as by Python; what was held counts as rows, or is let go of."""
     limit(fronted.proxy, object_count=1_000_000, account_usage_bytes=1 << 40, container_count=5)
@@ -101,7 +101,7 @@ async def test_within_quotas(fronted: FrontedProxy, cluster: MemoryCluster) -> N
     assert account.object_count == count
 
 
-@EACH_WAY
+@BOTH
 @pytest.mark.parametrize("of_account", [False, True], ids=["container", "account"])
 async def test_two_processes_and_fifty_writers(fronted: FrontedProxy, tmp_path: Directory, of_account: bool) -> None:
     async with two_fronts(fronted, tmp_path) as fronts:
@@ -113,7 +113,7 @@ async def test_two_processes_and_fifty_writers(fronted: FrontedProxy, tmp_path: 
         await fill(fronts, 400)
 
 
-@EACH_WAY
+@BOTH
 async def test_each_replica_away_in_turn(fronted: FrontedProxy, cluster: MemoryCluster, tmp_path: Directory) -> None:
     devices, most = cluster.container_devices(), 0
     async with two_fronts(fronted, tmp_path) as fronts:
