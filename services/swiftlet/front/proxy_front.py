@@ -167,6 +167,8 @@ class ProxyFront:
         self._state = "off: connections do not come through the front"
         self._granting: set[asyncio.Task[None]] = set()
         self._opened = asyncio.Event()
+        self._finishing: asyncio.Task[None] | None = None
+        """Lets go of the room that was held for the front."""
         app.on_response_prepare.append(self._withdraw_before)
 
     @property
@@ -228,7 +230,7 @@ class ProxyFront:
         if self._running is not None:
             await self._running.connections.leave()
             await self._running.row_batches.finish()
-            await self._running.lending.finish()
+            self._finishing = asyncio.create_task(self._running.lending.finish())
 
     def is_busy(self) -> bool:
         """Whether the front has connections."""
@@ -243,6 +245,8 @@ class ProxyFront:
         for task in self._granting:
             task.cancel()
         await asyncio.gather(*self._granting, return_exceptions=True)
+        if self._finishing is not None:
+            await self._finishing
         if running is not None:
             if running.containers is not None:
                 await running.containers.close()

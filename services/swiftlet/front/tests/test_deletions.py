@@ -234,7 +234,6 @@ async def test_conditions_are_pythons(fronted: FrontedProxy, headers: dict[str, 
 @pytest.mark.parametrize(
     "headers",
     [
-        {"X-Container-Meta-Quota-Count": "100"},
         {"X-Versions-Enabled": "true"},
         {"X-Versions-Location": "archive"},
         {"X-History-Location": "archive"},

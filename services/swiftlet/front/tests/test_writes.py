@@ -129,7 +129,7 @@ async def test_etag(fronted: FrontedProxy) -> None:
 @pytest.mark.parametrize(
     "headers",
     [
-        {"X-Container-Meta-Quota-Count": "100"},
+        {"X-Container-Meta-Quota-Count": "100"},  # Too little to have any of it ahead.
         {"X-Versions-Enabled": "true"},
         {"X-Versions-Location": "archive"},
     ],
