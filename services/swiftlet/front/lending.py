@@ -135,6 +135,8 @@ class Lending:
             pool = None
         if pool is None:
             pool = self._pools[limited.name] = _Pool(self._number(), limited, now)
+            # Nothing, so that the front knows the pool, and counts the PUTs that find too little.
+            self._front.lend(pool.number, self._number(), 0, 0, USE_S)
             self._woken.set()
         pool.named_at = now
         return pool

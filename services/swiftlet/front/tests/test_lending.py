@@ -41,7 +41,8 @@ class FakeFront:
     """Whether nothing was taken of slices that are recalled."""
 
     def lend(self, pool: int, slice: int, objects: int, bytes: int, valid_s: float) -> None:
-        self.lent[slice] = pool, objects, bytes, valid_s
+        if objects:
+            self.lent[slice] = pool, objects, bytes, valid_s
 
     def recall(self, pool: int) -> None:
         self.recalled.append(pool)
