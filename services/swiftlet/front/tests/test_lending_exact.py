@@ -98,6 +98,7 @@ class World:
         usage = RememberedUsage(usage_source(cluster.listings))
         api = cast("Any", SimpleNamespace(listings=cluster.listings, usage=usage, quotas=quotas))
         self.lendings = [Lending(cast("Any", front), api) for front in self.fronts]
+        self._troubled = self.chance.choice(cluster.container_devices())
         self.by_front = 0
         self.now = 0.0
         for claims in cluster.listing_transport.claims.values():
@@ -175,8 +176,8 @@ class World:
 
     @contextlib.contextmanager
     def trouble(self) -> Iterator[None]:
-        """One replica is away, or forgets its claims."""
-        device = self.chance.choice(self.cluster.container_devices())
+        """A replica is away, or forgets its claims: always the same, since two that lack different rows may lift limits."""
+        device = self._troubled
         if self.chance.random() < 0.3:
             old = self.cluster.listing_transport.claims[device.name]
             claims = Claims(self.cluster.databases[device.name], old._report, lambda: self.now)
