@@ -176,7 +176,7 @@ class World:
 
     @contextlib.contextmanager
     def trouble(self) -> Iterator[None]:
-        """A replica is away, or forgets its claims: always the same, since two that lack different rows may lift limits."""
+        """A replica is away, or forgets its claims: always the same one, as two may lack different rows."""
         device = self._troubled
         if self.chance.random() < 0.3:
             old = self.cluster.listing_transport.claims[device.name]
