@@ -219,8 +219,8 @@ def begin_to_read(fronted: FrontedProxy, target: str) -> socket.socket:
         client = fronted.trusting.wrap_socket(client, server_hostname="localhost")
     token = fronted.proxy.token["X-Auth-Token"]
     head = f"GET /v1/{ACCOUNT}/{target} HTTP/1.1", "Host: h", f"X-Auth-Token: {token}"
-    asked = ["\r\n".join([*head, *more, "", ""]) for more in [[]] * (AT_ONCE - 1) + [["Connection: close"]]]
-    client.sendall("".join(asked).encode())
+    lines = "\r\n".join(head)
+    client.sendall((f"{lines}\r\n\r\n" * (AT_ONCE - 1) + f"{lines}\r\nConnection: close\r\n\r\n").encode())
     return client
 
 
