@@ -46,7 +46,8 @@ async def served(
 ) -> tuple[web.Application, dict[str, Any]]:
     """A proxy that has been asked how its front is, and has ended."""
     section = ProxySection(front=True, front_put=True)
-    settings = cast("Any", SimpleNamespace(proxy=section, cluster=SimpleNamespace(hash_path=HASH_PATH)))
+    common = SimpleNamespace(hash_path=HASH_PATH, native_pool_bytes=16 << 20)
+    settings = cast("Any", SimpleNamespace(proxy=section, cluster=common))
     app = create_base_app("proxy", trust_request_ids=False)
     add_front(app, proxy.api, cluster.rings, NativePeers(), settings, proxy.withdrawals, certificate=certificates)
     options = ServeOptions(drain_s=1.0, tls=None if certificates is None else certificates.context)
