@@ -106,7 +106,7 @@ class Lending:
     """Lends room to one front; runs in one event loop. `clock` returns monotonic seconds."""
 
     def __init__(self, front: Front, api: SwiftApi, clock: Callable[[], float] = time.monotonic) -> None:
-        """Begin without pools."""
+        """Lend nothing before `run`; `api` says who holds claims, usage and quotas."""
         self._front = front
         self._api = api
         self._clock = clock

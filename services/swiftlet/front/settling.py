@@ -50,7 +50,7 @@ class _Rows:
             yield self.newest[1], self.newest[0]
 
     def add(self, parts: Parts) -> None:
-        """Add parts."""
+        """Add parts to the sums of their slices, those of accounts and those of containers apart."""
         for slice, amounts in parts.items():
             sums = self.of_account if slice.name.container is None else self.of_container
             sums[slice] = total([sums.get(slice, Amounts()), amounts])

@@ -30,7 +30,7 @@ NOTHING = Amounts()
 
 
 def minus(some: Amounts, less: Amounts) -> Amounts:
-    """Return the difference."""
+    """Return what is left of some amounts without others, of each kind; negative where these are larger."""
     return Amounts(some.containers - less.containers, some.objects - less.objects, some.bytes - less.bytes)
 
 
@@ -44,7 +44,7 @@ class Slice:
     name: DatabaseName
     precise: bool
     listed: Amounts = NOTHING
-    """What counts as rows at all replicas."""
+    """The parts whose objects count as rows at all replicas."""
     listed_at: dict[int, Amounts] = field(default_factory=dict)
     """What does at a device alone, by the device's id."""
     unused: Amounts = NOTHING
