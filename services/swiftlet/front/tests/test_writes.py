@@ -335,6 +335,7 @@ async def test_the_proxy_dies_before_the_row_is_sent(with_pythons_rows: FrontedP
     fronted = with_pythons_rows
     await fronted.grant_writes()
     await write(fronted)
+    await fronted.grant_writes()  # What was written may have withdrawn it.
     running = fronted.running
     running.row_batches.take = lambda: None  # type: ignore[method-assign] # as if it ran no more
     path = Path(ACCOUNT, CONTAINER, "dead")
