@@ -18,7 +18,7 @@ use crate::model::{Key, PostMeta};
 use crate::queue::{Done, Op, Pending};
 use crate::reading;
 use crate::record::{self, BLOCK, HEADER, Header, Kind, Place};
-use crate::room::Room;
+use crate::room::{self, Room};
 use crate::volume::Volume;
 
 /// The key of no object. A forget of it changes nothing, and after a batch it proves that the batch was durable: see
@@ -265,7 +265,8 @@ fn end_with_mark(inner: &Inner, log: &mut Log, volume: &Volume) -> Result<()> {
     }
 }
 
-/// Write a batch's records where they belong, past the page cache if that is possible.
+/// Write a batch's records where they belong. A large batch passes the page cache if that is possible: its pages would
+/// cost more than the disk.
 fn write_records(
     inner: &Inner,
     log: &mut Log,
@@ -298,7 +299,14 @@ fn write_records(
     }
     blocks.fill();
     blocks.zeros(zeros as usize);
-    inner.device.io("write a batch", volume.file.write_blocks(blocks, start))?;
+    let (batch, ahead) = blocks.split_at((end - start) as usize);
+    if room::is_large(start, end) {
+        inner.device.io("write a batch", volume.file.write_blocks(batch, start))?;
+    } else {
+        // Whole blocks, so that nothing has to be read for them. What is small is soon read again.
+        inner.device.io("write zeros ahead", volume.file.write_blocks(ahead, end))?;
+        inner.device.io("write a batch", volume.file.write_at(&[IoSlice::new(batch)], start))?;
+    }
     room.wrote(end + zeros);
     Ok(())
 }

@@ -2,8 +2,8 @@
 //!
 //! A sync of blocks that were never written has to wait for the file system's journal, because their extent changes;
 //! on one disk all devices wait for the same journal. A sync of blocks that were written before is one flush. So a
-//! small batch that reaches blocks that were never written takes a stretch of zeros behind it along, in the same write,
-//! and many batches after it find their blocks written. That writes each of those bytes twice, so a large batch, whose
+//! small batch that reaches blocks that were never written takes a stretch of zeros behind it along, before the same
+//! sync, and many batches after it find their blocks written. That writes each of those bytes twice, so a large batch, whose
 //! own write takes longer than the journal, goes without.
 //!
 //! Fault model: zeros are what unwritten blocks read as, so a crash leaves nothing that it could not leave before. A
@@ -23,6 +23,11 @@ const LARGE_BYTES: u64 = 256 << 10;
 const BATCHES: u64 = 16;
 /// The most zeros, in bytes, that one batch takes along.
 const MOST_BYTES: u64 = 1 << 20;
+
+/// Whether a batch of these blocks is written past the page cache.
+pub(crate) fn is_large(start: u64, end: u64) -> bool {
+    end - start >= LARGE_BYTES
+}
 
 /// What is ready behind the end of the active volume.
 #[derive(Debug, Default)]
@@ -58,7 +63,7 @@ impl Room {
     /// The number of zeros to write behind a batch of these blocks.
     pub(crate) fn zeros(&self, start: u64, end: u64) -> u64 {
         let bytes = end - start;
-        if end <= self.written || bytes >= LARGE_BYTES {
+        if end <= self.written || is_large(start, end) {
             return 0;
         }
         (bytes * BATCHES).min(MOST_BYTES).min(self.allocated.saturating_sub(end)) / BLOCK * BLOCK
