@@ -417,7 +417,8 @@ class ProxySection(NodeTimeouts):
     front_put: bool = Field(
         default=True,
         description="With front: whether that thread also stores objects of up to 1 MiB and deletes objects where no "
-        "quota, versioning or rate limit applies. It answers when all replicas are durable and the row is listed.",
+        "versioning or rate limit applies, within room that is held ahead where quotas apply. It answers when all "
+        "replicas are durable and the row is listed.",
     )
     storage_url: str | None = Field(
         default=None,

@@ -57,7 +57,7 @@ class Growth:
     """By how much counters that only grow have grown since they were last looked at."""
 
     def __init__(self) -> None:
-        """Begin at zero."""
+        """Count from zero, so that what a counter has at its first call is growth, too."""
         self._last: dict[Hashable, int] = {}
 
     def of(self, counter: Hashable, total: int) -> int:

@@ -81,7 +81,7 @@ pub(crate) struct Log {
     pub(crate) active: Option<Arc<Volume>>,
     /// What is ready behind its end.
     pub(crate) room: Room,
-    /// Memory for direct writes.
+    /// Memory in which a batch is gathered.
     pub(crate) blocks: Blocks,
     /// The next record's number.
     pub(crate) sequence: u64,

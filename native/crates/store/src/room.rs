@@ -3,8 +3,8 @@
 //! A sync of blocks that were never written has to wait for the file system's journal, because their extent changes;
 //! on one disk all devices wait for the same journal. A sync of blocks that were written before is one flush. So a
 //! small batch that reaches blocks that were never written takes a stretch of zeros behind it along, before the same
-//! sync, and many batches after it find their blocks written. That writes each of those bytes twice, so a large batch, whose
-//! own write takes longer than the journal, goes without.
+//! sync, and many batches after it find their blocks written. That writes each of those bytes twice, so a large batch,
+//! whose own write takes longer than the journal, goes without.
 //!
 //! Fault model: zeros are what unwritten blocks read as, so a crash leaves nothing that it could not leave before. A
 //! disk that has no room to allocate ahead may still have room for the batch: only the batch's own write says that the
@@ -17,7 +17,7 @@ use crate::error::Result;
 use crate::record::BLOCK;
 use crate::volume::{Volume, allocation};
 
-/// Batches of so many bytes take no zeros along.
+/// Batches of so many bytes are large: they pass the page cache, and take no zeros along.
 const LARGE_BYTES: u64 = 256 << 10;
 /// Zeros for so many batches of the same size.
 const BATCHES: u64 = 16;
