@@ -3,6 +3,8 @@
 //!
 //! Fault model: the values are untrusted text. A value that is not of the usual form is not for the front.
 
+use swiftlet_node::message::ToRead;
+
 use crate::answer::{LARGE_BYTES, MAX_BYTES};
 use crate::date::parse_http_date;
 
@@ -71,28 +73,6 @@ impl Positions {
 fn number(digits: &[u8]) -> Option<u64> {
     let plain = (1..=MAX_DIGITS).contains(&digits.len()) && digits.iter().all(u8::is_ascii_digit);
     plain.then(|| digits.iter().fold(0, |sum, byte| sum * 10 + u64::from(byte - b'0')))
-}
-
-/// What a device is asked to read of an object whose size is not known yet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ToRead {
-    /// The first byte.
-    pub start: u64,
-    /// The byte after the last one.
-    pub stop: u64,
-    /// An object of at most so many bytes is read whole instead.
-    pub whole: u64,
-}
-
-impl ToRead {
-    /// Nothing but the description.
-    pub const NOTHING: Self = Self { start: 0, stop: 0, whole: 0 };
-
-    /// The bytes `[start, stop)` that are read of an object of this size.
-    #[must_use]
-    pub fn of(self, size: u64) -> (u64, u64) {
-        if size <= self.whole { (0, size) } else { (self.start.min(size), self.stop.min(size)) }
-    }
 }
 
 /// The version of which a range is wanted.
@@ -169,7 +149,7 @@ impl<'a> Wanted<'a> {
 
     /// How many bytes have to be taken for an answer to be possible, and how many can be of use.
     #[must_use]
-    pub fn room(&self) -> (u64, u64) {
+    pub fn limits(&self) -> (u64, u64) {
         match self.range {
             None => (MAX_BYTES, LARGE_BYTES),
             Some(Positions::Between(first, last)) => (last + 1 - first, last + 1 - first),
@@ -364,7 +344,7 @@ mod tests {
                 1 => Positions::Between(first, first + count.min(LARGE_BYTES - 1)),
                 _ => Positions::Last(count.min(MAX_BYTES)),
             };
-            let (least, most) = Wanted { range: Some(positions), ..Wanted::default() }.room();
+            let (least, most) = Wanted { range: Some(positions), ..Wanted::default() }.limits();
             let ToRead { start, stop, .. } = positions.to_read();
             prop_assert!(stop - start <= most && least <= most && most <= LARGE_BYTES);
             if let Some((from, to)) = positions.within(size) {

@@ -2,13 +2,13 @@
 //!
 //! Fault model: a device may send anything. Only a complete answer with correct bytes of a plain object counts.
 
-use swiftlet_hash::{Digests, Hasher, xxh3_64};
-use swiftlet_node::message::{Found, Request};
+use swiftlet_node::message::{Found, Request, ToRead};
+use swiftlet_node::parts;
 use swiftlet_store::model::{Info, Key};
 use swiftlet_transport::Chunk;
 
 use crate::answer::{self, Outcome};
-use crate::conditions::{ToRead, Verdict, Wanted};
+use crate::conditions::{Verdict, Wanted};
 use crate::head::{Asked, Method};
 
 /// The request to a device, if an answer may have `limit` bytes.
@@ -85,36 +85,15 @@ impl Weighed {
         }
         came.extend(body);
         let bytes = came.iter().map(Chunk::len).sum::<usize>() as u64;
-        if bytes != sent.1 - sent.0 || sum != Some(sum_of(&came)) {
+        if bytes != sent.1 - sent.0 || sum != Some(parts::xxh3_of(&came)) {
             return None;
         }
         let body = match outcome.reason(&info) {
             Some(reason) => vec![Chunk::from(reason.into_bytes())],
-            None => within(came, ((span.0 - sent.0) as usize, (span.1 - sent.0) as usize)),
+            None => parts::within(came, &(span.0 - sent.0..span.1 - sent.0)),
         };
         Some(Told { info, outcome, body })
     }
-}
-
-fn sum_of(parts: &[Chunk]) -> u64 {
-    if let [part] = parts {
-        return xxh3_64(part);
-    }
-    let mut hasher = Hasher::new(Digests { md5: false, xxh3: true });
-    parts.iter().for_each(|part| hasher.update(part));
-    hasher.xxh3_64().unwrap_or_else(|| xxh3_64(&[]))
-}
-
-/// The bytes `[start, stop)` of what the parts are together.
-fn within(parts: Vec<Chunk>, (start, stop): (usize, usize)) -> Vec<Chunk> {
-    let mut at = 0;
-    let inside = |part: Chunk| {
-        let from = at;
-        at += part.len();
-        let (first, end) = (start.clamp(from, at) - from, stop.clamp(from, at) - from);
-        (first < end).then(|| part.part(first..end))
-    };
-    parts.into_iter().filter_map(inside).collect()
 }
 
 /// Conditions on the version come before the range, which counts for a GET.
@@ -133,6 +112,7 @@ fn outcome(method: Method, wanted: &Wanted<'_>, info: &Info) -> Outcome {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use swiftlet_hash::xxh3_64;
 
     use super::*;
     use crate::answer::MAX_BYTES;

@@ -13,6 +13,7 @@ mod device;
 mod doubts;
 mod download;
 pub mod message;
+pub mod parts;
 mod reading;
 mod reply;
 mod run;

@@ -10,6 +10,32 @@ pub mod updates;
 /// The largest number of versions in one ACKNOWLEDGE.
 pub const MAX_ACKNOWLEDGED: usize = 1000;
 
+/// Which bytes of an object to read, when its size may not be known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ToRead {
+    /// The first byte.
+    pub start: u64,
+    /// The byte after the last one; beyond the end means the end.
+    pub stop: u64,
+    /// An object of at most so many bytes is read whole instead.
+    pub whole: u64,
+}
+
+impl ToRead {
+    /// Nothing but the description.
+    pub const NOTHING: Self = Self { start: 0, stop: 0, whole: 0 };
+
+    /// The bytes `[start, stop)` of an object of this size.
+    #[must_use]
+    pub fn of(self, size: u64) -> (u64, u64) {
+        if size <= self.whole {
+            return (0, size);
+        }
+        let start = self.start.min(size);
+        (start, self.stop.clamp(start, size))
+    }
+}
+
 /// A request to a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {

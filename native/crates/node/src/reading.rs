@@ -7,14 +7,14 @@
 
 use std::collections::VecDeque;
 
-use swiftlet_hash::{Digests, Hasher};
 use swiftlet_store::model::{Info, Key};
 use swiftlet_store::{Got, MAX_AGGREGATE, Object, Store};
 use swiftlet_transport::{Body, Buffer, Chunk, Next, Source};
 
 use crate::device::Permit;
 use crate::download;
-use crate::message::Found;
+use crate::message::{Found, ToRead};
+use crate::parts;
 use crate::reply::Reply;
 use crate::status::Refusal;
 
@@ -23,28 +23,6 @@ pub(crate) type Answered = Result<(Vec<u8>, Body), Refusal>;
 
 /// xxh3-64 of nothing.
 pub(crate) const EMPTY_XXH3: u64 = 0x2d06_8005_38d3_94c2;
-
-/// Which bytes of an object are wanted.
-#[derive(Clone, Copy)]
-pub(crate) struct Part {
-    /// The first byte.
-    pub(crate) start: u64,
-    /// The byte after the last one; beyond the end means the end.
-    pub(crate) stop: u64,
-    /// All of an object that has at most so many bytes is wanted, whatever the others say.
-    pub(crate) whole: u64,
-}
-
-impl Part {
-    /// `[start, stop)` in an object of so many bytes.
-    fn of(self, size: u64) -> (u64, u64) {
-        if size <= self.whole {
-            return (0, size);
-        }
-        let start = self.start.min(size);
-        (start, self.stop.clamp(start, size))
-    }
-}
 
 /// Bytes that stay while they are sent, with the request's permit.
 pub(crate) struct Held<T> {
@@ -73,49 +51,33 @@ impl AsRef<[u8]> for Held<Object> {
 }
 
 /// Bytes of an object: small ones are checked as a whole before anything is sent, large ones piece by piece.
-pub(crate) fn read(store: &Store, key: &Key, part: Part, permit: Permit, reply: &Reply) -> Answered {
+pub(crate) fn read(store: &Store, key: &Key, wanted: ToRead, permit: Permit, reply: &Reply) -> Answered {
     let object = match reply.lends() {
         None => store.get(key)?,
         Some(pool) => match store.get_into(key, |bytes| pool.spare(bytes))? {
             Got::Object(object) => object,
-            Got::Pieces(info, pieces) => {
-                let wanted = part.of(info.size);
-                return lent(info, pieces, wanted);
-            }
+            Got::Pieces(info, pieces) => return lent(info, pieces, wanted),
         },
     };
-    sent(object, part, permit, reply)
+    sent(object, wanted, permit, reply)
 }
 
-/// Bytes `[start, stop)` of an object in the lent memory, which is limited by the pool.
-fn lent(info: Info, pieces: Vec<Buffer>, (start, stop): (u64, u64)) -> Answered {
-    let mut parts = Vec::with_capacity(pieces.len());
-    let mut at = 0;
-    for piece in pieces {
-        let (bytes, from) = (piece.len() as u64, at);
-        at += bytes;
-        let (first, last) = (start.clamp(from, at) - from, stop.clamp(from, at) - from);
-        if first < last {
-            parts.push(piece.freeze(bytes as usize).part(first as usize..last as usize));
-        }
-    }
-    let bytes = parts.iter().map(|part| part.len() as u64).sum();
-    let sum = if bytes == info.size { info.xxh3 } else { sum_of(&parts) };
+/// The wanted bytes of an object in the lent memory, which is limited by the pool.
+fn lent(info: Info, pieces: Vec<Buffer>, wanted: ToRead) -> Answered {
+    let whole = |piece: Buffer| {
+        let bytes = piece.len();
+        piece.freeze(bytes)
+    };
+    let (start, stop) = wanted.of(info.size);
+    let mut parts = parts::within(pieces.into_iter().map(whole).collect(), &(start..stop));
+    let bytes = stop - start;
+    let sum = if bytes == info.size { info.xxh3 } else { parts::xxh3_of(&parts) };
     let body = if parts.len() > 1 {
         Body::Source(Box::new(Pieces(parts.into())), Some(bytes))
     } else {
         parts.pop().map_or(Body::Empty, Body::Chunk)
     };
     Ok((Found { info, body_xxh3: Some(sum) }.encode()?, body))
-}
-
-fn sum_of(parts: &[Chunk]) -> u64 {
-    if let [part] = parts {
-        return swiftlet_hash::xxh3_64(part);
-    }
-    let mut hasher = Hasher::new(Digests { md5: false, xxh3: true });
-    parts.iter().for_each(|part| hasher.update(part));
-    hasher.xxh3_64().unwrap_or(EMPTY_XXH3)
 }
 
 /// A body in memory.
@@ -127,9 +89,9 @@ impl Source for Pieces {
     }
 }
 
-fn sent(object: Object, part: Part, mut permit: Permit, reply: &Reply) -> Answered {
+fn sent(object: Object, wanted: ToRead, mut permit: Permit, reply: &Reply) -> Answered {
     let info = object.info().clone();
-    let (start, stop) = part.of(info.size);
+    let (start, stop) = wanted.of(info.size);
     let whole = stop - start == info.size;
     if start == stop {
         return Ok((Found { info, body_xxh3: Some(EMPTY_XXH3) }.encode()?, Body::Empty));

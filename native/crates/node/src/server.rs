@@ -18,7 +18,7 @@ use swiftlet_transport::{Body, Chunk, Handler, Incoming, Receiver, Responder};
 
 use crate::device::{Device, DeviceStats, Limits, Permit};
 use crate::doubts::Doubts;
-use crate::message::{Found, Request, lists};
+use crate::message::{Found, Request, ToRead, lists};
 use crate::reading::{self, Answered, EMPTY_XXH3, Held};
 use crate::reply::Reply;
 use crate::status::{Refusal, Status};
@@ -266,8 +266,8 @@ fn look(store: &Arc<Store>, permit: Permit, reply: &Reply, request: &Request) ->
             return Err(unproved());
         }
         Request::Get { key, start, stop, whole, .. } => {
-            let part = reading::Part { start: *start, stop: *stop, whole: *whole };
-            return reading::read(store, key, part, permit, reply);
+            let wanted = ToRead { start: *start, stop: *stop, whole: *whole };
+            return reading::read(store, key, wanted, permit, reply);
         }
         Request::Head { key, .. } => {
             let found = Found { info: store.stat(key)?, body_xxh3: Some(EMPTY_XXH3) };

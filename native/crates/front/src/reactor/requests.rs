@@ -40,7 +40,7 @@ impl Reactor {
         if asked.method.writes() {
             return self.store(index, None);
         }
-        let Some((limit, reserved)) = room_for(&asked, self.reserved, self.shared.settings.large_bytes) else {
+        let Some((limit, reserved)) = limit_for(&asked, self.reserved, self.shared.settings.large_bytes) else {
             return Then::HandOver;
         };
         let Some((device, request)) = placed(&self.shared, &asked, limit, self.random.number(), now) else {
@@ -309,8 +309,8 @@ impl Reactor {
 
 /// How many bytes an answer may have, and how many of them are to be reserved beside those that are; None if there is
 /// no room for it.
-fn room_for(asked: &Asked<'_>, reserved: u64, large_bytes: u64) -> Option<(u64, u64)> {
-    let (least, most) = if asked.method == Method::Head { (0, 0) } else { asked.wanted.room() };
+fn limit_for(asked: &Asked<'_>, reserved: u64, large_bytes: u64) -> Option<(u64, u64)> {
+    let (least, most) = if asked.method == Method::Head { (0, 0) } else { asked.wanted.limits() };
     if most <= MAX_BYTES {
         return Some((most, 0));
     }
@@ -374,18 +374,18 @@ mod tests {
 
     #[test]
     fn large_answers_have_a_room_of_their_own() {
-        let room = |line: &str, reserved, large_bytes| {
+        let limit = |line: &str, reserved, large_bytes| {
             let head = format!("GET /v1/a/c/o HTTP/1.1\r\nHost: h\r\n{line}\r\n");
-            room_for(&head::parse(head.as_bytes()).expect("a request"), reserved, large_bytes)
+            limit_for(&head::parse(head.as_bytes()).expect("a request"), reserved, large_bytes)
         };
         let whole = Some((LARGE_BYTES, LARGE_BYTES));
-        assert_eq!(room("", 0, LARGE_BYTES), whole);
-        assert_eq!(room("", 1, LARGE_BYTES), Some((MAX_BYTES, 0)), "a small object is answered with all the same");
-        assert_eq!(room("", 1, LARGE_BYTES + 1), whole);
+        assert_eq!(limit("", 0, LARGE_BYTES), whole);
+        assert_eq!(limit("", 1, LARGE_BYTES), Some((MAX_BYTES, 0)), "a small object is answered with all the same");
+        assert_eq!(limit("", 1, LARGE_BYTES + 1), whole);
         let range = "Range: bytes=10-100009\r\n";
-        assert_eq!(room(range, 0, 100_000), Some((100_000, 100_000)));
-        assert_eq!(room(range, 1, 100_000), None);
-        assert_eq!(room("Range: bytes=0-9\r\n", 0, 0), Some((10, 0)));
-        assert_eq!(room("Range: bytes=5-\r\n", 0, 0), Some((MAX_BYTES, 0)));
+        assert_eq!(limit(range, 0, 100_000), Some((100_000, 100_000)));
+        assert_eq!(limit(range, 1, 100_000), None);
+        assert_eq!(limit("Range: bytes=0-9\r\n", 0, 0), Some((10, 0)));
+        assert_eq!(limit("Range: bytes=5-\r\n", 0, 0), Some((MAX_BYTES, 0)));
     }
 }
