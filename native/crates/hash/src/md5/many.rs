@@ -193,24 +193,7 @@ mod avx2 {
                     step!($a, $b, $i, 7 * $i, $turn, either);
                 };
             }
-            macro_rules! round {
-                ($op:ident, $first:expr, [$s0:literal, $s1:literal, $s2:literal, $s3:literal]) => {
-                    round!(@four $op, $first, $s0, $s1, $s2, $s3);
-                    round!(@four $op, $first + 4, $s0, $s1, $s2, $s3);
-                    round!(@four $op, $first + 8, $s0, $s1, $s2, $s3);
-                    round!(@four $op, $first + 12, $s0, $s1, $s2, $s3);
-                };
-                (@four $op:ident, $i:expr, $s0:literal, $s1:literal, $s2:literal, $s3:literal) => {
-                    $op!(a, b, c, d, ($i), $s0);
-                    $op!(d, a, b, c, ($i + 1), $s1);
-                    $op!(c, d, a, b, ($i + 2), $s2);
-                    $op!(b, c, d, a, ($i + 3), $s3);
-                };
-            }
-            round!(f, 0, [7, 12, 17, 22]);
-            round!(g, 16, [5, 9, 14, 20]);
-            round!(h, 32, [4, 11, 16, 23]);
-            round!(i, 48, [6, 10, 15, 21]);
+            rounds!(f, g, h, i, [a, b, c, d]);
 
             old_a = _mm256_add_epi32(old_a, a);
             old_b = _mm256_add_epi32(old_b, b);
