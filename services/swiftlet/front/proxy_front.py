@@ -82,15 +82,15 @@ class FrontSettings:
     hash_path: HashPath
     client_timeout_s: float
     answer_timeout_s: float
+    large_bytes: int
+    """The most bytes that answers of more than 64 KiB may have together, which are received into the transport's
+    memory.
+    """
     writes: bool = True
     """Whether the front also answers PUTs and DELETEs."""
     store_timeout_s: float = 1.5
     """Seconds for which the front waits until all devices have carried out a write, before Python repeats it; for a
     DELETE as long as most have not answered, up to `answer_timeout_s`.
-    """
-    large_bytes: int = 32 * 1024 * 1024
-    """The most bytes that answers of more than 64 KiB may have together, which are received into the transport's
-    memory.
     """
 
 
