@@ -1,0 +1,221 @@
+"""What is sent: bytes, parts of files and streams, each with its size if that is known.
+
+A body can be read again from its beginning when `is_repeatable`; one that can't is read at most once, and a request
+that has begun to read it is not repeated. Files are read by threads, so that the event loop goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO, Protocol, TypeAlias, cast
+
+from swiftlet.client.digests import Both, Buffer, etag_of
+from swiftlet.client.errors import ConfigurationError, LocalError, NotRepeatable
+
+CHUNK = 1 << 20
+_IN_LOOP = 1 << 20
+"""Up to so many bytes are hashed by the event loop itself: a thread would cost more."""
+
+Source: TypeAlias = Buffer | os.PathLike[str] | BinaryIO | AsyncIterable[bytes] | Iterable[bytes]
+"""What can be uploaded: bytes, the path of a file (a `Path`), an open file, or an iterable of bytes of either kind."""
+
+
+class Body(Protocol):
+    """Bytes to send."""
+
+    @property
+    def size(self) -> int | None:
+        """Bytes in all; None when only the end will tell."""
+
+    @property
+    def is_repeatable(self) -> bool:
+        """Whether it can be read now, from the beginning: always, or as long as nobody has begun."""
+
+    @property
+    def reads_once(self) -> bool:
+        """Whether it can be read only once."""
+
+    def chunks(self) -> AsyncGenerator[Buffer, None]:
+        """Return the bytes from the beginning; NotRepeatable when they can't be read again."""
+
+    async def matches(self, etag: str) -> bool:
+        """Whether the ETag is that of the bytes which were read last."""
+
+
+class BytesBody:
+    """Bytes in memory."""
+
+    def __init__(self, data: Buffer) -> None:
+        """Keep a view: the caller leaves the bytes as they are until the request is done."""
+        self.data = memoryview(data).cast("B")
+
+    @property
+    def size(self) -> int:
+        """How many bytes there are."""
+        return len(self.data)
+
+    @property
+    def is_repeatable(self) -> bool:
+        """Always."""
+        return True
+
+    @property
+    def reads_once(self) -> bool:
+        """Never."""
+        return False
+
+    async def chunks(self) -> AsyncGenerator[Buffer, None]:
+        """Yield the bytes."""
+        for start in range(0, len(self.data), CHUNK):
+            yield self.data[start : start + CHUNK]
+
+    async def matches(self, etag: str) -> bool:
+        """Whether the ETag is that of the bytes."""
+        if len(self.data) <= _IN_LOOP:
+            return etag_of(self.data, etag) == etag
+        return await asyncio.to_thread(etag_of, self.data, etag) == etag
+
+
+class FileBody:
+    """A part of a file, or all of it."""
+
+    def __init__(self, path: Path, start: int = 0, size: int | None = None) -> None:
+        """Take what is from `start` on; LocalError if there is no such file."""
+        self.path = path
+        self.start = start
+        with local_errors(path):
+            self._size = max(0, path.stat().st_size - start) if size is None else size
+        self._digests = Both()
+
+    @property
+    def size(self) -> int:
+        """How many bytes there were when the body was made."""
+        return self._size
+
+    @property
+    def is_repeatable(self) -> bool:
+        """Always."""
+        return True
+
+    @property
+    def reads_once(self) -> bool:
+        """Never."""
+        return False
+
+    async def chunks(self) -> AsyncGenerator[Buffer, None]:
+        """Yield the bytes; LocalError when the file can't be read or has become shorter."""
+        self._digests = Both()
+        with local_errors(self.path):
+            descriptor = await asyncio.to_thread(os.open, self.path, os.O_RDONLY)
+            try:
+                position, end = self.start, self.start + self._size
+                while position < end:
+                    data = await asyncio.to_thread(self._read, descriptor, min(CHUNK, end - position), position)
+                    position += len(data)
+                    yield data
+            finally:
+                os.close(descriptor)
+
+    def _read(self, descriptor: int, size: int, position: int) -> bytes:
+        data = os.pread(descriptor, size, position)
+        if not data:
+            raise LocalError(f"{self.path} has become shorter while it was read")
+        self._digests.update(data)
+        return data
+
+    async def matches(self, etag: str) -> bool:
+        """Whether the ETag is that of the bytes which were sent."""
+        return self._digests.matches(etag)
+
+
+class StreamBody:
+    """Bytes that come from an iterator; they can be read once."""
+
+    def __init__(self, source: AsyncIterable[bytes], size: int | None = None) -> None:
+        """Take all that comes; `size` if it is known."""
+        self._source = source
+        self._size = size
+        self._begun = False
+        self._digests = Both()
+
+    @property
+    def size(self) -> int | None:
+        """The size that was announced."""
+        return self._size
+
+    @property
+    def is_repeatable(self) -> bool:
+        """Until somebody has begun to read."""
+        return not self._begun
+
+    @property
+    def reads_once(self) -> bool:
+        """Always."""
+        return True
+
+    async def chunks(self) -> AsyncGenerator[Buffer, None]:
+        """Yield the bytes, once."""
+        if self._begun:
+            raise NotRepeatable("the body can be read only once, and a request has begun to send it before")
+        self._begun = True
+        seen = 0
+        async for data in self._source:
+            seen += len(data)
+            if self._size is not None and seen > self._size:
+                raise ConfigurationError(f"the body is longer than the {self._size} bytes that were announced")
+            self._digests.update(data)
+            yield data
+        if self._size is not None and seen < self._size:
+            raise ConfigurationError(f"the body ended after {seen} of the {self._size} bytes that were announced")
+
+    async def matches(self, etag: str) -> bool:
+        """Whether the ETag is that of the bytes which were sent."""
+        return self._digests.matches(etag)
+
+
+def body_of(source: Source, size: int | None = None) -> Body:
+    """Return what a source is as a body; `size` is that of a stream, if it is known."""
+    if isinstance(source, (bytes, bytearray, memoryview)):
+        return BytesBody(source)
+    if isinstance(source, str):
+        raise ConfigurationError("text is no body: encode it for its bytes, or name a file with pathlib.Path")
+    if isinstance(source, os.PathLike):
+        path = Path(source)
+        if path.is_file():
+            return FileBody(path)
+        with local_errors(path):
+            return StreamBody(_file(path.open("rb")), size)
+    if hasattr(source, "read"):
+        return StreamBody(_file(cast(BinaryIO, source)), size)
+    if hasattr(source, "__aiter__"):
+        return StreamBody(cast(AsyncIterable[bytes], source), size)
+    if hasattr(source, "__iter__"):
+        return StreamBody(_iterated(source), size)
+    raise ConfigurationError(f"{type(source).__name__} is no body: give bytes, a Path, a file, or an iterable of bytes")
+
+
+@contextmanager
+def local_errors(path: object) -> Iterator[None]:
+    """Turn errors of the system about a file into LocalError."""
+    try:
+        yield
+    except OSError as error:
+        raise LocalError(f"{path}: {error.strerror or error}") from error
+
+
+async def _file(file: BinaryIO) -> AsyncIterator[bytes]:
+    while data := await asyncio.to_thread(file.read, CHUNK):
+        if not isinstance(data, bytes):
+            raise ConfigurationError("the file is open for text: open it for bytes, with mode 'rb'")
+        yield data
+
+
+async def _iterated(source: Iterable[bytes]) -> AsyncIterator[bytes]:
+    iterator = iter(source)
+    end = object()
+    while (data := await asyncio.to_thread(next, iterator, end)) is not end:
+        yield cast(bytes, data)

@@ -1,0 +1,47 @@
+"""The boundary between what a client does and how bytes get to the store and back.
+
+A way makes one attempt at one request for one object. It says what went wrong by the classes of `errors`: above all
+whether a failed request may have had its effect (`ConnectionFailed.sent`). Repeating, hedging, continuing in the
+middle of a body, dividing into pieces and comparing digests are done above it, the same for every way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Protocol
+
+from swiftlet.client.bodies import Body
+from swiftlet.client.values import ObjectInfo, ObjectRequest, Span, Written
+
+
+class Stream(Protocol):
+    """The body of an answer, which can be read once."""
+
+    @property
+    def info(self) -> ObjectInfo:
+        """What the answer tells of the object."""
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        """Return the bytes as they come; ConnectionFailed when they end before all are there."""
+
+    async def close(self) -> None:
+        """Let go of what is left unread; no harm if that is nothing."""
+
+
+class Way(Protocol):
+    """One attempt at a request for an object."""
+
+    async def head(self, request: ObjectRequest) -> ObjectInfo:
+        """Return what the store tells of an object."""
+
+    async def get(self, request: ObjectRequest, span: Span | None) -> Stream:
+        """Return the object's bytes, or those of a range, once the answer has begun. Close what is returned."""
+
+    async def put(self, request: ObjectRequest, body: Body) -> Written:
+        """Store an object; return when it is durable."""
+
+    async def delete(self, request: ObjectRequest) -> None:
+        """Delete an object; NotFound when there is none."""
+
+    async def close(self) -> None:
+        """Close connections; the way can be used again."""
