@@ -13,8 +13,20 @@ from hypothesis import settings
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
+# Tests are collected by the thousand and none of them is garbage: the collector would look at all of them again and
+# again, which took half the time of collecting.
+gc.disable()
+
 settings.register_profile("swiftlet", deadline=None)
 settings.load_profile("swiftlet")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """Let the garbage collector work again, and leave out what was collected: it stays to the end."""
+    gc.collect()
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -22,7 +22,9 @@ from swiftlet_operator.tests.apiserver import FIX, hyperkube, kube_bin, running
 
 pytestmark = pytest.mark.apiserver
 
-SOURCES: dict[str, dict[str, Any]] = {one["metadata"]["name"]: one for one in map(yaml.safe_load, crd_files().values())}
+SOURCES: dict[str, dict[str, Any]] = {
+    one["metadata"]["name"]: one for one in (yaml.load(text, yaml.CSafeLoader) for text in crd_files().values())
+}
 CLUSTERS = "storageclusters.swiftlet.io"
 SERVED_WITHIN_S = 60.0
 
