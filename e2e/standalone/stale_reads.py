@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 from e2e.standalone.wire import Client
 
-PAUSE_S = 0.005
+PAUSE_S = 0.05
 """Between two requests of a client."""
 
 

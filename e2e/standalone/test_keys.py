@@ -18,7 +18,7 @@ from e2e.standalone.cluster import Cluster
 from swiftlet.settings.secret import key_id
 
 WITHIN_S = 60.0
-PAUSE_S = 0.02
+PAUSE_S = 0.05
 """Between two rounds of the user."""
 SETTLE_S = 3.0
 """More than the interval at which a process looks at the file: the other workers have it too."""
