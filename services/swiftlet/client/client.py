@@ -209,6 +209,14 @@ class AsyncClient:
         sent = {**(headers or {}), **metadata_headers("Object", metadata)}
         return await self._account.copy(_request(*source, sent, conditions, None), *target)
 
+    async def segments(self, container: str, name: str) -> Sequence[tuple[int, str]]:
+        """Return the sizes and the ETags of what a static large object consists of; nothing of other objects.
+
+        The ETag is empty where it is not that of all the bytes: of a part of a segment, or of a manifest in it.
+        """
+        manifest = await self._account.manifest(ObjectRequest(container, name))
+        return [(int(one["bytes"]), "" if _is_part(one) else str(one.get("hash", ""))) for one in manifest]
+
     def list(
         self,
         container: str,
@@ -302,6 +310,10 @@ class AsyncClient:
     async def storage_url(self) -> str:
         """Return the URL of the account; logs in if need be."""
         return await self._http.storage_url()
+
+
+def _is_part(entry: Mapping[str, Any]) -> bool:
+    return bool(entry.get("range") or entry.get("sub_slo"))
 
 
 def _request(

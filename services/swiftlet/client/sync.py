@@ -248,6 +248,10 @@ class Client:
         """Copy an object within the store, with its metadata; a large object becomes a plain one."""
         return run(self.asynchronous.copy(source, target, conditions=conditions, metadata=metadata, headers=headers))
 
+    def segments(self, container: str, name: str) -> Sequence[tuple[int, str]]:
+        """Return the sizes and the ETags of what a static large object consists of; nothing of other objects."""
+        return run(self.asynchronous.segments(container, name))
+
     def list(
         self,
         container: str,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
 import sys
 from pathlib import Path
 
 import click
 
 from swiftlet import __version__
+from swiftlet.client.commands import COMMANDS
+from swiftlet.client.commands.lazy import LazyGroup
 from swiftlet.errors import SwiftletError
 from swiftlet.ring.model import RingError
 
@@ -20,34 +21,10 @@ _LATER: dict[str, tuple[str, str, str]] = {
     "store": ("swiftlet.main.commands.store", "store", "Look at and mend the native store of a device."),
     "standalone": ("swiftlet.main.commands.standalone.command", "standalone", "Run a whole store on this machine."),
 }
-"""Subcommands in modules of their own: module, attribute, line of help."""
+"""Subcommands in modules of their own, beside those of the client: module, attribute, line of help."""
 
 
-class _LazyGroup(click.Group):
-    """A group that imports the subcommands of `_LATER` when they are called."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted([*super().list_commands(ctx), *_LATER])
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in _LATER:
-            return super().get_command(ctx, cmd_name)
-        module, attribute, _ = _LATER[cmd_name]
-        command = getattr(importlib.import_module(module), attribute)
-        assert isinstance(command, click.Command)
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        rows = {name: line for name, (_, _, line) in _LATER.items()}
-        for name in super().list_commands(ctx):
-            command = super().get_command(ctx, name)
-            assert command is not None
-            rows[name] = command.get_short_help_str(100)
-        with formatter.section("Commands"):
-            formatter.write_dl(sorted(rows.items()))
-
-
-@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=LazyGroup, later={**COMMANDS, **_LATER}, context_settings={"help_option_names": ["-h", "--help"]})
 def swiftlet() -> None:
     """An object store that speaks the OpenStack Swift API."""
 
