@@ -1,6 +1,8 @@
--- PUTs of distinct objects: each thread counts its own names.
+-- PUTs of distinct objects: each thread counts its own names. With BENCH_CONTAINERS above 1 they go to so many containers in
+-- turn, which are numbered from 0.
 local size = tonumber(os.getenv("BENCH_SIZE"))
 local body = string.rep("swiftlet", size / 8)
+local containers = tonumber(os.getenv("BENCH_CONTAINERS") or "1")
 local threads = 0
 function setup(thread)
   thread:set("id", threads)
@@ -12,7 +14,9 @@ function init()
 end
 function request()
   count = count + 1
-  return wrk.format("PUT", string.format("%s/%d-%d", os.getenv("BENCH_PATH"), id, count), nil, body)
+  local path = os.getenv("BENCH_PATH")
+  if containers > 1 then path = string.format("%s-%d", path, count % containers) end
+  return wrk.format("PUT", string.format("%s/%d-%d", path, id, count), nil, body)
 end
 local failed = 0
 function response(status)

@@ -71,14 +71,22 @@ def parse_wrk(output: str) -> Figures:
 
 
 def wrk(
-    client: Client, script: str, container: str, clients: int, seconds: int, count: int = 1, size: int = SMALL
+    client: Client,
+    script: str,
+    container: str,
+    clients: int,
+    seconds: int,
+    count: int = 1,
+    size: int = SMALL,
+    containers: int = 1,
 ) -> Figures:
-    """Run a script against a container."""
+    """Run a script against a container, `put.lua` against as many as `containers` says."""
     environment = os.environ | {
         "BENCH_TOKEN": client.token,
         "BENCH_PATH": f"{client.base}/{container}",
         "BENCH_SIZE": str(size),
         "BENCH_COUNT": str(count),
+        "BENCH_CONTAINERS": str(containers),
     }
     command = ["wrk", "-t1", f"-c{clients}", f"-d{seconds}s", "--timeout", "30s", "--latency"]
     command += ["-s", str(HERE / script), client.endpoint]
