@@ -184,6 +184,12 @@ def test_listings_have_pages_and_prefixes(store: Client) -> None:
     listed = [entry.name for entry in store.list(CONTAINER, "pages/", limit=10_000)]
     assert listed == names
     assert [entry.name for entry in store.list(CONTAINER, "pages/", limit=7)] == names[:7]
+    store.asynchronous._account._page_rows = 3
+    assert [entry.name for entry in store.list(CONTAINER, "pages/")] == names
+    assert [entry.name for entry in store.list(CONTAINER, "pages/", limit=7)] == names[:7]
+    store.asynchronous._account._page_rows = 20_000
+    assert [entry.name for entry in store.list(CONTAINER, "pages/")] == names
+    assert store.asynchronous._account._page_rows == 10_000
     tops = list(store.list(CONTAINER, "pages/", delimiter="/"))
     assert [(entry.name, entry.is_prefix) for entry in tops] == [("pages/a/", True), ("pages/b/", True)]
     assert [entry.name for entry in store.list(CONTAINER, "pages/", marker=names[11], end_marker=names[14])] == names[

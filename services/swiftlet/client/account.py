@@ -9,11 +9,13 @@ from urllib.parse import quote
 
 from swiftlet.client.attempts import Attempts
 from swiftlet.client.bodies import Body, BytesBody
-from swiftlet.client.errors import ClientError, StatusError, status_error
+from swiftlet.client.errors import ClientError, PreconditionFailed, StatusError, status_error
 from swiftlet.client.http import Http, written
 from swiftlet.client.values import AccountInfo, ContainerInfo, Entry, ObjectRequest, Written
 
 _JSON = {"format": "json"}
+_PAGE_ROWS = 10_000
+"""Swift's usual limit; a store whose limit is lower is asked for it when it refuses."""
 
 
 class Account:
@@ -24,6 +26,7 @@ class Account:
         self._http = http
         self._attempts = attempts
         self._limits: dict[str, Any] | None = None
+        self._page_rows = _PAGE_ROWS
 
     async def call(
         self,
@@ -106,18 +109,26 @@ class Account:
             yield Entry.from_json(row)
 
     async def _pages(self, path: str, query: Mapping[str, str]) -> AsyncGenerator[dict[str, Any], None]:
+        """Yield the rows of a listing; a page that is not full is the last one."""
         asked = {**_JSON, **{name: value for name, value in query.items() if value}}
         left = int(asked["limit"]) if "limit" in asked else None
-        while True:
-            _, body = await self.call("GET", path, query=asked)
+        while left is None or left > 0:
+            size = self._page_rows if left is None else min(left, self._page_rows)
+            try:
+                _, body = await self.call("GET", path, query={**asked, "limit": str(size)})
+            except PreconditionFailed:
+                allowed = await self.limit("swift", "container_listing_limit", self._page_rows)
+                if allowed >= size:
+                    raise
+                self._page_rows = allowed
+                continue
             rows = json.loads(body) if body else []
-            for row in rows[:left]:
+            for row in rows:
                 yield row
+            if len(rows) < size:
+                return
             if left is not None:
                 left -= len(rows)
-                asked["limit"] = str(max(left, 1))
-            if not rows or (left is not None and left <= 0):
-                return
             last = rows[-1]
             asked["marker"] = last.get("name") or last["subdir"]
             if "version_id" in last:

@@ -24,7 +24,7 @@ from yarl import URL
 from swiftlet.client.bodies import Body, BytesBody
 from swiftlet.client.credentials import Credentials, Token
 from swiftlet.client.errors import ConnectionFailed, Unauthorized, status_error
-from swiftlet.client.login import Login, log_in
+from swiftlet.client.login import Login, log_in, proxy_for
 from swiftlet.client.options import Options
 from swiftlet.client.values import ObjectInfo, ObjectRequest, Span, Written, moment
 
@@ -105,7 +105,7 @@ class Http:
     async def fetch(self, url: str) -> bytes:
         """Return what is at a URL outside of the account, asked for without a token."""
         with _connection_errors(f"GET {url}"):
-            async with self._connections().session.get(url, allow_redirects=False) as answer:
+            async with self._connections().session.get(url, proxy=proxy_for(url), allow_redirects=False) as answer:
                 if answer.status != 200:
                     raise status_error(answer.status, await _reason(answer), f"GET {url}")
                 return await answer.read()
@@ -133,6 +133,7 @@ class Http:
                     URL(text, encoded=True),
                     headers=sent,
                     data=payload,
+                    proxy=proxy_for(login.storage_url),
                     chunked=True if payload is not None and payload.size is None else None,
                     allow_redirects=False,
                 )
@@ -187,7 +188,6 @@ class Http:
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,
             read_bufsize=_READ_BUFFER,
-            trust_env=True,
             skip_auto_headers={"Content-Type"},
             headers={"User-Agent": "swiftlet-client", "Accept-Encoding": "identity"},
         )

@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 
@@ -52,9 +55,23 @@ async def log_in(session: aiohttp.ClientSession, credentials: Credentials) -> Lo
         raise ConfigurationError(f"the answer to logging in is not Swift's: {error}") from error
 
 
+@lru_cache(maxsize=64)
+def proxy_for(url: str) -> str | None:
+    """Return the HTTP proxy that the environment names for a URL, None for none; looked up once.
+
+    aiohttp itself would look at the environment, and for passwords in a .netrc, for each request anew.
+    """
+    parts = urlsplit(url)
+    if not parts.hostname or proxy_bypass(parts.hostname):
+        return None
+    return getproxies().get(parts.scheme)
+
+
 async def _v1(session: aiohttp.ClientSession, given: V1) -> Login:
     headers = {"X-Auth-User": given.user, "X-Auth-Key": given.key}
-    async with session.get(given.auth_url, headers=headers, allow_redirects=False) as answer:
+    async with session.get(
+        given.auth_url, headers=headers, proxy=proxy_for(given.auth_url), allow_redirects=False
+    ) as answer:
         await _refuse(answer, "GET", given.auth_url)
         url, token = given.storage_url or answer.headers.get("X-Storage-Url"), answer.headers.get("X-Auth-Token")
     if not url or not token:
@@ -67,7 +84,9 @@ async def _keystone(
 ) -> Login:
     base = given.auth_url.rstrip("/")
     url = (base if base.endswith("/v3") else f"{base}/v3") + "/auth/tokens"
-    async with session.post(url, json={"auth": _document(given)}, allow_redirects=False) as answer:
+    async with session.post(
+        url, json={"auth": _document(given)}, proxy=proxy_for(url), allow_redirects=False
+    ) as answer:
         await _refuse(answer, "POST", url)
         token, document = answer.headers.get("X-Subject-Token"), json.loads(await answer.read())
     if not token:
