@@ -87,6 +87,13 @@ clients: ## other people's clients, and their test suites, against a store on th
 	@hack/setup --clients
 	@CLIENTS_SCALE=1 .venv/bin/python -m pytest -q e2e/clients $(PYTEST_ARGS)
 
+# make filesystem TORCH=1
+TORCH ?=
+.PHONY: filesystem
+filesystem: setup ## the client's wheel, and pandas, pyarrow, zarr and dask over its file system, against a store on this machine
+	@hack/setup --filesystem$(if $(TORCH),-torch)
+	@.venv/bin/python -m pytest -q e2e/filesystem $(PYTEST_ARGS)
+
 # make fuzz MINUTES=10 FUZZ_SEED=7
 MINUTES ?= 10
 FUZZ_SEED ?= 1

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from hack import sbom
-from hack.releasing import chart, oci, olm, plugin, provenance
+from hack.releasing import chart, client, oci, olm, plugin, provenance
 from hack.releasing.signing import Signer
 from hack.releasing.version import ROOT, Release, ReleaseError, find_release
 
@@ -59,6 +59,7 @@ def write(release: Release, options: argparse.Namespace) -> None:
     if signer is not None:
         chart.sign(package, signer)
     made = plugin.archives(release, DIST)
+    client.build(DIST, release)
     (DIST / "swiftlet.krew.yaml").write_text(plugin.manifest(release, made, options.base_url), "utf-8")
     with tempfile.TemporaryDirectory() as folder:
         olm.write_bundle(options.helm, package, release, f"{options.repository}@{digest}", Path(folder))

@@ -1,0 +1,67 @@
+"""The client as a wheel of its own, without the code of any service.
+
+python -m hack.releasing.client FOLDER
+
+It has the package `swiftlet` with nothing in it but `client`. The project's own wheel, which only images are made of,
+has the client too: an environment has one of the two.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from hack.releasing.version import ROOT, Release, ReleaseError
+
+_DEFINITION = Path(__file__).with_name("client.toml")
+_SERVICES = ROOT / "services"
+_BUILD = "import sys; from setuptools import build_meta; build_meta.build_wheel(sys.argv[1])"
+
+
+def build(target: Path, release: Release | None = None) -> Path:
+    """Write the wheel into a folder; its path. A release's wheel depends on its commit alone."""
+    target.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder)
+        _lay_out(source, release)
+        times = {} if release is None else {"SOURCE_DATE_EPOCH": str(release.time_s)}
+        made = source / "made"
+        made.mkdir()
+        done = subprocess.run(
+            [sys.executable, "-c", _BUILD, str(made)],
+            cwd=source,
+            env={**os.environ, **times},
+            capture_output=True,
+            text=True,
+        )
+        if done.returncode:
+            raise ReleaseError(f"the client's wheel can't be built: {done.stderr}")
+        (wheel,) = made.glob("*.whl")
+        return Path(shutil.move(wheel, target / wheel.name))
+
+
+def _lay_out(source: Path, release: Release | None) -> None:
+    """Copy what the wheel consists of."""
+    shutil.copy(_DEFINITION, source / "pyproject.toml")
+    shutil.copy(ROOT / "LICENSE", source)
+    shutil.copy(ROOT / "requirements" / "client.in", source / "requirements.in")
+    package = source / "swiftlet"
+    shutil.copytree(
+        _SERVICES / "swiftlet" / "client", package / "client", ignore=shutil.ignore_patterns("tests", "__pycache__")
+    )
+    for name in ("__init__.py", "py.typed"):
+        shutil.copy(_SERVICES / "swiftlet" / name, package)
+    if release is not None and release.is_snapshot:
+        module = package / "__init__.py"
+        version, _, commit = release.version.partition("-dev.")
+        declared = f'__version__ = "{version}'
+        text = module.read_text("utf-8").replace(f'{declared}"', f'{declared}.dev0+{commit}"')
+        module.write_text(text, "utf-8")
+
+
+if __name__ == "__main__":
+    sys.stdout.write(f"{build(Path(sys.argv[1]))}\n")
