@@ -148,9 +148,24 @@ fn store(root: &Path) {
     }
 }
 
+fn erasure(root: &Path) {
+    for (data, parity, cell, size) in
+        [(2, 1, 1, 5), (6, 3, 64, 1000), (6, 3, 64, 1), (10, 4, 255, 4000), (16, 8, 7, 999)]
+    {
+        let numbers = [size, size / 3, size].map(u64::to_be_bytes).concat();
+        let order: Vec<u8> = (0..24_u8).map(|at| at.wrapping_mul(89)).collect();
+        save(root, "erasure", &format!("scheme-{data}-{parity}-{size}"), &[&[data, parity, cell], &numbers, &order]);
+        let numbers = [u64::MAX - size, u64::MAX - size - 9, u64::MAX].map(u64::to_be_bytes).concat();
+        save(root, "erasure", &format!("large-{data}-{parity}-{size}"), &[&[data, parity, cell], &numbers]);
+    }
+    save(root, "erasure", "no-cell", &[&[2, 1, 0], &[0; 24]]);
+    save(root, "erasure", "no-scheme", &[&[17, 1, 1], &[0; 24]]);
+}
+
 fn main() {
     let root = std::env::args().nth(1).expect("a directory");
     wire(Path::new(&root));
     node(Path::new(&root));
     store(Path::new(&root));
+    erasure(Path::new(&root));
 }

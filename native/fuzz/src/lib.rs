@@ -7,11 +7,13 @@
 //! branch that it has found, and is gone through with every `cargo test`.
 
 mod device;
+mod erasure;
 mod node;
 mod updates;
 mod wire;
 
 pub use device::{device, lived};
+pub use erasure::erasure;
 pub use node::objects;
 pub use swiftlet_store::fuzzing::{checkpoint, record};
 pub use updates::{journal, rows};
@@ -31,4 +33,5 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("device", device),
     ("rows", rows),
     ("journal", journal),
+    ("erasure", erasure),
 ];
