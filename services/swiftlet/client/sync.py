@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from itertools import islice
 from os import PathLike
 from typing import Any, Self, TypeVar
 
@@ -281,17 +283,24 @@ class Client:
 
     def get_many(self, names: Iterable[Name]) -> Iterator[tuple[Name, Content | ClientError]]:
         """Yield each name with its content, or with the error, as they come; `options.concurrency` at a time."""
-        return _iterate(self.asynchronous.get_many(names), 1)
+        return _iterate(self.asynchronous.get_many(self._elsewhere(names)), 1)
 
     def put_many(
         self, items: Iterable[tuple[Name, Source]]
     ) -> Iterator[tuple[tuple[Name, Source], Written | ClientError]]:
         """Store many objects; yield each item with what has come of it, as they end."""
-        return _iterate(self.asynchronous.put_many(items), 1)
+        return _iterate(self.asynchronous.put_many(self._elsewhere(items)), 1)
 
     def delete_many(self, names: Iterable[Name]) -> Iterator[tuple[Name, ClientError | None]]:
         """Delete many objects; yield each name with None, or with the error, as they end."""
-        return _iterate(self.asynchronous.delete_many(names), 1)
+        return _iterate(self.asynchronous.delete_many(self._elsewhere(names)), 1)
+
+    async def _elsewhere(self, items: Iterable[T]) -> AsyncGenerator[T, None]:
+        """Yield items that are made by another thread than the event loop's: they may come from this client."""
+        iterator = iter(items)
+        while taken := await asyncio.to_thread(list, islice(iterator, self.asynchronous.options.concurrency)):
+            for item in taken:
+                yield item
 
     # --- containers and the account ---
 
