@@ -38,6 +38,8 @@ from swiftlet.client import (
     Token,
     Unauthorized,
 )
+from swiftlet.client.http import Http, HttpWay
+from swiftlet.testing.ways.conformance import WayContract
 
 KIB = 1 << 10
 MIB = 1 << 20
@@ -76,6 +78,18 @@ def store(login: V1) -> Iterator[Client]:
 async def asynchronous(store: Client, login: V1) -> AsyncIterator[AsyncClient]:
     async with AsyncClient(login, SMALL_PIECES) as made:
         yield made
+
+
+class TestHttpWay(WayContract):
+    """HTTP does what every way does."""
+
+    @pytest.fixture
+    async def way(self, store: Client, login: V1) -> AsyncIterator[HttpWay]:
+        """A way to the store."""
+        store.create_container("ways")
+        made = HttpWay(Http(login, Options()))
+        yield made
+        await made.close()
 
 
 def segments(store: Client) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import aclosing
 from typing import TypeVar
 
 from swiftlet.client.errors import ClientError
@@ -18,10 +19,11 @@ async def run_all(items: Iterable[T] | AsyncIterable[T], work: Callable[[T], Awa
     When one fails, or the caller is cancelled, the others are cancelled and have ended before its error is raised.
     """
     results: dict[int, R] = {}
-    async for number, _, result in _work(_numbered(items), lambda pair: work(pair[1]), at_once):
-        if isinstance(result, BaseException):
-            raise result
-        results[number] = result
+    async with aclosing(_work(_numbered(items), lambda pair: work(pair[1]), at_once)) as ended:
+        async for number, _, result in ended:
+            if isinstance(result, BaseException):
+                raise result
+            results[number] = result
     return [results[number] for number in sorted(results)]
 
 
@@ -29,10 +31,11 @@ async def run_each(
     items: Iterable[T] | AsyncIterable[T], work: Callable[[T], Awaitable[R]], at_once: int
 ) -> AsyncGenerator[tuple[T, R | ClientError], None]:
     """Yield each item with the result of the work on it, or with the error that it ended with, as they end."""
-    async for _, item, result in _work(_numbered(items), lambda pair: work(pair[1]), at_once):
-        if isinstance(result, BaseException) and not isinstance(result, ClientError):
-            raise result
-        yield item, result
+    async with aclosing(_work(_numbered(items), lambda pair: work(pair[1]), at_once)) as ended:
+        async for _, item, result in ended:
+            if isinstance(result, BaseException) and not isinstance(result, ClientError):
+                raise result
+            yield item, result
 
 
 async def _work(
@@ -54,11 +57,18 @@ async def _work(
             done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 number, item = running.pop(task)
-                yield number, item, task.exception() or task.result()
+                outcome: R | BaseException = _outcome(task)
+                yield number, item, outcome
     finally:
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
+
+
+def _outcome(task: asyncio.Future[R]) -> R | BaseException:
+    if task.cancelled():
+        return asyncio.CancelledError()
+    return task.exception() or task.result()
 
 
 async def _numbered(items: Iterable[T] | AsyncIterable[T]) -> AsyncIterator[tuple[int, T]]:

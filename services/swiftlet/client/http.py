@@ -23,7 +23,7 @@ from yarl import URL
 
 from swiftlet.client.bodies import Body, BytesBody
 from swiftlet.client.credentials import Credentials, Token
-from swiftlet.client.errors import ConnectionFailed, Unauthorized, status_error
+from swiftlet.client.errors import ConfigurationError, ConnectionFailed, Unauthorized, status_error
 from swiftlet.client.login import Login, log_in, proxy_for
 from swiftlet.client.options import Options
 from swiftlet.client.values import ObjectInfo, ObjectRequest, Span, Written, moment
@@ -120,20 +120,21 @@ class Http:
         body: Body | None,
     ) -> aiohttp.ClientResponse:
         sent = {"X-Auth-Token": login.token, **(headers or {})} if login.token else dict(headers or {})
-        text = login.storage_url + (f"/{quote(path)}" if path else "") + (f"?{urlencode(query)}" if query else "")
         payload = None if body is None and method in {"GET", "HEAD"} else _Payload(body or BytesBody(b""))
         if body is not None and body.reads_once:
             # What can be read once is not begun for an answer that would ask for another attempt.
             sent["Expect"] = "100-continue"
         what = f"{method} {path or '(account)'}"
         try:
+            url = login.storage_url + (f"/{quote(path)}" if path else "") + (f"?{urlencode(query)}" if query else "")
             with _connection_errors(what):
                 answer = await self._connections().session.request(
                     method,
-                    URL(text, encoded=True),
+                    URL(url, encoded=True),
                     headers=sent,
                     data=payload,
                     proxy=proxy_for(login.storage_url),
+                    timeout=self._timeout(is_long=method == "COPY" or "multipart-manifest" in (query or {})),
                     chunked=True if payload is not None and payload.size is None else None,
                     allow_redirects=False,
                 )
@@ -141,6 +142,9 @@ class Http:
             if payload is not None and payload.failure is not None:
                 raise payload.failure from None
             raise
+        except ValueError as error:
+            # aiohttp's words for a header with a line break, and Python's for a name that is not UTF-8.
+            raise ConfigurationError(f"{what}: {error}") from error
         if 200 <= answer.status < 300:
             return answer
         with _connection_errors(what):
@@ -179,18 +183,19 @@ class Http:
             tls = False
         elif options.ca_file is not None:
             tls = ssl.create_default_context(cafile=options.ca_file)
-        timeout = aiohttp.ClientTimeout(
-            total=None, sock_connect=options.connect_timeout_s, sock_read=options.read_timeout_s
-        )
         return aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=options.connections, ssl=tls),
-            timeout=timeout,
+            timeout=self._timeout(is_long=False),
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,
             read_bufsize=_READ_BUFFER,
             skip_auto_headers={"Content-Type"},
             headers={"User-Agent": "swiftlet-client", "Accept-Encoding": "identity"},
         )
+
+    def _timeout(self, *, is_long: bool) -> aiohttp.ClientTimeout:
+        read_s = self.options.long_timeout_s if is_long else self.options.read_timeout_s
+        return aiohttp.ClientTimeout(total=None, sock_connect=self.options.connect_timeout_s, sock_read=read_s)
 
     async def close(self) -> None:
         """Close the connections of this event loop; they are made again when they are needed."""

@@ -24,6 +24,8 @@ from swiftlet.client.credentials import (
 )
 from swiftlet.client.errors import ConfigurationError, ConnectionFailed, status_error
 
+_ERROR_BYTES = 4000
+
 
 @dataclass(frozen=True, slots=True)
 class Login:
@@ -49,6 +51,8 @@ async def log_in(session: aiohttp.ClientSession, credentials: Credentials) -> Lo
                 return await _v1(session, credentials)
             case _:
                 return await _keystone(session, credentials)
+    except aiohttp.InvalidURL as error:
+        raise ConfigurationError(f"{error} is no URL to log in at") from error
     except (aiohttp.ClientError, TimeoutError, OSError) as error:
         raise ConnectionFailed(f"logging in failed: {error or type(error).__name__}", sent=False) from error
     except ValueError as error:
@@ -82,7 +86,7 @@ async def _v1(session: aiohttp.ClientSession, given: V1) -> Login:
 async def _keystone(
     session: aiohttp.ClientSession, given: KeystonePassword | KeystoneToken | ApplicationCredential
 ) -> Login:
-    base = given.auth_url.rstrip("/")
+    base = given.auth_url.rstrip("/").removesuffix("/v2.0")
     url = (base if base.endswith("/v3") else f"{base}/v3") + "/auth/tokens"
     async with session.post(
         url, json={"auth": _document(given)}, proxy=proxy_for(url), allow_redirects=False
@@ -131,6 +135,15 @@ def _storage_url(document: Any, wanted: Catalog) -> str:
 async def _refuse(answer: aiohttp.ClientResponse, method: str, url: str) -> None:
     if 200 <= answer.status < 300:
         return
-    text = (await answer.content.read(2000)).decode("utf-8", "replace").strip()
-    reason = text.partition("\n")[0][:200] if "<" not in text and text else (answer.reason or "")
-    raise status_error(answer.status, reason, f"{method} {url}", answer.headers.get("X-Trans-Id", ""))
+    text = (await answer.content.read(_ERROR_BYTES)).decode("utf-8", "replace").strip()
+    raise status_error(
+        answer.status, _reason(text) or answer.reason or "", f"{method} {url}", answer.headers.get("X-Trans-Id", "")
+    )
+
+
+def _reason(text: str) -> str:
+    """Return the one line that an error's body has for people; Keystone's are JSON."""
+    try:
+        return str(json.loads(text)["error"]["message"])
+    except (ValueError, LookupError, TypeError):
+        return "" if text.startswith("<") else text.partition("\n")[0][:200]

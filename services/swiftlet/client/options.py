@@ -33,6 +33,8 @@ class Options:
     """Seconds to reach the store."""
     read_timeout_s: float = 60.0
     """Seconds without a byte after which an answer is given up."""
+    long_timeout_s: float = 900.0
+    """The same for requests that the store works on before it answers: copies, manifests, deletions with segments."""
     retries: int = 4
     """How often a request is repeated after a failure that may pass."""
     retry_wait_s: float = 0.1

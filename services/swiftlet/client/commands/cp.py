@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import AsyncIterator, Iterator
 
 import click
@@ -19,6 +18,7 @@ from swiftlet.client.commands.transfers import (
     download_below,
     put,
     run_transfers,
+    standard_input,
     upload,
     write_out,
 )
@@ -74,7 +74,7 @@ async def _copy(
             await client.create_container(target.container)
         streams = [place for place in (*sources, target) if isinstance(place, Local) and place.is_stream]
         if streams and isinstance(target, Remote):
-            await put(client, sys.stdin.buffer, target, choices)
+            await put(client, standard_input(), target, choices)
             return 0
         if streams:
             for source in sources:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import mimetypes
+import os
+import stat
 import sys
-from collections.abc import AsyncIterable, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import click
 
-from swiftlet.client.bodies import Source
+from swiftlet.client.bodies import CHUNK, Source
 from swiftlet.client.client import AsyncClient
 from swiftlet.client.commands.places import Remote
 from swiftlet.client.commands.shared import explain, tell
@@ -55,14 +59,15 @@ async def run_transfers(
             bar.end(id(transfer))
 
     with bar:
-        async for transfer, result in run_each(transfers, one, at_once):
-            if result is not None:
-                failures += 1
-                bar.clear()
-                tell(f"{transfer.what}: {explain(result)}")
-            elif is_verbose:
-                bar.clear()
-                click.echo(transfer.what)
+        async with aclosing(run_each(transfers, one, at_once)) as ended:
+            async for transfer, result in ended:
+                if result is not None:
+                    failures += 1
+                    bar.clear()
+                    tell(f"{transfer.what}: {explain(result)}")
+                elif is_verbose:
+                    bar.clear()
+                    click.echo(transfer.what)
     return failures
 
 
@@ -125,6 +130,31 @@ def download(client: AsyncClient, source: Remote, path: Path, size: int) -> Tran
         restore_mtime(path, dict(done.info.metadata))
 
     return Transfer(f"{source} -> {path}", size, work)
+
+
+def standard_input() -> Source:
+    """Return standard input as a body. What may wait for somebody is not read by a thread, which Ctrl-C can't end."""
+    try:
+        mode = os.fstat(sys.stdin.fileno()).st_mode
+    except (AttributeError, OSError):
+        return sys.stdin.buffer
+    waits = stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or stat.S_ISCHR(mode)
+    return _piped() if waits else sys.stdin.buffer
+
+
+async def _piped() -> AsyncIterator[bytes]:
+    reader = asyncio.StreamReader(limit=CHUNK)
+    loop = asyncio.get_running_loop()
+    # The loop closes what it reads.
+    own = os.fdopen(os.dup(sys.stdin.fileno()), "rb", buffering=0)
+    transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), own)
+    try:
+        while data := await reader.read(CHUNK):
+            yield data
+    finally:
+        # A terminal is shared with the shell, which expects it to block.
+        os.set_blocking(sys.stdin.fileno(), True)
+        transport.close()
 
 
 async def write_out(client: AsyncClient, source: Remote, version_id: str | None = None) -> None:

@@ -23,8 +23,8 @@ from swiftlet.client.hedging import Hedge, Latencies
 from swiftlet.client.objects import Objects
 from swiftlet.client.options import Options
 from swiftlet.client.progress import Meter
-from swiftlet.client.tests.ways import Fault, MemoryWay
 from swiftlet.client.values import ObjectRequest, Span
+from swiftlet.testing.ways.memory import Fault, MemoryWay
 
 NAME = ObjectRequest("c", "o")
 ONCE = ObjectRequest("c", "o", {"If-None-Match": "*"})

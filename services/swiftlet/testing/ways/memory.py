@@ -14,6 +14,7 @@ from swiftlet.client.values import ObjectInfo, ObjectRequest, Span, Written
 
 _LIKE_MD5 = "0" * 32
 PIECE = 10
+_MOST_PIECES = 1000
 
 
 @dataclass
@@ -68,6 +69,8 @@ class MemoryWay:
         """Return the bytes."""
         fault = await self._begin("GET" if span is None else f"GET {span.start}")
         data, info = self._find("GET", request)
+        if span is not None and span.start >= max(1, len(data)):
+            raise status_error(416, "Range Not Satisfiable", f"GET {request}")
         return MemoryStream(data[span.start : span.stop] if span else data, info, fault, self._closed)
 
     async def put(self, request: ObjectRequest, body: Body) -> Written:
@@ -110,8 +113,9 @@ class MemoryStream:
     async def __aiter__(self) -> AsyncIterator[bytes]:
         """Yield small pieces."""
         end = len(self._data) if self._fault.after_bytes is None else self._fault.after_bytes
-        for start in range(0, end, PIECE):
-            yield self._data[start : min(start + PIECE, end)]
+        step = max(PIECE, end // _MOST_PIECES)
+        for start in range(0, end, step):
+            yield self._data[start : min(start + step, end)]
         if self._fault.after_bytes is not None:
             raise self._fault.error or ConnectionFailed("the connection broke")
 
