@@ -11,6 +11,8 @@ use swiftlet_erasure::{Decoder, Encoder, Kernel, Scheme};
 
 const CELL_BYTES: usize = 64 << 10;
 const ROUNDS: usize = 60;
+/// A contestant that has taken so long is left out of further rounds.
+const ENOUGH: Duration = Duration::from_millis(1500);
 /// Data bytes that are coded in a round, at least.
 const ROUND_BYTES: usize = 24 << 20;
 
@@ -53,8 +55,12 @@ impl Stripes {
         let bytes = stripes.len() * self.scheme.data() * CELL_BYTES;
         let times = ROUND_BYTES.div_ceil(bytes);
         let mut best = vec![Duration::MAX; contestants.len()];
+        let mut taken = vec![Duration::ZERO; contestants.len()];
         for _ in 0..ROUNDS {
-            for ((_, code), best) in contestants.iter_mut().zip(&mut best) {
+            for (((_, code), best), taken) in contestants.iter_mut().zip(&mut best).zip(&mut taken) {
+                if *taken > ENOUGH {
+                    continue;
+                }
                 memory.iter_mut().for_each(|cell| cell.fill(0));
                 let start = Instant::now();
                 for _ in 0..times {
@@ -62,13 +68,14 @@ impl Stripes {
                         code(input, &mut output.iter_mut().map(|cell| &mut cell[..]).collect::<Vec<_>>());
                     }
                 }
-                *best = (*best).min(start.elapsed());
+                let elapsed = start.elapsed();
+                (*best, *taken) = ((*best).min(elapsed), *taken + elapsed);
                 for (stripe, output) in stripes.iter().zip(memory.chunks(made.len())) {
                     assert!(output.iter().zip(made).all(|(cell, &index)| *cell == stripe[index]), "wrong bytes");
                 }
             }
         }
-        println!("{}+{}, {what}, {} MiB of data in all", self.scheme.data(), self.scheme.parity(), bytes >> 20);
+        println!("{}+{}, {what}, {} KiB of data in all", self.scheme.data(), self.scheme.parity(), bytes >> 10);
         for ((name, _), best) in contestants.iter().zip(best) {
             println!("{name:>24}: {:6.2} GB/s", (times * bytes) as f64 / best.as_secs_f64() / 1e9);
         }

@@ -46,13 +46,35 @@ proptest! {
     }
 }
 
+/// What Miri, which runs the instructions of any machine, goes through in place of all: it is slow.
+const STEP: usize = if cfg!(miri) { 15 } else { 1 };
+
+#[test]
+fn every_length_and_every_number_of_outputs_is_made_in_full_and_nothing_else() {
+    let memory: Vec<u8> = (0..300_usize).map(|at| (at * at / 7) as u8).collect();
+    let coefficients = [[2, 0x8e, 1, 0], [3, 0xff, 0x1d, 7], [0, 4, 200, 90]];
+    for length in (0..=200).step_by(STEP) {
+        let sources = [&memory[1..][..length], &memory[42..][..length], &memory[83..][..length]];
+        for (kernel, count) in Kernel::available().into_iter().flat_map(|kernel| (1..=GROUP).map(move |n| (kernel, n)))
+        {
+            let mut made = vec![vec![MARK; length + 2]; count];
+            let mut outputs: Vec<&mut [u8]> = made.iter_mut().map(|output| &mut output[1..=length]).collect();
+            kernel.add_products(&coefficients, &sources, &mut outputs);
+            for (row, output) in made.iter().enumerate() {
+                let sum =
+                    |at: usize| (0..3).fold(0, |sum, from| sum ^ multiply(coefficients[from][row], sources[from][at]));
+                let expected: Vec<u8> = [MARK].into_iter().chain((0..length).map(sum)).chain([MARK]).collect();
+                assert_eq!(*output, expected, "{}: {length} bytes, output {row} of {count}", kernel.name());
+            }
+        }
+    }
+}
+
 #[test]
 fn every_coefficient_multiplies_every_byte() {
     let all: Vec<u8> = (0..=255).collect();
-    // Miri, which runs the instructions of any machine, takes minutes for all of them.
-    let step = if cfg!(miri) { 15 } else { 1 };
     for kernel in Kernel::available() {
-        for coefficient in (0..=255).step_by(step) {
+        for coefficient in (0..=255).step_by(STEP) {
             let mut made = [0; 256];
             kernel.add_products(&[[coefficient; GROUP]], &[&all], &mut [&mut made]);
             for (byte, made) in all.iter().zip(made) {
