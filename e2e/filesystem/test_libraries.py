@@ -32,6 +32,7 @@ def test_a_library(program: Path, wheel: Path, login: Mapping[str, str], tmp_pat
         timeout=WITHIN_S,
     )
     assert done.returncode == 0, done.stderr
+    assert "Unclosed" not in done.stderr
 
 
 def test_the_wheel_is_enough(wheel: Path, login: Mapping[str, str], tmp_path: Path) -> None:

@@ -208,3 +208,23 @@ def test_progress_is_shown_on_a_terminal_only(store: Client, cluster: Cluster, t
     assert shown.endswith("\r\x1b[K")
     quiet = subprocess.run(command, capture_output=True, env={**environment(), **login}, timeout=120)
     assert (quiet.returncode, quiet.stderr) == (0, b"")
+
+
+OPEN_AT_THE_END = """
+import os, sys
+from swiftlet.client import Client
+store = Client()
+store.put("client-faults", "open", b"1")
+if os.fork() == 0:
+    print(store.get("client-faults", "open").data, flush=True)
+    sys.exit(0)
+os.wait()
+print(store.get("client-faults", "open").data)
+"""
+
+
+def test_a_program_that_forks_and_closes_nothing_ends_quietly(store: Client, cluster: Cluster) -> None:
+    login = {"ST_AUTH": cluster.auth_url, "ST_USER": cluster.user, "ST_KEY": cluster.key}
+    command = [sys.executable, "-W", "always", "-c", OPEN_AT_THE_END]
+    done = subprocess.run(command, capture_output=True, env={**environment(), **login}, timeout=120)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"b'1'\n" * 2, b"")

@@ -11,6 +11,7 @@ import os
 import random
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,8 @@ import xxhash
 
 from e2e.standalone.cluster import Cluster, rclone_environment, start_cluster
 from e2e.standalone.wire import Client
+from swiftlet.client import V1, Options
+from swiftlet.client import Client as OurClient
 
 POLICIES = [{"index": 0, "name": "gold", "default": True}, {"index": 1, "name": "fast", "etag": "xxh3"}]
 CLIENT_WITHIN_S = 120
@@ -102,3 +105,24 @@ def test_clients_that_take_every_etag_for_an_md5_say_so(cluster: Cluster, tmp_pa
 def assert_ends(found: tuple[int, str], code: int, report: str = "") -> None:
     """It ended with `code`, and said `report`."""
     assert (found[0], report in found[1]) == (code, True), found
+
+
+def test_the_client_of_this_project_verifies_both(client: Client, cluster: Cluster, tmp_path: Path) -> None:
+    data = random.Random(7).randbytes(5_000_000)
+    file, xxh3 = tmp_path / "file", f"xxh3-{xxhash.xxh3_128_hexdigest(data)}"
+    file.write_bytes(data)
+    login = V1(auth_url=cluster.auth_url, user=cluster.user, key=cluster.key)
+    pieces = Options(segments_above_bytes=6_000_000, ranges_above_bytes=3_000_000, range_bytes=1_000_000)
+    with (
+        OurClient(login, pieces) as ours,
+        OurClient(login, replace(pieces, segments_above_bytes=1_000_000)) as segments,
+    ):
+        for container, etag in (("gold", md5(data)), ("fast", xxh3)):
+            for source in (data, file, iter([data])):
+                assert ours.put(container, "verified", source, size=len(data)).etag == etag
+            assert ours.get(container, "verified").data == data
+            assert ours.download(container, "verified", tmp_path / "plain").is_verified
+            assert segments.put(container, "segments", file).segments == 1
+            assert ours.download(container, "segments", tmp_path / "large").is_verified
+            assert (tmp_path / "plain").read_bytes() == (tmp_path / "large").read_bytes() == data
+            assert ours.container(f"{container}_segments").policy == container

@@ -142,7 +142,7 @@ Credentials: TypeAlias = V1 | Token | KeystonePassword | KeystoneToken | Applica
 def find_credentials(environment: Mapping[str, str] | None = None, mounted_at: str = MOUNTED_AT) -> Credentials:
     """Return the credentials of the environment, or of a mounted Secret; ConfigurationError when there are none.
 
-    Of several, the first counts: a token with its storage URL, ST_*, OS_*, SWIFTLET_CREDENTIALS, the usual folder.
+    Of several, the first counts: a token with its storage URL, SWIFTLET_CREDENTIALS, ST_*, OS_*, the usual folder.
     """
     given = {name: value for name, value in (os.environ if environment is None else environment).items() if value}
     if "OS_STORAGE_URL" in given and "OS_AUTH_TOKEN" in given:

@@ -47,6 +47,7 @@ from swiftlet.client.values import ALWAYS, Conditions, Entry, ObjectInfo, Span, 
 
 _DIRECTORY = "application/directory"
 _VARIABLES = ("st_", "os_", "swiftlet_credentials")
+_CLOSE_WITHIN_S = 2.0
 _MISSING = Conditions(if_none_match="*")
 
 
@@ -581,5 +582,10 @@ def _os_errors(path: str) -> Iterator[None]:
 
 def _close(loop: asyncio.AbstractEventLoop | None, pid: int, client: AsyncClient) -> None:
     """Close the connections of a file system that nobody uses any more."""
-    if loop is not None and loop.is_running() and pid == os.getpid():
-        asyncio.run_coroutine_threadsafe(client.close(), loop)
+    if loop is None or not loop.is_running() or pid != os.getpid():
+        return
+    closing = asyncio.run_coroutine_threadsafe(client.close(), loop)
+    if asyncio._get_running_loop() is not loop:
+        # At the end of the process nobody else waits for it.
+        with suppress(TimeoutError):
+            closing.result(_CLOSE_WITHIN_S)

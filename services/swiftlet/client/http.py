@@ -333,6 +333,12 @@ async def _reason(answer: aiohttp.ClientResponse) -> str:
     return text.partition("\n")[0][:300] or status
 
 
+async def close_all() -> None:
+    """Close the connections of all clients to this event loop."""
+    for http in list(_all):
+        await http.close()
+
+
 def _after_fork() -> None:
     for http in list(_all):
         http.leave_to_parent()

@@ -8,12 +8,16 @@ leaves everything else alone.
 from __future__ import annotations
 
 import asyncio
+import atexit
+import contextlib
 import os
 import selectors
 import threading
 from collections.abc import Coroutine
 from concurrent.futures import Future
 from typing import Any, TypeVar
+
+from swiftlet.client.http import close_all
 
 T = TypeVar("T")
 _CLEAN_UP_S = 30.0
@@ -64,6 +68,16 @@ def run(coroutine: Coroutine[Any, Any, T]) -> T:
         if future.cancel():
             ended.wait(_CLEAN_UP_S)
         raise
+
+
+def _at_exit() -> None:
+    """Close what programs have left open: aiohttp would complain of it when it is collected."""
+    if _current is not None:
+        with contextlib.suppress(TimeoutError):
+            asyncio.run_coroutine_threadsafe(close_all(), _current.loop).result(_CLEAN_UP_S)
+
+
+atexit.register(_at_exit)
 
 
 def _after_fork() -> None:
