@@ -1,14 +1,4 @@
-"""A store as a file system for fsspec: `swiftlet://CONTAINER/PATH`, for pandas, pyarrow, dask, zarr and many others.
-
-Containers are the folders of the root; below them folders exist as long as a name begins with theirs. Nothing is
-cached, so what others write is seen. A file that is being written appears when it is closed, and not at all when the
-block that writes it fails; one that is being read stays one version, or the read fails. Instances may be used after a
-fork (a DataLoader's workers) and can be pickled.
-
-Options are the variables that the environment has for other programs, in lower case (`st_auth`, `st_user`, `st_key`,
-`os_auth_url`, ..., `swiftlet_credentials`), and `client_options` for `swiftlet.client.Options`; without any, the
-environment itself says who asks.
-"""
+"""The file system: what there is, and reading, writing, copying and deleting it."""
 
 from __future__ import annotations
 
@@ -16,7 +6,7 @@ import asyncio
 import errno
 import os
 import weakref
-from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from datetime import datetime
@@ -26,31 +16,31 @@ from typing import Any
 import fsspec.asyn
 from fsspec.callbacks import DEFAULT_CALLBACK
 from fsspec.core import has_magic
-from fsspec.spec import AbstractBufferedFile
 from fsspec.utils import stringify_path
 
 from swiftlet.client.client import AsyncClient
 from swiftlet.client.concurrency import run_all
 from swiftlet.client.credentials import find_credentials
-from swiftlet.client.errors import (
-    ClientError,
-    ConfigurationError,
-    Conflict,
-    Forbidden,
-    NotFound,
-    PreconditionFailed,
-    RangeNotSatisfiable,
-    Unauthorized,
+from swiftlet.client.errors import ConfigurationError, NotFound, PreconditionFailed, RangeNotSatisfiable
+from swiftlet.client.filesystem.files import SwiftletFile
+from swiftlet.client.filesystem.paths import (
+    add_below,
+    conditions_of,
+    file_of,
+    folder,
+    known_entry,
+    known_file,
+    known_options,
+    os_errors,
+    progress_of,
+    split,
+    unique,
 )
 from swiftlet.client.options import Options
-from swiftlet.client.values import ALWAYS, Conditions, Entry, ObjectInfo, Span, Written
+from swiftlet.client.values import ALWAYS, Conditions, Entry, Span
 
-_DIRECTORY = "application/directory"
 _VARIABLES = ("st_", "os_", "swiftlet_credentials")
 _CLOSE_WITHIN_S = 2.0
-_MISSING = Conditions(if_none_match="*")
-
-
 _seen: ContextVar[dict[str, dict[str, Any]] | None] = ContextVar("_seen", default=None)
 """What listings of the bulk operation that is under way have told, by path: it is not asked for again."""
 
@@ -106,42 +96,42 @@ class SwiftletFileSystem(fsspec.asyn.AsyncFileSystem):
         path = self._strip_protocol(path)
         if (known := (_seen.get() or {}).get(path)) is not None:
             return known
-        container, name = _split(path)
-        with _os_errors(path):
+        container, name = split(path)
+        with os_errors(path):
             if not container:
-                return _folder("")
+                return folder("")
             if not name:
                 counted = await self.client.container(container)
-                return {**_folder(container), "objects": counted.objects, "bytes": counted.size}
+                return {**folder(container), "objects": counted.objects, "bytes": counted.size}
             try:
-                return _file_of_info(path, await self.client.head(container, name))
+                return known_file(path, await self.client.head(container, name))
             except NotFound:
                 async for _entry in self.client.list(container, f"{name}/", limit=1):
-                    return _folder(path)
+                    return folder(path)
                 raise
 
     async def _ls(self, path: str, detail: bool = True, **_: Any) -> list[Any]:
         path = self._strip_protocol(path)
-        container, name = _split(path)
-        with _os_errors(path):
+        container, name = split(path)
+        with os_errors(path):
             if not container:
-                found = [_folder(one.name) async for one in self.client.containers()]
+                found = [folder(one.name) async for one in self.client.containers()]
             else:
                 below = f"{name}/" if name else ""
                 entries = self.client.list(container, below, delimiter="/")
-                found = [_entry(container, entry) async for entry in entries if entry.name != below]
+                found = [known_entry(container, entry) async for entry in entries if entry.name != below]
         if not found and name:
             # A file, or nothing.
             known = await self._info(path)
             found = [known] if known["type"] == "file" else []
         _remember(found)
-        return _unique(found) if detail else sorted({one["name"] for one in found})
+        return unique(found) if detail else sorted({one["name"] for one in found})
 
     async def _find(
         self, path: str, maxdepth: int | None = None, withdirs: bool = False, detail: bool = False, **options: Any
     ) -> Any:
         path = self._strip_protocol(path)
-        container, name = _split(path)
+        container, name = split(path)
         if not container:
             return await super()._find(path, maxdepth=maxdepth, withdirs=withdirs, detail=detail, **options)
         if maxdepth is not None and maxdepth < 1:
@@ -151,9 +141,9 @@ class SwiftletFileSystem(fsspec.asyn.AsyncFileSystem):
         found: dict[str, dict[str, Any]] = {}
         below = f"{name}/" if name else ""
         try:
-            with _os_errors(path):
+            with os_errors(path):
                 async for entry in self.client.list(container, below + str(options.get("prefix", ""))):
-                    _add(found, path, container, entry, maxdepth, withdirs)
+                    add_below(found, path, container, entry, maxdepth, withdirs)
                 if not found and name:
                     known = await self._info(path)
                     if known["type"] == "file":
@@ -192,10 +182,10 @@ class SwiftletFileSystem(fsspec.asyn.AsyncFileSystem):
 
     async def _cat_file(self, path: str, start: int | None = None, end: int | None = None, **options: Any) -> bytes:
         path = self._strip_protocol(path)
-        container, name = _file(path)
+        container, name = file_of(path)
         etag = options.get("etag")
         same = Conditions(if_match=etag) if etag else ALWAYS
-        with _os_errors(path):
+        with os_errors(path):
             if (end is not None and end < 0) or (start is not None and start < 0 and end is not None):
                 size = (await self.client.head(container, name)).size or 0
                 start = max(0, size + start) if start is not None and start < 0 else start
@@ -215,15 +205,15 @@ class SwiftletFileSystem(fsspec.asyn.AsyncFileSystem):
         if await asyncio.to_thread(os.path.isdir, lpath) or await self._isdir(rpath):
             os.makedirs(lpath, exist_ok=True)
             return
-        with _os_errors(rpath):
-            await self.client.download(*_file(rpath), lpath, progress=_progress(callback))
+        with os_errors(rpath):
+            await self.client.download(*file_of(rpath), lpath, progress=progress_of(callback))
 
     # --- writing ---
 
     async def _pipe_file(self, path: str, value: bytes, mode: str = "overwrite", **options: Any) -> None:
         path = self._strip_protocol(path)
-        with _os_errors(path):
-            await self.client.put(*_file(path), value, conditions=_conditions(mode), **_headers(options))
+        with os_errors(path):
+            await self.client.put(*file_of(path), value, conditions=conditions_of(mode), **known_options(options))
 
     async def _put_file(
         self, lpath: str, rpath: str, mode: str = "overwrite", callback: Any = DEFAULT_CALLBACK, **options: Any
@@ -232,13 +222,13 @@ class SwiftletFileSystem(fsspec.asyn.AsyncFileSystem):
         if await asyncio.to_thread(os.path.isdir, lpath):
             await self._makedirs(rpath, exist_ok=True)
             return
-        with _os_errors(rpath):
+        with os_errors(rpath):
             await self.client.put(
-                *_file(rpath),
+                *file_of(rpath),
                 Path(lpath),
-                conditions=_conditions(mode),
-                progress=_progress(callback),
-                **_headers(options),
+                conditions=conditions_of(mode),
+                progress=progress_of(callback),
+                **known_options(options),
             )
 
     async def _cp_file(self, path1: str, path2: str, **_: Any) -> None:
@@ -246,16 +236,16 @@ class SwiftletFileSystem(fsspec.asyn.AsyncFileSystem):
         if (_seen.get() or {}).get(path1, {}).get("type") == "directory":
             return
         try:
-            with _os_errors(path1):
-                await self.client.copy(_file(path1), _file(path2))
+            with os_errors(path1):
+                await self.client.copy(file_of(path1), file_of(path2))
         except FileNotFoundError:
             if not await self._isdir(path1):
                 raise
 
     async def _rm_file(self, path: str, **_: Any) -> None:
         path = self._strip_protocol(path)
-        with _os_errors(path):
-            await self.client.delete(*_file(path), with_segments=True)
+        with os_errors(path):
+            await self.client.delete(*file_of(path), with_segments=True)
 
     async def _rm(
         self, path: Any, recursive: bool = False, batch_size: int | None = None, maxdepth: int | None = None, **_: Any
@@ -265,14 +255,14 @@ class SwiftletFileSystem(fsspec.asyn.AsyncFileSystem):
         magic = [one for one in given if has_magic(one)]
         found = [*plain, *(await self._expand_path(magic) if magic else [])]
         for one in found:
-            container, name = _split(one)
+            container, name = split(one)
             if not recursive:
                 await self._rm_one(one)
                 continue
             files = await self._below(one, maxdepth)
             if not files and name:
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), one)
-            with _os_errors(one):
+            with os_errors(one):
                 await run_all(files, self._delete, batch_size or self.batch_size or self.client.options.concurrency)
             if not name and maxdepth is None:
                 await self._rmdir(container)
@@ -287,9 +277,9 @@ class SwiftletFileSystem(fsspec.asyn.AsyncFileSystem):
 
     async def _below(self, path: str, maxdepth: int | None) -> list[tuple[str, Entry]]:
         """Return the objects at and below a path, those that stand for folders too, with their containers."""
-        container, name = _split(path)
+        container, name = split(path)
         found = []
-        with _os_errors(path):
+        with os_errors(path):
             async for entry in self.client.list(container, name):
                 relative = entry.name.removeprefix(name).strip("/") if name else entry.name
                 is_below = not name or entry.name == name or entry.name.startswith(f"{name}/")
@@ -304,10 +294,10 @@ class SwiftletFileSystem(fsspec.asyn.AsyncFileSystem):
 
     async def _mkdir(self, path: str, create_parents: bool = True, **_: Any) -> None:
         path = self._strip_protocol(path)
-        container, name = _split(path)
+        container, name = split(path)
         if not container:
             return
-        with _os_errors(path):
+        with os_errors(path):
             try:
                 await self.client.container(container)
             except NotFound:
@@ -327,8 +317,8 @@ class SwiftletFileSystem(fsspec.asyn.AsyncFileSystem):
 
     async def _rmdir(self, path: str) -> None:
         path = self._strip_protocol(path)
-        container, name = _split(path)
-        with _os_errors(path):
+        container, name = split(path)
+        with os_errors(path):
             if not name:
                 await self.client.delete_container(container)
             elif [entry async for entry in self.client.list(container, f"{name}/", limit=1)]:
@@ -352,181 +342,6 @@ class SwiftletFileSystem(fsspec.asyn.AsyncFileSystem):
         )
 
 
-class SwiftletFile(AbstractBufferedFile):
-    """An object that is read by ranges, or written as a stream."""
-
-    def __init__(self, fs: SwiftletFileSystem, path: str, mode: str = "rb", *arguments: Any, **options: Any) -> None:
-        """Open an object; in mode `xb`, FileExistsError if there is one."""
-        self._upload: _Upload | None = None
-        path = fs._strip_protocol(path)
-        _file(path)
-        if mode == "xb" and fs.exists(path):
-            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
-        if mode == "rb" and fs.info(path)["type"] != "file":
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
-        super().__init__(fs, path, mode, *arguments, **options)
-        if mode == "ab" and fs.exists(path):
-            self.loc = fs.info(path)["size"]
-
-    def _fetch_range(self, start: int, end: int) -> bytes:
-        data: bytes = self.fs.cat_file(self.path, start=start, end=end, etag=self.details["etag"])
-        return data
-
-    def _initiate_upload(self) -> None:
-        self._upload = _Upload(self.fs.client, self.path, self.mode, _headers(self.kwargs))
-        fsspec.asyn.sync(self.fs.loop, self._upload.begin)
-
-    def _upload_chunk(self, final: bool = False) -> bool:
-        assert self._upload is not None
-        with _os_errors(self.path):
-            fsspec.asyn.sync(self.fs.loop, self._upload.add, self.buffer.getvalue())
-            if final and self.autocommit:
-                self.commit()
-        return True
-
-    def commit(self) -> None:
-        """Let the object appear."""
-        if self._upload is not None:
-            with _os_errors(self.path):
-                fsspec.asyn.sync(self.fs.loop, self._upload.end)
-
-    def discard(self) -> None:
-        """Forget what was written."""
-        if self._upload is not None:
-            fsspec.asyn.sync(self.fs.loop, self._upload.cancel)
-        self._upload = None
-        self.forced = True
-        self.closed = True
-
-    def __exit__(self, kind: object, error: object, trace: object) -> None:
-        """Close the file; nothing is stored when the block has failed."""
-        if kind is not None and self.mode != "rb" and not self.closed:
-            self.discard()
-        else:
-            self.close()
-
-
-class _Upload:
-    """An object that is stored while its bytes come: the client divides it into segments if it gets large."""
-
-    def __init__(self, client: AsyncClient, path: str, mode: str, options: Mapping[str, Any]) -> None:
-        self._client = client
-        self._name = _file(path)
-        self._mode = mode
-        self._options = options
-
-    async def begin(self) -> None:
-        """Start the request."""
-        self._queue: asyncio.Queue[bytes | None] = asyncio.Queue(1)
-        self._task = asyncio.ensure_future(self._put())
-
-    async def _put(self) -> Written:
-        conditions = _MISSING if self._mode == "xb" else ALWAYS
-        if self._mode == "ab":
-            try:
-                async with self._client.open(*self._name) as before:
-                    conditions = Conditions(if_match=before.info.etag)
-                    return await self._client.put(
-                        *self._name, self._chunks(before), conditions=conditions, **self._options
-                    )
-            except NotFound:
-                conditions = _MISSING
-        return await self._client.put(*self._name, self._chunks(None), conditions=conditions, **self._options)
-
-    async def _chunks(self, before: Any) -> AsyncGenerator[bytes, None]:
-        if before is not None:
-            async for data in before:
-                yield data
-        while (data := await self._queue.get()) is not None:
-            yield data
-
-    async def add(self, data: bytes | None) -> None:
-        """Pass bytes on; the error of the request, if it has failed."""
-        passing = asyncio.ensure_future(self._queue.put(data))
-        await asyncio.wait([passing, self._task], return_when=asyncio.FIRST_COMPLETED)
-        if not passing.done():
-            passing.cancel()
-            await self._task
-
-    async def end(self) -> None:
-        """Return when the object is stored."""
-        await self.add(None)
-        await self._task
-
-    async def cancel(self) -> None:
-        """Stop the request."""
-        self._task.cancel()
-        await asyncio.wait([self._task])
-
-
-def _split(path: str) -> tuple[str, str]:
-    container, _, name = path.partition("/")
-    return container, name
-
-
-def _file(path: str) -> tuple[str, str]:
-    """Return the container and the name of what can only be a file."""
-    container, name = _split(path)
-    if not name:
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
-    return container, name
-
-
-def _folder(name: str) -> dict[str, Any]:
-    return {"name": name, "size": 0, "type": "directory"}
-
-
-def _file_of_info(path: str, info: ObjectInfo) -> dict[str, Any]:
-    if info.content_type.startswith(_DIRECTORY):
-        return _folder(path)
-    return {
-        "name": path,
-        "size": info.size,
-        "type": "file",
-        "etag": info.etag,
-        "content_type": info.content_type,
-        "last_modified": info.last_modified,
-        "version_id": info.version_id,
-    }
-
-
-def _entry(container: str, entry: Entry) -> dict[str, Any]:
-    path = f"{container}/{entry.name}"
-    if entry.is_prefix or entry.name.endswith("/") or entry.content_type.startswith(_DIRECTORY):
-        return _folder(path.rstrip("/"))
-    return {
-        "name": path,
-        "size": entry.size,
-        "type": "file",
-        "etag": entry.etag,
-        "content_type": entry.content_type,
-        "last_modified": entry.last_modified,
-        "version_id": entry.version_id,
-    }
-
-
-def _unique(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return entries by name, each once: a folder may be told as a prefix and as an object that stands for it."""
-    by_name = {one["name"]: one for one in reversed(found)}
-    return [by_name[name] for name in sorted(by_name)]
-
-
-def _add(
-    found: dict[str, dict[str, Any]], path: str, container: str, entry: Entry, maxdepth: int | None, withdirs: bool
-) -> None:
-    """Add an object below a path to what was found, with the folders between them if they are wanted."""
-    made = _entry(container, entry)
-    parts = made["name"].removeprefix(path).strip("/").split("/")
-    if withdirs:
-        found.setdefault(path, _folder(path))
-        for depth in range(1, len(parts)):
-            if maxdepth is None or depth <= maxdepth:
-                folder = f"{path}/{'/'.join(parts[:depth])}"
-                found.setdefault(folder, _folder(folder))
-    if (made["type"] == "file" or withdirs) and (maxdepth is None or len(parts) <= maxdepth):
-        found[made["name"]] = made
-
-
 @contextmanager
 def _remembering() -> Iterator[None]:
     """Within the block what listings tell is remembered."""
@@ -543,41 +358,6 @@ def _remembering() -> Iterator[None]:
 def _remember(found: Iterable[dict[str, Any]]) -> None:
     if (seen := _seen.get()) is not None:
         seen.update((one["name"], one) for one in found)
-
-
-def _conditions(mode: str) -> Conditions:
-    return _MISSING if mode == "create" else ALWAYS
-
-
-def _headers(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what of fsspec's options the client knows."""
-    return {name: options[name] for name in ("content_type", "metadata", "headers") if options.get(name) is not None}
-
-
-def _progress(callback: Any) -> Any:
-    def report(moved: int, total: int | None) -> None:
-        if total is not None and callback.size != total:
-            callback.set_size(total)
-        callback.absolute_update(moved)
-
-    return report
-
-
-@contextmanager
-def _os_errors(path: str) -> Iterator[None]:
-    """Turn the client's errors into those of the system, as users of files expect them."""
-    try:
-        yield
-    except NotFound as error:
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path) from error
-    except PreconditionFailed as error:
-        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path) from error
-    except (Forbidden, Unauthorized) as error:
-        raise PermissionError(errno.EACCES, str(error), path) from error
-    except Conflict as error:
-        raise OSError(errno.ENOTEMPTY, str(error), path) from error
-    except ClientError as error:
-        raise OSError(errno.EIO, str(error), path) from error
 
 
 def _close(loop: asyncio.AbstractEventLoop | None, pid: int, client: AsyncClient) -> None:
