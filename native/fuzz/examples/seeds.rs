@@ -58,8 +58,31 @@ fn wire(root: &Path) {
             save(root, "handshake", &format!("change-{message}-{at}"), &[&[message, at], with]);
         }
     }
-    let stranger = [&b"swiftlet\0\x01\0\x01"[..], &[7; 32], b"\x01c\x01m\x06server", &[0; 13], &[1, 1, 2, 3, 4]];
-    save(root, "handshake", "hello-of-a-stranger", &stranger);
+    let stranger = [&b"swiftlet\0\x01\0\x01"[..], &[7; 32], b"\x01c\x01m\x06server", &[0; 13]];
+    save(root, "handshake", "hello-of-a-stranger", &[&stranger.concat(), &[0, 1, 1, 2, 3, 4][..]]);
+    save(root, "handshake", "hello-of-a-guest", &[&stranger.concat(), &[1], &[3; 20], &2_u64.to_be_bytes()[..]]);
+    grants(root);
+}
+
+/// The fields behind a grant's version and key id, and changes of a true grant.
+fn grants(root: &Path) {
+    let numbers = [&[7; 16][..], &1000_u64.to_be_bytes(), &61_000_u64.to_be_bytes(), &[0, 3, 10, 31], &7_u32.to_be_bytes()];
+    let sizes = [&(5_u64 << 30).to_be_bytes()[..], &100_u64.to_be_bytes(), &(1_u64 << 30).to_be_bytes()];
+    let front = [numbers.concat(), sizes.concat(), b"\0\x06AUTH_a\0\x06photos".to_vec()].concat();
+    let scopes: [(&str, &[u8]); 5] = [
+        ("container", b"\0\0\0"),
+        ("prefix", b"\x01\0\x052026/"),
+        ("object", b"\x02\0\x01o"),
+        ("unknown", b"\x03\0\x01o"),
+        ("empty-prefix", b"\x01\0\0"),
+    ];
+    for (name, scope) in scopes {
+        save(root, "grants", name, &[&front, scope]);
+    }
+    save(root, "grants", "cut-off", &[&front[..40]]);
+    save(root, "grants", "change-0", &[&[0], &[2]]);
+    save(root, "grants", "change-30", &[&[30], &[0xff; 8]]);
+    save(root, "grants", "same", &[&[0], &[1]]);
 }
 
 fn node(root: &Path) {

@@ -17,7 +17,7 @@ pub use erasure::erasure;
 pub use node::objects;
 pub use swiftlet_store::fuzzing::{checkpoint, record};
 pub use updates::{journal, rows};
-pub use wire::{frames, handshake, messages};
+pub use wire::{frames, grants, handshake, messages};
 
 /// One of the functions here.
 pub type Target = fn(&[u8]);
@@ -27,6 +27,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("frames", frames),
     ("messages", messages),
     ("handshake", handshake),
+    ("grants", grants),
     ("objects", objects),
     ("record", record),
     ("checkpoint", checkpoint),

@@ -1,8 +1,11 @@
 //! Frames, their meta parts, and the handshake.
 
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use sha2::Sha256;
 use swiftlet_wire::Violation;
 use swiftlet_wire::frame::{Decoder, END, Encoder, Found, Head, Kind, LENT};
-use swiftlet_wire::handshake::{Client, Identity, Key, Limits, Server};
+use swiftlet_wire::guest::{Grant, Invalid, Operations, Scope, Session};
+use swiftlet_wire::handshake::{Admission, Client, Credentials, Identity, Key, Limits, Server};
 use swiftlet_wire::limits::{HEAD_BYTES, META_BYTES, TEXT_BYTES};
 use swiftlet_wire::message::{
     Offer, Reply, Request, decode_cancel, decode_footer, decode_number, decode_region, decode_tried, encode_cancel,
@@ -138,15 +141,25 @@ fn identity(name: &str) -> Identity {
     Identity { name: name.to_owned(), machine: "machine".to_owned(), limits }
 }
 
-/// What a stranger says in a handshake: HELLO, WELCOME, PROOF or REFUSE, without and with knowledge of the rest.
+/// What a stranger says in a handshake: HELLO, WELCOME, PROOF or REFUSE, without and with knowledge of the rest; a
+/// member's and a guest's.
 pub fn handshake(data: &[u8]) {
     let keys = [Key::new(b"one"), Key::new(b"two")];
     let (us, them) = (identity("server"), identity("client"));
+    let admission = Admission { keys: &keys, us: &us, guests: Some(us.limits), now_s: 1 };
     // Any bytes where a HELLO is awaited.
-    if let Ok(Ok((state, _))) = Server::greeted(&keys, &us, data, &[1; 32]) {
+    if let Ok(Ok((state, _))) = Server::greeted(&admission, data, &[1; 32]) {
         assert!(state.proved(&[0; 32]).is_err(), "in without a proof");
     }
-    let (client, hello) = Client::new(&keys, &them, "server", &[2; 32]);
+    let session = Session { key_id: keys[1].id(), id: [3; 16], ends_s: 2 };
+    let guest = Credentials::Guest(session, session.secret(&keys[1]));
+    for credentials in [Credentials::Member(keys.to_vec()), guest] {
+        shake_hands(&admission, credentials, &them, data);
+    }
+}
+
+fn shake_hands(admission: &Admission<'_>, credentials: Credentials, them: &Identity, data: &[u8]) {
+    let (client, hello) = Client::new(credentials, them, "server", &[2; 32]);
     assert!(client.welcomed(data).is_err(), "a welcome without the key");
     drop(Client::refused(data));
     // A true handshake, in which the bytes replace a part of what is said.
@@ -159,7 +172,7 @@ pub fn handshake(data: &[u8]) {
         changed
     };
     let said = if message % 3 == 0 { change(&hello) } else { hello.clone() };
-    let Ok(Ok((server, welcome))) = Server::greeted(&keys, &us, &said, &[1; 32]) else { return };
+    let Ok(Ok((server, welcome))) = Server::greeted(admission, &said, &[1; 32]) else { return };
     let heard = if message % 3 == 1 { change(&welcome) } else { welcome.clone() };
     let Ok((agreed, proof)) = client.welcomed(&heard) else { return };
     assert_eq!((&said, &heard), (&hello, &welcome), "what was changed on its way was believed");
@@ -169,4 +182,50 @@ pub fn handshake(data: &[u8]) {
         Err(_) => assert_ne!(shown, proof),
     }
     assert!(agreed.peer.name.len() <= TEXT_BYTES);
+}
+
+fn grant() -> Grant {
+    Grant {
+        session: [7; 16],
+        issued_ms: 1000,
+        ends_ms: 61_000,
+        policy: 3,
+        part_power: 10,
+        operations: Operations::GET,
+        rows: 7,
+        object_bytes: 5 << 30,
+        slice_objects: 100,
+        slice_bytes: 1 << 30,
+        account: "AUTH_a".to_owned(),
+        container: "photos".to_owned(),
+        scope: Scope::Prefix("2026/".to_owned()),
+    }
+}
+
+/// Grants as a guest shows them: any bytes, a true one that was changed, and what a holder of the key could sign.
+pub fn grants(data: &[u8]) {
+    let keys = [Key::new(b"one"), Key::new(b"two")];
+    assert!(Grant::verify(&keys, data).is_err(), "a grant without the key");
+    drop(Session::decode(data));
+    let Ok(signed) = grant().sign(&keys[0]) else { return };
+    let mut changed = signed.clone();
+    if let [at, replaced @ ..] = data {
+        let at = usize::from(*at).min(changed.len());
+        let end = (at + replaced.len()).min(changed.len());
+        changed[at..end].copy_from_slice(&replaced[..end - at]);
+    }
+    match Grant::verify(&keys, &changed) {
+        Ok(read) => assert_eq!((&changed, read), (&signed, grant())),
+        Err(_) => assert_ne!(changed, signed),
+    }
+    // What holders of a key sign is read by a strict form: what is accepted has these bytes and no others.
+    let fields = [&[1][..], &keys[0].id(), data].concat();
+    let mut mac = Hmac::<Sha256>::new_from_slice(b"one").unwrap_or_else(|_| unreachable!("keys have any length"));
+    mac.update(b"swiftlet grant\n");
+    mac.update(&fields);
+    let bytes = [&fields[..], &mac.finalize().into_bytes()].concat();
+    match Grant::verify(&keys, &bytes) {
+        Ok(read) => assert_eq!(read.sign(&keys[0]).as_ref(), Ok(&bytes)),
+        Err(invalid) => assert!(matches!(invalid, Invalid::Form(_)), "{invalid}"),
+    }
 }

@@ -76,6 +76,47 @@ def cluster_certificates(keys: list[bytes], /) -> tuple[list[str], str, str]:
     OSError without a key, or without randomness.
     """
 
+def cluster_key_id(key: Buffer, /) -> bytes:
+    """The 4 bytes by which a cluster key is known."""
+
+def guest_session(key: Buffer, id: bytes, ends_s: int, /) -> tuple[bytes, bytes]:
+    """A session for a guest, and its secret: `id` has 16 bytes, the end is in seconds since 1970."""
+
+def read_guest_session(session: Buffer, /) -> tuple[bytes, bytes, int]:
+    """The id of a session's cluster key, its own id, and its end. ValueError when it is none."""
+
+def sign_grant(
+    key: Buffer,
+    session: bytes,
+    times_ms: tuple[int, int],
+    place: tuple[int, int],
+    operations: int,
+    rows: int,
+    sizes: tuple[int, int, int],
+    account: str,
+    container: str,
+    prefix: str | None,
+    object: str | None,
+    /,
+) -> bytes:
+    """A grant by this key for the session with this id. ValueError for what no grant can say.
+
+    `times_ms`: issue and end since 1970; `place`: policy and part power; `operations`: bits (1 GET, 2 HEAD, 4 PUT, 8
+    POST, 16 DELETE); `rows`: the container's replicas as bits; `sizes`: the largest object, how many objects may be
+    stored, their bytes together; with neither prefix nor object it is for the whole container.
+    """
+
+def guest_header(grant: Buffer, name: Buffer, header: Buffer, /) -> bytes:
+    """The header of a guest's request about the object of this name: a member's, with the grant and the name before it.
+
+    ValueError when one is too long.
+    """
+
+def guest_answer(header: Buffer, /) -> tuple[int, int, bytes]:
+    """What a guest's answer says: the ring's version at the server, its clock in milliseconds since 1970, and the
+    header that a member would have been sent. ValueError when it is none.
+    """
+
 def rdma_version() -> str | None:
     """The version of UCX, by which RDMA goes; None: this build has no RDMA."""
 
@@ -487,8 +528,11 @@ class TransportNode:
         rdma: bool = False,
         silence_s: float = 1.5,
         encryption: str = "none",
+        authorities: list[str] | None = None,
     ) -> TransportNode:
-        """`rdma`: fetch bodies by RDMA from and to peers that have it too, by TCP all others. `silence_s`: a peer
+        """With `authorities` (PEM) this is a guest, which connects by TLS to servers with a certificate by one of them.
+
+        `rdma`: fetch bodies by RDMA from and to peers that have it too, by TCP all others. `silence_s`: a peer
         that is silent for so many seconds, 1 to 60, is given up; ValueError for others. `encryption`: `none` connects
         by plain TCP, `accepted` and `required` by TLS; and `required` takes TLS alone from others, the first two both.
         ValueError for others, and for TLS with RDMA or without a key.
@@ -499,6 +543,12 @@ class TransportNode:
 
     def listen(self, host: str, port: int, /) -> int:
         """Take connections, by TCP and, with a directory, on the same node. Gives the port."""
+
+    def set_session(self, session: Buffer, secret: Buffer, /) -> None:
+        """From now on connect as a guest, by this session of `guest_session`; connections that are open stay.
+
+        ValueError when it is no session.
+        """
 
     def fileno(self) -> int:
         """A descriptor that is readable while there are events."""
@@ -641,6 +691,10 @@ class ObjectWire:
         """Rows of these versions are through; up to 1000."""
 
     @staticmethod
+    def revoke(device: str, account: bytes, before_ms: int, /) -> _Message:
+        """Guests' grants for the account that were issued before this time count no more, at the whole server."""
+
+    @staticmethod
     def written(header: Buffer, /) -> tuple[bool, bool]:
         """Parse the answer to a write: whether its update is pending; for DELETE, whether there was an object."""
 
@@ -724,8 +778,13 @@ class ObjectServer:
         silence_s: float = 1.5,
         doubts: Mapping[str, Doubts] | None = None,
         encryption: str = "none",
+        guests: tuple[int, int] | None = None,
+        hash_path: tuple[bytes, bytes] = (b"", b""),
     ) -> ObjectServer:
-        """`stores` by device name, and their `doubts` (none: nothing is in doubt); `unused`: devices that can't be
+        """`guests`: the bytes of memory and the connections that guests together may have; None lets none in.
+        `hash_path`: what the cluster has before and after names when it hashes them, by which guests' are checked.
+
+        `stores` by device name, and their `doubts` (none: nothing is in doubt); `unused`: devices that can't be
         used, and why. `silence_s` and `encryption` as `TransportNode`'s.
 
         OSError when the system has no thread, descriptor or memory left, or as by `TransportNode` with `rdma`.
@@ -735,7 +794,13 @@ class ObjectServer:
         """Take connections, by TCP and, with a directory, on the same node. Gives the port. OSError."""
 
     def set_keys(self, keys: list[bytes], /) -> None:
-        """From now on handshakes use these keys; connections that are open stay."""
+        """From now on handshakes use these keys; connections that are open stay. Guests' grants have to be by them."""
+
+    def set_ring(self, policy: int, version: int, /) -> None:
+        """Tell guests of this version of a policy's ring with every answer."""
+
+    def guests(self) -> int:
+        """How many connections guests have."""
 
     def stats(self) -> list[dict[str, object]]:
         """Per device: `device`, `requests` at work, `buffered_bytes` held for them, `refused` for there were too many,

@@ -1,5 +1,6 @@
 //! The head of an answer, byte for byte as the Python part of the proxy would send it.
 
+pub use swiftlet_node::plain::is_plain;
 use swiftlet_store::model::Info;
 
 use crate::date::http_date;
@@ -11,32 +12,6 @@ pub const LARGE_BYTES: u64 = 1024 * 1024;
 /// The ticks of a timestamp are above these bits, which hold its nonce.
 const NONCE_BITS: u32 = 14;
 const TICKS_PER_SECOND: u64 = 100_000;
-
-/// Metadata that become headers unchanged.
-const SHOWN: [&[u8]; 6] =
-    [b"Content-Encoding", b"Content-Disposition", b"Content-Language", b"Cache-Control", b"Expires", b"X-Robots-Tag"];
-
-/// Whether a plain read shows this object as it is stored.
-#[must_use]
-pub fn is_plain(info: &Info) -> bool {
-    let shown = |name: &[u8]| is_name(name) && (name.starts_with(b"X-Object-Meta-") || SHOWN.contains(&name));
-    info.delete_at == 0
-        && info.sysmeta.is_empty()
-        && !info.content_type.is_empty()
-        && is_value(&info.content_type)
-        && !info.content_type.windows(7).any(|part| part.eq_ignore_ascii_case(b";swift_"))
-        && is_value(&info.etag)
-        && info.metadata.iter().all(|(name, value)| shown(name) && is_value(value))
-}
-
-fn is_name(name: &[u8]) -> bool {
-    name.iter().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte))
-}
-
-fn is_value(value: &[u8]) -> bool {
-    let outer_blank = value.first() == Some(&b' ') || value.last() == Some(&b' ');
-    !outer_blank && value.iter().all(|byte| *byte >= b' ' && *byte != 0x7f) && std::str::from_utf8(value).is_ok()
-}
 
 /// What an answer needs besides the object.
 #[derive(Clone, Copy, Debug)]

@@ -25,6 +25,16 @@ pub struct Limits {
     pub buffer_bytes: usize,
 }
 
+/// Guests together may have this part of a device's requests and bytes: one in so many.
+const SHARE_OF_GUESTS: usize = 4;
+
+/// Who makes a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Who {
+    Member,
+    Guest,
+}
+
 impl Default for Limits {
     fn default() -> Self {
         Self { threads: 4, max_requests: 512, buffer_bytes: 256 << 20 }
@@ -106,6 +116,9 @@ pub(crate) struct Device {
     limits: Limits,
     requests: AtomicUsize,
     buffered: AtomicUsize,
+    /// The guests' parts of these.
+    requests_of_guests: AtomicUsize,
+    buffered_of_guests: AtomicUsize,
     refused: AtomicU64,
     received: AtomicU64,
     sent: AtomicU64,
@@ -121,6 +134,8 @@ impl Device {
             limits,
             requests: AtomicUsize::new(0),
             buffered: AtomicUsize::new(0),
+            requests_of_guests: AtomicUsize::new(0),
+            buffered_of_guests: AtomicUsize::new(0),
             refused: AtomicU64::new(0),
             received: AtomicU64::new(0),
             sent: AtomicU64::new(0),
@@ -169,30 +184,51 @@ impl Device {
     }
 
     /// Accept a request.
-    pub(crate) fn admit(self: &Arc<Self>) -> Result<Permit, Refusal> {
-        if self.requests.fetch_add(1, Relaxed) >= self.limits.max_requests {
-            self.requests.fetch_sub(1, Relaxed);
-            self.refused.fetch_add(1, Relaxed);
-            return Err(Refusal::new(Status::NodeBusy, "the device is busy: too many requests are in progress"));
+    pub(crate) fn admit(self: &Arc<Self>, who: Who) -> Result<Permit, Refusal> {
+        let text = "the device is busy: too many requests are in progress";
+        if !taken(&self.requests, 1, self.limits.max_requests) {
+            return Err(self.busy(text));
         }
-        Ok(Permit { device: Arc::clone(self), bytes: 0 })
+        if who == Who::Guest && !taken(&self.requests_of_guests, 1, self.limits.max_requests / SHARE_OF_GUESTS) {
+            self.requests.fetch_sub(1, Relaxed);
+            return Err(self.busy(text));
+        }
+        Ok(Permit { device: Arc::clone(self), who, bytes: 0 })
     }
+
+    fn busy(&self, text: &str) -> Refusal {
+        self.refused.fetch_add(1, Relaxed);
+        Refusal::new(Status::NodeBusy, text)
+    }
+}
+
+/// Add to a counter unless it would be above `most`; returns whether it was added.
+fn taken(counter: &AtomicUsize, more: usize, most: usize) -> bool {
+    let fits = counter.fetch_add(more, Relaxed).saturating_add(more) <= most;
+    if !fits {
+        counter.fetch_sub(more, Relaxed);
+    }
+    fits
 }
 
 /// An accepted request, and the bytes that it holds; returned when it is dropped.
 pub(crate) struct Permit {
     pub(crate) device: Arc<Device>,
+    pub(crate) who: Who,
     bytes: usize,
 }
 
 impl Permit {
     /// Hold so many more bytes.
     pub(crate) fn hold(&mut self, bytes: usize) -> Result<(), Refusal> {
-        let device = &self.device;
-        if device.buffered.fetch_add(bytes, Relaxed).saturating_add(bytes) > device.limits.buffer_bytes {
+        let (device, most) = (&self.device, self.device.limits.buffer_bytes);
+        let text = "the device is busy: requests in progress hold too many bytes";
+        if !taken(&device.buffered, bytes, most) {
+            return Err(device.busy(text));
+        }
+        if self.who == Who::Guest && !taken(&device.buffered_of_guests, bytes, most / SHARE_OF_GUESTS) {
             device.buffered.fetch_sub(bytes, Relaxed);
-            device.refused.fetch_add(1, Relaxed);
-            return Err(Refusal::new(Status::NodeBusy, "the device is busy: requests in progress hold too many bytes"));
+            return Err(device.busy(text));
         }
         self.bytes += bytes;
         Ok(())
@@ -203,5 +239,9 @@ impl Drop for Permit {
     fn drop(&mut self) {
         self.device.buffered.fetch_sub(self.bytes, Relaxed);
         self.device.requests.fetch_sub(1, Relaxed);
+        if self.who == Who::Guest {
+            self.device.buffered_of_guests.fetch_sub(self.bytes, Relaxed);
+            self.device.requests_of_guests.fetch_sub(1, Relaxed);
+        }
     }
 }

@@ -5,6 +5,7 @@ use swiftlet_store::model::{Entry, EntryKind, Footer, Info, Key, PostMeta, PutMe
 pub use crate::codec::Malformed;
 use crate::codec::{Reader, Writer};
 
+pub mod guests;
 pub mod updates;
 
 /// The largest number of versions in one ACKNOWLEDGE.
@@ -109,6 +110,14 @@ pub enum Request {
     Entries(u16, u32, Suffix),
     /// The container's replicas have the rows of these versions: acknowledge their updates.
     Acknowledge(Vec<(Key, u64)>),
+    /// Grants for an account that were issued before a time, in milliseconds since 1970, do not count any more. It is
+    /// for the whole server, whatever the device.
+    Revoke {
+        /// The account.
+        account: Vec<u8>,
+        /// The time.
+        before_ms: u64,
+    },
     /// Whether a PUT would be accepted; nothing is reserved for it.
     Prepare {
         /// The object.
@@ -136,10 +145,11 @@ mod method {
     pub(super) const ENTRIES: u16 = 10;
     pub(super) const ACKNOWLEDGE: u16 = 11;
     pub(super) const PREPARE: u16 = 12;
+    pub(super) const REVOKE: u16 = 13;
 }
 
 /// All methods have lower numbers.
-pub(crate) const METHODS: usize = 13;
+pub(crate) const METHODS: usize = 14;
 /// An unknown size.
 const UNKNOWN: u64 = u64::MAX;
 
@@ -159,6 +169,7 @@ pub fn method_name(number: u16) -> Option<&'static str> {
         method::ENTRIES => "entries",
         method::ACKNOWLEDGE => "acknowledge",
         method::PREPARE => "prepare",
+        method::REVOKE => "revoke",
         _ => return None,
     })
 }
@@ -257,6 +268,7 @@ impl Request {
             Self::Entries(..) => method::ENTRIES,
             Self::Acknowledge(_) => method::ACKNOWLEDGE,
             Self::Prepare { .. } => method::PREPARE,
+            Self::Revoke { .. } => method::REVOKE,
         }
     }
 
@@ -339,6 +351,10 @@ impl Request {
                 out.u64(*timestamp);
                 out.u64(size.unwrap_or(UNKNOWN));
             }
+            Self::Revoke { account, before_ms } => {
+                out.text(account);
+                out.u64(*before_ms);
+            }
         }
         out.finish()
     }
@@ -414,6 +430,7 @@ impl Request {
                 let (timestamp, size) = (from.u64()?, from.u64()?);
                 Self::Prepare { key, timestamp, row, size: Some(size).filter(|size| *size != UNKNOWN) }
             }
+            method::REVOKE => Self::Revoke { account: from.text()?, before_ms: from.u64()? },
             _ => return Err(Malformed("an unknown method")),
         })
     }

@@ -15,8 +15,9 @@ use crate::device::Permit;
 use crate::download;
 use crate::message::{Found, ToRead};
 use crate::parts;
+use crate::plain::is_plain;
 use crate::reply::Reply;
-use crate::status::Refusal;
+use crate::status::{Refusal, Status};
 
 /// Header and body of an answer.
 pub(crate) type Answered = Result<(Vec<u8>, Body), Refusal>;
@@ -62,6 +63,14 @@ pub(crate) fn read(store: &Store, key: &Key, wanted: ToRead, permit: Permit, rep
     sent(object, wanted, permit, reply)
 }
 
+/// Refuse to show a guest what only a proxy can: it does not know what a manifest or a link means.
+pub(crate) fn may_be_shown(info: &Info, reply: &Reply) -> Result<(), Refusal> {
+    if reply.is_guests() && !is_plain(info) {
+        return Err(Refusal::new(Status::NotPlain, "this object has to be read through a proxy"));
+    }
+    Ok(())
+}
+
 /// The wanted bytes of an object in the lent memory, which is limited by the pool.
 fn lent(info: Info, pieces: Vec<Buffer>, wanted: ToRead) -> Answered {
     let whole = |piece: Buffer| {
@@ -91,6 +100,7 @@ impl Source for Pieces {
 
 fn sent(object: Object, wanted: ToRead, mut permit: Permit, reply: &Reply) -> Answered {
     let info = object.info().clone();
+    may_be_shown(&info, reply)?;
     let (start, stop) = wanted.of(info.size);
     let whole = stop - start == info.size;
     if start == stop {

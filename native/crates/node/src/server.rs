@@ -12,12 +12,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use swiftlet_store::model::Key;
+use swiftlet_store::model::{Key, PostMeta};
 use swiftlet_store::{Done, Store};
 use swiftlet_transport::{Body, Chunk, Handler, Incoming, Receiver, Responder};
 
-use crate::device::{Device, DeviceStats, Limits, Permit};
+use crate::device::{Device, DeviceStats, Limits, Permit, Who};
 use crate::doubts::Doubts;
+use crate::guest_requests::{Covered, covered};
+use crate::guests::{Guests, now_ms};
 use crate::message::{Found, Request, ToRead, lists};
 use crate::reading::{self, Answered, EMPTY_XXH3, Held};
 use crate::reply::Reply;
@@ -29,6 +31,7 @@ use crate::written::{AcceptedWrite, answer_written, unproved};
 /// stores.
 pub struct Server {
     devices: HashMap<String, Arc<Device>>,
+    guests: Option<Arc<Guests>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -61,7 +64,7 @@ impl Server {
             (name, Arc::new(Device::new(store, doubts, limits)))
         };
         let devices: HashMap<_, _> = devices.into_iter().map(device).collect();
-        let server = Self { devices, threads: Mutex::default() };
+        let server = Self { devices, guests: None, threads: Mutex::default() };
         for (name, device) in &server.devices {
             for at in 0..limits.threads.max(1) {
                 let queue = Arc::clone(&device.queue);
@@ -70,6 +73,13 @@ impl Server {
             }
         }
         Ok(server)
+    }
+
+    /// Serve guests too. Without this they are refused, whatever they have.
+    #[must_use]
+    pub fn with_guests(mut self, guests: Arc<Guests>) -> Self {
+        self.guests = Some(guests);
+        self
     }
 
     /// The devices' statistics, by name.
@@ -87,17 +97,46 @@ impl Server {
         }
     }
 
-    fn begin(&self, incoming: Incoming, mut reply: Reply) -> Result<Option<Box<dyn Receiver>>, Box<Refused>> {
-        let (device, request) = match Request::decode(incoming.method, &incoming.header) {
-            Ok(decoded) => decoded,
-            Err(malformed) => return Err(Refused::new(reply, malformed.into())),
+    /// The device that is asked, and the request.
+    fn read(&self, incoming: &Incoming, reply: &mut Reply) -> Result<(String, Request), Refusal> {
+        let Some(guest) = &incoming.guest else {
+            return Ok(Request::decode(incoming.method, &incoming.header)?);
         };
+        reply.tell_guest(0);
+        let Some(guests) = &self.guests else {
+            return Err(Refusal::new(Status::Forbidden, "guests are not served here"));
+        };
+        let body_bytes = incoming.body.as_ref().map(|body| body.len() as u64).or(incoming.body_bytes);
+        let Covered { device, request, ring } = covered(guests, guest, (incoming.method, &incoming.header), body_bytes)?;
+        reply.tell_guest(ring);
+        Ok((device, request))
+    }
+
+    /// Handle what concerns the whole server; returns whether that was it.
+    fn note(&self, request: &Request) -> bool {
+        let Request::Revoke { account, before_ms } = request else { return false };
+        if let Some(guests) = &self.guests {
+            guests.revoke(&String::from_utf8_lossy(account), *before_ms, now_ms());
+        }
+        true
+    }
+
+    fn begin(&self, incoming: Incoming, mut reply: Reply) -> Result<Option<Box<dyn Receiver>>, Box<Refused>> {
+        let (device, request) = match self.read(&incoming, &mut reply) {
+            Ok(read) => read,
+            Err(refusal) => return Err(Refused::new(reply, refusal)),
+        };
+        if self.note(&request) {
+            reply.answer(Vec::new(), Body::Empty);
+            return Ok(None);
+        }
         let Some(device) = self.devices.get(&device) else {
             let refusal = Refusal::new(Status::DeviceFailed, "this server has no device of that name");
             return Err(Refused::new(reply, refusal));
         };
         reply.of(device);
-        let (store, permit) = match device.store().and_then(|store| Ok((Arc::clone(store), device.admit()?))) {
+        let who = if incoming.guest.is_some() { Who::Guest } else { Who::Member };
+        let (store, permit) = match device.store().and_then(|store| Ok((Arc::clone(store), device.admit(who)?))) {
             Ok(taken) => taken,
             Err(refusal) => return Err(Refused::new(reply, refusal)),
         };
@@ -106,7 +145,9 @@ impl Server {
             (Request::Put { key, meta, footer, row }, None) => {
                 let size = footer.as_ref().map(|footer| footer.size).or(incoming.body_bytes);
                 let aggregate_below = work.store.aggregate_below(key.policy);
-                work.upload(Asked { key, meta, footer, row, size, aggregate_below }).map(Some)
+                // A guest's room follows from what it has announced; members know how much they may send.
+                let most = if who == Who::Guest { size.unwrap_or(0) } else { u64::MAX };
+                work.upload(Asked { key, meta, footer, row, size, aggregate_below, most }).map(Some)
             }
             (_, None) => Err(work.refused(Refusal::new(Status::WireError, "this request takes no body"))),
             (request, Some(body)) => work.whole(request, &body).map(|()| None),
@@ -163,6 +204,9 @@ impl Work {
         if row != 0 && self.store.has_too_many_pending() {
             return Err(Refusal::new(Status::NodeBusy, "too many container updates are pending; try again later"));
         }
+        if self.permit.who == Who::Guest && self.store.has_many_pending() {
+            return Err(Refusal::new(Status::NodeBusy, "many container updates are pending; use a proxy meanwhile"));
+        }
         self.permit.hold(bytes)
     }
 
@@ -201,7 +245,8 @@ impl Work {
         {
             // It gets a file of its own, which the I/O thread does not wait for.
             let (key, meta, footer, row) = (*key, meta.clone(), footer.clone(), *row);
-            let asked = Asked { key, meta, footer, row, size: Some(body.len() as u64), aggregate_below: 0 };
+            let size = body.len() as u64;
+            let asked = Asked { key, meta, footer, row, size: Some(size), aggregate_below: 0, most: size };
             upload::whole(asked, self.store, self.permit, self.reply, body.clone());
             return Ok(());
         }
@@ -211,10 +256,11 @@ impl Work {
                 let (store, done) = self.written(key, meta.timestamp, row, false, false);
                 store.submit_put_with_row(key, &meta, &footer, body.to_vec(), row, done);
             }
-            Request::Post { key, meta, row, proved } => {
-                let (store, done) = self.written(key, meta.timestamp, row, false, proved);
-                store.submit_post_with_row(key, meta, row, done);
+            Request::Post { key, meta, row, proved } if self.permit.who == Who::Guest => {
+                let device = Arc::clone(&self.permit.device);
+                device.run(move || self.post_if_plain(key, meta, row, proved));
             }
+            Request::Post { key, meta, row, proved } => self.post(key, meta, row, proved),
             Request::Delete { key, timestamp, name, row } => {
                 let (store, done) = self.written(key, timestamp, row, true, false);
                 store.submit_delete_with_row(key, timestamp, name, row, done);
@@ -229,6 +275,23 @@ impl Work {
             }
         }
         Ok(())
+    }
+
+    fn post(self, key: Key, meta: PostMeta, row: u32, proved: bool) {
+        let (store, done) = self.written(key, meta.timestamp, row, false, proved);
+        store.submit_post_with_row(key, meta, row, done);
+    }
+
+    /// Handle a guest's POST, in a thread of the device.
+    fn post_if_plain(self, key: Key, meta: PostMeta, row: u32, proved: bool) {
+        match self.store.stat(&key) {
+            Ok(info) => match reading::may_be_shown(&info, &self.reply) {
+                Ok(()) => self.post(key, meta, row, proved),
+                Err(refusal) => self.reply.refuse(&refusal),
+            },
+            // The store says what is the matter, or the device's doubts.
+            Err(_) => self.post(key, meta, row, proved),
+        }
     }
 
     fn written(self, key: Key, timestamp: u64, row: u32, deletes: bool, proved: bool) -> (Arc<Store>, Done) {
@@ -270,7 +333,9 @@ fn look(store: &Arc<Store>, permit: Permit, reply: &Reply, request: &Request) ->
             return reading::read(store, key, wanted, permit, reply);
         }
         Request::Head { key, .. } => {
-            let found = Found { info: store.stat(key)?, body_xxh3: Some(EMPTY_XXH3) };
+            let info = store.stat(key)?;
+            reading::may_be_shown(&info, reply)?;
+            let found = Found { info, body_xxh3: Some(EMPTY_XXH3) };
             return Ok((found.encode()?, Body::Empty));
         }
         Request::Prepare { key, timestamp, size, .. } => {
@@ -295,7 +360,11 @@ fn look(store: &Arc<Store>, permit: Permit, reply: &Reply, request: &Request) ->
         Request::Entries(policy, partition, suffix) => {
             lists::encode_entries(&store.entries((*policy, *partition), *suffix)?)
         }
-        Request::Put { .. } | Request::Post { .. } | Request::Delete { .. } | Request::Acknowledge(_) => {
+        Request::Put { .. }
+        | Request::Post { .. }
+        | Request::Delete { .. }
+        | Request::Acknowledge(_)
+        | Request::Revoke { .. } => {
             return Err(Refusal::new(Status::NodeError, "the run contains a write"));
         }
     };

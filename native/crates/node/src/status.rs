@@ -82,6 +82,10 @@ statuses! {
     Unproved = 21,
     /// Rows of a container that is not in its ordinary state there: Python delivers them.
     NotTaken = 22,
+    /// The request's timestamp is too far from the server's clock, which is told.
+    ClockDiffers = 23,
+    /// The object is not shown as it is stored: only a proxy knows what it means.
+    NotPlain = 24,
 }
 
 /// A request that was refused, and why.

@@ -13,8 +13,9 @@ use swiftlet_transport::{Chunk, Error as TransportError, Receiver};
 
 use crate::device::{Device, Permit};
 use crate::message::decode_footer;
+use crate::plain::is_etag;
 use crate::reply::Reply;
-use crate::status::Refusal;
+use crate::status::{Refusal, Status};
 use crate::written::{AcceptedWrite, answer_written};
 
 /// The request.
@@ -26,11 +27,15 @@ pub(crate) struct Asked {
     pub(crate) size: Option<u64>,
     /// Objects up to this size are collected in memory, which the permit covers.
     pub(crate) aggregate_below: u64,
+    /// The most bytes of the body that are taken.
+    pub(crate) most: u64,
 }
 
 #[derive(Default)]
 struct State {
     chunks: VecDeque<Chunk>,
+    /// Bytes that have been received.
+    received: u64,
     end: Option<Vec<u8>>,
     given_up: bool,
     running: bool,
@@ -93,6 +98,7 @@ enum Step {
     Begin,
     Write(Chunk),
     Commit(Vec<u8>),
+    TooLong,
     GiveUp,
 }
 
@@ -115,6 +121,8 @@ impl Upload {
         let mut state = self.lock();
         let step = if state.given_up {
             Some(Step::GiveUp)
+        } else if state.received > self.asked.most {
+            Some(Step::TooLong)
         } else if writer.is_none() {
             Some(Step::Begin)
         } else if let Some(chunk) = state.chunks.pop_front() {
@@ -134,6 +142,7 @@ impl Upload {
         while let Some(step) = self.step(&mut writer) {
             let outcome = match (step, &mut writer) {
                 (Step::Begin, _) => self.begin().map(|opened| writer = Some(opened)),
+                (Step::TooLong, _) => Err(Refusal::new(Status::SizeMismatch, "the body is longer than was announced")),
                 (Step::Write(chunk), Some(open)) => open.write(&chunk).map_err(Refusal::from),
                 (Step::Commit(footer), _) => {
                     if let Some(writer) = writer.take() {
@@ -187,6 +196,9 @@ impl Upload {
             Ok(footer) => footer,
             Err(malformed) => return self.refuse(&malformed.into()),
         };
+        if self.lock().reply.as_ref().is_some_and(Reply::is_guests) && !is_etag(&footer.etag) {
+            return self.refuse(&Refusal::new(Status::Forbidden, "the ETag has none of the forms that there are"));
+        }
         let (Some(reply), permit) = self.finish() else { return };
         let Asked { key, meta, row, .. } = &self.asked;
         let timestamp = meta.timestamp;
@@ -210,6 +222,7 @@ impl Receiver for Receiving {
             return;
         }
         self.upload.device.received(chunk.len());
+        state.received = state.received.saturating_add(chunk.len() as u64);
         state.chunks.push_back(chunk);
         self.upload.schedule(state);
     }

@@ -40,6 +40,10 @@ fn named(row: u32) -> Vec<u8> {
     if row == 0 { b"anything".to_vec() } else { b"/a/c/o/o".to_vec() }
 }
 
+fn revoke() -> impl Strategy<Value = Request> {
+    (text(), any::<u64>()).prop_map(|(account, before_ms)| Request::Revoke { account, before_ms })
+}
+
 fn request() -> impl Strategy<Value = Request> {
     let put = (key(), any::<(u32, u64, u64)>(), text(), pairs(), pairs(), prop::option::of(footer())).prop_map(
         |(key, (row, timestamp, delete_at), content_type, metadata, sysmeta, footer)| {
@@ -56,6 +60,7 @@ fn request() -> impl Strategy<Value = Request> {
     prop_oneof![
         put,
         post,
+        revoke(),
         (key(), any::<(u64, u64, u64, bool)>()).prop_map(|(key, (start, stop, whole, proved))| Request::Get {
             key,
             start,

@@ -44,7 +44,7 @@ impl ContainerServer {
         let used = tables.into_iter().map(|(name, table)| (name, Ok(table.get().shared())));
         let devices = used.chain(unused.into_iter().map(|(name, why)| (name, Err(why)))).collect();
         let config = config(&name, machine, &keys, pool_bytes, threads, silence_s)?;
-        let encryption = Encryption::start(encryption, false, &keys)?;
+        let encryption = Encryption::start(encryption, false, &keys, false)?;
         let handler = Arc::new(swiftlet_node::ContainerServer::new(devices)) as Arc<dyn Handler>;
         // Rows are too small for RDMA to pay.
         let start = || ServingNode::start(config, false, handler, encryption, socket_directory);

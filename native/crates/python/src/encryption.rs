@@ -29,8 +29,14 @@ pub(crate) struct Encryption {
 }
 
 impl Encryption {
-    /// Create the configuration for `mode`, which is `cluster.encryption`.
-    pub(crate) fn start(mode: &str, rdma: bool, keys: &[Vec<u8>]) -> PyResult<Self> {
+    /// The configuration of a guest, which encrypts with servers that have a certificate by one of these authorities.
+    pub(crate) fn of_guest(authorities: &[String]) -> PyResult<Self> {
+        let tls = Tls::of_guest(authorities).map_err(failed)?;
+        Ok(Self { mode: Mode::Required, tls: Some(Arc::new(tls)) })
+    }
+
+    /// Create the configuration for `mode`, which is `cluster.encryption`. `guests`: clients need no certificate.
+    pub(crate) fn start(mode: &str, rdma: bool, keys: &[Vec<u8>], guests: bool) -> PyResult<Self> {
         let mode = match mode {
             "none" => Mode::None,
             "accepted" => Mode::Accepted,
@@ -41,7 +47,8 @@ impl Encryption {
             return Err(PyValueError::new_err("RDMA can't be encrypted: turn off RDMA or encryption"));
         }
         // Nobody can connect to who has no key, with TLS or without.
-        let tls = if rdma || keys.is_empty() { None } else { Some(Arc::new(Tls::new(keys).map_err(failed)?)) };
+        let made = || if guests { Tls::with_guests(keys) } else { Tls::new(keys) };
+        let tls = if rdma || keys.is_empty() { None } else { Some(Arc::new(made().map_err(failed)?)) };
         if tls.is_none() && mode != Mode::None {
             return Err(PyValueError::new_err("encryption needs a cluster key"));
         }

@@ -11,6 +11,7 @@ mod copies;
 mod doubts;
 mod encryption;
 mod front;
+mod guests;
 mod hash;
 mod object_server;
 mod object_wire;
@@ -44,6 +45,8 @@ mod _native {
     use super::encryption::cluster_certificates;
     #[pymodule_export]
     use super::front::{Changes, Front};
+    #[pymodule_export]
+    use super::guests::{cluster_key_id, guest_answer, guest_header, guest_session, read_guest_session, sign_grant};
     #[pymodule_export]
     use super::hash::{Hasher, md5, xxh3_64, xxh3_128};
     #[pymodule_export]

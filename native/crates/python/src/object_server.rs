@@ -9,8 +9,8 @@ use std::sync::Arc;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use swiftlet_node::message::method_name;
-use swiftlet_node::{DeviceStats, Limits, Server, Status};
-use swiftlet_transport::Handler;
+use swiftlet_node::{DeviceStats, Guests, Limits, Server, Status};
+use swiftlet_transport::{Guests as GuestRoom, Handler, Key, Pool};
 
 use crate::doubts::Doubts;
 use crate::encryption::Encryption;
@@ -23,8 +23,17 @@ use crate::values::os_error;
 #[pyclass(frozen, module = "swiftlet_native")]
 pub(crate) struct ObjectServer {
     server: Arc<Server>,
+    /// What is known of guests, where they are let in.
+    guests: Option<Arc<Guests>>,
     node: ServingNode,
 }
+
+fn keys_of(keys: &[Vec<u8>]) -> Vec<Key> {
+    keys.iter().map(|key| Key::new(key)).collect()
+}
+
+/// The room that guests have: bytes of memory, connections.
+type Room = (usize, usize);
 
 fn status_name(status: Status) -> &'static str {
     if status == Status::Ok { "ok" } else { status.name() }
@@ -51,7 +60,7 @@ impl ObjectServer {
     #[pyo3(signature = (name, machine, keys, stores, unused, *, pool_bytes, threads = 1, threads_per_device = 4,
                         max_requests_per_device = 512, buffer_bytes_per_device = 268435456,
                         socket_directory = None, rdma = false, silence_s = 1.5, doubts = None,
-                        encryption = "none"))]
+                        encryption = "none", guests = None, hash_path = (Vec::new(), Vec::new())))]
     #[allow(clippy::too_many_arguments, reason = "settings, by name")]
     fn new(
         py: Python<'_>,
@@ -70,6 +79,8 @@ impl ObjectServer {
         silence_s: f64,
         doubts: Option<HashMap<String, Py<Doubts>>>,
         encryption: &str,
+        guests: Option<Room>,
+        hash_path: (Vec<u8>, Vec<u8>),
     ) -> PyResult<Self> {
         let limits = Limits {
             threads: threads_per_device,
@@ -80,16 +91,25 @@ impl ObjectServer {
         let devices: Vec<_> = used.chain(unused.into_iter().map(|(name, why)| (name, Err(why)))).collect();
         let doubts = doubts.unwrap_or_default().into_iter();
         let doubts: HashMap<_, _> = doubts.map(|(name, doubts)| (name, doubts.get().shared())).collect();
-        let config = config(&name, machine, &keys, pool_bytes, threads, silence_s)?;
-        let encryption = Encryption::start(encryption, rdma, &keys)?;
+        let mut config = config(&name, machine, &keys, pool_bytes, threads, silence_s)?;
+        if let Some((bytes, max_connections)) = guests {
+            let room = GuestRoom::new(Pool::new(bytes).map_err(os_error)?);
+            config.guests = Some(GuestRoom { max_connections, ..room });
+        }
+        let guests = guests.map(|_| Arc::new(Guests::new(keys_of(&keys), hash_path)));
+        let encryption = Encryption::start(encryption, rdma, &keys, guests.is_some())?;
         let (server, node) = py
             .detach(|| {
-                let server = Arc::new(Server::start_with(devices, &doubts, limits)?);
+                let server = Server::start_with(devices, &doubts, limits)?;
+                let server = Arc::new(match &guests {
+                    Some(guests) => server.with_guests(Arc::clone(guests)),
+                    None => server,
+                });
                 let handler = Arc::clone(&server) as Arc<dyn Handler>;
                 Ok((server, ServingNode::start(config, rdma, handler, encryption, socket_directory)?))
             })
             .map_err(os_error)?;
-        Ok(Self { server, node })
+        Ok(Self { server, guests, node })
     }
 
     /// Accept connections by TCP and, with a directory, on the same node. Returns the TCP port.
@@ -101,7 +121,23 @@ impl ObjectServer {
     /// Use these keys for handshakes from now on.
     #[pyo3(signature = (keys, /))]
     fn set_keys(&self, keys: Vec<Vec<u8>>) -> PyResult<()> {
+        if let Some(guests) = &self.guests {
+            guests.set_keys(keys_of(&keys));
+        }
         self.node.set_keys(&keys)
+    }
+
+    /// Tell guests of this version of a policy's ring.
+    #[pyo3(signature = (policy, version, /))]
+    fn set_ring(&self, policy: u16, version: u64) {
+        if let Some(guests) = &self.guests {
+            guests.set_ring(policy, version);
+        }
+    }
+
+    /// How many connections guests have.
+    fn guests(&self) -> usize {
+        self.node.guests()
     }
 
     /// What each device does now, and counters of what it has done.

@@ -59,6 +59,12 @@ impl ServingNode {
         })
     }
 
+    /// How many connections guests have; 0 after it was stopped.
+    pub(crate) fn guests(&self) -> usize {
+        let node = self.node.lock().unwrap_or_else(PoisonError::into_inner);
+        node.as_ref().map_or(0, |(node, _)| node.guests())
+    }
+
     /// Counters of each client.
     pub(crate) fn report<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyDict>>> {
         self.with(|node, _| report(py, node))

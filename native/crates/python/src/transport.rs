@@ -14,10 +14,11 @@ use pyo3::types::{PyBytes, PyDict};
 use swiftlet_node::Ahead;
 use swiftlet_transport::{
     Address, Completions, Config, Event, Fabric, Key, Node, Pool, SameNodeAcceptor, SameNodeFabric, Sink, TcpAcceptor,
-    What,
+    What, guest,
 };
 
 use crate::bodies::{Bodies, TransportBuffer, TransportDigester};
+use crate::buffer::Bytes;
 use crate::chunks::TransportWindow;
 use crate::encryption::Encryption;
 use crate::hash::Hasher;
@@ -137,7 +138,7 @@ fn parts<'py>(py: Python<'py>, event: Event) -> PyResult<Parts<'py>> {
 impl TransportNode {
     #[new]
     #[pyo3(signature = (name, machine, keys, *, pool_bytes, threads = 1, socket_directory = None, rdma = false,
-                        silence_s = 1.5, encryption = "none"))]
+                        silence_s = 1.5, encryption = "none", authorities = None))]
     #[allow(clippy::too_many_arguments, reason = "settings, by name")]
     fn new(
         py: Python<'_>,
@@ -150,9 +151,13 @@ impl TransportNode {
         rdma: bool,
         silence_s: f64,
         encryption: &str,
+        authorities: Option<Vec<String>>,
     ) -> PyResult<Self> {
         let config = config(&name, machine, &keys, pool_bytes, threads, silence_s)?;
-        let encryption = Encryption::start(encryption, rdma, &keys)?;
+        let encryption = match authorities {
+            Some(authorities) => Encryption::of_guest(&authorities)?,
+            None => Encryption::start(encryption, rdma, &keys, false)?,
+        };
         let uploads = rdma.then(|| Arc::new(Uploads::new(&config.pool)));
         let rdma = py.detach(|| Rdma::start(rdma, &config)).map_err(os_error)?;
         let mut fabrics: Vec<Arc<dyn Fabric>> = Vec::new();
@@ -171,6 +176,15 @@ impl TransportNode {
     #[pyo3(signature = (host, port, /))]
     fn listen(&self, host: &str, port: u16) -> PyResult<u16> {
         listen(&self.node, (&self.rdma, &self.encryption), &self.name, self.directory.as_deref(), host, port)
+    }
+
+    /// Connect as a guest from now on, by this session and its secret.
+    #[pyo3(signature = (session, secret, /))]
+    fn set_session(&self, session: Bytes, secret: Bytes) -> PyResult<()> {
+        let session = guest::Session::decode(session.as_slice());
+        let session = session.map_err(|violation| PyValueError::new_err(violation.to_string()))?;
+        self.node.set_session(session, Key::new(secret.as_slice()));
+        Ok(())
     }
 
     /// Readable while there are events.

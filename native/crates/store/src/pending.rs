@@ -200,6 +200,11 @@ impl PendingUpdates {
         self.count() >= MAX_PENDING
     }
 
+    /// Whether half of that is pending.
+    pub(crate) fn are_many(&self) -> bool {
+        self.count() >= MAX_PENDING / 2
+    }
+
     /// How many there are.
     pub(crate) fn count(&self) -> usize {
         self.lock().len()

@@ -4,7 +4,8 @@
 //! can issue a certificate to itself and check those of others, and nobody else can. So nothing has to be made,
 //! mounted or renewed, and a key that is replaced takes its authority with it. `docs/design/2026-11-24-encryption.md`
 //! has the reasons. Only TLS 1.3 is used, with both sides' certificates, and without resumption: each connection has
-//! its own secrets (forward secrecy), and every connection proves a key that is in use at the time.
+//! its own secrets (forward secrecy), and every connection proves a key that is in use at the time. Guests have no
+//! certificate: where they are let in, who shows none has to prove a session by the transport's own handshake.
 //!
 //! Fault model: anybody may connect, listen, change, repeat and cut traffic. Whoever holds a cluster key may claim to
 //! be any service of the cluster, as with signatures.
@@ -50,11 +51,16 @@ impl From<Error> for std::io::Error {
 
 struct Configs {
     client: Arc<ClientConfig>,
-    server: Arc<ServerConfig>,
+    /// None at a guest, which has no certificate.
+    server: Option<Arc<ServerConfig>>,
 }
 
 /// The TLS configuration of a process; it follows the cluster's keys.
-pub struct Tls(RwLock<Configs>);
+pub struct Tls {
+    configs: RwLock<Configs>,
+    /// Whether clients without a certificate are let in.
+    guests: bool,
+}
 
 impl std::fmt::Debug for Tls {
     fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -70,31 +76,50 @@ fn provider() -> CryptoProvider {
     CryptoProvider { cipher_suites, ..ring::default_provider() }
 }
 
-fn configs(keys: &[Vec<u8>]) -> Result<Configs, Error> {
-    let certificates = Certificates::issue(keys)?;
-    let read = |pem: &str| CertificateDer::from_pem_slice(pem.as_bytes()).map_err(Error::from);
+fn read(pem: &str) -> Result<CertificateDer<'static>, Error> {
+    CertificateDer::from_pem_slice(pem.as_bytes()).map_err(Error::from)
+}
+
+fn roots(authorities: &[String]) -> Result<Arc<RootCertStore>, Error> {
     let mut roots = RootCertStore::empty();
-    for authority in &certificates.authorities {
+    for authority in authorities {
         roots.add(read(authority)?).map_err(Error::from)?;
     }
-    let (roots, provider) = (Arc::new(roots), Arc::new(provider()));
-    let chain = vec![read(&certificates.certificate)?];
-    let key = PrivateKeyDer::from_pem_slice(certificates.key.as_bytes()).map_err(Error::from)?;
-    let only = &[&rustls::version::TLS13];
+    Ok(Arc::new(roots))
+}
 
-    let mut client = ClientConfig::builder_with_provider(Arc::clone(&provider))
-        .with_protocol_versions(only)
+const ONLY: &[&rustls::SupportedProtocolVersion] = &[&rustls::version::TLS13];
+
+/// A client that trusts these roots, with a certificate or as a guest.
+fn client(
+    roots: Arc<RootCertStore>,
+    own: Option<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)>,
+) -> Result<Arc<ClientConfig>, Error> {
+    let builder = ClientConfig::builder_with_provider(Arc::new(provider()))
+        .with_protocol_versions(ONLY)
         .map_err(Error::from)?
-        .with_root_certificates(Arc::clone(&roots))
-        .with_client_auth_cert(chain.clone(), key.clone_key())
-        .map_err(Error::from)?;
+        .with_root_certificates(roots);
+    let mut client = match own {
+        Some((chain, key)) => builder.with_client_auth_cert(chain, key).map_err(Error::from)?,
+        None => builder.with_no_client_auth(),
+    };
     client.resumption = Resumption::disabled();
     client.enable_sni = false;
     client.alpn_protocols = vec![PROTOCOL.to_vec()];
+    Ok(Arc::new(client))
+}
+
+fn configs(keys: &[Vec<u8>], guests: bool) -> Result<Configs, Error> {
+    let certificates = Certificates::issue(keys)?;
+    let (roots, provider) = (roots(&certificates.authorities)?, Arc::new(provider()));
+    let chain = vec![read(&certificates.certificate)?];
+    let key = PrivateKeyDer::from_pem_slice(certificates.key.as_bytes()).map_err(Error::from)?;
+    let client = client(Arc::clone(&roots), Some((chain.clone(), key.clone_key())))?;
 
     let verifier = WebPkiClientVerifier::builder_with_provider(roots, Arc::clone(&provider));
+    let verifier = if guests { verifier.allow_unauthenticated() } else { verifier };
     let mut server = ServerConfig::builder_with_provider(provider)
-        .with_protocol_versions(only)
+        .with_protocol_versions(ONLY)
         .map_err(Error::from)?
         .with_client_cert_verifier(verifier.build().map_err(Error::from)?)
         .with_single_cert(chain, key)
@@ -102,7 +127,7 @@ fn configs(keys: &[Vec<u8>]) -> Result<Configs, Error> {
     server.session_storage = Arc::new(NoServerSessionStorage {});
     server.send_tls13_tickets = 0;
     server.alpn_protocols = vec![PROTOCOL.to_vec()];
-    Ok(Configs { client: Arc::new(client), server: Arc::new(server) })
+    Ok(Configs { client, server: Some(Arc::new(server)) })
 }
 
 impl Tls {
@@ -112,7 +137,24 @@ impl Tls {
     /// # Errors
     /// There is no key, or no randomness.
     pub fn new(keys: &[Vec<u8>]) -> Result<Self, Error> {
-        Ok(Self(RwLock::new(configs(keys)?)))
+        Ok(Self { configs: RwLock::new(configs(keys, false)?), guests: false })
+    }
+
+    /// The same for a server that also lets in clients without a certificate.
+    ///
+    /// # Errors
+    /// As [`Tls::new`].
+    pub fn with_guests(keys: &[Vec<u8>]) -> Result<Self, Error> {
+        Ok(Self { configs: RwLock::new(configs(keys, true)?), guests: true })
+    }
+
+    /// The configuration of a guest, which trusts these authorities (PEM), and can only connect.
+    ///
+    /// # Errors
+    /// One of them is none.
+    pub fn of_guest(authorities: &[String]) -> Result<Self, Error> {
+        let configs = Configs { client: client(roots(authorities)?, None)?, server: None };
+        Ok(Self { configs: RwLock::new(configs), guests: false })
     }
 
     /// Use these keys for handshakes from now on; open connections stay.
@@ -120,8 +162,8 @@ impl Tls {
     /// # Errors
     /// As [`Tls::new`]; then the keys stay as they were.
     pub fn set_keys(&self, keys: &[Vec<u8>]) -> Result<(), Error> {
-        let changed = configs(keys)?;
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = changed;
+        let changed = configs(keys, self.guests)?;
+        *self.configs.write().unwrap_or_else(PoisonError::into_inner) = changed;
         Ok(())
     }
 
@@ -130,7 +172,7 @@ impl Tls {
     /// # Errors
     /// No randomness.
     pub fn client(&self) -> Result<Connection, Error> {
-        let config = Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner).client);
+        let config = Arc::clone(&self.configs.read().unwrap_or_else(PoisonError::into_inner).client);
         let name = ServerName::try_from(PEER_NAME).map_err(Error::from)?;
         Ok(ClientConnection::new(config, name).map_err(Error::from)?.into())
     }
@@ -138,9 +180,10 @@ impl Tls {
     /// The accepting side.
     ///
     /// # Errors
-    /// No randomness.
+    /// No randomness, or this is a guest's configuration.
     pub fn server(&self) -> Result<Connection, Error> {
-        let config = Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner).server);
+        let config = self.configs.read().unwrap_or_else(PoisonError::into_inner).server.clone();
+        let config = config.ok_or_else(|| Error("a guest has no certificate to be a server with".to_owned()))?;
         Ok(ServerConnection::new(config).map_err(Error::from)?.into())
     }
 }

@@ -1,10 +1,12 @@
 //! The interface to the layers above: calls and their events on one side, requests and their answers on the other.
 
+use std::any::Any;
 use std::fmt;
 use std::fs::File;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use swiftlet_wire::guest::Session;
 use swiftlet_wire::limits::{CHUNK_BYTES, FOOTER_BYTES, HEADER_BYTES, TRACE_BYTES};
 use swiftlet_wire::message::{Reason, UNKNOWN_SIZE};
 
@@ -233,11 +235,22 @@ pub trait Sink: Send + Sync {
     fn events(&self, events: &mut Vec<Event>);
 }
 
+/// The guest at the other end of a connection.
+#[derive(Debug)]
+pub struct Guest {
+    /// The session that it has proved to have.
+    pub session: Session,
+    /// What the layer above remembers of this connection.
+    pub memory: OnceLock<Box<dyn Any + Send + Sync>>,
+}
+
 /// A request as the server sees it.
 #[derive(Debug)]
 pub struct Incoming {
-    /// The name of the client, which has proved to hold a cluster key.
+    /// The name that the client has given itself.
     pub peer: Arc<str>,
+    /// Who it is if it is a guest; None: it has proved to hold a cluster key.
+    pub guest: Option<Arc<Guest>>,
     /// What is asked for.
     pub method: u16,
     /// When the client gives up.

@@ -4,6 +4,7 @@
 //! Whatever happens, each request of this side gets exactly one last event, and each receiver `end` or `failed`.
 
 mod fetching;
+mod handshaking;
 mod receiving;
 mod requests;
 mod sending;
@@ -19,12 +20,12 @@ use std::time::{Duration, Instant};
 
 use swiftlet_wire::Violation;
 use swiftlet_wire::frame::{Decoder, Encoder, Found, Head, Kind};
-use swiftlet_wire::handshake::{self, Agreed, Denied, Limits, Refusal, encode_refusal};
+use swiftlet_wire::handshake::{self, Denied, Limits, Refusal};
 use swiftlet_wire::limits::{HANDSHAKE_MS, HEAD_BYTES};
 use swiftlet_wire::liveness::{Liveness, Pulse};
-use swiftlet_wire::message::{Reason, decode_region, decode_tried, encode_region};
+use swiftlet_wire::message::{Reason, decode_region, decode_tried};
 
-use crate::api::Error;
+use crate::api::{Error, Guest};
 use crate::around::{Around, Lent, refuse};
 use crate::command::Submit;
 use crate::key::Key;
@@ -61,6 +62,8 @@ pub(crate) enum Fail {
     Io(io::Error),
     Violation(Violation),
     Denied(Denied),
+    /// Guests have as many connections as they may.
+    Crowded,
     /// The peer is silent.
     Silent,
     /// The handshake took too long.
@@ -90,6 +93,7 @@ impl std::fmt::Display for Fail {
             Fail::Io(error) => error.fmt(to),
             Fail::Violation(violation) => violation.fmt(to),
             Fail::Denied(denied) => denied.fmt(to),
+            Fail::Crowded => to.write_str("guests have too many connections"),
             Fail::Silent => to.write_str("the peer has sent nothing for too long"),
             Fail::Slow => to.write_str("the handshake took too long"),
             Fail::Stopped => to.write_str("this process is ending"),
@@ -161,6 +165,8 @@ pub(crate) struct Connection {
     liveness: Liveness,
     pub(crate) metrics: Arc<PeerMetrics>,
     pub(crate) peer_name: Arc<str>,
+    /// Who the client is if it is a guest.
+    guest: Option<Arc<Guest>>,
     draining: bool,
 }
 
@@ -201,6 +207,7 @@ impl Connection {
             liveness: Liveness::new(around.now_ms, around.settings.silence.as_millis() as u64),
             metrics,
             peer_name,
+            guest: None,
             draining: false,
         }
     }
@@ -215,6 +222,16 @@ impl Connection {
 
     pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
         self.link.descriptor()
+    }
+
+    /// Whether a guest is at its other end.
+    pub(crate) fn is_guests(&self) -> bool {
+        self.guest.is_some()
+    }
+
+    /// Whether both ends use each other's memory. A guest's never does: it would see all that others have there.
+    fn shares_memory(&self) -> bool {
+        self.link.lends() && self.limits.lent && self.guest.is_none()
     }
 
     pub(crate) fn is_open(&self) -> bool {
@@ -262,10 +279,7 @@ impl Connection {
     pub(crate) fn writable(&mut self, around: &mut Around<'_>) -> Result<(), Fail> {
         if matches!(self.stage, Stage::Connecting) {
             self.link.connected()?;
-            let us = around.settings.identity(self.link.lends());
-            let (client, hello) = handshake::Client::new(&around.settings.keys(), &us, &self.peer_name, &nonce()?);
-            self.stage = Stage::Welcome(client);
-            self.frame(Kind::Hello, 0, 0, &[&hello], 0);
+            self.greet(around)?;
         }
         self.writing = false;
         self.flush(around)
@@ -381,66 +395,9 @@ impl Connection {
         }
     }
 
-    fn shake_hands(&mut self, around: &mut Around<'_>, kind: Kind, meta: &[u8]) -> Result<(), Fail> {
-        let us = around.settings.identity(self.link.lends());
-        match (mem::replace(&mut self.stage, Stage::Refusing), kind) {
-            (Stage::Hello(refusal), Kind::Hello) => {
-                let greeted = match refusal.or(self.link.refusal()) {
-                    Some(refusal) => Err(refusal),
-                    None => handshake::Server::greeted(&around.settings.keys(), &us, meta, &nonce()?)?,
-                };
-                match greeted {
-                    Ok((server, welcome)) => {
-                        self.stage = Stage::Proof(server);
-                        self.frame(Kind::Welcome, 0, 0, &[&welcome], 0);
-                    }
-                    Err(refusal) => self.frame(Kind::Refuse, 0, 0, &[&encode_refusal(refusal)], 0),
-                }
-                Ok(())
-            }
-            (Stage::Welcome(client), Kind::Welcome) => {
-                let (agreed, proof) = client.welcomed(meta).map_err(Fail::Denied)?;
-                if self.carrier() == Carrier::SameNode && agreed.peer.machine != us.machine {
-                    return Err(Fail::Denied(Denied::Name(agreed.peer.machine)));
-                }
-                self.frame(Kind::Proof, 0, 0, &[&proof], 0);
-                self.open(around, agreed)
-            }
-            (Stage::Proof(server), Kind::Proof) => {
-                let agreed = server.proved(meta).map_err(Fail::Denied)?;
-                self.metrics = around.registry.client(&agreed.peer.name);
-                self.open(around, agreed)
-            }
-            (Stage::Welcome(_), Kind::Refuse) => Err(Fail::Denied(handshake::Client::refused(meta))),
-            _ => Err(Violation("a message of the handshake at the wrong time").into()),
-        }
-    }
-
-    fn open(&mut self, around: &mut Around<'_>, agreed: Agreed) -> Result<(), Fail> {
-        self.stage = Stage::Open;
-        self.encoder.begin_session(agreed.session);
-        self.decoder.begin_session(agreed.session);
-        self.peer_name = Arc::from(agreed.peer.name.as_str());
-        self.limits = agreed.peer.limits;
-        self.metrics.connects.fetch_add(1, Relaxed);
-        let card = self.link.card().map(<[u8]>::to_vec);
-        // What fetches is a TCP connection until a fetch has succeeded.
-        self.metrics.set_carrier(Some(if card.is_some() { Carrier::Tcp } else { self.carrier() }));
-        if self.link.lends() && self.limits.lent {
-            let region = around.pool.region();
-            if card.is_none() {
-                self.link.attach(region.for_reading()?);
-                self.may_lend = true;
-            }
-            let meta = encode_region(REGION, region.bytes() as u64, &card.unwrap_or_default());
-            self.frame(Kind::Region, 0, 0, &[&meta], 0);
-        }
-        Ok(())
-    }
-
     fn take_region(&mut self, around: &Around<'_>, meta: &[u8]) -> Result<(), Fail> {
         let (number, bytes, card) = decode_region(meta)?;
-        let expected = self.link.lends() && self.limits.lent && number == REGION;
+        let expected = self.shares_memory() && number == REGION;
         if !expected || self.link.card().is_none() != card.is_empty() {
             return Err(Violation("a memory region that was not expected").into());
         }
@@ -502,6 +459,9 @@ impl Connection {
     /// The connection is over: tell everybody. Returns the chunks that the peer may still be reading.
     pub(crate) fn fail(&mut self, fail: &Fail, around: &mut Around<'_>) -> Lent {
         let error = Error::Lost(fail.to_string());
+        if self.is_guests() {
+            around.settings.guests_open.fetch_sub(1, Relaxed);
+        }
         if !matches!(fail, Fail::Drained) {
             self.metrics.connect_failures.fetch_add(1, Relaxed);
         }
@@ -532,10 +492,4 @@ impl Connection {
         }
         Some(stream)
     }
-}
-
-fn nonce() -> Result<handshake::Nonce, Fail> {
-    let mut nonce = [0; 32];
-    getrandom::fill(&mut nonce).map_err(|error| io::Error::other(error.to_string()))?;
-    Ok(nonce)
 }

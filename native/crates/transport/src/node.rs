@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::thread::JoinHandle;
 
+use swiftlet_wire::guest::Session;
 use swiftlet_wire::handshake::Key;
 
 use crate::command::{Command, Shared};
@@ -52,6 +53,9 @@ impl Node {
             name: config.name,
             machine: config.machine,
             keys: RwLock::new(config.keys),
+            session: RwLock::default(),
+            guests: config.guests,
+            guests_open: AtomicUsize::new(0),
             pool: config.pool,
             window_bytes: config.window_bytes,
             max_streams: config.max_streams,
@@ -104,6 +108,17 @@ impl Node {
     /// Use these keys for handshakes from now on; open connections stay.
     pub fn set_keys(&self, keys: Vec<Key>) {
         *self.settings.keys.write().unwrap_or_else(PoisonError::into_inner) = keys;
+    }
+
+    /// Connect as a guest from now on, by this session and its secret; open connections stay.
+    pub fn set_session(&self, session: Session, secret: Key) {
+        *self.settings.session.write().unwrap_or_else(PoisonError::into_inner) = Some((session, secret));
+    }
+
+    /// How many connections guests have here.
+    #[must_use]
+    pub fn guests(&self) -> usize {
+        self.settings.guests_open.load(Ordering::Relaxed)
     }
 
     /// Its memory.

@@ -219,7 +219,13 @@ impl Reactor {
             return;
         }
         let was_open = connection.is_open();
-        let result = what(connection, &mut around!(self, now));
+        let mut around = around!(self, now);
+        if connection.is_guests()
+            && let Some(guests) = &self.world.settings.guests
+        {
+            around.pool = &guests.pool;
+        }
+        let result = what(connection, &mut around);
         if let Err(fail) = result {
             self.close(index, fail, now);
             return;
@@ -300,7 +306,9 @@ impl Reactor {
 
     fn adopt(&mut self, link: Box<dyn Link>, now: Instant) {
         self.accepted += 1;
-        let full = self.accepted > self.world.settings.max_connections;
+        let settings = &self.world.settings;
+        // Guests' connections are counted for themselves. All threads' are more than this one's: nobody is refused for them.
+        let full = self.accepted > settings.max_connections + settings.guests_open.load(Ordering::Relaxed);
         if let Some(index) = self.add(link, Side::Server, now)
             && full
             && let Some(connection) = &mut self.slots[index].1
@@ -430,6 +438,9 @@ impl Reactor {
             self.with(key, now, |connection, around| connection.tick(around));
         }
         self.world.settings.pool.expire(now);
+        if let Some(guests) = &self.world.settings.guests {
+            guests.pool.expire(now);
+        }
         self.graves.retain(|grave| grave.0 > now);
         self.next_tick = now + if busy { TICK } else { IDLE_TICK };
         self.outcome.deliver();

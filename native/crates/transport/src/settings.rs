@@ -1,15 +1,50 @@
 //! The configuration of a node, and what its threads read of it.
 
+use std::sync::atomic::AtomicUsize;
 use std::sync::{PoisonError, RwLock};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use swiftlet_wire::handshake::{Identity, Key, Limits};
+use swiftlet_wire::guest::Session;
+use swiftlet_wire::handshake::{Credentials, Identity, Key, Limits};
 use swiftlet_wire::limits::DEAD_AFTER_MS;
 
 use crate::pool::Pool;
 
 /// The default number of bytes of one body in memory that is received into.
 pub const WINDOW_BYTES: u32 = 2 << 20;
+
+/// What guests are given: nothing that members use, and less of it.
+#[derive(Clone, Debug)]
+pub struct Guests {
+    /// Memory for their bodies; members use other memory.
+    pub pool: Pool,
+    /// Connections of all guests together, in all I/O threads.
+    pub max_connections: usize,
+    /// Bytes of one body that are granted beyond what was released.
+    pub window_bytes: u32,
+    /// Requests that one connection may have open.
+    pub max_streams: u32,
+    /// Bytes of bodies inside them.
+    pub inline_bytes: u32,
+}
+
+impl Guests {
+    /// The usual limits.
+    #[must_use]
+    pub fn new(pool: Pool) -> Self {
+        Self { pool, max_connections: 2048, window_bytes: 1 << 20, max_streams: 128, inline_bytes: 1 << 20 }
+    }
+
+    /// Guests never lend or borrow memory: that would show them the whole pool.
+    fn limits(&self) -> Limits {
+        Limits {
+            window_bytes: self.window_bytes,
+            lent: false,
+            streams: self.max_streams,
+            inline_bytes: self.inline_bytes,
+        }
+    }
+}
 
 /// What a node is told at its start.
 #[derive(Clone, Debug)]
@@ -20,6 +55,8 @@ pub struct Config {
     pub machine: String,
     /// The cluster's keys, the preferred one first.
     pub keys: Vec<Key>,
+    /// Whether guests are let in beside those who have a key, and what they are given.
+    pub guests: Option<Guests>,
     /// Its memory for bodies.
     pub pool: Pool,
     /// I/O threads.
@@ -46,6 +83,7 @@ impl Config {
             name: name.to_owned(),
             machine: machine.to_owned(),
             keys,
+            guests: None,
             pool,
             threads: 1,
             window_bytes: WINDOW_BYTES,
@@ -63,6 +101,11 @@ pub(crate) struct Settings {
     pub(crate) name: String,
     pub(crate) machine: String,
     pub(crate) keys: RwLock<Vec<Key>>,
+    /// The session by which this node connects, and its secret; without one it is a member.
+    pub(crate) session: RwLock<Option<(Session, Key)>>,
+    pub(crate) guests: Option<Guests>,
+    /// Connections that guests have.
+    pub(crate) guests_open: AtomicUsize,
     pub(crate) pool: Pool,
     pub(crate) window_bytes: u32,
     pub(crate) max_streams: u32,
@@ -77,6 +120,19 @@ impl Settings {
         self.keys.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// What this node proves itself by when it connects.
+    pub(crate) fn credentials(&self) -> Credentials {
+        match &*self.session.read().unwrap_or_else(PoisonError::into_inner) {
+            Some((session, secret)) => Credentials::Guest(*session, secret.clone()),
+            None => Credentials::Member(self.keys()),
+        }
+    }
+
+    /// The limits of guests, if they are let in.
+    pub(crate) fn guest_limits(&self) -> Option<Limits> {
+        self.guests.as_ref().map(Guests::limits)
+    }
+
     pub(crate) fn limits(&self, lent: bool) -> Limits {
         Limits { window_bytes: self.window_bytes, lent, streams: self.max_streams, inline_bytes: self.inline_bytes }
     }
@@ -84,4 +140,9 @@ impl Settings {
     pub(crate) fn identity(&self, lent: bool) -> Identity {
         Identity { name: self.name.clone(), machine: self.machine.clone(), limits: self.limits(lent) }
     }
+}
+
+/// Seconds since 1970.
+pub(crate) fn now_s() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }

@@ -1,11 +1,15 @@
 //! The handshake: both sides prove that they have one of the cluster's keys, over both sides' nonces.
 //!
-//! Fault model: anybody may connect, send anything, and repeat recorded messages of others. Without a key nobody gets
-//! further than a refusal, and recorded messages prove nothing under a new nonce.
+//! A guest has the secret of a session instead ([`crate::guest`]), which follows from a key that the server has.
+//!
+//! Fault model: anybody may connect, send anything, and repeat recorded messages of others. Without a key or a session's
+//! secret nobody gets further than a refusal, and recorded messages prove nothing under a new nonce. A guest can't be
+//! taken for a member: what both prove follows from different secrets, and HELLO, which says who it is, is part of it.
 
-use hmac::{Hmac, KeyInit as _, Mac as _};
-use sha2::{Digest as _, Sha256};
+use hmac::Mac as _;
 
+use crate::guest::Session;
+pub use crate::key::Key;
 use crate::limits::KEYS;
 use crate::message::{Fields, put_text};
 use crate::violation::{Violation, require};
@@ -18,44 +22,13 @@ pub const MAGIC: &[u8; 8] = b"swiftlet";
 const SERVER: &[u8] = b"swiftlet server\n";
 const CLIENT: &[u8] = b"swiftlet client\n";
 const SESSION: &[u8] = b"swiftlet session\n";
+/// What HELLO says of the client.
+const MEMBER: u8 = 0;
+const GUEST: u8 = 1;
 
 /// 32 bytes from the system's random source, new for every handshake.
 pub type Nonce = [u8; 32];
 type Tag = [u8; 32];
-
-/// One of the cluster's keys.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Key(Vec<u8>);
-
-impl std::fmt::Debug for Key {
-    fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(to, "Key({:02x?})", self.id())
-    }
-}
-
-impl Key {
-    /// A key of any length.
-    #[must_use]
-    pub fn new(secret: &[u8]) -> Self {
-        Self(secret.to_vec())
-    }
-
-    /// The id by which both sides find a key that they share.
-    #[must_use]
-    pub fn id(&self) -> [u8; 4] {
-        let digest = Sha256::new().chain_update(b"swiftlet key id").chain_update(&self.0).finalize();
-        [digest[0], digest[1], digest[2], digest[3]]
-    }
-
-    fn mac(&self, label: &[u8], hello: &[u8], welcome: &[u8]) -> Hmac<Sha256> {
-        #[allow(clippy::unwrap_used, reason = "HMAC takes keys of any length")]
-        let mut mac = Hmac::<Sha256>::new_from_slice(&self.0).unwrap();
-        mac.update(label);
-        mac.update(hello);
-        mac.update(welcome);
-        mac
-    }
-}
 
 /// What one side tells the other about itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -97,6 +70,10 @@ pub enum Refusal {
     GoingAway = 5,
     /// The client does not encrypt, but must.
     Plain = 6,
+    /// The guest's session has ended.
+    Ended = 7,
+    /// Guests are not let in.
+    Guests = 8,
 }
 
 /// Why there is no connection.
@@ -148,6 +125,8 @@ pub struct Agreed {
     pub session: u64,
     /// The other side.
     pub peer: Identity,
+    /// The client's session, if it is a guest; at the client None.
+    pub guest: Option<Session>,
 }
 
 fn put_identity(to: &mut Vec<u8>, identity: &Identity) {
@@ -175,20 +154,52 @@ fn session(key: &Key, hello: &[u8], welcome: &[u8]) -> u64 {
     u64::from_be_bytes(number)
 }
 
+/// What a client proves itself by.
+#[derive(Clone, Debug)]
+pub enum Credentials {
+    /// The cluster's keys, the preferred one first; at most [`KEYS`] are offered.
+    Member(Vec<Key>),
+    /// A session, and its secret.
+    Guest(Session, Key),
+}
+
+impl Credentials {
+    fn put(&self, to: &mut Vec<u8>) {
+        match self {
+            Self::Member(keys) => {
+                to.push(MEMBER);
+                to.push(keys.len().min(KEYS) as u8);
+                keys.iter().take(KEYS).for_each(|key| to.extend_from_slice(&key.id()));
+            }
+            Self::Guest(session, _) => {
+                to.push(GUEST);
+                to.extend_from_slice(&session.encode());
+            }
+        }
+    }
+
+    /// The secrets that may prove what the server says by the cluster key of this id.
+    fn with_id(&self, id: [u8; 4]) -> impl Iterator<Item = &Key> {
+        let (members, guest) = match self {
+            Self::Member(keys) => (&keys[..], None),
+            Self::Guest(session, secret) => (&[][..], (session.key_id == id).then_some(secret)),
+        };
+        members.iter().filter(move |key| key.id() == id).chain(guest)
+    }
+}
+
 /// The client's side: HELLO has been sent, WELCOME or REFUSE is expected.
 #[derive(Debug)]
 pub struct Client {
-    keys: Vec<Key>,
+    credentials: Credentials,
     expected: String,
     hello: Vec<u8>,
 }
 
 impl Client {
-    /// Begin a handshake. `keys`: those to offer, the preferred one first; at most [`KEYS`] are offered. Also returns
-    /// HELLO's meta part.
+    /// Begin a handshake. Also returns HELLO's meta part.
     #[must_use]
-    pub fn new(keys: &[Key], us: &Identity, expected: &str, nonce: &Nonce) -> (Self, Vec<u8>) {
-        let keys: Vec<Key> = keys.iter().take(KEYS).cloned().collect();
+    pub fn new(credentials: Credentials, us: &Identity, expected: &str, nonce: &Nonce) -> (Self, Vec<u8>) {
         let mut hello = Vec::with_capacity(256);
         hello.extend_from_slice(MAGIC);
         hello.extend_from_slice(&VERSIONS.0.to_be_bytes());
@@ -197,11 +208,8 @@ impl Client {
         put_identity(&mut hello, us);
         put_text(&mut hello, expected);
         put_limits(&mut hello, &us.limits);
-        hello.push(keys.len() as u8);
-        for key in &keys {
-            hello.extend_from_slice(&key.id());
-        }
-        (Self { keys, expected: expected.to_owned(), hello: hello.clone() }, hello)
+        credentials.put(&mut hello);
+        (Self { credentials, expected: expected.to_owned(), hello: hello.clone() }, hello)
     }
 
     /// Handle WELCOME's meta part: returns what was agreed, and PROOF's meta part.
@@ -220,16 +228,15 @@ impl Client {
         from.end()?;
         require((VERSIONS.0..=VERSIONS.1).contains(&version), "a version that this side did not offer")?;
         let key = self
-            .keys
-            .iter()
-            .filter(|key| key.id() == id)
+            .credentials
+            .with_id(id)
             .find(|key| key.mac(SERVER, &self.hello, signed).verify_slice(&mac).is_ok())
             .ok_or(Denied::Proof)?;
         if name != self.expected {
             return Err(Denied::Name(name.to_owned()));
         }
         let peer = Identity { name: name.to_owned(), machine: machine.to_owned(), limits };
-        let agreed = Agreed { version, session: session(key, &self.hello, signed), peer };
+        let agreed = Agreed { version, session: session(key, &self.hello, signed), peer, guest: None };
         Ok((agreed, key.mac(CLIENT, &self.hello, signed).finalize().into_bytes().into()))
     }
 
@@ -261,9 +268,51 @@ pub fn encode_refusal(refusal: Refusal) -> Vec<u8> {
             Refusal::Full => "the server has too many connections",
             Refusal::GoingAway => "the server is ending",
             Refusal::Plain => "connections have to be encrypted here (cluster.encryption)",
+            Refusal::Ended => "the session has ended; ask a metadata server for another one",
+            Refusal::Guests => "guests are not let in here",
         },
     );
     to
+}
+
+/// Whom a server lets in.
+#[derive(Clone, Copy, Debug)]
+pub struct Admission<'a> {
+    /// The cluster's keys.
+    pub keys: &'a [Key],
+    /// The server itself, with the limits of members.
+    pub us: &'a Identity,
+    /// The limits of guests; None: they are not let in.
+    pub guests: Option<Limits>,
+    /// Seconds since 1970.
+    pub now_s: u64,
+}
+
+impl Admission<'_> {
+    /// The secret that the client has to prove, the id of the cluster key that it is or follows from, and its session
+    /// if it is a guest.
+    fn find(&self, from: &mut Fields<'_>) -> Result<Result<(Key, [u8; 4], Option<Session>), Refusal>, Violation> {
+        match from.u8()? {
+            MEMBER => {
+                let count = usize::from(from.u8()?);
+                require(count <= KEYS, "too many key ids")?;
+                let ids = from.bytes(4 * count)?;
+                let found = ids.chunks_exact(4).find_map(|id| self.keys.iter().find(|key| key.id() == id));
+                Ok(found.map(|key| (key.clone(), key.id(), None)).ok_or(Refusal::Key))
+            }
+            GUEST => {
+                let session = Session::take(from)?;
+                let key = self.keys.iter().find(|key| key.id() == session.key_id);
+                Ok(match key {
+                    _ if self.guests.is_none() => Err(Refusal::Guests),
+                    None => Err(Refusal::Key),
+                    Some(_) if session.ends_s <= self.now_s => Err(Refusal::Ended),
+                    Some(key) => Ok((session.secret(key), key.id(), Some(session))),
+                })
+            }
+            _ => Err(Violation("a client that is neither member nor guest")),
+        }
+    }
 }
 
 /// The server's side: HELLO was accepted, WELCOME has been sent, PROOF is expected.
@@ -281,11 +330,11 @@ impl Server {
     /// # Errors
     /// A violation is not answered; a refusal is, by [`encode_refusal`].
     pub fn greeted(
-        keys: &[Key],
-        us: &Identity,
+        admission: &Admission<'_>,
         hello: &[u8],
         nonce: &Nonce,
     ) -> Result<Result<(Self, Vec<u8>), Refusal>, Violation> {
+        let us = admission.us;
         let mut from = Fields(hello);
         require(from.bytes(MAGIC.len())? == MAGIC, "a greeting of another protocol")?;
         let (low, high) = (from.u16()?, from.u16()?);
@@ -296,28 +345,34 @@ impl Server {
         let _nonce: Nonce = from.array()?;
         let (name, machine, expected) = (from.text()?, from.text()?, from.text()?);
         let limits = take_limits(&mut from)?;
-        let count = usize::from(from.u8()?);
-        require(count <= KEYS, "too many key ids")?;
-        let ids = from.bytes(4 * count)?;
+        let found = admission.find(&mut from)?;
         from.end()?;
         if expected != us.name {
             return Ok(Err(Refusal::Name));
         }
-        let Some(key) = ids.chunks_exact(4).find_map(|id| keys.iter().find(|key| key.id() == id)) else {
-            return Ok(Err(Refusal::Key));
+        let (key, id, guest) = match found {
+            Ok(found) => found,
+            Err(refusal) => return Ok(Err(refusal)),
         };
 
         let mut welcome = Vec::with_capacity(256);
         welcome.extend_from_slice(&version.to_be_bytes());
         welcome.extend_from_slice(nonce);
-        welcome.extend_from_slice(&key.id());
+        welcome.extend_from_slice(&id);
         put_identity(&mut welcome, us);
-        put_limits(&mut welcome, &us.limits);
+        let ours = guest.and(admission.guests).unwrap_or(us.limits);
+        put_limits(&mut welcome, &ours);
         let mac = key.mac(SERVER, hello, &welcome).finalize().into_bytes();
         let peer = Identity { name: name.to_owned(), machine: machine.to_owned(), limits };
-        let agreed = Agreed { version, session: session(key, hello, &welcome), peer };
+        let agreed = Agreed { version, session: session(&key, hello, &welcome), peer, guest };
         let sent = [&welcome[..], &mac].concat();
-        Ok(Ok((Self { key: key.clone(), hello: hello.to_vec(), welcome, agreed }, sent)))
+        Ok(Ok((Self { key, hello: hello.to_vec(), welcome, agreed }, sent)))
+    }
+
+    /// The client's session, if it says to be a guest; it is proved by [`Server::proved`] only.
+    #[must_use]
+    pub fn guest(&self) -> Option<Session> {
+        self.agreed.guest
     }
 
     /// Handle PROOF's meta part.

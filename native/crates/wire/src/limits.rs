@@ -18,6 +18,10 @@ pub const CARD_BYTES: usize = 8 << 10;
 pub const KEYS: usize = 16;
 /// Bytes of a meta part before the peer has proved a key.
 pub const HANDSHAKE_BYTES: usize = 1536;
+/// Bytes of a grant.
+pub const GRANT_BYTES: usize = 2048;
+/// Bytes of the prefix or the object's name in a grant.
+pub const SCOPE_BYTES: usize = 1024;
 /// Bytes of a body inside REQUEST or REPLY.
 pub const INLINE_BYTES: usize = 64 << 10;
 /// Bytes of a chunk: the unit that is offered, waited for and handed to the layer above.

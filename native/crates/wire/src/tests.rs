@@ -2,5 +2,6 @@
 
 mod document;
 mod frames;
+mod guests;
 mod handshakes;
 mod streams;

@@ -3,20 +3,22 @@
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its own part")]
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use swiftlet_node::message::Request;
-use swiftlet_node::{Client, Limits, Server};
+use swiftlet_node::{Client, Guests, Limits, Server};
 use swiftlet_store::disk::{Disk, Faults, SimulatedDisk};
 use swiftlet_store::model::{Footer, Key, PutMeta};
 use swiftlet_store::{Config as StoreConfig, Store};
 use swiftlet_transport::simulated::Network;
 use swiftlet_transport::{
-    Address, Carrier, Config, Fabric, Handler, Key as ClusterKey, Node, Peer, Pool, SameNodeAcceptor, SameNodeFabric,
-    TcpAcceptor, TcpFabric,
+    Address, Carrier, Config, Fabric, Guests as GuestRoom, Handler, Key as ClusterKey, Node, Peer, Pool, SameNodeAcceptor,
+    SameNodeFabric, TcpAcceptor, TcpFabric,
 };
 
 pub const LONG: Duration = Duration::from_secs(120);
@@ -78,6 +80,8 @@ pub struct World {
     pub client: Client,
     /// Of sockets.
     directory: Directory,
+    /// Servers' own addresses, by name.
+    direct: Mutex<HashMap<String, SocketAddr>>,
 }
 
 impl World {
@@ -90,7 +94,18 @@ impl World {
             _ => Arc::new(TcpFabric),
         };
         let node = Node::start(config("client"), &[fabric], None).unwrap();
-        Self { carrier, network, node, client: Client::new("tx1").unwrap(), directory }
+        Self { carrier, network, node, client: Client::new("tx1").unwrap(), directory, direct: Mutex::default() }
+    }
+
+    /// Where the sockets of this machine are.
+    pub fn sockets(&self) -> &std::path::Path {
+        &self.directory.0
+    }
+
+    /// Where another client finds the same server, not through the network's faults.
+    pub fn address(&self, peer: &Peer) -> Address {
+        let tcp = self.direct.lock().unwrap().get(peer.name()).copied();
+        Address { name: peer.name().to_owned(), tcp }
     }
 
     /// A server with so many devices on directories, and its devices as targets.
@@ -111,12 +126,28 @@ impl World {
     }
 
     pub fn serve(&self, stores: &[Arc<Store>], limits: Limits) -> (Node, Arc<Server>, Vec<(Peer, String)>) {
+        self.serve_all(stores, limits, None)
+    }
+
+    /// The same, for guests as well if there is something known of them.
+    pub fn serve_all(
+        &self,
+        stores: &[Arc<Store>],
+        limits: Limits,
+        guests: Option<(Arc<Guests>, GuestRoom)>,
+    ) -> (Node, Arc<Server>, Vec<(Peer, String)>) {
         let named = stores.iter().enumerate().map(|(at, store)| (format!("d{at}"), Ok(Arc::clone(store))));
         let broken = ("broken".to_owned(), Err("it is not mounted".to_owned()));
-        let server = Arc::new(Server::start(named.chain([broken]), limits).unwrap());
+        let mut server = Server::start(named.chain([broken]), limits).unwrap();
         let name = format!("server-{}", unique());
+        let mut config = config(&name);
+        if let Some((known, room)) = guests {
+            server = server.with_guests(known);
+            config.guests = Some(room);
+        }
+        let server = Arc::new(server);
         let handler = Arc::clone(&server) as Arc<dyn Handler>;
-        let node = Node::start(config(&name), &[], Some(handler)).unwrap();
+        let node = Node::start(config, &[], Some(handler)).unwrap();
         let tcp = if self.carrier == Carrier::Simulated {
             node.listen(self.network.listen(&name).unwrap());
             None
@@ -127,6 +158,7 @@ impl World {
             let acceptor = TcpAcceptor::bind("127.0.0.1:0".parse().unwrap()).unwrap();
             let direct = acceptor.address().unwrap();
             node.listen(Box::new(acceptor));
+            self.direct.lock().unwrap().insert(name.clone(), direct);
             Some(self.network.relay(direct).unwrap())
         };
         let peer = self.node.peer(Address { name, tcp });

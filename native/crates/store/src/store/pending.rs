@@ -39,6 +39,12 @@ impl Store {
         self.inner.pending.are_too_many()
     }
 
+    /// Whether half as many are pending: the rest is kept for members of the cluster.
+    #[must_use]
+    pub fn has_many_pending(&self) -> bool {
+        self.inner.pending.are_many()
+    }
+
     /// The number of pending updates.
     #[must_use]
     pub fn pending_count(&self) -> usize {

@@ -78,7 +78,7 @@ impl Connection {
 
     /// Handle TRIED: whether the peer can fetch from our region. It is our turn now, if it was not before.
     pub(super) fn tried(&mut self, around: &Around<'_>, (region, works): (u32, bool)) -> Result<(), Fail> {
-        let expected = self.link.card().is_some() && self.limits.lent && region == REGION && !self.was_tried;
+        let expected = self.link.card().is_some() && self.shares_memory() && region == REGION && !self.was_tried;
         require(expected, "a trial of a memory region that was not announced")?;
         self.was_tried = true;
         if works {

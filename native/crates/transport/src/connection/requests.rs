@@ -206,7 +206,8 @@ impl Connection {
             self.outbox.extend(body);
             return Ok(());
         }
-        let limits = around.settings.limits(false);
+        let settings = around.settings;
+        let limits = settings.guest_limits().filter(|_| self.is_guests()).unwrap_or(settings.limits(false));
         let inline_bytes = body.as_ref().map_or(0, Chunk::len);
         let too_many = self.streams.len() >= limits.streams as usize
             || self.inline_open > 0 && self.inline_open + inline_bytes > limits.inline_bytes as usize;
@@ -226,6 +227,7 @@ impl Connection {
         let cancelled = Arc::new(AtomicBool::new(false));
         let incoming = Incoming {
             peer: Arc::clone(&self.peer_name),
+            guest: self.guest.clone(),
             method: request.method,
             deadline,
             trace: request.trace.to_owned(),
@@ -242,7 +244,7 @@ impl Connection {
             answered: false,
         };
         let mut receiver = handler.request(incoming, responder);
-        let window = u64::from(around.settings.window_bytes);
+        let window = u64::from(limits.window_bytes);
         if head.has(END) {
             receiver = None;
         }

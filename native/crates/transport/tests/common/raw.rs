@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use swiftlet_transport::Carrier;
 use swiftlet_wire::frame::{Decoder, Encoder, Found, Head, Kind};
-use swiftlet_wire::handshake::{Client, Identity, Limits};
+use swiftlet_wire::handshake::{Client, Credentials, Identity, Limits};
 use swiftlet_wire::limits::HEAD_BYTES;
 
 use super::{World, keys, socket_path, tls};
@@ -141,7 +141,7 @@ impl Raw {
     pub fn shake_hands(&mut self, server: &str) {
         let limits = Limits { window_bytes: 1 << 20, lent: false, streams: 100, inline_bytes: 1 << 20 };
         let us = Identity { name: "raw".to_owned(), machine: "machine".to_owned(), limits };
-        let (client, hello) = Client::new(&keys(&["secret"]), &us, server, &[7; 32]);
+        let (client, hello) = Client::new(Credentials::Member(keys(&["secret"])), &us, server, &[7; 32]);
         self.frame(Kind::Hello, 0, 0, &hello);
         let (head, welcome, _) = self.next().expect("an answer");
         assert_eq!(head.kind, Kind::Welcome);

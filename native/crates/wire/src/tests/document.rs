@@ -40,6 +40,8 @@ fn the_limits_are_those_of_the_code() {
         ("CARD_BYTES", limits::CARD_BYTES as u64),
         ("KEYS", limits::KEYS as u64),
         ("HANDSHAKE_BYTES", limits::HANDSHAKE_BYTES as u64),
+        ("GRANT_BYTES", limits::GRANT_BYTES as u64),
+        ("SCOPE_BYTES", limits::SCOPE_BYTES as u64),
         ("INLINE_BYTES", limits::INLINE_BYTES as u64),
         ("CHUNK_BYTES", limits::CHUNK_BYTES as u64),
         ("DATA_BYTES", limits::DATA_BYTES as u64),

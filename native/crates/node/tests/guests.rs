@@ -1,0 +1,519 @@
+//! What guests may do at an object server, and what they may not, however they try.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod common;
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use common::{LONG, MIB, Machine, World, config, content, eventually};
+use swiftlet_node::message::guests::{Told, encode};
+use swiftlet_node::message::{Found, Request, Written};
+use swiftlet_node::{Guests, LONGEST_LIFE_MS, Limits, Refusal, Status};
+use swiftlet_store::Store;
+use swiftlet_store::model::{Entry, EntryKind, Footer, Key, PostMeta, PutMeta};
+use swiftlet_transport::guest::{Grant, Operations, Scope, Session};
+use swiftlet_transport::{
+    Body, Call, Carrier, Chunk, Completions, Error, Fabric, Guests as Room, Key as ClusterKey, Node, Peer, Pool,
+    SameNodeFabric, Sink, TcpFabric, What,
+};
+
+const POWER: u8 = 6;
+const ROWS: u32 = 0b111;
+const RING: u64 = 12;
+
+fn key() -> ClusterKey {
+    ClusterKey::new(b"secret")
+}
+
+fn now_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64
+}
+
+fn at(ms: u64) -> u64 {
+    (ms * 100) << 14 | 7
+}
+
+fn place(object: &str) -> Key {
+    let digest = swiftlet_hash::md5(format!("before/AUTH_a/c/{object}after").as_bytes());
+    let partition = u32::from_be_bytes(digest[..4].try_into().unwrap()) >> (32 - POWER);
+    Key { policy: 1, partition, digest }
+}
+
+fn session() -> Session {
+    Session { key_id: key().id(), id: [5; 16], ends_s: now_ms() / 1000 + 60 }
+}
+
+fn grant() -> Grant {
+    Grant {
+        session: session().id,
+        issued_ms: now_ms() - 10,
+        ends_ms: now_ms() + 60_000,
+        policy: 1,
+        part_power: POWER,
+        operations: Operations::of(31).unwrap(),
+        rows: ROWS,
+        object_bytes: 16 << 20,
+        slice_objects: u64::MAX,
+        slice_bytes: u64::MAX,
+        account: "AUTH_a".to_owned(),
+        container: "c".to_owned(),
+        scope: Scope::Container,
+    }
+}
+
+fn etag() -> Vec<u8> {
+    vec![b'a'; 32]
+}
+
+fn footer(data: &[u8]) -> Footer {
+    Footer { size: data.len() as u64, etag: etag(), xxh3: swiftlet_hash::xxh3_64(data) }
+}
+
+fn meta(object: &str) -> PutMeta {
+    PutMeta {
+        name: format!("/AUTH_a/c/{object}").into_bytes(),
+        timestamp: at(now_ms()),
+        content_type: b"text/plain".to_vec(),
+        metadata: vec![(b"X-Object-Meta-Colour".to_vec(), b"red".to_vec())],
+        sysmeta: Vec::new(),
+        delete_at: 0,
+    }
+}
+
+fn put(object: &str, data: &[u8]) -> Request {
+    Request::Put { key: place(object), meta: meta(object), footer: Some(footer(data)), row: 1 }
+}
+
+fn get(object: &str) -> Request {
+    Request::Get { key: place(object), start: 0, stop: u64::MAX, whole: 0, proved: false }
+}
+
+fn delete(object: &str) -> Request {
+    let name = meta(object).name;
+    Request::Delete { key: place(object), timestamp: at(now_ms()) + 100, name, row: 2 }
+}
+
+/// A server that lets guests in, and a guest.
+struct Visit {
+    world: World,
+    known: Arc<Guests>,
+    machine: Machine,
+    guest: Peer,
+    member: Peer,
+    /// The guest's own end.
+    _node: Node,
+}
+
+/// The outcome, and header and body of the answer.
+type Answered = (Status, Vec<u8>, Vec<u8>);
+
+fn call(peer: &Peer, method: u16, header: Vec<u8>, body: &[u8]) -> Result<Answered, Error> {
+    let events = Completions::new().unwrap();
+    let sink = Arc::clone(&events) as Arc<dyn Sink>;
+    let body = if body.is_empty() { Body::Empty } else { Body::Chunk(Chunk::from(body.to_vec())) };
+    let call = Call { method, timeout: LONG, trace: "t".into(), header, body, ..Call::default() };
+    drop(peer.call(call, &sink, 1).unwrap());
+    let (mut answer, mut bytes) = (None, Vec::new());
+    loop {
+        for event in events.wait(LONG) {
+            match event.what {
+                What::Reply { status, header, body, whole, .. } => {
+                    bytes.extend(body.iter().flat_map(|body| body.iter().copied()));
+                    answer = Some((Status::of(status).unwrap(), header));
+                    if whole {
+                        let (status, header) = answer.unwrap();
+                        return Ok((status, header, bytes));
+                    }
+                }
+                What::Chunk(chunk) => bytes.extend_from_slice(&chunk),
+                What::End(_) => {
+                    let (status, header) = answer.unwrap();
+                    return Ok((status, header, bytes));
+                }
+                What::Failed(error) => return Err(error),
+                What::Sent(_) => {}
+            }
+        }
+    }
+}
+
+impl Visit {
+    fn with(carrier: Carrier, limits: Limits, room: impl FnOnce(&mut Room)) -> Self {
+        let world = World::new(carrier);
+        let known = Arc::new(Guests::new(vec![key()], (b"before".to_vec(), b"after".to_vec())));
+        known.set_ring(1, RING);
+        let directory = common::Directory::new();
+        let stores = vec![Arc::new(Store::open(&directory.0, common::store_config()).unwrap())];
+        let mut space = Room::new(Pool::new(8 << 20).unwrap());
+        room(&mut space);
+        let (node, server, targets) = world.serve_all(&stores, limits, Some((Arc::clone(&known), space)));
+        let member = targets[0].0.clone();
+        let address = world.address(&member);
+        let fabric: Arc<dyn Fabric> = match carrier {
+            Carrier::SameNode => Arc::new(SameNodeFabric::new(world.sockets())),
+            _ => Arc::new(TcpFabric),
+        };
+        let end = Node::start(config("somebody"), &[fabric], None).unwrap();
+        end.set_session(session(), session().secret(&key()));
+        let guest = end.peer(address);
+        let machine = Machine { node: Some(node), server, stores, directories: vec![directory] };
+        Self { world, known, machine, guest, member, _node: end }
+    }
+
+    fn new() -> Self {
+        Self::with(Carrier::Tcp, Limits::default(), |_| ())
+    }
+
+    fn ask_by(&self, signed: &[u8], object: &str, request: &Request, body: &[u8]) -> Answered {
+        let header = encode(signed, object.as_bytes(), &request.encode("d0").unwrap()).unwrap();
+        let (status, header, body) = call(&self.guest, request.method(), header, body).unwrap();
+        let (told, header) = Told::decode(&header).unwrap();
+        assert!(told.now_ms.abs_diff(now_ms()) < 60_000);
+        assert!(told.ring == RING || status != Status::Ok);
+        (status, header.to_vec(), body)
+    }
+
+    fn ask(&self, grant: &Grant, object: &str, request: &Request, body: &[u8]) -> Answered {
+        self.ask_by(&grant.sign(&key()).unwrap(), object, request, body)
+    }
+
+    fn status(&self, grant: &Grant, object: &str, request: &Request, body: &[u8]) -> Status {
+        self.ask(grant, object, request, body).0
+    }
+
+    fn by_member(&self, request: &Request, body: &[u8]) -> Status {
+        call(&self.member, request.method(), request.encode("d0").unwrap(), body).unwrap().0
+    }
+}
+
+fn whole_life(carrier: Carrier) {
+    let visit = Visit::with(carrier, Limits::default(), |_| ());
+    for size in [0, 10_240, 300 << 10, 5 * MIB + 3] {
+        let (data, name) = (content(1, size), format!("o{size}"));
+        let (status, header, _) = visit.ask(&grant(), &name, &put(&name, &data), &data);
+        assert_eq!((status, Written::decode(&header).unwrap().pending), (Status::Ok, true), "{size}");
+        let (status, header, read) = visit.ask(&grant(), &name, &get(&name), b"");
+        assert_eq!(status, Status::Ok);
+        assert!(read == data);
+        assert_eq!(Found::decode(&header).unwrap().info.metadata, meta(&name).metadata);
+        let colours = vec![(b"X-Object-Meta-Colour".to_vec(), b"blue".to_vec())];
+        let new = PostMeta { timestamp: at(now_ms()) + 50, metadata: colours.clone(), ..PostMeta::default() };
+        let post = Request::Post { key: place(&name), meta: new, row: 7, proved: false };
+        assert_eq!(visit.status(&grant(), &name, &post, b""), Status::Ok);
+        let head = Request::Head { key: place(&name), proved: false };
+        let (_, header, _) = visit.ask(&grant(), &name, &head, b"");
+        assert_eq!(Found::decode(&header).unwrap().info.metadata, colours);
+        assert_eq!(visit.status(&grant(), &name, &delete(&name), b""), Status::Ok);
+        assert_eq!(visit.status(&grant(), &name, &get(&name), b""), Status::NotFound);
+    }
+    assert_eq!(visit.machine.stores[0].pending_count(), 4, "each object's row is owed");
+}
+
+#[test]
+fn a_guest_stores_reads_changes_and_deletes() {
+    whole_life(Carrier::Tcp);
+}
+
+#[test]
+fn a_guest_on_the_same_node_shares_no_memory() {
+    whole_life(Carrier::SameNode);
+    let visit = Visit::with(Carrier::SameNode, Limits::default(), |_| ());
+    let data = content(2, 3 * MIB);
+    assert_eq!(visit.status(&grant(), "o", &put("o", &data), &data), Status::Ok);
+    assert!(visit.ask(&grant(), "o", &get("o"), b"").2 == data);
+    let counters = visit.guest.metrics().snapshot();
+    assert_eq!((counters.carrier, counters.lent_bytes), (Some(Carrier::SameNode), 0));
+}
+
+#[test]
+fn grants_that_do_not_count() {
+    let visit = Visit::new();
+    let ask = |signed: &[u8]| visit.ask_by(signed, "o", &get("o"), b"").0;
+    assert_eq!(ask(&grant().sign(&key()).unwrap()), Status::NotFound, "a good one");
+    let signed = |grant: Grant| grant.sign(&key()).unwrap();
+    for (why, bad) in [
+        ("of another cluster", grant().sign(&ClusterKey::new(b"other")).unwrap()),
+        ("of another session", signed(Grant { session: [6; 16], ..grant() })),
+        ("ended", signed(Grant { issued_ms: now_ms() - 2000, ends_ms: now_ms() - 1000, ..grant() })),
+        ("issued in the future", signed(Grant { issued_ms: now_ms() + 20_000, ..grant() })),
+        ("for too long", signed(Grant { ends_ms: now_ms() + LONGEST_LIFE_MS + 1000, ..grant() })),
+        ("truncated", signed(grant())[..60].to_vec()),
+        ("nothing", Vec::new()),
+        ("huge", vec![1; 30_000]),
+    ] {
+        assert_eq!(ask(&bad), Status::Unauthorized, "{why}");
+    }
+    let mut widened = signed(Grant { operations: Operations::HEAD, ..grant() });
+    widened[40] = 31; // operations
+    assert_eq!(ask(&widened), Status::Unauthorized, "widened");
+}
+
+#[test]
+fn a_grant_covers_what_it_says() {
+    let visit = Visit::new();
+    let data = b"data";
+    assert_eq!(visit.status(&grant(), "a/o", &put("a/o", data), data), Status::Ok);
+    let only = |bits: u8| Grant { operations: Operations::of(bits).unwrap(), ..grant() };
+    let within = |scope: Scope| Grant { scope, ..grant() };
+    let head = Request::Head { key: place("a/o"), proved: false };
+    for (grant, request, status) in [
+        (only(1), head.clone(), Status::Ok),
+        (only(2), head, Status::Ok),
+        (only(2), get("a/o"), Status::Forbidden),
+        (only(1), put("a/o", data), Status::Forbidden),
+        (only(4), get("a/o"), Status::Forbidden),
+        (only(4), delete("a/o"), Status::Forbidden),
+        (within(Scope::Prefix("a/".to_owned())), get("a/o"), Status::Ok),
+        (within(Scope::Prefix("b/".to_owned())), get("a/o"), Status::Forbidden),
+        (within(Scope::Object("a/o".to_owned())), get("a/o"), Status::Ok),
+        (within(Scope::Object("a".to_owned())), get("a/o"), Status::Forbidden),
+        (Grant { object_bytes: 3, ..self::grant() }, put("a/o", data), Status::Forbidden),
+        (Grant { policy: 2, ..self::grant() }, get("a/o"), Status::Forbidden),
+        (Grant { part_power: 5, ..self::grant() }, get("a/o"), Status::Forbidden),
+        (Grant { account: "AUTH_b".to_owned(), ..self::grant() }, get("a/o"), Status::Forbidden),
+        (Grant { container: "d".to_owned(), ..self::grant() }, get("a/o"), Status::Forbidden),
+        (Grant { rows: 2, ..self::grant() }, put("a/o", data), Status::Forbidden),
+    ] {
+        let body: &[u8] = if matches!(request, Request::Put { .. }) { data } else { b"" };
+        assert_eq!(visit.status(&grant, "a/o", &request, body), status, "{grant:?} {request:?}");
+    }
+}
+
+#[test]
+fn what_a_guest_says_of_an_object_is_not_believed() {
+    let visit = Visit::new();
+    let data = b"data";
+    let with = |change: &dyn Fn(&mut PutMeta, &mut Footer, &mut u32, &mut Key)| {
+        let (mut meta, mut footer, mut row, mut key) = (meta("o"), footer(data), 1, place("o"));
+        change(&mut meta, &mut footer, &mut row, &mut key);
+        visit.ask(&grant(), "o", &Request::Put { key, meta, footer: Some(footer), row }, data).0
+    };
+    let pair = |name: &str, value: &str| vec![(name.as_bytes().to_vec(), value.as_bytes().to_vec())];
+    assert_eq!(with(&|_, _, _, _| ()), Status::Ok);
+    let forbidden = Status::Forbidden;
+    assert_eq!(with(&|meta, _, _, _| meta.name = b"/AUTH_a/c/p".to_vec()), forbidden);
+    assert_eq!(with(&|meta, _, _, _| meta.sysmeta = pair("X-Object-Sysmeta-Slo-Etag", "1")), forbidden);
+    assert_eq!(with(&|meta, _, _, _| meta.delete_at = now_ms() / 1000 + 5), forbidden);
+    assert_eq!(with(&|meta, _, _, _| meta.metadata = pair("X-Delete-At", "1")), forbidden);
+    assert_eq!(with(&|meta, _, _, _| meta.metadata = pair("X-Object-Manifest", "c/p")), forbidden);
+    assert_eq!(with(&|meta, _, _, _| meta.metadata = pair("X-Object-Meta-A", &"v".repeat(257))), forbidden);
+    assert_eq!(with(&|meta, _, _, _| meta.metadata = pair("X-Object-Meta-A", "a\r\nb")), forbidden);
+    assert_eq!(with(&|meta, _, _, _| meta.content_type = b"a/b;swift_bytes=5".to_vec()), forbidden);
+    assert_eq!(with(&|meta, _, _, _| meta.content_type = Vec::new()), forbidden);
+    assert_eq!(with(&|_, footer, _, _| footer.etag = b"mine".to_vec()), forbidden);
+    assert_eq!(with(&|_, footer, _, _| footer.size = 3), forbidden);
+    assert_eq!(with(&|_, footer, _, _| footer.xxh3 ^= 1), Status::ChecksumMismatch);
+    assert_eq!(with(&|_, _, row, _| *row = 0), forbidden);
+    assert_eq!(with(&|_, _, row, _| *row = 8), forbidden);
+    assert_eq!(with(&|_, _, _, key| key.partition ^= 1), forbidden);
+    assert_eq!(with(&|_, _, _, key| key.digest[15] ^= 1), forbidden);
+    for (off_ms, status) in [
+        (4000, Status::Ok),
+        (3_600_000, Status::ClockDiffers),
+        (-30_000, Status::Superseded),
+        (-3_600_000, Status::ClockDiffers),
+    ] {
+        let timestamp = at(now_ms().checked_add_signed(off_ms).unwrap());
+        assert_eq!(with(&|meta, _, _, _| meta.timestamp = timestamp), status, "{off_ms}");
+    }
+}
+
+#[test]
+fn the_servers_time_is_told_with_the_refusal() {
+    let visit = Visit::new();
+    let mut late = meta("o");
+    late.timestamp = at(now_ms() + 60_000);
+    let request = Request::Put { key: place("o"), meta: late, footer: Some(footer(b"")), row: 1 };
+    let (status, header, _) = visit.ask(&grant(), "o", &request, b"");
+    let refusal = Refusal::decode(status as u16, &header);
+    assert_eq!(refusal.status, Status::ClockDiffers);
+    assert!(((refusal.timestamp >> 14) / 100).abs_diff(now_ms()) < 60_000);
+}
+
+#[test]
+fn a_body_is_as_long_as_was_announced() {
+    let visit = Visit::new();
+    let data = content(1, 3 * MIB);
+    let send = |announced: Option<u64>, whole: &[u8], footer: &Footer| {
+        let request = Request::Put { key: place("o"), meta: meta("o"), footer: None, row: 1 };
+        let signed = grant().sign(&key()).unwrap();
+        let header = encode(&signed, b"o", &request.encode("d0").unwrap()).unwrap();
+        let events = Completions::new().unwrap();
+        let sink = Arc::clone(&events) as Arc<dyn Sink>;
+        let call = Call { method: 1, timeout: LONG, trace: "t".into(), header, ..Call::default() };
+        let upload = visit.guest.upload(call, announced, &sink, 1).unwrap();
+        for piece in whole.chunks(MIB) {
+            drop(upload.send(Chunk::from(piece.to_vec())));
+        }
+        upload.end(swiftlet_node::message::encode_footer(footer).unwrap()).unwrap();
+        loop {
+            for event in events.wait(LONG) {
+                match event.what {
+                    What::Reply { status, .. } => return Status::of(status).unwrap(),
+                    What::Sent(_) => {}
+                    other => panic!("{other:?}"),
+                }
+            }
+        }
+    };
+    let size = data.len() as u64;
+    assert_eq!(send(None, &data, &footer(&data)), Status::Forbidden);
+    assert_eq!(send(Some(17 << 20), &data, &footer(&data)), Status::Forbidden);
+    assert_eq!(send(Some(MIB as u64), &data, &footer(&data)), Status::SizeMismatch);
+    assert_eq!(send(Some(size), &data, &Footer { etag: b"x".to_vec(), ..footer(&data) }), Status::Forbidden);
+    assert_eq!(send(Some(size), &data, &Footer { xxh3: 1, ..footer(&data) }), Status::ChecksumMismatch);
+    assert_eq!(visit.by_member(&get("o"), b""), Status::NotFound, "nothing of these is kept");
+    assert_eq!(send(Some(size), &data, &footer(&data)), Status::Ok);
+    eventually("nothing is left of what was refused", || visit.machine.directories[0].large() == 1);
+}
+
+#[test]
+fn internal_operations_are_for_members() {
+    let visit = Visit::new();
+    let entry = Entry { digest: place("o").digest, kind: EntryKind::Data, timestamp: 1, meta_timestamp: 0, content_type_timestamp: 0 };
+    for request in [
+        Request::Remove { key: place("o"), entry },
+        Request::Policies,
+        Request::Partitions(1),
+        Request::Suffixes(1, 0),
+        Request::Entries(1, 0, 0),
+        Request::Acknowledge(vec![(place("o"), 5)]),
+        Request::Revoke { account: b"AUTH_a".to_vec(), before_ms: 1 },
+    ] {
+        assert_eq!(visit.status(&grant(), "o", &request, b""), Status::Forbidden, "{request:?}");
+        // Without what guests have before it, it is no request of a guest.
+        let bare = call(&visit.guest, request.method(), request.encode("d0").unwrap(), b"").unwrap();
+        assert!(matches!(bare.0, Status::Unauthorized | Status::WireError), "{request:?}");
+    }
+    assert_eq!(visit.status(&grant(), "o", &get("o"), b""), Status::NotFound, "and the connection lives");
+}
+
+#[test]
+fn what_only_proxies_understand_is_not_shown() {
+    let visit = Visit::new();
+    for (name, change) in [("manifest", 0), ("expiring", 1), ("hidden", 2)] {
+        let mut meta = meta(name);
+        match change {
+            0 => meta.sysmeta = vec![(b"X-Object-Sysmeta-Slo-Etag".to_vec(), b"1".to_vec())],
+            1 => meta.delete_at = now_ms() / 1000 + 60,
+            _ => meta.metadata = vec![(b"X-Object-Manifest".to_vec(), b"c/p".to_vec())],
+        }
+        let request = Request::Put { key: place(name), meta, footer: Some(footer(b"data")), row: 0 };
+        assert_eq!(visit.by_member(&request, b"data"), Status::Ok);
+        let head = Request::Head { key: place(name), proved: false };
+        let new = PostMeta { timestamp: at(now_ms()), ..PostMeta::default() };
+        let post = Request::Post { key: place(name), meta: new, row: 1, proved: false };
+        for request in [get(name), head, post] {
+            assert_eq!(visit.status(&grant(), name, &request, b""), Status::NotPlain, "{name} {request:?}");
+        }
+    }
+}
+
+#[test]
+fn an_accounts_epoch_ends_what_was_granted_before() {
+    let visit = Visit::new();
+    let old = grant().sign(&key()).unwrap();
+    let ask = |signed: &[u8]| visit.ask_by(signed, "o", &get("o"), b"").0;
+    assert_eq!(ask(&old), Status::NotFound);
+    let revoke = |account: &str| {
+        let request = Request::Revoke { account: account.as_bytes().to_vec(), before_ms: now_ms() };
+        call(&visit.member, request.method(), request.encode("").unwrap(), b"").unwrap().0
+    };
+    assert_eq!(revoke("AUTH_b"), Status::Ok);
+    assert_eq!(ask(&old), Status::NotFound, "it is for another account");
+    assert_eq!(revoke("AUTH_a"), Status::Ok);
+    assert_eq!(ask(&old), Status::Unauthorized);
+    let new = Grant { issued_ms: now_ms() + 1000, ..grant() };
+    assert_eq!(visit.status(&new, "o", &get("o"), b""), Status::NotFound, "what is granted after it counts");
+}
+
+#[test]
+fn a_key_that_is_removed_takes_its_grants_with_it() {
+    let visit = Visit::new();
+    let ask = || visit.status(&grant(), "o", &get("o"), b"");
+    assert_eq!(ask(), Status::NotFound);
+    visit.known.set_keys(vec![ClusterKey::new(b"next"), key()]);
+    assert_eq!(ask(), Status::NotFound, "it is still in use");
+    visit.known.set_keys(vec![ClusterKey::new(b"next")]);
+    assert_eq!(ask(), Status::Unauthorized, "on the open connection as well");
+}
+
+#[test]
+fn a_slice_of_a_quota_is_all_that_a_grant_stores() {
+    let visit = Visit::new();
+    let sliced = Grant { slice_objects: 3, slice_bytes: 10, ..grant() };
+    let store = |name: &str, data: &[u8]| visit.status(&sliced, name, &put(name, data), data);
+    assert_eq!(store("a", b"12345"), Status::Ok);
+    assert_eq!(store("b", b"123456"), Status::Forbidden, "too many bytes");
+    assert_eq!(store("c", b"12345"), Status::Ok);
+    assert_eq!(store("d", b""), Status::Ok);
+    assert_eq!(store("e", b""), Status::Forbidden, "too many objects");
+    assert_eq!(visit.status(&grant(), "e", &put("e", b""), b""), Status::Ok, "another grant has its own");
+}
+
+#[test]
+fn guests_leave_members_their_part() {
+    // One request of guests at a time on the device, of four.
+    let visit = Visit::with(Carrier::Tcp, Limits { max_requests: 4, ..Limits::default() }, |_| ());
+    let request = Request::Put { key: place("o"), meta: meta("o"), footer: None, row: 1 };
+    let signed = grant().sign(&key()).unwrap();
+    let header = encode(&signed, b"o", &request.encode("d0").unwrap()).unwrap();
+    let events = Completions::new().unwrap();
+    let sink = Arc::clone(&events) as Arc<dyn Sink>;
+    let call = Call { method: 1, timeout: LONG, trace: "t".into(), header, ..Call::default() };
+    let upload = visit.guest.upload(call, Some(MIB as u64), &sink, 1).unwrap();
+    eventually("it is at work", || visit.machine.server.stats()["d0"].requests == 1);
+    assert_eq!(visit.status(&grant(), "p", &put("p", b""), b""), Status::NodeBusy);
+    assert_eq!(visit.by_member(&get("o"), b""), Status::NotFound, "members are served");
+    upload.ticket().cancel();
+    eventually("it is over", || visit.machine.server.stats()["d0"].requests == 0);
+    assert_eq!(visit.status(&grant(), "p", &put("p", b""), b""), Status::Ok);
+}
+
+#[test]
+fn guests_have_connections_of_their_own() {
+    let visit = Visit::with(Carrier::Tcp, Limits::default(), |room| room.max_connections = 1);
+    assert_eq!(visit.status(&grant(), "o", &get("o"), b""), Status::NotFound);
+    let node = visit.machine.node.as_ref().unwrap();
+    assert_eq!(node.guests(), 1);
+    let second = Node::start(config("second"), &[Arc::new(TcpFabric) as Arc<dyn Fabric>], None).unwrap();
+    second.set_session(session(), session().secret(&key()));
+    let peer = second.peer(visit.world.address(&visit.member));
+    let refused = call(&peer, 2, Vec::new(), b"");
+    assert!(matches!(&refused, Err(Error::Unreachable(why)) if why.contains("too many connections")), "{refused:?}");
+    assert_eq!(visit.by_member(&get("o"), b""), Status::NotFound);
+    let names: Vec<String> = node.report().into_iter().map(|row| row.name).collect();
+    assert!(names.contains(&"guests".to_owned()) && !names.contains(&"somebody".to_owned()), "{names:?}");
+}
+
+#[test]
+fn without_room_for_guests_none_is_let_in() {
+    let world = World::new(Carrier::Tcp);
+    let (_machine, targets) = world.machine(1, Limits::default());
+    let end = Node::start(config("somebody"), &[Arc::new(TcpFabric) as Arc<dyn Fabric>], None).unwrap();
+    end.set_session(session(), session().secret(&key()));
+    let refused = call(&end.peer(world.address(&targets[0].0)), 2, Vec::new(), b"");
+    assert!(matches!(&refused, Err(Error::Unreachable(why)) if why.contains("guests are not let in")), "{refused:?}");
+}
+
+#[test]
+fn a_guest_that_opens_too_much_is_stopped_and_nobody_else() {
+    let visit = Visit::with(Carrier::Tcp, Limits::default(), |room| room.max_streams = 4);
+    let events = Completions::new().unwrap();
+    let sink = Arc::clone(&events) as Arc<dyn Sink>;
+    let signed = grant().sign(&key()).unwrap();
+    let header = encode(&signed, b"o", &get("o").encode("d0").unwrap()).unwrap();
+    // The client's end keeps to the limit that it is told: all are answered, a few at a time.
+    for token in 0..200 {
+        let timeout = Duration::from_secs(60);
+        let call = Call { method: 2, timeout, trace: "t".into(), header: header.clone(), ..Call::default() };
+        drop(visit.guest.call(call, &sink, token).unwrap());
+    }
+    let mut answered = 0;
+    while answered < 200 {
+        answered += events.wait(LONG).into_iter().filter(|event| matches!(event.what, What::Reply { .. })).count();
+    }
+    assert_eq!(visit.by_member(&get("o"), b""), Status::NotFound);
+}
