@@ -52,6 +52,14 @@ class NotTaken(SwiftletError):
     """A container server's native half does not take rows of this container; they are delivered over HTTP."""
 
 
+class ClockDiffers(SwiftletError):
+    """A guest's timestamp is too far from the object server's clock."""
+
+
+class NotPlain(SwiftletError):
+    """An object that a guest can't use as it is stored; a proxy knows what it means."""
+
+
 class Superseded(SwiftletError):
     """A write lost against a newer version that is already stored; `timestamp` is that version's."""
 

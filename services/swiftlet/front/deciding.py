@@ -6,15 +6,13 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from swiftlet.api.context.access import TokenAccess
 from swiftlet.api.context.core import SwiftApi
 from swiftlet.api.context.fresh_cache import FRESH_S
 from swiftlet.api.reading.static_web import site_of
-from swiftlet.api.reading.versioning import archive_of, has_versions
-from swiftlet.api.writing.expiry_changes import has_expiring
+from swiftlet.api.reading.versioning import has_versions
+from swiftlet.api.writing import plain_access
 from swiftlet.api.writing.quota_checks import Limited, limits_of
-from swiftlet.auth.identity import Identity, authorize
-from swiftlet.errors import Forbidden, SwiftletError
+from swiftlet.errors import SwiftletError
 from swiftlet.names import Path, parse_path
 from swiftlet.settings.sections import LimitsSection
 
@@ -35,7 +33,6 @@ _ITEMS, _ITEM_NAME, _ITEM_VALUE = 16, 64, 256
 """The largest number of an object's metadata items, and the largest sizes of a name and a value in bytes."""
 _MAX_HEAD = 4096
 """The largest size in bytes of the request's head."""
-_ANY = "any object"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,23 +92,16 @@ class Deciding:
 
     async def _decide_write(self, token: str, below: Path) -> Grant | None:
         api, options = self._api, self._api.options
-        assert below.container is not None
-        path, any_object = Path(below.account, below.container), Path(below.account, below.container, _ANY)
+        path = Path(below.account, below.container)
         if not token or options.rate_limits.on or not _have_room(options.limits):
             return None
         begun_s = time.monotonic()
         known = api.tokens.read(token)
-        container = await api.containers.get(path.account, below.container, self._write_max_age_s)
-        # The account's metadata have its quotas.
-        await api.accounts.metadata(path.account, self._write_max_age_s)
-        access = TokenAccess(api.containers, api.accounts, known.identity, None)
-        for method in ("PUT", "DELETE"):
-            await access.require(method, any_object)
-        versioned = has_versions(container) or archive_of(api, container) is not None
-        # Replacing or deleting an object that expires removes its task from the expirer's queue, which the front can't.
-        if versioned or has_expiring(container):
+        methods = ("PUT", "DELETE")
+        container = await plain_access.to_write(api, known.identity, path, methods, self._write_max_age_s)
+        if container is None:
             return None
-        limits = await limits_of(api, any_object)
+        limits = await limits_of(api, Path(below.account, below.container, plain_access.ANY))
         # The facts read first have become older while the others were read.
         valid_s = min(WRITE_VALID_S + begun_s - time.monotonic(), known.expires - self._now())
         xxh3_etags = options.etag_kind(container.policy) == "xxh3"
@@ -120,10 +110,10 @@ class Deciding:
     async def _decide(self, token: str, below: Path) -> Grant | None:
         api, valid_s = self._api, VALID_S
         assert below.container is not None
-        path, any_object = Path(below.account, below.container), Path(below.account, below.container, _ANY)
+        path = Path(below.account, below.container)
         known = api.tokens.read(token) if token else None
         identity = None if known is None else known.identity
-        if _by_role(identity, any_object):
+        if plain_access.by_role(identity, path):
             container = await api.containers.get(path.account, below.container, self._max_age_s)
         else:
             container = await api.containers.get(path.account, below.container, self._renewed_s)
@@ -133,7 +123,7 @@ class Deciding:
                 age_s = max(age_s, api.accounts.age_s(path.account))
             valid_s = min(valid_s, FRESH_S - age_s)
         # The front answers no requests with a Referer.
-        await TokenAccess(api.containers, api.accounts, identity, None).require("GET", any_object)
+        await plain_access.require(api, identity, path, ("GET",))
         if known is not None:
             # At the end: the decision took time, in which the token has become older.
             valid_s = min(valid_s, known.expires - self._now())
@@ -156,13 +146,3 @@ def _have_room(limits: LimitsSection) -> bool:
     names, values = limits.max_meta_name_length >= _ITEM_NAME, limits.max_meta_value_length >= _ITEM_VALUE
     whole = limits.max_meta_overall_size >= _MAX_HEAD and limits.max_file_size >= SMALL_BYTES
     return names and values and whole and limits.max_meta_count >= _ITEMS
-
-
-def _by_role(identity: Identity | None, path: Path) -> bool:
-    if identity is None:
-        return False
-    try:
-        authorize(identity, "GET", path)
-    except Forbidden:
-        return False
-    return True

@@ -25,11 +25,12 @@ from swiftlet.api.context.core import SwiftApi
 from swiftlet.api.writing.quota_checks import Limited
 from swiftlet.errors import SwiftletError
 from swiftlet.front.settling import Settling
-from swiftlet.front.slices import LIFE_S, NOTHING, PreciseReserve, RememberedReserve, Reserve, Slice, share
+from swiftlet.front.slices import LIFE_S, NOTHING, PreciseReserve, RememberedReserve, Reserve, Slice
 from swiftlet.model import Amounts, Claim, DatabaseName
 from swiftlet.native_values import text
 from swiftlet.placement.rows.row_updates import StoredRows
 from swiftlet.quota.excess import total
+from swiftlet.quota.shares import share
 from swiftlet.timestamp import Timestamp
 
 USE_S = 1.0

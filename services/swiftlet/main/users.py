@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from aiohttp import web
 from prometheus_client import Counter
 
-from swiftlet.api.context.core import SwiftApi
+from swiftlet.api.context.revoking import Revocations
 from swiftlet.auth.users import Users
 from swiftlet.main.background import in_background
 from swiftlet.main.reloading import keep_current
@@ -19,15 +19,15 @@ from swiftlet.web.workers import worker_number
 FAILURES = Counter("swiftlet_users_load_failures_total", "Changed users files that could not be used.")
 
 
-def keep_revocations(app: web.Application, api: SwiftApi, interval_s: float) -> None:
+def keep_revocations(app: web.Application, revocations: Revocations, interval_s: float) -> None:
     """Keep `app` informed of tokens that other processes have revoked, while it runs."""
 
     async def refreshing(_app: web.Application) -> AsyncIterator[None]:
-        async with in_background(lambda: api.revocations.keep_current(interval_s)):
+        async with in_background(lambda: revocations.keep_current(interval_s)):
             yield
 
     app.cleanup_ctx.append(refreshing)
-    app[STATUS].add("revocations", lambda: len(api.revocations.revoked))
+    app[STATUS].add("revocations", lambda: len(revocations.revoked))
 
 
 def use_users(app: web.Application, auth: AuthSection, versions: SharedVersions | None = None) -> Users:

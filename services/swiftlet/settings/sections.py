@@ -115,6 +115,13 @@ class ClusterSection(Section):
         "memory instead of over TCP. Not set: they use TCP.",
     )
 
+    direct_access: bool = Field(
+        default=False,
+        description="Whether clients may transfer objects to and from the object servers themselves: metadata servers "
+        "give grants (/v1/grants), and object servers let in who has one. Clients are then given the text that is "
+        "hashed before and after names (see hash_path_prefix), which they need to find objects.",
+    )
+
     rdma: Literal["auto", "required", "off"] = Field(
         default="auto",
         description="Whether bodies are transferred between services by RDMA, on each connection whose two ends "
@@ -478,6 +485,19 @@ class ObjectSection(NodeTimeouts):
         "they mean by this name. Not set: the address to listen on if that is not all addresses, otherwise this "
         "machine's host name.",
     )
+    guest_pool_bytes: int = Field(
+        default=32 * MIB,
+        ge=2 * MIB,
+        le=1 << 40,
+        description="Bytes of memory for bodies of clients that have direct access (cluster.direct_access), beside "
+        "cluster.native_pool_bytes; allocated as needed. Their transfers wait while all of it is in use.",
+    )
+    guest_connections: int = Field(
+        default=2048,
+        ge=1,
+        le=65_536,
+        description="Connections that clients with direct access may have together; further ones are refused.",
+    )
     compact_bytes_per_s: int = Field(
         default=50 * MIB,
         ge=0,
@@ -622,6 +642,16 @@ class MetadataSection(NodeTimeouts):
     )
     container_info_ttl_s: Annotated[float, Field(ge=0, le=3600)] = Field(
         default=10.0, description="Seconds for which a worker caches a container's policy; 0 checks at every request."
+    )
+    grant_life_s: int = Field(
+        default=60,
+        ge=1,
+        le=900,
+        description="Seconds for which a grant is valid unless its client asks for another life. A right that is taken "
+        "away counts for direct access when grants end, or when they are revoked (DELETE /v1/grants/ACCOUNT).",
+    )
+    max_grant_life_s: int = Field(
+        default=900, ge=1, le=900, description="The longest life in seconds that clients may ask for."
     )
     idle_drain_s: Annotated[float, Field(ge=0, le=3600)] = Field(
         default=10.0,

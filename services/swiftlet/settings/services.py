@@ -109,6 +109,11 @@ class MetadataSettings(ServiceSettings):
     """Settings of the metadata servers."""
 
     service: ClassVar[str] = "metadata"
+    limits: LimitsSection = Field(default=LimitsSection(), description="Limits of the API.")
+    versioning: VersioningSection = Field(default=VersioningSection(), description="Object versioning.")
+    rate_limits: RateLimitsSection = Field(
+        default=RateLimitsSection(), description="Rate limits of accounts and containers; off by default."
+    )
     auth: AuthSection = Field(default=AuthSection(), description="Authentication.")
     quota: QuotaSection = Field(default=QuotaSection(), description="Quotas of accounts and containers.")
     metadata: MetadataSection = Field(default=MetadataSection(), description="The metadata server.")

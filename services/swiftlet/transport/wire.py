@@ -15,6 +15,7 @@ from typing import Any
 
 from swiftlet.errors import (
     ChecksumMismatch,
+    ClockDiffers,
     DeviceFailed,
     DeviceLocked,
     DiskFull,
@@ -27,6 +28,7 @@ from swiftlet.errors import (
     NodeUnreachable,
     NotEmpty,
     NotFound,
+    NotPlain,
     NotTaken,
     PageTooCostly,
     PolicyConflict,
@@ -62,6 +64,8 @@ _KINDS: dict[type[SwiftletError], int] = {
     Forbidden: 403,
     NotFound: 404,
     Superseded: 409,
+    ClockDiffers: 409,
+    NotPlain: 409,
     NotEmpty: 409,
     PolicyConflict: 409,
     TooMuchMetadata: 400,
@@ -81,7 +85,7 @@ _KINDS: dict[type[SwiftletError], int] = {
     DeviceFailed: 507,
 }
 _BY_NAME = {kind.__name__: kind for kind in _KINDS}
-_PEERS_TROUBLE = (WireError, Unauthorized, Forbidden, StoreFormatError, DeviceLocked)
+_PEERS_TROUBLE = (WireError, Unauthorized, Forbidden, ClockDiffers, NotPlain, StoreFormatError, DeviceLocked)
 """Errors of a peer about itself or about our requests: for our caller they mean a failed node, not an answer."""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Protocol, TypeVar
 from urllib.parse import unquote_to_bytes
 
 from aiohttp import web
@@ -80,6 +80,30 @@ class ApiOptions:
             return policy
         known = ", ".join(policy.name for policy in self.policies if not policy.deprecated)
         raise ApiError(400, f"Invalid X-Storage-Policy {name!r}; the policies here are: {known}")
+
+
+class Facts(Protocol):
+    """What decisions about a container and an account rest on; a proxy has it, and a metadata server."""
+
+    @property
+    def options(self) -> ApiOptions:
+        """How the API behaves."""
+        ...
+
+    @property
+    def containers(self) -> ContainerCache:
+        """What is known of containers."""
+        ...
+
+    @property
+    def accounts(self) -> AccountCache:
+        """What is known of accounts."""
+        ...
+
+    @property
+    def quotas(self) -> QuotaFile:
+        """The quotas in force."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from swiftlet.api.context.core import Call, SwiftApi
+from swiftlet.api.context.core import Call, Facts, SwiftApi
 from swiftlet.api.context.policy_lookup import container_of
 from swiftlet.api.http.listings import says_yes
 from swiftlet.api.http.problems import ApiError
@@ -56,7 +56,7 @@ def keeps_versions(container: ContainerInfo) -> bool:
     return container.metadata.get(ENABLED) == "True"
 
 
-def archive_of(api: SwiftApi, container: ContainerInfo) -> Archive | None:
+def archive_of(api: Facts, container: ContainerInfo) -> Archive | None:
     """Return the archive of a container in an older mode; None for others, and for all while `allow_versioned_writes`
     is off.
     """

@@ -26,7 +26,7 @@ from typing import Concatenate, ParamSpec, Protocol, TypeVar
 import structlog
 from prometheus_client import Counter
 
-from swiftlet.api.context.core import Call, SwiftApi
+from swiftlet.api.context.core import Call, Facts, SwiftApi
 from swiftlet.api.http.problems import ApiError
 from swiftlet.api.http.reserved import is_reserved, main_container, versions_container
 from swiftlet.api.reading.versioning import has_versions
@@ -280,13 +280,13 @@ class Limited:
     precise: bool
 
 
-async def limits_of(api: SwiftApi, path: Path) -> tuple[Limited, ...]:
+async def limits_of(api: Facts, path: Path) -> tuple[Limited, ...]:
     """Return what limits the writes of an object; nothing where no quota applies. Raises NotFound and Unavailable."""
     precise = api.quotas.quotas.precise
     return tuple(Limited(part.name, part.named.bounds, precise) for part in await _parts(api, path))
 
 
-async def _parts(api: SwiftApi, path: Path) -> list[_Part]:
+async def _parts(api: Facts, path: Path) -> list[_Part]:
     """Return the databases whose limits apply to an object; none without a limit on its container or account.
 
     Raises NotFound and Unavailable.
@@ -299,7 +299,7 @@ async def _parts(api: SwiftApi, path: Path) -> list[_Part]:
     return [part for part in parts if not part.named.unlimited]
 
 
-async def _part_of_container(api: SwiftApi, limits: Limits, path: Path) -> _Part:
+async def _part_of_container(api: Facts, limits: Limits, path: Path) -> _Part:
     """Return the limits of a container, whose bytes include older versions in the hidden container.
 
     Each of the two has what the other one leaves. X-Container-Meta-Quota-Count does not count versions, but the links
@@ -319,7 +319,7 @@ async def _part_of_container(api: SwiftApi, limits: Limits, path: Path) -> _Part
     return _Part("container", DatabaseName(path.account, path.container), named, elsewhere)
 
 
-async def _bytes_in(api: SwiftApi, account: str, container: str) -> int:
+async def _bytes_in(api: Facts, account: str, container: str) -> int:
     """Return the bytes of a container, up to `cache_seconds` old where limits need not be precise."""
     quotas = api.quotas.quotas
     try:
@@ -366,7 +366,7 @@ async def _held(hold: Hold) -> AsyncIterator[None]:
     await hold.end(None)
 
 
-async def _level(api: SwiftApi, quotas: Quotas, account: str) -> tuple[Limits, Mapping[str, str]]:
+async def _level(api: Facts, quotas: Quotas, account: str) -> tuple[Limits, Mapping[str, str]]:
     """Return the level's limits of an account, and its metadata, which may have limits of its own."""
     try:
         metadata = await api.accounts.fresh(account)

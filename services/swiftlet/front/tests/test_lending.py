@@ -16,10 +16,11 @@ from swiftlet.api.writing.quota_checks import Limited
 from swiftlet.front import lending as lending_module
 from swiftlet.front import settling
 from swiftlet.front.lending import LEAST, UNUSED_S, USE_S, Lending
-from swiftlet.front.slices import ALL_SLICES, LIFE_S, ONE_SLICE, share
+from swiftlet.front.slices import LIFE_S
 from swiftlet.model import Amounts, Bounds, Claim, DatabaseName, ObjectRow
 from swiftlet.placement.rows.row_updates import StoredRows
 from swiftlet.placement.tests.cluster import ACCOUNT, CONTAINER, HASH_PATH, MemoryCluster, at, memory_cluster
+from swiftlet.quota.shares import ALL_SLICES, ONE_SLICE, share
 from swiftlet.quota.usage import RememberedUsage, usage_source
 
 NAME, OF_ACCOUNT = DatabaseName(ACCOUNT, CONTAINER), DatabaseName(ACCOUNT)

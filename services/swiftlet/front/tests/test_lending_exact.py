@@ -22,11 +22,12 @@ from swiftlet.api.tests.quotas import connect_accounts
 from swiftlet.api.writing.quota_checks import Limited
 from swiftlet.errors import SwiftletError
 from swiftlet.front import lending as lending_module
-from swiftlet.front import settling, slices
+from swiftlet.front import settling
 from swiftlet.front.lending import Lending
 from swiftlet.model import Amounts, Bounds, Claim, DatabaseName, ObjectRow
 from swiftlet.placement.rows.row_updates import StoredRows
 from swiftlet.placement.tests.cluster import ACCOUNT, CONTAINER, HASH_PATH, MemoryCluster, memory_cluster
+from swiftlet.quota import shares
 from swiftlet.quota.usage import RememberedUsage, usage_source
 from swiftlet.servers.containers.claims import Claims
 from swiftlet.timestamp import TimestampClock
@@ -191,9 +192,9 @@ class World:
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     for module, name, value in (
-        (slices, "ALL_SLICES", 2),
-        (slices, "ONE_SLICE", 6),
-        (slices, "LEAST_OBJECTS", 1),
+        (shares, "ALL_SLICES", 2),
+        (shares, "ONE_SLICE", 6),
+        (shares, "LEAST_OBJECTS", 1),
         (lending_module, "TURN_S", 0.005),
         (lending_module, "TELL_S", 0.01),
         (lending_module, "KNOWN_S", 0.01),

@@ -11,10 +11,10 @@ from pathlib import Path as Directory
 import pytest
 
 from swiftlet.api.tests.quotas import connect_accounts, limit
-from swiftlet.front import slices
 from swiftlet.front.tests.conftest import BY_FRONT, BY_PYTHON, EACH_WAY, PATIENCE_S, FrontedProxy, fronted_proxy, until
 from swiftlet.front.tests.test_writes import TYPE, listed, write
 from swiftlet.placement.tests.cluster import ACCOUNT, MemoryCluster
+from swiftlet.quota import shares
 from swiftlet.servers.containers.claims import Claims
 
 WRITERS, MOST = 50, 150
@@ -31,9 +31,9 @@ def scheme(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(autouse=True)
 def much_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small limits show as much as large ones, with few objects, if more of the room is held ahead."""
-    monkeypatch.setattr(slices, "ALL_SLICES", 3)
-    monkeypatch.setattr(slices, "ONE_SLICE", 8)
-    monkeypatch.setattr(slices, "LEAST_OBJECTS", 2)
+    monkeypatch.setattr(shares, "ALL_SLICES", 3)
+    monkeypatch.setattr(shares, "ONE_SLICE", 8)
+    monkeypatch.setattr(shares, "LEAST_OBJECTS", 2)
 
 
 @pytest.fixture(autouse=True)

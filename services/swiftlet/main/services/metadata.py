@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from swiftlet.api.context.container_cache import ContainerCache
+from swiftlet.api.context.revoking import Revocations
 from swiftlet.api.requests.locations import LocationsApi, add_location_routes
+from swiftlet.api.requests.ring_downloads import RingDownloads, add_ring_routes
+from swiftlet.auth.tokens import Condition, Tokens
 from swiftlet.main.keys import use_tokens
 from swiftlet.main.nodes import use_listing_transport
 from swiftlet.main.policies import use_policies
 from swiftlet.main.quotas import use_quotas
 from swiftlet.main.rings import RingSet, hand_out_rings, use_rings
+from swiftlet.main.services.direct_access import known_facts, use_grants
 from swiftlet.main.services.serving import serve_app
+from swiftlet.main.users import keep_revocations, use_users
 from swiftlet.placement.health import NodeHealth
 from swiftlet.placement.listings import ClusterListings
 from swiftlet.settings import MetadataSettings
+from swiftlet.timestamp import TimestampClock
 from swiftlet.web.app import create_base_app
 from swiftlet.web.management import MANAGEMENT
 from swiftlet.web.serve import ServeOptions
@@ -30,14 +35,30 @@ def create_app(settings: MetadataSettings) -> web.Application:
     hand_out_rings(app[MANAGEMENT], rings)
     transport = use_listing_transport(app, cluster, settings.metadata)
     listings = ClusterListings(rings, transport, cluster.hash_path, NodeHealth())
-    tokens = use_tokens(app, cluster, settings.auth.token_life_s)
-    containers = ContainerCache(listings.container_info, settings.metadata.container_info_ttl_s)
-    api = LocationsApi(tokens.check, containers, rings, cluster.hash_path, use_policies(app, settings, rings))
-    use_quotas(app, settings.quota)
-    # This server has no users file: it knows users only by their tokens.
-    app[STATUS].add("users", lambda: None)
-    add_location_routes(app, api)
+    tokens = _tokens(app, settings, listings)
+    policies = use_policies(app, settings, rings)
+    facts = known_facts(settings, listings, policies, use_quotas(app, settings.quota))
+    add_location_routes(app, LocationsApi(tokens.check, facts.containers, rings, cluster.hash_path, policies))
+    add_ring_routes(app, RingDownloads(tokens.check, rings, policies))
+    if cluster.direct_access:
+        use_grants(app, settings, tokens, facts, listings, rings)
     return app
+
+
+def _tokens(app: web.Application, settings: MetadataSettings, listings: ClusterListings) -> Tokens:
+    """Return what checks tokens. Who gives grants knows, as proxies do, which users and tokens are no longer good;
+    a server that only says where objects are knows users by their tokens alone.
+    """
+    conditions: list[Condition] = []
+    if settings.cluster.direct_access:
+        revocations = Revocations(listings, TimestampClock())
+        keep_revocations(app, revocations, settings.auth.revocations_check_interval_s)
+        conditions.append(revocations.check)
+    if settings.cluster.direct_access and settings.auth.users_file is not None:
+        conditions.append(use_users(app, settings.auth).still)
+    else:
+        app[STATUS].add("users", lambda: None)
+    return use_tokens(app, settings.cluster, settings.auth.token_life_s, conditions)
 
 
 def run(settings: MetadataSettings) -> int:

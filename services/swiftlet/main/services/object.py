@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from pathlib import Path
 
 from aiohttp import web
@@ -63,7 +63,12 @@ def create_app(settings: ObjectSettings) -> web.Application:
     # This comes before the routes, so that the stores are closed after the work on them has ended.
     app.cleanup_ctx.append(closing)
     limit_aggregates(stores.values(), policies)
-    use_native_server(app, settings, stores, unused, doubts)
+
+    def ring_versions() -> dict[int, int]:
+        versions = ((policy.index, rings.find(object_ring(policy.index))) for policy in policies)
+        return {index: ring.version for index, ring in versions if ring is not None}
+
+    use_native_server(app, settings, stores, unused, doubts, ring_versions)
     serve_encrypted(app, cluster)
     use_sealed_keys(app, cluster, {name: _root(section, name) for name in stores})
     key = use_keys(app, cluster).signing
@@ -108,6 +113,7 @@ def use_native_server(
     stores: Mapping[str, NativeStore],
     unused: Mapping[str, str],
     doubts: Mapping[str, Doubts],
+    ring_versions: Callable[[], Mapping[int, int]],
 ) -> None:
     """Serve the stores over the native transport while `app` runs.
 
@@ -129,8 +135,11 @@ def use_native_server(
             rdma=cluster.rdma_mode,
             silence_s=cluster.peer_silence_s,
             encryption=cluster.encryption,
+            guests=(section.guest_pool_bytes, section.guest_connections) if cluster.direct_access else None,
+            hash_path=(cluster.hash_path.prefix, cluster.hash_path.suffix),
         ),
         {name: doubts[name] for name in stores},
+        ring_versions,
     )
     app[STATUS].add("rdma", server.rdma_status)
     port = serve_natively(

@@ -77,7 +77,7 @@ def create_app(
         changed=withdrawals.withdraw,
     )
     app.on_startup.append(_keep_what_is_there)
-    keep_revocations(app, api, settings.auth.revocations_check_interval_s)
+    keep_revocations(app, revocations, settings.auth.revocations_check_interval_s)
     add_api_routes(app, api)
     add_front(app, api, rings, transport, settings, withdrawals, transport.client, certificates)
     if certificates is not None:

@@ -29,6 +29,7 @@ NATIVE_REFUSED = Counter(
 NATIVE_CLIENTS = Gauge(
     "swiftlet_object_native_clients", "Clients that are connected over this native transport.", ["transport"]
 )
+GUESTS = Gauge("swiftlet_object_guests", "Connections of clients with direct access.")
 NATIVE_FETCHED = Counter("swiftlet_object_rdma_fetched_bytes_total", "Bytes fetched from clients' memory by RDMA.")
 NATIVE_RDMA_FALLBACKS = Counter(
     "swiftlet_object_rdma_fallbacks_total", "Connections whose client could not be fetched from by RDMA: TCP was used."

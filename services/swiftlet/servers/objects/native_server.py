@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -22,6 +22,7 @@ import swiftlet_native
 from aiohttp import web
 
 from swiftlet.servers.objects.metrics import (
+    GUESTS,
     NATIVE_CLIENTS,
     NATIVE_FETCHED,
     NATIVE_IN_FLIGHT,
@@ -62,6 +63,10 @@ class NativeServerSettings:
     """Seconds of silence after which the connection of a client is closed."""
     encryption: Encryption = "none"
     """Whether clients must, may or can't encrypt."""
+    guests: tuple[int, int] | None = None
+    """The bytes of memory and the connections that clients with grants may have together; None: there are none."""
+    hash_path: tuple[bytes, bytes] = (b"", b"")
+    """What is hashed before and after names."""
 
 
 class NativeServer:
@@ -74,15 +79,18 @@ class NativeServer:
         keys: Sequence[bytes],
         settings: NativeServerSettings,
         doubts: Mapping[str, swiftlet_native.Doubts] | None = None,
+        rings: Callable[[], Mapping[int, int]] = dict,
     ) -> None:
         """Create the server; nobody is let in before `listen`. Raises OSError, and SettingsError when RDMA is required
         and fails.
 
         `stores` by device name are closed by the caller. `unused` has devices that can't be used, and why. `doubts` has
-        what the served devices may have missed.
+        what the served devices may have missed. `rings` returns the versions of the rings in use by policy, which
+        guests are told.
         """
         self.port: int | None = None
         self._drain_s = settings.drain_s
+        self._rings = rings
         self._ends_at: float | None = None
         """When the requests in progress have to be finished, on the event loop's clock."""
         self._growth = Growth()
@@ -104,6 +112,8 @@ class NativeServer:
                 silence_s=settings.silence_s,
                 doubts=dict(doubts or {}),
                 encryption=settings.encryption,
+                guests=settings.guests,
+                hash_path=settings.hash_path,
             )
 
         self._server, self._rdma = start(settings.rdma, make)
@@ -137,6 +147,7 @@ class NativeServer:
 
     def measure(self) -> None:
         """Add what was counted since the last call to the metrics."""
+        GUESTS.set(self._server.guests())
         clients = self.transports()
         for transport in self._seen | clients.keys():
             NATIVE_CLIENTS.labels(transport).set(clients.get(transport, 0))
@@ -182,5 +193,7 @@ class NativeServer:
 
     async def _measuring(self) -> None:
         while True:
+            for policy, version in self._rings().items():
+                self._server.set_ring(policy, version)
             self.measure()
             await asyncio.sleep(MEASURE_S)

@@ -1,0 +1,256 @@
+"""`/v1/grants`: what a client may do at the object servers itself, signed, so that they need not ask anybody.
+
+POST decides by the proxy's own functions and answers with a grant, a session on the native transport (a new one, or
+the one that the client has), and what the client needs to find objects. DELETE makes grants of an account count no
+more. `docs/design/2026-11-26-direct-access.md` has the reasons, `docs/transport.md` the forms.
+
+Fault model: a client may ask for anything, for ever. What is asked for costs at most one look at a container, at its
+account, and, where a quota applies, at their databases. A session of somebody else's gives its holder what is granted
+here, and the asker nothing, as only its holder has its secret. An object server that can't be reached learns nothing of
+a revocation: the answer names it, and for how long its grants may still count.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from aiohttp import web
+from swiftlet_native import cluster_key_id, guest_session, read_guest_session, sign_grant
+
+from swiftlet.api.context.core import Facts
+from swiftlet.api.context.fresh_cache import FRESH_S
+from swiftlet.api.http.problems import ApiError, answer
+from swiftlet.api.requests.grant_forms import MAX_BODY, Asked, parse
+from swiftlet.api.requests.grant_slices import UNLIMITED, GrantSlices
+from swiftlet.api.writing import plain_access
+from swiftlet.api.writing.quota_checks import limits_of
+from swiftlet.auth.identity import is_owner
+from swiftlet.auth.tokens import Token, Tokens
+from swiftlet.errors import Forbidden, SwiftletError, Unauthorized
+from swiftlet.model import Amounts, ContainerInfo
+from swiftlet.names import HashPath, Path, parse_path
+from swiftlet.placement.rings import Rings
+from swiftlet.settings.sections import LimitsSection
+from swiftlet.web.logs import get_logger
+
+PREFIX = "/v1/grants"
+SESSION_S = 3600
+"""Seconds for which a session lets its holder connect."""
+_META_COUNT, _META_NAME, _META_VALUE, _META_ALL = 90, 128, 256, 4096
+"""What object servers let guests set as metadata: Swift's limits."""
+
+_log = get_logger("grants")
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """Who was told that grants count no more."""
+
+    servers: int
+    unreached: Mapping[str, str]
+    """The servers that could not be told, and why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GrantsApi:
+    """The collaborators of one metadata server process."""
+
+    tokens: Tokens
+    facts: Facts
+    rings: Rings
+    hash_path: HashPath
+    slices: GrantSlices
+    keys: Callable[[], Sequence[bytes]]
+    """Returns the cluster's keys, the signing one first."""
+    authorities: Callable[[], Sequence[str]]
+    """Returns the certificates (PEM) that object servers' are issued by; none when connections are not encrypted."""
+    revoke: Callable[[str, int], Awaitable[Told]]
+    """Tells object servers that grants of an account that were issued before a time in milliseconds count no more."""
+    native_port_offset: int
+    life_s: int
+    """The life in seconds of a grant whose client asks for none."""
+    max_life_s: int
+    now: Callable[[], float] = time.time
+
+
+def add_grant_routes(app: web.Application, api: GrantsApi) -> None:
+    """Add the routes for grants to `app`."""
+
+    async def give(request: web.Request) -> web.Response:
+        account = "unknown"
+        try:
+            token = _token(api, request)
+            asked = parse(await _body(request))
+            account = asked.account
+            return web.json_response(await _grant(api, token, asked))
+        except SwiftletError as error:
+            return answer(error, account)
+
+    async def revoke(request: web.Request) -> web.Response:
+        raw = request.rel_url.raw_path.removeprefix(PREFIX)
+        try:
+            return await _revoke(api, _token(api, request), parse_path(raw))
+        except SwiftletError as error:
+            return answer(error, raw[1:])
+
+    app.router.add_post(PREFIX, give)
+    app.router.add_delete(PREFIX + "/{account}", revoke)
+
+
+def _token(api: GrantsApi, request: web.Request) -> Token:
+    text = request.headers.get("X-Auth-Token") or request.headers.get("X-Storage-Token")
+    if not text:
+        raise Unauthorized("send X-Auth-Token; the proxy issues tokens at /auth/v1.0")
+    return api.tokens.read(text)
+
+
+async def _body(request: web.Request) -> bytes:
+    size = request.content_length
+    if size is None or size > MAX_BODY:
+        raise ApiError(413 if size else 411, f"a body of a known size up to {MAX_BODY} bytes is needed")
+    return await request.content.readexactly(size)
+
+
+async def _grant(api: GrantsApi, token: Token, asked: Asked) -> dict[str, object]:
+    container = Path(asked.account, asked.container)
+    info = await _decide(api, token, asked, container)
+    now = api.now()
+    life_s = min(asked.life_s or api.life_s, api.max_life_s, token.expires - now)
+    held = await _hold(api, asked, container, life_s)
+    now = api.now()
+    keys = api.keys()
+    session_id, session = _session(keys, asked, now, life_s)
+    ring = api.rings.objects(info.policy)
+    replicas = len(api.rings.container().primaries(api.rings.container().partition_of(api.hash_path.of(container))))
+    size = min(asked.max_size, api.facts.options.limits.max_file_size)
+    objects, total = (UNLIMITED, UNLIMITED) if held is None else (held.objects, held.bytes)
+    ends = now + life_s
+    signed = sign_grant(
+        keys[0],
+        session_id,
+        (int(now * 1000), int(ends * 1000)),
+        (info.policy, ring.part_power),
+        asked.bits,
+        (1 << replicas) - 1,
+        (size, objects, total),
+        asked.account,
+        asked.container,
+        asked.prefix,
+        asked.obj,
+    )
+    _log.info(
+        "a grant was given",
+        user=str(token.identity),
+        account=asked.account,
+        container=asked.container,
+        prefix=asked.prefix,
+        object=asked.obj,
+        operations=sorted(asked.operations),
+        life_s=round(life_s, 3),
+        guest=session_id.hex(),
+    )
+    known = api.facts.options.policies.at(info.policy)
+    return {
+        "grant": base64.b64encode(signed).decode(),
+        "issued": now,
+        "expires": ends,
+        "session": session,
+        "operations": sorted(asked.operations),
+        "max_size": size,
+        "objects": None if held is None else objects,
+        "bytes": None if held is None else total,
+        "policy": {"index": info.policy, "name": known.name if known is not None else None},
+        "etag": api.facts.options.etag_kind(info.policy),
+        "container_replicas": replicas,
+        "ring_version": ring.version,
+        "hash_path": {
+            "prefix": base64.b64encode(api.hash_path.prefix).decode(),
+            "suffix": base64.b64encode(api.hash_path.suffix).decode(),
+        },
+        "native_port_offset": api.native_port_offset,
+        "authorities": list(api.authorities()),
+    }
+
+
+async def _decide(api: GrantsApi, token: Token, asked: Asked, container: Path) -> ContainerInfo:
+    """Return the container if the operations are allowed there without a proxy. Raises Forbidden, NotFound, ..."""
+    facts = api.facts
+    refused = ApiError(409, "objects of this container have versions or expire: use a proxy")
+    if asked.operations & {"put", "post"} and not _as_in_swift(facts.options.limits):
+        raise ApiError(409, "object servers do not know this cluster's limits of metadata: store through a proxy")
+    if asked.writes and facts.options.rate_limits.on:
+        raise ApiError(409, "writes are rate-limited here, which only a proxy can do")
+    info = (
+        await plain_access.to_write(facts, token.identity, container, asked.methods, FRESH_S) if asked.writes else None
+    )
+    if info is None:
+        if asked.writes:
+            raise refused
+        assert container.container is not None
+        info = await facts.containers.get(container.account, container.container, FRESH_S)
+        await plain_access.require(facts, token.identity, container, asked.methods)
+        if plain_access.is_versioned(facts, info):
+            raise refused
+    return info
+
+
+def _as_in_swift(limits: LimitsSection) -> bool:
+    """Return whether what object servers accept of guests is within the limits of metadata."""
+    names, values = limits.max_meta_name_length >= _META_NAME, limits.max_meta_value_length >= _META_VALUE
+    return names and values and limits.max_meta_count >= _META_COUNT and limits.max_meta_overall_size >= _META_ALL
+
+
+async def _hold(api: GrantsApi, asked: Asked, container: Path, life_s: float) -> Amounts | None:
+    """Hold room for what is going to be stored, where it is limited."""
+    if "put" not in asked.operations:
+        return None
+    limits = await limits_of(api.facts, Path(container.account, container.container, plain_access.ANY))
+    return await api.slices.hold(limits, asked.amounts, life_s)
+
+
+def _session(
+    keys: Sequence[bytes], asked: Asked, now: float, life_s: float
+) -> tuple[bytes, Mapping[str, object] | None]:
+    """Return the id of the session that a grant is for, and the session if it is a new one.
+
+    The secret of a session is handed out once: whoever names one has it already, or shall not get it.
+    """
+    if asked.session is not None:
+        try:
+            key_id, known, ends = read_guest_session(asked.session)
+        except ValueError as error:
+            raise ApiError(400, "session: the text that an earlier answer had is needed") from error
+        if ends >= now + life_s and key_id in map(cluster_key_id, keys):
+            return known, None
+    fresh, ends = os.urandom(16), int(now) + SESSION_S
+    session, secret = guest_session(keys[0], fresh, ends)
+    shown = {"token": base64.b64encode(session).decode(), "secret": base64.b64encode(secret).decode(), "expires": ends}
+    return fresh, shown
+
+
+async def _revoke(api: GrantsApi, token: Token, path: Path) -> web.Response:
+    if path.container is not None:
+        raise ApiError(400, f"the path must name an account: {PREFIX}/ACCOUNT")
+    if not is_owner(token.identity, path.account):
+        raise Forbidden(f"{token.identity} is not an owner of account {path.account}")
+    before = api.now()
+    told = await api.revoke(path.account, int(before * 1000))
+    _log.info(
+        "an account's grants were revoked",
+        user=str(token.identity),
+        account=path.account,
+        servers=told.servers,
+        unreached=sorted(told.unreached),
+    )
+    body = {
+        "account": path.account,
+        "before": before,
+        "servers": told.servers,
+        "unreached": dict(told.unreached),
+        "ended_by": before + (api.max_life_s if told.unreached else 0),
+    }
+    return web.json_response(body, status=200 if not told.unreached else 202)

@@ -1,0 +1,175 @@
+"""What may be asked of `/v1/grants`, and what is granted by the facts of a proxy in memory."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+from pathlib import Path as Directory
+from typing import Any
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestClient, TestServer
+
+from swiftlet.api.http.problems import ApiError
+from swiftlet.api.requests.grant_forms import MAX_BODY, Asked, parse
+from swiftlet.api.requests.grant_slices import GrantSlices
+from swiftlet.api.requests.grants import GrantsApi, Told, add_grant_routes
+from swiftlet.api.tests.proxy import Proxy, proxy_of
+from swiftlet.auth.identity import Role
+from swiftlet.model import Amounts
+from swiftlet.placement.tests.cluster import ACCOUNT, HASH_PATH, MemoryCluster
+from swiftlet.settings import LimitsSection
+from swiftlet.settings.access import RateLimitsSection
+
+KEYS = [b"the key of the tests, which is long enough for it"]
+ASKED: dict[str, Any] = {"account": ACCOUNT, "container": "c", "operations": ["get", "put"]}
+Client = TestClient[web.Request, web.Application]
+
+
+def test_what_is_not_said_is_as_usual() -> None:
+    asked = parse(json.dumps(ASKED).encode())
+    operations = frozenset({"get", "put"})
+    assert asked == Asked(ACCOUNT, "c", None, None, operations, None, 2**64 - 1, Amounts(0, 1000, 1 << 30), None)
+    assert (asked.bits, asked.methods, asked.writes) == (5, ("GET", "PUT"), True)
+
+
+def test_what_is_said_is_taken() -> None:
+    session = base64.b64encode(b"s" * 28).decode()
+    more = {"prefix": "ä/", "life_s": 5, "max_size": 0, "objects": 7, "bytes": 8, "session": session}
+    asked = parse(json.dumps({**ASKED, **more}).encode())
+    assert (asked.prefix, asked.life_s, asked.max_size, asked.amounts) == ("ä/", 5, 0, Amounts(0, 7, 8))
+    assert asked.session == b"s" * 28
+    assert parse(json.dumps({**ASKED, "object": "o"}).encode()).obj == "o"
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"account": ""}, "account"),
+        ({"account": None}, "account"),
+        ({"account": "a/b"}, "account"),
+        ({"account": "a" * 257}, "account"),
+        ({"container": ["c"]}, "container"),
+        ({"container": "a\0b"}, "container"),
+        ({"container": "\ud800"}, "container"),
+        ({"prefix": ""}, "prefix"),
+        ({"prefix": "p" * 1025}, "prefix"),
+        ({"object": 5}, "object"),
+        ({"prefix": "p", "object": "o"}, "prefix and object"),
+        ({"operations": []}, "operations"),
+        ({"operations": "get"}, "operations"),
+        ({"operations": ["list"]}, "operations"),
+        ({"operations": [["get"]]}, "operations"),
+        ({"life_s": 0}, "life_s"),
+        ({"life_s": 1.5}, "life_s"),
+        ({"life_s": True}, "life_s"),
+        ({"max_size": -1}, "max_size"),
+        ({"max_size": 2**64}, "max_size"),
+        ({"objects": 0}, "objects"),
+        ({"bytes": "1"}, "bytes"),
+        ({"session": "no base64"}, "session"),
+        ({"session": "A" * 68}, "session"),
+        ({"policy": 1}, "policy"),
+    ],
+)
+def test_what_is_wrong_is_named(change: dict[str, object], named: str) -> None:
+    with pytest.raises(ApiError, match=named) as error:
+        parse(json.dumps({**ASKED, **change}).encode())
+    assert error.value.status == 400
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"{", b"null", b"\xff", b"[" * 10_000])
+def test_what_is_no_object_is_refused(body: bytes) -> None:
+    with pytest.raises(ApiError, match="JSON object"):
+        parse(body)
+
+
+async def told(_account: str, _before_ms: int) -> Told:
+    return Told(2, {"h:6200": "it is away"})
+
+
+def api_of(proxy: Proxy, cluster: MemoryCluster) -> GrantsApi:
+    api = proxy.api
+    return GrantsApi(
+        tokens=api.tokens,
+        facts=api,
+        rings=cluster.rings,
+        hash_path=HASH_PATH,
+        slices=GrantSlices(api.listings.claims, api.usage, api.quotas),
+        keys=lambda: KEYS,
+        authorities=lambda: (),
+        revoke=told,
+        native_port_offset=1000,
+        life_s=60,
+        max_life_s=900,
+    )
+
+
+@pytest.fixture
+async def proxy(cluster: MemoryCluster, tmp_path: Directory) -> AsyncIterator[Proxy]:
+    async with proxy_of(cluster, tmp_path) as made:
+        yield made
+
+
+async def answered(api: GrantsApi, token: str, **fields: object) -> tuple[int, Any]:
+    app = web.Application()
+    add_grant_routes(app, api)
+    async with TestClient(TestServer(app)) as client:
+        answer = await client.post("/v1/grants", json={**ASKED, **fields}, headers={"X-Auth-Token": token})
+        return answer.status, await (answer.json() if answer.status == 200 else answer.text())
+
+
+def token_of(proxy: Proxy, login: str = "test:tester", roles: Sequence[Role] = (Role.ADMIN,)) -> str:
+    return proxy.token_of(login, *roles)["X-Auth-Token"]
+
+
+async def test_a_grant_lives_as_long_as_is_wanted_and_allowed(proxy: Proxy, cluster: MemoryCluster) -> None:
+    api = api_of(proxy, cluster)
+    for life_s, expected in ((None, 60), (5, 5), (100_000, 900)):
+        status, granted = await answered(api, token_of(proxy), **({} if life_s is None else {"life_s": life_s}))
+        assert status == 200
+        assert round(granted["expires"] - granted["issued"], 3) == expected
+    ends = api.now() + 3
+    tokens = proxy.api.tokens
+    short = tokens.text(tokens.fresh(tokens.check(token_of(proxy)), "", expires=int(ends)))
+    status, granted = await answered(api, short)
+    assert (status, granted["expires"] <= ends) == (200, True)
+
+
+async def test_what_object_servers_do_not_know_is_left_to_proxies(cluster: MemoryCluster, tmp_path: Directory) -> None:
+    rates = RateLimitsSection(container_ratelimits=(RateStep(size=0, rate=5.0),))
+    sections: list[dict[str, Any]] = [{"limits": LimitsSection(max_meta_count=5)}, {"rate_limits": rates}]
+    for more in sections:
+        async with proxy_of(cluster, tmp_path, **more) as strict:
+            api = api_of(strict, cluster)
+            assert (await answered(api, token_of(strict)))[0] == 409
+            assert (await answered(api, token_of(strict), operations=["get"]))[0] == 200
+
+
+async def test_an_answer_names_who_was_not_told_of_a_revocation(proxy: Proxy, cluster: MemoryCluster) -> None:
+    app = web.Application()
+    add_grant_routes(app, api_of(proxy, cluster))
+    async with TestClient(TestServer(app)) as client:
+        headers = {"X-Auth-Token": token_of(proxy)}
+        answer = await client.delete(f"/v1/grants/{ACCOUNT}", headers=headers)
+        assert answer.status == 202
+        body = await answer.json()
+        assert (body["servers"], body["unreached"]) == (2, {"h:6200": "it is away"})
+        assert body["ended_by"] == body["before"] + 900
+        assert (await client.delete(f"/v1/grants/{ACCOUNT}")).status == 401
+        for sender in (token_of(proxy, "other:sue"), token_of(proxy, roles=[Role.USER])):
+            refused = await client.delete(f"/v1/grants/{ACCOUNT}", headers={"X-Auth-Token": sender})
+            assert refused.status == 403
+
+
+async def test_bodies_have_a_limit(proxy: Proxy, cluster: MemoryCluster) -> None:
+    app = web.Application()
+    add_grant_routes(app, replace(api_of(proxy, cluster)))
+    async with TestClient(TestServer(app)) as client:
+        headers = {"X-Auth-Token": token_of(proxy)}
+        answer = await client.post("/v1/grants", data=b" " * (MAX_BODY + 1), headers=headers)
+        assert answer.status == 413
+        assert (await client.post("/v1/grants", json=ASKED)).status == 401

@@ -1,0 +1,133 @@
+"""What a metadata server needs to give grants: facts, keys, room of quotas, and a way to tell object servers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+
+from aiohttp import web
+from swiftlet_native import ObjectWire, cluster_certificates
+
+from swiftlet.api.context.account_cache import AccountCache
+from swiftlet.api.context.container_cache import ContainerCache
+from swiftlet.api.context.core import ApiOptions
+from swiftlet.api.context.deleted_accounts import of_live_accounts
+from swiftlet.api.requests.grant_slices import GrantSlices
+from swiftlet.api.requests.grants import GrantsApi, Told, add_grant_routes
+from swiftlet.auth.tokens import Tokens
+from swiftlet.errors import SwiftletError
+from swiftlet.main.keys import use_keys
+from swiftlet.main.nodes import native_settings
+from swiftlet.main.ring_names import object_ring
+from swiftlet.main.rings import RingSet
+from swiftlet.placement.listings import ClusterListings
+from swiftlet.quota import QuotaFile
+from swiftlet.quota.usage import RememberedUsage, usage_source
+from swiftlet.ring.model import Device
+from swiftlet.settings import MetadataSettings
+from swiftlet.settings.policies import Policies
+from swiftlet.transport.native_client import NativeClient
+
+_AT_ONCE = 64
+"""Object servers that are told of a revocation at the same time."""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownFacts:
+    """What decisions rest on; implements `swiftlet.api.context.core.Facts`."""
+
+    options: ApiOptions
+    containers: ContainerCache
+    accounts: AccountCache
+    quotas: QuotaFile
+
+
+def known_facts(
+    settings: MetadataSettings, listings: ClusterListings, policies: Policies, quotas: QuotaFile
+) -> KnownFacts:
+    """Return the facts that one metadata server process has."""
+    ttl_s = settings.metadata.container_info_ttl_s
+    accounts = AccountCache(listings.account_info, ttl_s)
+    containers = ContainerCache(of_live_accounts(listings.container_info, accounts), ttl_s)
+    options = ApiOptions(
+        settings.limits,
+        policies,
+        container_info_ttl_s=ttl_s,
+        rate_limits=settings.rate_limits,
+        versioning=settings.versioning,
+    )
+    return KnownFacts(options, containers, accounts, quotas)
+
+
+def use_grants(
+    app: web.Application,
+    settings: MetadataSettings,
+    tokens: Tokens,
+    facts: KnownFacts,
+    listings: ClusterListings,
+    rings: RingSet,
+) -> None:
+    """Give grants while `app` runs."""
+    cluster, section = settings.cluster, settings.metadata
+    keys = use_keys(app, cluster)
+    client = NativeClient(native_settings(cluster, section, "metadata"), keys.current)
+    keys.follow(client.set_keys)
+
+    async def closed(_app: web.Application) -> AsyncIterator[None]:
+        yield
+        await client.close()
+
+    app.cleanup_ctx.append(closed)
+    authorities: list[str] = []
+    if cluster.encryption != "none":
+
+        def follow(changed: Sequence[bytes]) -> None:
+            authorities[:] = cluster_certificates(list(changed))[0]
+
+        keys.follow(follow)
+
+    async def revoke(account: str, before_ms: int) -> Told:
+        return await _tell(client, _servers(facts.options.policies, rings), account, before_ms)
+
+    usage = RememberedUsage(usage_source(listings))
+    api = GrantsApi(
+        tokens=tokens,
+        facts=facts,
+        rings=rings,
+        hash_path=cluster.hash_path,
+        slices=GrantSlices(listings.claims, usage, facts.quotas),
+        keys=lambda: keys.current,
+        authorities=lambda: authorities,
+        revoke=revoke,
+        native_port_offset=cluster.native_port_offset,
+        life_s=section.grant_life_s,
+        max_life_s=section.max_grant_life_s,
+    )
+    add_grant_routes(app, api)
+
+
+def _servers(policies: Policies, rings: RingSet) -> list[Device]:
+    """Return a device of each object server in any ring that is in use."""
+    found: dict[tuple[str, int], Device] = {}
+    for policy in policies:
+        ring = rings.find(object_ring(policy.index))
+        for device in ring.devices if ring is not None else ():
+            if device is not None:
+                found.setdefault((device.host, device.port), device)
+    return list(found.values())
+
+
+async def _tell(client: NativeClient, servers: Sequence[Device], account: str, before_ms: int) -> Told:
+    gate = asyncio.Semaphore(_AT_ONCE)
+
+    async def one(device: Device) -> tuple[str, str] | None:
+        async with gate:
+            try:
+                await client.ask(device, ObjectWire.revoke("", account.encode(), before_ms))
+            except SwiftletError as error:
+                return f"{device.host}:{device.port}", str(error)
+        return None
+
+    answers = await asyncio.gather(*(one(device) for device in servers))
+    return Told(len(servers), dict(answer for answer in answers if answer is not None))
