@@ -66,7 +66,8 @@ fn wire(root: &Path) {
 
 /// The fields behind a grant's version and key id, and changes of a true grant.
 fn grants(root: &Path) {
-    let numbers = [&[7; 16][..], &1000_u64.to_be_bytes(), &61_000_u64.to_be_bytes(), &[0, 3, 10, 31], &7_u32.to_be_bytes()];
+    let numbers =
+        [&[7; 16][..], &1000_u64.to_be_bytes(), &61_000_u64.to_be_bytes(), &[0, 3, 10, 31], &7_u32.to_be_bytes()];
     let sizes = [&(5_u64 << 30).to_be_bytes()[..], &100_u64.to_be_bytes(), &(1_u64 << 30).to_be_bytes()];
     let front = [numbers.concat(), sizes.concat(), b"\0\x06AUTH_a\0\x06photos".to_vec()].concat();
     let scopes: [(&str, &[u8]); 5] = [

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import base64
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import aiohttp
-from swiftlet_native import ObjectWire, TransportNode, guest_answer, guest_header, xxh3_64
+from swiftlet_native import ObjectWire, TransportNode, TransportPeer, guest_answer, guest_header, xxh3_64
 
 from swiftlet.names import HashPath, Path
 from swiftlet.native_values import raw
@@ -39,7 +39,8 @@ class Guest:
     node: TransportNode
     granted: dict[str, Any]
     ring: Ring
-    clock: TimestampClock
+    clock: TimestampClock = field(default_factory=TimestampClock)
+    peers: dict[Device, TransportPeer] = field(default_factory=dict)
 
     @classmethod
     async def with_grant(
@@ -57,7 +58,7 @@ class Guest:
         )
         shown = granted["session"]
         node.set_session(base64.b64decode(shown["token"]), base64.b64decode(shown["secret"]))
-        return cls(node, granted, ring, TimestampClock())
+        return cls(node, granted, ring)
 
     def place(self, path: Path) -> tuple[int, int, bytes]:
         """Return policy, partition and digest of an object."""
@@ -98,9 +99,10 @@ class Guest:
         return Reply(outcome, rest, content, ring_version, now_ms)
 
     async def _call(self, device: Device, method: int, header: bytes, body: bytes) -> tuple[int, bytes, bytes]:
-        port = device.port + self.granted["native_port_offset"]
-        peer = self.node.peer(f"{device.host}:{device.port}", device.host, port)
-        ticket = peer.call(1, method, ANSWER_S, "guest", header, body)
+        if device not in self.peers:
+            port = device.port + self.granted["native_port_offset"]
+            self.peers[device] = self.node.peer(f"{device.host}:{device.port}", device.host, port)
+        ticket = self.peers[device].call(1, method, ANSWER_S, "guest", header, body)
         loop = asyncio.get_running_loop()
         status, told, content = -1, b"", b""
         while True:

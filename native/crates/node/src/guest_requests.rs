@@ -94,7 +94,10 @@ impl Asked {
                 let etag = footer.as_ref().is_none_or(|footer| plain::is_etag(&footer.etag));
                 must(etag, "the ETag has none of the forms that there are")?;
                 let size = self.size(footer.as_ref().map(|footer| footer.size).or(self.body_bytes))?;
-                must(self.body_bytes.is_none_or(|bytes| bytes == size), "the body has another size than the footer says")?;
+                must(
+                    self.body_bytes.is_none_or(|bytes| bytes == size),
+                    "the body has another size than the footer says",
+                )?;
                 must(self.passed.take(size), "the grant's part of a quota is used up here; renew it")
             }
             Request::Prepare { key, timestamp, row, size } => {

@@ -40,8 +40,8 @@ impl Used {
     /// Take one object of so many bytes; false if the slice has no room for it.
     fn take(&self, grant: &Grant, bytes: u64) -> bool {
         let within = |counter: &AtomicU64, more: u64, most: u64| {
-            let taken = counter
-                .fetch_update(AcqRel, Acquire, |used| used.checked_add(more).filter(|used| *used <= most));
+            let taken =
+                counter.fetch_update(AcqRel, Acquire, |used| used.checked_add(more).filter(|used| *used <= most));
             taken.is_ok()
         };
         if !within(&self.objects, 1, grant.slice_objects) {

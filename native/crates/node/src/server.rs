@@ -107,7 +107,8 @@ impl Server {
             return Err(Refusal::new(Status::Forbidden, "guests are not served here"));
         };
         let body_bytes = incoming.body.as_ref().map(|body| body.len() as u64).or(incoming.body_bytes);
-        let Covered { device, request, ring } = covered(guests, guest, (incoming.method, &incoming.header), body_bytes)?;
+        let Covered { device, request, ring } =
+            covered(guests, guest, (incoming.method, &incoming.header), body_bytes)?;
         reply.tell_guest(ring);
         Ok((device, request))
     }

@@ -372,7 +372,13 @@ fn a_body_is_as_long_as_was_announced() {
 #[test]
 fn internal_operations_are_for_members() {
     let visit = Visit::new();
-    let entry = Entry { digest: place("o").digest, kind: EntryKind::Data, timestamp: 1, meta_timestamp: 0, content_type_timestamp: 0 };
+    let entry = Entry {
+        digest: place("o").digest,
+        kind: EntryKind::Data,
+        timestamp: 1,
+        meta_timestamp: 0,
+        content_type_timestamp: 0,
+    };
     for request in [
         Request::Remove { key: place("o"), entry },
         Request::Policies,

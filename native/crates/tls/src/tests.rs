@@ -183,3 +183,16 @@ fn an_overheard_handshake_is_of_no_use() {
     said(&mut again);
     assert!(hears(&mut again, &proof).is_err());
 }
+
+#[test]
+fn a_guest_has_no_certificate_and_is_let_in_where_guests_are() {
+    let authorities = Certificates::issue(&keys(&["key"])).unwrap().authorities;
+    let guest = Tls::of_guest(&authorities).unwrap();
+    let for_guests = |name: &str| Tls::with_guests(&keys(&[name])).unwrap();
+    assert!(meet(&guest, &for_guests("key")));
+    assert!(!meet(&guest, &tls(&["key"])), "a server for members only");
+    assert!(!meet(&guest, &for_guests("other")), "a server of another cluster");
+    assert!(meet(&tls(&["key"]), &for_guests("key")), "members are let in as before");
+    assert!(!meet(&tls(&["other"]), &for_guests("key")), "a certificate that is shown has to be right");
+    assert!(guest.server().is_err());
+}

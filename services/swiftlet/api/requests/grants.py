@@ -22,26 +22,20 @@ from aiohttp import web
 from swiftlet_native import cluster_key_id, guest_session, read_guest_session, sign_grant
 
 from swiftlet.api.context.core import Facts
-from swiftlet.api.context.fresh_cache import FRESH_S
 from swiftlet.api.http.problems import ApiError, answer
+from swiftlet.api.requests.grant_decisions import Decisions
 from swiftlet.api.requests.grant_forms import MAX_BODY, Asked, parse
 from swiftlet.api.requests.grant_slices import UNLIMITED, GrantSlices
-from swiftlet.api.writing import plain_access
-from swiftlet.api.writing.quota_checks import limits_of
 from swiftlet.auth.identity import is_owner
 from swiftlet.auth.tokens import Token, Tokens
 from swiftlet.errors import Forbidden, SwiftletError, Unauthorized
-from swiftlet.model import Amounts, ContainerInfo
 from swiftlet.names import HashPath, Path, parse_path
 from swiftlet.placement.rings import Rings
-from swiftlet.settings.sections import LimitsSection
 from swiftlet.web.logs import get_logger
 
 PREFIX = "/v1/grants"
 SESSION_S = 3600
 """Seconds for which a session lets its holder connect."""
-_META_COUNT, _META_NAME, _META_VALUE, _META_ALL = 90, 128, 256, 4096
-"""What object servers let guests set as metadata: Swift's limits."""
 
 _log = get_logger("grants")
 
@@ -61,6 +55,7 @@ class GrantsApi:
 
     tokens: Tokens
     facts: Facts
+    decisions: Decisions
     rings: Rings
     hash_path: HashPath
     slices: GrantSlices
@@ -117,10 +112,11 @@ async def _body(request: web.Request) -> bytes:
 
 async def _grant(api: GrantsApi, token: Token, asked: Asked) -> dict[str, object]:
     container = Path(asked.account, asked.container)
-    info = await _decide(api, token, asked, container)
+    decision = await api.decisions.decide(token, asked)
+    info = decision.container
     now = api.now()
     life_s = min(asked.life_s or api.life_s, api.max_life_s, token.expires - now)
-    held = await _hold(api, asked, container, life_s)
+    held = await api.slices.hold(decision.limits, asked.amounts, life_s)
     now = api.now()
     keys = api.keys()
     session_id, session = _session(keys, asked, now, life_s)
@@ -174,42 +170,6 @@ async def _grant(api: GrantsApi, token: Token, asked: Asked) -> dict[str, object
         "native_port_offset": api.native_port_offset,
         "authorities": list(api.authorities()),
     }
-
-
-async def _decide(api: GrantsApi, token: Token, asked: Asked, container: Path) -> ContainerInfo:
-    """Return the container if the operations are allowed there without a proxy. Raises Forbidden, NotFound, ..."""
-    facts = api.facts
-    refused = ApiError(409, "objects of this container have versions or expire: use a proxy")
-    if asked.operations & {"put", "post"} and not _as_in_swift(facts.options.limits):
-        raise ApiError(409, "object servers do not know this cluster's limits of metadata: store through a proxy")
-    if asked.writes and facts.options.rate_limits.on:
-        raise ApiError(409, "writes are rate-limited here, which only a proxy can do")
-    info = (
-        await plain_access.to_write(facts, token.identity, container, asked.methods, FRESH_S) if asked.writes else None
-    )
-    if info is None:
-        if asked.writes:
-            raise refused
-        assert container.container is not None
-        info = await facts.containers.get(container.account, container.container, FRESH_S)
-        await plain_access.require(facts, token.identity, container, asked.methods)
-        if plain_access.is_versioned(facts, info):
-            raise refused
-    return info
-
-
-def _as_in_swift(limits: LimitsSection) -> bool:
-    """Return whether what object servers accept of guests is within the limits of metadata."""
-    names, values = limits.max_meta_name_length >= _META_NAME, limits.max_meta_value_length >= _META_VALUE
-    return names and values and limits.max_meta_count >= _META_COUNT and limits.max_meta_overall_size >= _META_ALL
-
-
-async def _hold(api: GrantsApi, asked: Asked, container: Path, life_s: float) -> Amounts | None:
-    """Hold room for what is going to be stored, where it is limited."""
-    if "put" not in asked.operations:
-        return None
-    limits = await limits_of(api.facts, Path(container.account, container.container, plain_access.ANY))
-    return await api.slices.hold(limits, asked.amounts, life_s)
 
 
 def _session(

@@ -14,6 +14,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
 from swiftlet.api.http.problems import ApiError
+from swiftlet.api.requests.grant_decisions import Decisions
 from swiftlet.api.requests.grant_forms import MAX_BODY, Asked, parse
 from swiftlet.api.requests.grant_slices import GrantSlices
 from swiftlet.api.requests.grants import GrantsApi, Told, add_grant_routes
@@ -22,7 +23,7 @@ from swiftlet.auth.identity import Role
 from swiftlet.model import Amounts
 from swiftlet.placement.tests.cluster import ACCOUNT, HASH_PATH, MemoryCluster
 from swiftlet.settings import LimitsSection
-from swiftlet.settings.access import RateLimitsSection
+from swiftlet.settings.access import RateLimitsSection, RateStep
 
 KEYS = [b"the key of the tests, which is long enough for it"]
 ASKED: dict[str, Any] = {"account": ACCOUNT, "container": "c", "operations": ["get", "put"]}
@@ -96,6 +97,7 @@ def api_of(proxy: Proxy, cluster: MemoryCluster) -> GrantsApi:
     return GrantsApi(
         tokens=api.tokens,
         facts=api,
+        decisions=Decisions(api),
         rings=cluster.rings,
         hash_path=HASH_PATH,
         slices=GrantSlices(api.listings.claims, api.usage, api.quotas),

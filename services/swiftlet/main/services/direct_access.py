@@ -13,6 +13,7 @@ from swiftlet.api.context.account_cache import AccountCache
 from swiftlet.api.context.container_cache import ContainerCache
 from swiftlet.api.context.core import ApiOptions
 from swiftlet.api.context.deleted_accounts import of_live_accounts
+from swiftlet.api.requests.grant_decisions import Decisions
 from swiftlet.api.requests.grant_slices import GrantSlices
 from swiftlet.api.requests.grants import GrantsApi, Told, add_grant_routes
 from swiftlet.auth.tokens import Tokens
@@ -49,7 +50,10 @@ def known_facts(
     """Return the facts that one metadata server process has."""
     ttl_s = settings.metadata.container_info_ttl_s
     accounts = AccountCache(listings.account_info, ttl_s)
-    containers = ContainerCache(of_live_accounts(listings.container_info, accounts), ttl_s)
+    # Without direct access this server says only where objects would be, and has no ring of accounts.
+    direct = settings.cluster.direct_access
+    ask = of_live_accounts(listings.container_info, accounts) if direct else listings.container_info
+    containers = ContainerCache(ask, ttl_s)
     options = ApiOptions(
         settings.limits,
         policies,
@@ -94,6 +98,7 @@ def use_grants(
     api = GrantsApi(
         tokens=tokens,
         facts=facts,
+        decisions=Decisions(facts),
         rings=rings,
         hash_path=cluster.hash_path,
         slices=GrantSlices(listings.claims, usage, facts.quotas),

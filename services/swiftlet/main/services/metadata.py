@@ -30,7 +30,7 @@ def create_app(settings: MetadataSettings) -> web.Application:
     """Return the metadata server's application."""
     app = create_base_app(settings.service, trust_request_ids=False, managed_apart=True)
     cluster = settings.cluster
-    rings = RingSet.of(settings, account=False)
+    rings = RingSet.of(settings, account=cluster.direct_access)
     use_rings(app, rings, cluster.ring_check_interval_s)
     hand_out_rings(app[MANAGEMENT], rings)
     transport = use_listing_transport(app, cluster, settings.metadata)

@@ -4,6 +4,7 @@ server and a proxy, all in this process.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -21,6 +22,8 @@ from swiftlet.ring import RingBuilder
 from swiftlet.ring.codec import save
 from swiftlet.settings import ContainerSettings, MetadataSettings, ObjectSettings, ProxySettings
 from swiftlet.testing.ports import object_ports
+from swiftlet.web.serve import ServeOptions, StopRequest, serve
+from swiftlet.web.sockets import listen
 
 KEY = "the key of the tests, which is long enough for it"
 DEVICES = ["d0", "d1", "d2"]
@@ -38,7 +41,7 @@ class DirectCluster:
         self.key_file.write_text(KEY)
         self.users = [("test", "tester", ["admin"]), ("test", "rita", ["reader"]), ("other", "sue", ["admin"])]
         self.write_users()
-        self.quota_file.write_text("levels: []\n")
+        self.quota_file.write_text("precise: true\nlevels: {default: {}}\n")
         (root / "rings").mkdir()
         for name, port in (("account", self.containers), ("container", self.containers), ("object-0", self.objects)):
             self.publish(name, port)
@@ -120,10 +123,7 @@ class DirectCluster:
         """Run it."""
         async with AsyncExitStack() as stack:
             for app, port in self._apps():
-                runner = web.AppRunner(app, access_log=None)
-                await runner.setup()
-                stack.push_async_callback(runner.cleanup)
-                await web.TCPSite(runner, "127.0.0.1", port).start()
+                await stack.enter_async_context(_served(app, port))
             self.session = await stack.enter_async_context(aiohttp.ClientSession())
             self.token = await self.login("test:tester")
             yield self
@@ -149,6 +149,27 @@ class DirectCluster:
         headers = {"X-Auth-Token": token or self.token}
         async with self.session.post(f"{self.url}/v1/grants", json=dict(fields), headers=headers) as answer:
             return answer.status, await (answer.json() if answer.status == 200 else answer.text())
+
+
+@asynccontextmanager
+async def _served(app: web.Application, port: int) -> AsyncIterator[None]:
+    asked = StopRequest()
+    task = asyncio.create_task(serve(app, [listen("127.0.0.1", port)], ServeOptions(drain_s=0.1), asked))
+    while not await _answers(port):
+        assert not task.done(), task.exception()
+        await asyncio.sleep(0.01)
+    yield
+    asked.again()
+    await task
+
+
+async def _answers(port: int) -> bool:
+    try:
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+    except OSError:
+        return False
+    writer.close()
+    return True
 
 
 _HASH = hash_secret("secret")

@@ -17,8 +17,8 @@ use swiftlet_store::model::{Footer, Key, PutMeta};
 use swiftlet_store::{Config as StoreConfig, Store};
 use swiftlet_transport::simulated::Network;
 use swiftlet_transport::{
-    Address, Carrier, Config, Fabric, Guests as GuestRoom, Handler, Key as ClusterKey, Node, Peer, Pool, SameNodeAcceptor,
-    SameNodeFabric, TcpAcceptor, TcpFabric,
+    Address, Carrier, Config, Fabric, Guests as GuestRoom, Handler, Key as ClusterKey, Node, Peer, Pool,
+    SameNodeAcceptor, SameNodeFabric, TcpAcceptor, TcpFabric,
 };
 
 pub const LONG: Duration = Duration::from_secs(120);

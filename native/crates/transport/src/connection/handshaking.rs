@@ -3,9 +3,9 @@
 //! Fault model: whoever connects may be nobody, or a guest that pretends to be a member's peer. What a guest may not use
 //! (members' memory, in both directions) is never offered to it, and a frame of it that expects it is a violation.
 
-use std::{io, mem};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, OnceLock};
+use std::{io, mem};
 
 use swiftlet_wire::Violation;
 use swiftlet_wire::frame::Kind;

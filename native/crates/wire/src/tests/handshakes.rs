@@ -102,8 +102,7 @@ fn what_was_overheard_proves_nothing_later() {
     let (_, overheard) = first.client.welcomed(&first.welcome).expect("proved");
 
     // The client's HELLO and PROOF again, to a server that draws another nonce.
-    let (server, _) =
-        greeted(&all, &identity("server"), &first.hello, &[3; 32]).expect("form").expect("a known key");
+    let (server, _) = greeted(&all, &identity("server"), &first.hello, &[3; 32]).expect("form").expect("a known key");
     assert_eq!(server.proved(&overheard).err(), Some(Denied::Proof));
 
     // The server's WELCOME again, to a client that has drawn another nonce.
