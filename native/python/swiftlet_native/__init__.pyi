@@ -691,8 +691,10 @@ class ObjectWire:
         """Rows of these versions are through; up to 1000."""
 
     @staticmethod
-    def revoke(device: str, account: bytes, before_ms: int, /) -> _Message:
-        """Guests' grants for the account that were issued before this time count no more, at the whole server."""
+    def revoke(device: str, account: bytes, container: bytes, before_ms: int, /) -> _Message:
+        """Guests' grants for the container, or with an empty one for the account, that were issued before this time
+        count no more, at the whole server.
+        """
 
     @staticmethod
     def written(header: Buffer, /) -> tuple[bool, bool]:

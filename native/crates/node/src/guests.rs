@@ -24,7 +24,7 @@ pub const LONGEST_LIFE_MS: u64 = 900_000;
 pub const AHEAD_MS: u64 = 5_000;
 /// Grants that are remembered with a connection.
 const REMEMBERED: usize = 16;
-/// Accounts whose epochs are remembered singly.
+/// Accounts and containers whose epochs are remembered singly.
 const EPOCHS: usize = 65_536;
 /// Grants with a slice of a quota whose use is counted at the same time.
 const COUNTED: usize = 65_536;
@@ -73,10 +73,13 @@ impl Passed {
 
 type Remembered = Mutex<Vec<(Vec<u8>, Arc<Passed>)>>;
 
+/// An account, and a container of it; without one it is all of them.
+type Place = (Vec<u8>, Vec<u8>);
+
 #[derive(Debug, Default)]
 struct Epochs {
-    of: HashMap<String, u64>,
-    /// That of all other accounts.
+    of: HashMap<Place, u64>,
+    /// That of all others.
     others: u64,
 }
 
@@ -134,28 +137,30 @@ impl Guests {
         self.rings.read().unwrap_or_else(PoisonError::into_inner).get(&policy).copied().unwrap_or(0)
     }
 
-    /// Accept no grant of an account that was issued before this time.
-    pub(crate) fn revoke(&self, account: &str, before_ms: u64, now_ms: u64) {
+    /// Accept no grant for a container, or with an empty one for an account, that was issued before this time.
+    pub(crate) fn revoke(&self, account: &[u8], container: &[u8], before_ms: u64, now_ms: u64) {
         let mut epochs = lock(&self.epochs);
         let oldest = now_ms.saturating_sub(LONGEST_LIFE_MS);
         if epochs.of.len() >= EPOCHS {
             epochs.of.retain(|_, before| *before > oldest);
         }
         if epochs.of.len() >= EPOCHS {
-            // More accounts than can be told apart: all of them are renewed.
+            // More than can be told apart: all grants are renewed.
             epochs.others = epochs.others.max(epochs.of.drain().map(|(_, before)| before).max().unwrap_or(0));
         }
         // A time that is not here yet would refuse what is granted later.
         let before_ms = before_ms.min(now_ms + AHEAD_MS);
-        let epoch = epochs.of.entry(account.to_owned()).or_default();
+        let epoch = epochs.of.entry((account.to_vec(), container.to_vec())).or_default();
         *epoch = before_ms.max(*epoch);
         drop(epochs);
         self.generation.fetch_add(1, AcqRel);
     }
 
-    fn epoch(&self, account: &str) -> u64 {
+    fn epoch(&self, grant: &Grant) -> u64 {
         let epochs = lock(&self.epochs);
-        epochs.of.get(account).copied().unwrap_or(0).max(epochs.others)
+        let account = grant.account.clone().into_bytes();
+        let of = |container: &str| epochs.of.get(&(account.clone(), container.as_bytes().to_vec())).copied();
+        of("").max(of(&grant.container)).unwrap_or(0).max(epochs.others)
     }
 
     /// The digest of `/account/container/object`.
@@ -199,8 +204,8 @@ impl Guests {
         if grant.issued_ms > now_ms + AHEAD_MS || grant.ends_ms - grant.issued_ms > LONGEST_LIFE_MS {
             return Err(unauthorized("the grant was issued in the future, or lives too long"));
         }
-        if grant.issued_ms < self.epoch(&grant.account) {
-            return Err(unauthorized("the account's grants were revoked; ask a metadata server for another one"));
+        if grant.issued_ms < self.epoch(&grant) {
+            return Err(unauthorized("the grant was revoked, or rests on rights that have changed; ask for another one"));
         }
         let used = self.counter(signed, &grant, now_ms)?;
         Ok(Passed { grant, generation, used })

@@ -110,11 +110,13 @@ pub enum Request {
     Entries(u16, u32, Suffix),
     /// The container's replicas have the rows of these versions: acknowledge their updates.
     Acknowledge(Vec<(Key, u64)>),
-    /// Grants for an account that were issued before a time, in milliseconds since 1970, do not count any more. It is
+    /// Grants for a container that were issued before a time, in milliseconds since 1970, do not count any more. It is
     /// for the whole server, whatever the device.
     Revoke {
         /// The account.
         account: Vec<u8>,
+        /// The container; empty for all of the account's.
+        container: Vec<u8>,
         /// The time.
         before_ms: u64,
     },
@@ -351,8 +353,9 @@ impl Request {
                 out.u64(*timestamp);
                 out.u64(size.unwrap_or(UNKNOWN));
             }
-            Self::Revoke { account, before_ms } => {
+            Self::Revoke { account, container, before_ms } => {
                 out.text(account);
+                out.text(container);
                 out.u64(*before_ms);
             }
         }
@@ -430,7 +433,10 @@ impl Request {
                 let (timestamp, size) = (from.u64()?, from.u64()?);
                 Self::Prepare { key, timestamp, row, size: Some(size).filter(|size| *size != UNKNOWN) }
             }
-            method::REVOKE => Self::Revoke { account: from.text()?, before_ms: from.u64()? },
+            method::REVOKE => {
+                let (account, container) = (from.text()?, from.text()?);
+                Self::Revoke { account, container, before_ms: from.u64()? }
+            }
             _ => return Err(Malformed("an unknown method")),
         })
     }

@@ -115,9 +115,9 @@ impl Server {
 
     /// Handle what concerns the whole server; returns whether that was it.
     fn note(&self, request: &Request) -> bool {
-        let Request::Revoke { account, before_ms } = request else { return false };
+        let Request::Revoke { account, container, before_ms } = request else { return false };
         if let Some(guests) = &self.guests {
-            guests.revoke(&String::from_utf8_lossy(account), *before_ms, now_ms());
+            guests.revoke(account, container, *before_ms, now_ms());
         }
         true
     }

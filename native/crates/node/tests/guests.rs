@@ -386,7 +386,7 @@ fn internal_operations_are_for_members() {
         Request::Suffixes(1, 0),
         Request::Entries(1, 0, 0),
         Request::Acknowledge(vec![(place("o"), 5)]),
-        Request::Revoke { account: b"AUTH_a".to_vec(), before_ms: 1 },
+        Request::Revoke { account: b"AUTH_a".to_vec(), container: Vec::new(), before_ms: 1 },
     ] {
         assert_eq!(visit.status(&grant(), "o", &request, b""), Status::Forbidden, "{request:?}");
         // Without what guests have before it, it is no request of a guest.
@@ -418,21 +418,27 @@ fn what_only_proxies_understand_is_not_shown() {
 }
 
 #[test]
-fn an_accounts_epoch_ends_what_was_granted_before() {
+fn an_epoch_ends_what_was_granted_before() {
     let visit = Visit::new();
     let old = grant().sign(&key()).unwrap();
     let ask = |signed: &[u8]| visit.ask_by(signed, "o", &get("o"), b"").0;
     assert_eq!(ask(&old), Status::NotFound);
-    let revoke = |account: &str| {
-        let request = Request::Revoke { account: account.as_bytes().to_vec(), before_ms: now_ms() };
+    let revoke = |account: &str, container: &str| {
+        let (account, container) = (account.as_bytes().to_vec(), container.as_bytes().to_vec());
+        let request = Request::Revoke { account, container, before_ms: now_ms() };
         call(&visit.member, request.method(), request.encode("").unwrap(), b"").unwrap().0
     };
-    assert_eq!(revoke("AUTH_b"), Status::Ok);
-    assert_eq!(ask(&old), Status::NotFound, "it is for another account");
-    assert_eq!(revoke("AUTH_a"), Status::Ok);
-    assert_eq!(ask(&old), Status::Unauthorized);
+    assert_eq!((revoke("AUTH_b", ""), revoke("AUTH_a", "d")), (Status::Ok, Status::Ok));
+    assert_eq!(ask(&old), Status::NotFound, "they are for others");
     let new = Grant { issued_ms: now_ms() + 1000, ..grant() };
+    assert_eq!(revoke("AUTH_a", "c"), Status::Ok);
+    assert_eq!(ask(&old), Status::Unauthorized);
     assert_eq!(visit.status(&new, "o", &get("o"), b""), Status::NotFound, "what is granted after it counts");
+    let elsewhere = Grant { container: "d".to_owned(), issued_ms: now_ms() + 1000, ..grant() };
+    assert_eq!(visit.status(&elsewhere, "o", &get("o"), b""), Status::Forbidden, "it counts, and is for other objects");
+    assert_eq!(revoke("AUTH_a", ""), Status::Ok);
+    assert_eq!(visit.status(&new, "o", &get("o"), b""), Status::NotFound);
+    assert_eq!(ask(&grant().sign(&key()).unwrap()), Status::Unauthorized);
 }
 
 #[test]

@@ -41,7 +41,8 @@ fn named(row: u32) -> Vec<u8> {
 }
 
 fn revoke() -> impl Strategy<Value = Request> {
-    (text(), any::<u64>()).prop_map(|(account, before_ms)| Request::Revoke { account, before_ms })
+    (text(), text(), any::<u64>())
+        .prop_map(|(account, container, before_ms)| Request::Revoke { account, container, before_ms })
 }
 
 fn request() -> impl Strategy<Value = Request> {

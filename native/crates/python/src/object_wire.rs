@@ -177,11 +177,17 @@ impl ObjectWire {
         message(py, device, &Request::Acknowledge(versions))
     }
 
-    /// Encode REVOKE: grants of the account that were issued before this time count no more.
+    /// Encode REVOKE: grants for the container (empty: all) that were issued before this time count no more.
     #[staticmethod]
-    #[pyo3(signature = (device, account, before_ms, /))]
-    fn revoke<'py>(py: Python<'py>, device: &str, account: Vec<u8>, before_ms: u64) -> PyResult<Message<'py>> {
-        message(py, device, &Request::Revoke { account, before_ms })
+    #[pyo3(signature = (device, account, container, before_ms, /))]
+    fn revoke<'py>(
+        py: Python<'py>,
+        device: &str,
+        account: Vec<u8>,
+        container: Vec<u8>,
+        before_ms: u64,
+    ) -> PyResult<Message<'py>> {
+        message(py, device, &Request::Revoke { account, container, before_ms })
     }
 
     /// Decode the answer to a write: whether its container update is pending, whether there was an object.

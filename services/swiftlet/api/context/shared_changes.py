@@ -10,6 +10,8 @@ between a change and its count has not answered it either; other processes learn
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from swiftlet_native import Changes
 
 SLOTS = 1 << 16
@@ -24,6 +26,8 @@ class SharedChanges:
         """Begin without changes. Raises OSError when the system has no memory left."""
         self.counters = Changes(slots)
         self._slots = slots
+        self.follower: Callable[[str, str], None] | None = None
+        """Called, in this process, with each account that it changes ("" for the container), and each container."""
 
     def _slot(self, *names: str) -> int:
         # Forked processes hash names alike.
@@ -46,8 +50,12 @@ class SharedChanges:
         """Count a change of an account's own metadata."""
         self.counters.tell(self._slot(account))
         self.counters.tell(self.of_grants(account)[0])
+        if self.follower is not None:
+            self.follower(account, "")
 
     def container_changed(self, account: str, container: str) -> None:
         """Count a change of a container."""
         self.counters.tell(self._slot(account, container))
         self.counters.tell(self.of_grants(account)[0])
+        if self.follower is not None:
+            self.follower(account, container)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
 from aiohttp import web
-from swiftlet_native import ObjectWire, cluster_certificates
+from swiftlet_native import cluster_certificates
 
 from swiftlet.api.context.account_cache import AccountCache
 from swiftlet.api.context.container_cache import ContainerCache
@@ -17,21 +16,17 @@ from swiftlet.api.requests.grant_decisions import Decisions
 from swiftlet.api.requests.grant_slices import GrantSlices
 from swiftlet.api.requests.grants import GrantsApi, Told, add_grant_routes
 from swiftlet.auth.tokens import Tokens
-from swiftlet.errors import SwiftletError
+from swiftlet.main.grant_epochs import object_servers, teller
 from swiftlet.main.keys import use_keys
 from swiftlet.main.nodes import native_settings
-from swiftlet.main.ring_names import object_ring
 from swiftlet.main.rings import RingSet
+from swiftlet.placement.grant_epochs import tell_all
 from swiftlet.placement.listings import ClusterListings
 from swiftlet.quota import QuotaFile
 from swiftlet.quota.usage import RememberedUsage, usage_source
-from swiftlet.ring.model import Device
 from swiftlet.settings import MetadataSettings
 from swiftlet.settings.policies import Policies
 from swiftlet.transport.native_client import NativeClient
-
-_AT_ONCE = 64
-"""Object servers that are told of a revocation at the same time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +87,9 @@ def use_grants(
         keys.follow(follow)
 
     async def revoke(account: str, before_ms: int) -> Told:
-        return await _tell(client, _servers(facts.options.policies, rings), account, before_ms)
+        servers = object_servers(facts.options.policies, rings)
+        unreached = await tell_all(teller(client), servers, {(account, ""): before_ms})
+        return Told(len(servers), {f"{device.host}:{device.port}": why for device, why in unreached.items()})
 
     usage = RememberedUsage(usage_source(listings))
     api = GrantsApi(
@@ -110,29 +107,3 @@ def use_grants(
         max_life_s=section.max_grant_life_s,
     )
     add_grant_routes(app, api)
-
-
-def _servers(policies: Policies, rings: RingSet) -> list[Device]:
-    """Return a device of each object server in any ring that is in use."""
-    found: dict[tuple[str, int], Device] = {}
-    for policy in policies:
-        ring = rings.find(object_ring(policy.index))
-        for device in ring.devices if ring is not None else ():
-            if device is not None:
-                found.setdefault((device.host, device.port), device)
-    return list(found.values())
-
-
-async def _tell(client: NativeClient, servers: Sequence[Device], account: str, before_ms: int) -> Told:
-    gate = asyncio.Semaphore(_AT_ONCE)
-
-    async def one(device: Device) -> tuple[str, str] | None:
-        async with gate:
-            try:
-                await client.ask(device, ObjectWire.revoke("", account.encode(), before_ms))
-            except SwiftletError as error:
-                return f"{device.host}:{device.port}", str(error)
-        return None
-
-    answers = await asyncio.gather(*(one(device) for device in servers))
-    return Told(len(servers), dict(answer for answer in answers if answer is not None))

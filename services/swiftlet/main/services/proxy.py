@@ -15,6 +15,7 @@ from swiftlet.main.certificates import FAILURES as certificate_failures
 from swiftlet.main.certificates import Certificates
 from swiftlet.main.cluster import finish_slow_replicas, use_cluster
 from swiftlet.main.garbage_collection import collect_garbage_seldom
+from swiftlet.main.grant_epochs import tell_of_changes
 from swiftlet.main.keys import use_tokens
 from swiftlet.main.nodes import bodies_for, use_object_transport
 from swiftlet.main.policies import use_policies
@@ -76,6 +77,8 @@ def create_app(
         changes=changes or SharedChanges(),
         changed=withdrawals.withdraw,
     )
+    if settings.cluster.direct_access:
+        tell_of_changes(app, api.changes, transport.client, policies, rings)
     app.on_startup.append(_keep_what_is_there)
     keep_revocations(app, revocations, settings.auth.revocations_check_interval_s)
     add_api_routes(app, api)

@@ -93,7 +93,7 @@ async def test_a_grant_says_how_far_it_goes(cluster: DirectCluster) -> None:
     for internal in (
         ObjectWire.policies(device.device),
         ObjectWire.acknowledge(device.device, [(guest.place(OBJECT), timestamp)]),
-        ObjectWire.revoke(device.device, b"AUTH_test", 1),
+        ObjectWire.revoke(device.device, b"AUTH_test", b"", 1),
         ObjectWire.remove(device.device, guest.place(OBJECT), (guest.place(OBJECT)[2], 1, timestamp, 0, 0)),
     ):
         assert (await guest.ask(device, OBJECT, internal)).outcome == "Forbidden"
@@ -131,6 +131,21 @@ async def test_revoked_grants_count_no_more_and_later_ones_do(cluster: DirectClu
     strangers = {"X-Auth-Token": await cluster.login("other:sue")}
     async with cluster.session.delete(url, headers=strangers) as answer:
         assert answer.status == 403
+
+
+async def test_a_right_that_a_proxy_takes_away_counts_no_more_at_devices(cluster: DirectCluster) -> None:
+    assert (await cluster.http("PUT", "d"))[0] == 201
+    assert (await cluster.http("POST", "c", headers={"X-Container-Write": "other:sue"}))[0] == 204
+    sue = await cluster.login("other:sue")
+    guest = await Guest.with_grant(cluster.session, cluster.url, sue, {**ASKED, "operations": ["put"]})
+    device, timestamp = guest.devices(OBJECT)[0], guest.clock.next().value
+    assert (await guest.put(device, OBJECT, DATA, ETAG, timestamp)).outcome == "ok"
+    assert (await cluster.http("POST", "d", headers={"X-Container-Read": "other:sue"}))[0] == 204
+    assert (await guest.put(device, OBJECT, DATA, ETAG, timestamp)).outcome == "ok", "another container"
+    assert (await cluster.http("POST", "c", headers={"X-Container-Write": ""}))[0] == 204
+    async with asyncio.timeout(30):
+        while (await guest.put(device, OBJECT, DATA, ETAG, timestamp)).outcome != "Unauthorized":  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
 
 
 async def test_a_key_that_goes_takes_grants_with_it(cluster: DirectCluster) -> None:
