@@ -205,7 +205,9 @@ impl Guests {
             return Err(unauthorized("the grant was issued in the future, or lives too long"));
         }
         if grant.issued_ms < self.epoch(&grant) {
-            return Err(unauthorized("the grant was revoked, or rests on rights that have changed; ask for another one"));
+            return Err(unauthorized(
+                "the grant was revoked, or rests on rights that have changed; ask for another one",
+            ));
         }
         let used = self.counter(signed, &grant, now_ms)?;
         Ok(Passed { grant, generation, used })

@@ -41,8 +41,11 @@ fn named(row: u32) -> Vec<u8> {
 }
 
 fn revoke() -> impl Strategy<Value = Request> {
-    (text(), text(), any::<u64>())
-        .prop_map(|(account, container, before_ms)| Request::Revoke { account, container, before_ms })
+    (text(), text(), any::<u64>()).prop_map(|(account, container, before_ms)| Request::Revoke {
+        account,
+        container,
+        before_ms,
+    })
 }
 
 fn request() -> impl Strategy<Value = Request> {

@@ -191,6 +191,6 @@ async def test_who_may_only_store_has_no_grant(proxy: Proxy, monkeypatch: pytest
             raise Forbidden("deleting")
         return True
 
-    monkeypatch.setattr("swiftlet.front.deciding.TokenAccess.require", require)
+    monkeypatch.setattr("swiftlet.api.writing.plain_access.TokenAccess.require", require)
     assert await deciding.decide(token(proxy), PREFIX) is not None
     assert await deciding.decide(token(proxy), PREFIX, write=True) is None
