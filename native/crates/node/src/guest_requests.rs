@@ -53,7 +53,7 @@ pub(crate) fn covered(
     body_bytes: Option<u64>,
 ) -> Result<Covered, Refusal> {
     let now_ms = now_ms();
-    let (signed, object, header) = guests::decode(header)?;
+    let guests::Parts { grant: signed, object, header } = guests::decode(header)?;
     let passed = known.pass(guest, &signed, now_ms)?;
     let (device, request) = Request::decode(method, header)?;
     let name = name_of(&passed.grant, &object)?;

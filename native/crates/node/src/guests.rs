@@ -55,6 +55,13 @@ impl Used {
     }
 }
 
+/// What is stored by a grant that ends at this time, in milliseconds since 1970.
+#[derive(Debug)]
+struct Counted {
+    ends_ms: u64,
+    used: Arc<Used>,
+}
+
 /// A grant that has passed.
 #[derive(Debug)]
 pub(crate) struct Passed {
@@ -92,7 +99,7 @@ pub struct Guests {
     generation: AtomicU64,
     epochs: Mutex<Epochs>,
     rings: RwLock<HashMap<u16, u64>>,
-    used: Mutex<HashMap<[u8; 16], (u64, Arc<Used>)>>,
+    used: Mutex<HashMap<[u8; 16], Counted>>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -220,12 +227,13 @@ impl Guests {
         }
         let mut used = lock(&self.used);
         if used.len() >= COUNTED {
-            used.retain(|_, (ends_ms, _)| *ends_ms > now_ms);
+            used.retain(|_, counted| counted.ends_ms > now_ms);
         }
         let id = id_of(signed);
         if used.len() >= COUNTED && !used.contains_key(&id) {
             return Err(Refusal::new(Status::NodeBusy, "too many grants are in use here"));
         }
-        Ok(Some(Arc::clone(&used.entry(id).or_insert_with(|| (grant.ends_ms, Arc::default())).1)))
+        let new = || Counted { ends_ms: grant.ends_ms, used: Arc::default() };
+        Ok(Some(Arc::clone(&used.entry(id).or_insert_with(new).used)))
     }
 }

@@ -288,17 +288,27 @@ pub struct Admission<'a> {
     pub now_s: u64,
 }
 
+/// Who a client says it is.
+struct Claimed {
+    /// The secret that it has to prove.
+    secret: Key,
+    /// The id of the cluster key that this is, or follows from.
+    key_id: [u8; 4],
+    /// Its session, if it is a guest.
+    guest: Option<Session>,
+}
+
 impl Admission<'_> {
-    /// The secret that the client has to prove, the id of the cluster key that it is or follows from, and its session
-    /// if it is a guest.
-    fn find(&self, from: &mut Fields<'_>) -> Result<Result<(Key, [u8; 4], Option<Session>), Refusal>, Violation> {
+    /// Read who the client says it is, and whether such clients are let in.
+    fn find(&self, from: &mut Fields<'_>) -> Result<Result<Claimed, Refusal>, Violation> {
         match from.u8()? {
             MEMBER => {
                 let count = usize::from(from.u8()?);
                 require(count <= KEYS, "too many key ids")?;
                 let ids = from.bytes(4 * count)?;
                 let found = ids.chunks_exact(4).find_map(|id| self.keys.iter().find(|key| key.id() == id));
-                Ok(found.map(|key| (key.clone(), key.id(), None)).ok_or(Refusal::Key))
+                let claimed = |key: &Key| Claimed { secret: key.clone(), key_id: key.id(), guest: None };
+                Ok(found.map(claimed).ok_or(Refusal::Key))
             }
             GUEST => {
                 let session = Session::take(from)?;
@@ -307,7 +317,10 @@ impl Admission<'_> {
                     _ if self.guests.is_none() => Err(Refusal::Guests),
                     None => Err(Refusal::Key),
                     Some(_) if session.ends_s <= self.now_s => Err(Refusal::Ended),
-                    Some(key) => Ok((session.secret(key), key.id(), Some(session))),
+                    Some(key) => {
+                        let secret = session.secret(key);
+                        Ok(Claimed { secret, key_id: session.key_id, guest: Some(session) })
+                    }
                 })
             }
             _ => Err(Violation("a client that is neither member nor guest")),
@@ -350,7 +363,7 @@ impl Server {
         if expected != us.name {
             return Ok(Err(Refusal::Name));
         }
-        let (key, id, guest) = match found {
+        let Claimed { secret: key, key_id, guest } = match found {
             Ok(found) => found,
             Err(refusal) => return Ok(Err(refusal)),
         };
@@ -358,7 +371,7 @@ impl Server {
         let mut welcome = Vec::with_capacity(256);
         welcome.extend_from_slice(&version.to_be_bytes());
         welcome.extend_from_slice(nonce);
-        welcome.extend_from_slice(&id);
+        welcome.extend_from_slice(&key_id);
         put_identity(&mut welcome, us);
         let ours = guest.and(admission.guests).unwrap_or(us.limits);
         put_limits(&mut welcome, &ours);

@@ -14,11 +14,18 @@ pub fn encode(grant: &[u8], object: &[u8], header: &[u8]) -> Result<Vec<u8>, Mal
     out.finish()
 }
 
+/// What `encode` was given.
+pub(crate) struct Parts<'a> {
+    pub(crate) grant: Vec<u8>,
+    pub(crate) object: Vec<u8>,
+    pub(crate) header: &'a [u8],
+}
+
 /// The inverse of `encode`.
-pub(crate) fn decode(header: &[u8]) -> Result<(Vec<u8>, Vec<u8>, &[u8]), Malformed> {
+pub(crate) fn decode(header: &[u8]) -> Result<Parts<'_>, Malformed> {
     let mut from = Reader(header);
     let (grant, object) = (from.text()?, from.text()?);
-    Ok((grant, object, from.0))
+    Ok(Parts { grant, object, header: from.0 })
 }
 
 /// What a guest is told with every answer.
