@@ -29,6 +29,7 @@ from swiftlet.client import (
     KeystoneName,
     KeystonePassword,
     KeystoneToken,
+    LocalError,
     NotFound,
     NotModified,
     Options,
@@ -275,6 +276,20 @@ async def test_a_failed_upload_leaves_nothing(asynchronous: AsyncClient, store: 
         await asynchronous.put(CONTAINER, "broken", fails(), size=6 * MIB)
     with pytest.raises(NotFound):
         await asynchronous.head(CONTAINER, "broken")
+
+
+def test_a_file_that_changes_meanwhile_is_not_stored(store: Client, tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_bytes(data(4 * MIB))
+
+    def change(moved: int, _: int | None) -> None:
+        os.utime(file, ns=(moved, moved))
+
+    with pytest.raises(LocalError, match="has changed"):
+        store.put(CONTAINER, "changing", file, progress=change)
+    assert [name for name in segments(store) if name.startswith("changing/")] == []
+    with pytest.raises(NotFound):
+        store.head(CONTAINER, "changing")
 
 
 async def test_a_cancelled_upload_leaves_nothing(asynchronous: AsyncClient, store: Client) -> None:

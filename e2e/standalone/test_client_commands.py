@@ -69,7 +69,8 @@ def test_a_file_there_and_back(store: Client, tmp_path: Path, capfd: pytest.Capt
     assert (tmp_path / "back").stat().st_mtime_ns == 10**18 + 123_456_789
     assert run(["cp", str(file), "swift://commands/one/photo.jpg", "-n"]) == 1
     assert "412" in capfd.readouterr().err
-    assert run(["cp", "swift://commands/one/photo.jpg", "swift://commands/two"]) == 0
+    assert run(["cp", "-n", "swift://commands/one/photo.jpg", "swift://commands/two"]) == 0
+    assert run(["cp", "-n", "swift://commands/one/photo.jpg", "swift://commands/two"]) == 1
     assert run(["cat", "swift://commands/two", "swiftlet://commands/two"]) == 0
     assert capfd.readouterr().out == "photophoto"
 

@@ -10,9 +10,11 @@ import asyncio
 import os
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO, Protocol, TypeAlias, cast
 
+from swiftlet.client.concurrency import in_thread
 from swiftlet.client.digests import Both, Buffer, etag_of
 from swiftlet.client.errors import ConfigurationError, LocalError, NotRepeatable
 
@@ -73,6 +75,10 @@ class BytesBody:
         for start in range(0, len(self.data), CHUNK):
             yield self.data[start : start + CHUNK]
 
+    def state(self) -> object:
+        """Return what changes when the bytes do: nothing tells."""
+        return None
+
     async def matches(self, etag: str) -> bool:
         """Whether the ETag is that of the bytes."""
         if len(self.data) <= _IN_LOOP:
@@ -108,23 +114,30 @@ class FileBody:
 
     async def chunks(self) -> AsyncGenerator[Buffer, None]:
         """Yield the bytes; LocalError when the file can't be read or has become shorter."""
-        self._digests = Both()
+        digests = self._digests = Both()
         with local_errors(self.path):
-            descriptor = await asyncio.to_thread(os.open, self.path, os.O_RDONLY)
+            descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
             try:
                 position, end = self.start, self.start + self._size
                 while position < end:
-                    data = await asyncio.to_thread(self._read, descriptor, min(CHUNK, end - position), position)
+                    size = min(CHUNK, end - position)
+                    data = await in_thread(partial(self._read, descriptor, size, position, digests))
                     position += len(data)
                     yield data
             finally:
                 os.close(descriptor)
 
-    def _read(self, descriptor: int, size: int, position: int) -> bytes:
+    def state(self) -> object:
+        """Return what changes when the file does: its inode, size, and time of change."""
+        with local_errors(self.path):
+            status = self.path.stat()
+        return status.st_ino, status.st_size, status.st_mtime_ns
+
+    def _read(self, descriptor: int, size: int, position: int, digests: Both) -> bytes:
         data = os.pread(descriptor, size, position)
         if not data:
             raise LocalError(f"{self.path} has become shorter while it was read")
-        self._digests.update(data)
+        digests.update(data)
         return data
 
     async def matches(self, etag: str) -> bool:

@@ -205,7 +205,10 @@ class AsyncClient:
         metadata: Mapping[str, str] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Written:
-        """Copy an object within the store, with its metadata; a large object becomes a plain one."""
+        """Copy an object within the store, with its metadata; a large object becomes a plain one.
+
+        The conditions are about the source.
+        """
         sent = {**(headers or {}), **metadata_headers("Object", metadata)}
         return await self._account.copy(_request(*source, sent, conditions, None), *target)
 

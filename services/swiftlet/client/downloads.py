@@ -8,17 +8,17 @@ its own is one over those. A dynamic large object has none.
 
 from __future__ import annotations
 
-import asyncio
 import os
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from swiftlet.client.account import Account
 from swiftlet.client.bodies import CHUNK, local_errors
-from swiftlet.client.concurrency import run_all
+from swiftlet.client.concurrency import in_thread, run_all
 from swiftlet.client.digests import digest_for, etag_of_segments
 from swiftlet.client.errors import ChecksumMismatch, ConnectionFailed, PreconditionFailed, RangeNotSatisfiable
 from swiftlet.client.objects import Objects, Reading
@@ -53,7 +53,7 @@ class Downloads:
                 with _beside(path) as (descriptor, made):
                     done = await self._to_descriptor(request, descriptor, progress)
                     with local_errors(path):
-                        await asyncio.to_thread(made.replace, path)
+                        await in_thread(partial(made.replace, path))
                     return done
             except ChecksumMismatch as error:
                 if not self._objects.attempts.take(number):
@@ -124,9 +124,9 @@ async def _write_from(reading: Reading, descriptor: int, start: int) -> int:
             held.append(data)
             held_bytes += len(data)
             if held_bytes >= CHUNK:
-                position += await asyncio.to_thread(_write_all, descriptor, held, position)
+                position += await in_thread(partial(_write_all, descriptor, held, position))
                 held, held_bytes = [], 0
-        position += await asyncio.to_thread(_write_all, descriptor, held, position)
+        position += await in_thread(partial(_write_all, descriptor, held, position))
     return position - start
 
 
@@ -153,7 +153,7 @@ async def _compare(descriptor: int, piece: _Piece, name: str) -> None:
             position += len(data)
         return digest.etag()
 
-    if await asyncio.to_thread(etag) != piece.etag:
+    if await in_thread(etag) != piece.etag:
         raise ChecksumMismatch(f"{name}: the bytes that came are not those of the ETag {piece.etag}")
 
 

@@ -247,7 +247,10 @@ class Client:
         metadata: Mapping[str, str] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Written:
-        """Copy an object within the store, with its metadata; a large object becomes a plain one."""
+        """Copy an object within the store, with its metadata; a large object becomes a plain one.
+
+        The conditions are about the source.
+        """
         return run(self.asynchronous.copy(source, target, conditions=conditions, metadata=metadata, headers=headers))
 
     def segments(self, container: str, name: str) -> Sequence[tuple[int, str]]:

@@ -23,13 +23,14 @@ from pathlib import Path
 from swiftlet.client.account import Account
 from swiftlet.client.attempts import had_no_effect
 from swiftlet.client.bodies import Body, BytesBody, FileBody, local_errors
-from swiftlet.client.concurrency import run_all
+from swiftlet.client.concurrency import Room, run_all
 from swiftlet.client.digests import etag_of_segments
 from swiftlet.client.errors import (
     ChecksumMismatch,
     ClientError,
     Conflict,
     Forbidden,
+    LocalError,
     NotFound,
     PreconditionFailed,
     StatusError,
@@ -94,7 +95,10 @@ class Uploads:
         async with upload:
             await upload.begin()
             parts = ((number, _part(body, start, size)) for number, start in enumerate(range(0, body.size, size)))
+            before = body.state()
             segments = await run_all(parts, upload.store, self._options.concurrency)
+            if body.state() != before:
+                raise LocalError(f"{request}: the file has changed while it was uploaded")
             return await upload.finish(segments)
 
     async def _put_stream(self, request: ObjectRequest, body: Body, meter: Meter) -> Written:
@@ -110,8 +114,15 @@ class Uploads:
             upload = _Upload(self, request, meter)
             async with upload:
                 await upload.begin()
-                at_once = max(1, min(self._options.concurrency, self._options.stream_memory_bytes // len(first)))
-                segments = await run_all(_bodies(first, second, pieces), upload.store, at_once)
+                room = Room(self._options.stream_memory_bytes)
+
+                async def store(part: tuple[int, Body]) -> _Segment:
+                    try:
+                        return await upload.store(part)
+                    finally:
+                        room.give(part[1].size or 0)
+
+                segments = await run_all(_bodies([first, second], pieces, room), store, self._options.concurrency)
                 return await upload.finish(segments)
 
     async def _segment_bytes(self, size: int) -> int:
@@ -283,11 +294,16 @@ async def _has_etag(body: Body, etag: str) -> bool:
     return await body.matches(etag)
 
 
-async def _bodies(first: bytes, second: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[tuple[int, Body]]:
-    yield 0, BytesBody(first)
-    yield 1, BytesBody(second)
-    number = 2
+async def _bodies(begun: list[bytes], rest: AsyncIterator[bytes], room: Room) -> AsyncIterator[tuple[int, Body]]:
+    """Yield pieces as numbered bodies, each when there is room for it."""
+    number = 0
+    while begun:
+        data = begun.pop(0)
+        await room.take(len(data))
+        yield number, BytesBody(data)
+        number += 1
     async for data in rest:
+        await room.take(len(data))
         yield number, BytesBody(data)
         number += 1
 

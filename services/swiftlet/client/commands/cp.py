@@ -22,8 +22,8 @@ from swiftlet.client.commands.transfers import (
     upload,
     write_out,
 )
-from swiftlet.client.commands.trees import files_below, name_for, objects_below, path_below
-from swiftlet.client.errors import LocalError
+from swiftlet.client.commands.trees import exists, files_below, name_for, objects_below, path_below
+from swiftlet.client.errors import LocalError, PreconditionFailed
 from swiftlet.client.progress import Progress
 
 
@@ -168,12 +168,13 @@ async def _copies(
     client: AsyncClient, source: Remote, target: Remote, recursive: bool, choices: Choices
 ) -> AsyncIterator[Transfer]:
     def copy(place: Remote, name: str, size: int) -> Transfer:
-        headers = {"If-None-Match": "*"} if choices.no_clobber else {}
-        if choices.content_type:
-            headers["Content-Type"] = choices.content_type
+        headers = {"Content-Type": choices.content_type} if choices.content_type else {}
 
         async def work(progress: Progress) -> None:
             to = (target.container, name)
+            # The conditions of a copy are its source's.
+            if choices.no_clobber and await exists(client, Remote(*to)):
+                raise PreconditionFailed(412, "the object exists", f"COPY {place}")
             await client.copy((place.container, place.name), to, metadata=choices.metadata, headers=headers)
             progress(size, size)
 
