@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
 
 from aiohttp import web
 from swiftlet_native import cluster_certificates
 
-from swiftlet.api.context.account_cache import AccountCache
-from swiftlet.api.context.container_cache import ContainerCache
-from swiftlet.api.context.core import ApiOptions
-from swiftlet.api.context.deleted_accounts import of_live_accounts
 from swiftlet.api.requests.grant_decisions import Decisions
 from swiftlet.api.requests.grant_slices import GrantSlices
 from swiftlet.api.requests.grants import GrantsApi, Told, add_grant_routes
@@ -20,43 +15,12 @@ from swiftlet.main.grant_epochs import object_servers, teller
 from swiftlet.main.keys import use_keys
 from swiftlet.main.nodes import native_settings
 from swiftlet.main.rings import RingSet
+from swiftlet.main.services.facts import KnownFacts
 from swiftlet.placement.grant_epochs import tell_all
 from swiftlet.placement.listings import ClusterListings
-from swiftlet.quota import QuotaFile
 from swiftlet.quota.usage import RememberedUsage, usage_source
 from swiftlet.settings import MetadataSettings
-from swiftlet.settings.policies import Policies
 from swiftlet.transport.native_client import NativeClient
-
-
-@dataclass(frozen=True, slots=True)
-class KnownFacts:
-    """What decisions rest on; implements `swiftlet.api.context.core.Facts`."""
-
-    options: ApiOptions
-    containers: ContainerCache
-    accounts: AccountCache
-    quotas: QuotaFile
-
-
-def known_facts(
-    settings: MetadataSettings, listings: ClusterListings, policies: Policies, quotas: QuotaFile
-) -> KnownFacts:
-    """Return the facts that one metadata server process has."""
-    ttl_s = settings.metadata.container_info_ttl_s
-    accounts = AccountCache(listings.account_info, ttl_s)
-    # Without direct access this server says only where objects would be, and has no ring of accounts.
-    direct = settings.cluster.direct_access
-    ask = of_live_accounts(listings.container_info, accounts) if direct else listings.container_info
-    containers = ContainerCache(ask, ttl_s)
-    options = ApiOptions(
-        settings.limits,
-        policies,
-        container_info_ttl_s=ttl_s,
-        rate_limits=settings.rate_limits,
-        versioning=settings.versioning,
-    )
-    return KnownFacts(options, containers, accounts, quotas)
 
 
 def use_grants(

@@ -13,7 +13,7 @@ from swiftlet.main.nodes import use_listing_transport
 from swiftlet.main.policies import use_policies
 from swiftlet.main.quotas import use_quotas
 from swiftlet.main.rings import RingSet, hand_out_rings, use_rings
-from swiftlet.main.services.direct_access import known_facts, use_grants
+from swiftlet.main.services.facts import known_facts
 from swiftlet.main.services.serving import serve_app
 from swiftlet.main.users import keep_revocations, use_users
 from swiftlet.placement.health import NodeHealth
@@ -41,6 +41,9 @@ def create_app(settings: MetadataSettings) -> web.Application:
     add_location_routes(app, LocationsApi(tokens.check, facts.containers, rings, cluster.hash_path, policies))
     add_ring_routes(app, RingDownloads(tokens.check, rings, policies))
     if cluster.direct_access:
+        # Only here is it needed, and it needs native code that a server without it does not.
+        from swiftlet.main.services.direct_access import use_grants
+
         use_grants(app, settings, tokens, facts, listings, rings)
     return app
 

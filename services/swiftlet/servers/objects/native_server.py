@@ -16,7 +16,7 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import swiftlet_native
 from aiohttp import web
@@ -97,6 +97,11 @@ class NativeServer:
         self._seen: set[str] = set()
         """The transports that clients have used."""
 
+        self._lets_guests_in = settings.guests is not None
+        guests: dict[str, Any] = {}
+        if self._lets_guests_in:
+            guests = {"guests": settings.guests, "hash_path": settings.hash_path}
+
         def make(rdma: bool) -> swiftlet_native.ObjectServer:
             return swiftlet_native.ObjectServer(
                 settings.name,
@@ -112,8 +117,7 @@ class NativeServer:
                 silence_s=settings.silence_s,
                 doubts=dict(doubts or {}),
                 encryption=settings.encryption,
-                guests=settings.guests,
-                hash_path=settings.hash_path,
+                **guests,
             )
 
         self._server, self._rdma = start(settings.rdma, make)
@@ -147,7 +151,8 @@ class NativeServer:
 
     def measure(self) -> None:
         """Add what was counted since the last call to the metrics."""
-        GUESTS.set(self._server.guests())
+        if self._lets_guests_in:
+            GUESTS.set(self._server.guests())
         clients = self.transports()
         for transport in self._seen | clients.keys():
             NATIVE_CLIENTS.labels(transport).set(clients.get(transport, 0))
@@ -193,7 +198,7 @@ class NativeServer:
 
     async def _measuring(self) -> None:
         while True:
-            for policy, version in self._rings().items():
+            for policy, version in self._rings().items() if self._lets_guests_in else ():
                 self._server.set_ring(policy, version)
             self.measure()
             await asyncio.sleep(MEASURE_S)
