@@ -117,28 +117,41 @@ class FileBody:
         digests = self._digests = Both()
         with local_errors(self.path):
             descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+            reading: asyncio.Future[bytes] | None = None
             try:
                 position, end = self.start, self.start + self._size
-                while position < end:
-                    size = min(CHUNK, end - position)
-                    data = await in_thread(partial(self._read, descriptor, size, position, digests))
-                    position += len(data)
-                    yield data
+                while position < end or reading is not None:
+                    # The next piece is read and hashed while this one is sent.
+                    data = None if reading is None else await reading
+                    reading = None
+                    if position < end:
+                        size = min(CHUNK, end - position)
+                        read = partial(self._read, descriptor, size, position, digests)
+                        reading = asyncio.ensure_future(in_thread(read))
+                        position += size
+                    if data is not None:
+                        yield data
             finally:
+                if reading is not None:
+                    reading.cancel()
+                    await asyncio.gather(reading, return_exceptions=True)
                 os.close(descriptor)
+
+    def _read(self, descriptor: int, size: int, position: int, digests: Both) -> bytes:
+        data = os.pread(descriptor, size, position)
+        while len(data) < size:
+            more = os.pread(descriptor, size - len(data), position + len(data))
+            if not more:
+                raise LocalError(f"{self.path} has become shorter while it was read")
+            data += more
+        digests.update(data)
+        return data
 
     def state(self) -> object:
         """Return what changes when the file does: its inode, size, and time of change."""
         with local_errors(self.path):
             status = self.path.stat()
         return status.st_ino, status.st_size, status.st_mtime_ns
-
-    def _read(self, descriptor: int, size: int, position: int, digests: Both) -> bytes:
-        data = os.pread(descriptor, size, position)
-        if not data:
-            raise LocalError(f"{self.path} has become shorter while it was read")
-        digests.update(data)
-        return data
 
     async def matches(self, etag: str) -> bool:
         """Whether the ETag is that of the bytes which were sent."""

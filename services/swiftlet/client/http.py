@@ -151,7 +151,7 @@ class Http:
             reason = await _reason(answer)
         wait = answer.headers.get("Retry-After", "")
         # The answer may have come before the whole body was sent.
-        answer.close() if payload is not None else answer.release()
+        answer.close() if payload is not None and payload.size != 0 else answer.release()
         raise status_error(
             answer.status, reason, what, answer.headers.get("X-Trans-Id", ""), float(wait) if wait.isdigit() else 0
         )
