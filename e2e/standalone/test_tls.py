@@ -22,6 +22,7 @@ import yaml
 from swiftclient.client import Connection
 
 from e2e.standalone.cluster import SOURCES, Cluster, end_with_us
+from swiftlet.client import V1, Client, ConnectionFailed, Options
 from swiftlet.main.tests.certificates import PairFiles, make_pair
 
 WORKERS = 3
@@ -290,3 +291,18 @@ def test_a_proxy_that_ends_breaks_nobodys_request(proxy: TlsProxy, stored: tuple
     for client in clients:
         client.join(WITHIN_S)
     assert not failed
+
+
+def test_the_client_of_this_project_checks_certificates(proxy: TlsProxy, cluster: Cluster) -> None:
+    data = os.urandom(5 << 20)
+    login = V1(auth_url=f"{proxy.url}/auth/v1.0", user=cluster.user, key=cluster.key)
+    pieces = Options(ca_file=str(proxy.trusted), segments_above_bytes=2 << 20, segment_bytes=1 << 20)
+    with Client(login, pieces) as client:
+        assert client.storage_url().startswith("https://")
+        client.create_container("tls-client")
+        assert client.put("tls-client", "object", data).segments == 5
+        assert client.get("tls-client", "object").data == data
+    with Client(login, Options(insecure=True, retries=0)) as client:
+        assert client.get("tls-client", "object").data == data
+    with Client(login, Options(retries=0)) as client, pytest.raises(ConnectionFailed, match="certificate"):
+        client.get("tls-client", "object")

@@ -23,6 +23,8 @@ def test_help_lists_all_commands_without_loading_them() -> None:
     )
     shown = subprocess.run([sys.executable, "-c", code, SOURCES], capture_output=True, text=True, check=True).stdout
     for name in (
+        "cp",
+        "sync",
         "standalone",
         "proxy",
         "object",
