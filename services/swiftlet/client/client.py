@@ -41,7 +41,7 @@ Name: TypeAlias = tuple[str, str]
 class AsyncClient:
     """An account of a store, for programs with an event loop; see `Client` for those without.
 
-    Use it as a context manager, or call `close`. It may be used by several event loops and after a fork; it can be
+    Use it as a context manager, or call `close`, in each event loop that uses it. It goes on after a fork, and can be
     pickled, with its credentials and options and without connections. Methods raise `ClientError` and its subclasses.
     """
 

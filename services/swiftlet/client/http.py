@@ -171,8 +171,8 @@ class Http:
         known = self._by_loop.get(loop)
         if known is None or known.session.closed:
             for other in [other for other in self._by_loop if other.is_closed()]:
-                # Its sockets were closed with it, or are beyond reach.
-                _inherited.append(self._by_loop.pop(other))
+                # Its connections can't be closed any more without it.
+                del self._by_loop[other]
             known = self._by_loop[loop] = _Connections(self._connect())
         return known
 
