@@ -139,9 +139,14 @@ impl Raw {
 
     /// A proper handshake.
     pub fn shake_hands(&mut self, server: &str) {
-        let limits = Limits { window_bytes: 1 << 20, lent: false, streams: 100, inline_bytes: 1 << 20 };
+        self.shake_hands_by(Credentials::Member(keys(&["secret"])), server, false);
+    }
+
+    /// The same by other credentials; `lent`: saying that lent chunks are taken.
+    pub fn shake_hands_by(&mut self, credentials: Credentials, server: &str, lent: bool) {
+        let limits = Limits { window_bytes: 1 << 20, lent, streams: 100, inline_bytes: 1 << 20 };
         let us = Identity { name: "raw".to_owned(), machine: "machine".to_owned(), limits };
-        let (client, hello) = Client::new(Credentials::Member(keys(&["secret"])), &us, server, &[7; 32]);
+        let (client, hello) = Client::new(credentials, &us, server, &[7; 32]);
         self.frame(Kind::Hello, 0, 0, &hello);
         let (head, welcome, _) = self.next().expect("an answer");
         assert_eq!(head.kind, Kind::Welcome);

@@ -1,0 +1,156 @@
+//! Guests that keep to no rule, beside members that notice nothing of it.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod common;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::Duration;
+
+use common::raw::{self, Raw};
+use common::{Client, ECHO, HOLD, PUT, Seen, World, call, config, eventually, pattern};
+use swiftlet_transport::guest::Session;
+use swiftlet_transport::{Body, Call, Carrier, Chunk, Config, Guests, Key, Node, Peer, Pool};
+use swiftlet_wire::frame::{END, Kind, LENT};
+use swiftlet_wire::handshake::Credentials;
+use swiftlet_wire::message::{Offer, Place, Request, decode_cancel, encode_region, encode_tried};
+
+const MIB: usize = 1 << 20;
+
+fn session() -> (Session, Key) {
+    let key = Key::new(b"secret");
+    let session = Session { key_id: key.id(), id: [3; 16], ends_s: u64::MAX };
+    (session, session.secret(&key))
+}
+
+/// A server that lets guests in, and a member.
+struct Visited {
+    world: World,
+    server: Node,
+    seen: Arc<Seen>,
+    member: Client,
+    peer: Peer,
+    guests: Pool,
+    members: Pool,
+}
+
+impl Visited {
+    fn new(carrier: Carrier, change: impl FnOnce(&mut Guests)) -> Self {
+        let world = World::new(carrier);
+        let (members, guests) = (Pool::new(32 << 20).unwrap(), Pool::new(4 << 20).unwrap());
+        let mut room = Guests::new(guests.clone());
+        change(&mut room);
+        // Guests here say nothing unless they are told to.
+        let plain = Config { silence: Duration::from_secs(60), ..config("server", 2 << 20) };
+        let (server, seen) = world.server(Config { pool: members.clone(), guests: Some(room), ..plain });
+        let member = world.client(config("member", 32 << 20));
+        let peer = member.node.peer(world.address("server"));
+        Self { world, server, seen, member, peer, guests, members }
+    }
+
+    /// A guest that does as it likes, and says that it takes lent memory.
+    fn raw(&self) -> Raw {
+        let mut raw = raw::connect(&self.world, "server");
+        let (session, secret) = session();
+        raw.shake_hands_by(Credentials::Guest(session, secret), "server", true);
+        raw
+    }
+
+    fn is_well(&self) {
+        assert_eq!(self.member.ask(&self.peer, call(ECHO)).status, 200);
+    }
+}
+
+fn request(method: u16) -> Vec<u8> {
+    Request { method, deadline_ms: 60_000, body_bytes: 0, trace: "t", header: b"" }.encode()
+}
+
+#[test]
+fn thousands_of_streams_are_too_many() {
+    let visited = Visited::new(Carrier::Tcp, |room| room.max_streams = 4);
+    let mut raw = visited.raw();
+    for stream in 1..=2000 {
+        raw.frame(Kind::Request, END, stream, &request(HOLD));
+    }
+    for _ in 0..1996 {
+        let (head, meta, _) = raw.next_of_stream().unwrap();
+        assert_eq!((head.kind, decode_cancel(&meta).unwrap().0 as u16), (Kind::Cancel, 3), "overloaded");
+    }
+    assert_eq!(visited.seen.responders.lock().unwrap().len(), 4);
+    visited.is_well();
+}
+
+#[test]
+fn memory_is_never_shared_with_guests() {
+    for carrier in [Carrier::Tcp, Carrier::SameNode] {
+        let visited = Visited::new(carrier, |_| ());
+        let mut raw = visited.raw();
+        // What comes first is the answer: the server has not announced its memory.
+        raw.frame(Kind::Ping, 0, 0, &7_u64.to_be_bytes());
+        assert_eq!(raw.next().unwrap().0.kind, Kind::Pong);
+        visited.is_well();
+        let offer = Offer { offset: 0, length: 10, place: Some(Place { region: 1, address: 0 }) }.encode();
+        let wrong: [(&str, Box<dyn Fn(&mut Raw)>); 3] = [
+            ("a region", Box::new(|raw| raw.frame(Kind::Region, 0, 0, &encode_region(1, 1 << 20, b"")))),
+            ("a trial", Box::new(|raw| raw.frame(Kind::Tried, 0, 0, &encode_tried(1, true)))),
+            (
+                "a lent chunk",
+                Box::new(|raw| {
+                    raw.frame(Kind::Request, 0, 1, &request(PUT));
+                    raw.frame(Kind::Offer, LENT, 1, &offer);
+                }),
+            ),
+        ];
+        for (what, send) in wrong {
+            let mut raw = visited.raw();
+            send(&mut raw);
+            assert!(raw.next_of_stream().is_none(), "{what} of a guest ends its connection");
+            visited.is_well();
+        }
+        drop(raw);
+        eventually("all guests are gone", || visited.server.guests() == 0);
+    }
+}
+
+#[test]
+fn guests_that_hold_all_their_memory_keep_no_member_waiting() {
+    let visited = Visited::new(Carrier::Tcp, |_| ());
+    let guest = visited.world.client(config("guest", 32 << 20));
+    let (session, secret) = session();
+    guest.node.set_session(session, secret);
+    let peer = guest.node.peer(visited.world.address("server"));
+    // The server keeps what it receives.
+    for _ in 0..8 {
+        let body = Body::Chunk(Chunk::from(pattern(0, MIB)));
+        guest.start(&peer, Call { body, ..call(HOLD) });
+    }
+    eventually("no memory of guests is left", || visited.guests.stat().waiting > 0);
+    let received = visited.seen.received.load(SeqCst);
+    assert!((MIB..8 * MIB).contains(&received), "{received}");
+    assert_eq!(visited.members.stat().used_bytes, 0, "it is their own");
+    let data = pattern(0, 4 * MIB);
+    let footer = swiftlet_hash::xxh3_64(&data).to_be_bytes().to_vec();
+    let body = Body::Chunk(Chunk::from(data));
+    assert_eq!(visited.member.ask(&visited.peer, Call { body, footer, ..call(PUT) }).status, 201);
+    drop(guest);
+    eventually("the guest is gone", || visited.server.guests() == 0);
+    visited.seen.chunks.lock().unwrap().clear();
+    eventually("its memory is back", || visited.guests.stat().used_bytes == 0);
+}
+
+#[test]
+fn many_guests_come_and_go() {
+    let visited = Visited::new(Carrier::Tcp, |room| room.max_connections = 100);
+    let mut all: Vec<Raw> = (0..100).map(|_| visited.raw()).collect();
+    eventually("all are in", || visited.server.guests() == 100);
+    for (stream, raw) in (1..).zip(&mut all) {
+        raw.frame(Kind::Request, END, stream, &request(ECHO));
+    }
+    for raw in &mut all {
+        assert_eq!(raw.next_of_stream().unwrap().0.kind, Kind::Reply);
+    }
+    visited.is_well();
+    drop(all);
+    eventually("all are gone", || visited.server.guests() == 0);
+}
