@@ -2,7 +2,9 @@
 
 The worker is a process of its own with the routes of `/v1/grants` and the facts of a proxy in memory, and logs a line
 for each grant to a file, as in a cluster. Clients are in this process, on connections that stay open, and send what
-clients send; the worker's processor time for each grant is measured beside the rate, since both share the machine.
+clients send; the worker's processor time for each grant is measured beside the rate, since both share the machine. In
+turns with it stand requests of the same size that the worker answers at once with bytes of the same size: what aiohttp
+alone takes on this machine now.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ from swiftlet.auth.identity import Role
 from swiftlet.placement.tests.cluster import ACCOUNT, memory_cluster
 from swiftlet.web.logs import configure_logging
 
+ANSWER_BYTES = 1000
 BODY = json.dumps({"account": ACCOUNT, "container": "c", "operations": ["get", "put"], "prefix": "2026/"}).encode()
 
 
@@ -36,6 +39,12 @@ def used_s() -> float:
     """Return the processor time of this process in seconds."""
     use = resource.getrusage(resource.RUSAGE_SELF)
     return use.ru_utime + use.ru_stime
+
+
+async def nothing(request: web.Request) -> web.Response:
+    """Read the request, and answer with as many bytes as a grant has."""
+    await request.read()
+    return web.Response(text="x" * ANSWER_BYTES)
 
 
 async def serve(pipe: Connection) -> None:
@@ -46,12 +55,12 @@ async def serve(pipe: Connection) -> None:
             await proxy.call("PUT", "c")
             app = web.Application()
             add_grant_routes(app, api_of(proxy, cluster))
+            app.router.add_post("/nothing", nothing)
             runner = web.AppRunner(app, access_log=None)
             await runner.setup()
             await web.TCPSite(runner, "127.0.0.1", 0).start()
             pipe.send((runner.addresses[0][1], proxy.token_of("test:tester", Role.ADMIN)["X-Auth-Token"]))
-            for _ in range(2):
-                await asyncio.to_thread(pipe.recv)
+            while await asyncio.to_thread(pipe.recv):
                 pipe.send(used_s())
             await runner.cleanup()
 
@@ -64,10 +73,10 @@ def worker(pipe: Connection) -> None:
         uvloop.run(serve(pipe))
 
 
-async def client(port: int, token: str, until: float) -> int:
-    """Ask for grants one after another on one connection; return how many came."""
+async def client(port: int, path: str, token: str, until: float) -> int:
+    """Make requests one after another on one connection; return how many were answered."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    head = f"POST /v1/grants HTTP/1.1\r\nHost: m\r\nX-Auth-Token: {token}\r\nContent-Length: {len(BODY)}\r\n\r\n"
+    head = f"POST {path} HTTP/1.1\r\nHost: m\r\nX-Auth-Token: {token}\r\nContent-Length: {len(BODY)}\r\n\r\n"
     request, count = head.encode() + BODY, 0
     while time.monotonic() < until:
         writer.write(request)
@@ -80,18 +89,20 @@ async def client(port: int, token: str, until: float) -> int:
     return count
 
 
-async def measure(pipe: Connection, clients: int, seconds: float) -> None:
-    """Measure, and print a line."""
+async def measure(pipe: Connection, clients: int, seconds: float, rounds: int) -> None:
+    """Measure in turns, and print a line for each."""
     port, token = pipe.recv()
-    await asyncio.gather(*(client(port, token, time.monotonic() + 0.5) for _ in range(clients)))
-    pipe.send("begin")
-    before, begun = pipe.recv(), time.monotonic()
-    counts = await asyncio.gather(*(client(port, token, begun + seconds) for _ in range(clients)))
-    took = time.monotonic() - begun
-    pipe.send("end")
-    used = pipe.recv() - before
-    count = sum(counts)
-    print(f"{count / took:.0f} grants/s, {used / count * 1e6:.0f} us of the worker's processor time each")
+    for _ in range(rounds):
+        for path in ("/nothing", "/v1/grants"):
+            await asyncio.gather(*(client(port, path, token, time.monotonic() + 0.3) for _ in range(clients)))
+            pipe.send(True)
+            before, begun = pipe.recv(), time.monotonic()
+            counts = await asyncio.gather(*(client(port, path, token, begun + seconds) for _ in range(clients)))
+            took = time.monotonic() - begun
+            pipe.send(True)
+            used, count = pipe.recv() - before, sum(counts)
+            print(f"{path}: {count / took:.0f}/s, {used / count * 1e6:.0f} us of the worker's processor time each")
+    pipe.send(False)
 
 
 def main() -> None:
@@ -99,12 +110,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--clients", type=int, default=16)
     parser.add_argument("--seconds", type=float, default=5.0)
+    parser.add_argument("--rounds", type=int, default=3)
     given = parser.parse_args()
     ours, theirs = multiprocessing.get_context("spawn").Pipe()
     process = multiprocessing.get_context("spawn").Process(target=worker, args=(theirs,))
     process.start()
     try:
-        uvloop.run(measure(ours, given.clients, given.seconds))
+        uvloop.run(measure(ours, given.clients, given.seconds, given.rounds))
     finally:
         process.join(10)
         process.terminate()

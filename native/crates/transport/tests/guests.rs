@@ -91,7 +91,8 @@ fn memory_is_never_shared_with_guests() {
         assert_eq!(raw.next().unwrap().0.kind, Kind::Pong);
         visited.is_well();
         let offer = Offer { offset: 0, length: 10, place: Some(Place { region: 1, address: 0 }) }.encode();
-        let wrong: [(&str, Box<dyn Fn(&mut Raw)>); 3] = [
+        type Wrong<'a> = (&'a str, Box<dyn Fn(&mut Raw) + 'a>);
+        let wrong: [Wrong<'_>; 3] = [
             ("a region", Box::new(|raw| raw.frame(Kind::Region, 0, 0, &encode_region(1, 1 << 20, b"")))),
             ("a trial", Box::new(|raw| raw.frame(Kind::Tried, 0, 0, &encode_tried(1, true)))),
             (

@@ -6,6 +6,7 @@ a grant lives much longer than that.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -36,15 +37,23 @@ class Decision:
     container: ContainerInfo
     limits: tuple[Limited, ...]
     """The quotas that apply to what is going to be stored."""
+    known_at: float
+    """The time, in seconds since the epoch, of which its facts are.
+
+    A grant counts as issued then, so that a change that came between the two ends it.
+    """
 
 
 class Decisions:
-    """The decisions of one process; `clock` returns monotonic seconds."""
+    """The decisions of one process; `clock` returns monotonic seconds, `now` seconds since the epoch."""
 
-    def __init__(self, facts: Facts, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, facts: Facts, clock: Callable[[], float] = time.monotonic, now: Callable[[], float] = time.time
+    ) -> None:
         """Begin without any."""
         self._facts = facts
         self._clock = clock
+        self._now = now
         self._made: dict[tuple[object, ...], tuple[float, Decision]] = {}
 
     async def decide(self, token: Token, asked: Asked) -> Decision:
@@ -75,12 +84,17 @@ class Decisions:
             info = await self._to_read(token, asked, container)
         if info is None:
             raise ApiError(409, _USE_A_PROXY)
-        if "put" not in asked.operations:
-            return Decision(info, ())
-        return Decision(info, await limits_of(facts, Path(asked.account, asked.container, plain_access.ANY)))
+        limits: tuple[Limited, ...] = ()
+        if "put" in asked.operations:
+            limits = await limits_of(facts, Path(asked.account, asked.container, plain_access.ANY))
+        ages = facts.containers.age_s(asked.account, asked.container), facts.accounts.age_s(asked.account)
+        # What is no longer remembered was just now.
+        age_s = max(age for age in (*ages, 0.0) if age < math.inf)
+        return Decision(info, limits, self._now() - age_s)
 
     async def _to_read(self, token: Token, asked: Asked, container: Path) -> ContainerInfo | None:
         info = await self._facts.containers.get(asked.account, asked.container, FRESH_S)
+        await self._facts.accounts.metadata(asked.account, FRESH_S)
         await plain_access.require(self._facts, token.identity, container, asked.methods)
         return None if plain_access.is_versioned(self._facts, info) else info
 

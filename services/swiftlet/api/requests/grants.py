@@ -28,12 +28,15 @@ from swiftlet.api.requests.grant_forms import MAX_BODY, Asked, parse
 from swiftlet.api.requests.grant_slices import UNLIMITED, GrantSlices
 from swiftlet.auth.identity import is_owner
 from swiftlet.auth.tokens import Token, Tokens
+from swiftlet.context import request_id
 from swiftlet.errors import Forbidden, SwiftletError, Unauthorized
 from swiftlet.names import HashPath, Path, parse_path
 from swiftlet.placement.rings import Rings
-from swiftlet.web.logs import get_logger
+from swiftlet.web.logs import get_logger, log_many
 
 PREFIX = "/v1/grants"
+LONGEST_LIFE_S = 900
+"""Seconds after its issue for which object servers accept a grant at most."""
 SESSION_S = 3600
 """Seconds for which a session lets its holder connect."""
 
@@ -124,11 +127,11 @@ async def _grant(api: GrantsApi, token: Token, asked: Asked) -> dict[str, object
     replicas = len(api.rings.container().primaries(api.rings.container().partition_of(api.hash_path.of(container))))
     size = min(asked.max_size, api.facts.options.limits.max_file_size)
     objects, total = (UNLIMITED, UNLIMITED) if held is None else (held.objects, held.bytes)
-    ends = now + life_s
+    issued, ends = decision.known_at, min(now + life_s, decision.known_at + LONGEST_LIFE_S)
     signed = sign_grant(
         keys[0],
         session_id,
-        (int(now * 1000), int(ends * 1000)),
+        (int(issued * 1000), int(ends * 1000)),
         (info.policy, ring.part_power),
         asked.bits,
         (1 << replicas) - 1,
@@ -138,21 +141,24 @@ async def _grant(api: GrantsApi, token: Token, asked: Asked) -> dict[str, object
         asked.prefix,
         asked.obj,
     )
-    _log.info(
-        "a grant was given",
-        user=str(token.identity),
-        account=asked.account,
-        container=asked.container,
-        prefix=asked.prefix,
-        object=asked.obj,
-        operations=sorted(asked.operations),
-        life_s=round(life_s, 3),
-        guest=session_id.hex(),
-    )
+    line = {
+        "user": str(token.identity),
+        "account": asked.account,
+        "container": asked.container,
+        "prefix": asked.prefix,
+        "object": asked.obj,
+        "operations": sorted(asked.operations),
+        "life_s": round(life_s, 3),
+        "guest": session_id.hex(),
+        "request_id": request_id.get(),
+    }
+    # One line for each grant, of which there are thousands a second.
+    log_many("grants", "a grant was given", [line], now)
     known = api.facts.options.policies.at(info.policy)
     return {
         "grant": base64.b64encode(signed).decode(),
-        "issued": now,
+        "issued": issued,
+        "now": now,
         "expires": ends,
         "session": session,
         "operations": sorted(asked.operations),
