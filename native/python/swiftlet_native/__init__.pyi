@@ -24,6 +24,7 @@ __all__ = [
     "Hasher",
     "ObjectServer",
     "ObjectWire",
+    "PairRoots",
     "Store",
     "StoreError",
     "StoreReader",
@@ -44,8 +45,11 @@ __all__ = [
     "rdma_version",
     "read_copies",
     "sync_answer",
+    "sync_ascending",
+    "sync_branches",
     "sync_copies",
     "sync_differing",
+    "sync_differing_branches",
     "sync_differing_many",
     "sync_entries",
     "sync_fits",
@@ -53,7 +57,9 @@ __all__ = [
     "sync_lacked",
     "sync_listing_heads",
     "sync_listings",
+    "sync_members",
     "sync_newer",
+    "sync_shared",
     "sync_suffix_heads",
     "sync_suffixes",
     "take_copies",
@@ -394,6 +400,64 @@ def sync_lacked(mine: bytes, theirs: bytes, since_s: float, until_s: float, forg
 
 def sync_ascending(numbers: Sequence[int], /) -> bytes | None:
     """How many there are, then each as its distance from the one before less one; None for what does not ascend."""
+
+def sync_shared(
+    rows: Sequence[Buffer], asker: int, answerer: int, skipped: Sequence[int], clockwise: bool, /
+) -> list[int]:
+    """The partitions that two devices of a ring share, ascending; `rows` are its tables, of 16-bit ids of devices.
+
+    Those of which both are holders, or with `clockwise` those of which the answerer is the next holder behind the asker
+    in the order of replicas that is not skipped.
+    """
+
+def sync_members(partitions: Sequence[int], /) -> bytes:
+    """One hash over the numbers of partitions."""
+
+def sync_branches(branches: bytes, /) -> int | None:
+    """Of how many nodes these are the branches; None for what `PairRoots.branches` does not return."""
+
+def sync_differing_branches(
+    mine: bytes, theirs: bytes, start: int, end: int, nodes: Sequence[int], /
+) -> tuple[int, list[int]] | None:
+    """Compare the branches that two devices have of the first of these nodes; ValueError if there is no such step.
+
+    Of how many nodes both have told them, and the branches that are not the same; None for what is no answer.
+    """
+
+@final
+class PairRoots:
+    """The partitions that two devices share, with the roots of one of them; see "Pairs" in docs/sync.md."""
+
+    def __new__(cls, members: Sequence[int], /) -> PairRoots:
+        """All partitions are empty at first. ValueError unless they ascend."""
+
+    def __len__(self) -> int: ...
+    @property
+    def members(self) -> list[int]:
+        """The partitions."""
+
+    def members_hash(self) -> bytes:
+        """What `sync_members` returns for the partitions."""
+
+    position: int | None
+    """How far the caller has read its own list of changes, if it has one; None at first."""
+
+    def put(self, partition: int, root: bytes, /) -> None:
+        """Set the root of a partition, if it is one of these."""
+
+    def refresh(self, store: Store, policy: int, /) -> None:
+        """Read the roots that have changed in this store since the last time. Raises StoreError."""
+
+    def hash(self, without: Sequence[int], /) -> bytes:
+        """One hash over the numbers and roots of all partitions but these, which ascend."""
+
+    def branches(
+        self, start: int, end: int, nodes: Sequence[int], without: Sequence[int], limit: int, /
+    ) -> bytes:
+        """The branches of the first of these nodes, up to `limit` of them, at least those of one node.
+
+        `nodes` and `without` ascend; ValueError if there is no step from `start` to `end` bits.
+        """
 
 def sync_copies(policy: int, lacked: bytes, /) -> tuple[bytes, bytes]:
     """Of `sync_lacked`: the question for copies, and the tombstones as copies; see "Copies" in docs/sync.md."""

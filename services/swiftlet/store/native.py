@@ -263,6 +263,11 @@ class NativeStore:
         with _domain(self._root):
             return swiftlet_native.sync_answer(self._store, question, ring_version, belongs)
 
+    def read_pair(self, policy: int, pair: swiftlet_native.PairRoots) -> None:
+        """Read the roots of a pair's partitions that have changed since they were last read."""
+        with _domain(self._root):
+            pair.refresh(self._store, policy)
+
     # -- partitions ------------------------------------------------------------------------------------------
 
     def policies(self) -> list[int]:

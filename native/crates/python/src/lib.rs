@@ -15,6 +15,7 @@ mod guests;
 mod hash;
 mod object_server;
 mod object_wire;
+mod pairs;
 mod peers;
 mod rdma;
 mod run;
@@ -53,6 +54,8 @@ mod _native {
     use super::object_server::ObjectServer;
     #[pymodule_export]
     use super::object_wire::ObjectWire;
+    #[pymodule_export]
+    use super::pairs::{PairRoots, sync_branches, sync_differing_branches, sync_members, sync_shared};
     #[pymodule_export]
     use super::peers::{TransportPeer, TransportTicket, TransportUpload};
     #[pymodule_export]

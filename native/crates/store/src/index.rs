@@ -7,8 +7,9 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+pub(crate) mod changes;
 pub(crate) mod checkpoint;
 mod partition;
 mod room;
@@ -18,6 +19,7 @@ mod slot;
 pub(crate) use partition::{Extra, Held, Partition, Post, Record};
 pub(crate) use slot::Slot;
 
+use self::changes::Changes;
 use crate::model::{Entry, Key, Suffix};
 use crate::record::{ALIGN, Header, Kind, Place};
 
@@ -69,11 +71,16 @@ pub(crate) struct Applied {
 pub(crate) struct Index {
     shards: Box<[Guarded]>,
     count: AtomicU64,
+    changes: Mutex<Changes>,
 }
 
 impl Default for Index {
     fn default() -> Self {
-        Self { shards: (0..SHARDS).map(|_| Guarded::default()).collect(), count: AtomicU64::new(0) }
+        Self {
+            shards: (0..SHARDS).map(|_| Guarded::default()).collect(),
+            count: AtomicU64::new(0),
+            changes: Mutex::default(),
+        }
     }
 }
 
@@ -120,10 +127,16 @@ impl Index {
         let mut shard = self.write(id);
         let partition = shard.entry(id).or_default();
         let before = partition.len() as u64;
+        let had_root = partition.has_root();
         let result = change(partition);
         let after = partition.len() as u64;
+        // A partition whose root nobody has read since its last change is among the changes already.
+        let unknown = before == 0 || (had_root && !partition.has_root());
         if after == 0 {
             shard.remove(&id);
+        }
+        if (after == 0 && before > 0) || (after > 0 && unknown) {
+            self.changes.lock().unwrap_or_else(PoisonError::into_inner).add(id);
         }
         if after > before {
             self.count.fetch_add(after - before, Ordering::Relaxed);
@@ -194,6 +207,13 @@ impl Index {
     #[must_use]
     pub(crate) fn root(&self, id: PartitionId) -> Option<u128> {
         self.write(id).get_mut(&id).map(Partition::root)
+    }
+
+    /// Partitions whose roots have changed since a position, and the next position; None instead of the partitions when
+    /// there are too many to know, or without a position. Who reads the roots of those that concern it, and of no
+    /// others, and then asks from the next position on, misses no change.
+    pub(crate) fn changed_roots(&self, since: Option<u64>) -> (u64, Option<Vec<PartitionId>>) {
+        self.changes.lock().unwrap_or_else(PoisonError::into_inner).since(since)
     }
 
     /// What is held in a suffix, by digest.

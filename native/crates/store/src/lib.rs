@@ -21,6 +21,7 @@ pub mod inspect;
 mod large;
 pub mod merge;
 pub mod model;
+pub mod pairs;
 mod pending;
 mod quarantine;
 mod queue;

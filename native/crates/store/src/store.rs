@@ -233,6 +233,12 @@ impl Store {
         Ok(self.inner.index.root(id))
     }
 
+    /// Partitions whose roots have changed since a position, and the next position; None instead of the partitions when
+    /// all have to be read.
+    pub(crate) fn changed_roots(&self, since: Option<u64>) -> (u64, Option<Vec<PartitionId>>) {
+        self.inner.index.changed_roots(since)
+    }
+
     /// What is held in a suffix, by digest.
     pub fn entries(&self, id: PartitionId, suffix: Suffix) -> Result<Vec<Entry>> {
         self.inner.device.check()?;

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 from functools import partial
 
+from swiftlet_native import PairRoots
+
 from swiftlet.model import DatabaseKind
 from swiftlet.ring.holders import CurrentRing, IsLocal
 from swiftlet.servers.containers.listing_index import ListingIndex
 from swiftlet.servers.shared.sync_answers import PlacedBy, nowhere, placed_by
 from swiftlet.sync.databases.entries import RINGS, kind_of
-from swiftlet.sync.session.effects import Effect, ReadEntries, ReadRoots, ReadSuffixes
+from swiftlet.sync.session.effects import Effect, ReadEntries, ReadPair, ReadRoots, ReadSuffixes
 from swiftlet.sync.session.entries import slice_page, suffix_of
 from swiftlet.sync.session.messages import Compare, decode_request, encode
+from swiftlet.sync.session.pair_messages import ComparePair
 from swiftlet.sync.session.responder import answer_by
 
 
@@ -36,10 +39,16 @@ async def answer_databases(index: ListingIndex, message: bytes, placed: PlacedBy
     if isinstance(request, Compare):
         await index.prepare(kind, request.partitions)
     here = placed(request.policy)
-    return encode(answer_by(partial(_look, index, kind), request, here.ring_version, here.is_primary))
+    pair = None
+    if isinstance(request, ComparePair) and here.pairs is not None:
+        pair = here.pairs.of(request.pair)
+        await index.read_pair(kind, pair)
+    return encode(answer_by(partial(_look, index, kind, pair), request, here.ring_version, here.is_primary))
 
 
-def _look(index: ListingIndex, kind: DatabaseKind, effect: Effect) -> object:
+def _look(index: ListingIndex, kind: DatabaseKind, pair: PairRoots | None, effect: Effect) -> object:
+    if isinstance(effect, ReadPair):
+        return pair
     if isinstance(effect, ReadRoots):
         return [index.root(kind, partition) for partition in effect.partitions]
     if isinstance(effect, ReadSuffixes):

@@ -5,7 +5,8 @@ first question everything on the device is read once, which takes about a millis
 questions are answered with `Unavailable`, after a short wait. Every `RELIST_S` the directories are read once more, so
 that what was removed without the store is noticed.
 
-Memory: that of `swiftlet.listing.fingerprints`, and a root for each partition that was asked about.
+Memory: that of `swiftlet.listing.fingerprints`, a root for each partition that was asked about, and a list of those
+that have changed.
 
 Fault model: a database that can't be read and is not damaged (another program's format) keeps its place with a
 fingerprint that no other has, so that it never counts as equal. A damaged one is in quarantine, and is not here. A
@@ -19,9 +20,12 @@ import secrets
 import time
 from collections.abc import Callable, Sequence
 
+from swiftlet_native import PairRoots
+
 from swiftlet.errors import NotFound, StoreFormatError, SwiftletError, Unavailable
 from swiftlet.listing.pool import ListingStore
 from swiftlet.model import DatabaseId, DatabaseKind, Entry
+from swiftlet.servers.containers.root_changes import RootChanges
 from swiftlet.store import sethash
 from swiftlet.sync.databases.entries import entry_of
 from swiftlet.sync.session.entries import suffix_of
@@ -47,12 +51,14 @@ class ListingIndex:
         self._looks: dict[DatabaseKind, asyncio.Task[None]] = {}
         self._looked_s: dict[DatabaseKind, float] = {}
         self._roots: dict[tuple[DatabaseKind, int], bytes] = {}
+        self._changes = {kind: RootChanges() for kind in DatabaseKind}
         self._unreadable: dict[DatabaseKind, dict[int, set[bytes]]] = {kind: {} for kind in DatabaseKind}
         self._nobodys = secrets.token_bytes(sethash.HASH_SIZE)
         store.fingerprints.follow(self._changed)
 
     def _changed(self, kind: DatabaseKind, partition: int) -> None:
         self._roots.pop((kind, partition), None)
+        self._changes[kind].add(partition)
 
     async def ready(self, kind: DatabaseKind) -> None:
         """Wait until all databases of a kind are known, with the rows that native code has taken. Raises Unavailable if
@@ -146,6 +152,17 @@ class ListingIndex:
             if count % _PAUSE_EVERY == 0:
                 await asyncio.sleep(0)
             self.root(kind, partition)
+
+    async def read_pair(self, kind: DatabaseKind, pair: PairRoots) -> None:
+        """Read the roots of a pair's partitions that have changed since they were last read, with pauses for other
+        work. What changes in a pause is read next time.
+        """
+        position, changed = self._changes[kind].since(pair.position)
+        for count, partition in enumerate(pair.members if changed is None else changed):
+            if count % _PAUSE_EVERY == 0 and count:
+                await asyncio.sleep(0)
+            pair.put(partition, self.root(kind, partition))
+        pair.position = position
 
     def root(self, kind: DatabaseKind, partition: int) -> bytes:
         """Return one hash over all databases of a partition."""

@@ -1,7 +1,8 @@
 """Answers questions of sync sessions from one store: bytes in, bytes out, in one call on one of the device's threads.
 
 A native store answers questions about many partitions by itself, from its index. All others are answered here, in the
-same way; roots are then computed from the store's suffix hashes at each question. The server's own ring of the policy
+same way; roots are then computed from the store's suffix hashes at each question. Questions about a pair are answered
+here for every store, from roots that are kept between questions (`swiftlet.servers.shared.pairs`). The server's own ring of the policy
 tells whether the device is a primary. A server that has no ring, or whose ring does not have the device at this
 address, says so by the ring's version; then `primary` means nothing, and the asking side goes by its own ring.
 
@@ -12,17 +13,20 @@ arrives between two questions is used for the second one.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
+
+from swiftlet_native import PairRoots
 
 from swiftlet.errors import Unavailable
 from swiftlet.model import Entry
 from swiftlet.ring.holders import IsLocal
 from swiftlet.ring.lookup import Ring
+from swiftlet.servers.shared.pairs import PairTable
 from swiftlet.store import sethash
 from swiftlet.store.native import NativeStore
 from swiftlet.store.protocol import Store
-from swiftlet.sync.session.effects import Effect, ReadEntries, ReadRoots, ReadSuffixes
+from swiftlet.sync.session.effects import Effect, ReadEntries, ReadPair, ReadRoots, ReadSuffixes
 from swiftlet.sync.session.entries import slice_page
 from swiftlet.sync.session.messages import UNKNOWN_RING, decode_request, encode, policy_of
 from swiftlet.sync.session.responder import answer_by
@@ -37,6 +41,8 @@ class Placed:
 
     ring_version: int
     belongs: bytes
+    pairs: PairTable | None = field(default=None, compare=False)
+    """What the device shares with others; None without a ring."""
 
     def is_primary(self, partition: int) -> bool:
         """Return whether a partition belongs on the device."""
@@ -79,7 +85,7 @@ def _placed_in(ring: Ring, device: str, is_local: IsLocal) -> Placed:
     for one in own:
         for partition, _ in ring.partitions_of(one.id):
             belongs[partition] = 1
-    return Placed(ring.version, bytes(belongs))
+    return Placed(ring.version, bytes(belongs), PairTable(ring, sum(belongs)))
 
 
 def nowhere(policy: int) -> Placed:
@@ -101,10 +107,13 @@ def answer_by_values(store: Store, message: bytes, placed: PlacedBy = nowhere) -
     """Return the answer of any store, from its entries and suffix hashes."""
     request = decode_request(message)
     here = placed(request.policy)
-    return encode(answer_by(partial(_look, store, request.policy), request, here.ring_version, here.is_primary))
+    look = partial(_look, store, request.policy, here.pairs)
+    return encode(answer_by(look, request, here.ring_version, here.is_primary))
 
 
-def _look(store: Store, policy: int, effect: Effect) -> object:
+def _look(store: Store, policy: int, pairs: PairTable | None, effect: Effect) -> object:
+    if isinstance(effect, ReadPair):
+        return None if pairs is None else _roots_of(store, policy, pairs.of(effect.pair))
     if isinstance(effect, ReadRoots):
         return [sethash.root(store.suffix_hashes(policy, partition)) for partition in effect.partitions]
     if isinstance(effect, ReadSuffixes):
@@ -115,3 +124,13 @@ def _look(store: Store, policy: int, effect: Effect) -> object:
             entries += store.entries(policy, effect.partition, suffix)
         return slice_page(entries, effect.after, effect.limit)
     raise TypeError(f"{type(effect).__name__} can't occur while a question is answered")
+
+
+def _roots_of(store: Store, policy: int, pair: PairRoots) -> PairRoots:
+    """Return a pair's partitions with the roots that the store has now."""
+    if isinstance(store, NativeStore):
+        store.read_pair(policy, pair)
+        return pair
+    for partition in pair.members:
+        pair.put(partition, sethash.root(store.suffix_hashes(policy, partition)))
+    return pair

@@ -37,6 +37,7 @@ from swiftlet.sync.planning.report import REMOVED, SESSIONS, RoundReport
 from swiftlet.sync.session.answers import all_primary, entries_in, hashes_in, partitions_in, without_hashes
 from swiftlet.sync.session.effects import (
     Ask,
+    AskHere,
     Drop,
     Effect,
     HandoffReturned,
@@ -211,6 +212,8 @@ class Driver:
     async def _look_up(self, own: DevicePartitions, effect: Effect) -> object:
         policy, version = own.policy, own.ring.version
         match effect:
+            case AskHere(request):
+                return await self._questions.ask(own.device, request)
             case ReadRoots(partitions):
                 return await self._roots(own, partitions)
             case ReadSuffixes(partition):

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from swiftlet.ring.lookup import Ring
 from swiftlet.ring.model import Device
 from swiftlet.sync.planning.standing import Standing
+from swiftlet.sync.session.pair_messages import Pair
+from swiftlet.sync.session.pair_search import SharedPartitions, shared_by
 
 
 class Places:
@@ -16,6 +18,8 @@ class Places:
     def __init__(self, ring: Ring, device: Device) -> None:
         """Look up all partitions of the device, which takes time in proportion to their number."""
         self.ring = ring
+        self._device = device.id
+        self._shared: dict[int, SharedPartitions | None] = {}
         self.assigned = frozenset(partition for partition, _ in ring.partitions_of(device.id))
         """The partitions that the ring puts on the device."""
         by_peer: dict[int, list[int]] = {}
@@ -25,6 +29,13 @@ class Places:
                     by_peer.setdefault(peer, []).append(partition)
         self.by_peer = {peer: frozenset(partitions) for peer, partitions in by_peer.items()}
         """The partitions that the device shares with each other device, by the id of that device."""
+
+    def shared_with(self, peer: int) -> SharedPartitions | None:
+        """Return all partitions that the device shares with another one, for questions that do not name them."""
+        if peer not in self._shared:
+            pair = Pair(self._device, peer)
+            self._shared[peer] = shared_by(pair, self.by_peer[peer], self.ring.part_power)
+        return self._shared[peer]
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""Finds what there is to do in a round: it reads roots and asks peers for proofs, and moves nothing.
+"""Finds what there is to do in a round: it asks peers for proofs about what is shared with them, and moves nothing.
 
 Partitions that are known to be equal, or that can't be compared because a node is away, need no session: they are
 counted at once and entered into the device's standing.
@@ -92,7 +92,7 @@ class Planner:
             for peer, partitions in self._neighbours_of(own, held, away).items()
             if self._selection.has_peer(own.device_of(peer))
         }
-        if mode.first is not First.SUFFIXES:
+        if mode.first is First.ROOT:
             await self._read_roots(own, sorted({p for partitions in by_peer.values() for p in partitions}))
         lacking: set[int] = set()
         if mode.first is First.BATCH:
@@ -171,8 +171,12 @@ class Planner:
         while not self._neighbours.skips(node_of(peer)):
             # A long question to an unreachable peer is repeated only after a short one was answered.
             knocking = unreachable
-            partitions = sorted(asked - proofs.proved)[: 1 if knocking else None]
-            result = await self._driver.drive(own, proof_session(self._terms(own), peer.id, partitions))
+            partitions = sorted(asked - proofs.proved)[:1] if knocking else asked
+            shared = None
+            if not knocking and len(asked) == len(own.places.by_peer.get(peer.id, ())):
+                shared = own.places.shared_with(peer.id)
+            session = proof_session(self._terms(own), peer.id, partitions, shared)
+            result = await self._driver.drive(own, session)
             proofs.proved |= result.proved
             proofs.whole = result.error is None and not knocking
             proofs.tries += 1

@@ -7,7 +7,7 @@ Effects and observations are plain values, so that asyncio code, a simulator and
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from itertools import groupby
@@ -18,6 +18,7 @@ from swiftlet.errors import SwiftletError
 from swiftlet.model import Entry
 from swiftlet.sync.session.compare import RECLAIM_PERIOD_S, Push, forgotten_before
 from swiftlet.sync.session.messages import Reply, Request, Wanted
+from swiftlet.sync.session.pair_messages import MAX_BRANCHES, Pair
 from swiftlet.sync.session.topology import BATCHED, Mode
 from swiftlet.sync.session.transfer_rules import TransferRules
 from swiftlet.transport.wire import WireError
@@ -39,6 +40,23 @@ class Ask:
 
     peer: int
     request: Request
+
+
+@dataclass(frozen=True, slots=True)
+class AskHere:
+    """Ask the local device as a neighbour is asked. The observation is its `Reply`."""
+
+    request: Request
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPair:
+    """Look up the roots of the partitions of a pair on the local device, by its own ring.
+
+    The observation is a `PairRoots` with the present roots, or None while the device has no ring.
+    """
+
+    pair: Pair
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +166,7 @@ class Proved:
     """Report that the neighbour has shown that it holds the same in these partitions. The observation is None."""
 
     peer: int
-    partitions: tuple[int, ...]
+    partitions: Collection[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +209,18 @@ class HandoffReturned:
 Compound: TypeAlias = ReadSuffixesOf | ReadEntriesOf | MoveMany | RepairedMany
 """Effects for many partitions at once, which can also be executed as simple effects, one after the other."""
 Effect: TypeAlias = (
-    Ask | ReadRoots | ReadSuffixes | ReadEntries | Move | Drop | Proved | Repaired | HandoffReturned | Compound
+    Ask
+    | AskHere
+    | ReadPair
+    | ReadRoots
+    | ReadSuffixes
+    | ReadEntries
+    | Move
+    | Drop
+    | Proved
+    | Repaired
+    | HandoffReturned
+    | Compound
 )
 
 T = TypeVar("T")
@@ -217,6 +246,10 @@ class Limits:
     """Suffix hashes that are read at a time."""
     wanted: int = 8192
     """Suffixes of all partitions whose entries are asked for at a time."""
+    nodes: int = 4096
+    """Nodes of the tree over a pair's partitions whose branches are asked for at a time."""
+    branches: int = MAX_BRANCHES
+    """Branches in one answer."""
 
 
 @dataclass(slots=True)

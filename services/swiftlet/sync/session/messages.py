@@ -11,44 +11,40 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-import swiftlet_native
-
 from swiftlet.formats import SAME_RELEASE, other_version
-from swiftlet.model import DIGEST_SIZE, Entry, Kind
+from swiftlet.model import DIGEST_SIZE, Entry
 from swiftlet.store.sethash import HASH_SIZE
+from swiftlet.sync.session.encoding import (
+    MAX_ENTRIES,
+    MAX_MESSAGE,
+    MAX_NUMBER,
+    MAX_PARTITIONS,
+    MAX_SUFFIX_HASHES,
+    MAX_WANTED,
+    NUMBERS,
+    SUFFIX,
+    SUFFIX_COUNT,
+    SUFFIXES,
+    VERSION,
+    Reader,
+    check_count,
+    put_ascending,
+    put_entry,
+    put_partitions,
+)
+from swiftlet.sync.session.encoding import UNKNOWN_RING as UNKNOWN_RING
+from swiftlet.sync.session.pair_messages import (
+    Branches,
+    ComparePair,
+    branches,
+    compare_pair,
+    put_branches,
+    put_compare_pair,
+)
 from swiftlet.sync.session.wanted import PackedWanted, partitions_of, sizes_of
 from swiftlet.sync.session.wanted import Wanted as Wanted
-from swiftlet.timestamp import MAX_VALUE, ZERO, Timestamp
-from swiftlet.transport.object_messages import MAX_SYNC_MESSAGE
-from swiftlet.transport.varints import Cursor, put_varint
+from swiftlet.transport.varints import put_varint
 from swiftlet.transport.wire import WireError
-
-VERSION = 1
-"""Version of the encoding; a receiver refuses others."""
-MAX_MESSAGE = MAX_SYNC_MESSAGE
-"""Bytes of a whole message."""
-MAX_PARTITIONS = 4096
-"""Partitions in one message."""
-MAX_NUMBER = (1 << 32) - 1
-"""The highest number of a policy, a ring's version or a partition."""
-SUFFIX_COUNT = 4096
-"""Suffixes that a partition can have."""
-MAX_SUFFIX_HASHES = 8192
-"""Suffix hashes in one answer; enough for those of a whole partition."""
-MAX_ENTRIES = 4096
-"""Entries in one answer."""
-MAX_WANTED = 8192
-"""Suffixes in one question about the entries of many partitions."""
-UNKNOWN_RING = 0
-"""The ring version that a server gives when it has no ring with its device: then `primary` means nothing."""
-
-_SUFFIXES = tuple(f"{number:03x}" for number in range(SUFFIX_COUNT))
-_NUMBERS = {suffix: number for number, suffix in enumerate(_SUFFIXES)}
-_SUFFIX = struct.Struct(f">H{HASH_SIZE}s")
-_ENTRY = struct.Struct(f">{DIGEST_SIZE}sBQ")
-_MOMENT = struct.Struct(">Q")
-_POSTED = 0x80
-"""This bit is set in an entry's kind when its two further timestamps follow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,8 +163,8 @@ class ManyEntries:
     found: Sequence[Listing]
 
 
-Request: TypeAlias = Compare | AskSuffixes | AskEntries | AskManyEntries
-Reply: TypeAlias = Equal | Roots | Suffixes | Entries | ManyEntries
+Request: TypeAlias = Compare | AskSuffixes | AskEntries | AskManyEntries | ComparePair
+Reply: TypeAlias = Equal | Roots | Suffixes | Entries | ManyEntries | Branches
 Message: TypeAlias = Request | Reply
 
 _TYPES: dict[type[Message], int] = {
@@ -176,11 +172,13 @@ _TYPES: dict[type[Message], int] = {
     AskSuffixes: 2,
     AskEntries: 3,
     AskManyEntries: 4,
+    ComparePair: 5,
     Equal: 17,
     Roots: 18,
     Suffixes: 19,
     Entries: 20,
     ManyEntries: 21,
+    Branches: 22,
 }
 
 
@@ -196,100 +194,79 @@ def encode(message: Message) -> bytes:
     put_varint(out, message.ring_version)
     if isinstance(message, Compare):
         out += bytes([message.leaves]) + message.hash
-        _put_partitions(out, message.partitions)
+        put_partitions(out, message.partitions)
     elif isinstance(message, AskSuffixes):
-        _put_partitions(out, message.partitions)
+        put_partitions(out, message.partitions)
     elif isinstance(message, AskEntries):
         put_varint(out, message.partition)
-        _put_ascending(out, [_NUMBERS[suffix] for suffix in message.suffixes], SUFFIX_COUNT, "suffixes")
+        put_ascending(out, [NUMBERS[suffix] for suffix in message.suffixes], SUFFIX_COUNT, "suffixes")
         out += b"\0" if message.after is None else b"\1" + message.after
     elif isinstance(message, Roots):
-        _check_count(len(message.roots), MAX_PARTITIONS, "roots")
+        check_count(len(message.roots), MAX_PARTITIONS, "roots")
         put_varint(out, len(message.roots))
         out += b"".join(message.roots)
     elif isinstance(message, Suffixes):
         _put_suffixes(out, message)
     elif isinstance(message, Entries):
-        _check_count(len(message.entries), MAX_ENTRIES, "entries")
+        check_count(len(message.entries), MAX_ENTRIES, "entries")
         out.append(message.primary | message.more << 1)
         put_varint(out, len(message.entries))
         for entry in message.entries:
-            _put_entry(out, entry)
+            put_entry(out, entry)
     elif isinstance(message, AskManyEntries):
         _put_wanted(out, message.wanted)
     elif isinstance(message, ManyEntries):
         _put_listings(out, message.found)
-    _check_count(len(out), MAX_MESSAGE, "bytes")
+    elif isinstance(message, ComparePair):
+        put_compare_pair(out, message)
+    elif isinstance(message, Branches):
+        put_branches(out, message)
+    check_count(len(out), MAX_MESSAGE, "bytes")
     return bytes(out)
 
 
 def _put_suffixes(out: bytearray, message: Suffixes) -> None:
-    _check_count(sum(len(found.hashes) for found in message.found), MAX_SUFFIX_HASHES, "suffix hashes")
-    _check_count(len(message.found), MAX_PARTITIONS, "partitions")
+    check_count(sum(len(found.hashes) for found in message.found), MAX_SUFFIX_HASHES, "suffix hashes")
+    check_count(len(message.found), MAX_PARTITIONS, "partitions")
     put_varint(out, len(message.found))
     for found in message.found:
         put_varint(out, found.partition)
         out.append(found.primary)
         put_varint(out, len(found.hashes))
-        out += b"".join([_SUFFIX.pack(_NUMBERS[suffix], value) for suffix, value in sorted(found.hashes.items())])
+        out += b"".join([SUFFIX.pack(NUMBERS[suffix], value) for suffix, value in sorted(found.hashes.items())])
 
 
 def _put_wanted(out: bytearray, wanted: Sequence[Wanted]) -> None:
-    _check_count(sum(sizes_of(wanted)), MAX_WANTED, "suffixes")
-    _put_partitions(out, partitions_of(wanted))
+    check_count(sum(sizes_of(wanted)), MAX_WANTED, "suffixes")
+    put_partitions(out, partitions_of(wanted))
     if isinstance(wanted, PackedWanted):
         out += wanted.suffixes
         return
     for one in wanted:
-        _put_ascending(out, [_NUMBERS[suffix] for suffix in one.suffixes], SUFFIX_COUNT, "suffixes")
+        put_ascending(out, [NUMBERS[suffix] for suffix in one.suffixes], SUFFIX_COUNT, "suffixes")
 
 
 def _put_listings(out: bytearray, found: Sequence[Listing]) -> None:
-    _check_count(sum(len(one.entries) for one in found), MAX_ENTRIES, "entries")
-    _check_count(len(found), MAX_PARTITIONS, "partitions")
+    check_count(sum(len(one.entries) for one in found), MAX_ENTRIES, "entries")
+    check_count(len(found), MAX_PARTITIONS, "partitions")
     put_varint(out, len(found))
     for one in found:
         put_varint(out, one.partition)
         out.append(one.primary)
         put_varint(out, len(one.entries))
         for entry in one.entries:
-            _put_entry(out, entry)
-
-
-def _put_entry(out: bytearray, entry: Entry) -> None:
-    posted = entry.meta_timestamp != ZERO or entry.content_type_timestamp != ZERO
-    out += _ENTRY.pack(entry.digest, entry.kind | (_POSTED if posted else 0), entry.timestamp.value)
-    if posted:
-        out += _MOMENT.pack(entry.meta_timestamp.value) + _MOMENT.pack(entry.content_type_timestamp.value)
-
-
-def _put_partitions(out: bytearray, partitions: Sequence[int]) -> None:
-    _put_ascending(out, partitions, MAX_PARTITIONS, "partitions")
-
-
-def _put_ascending(out: bytearray, numbers: Sequence[int], limit: int, what: str) -> None:
-    """Append the count, then for each number its distance from the one before, less one."""
-    _check_count(len(numbers), limit, what)
-    found = swiftlet_native.sync_ascending(numbers)
-    if found is None:
-        raise WireError(f"the {what} are not in ascending order")
-    out += found
-
-
-def _check_count(count: int, limit: int, what: str) -> None:
-    if count > limit:
-        raise WireError(f"{count} {what} are more than a message's {limit}")
+            put_entry(out, entry)
 
 
 def policy_of(data: bytes) -> int:
     """Return the policy of a message, whose body is not parsed. Raises WireError."""
-    return _begin(_Reader(data))[1]
+    return _begin(Reader(data))[1]
 
 
 def decode(data: bytes) -> Message:
     """Return the message with these bytes. Raises WireError for anything that `encode` does not produce."""
-    _check_count(len(data), MAX_MESSAGE, "bytes")
-    reader = _Reader(data)
+    check_count(len(data), MAX_MESSAGE, "bytes")
+    reader = Reader(data)
     kind, policy = _begin(reader)
     ring_version = reader.varint(MAX_NUMBER)
     message = _decode_body(reader, kind, policy, ring_version)
@@ -298,7 +275,7 @@ def decode(data: bytes) -> Message:
     return message
 
 
-def _begin(reader: _Reader) -> tuple[int, int]:
+def _begin(reader: Reader) -> tuple[int, int]:
     """Return the type and the policy of a message."""
     version, kind = reader.take(2)
     if version != VERSION:
@@ -322,7 +299,7 @@ def decode_reply(data: bytes) -> Reply:
     return message
 
 
-def _decode_body(reader: _Reader, kind: int, policy: int, ring: int) -> Message:
+def _decode_body(reader: Reader, kind: int, policy: int, ring: int) -> Message:
     if kind == _TYPES[Compare]:
         leaves, value = reader.flags(1) == 1, reader.take(HASH_SIZE)
         return Compare(policy, ring, reader.partitions(), value, leaves)
@@ -349,19 +326,23 @@ def _decode_body(reader: _Reader, kind: int, policy: int, ring: int) -> Message:
         return AskManyEntries(policy, ring, _decode_wanted(reader))
     if kind == _TYPES[ManyEntries]:
         return ManyEntries(policy, ring, _decode_listings(reader))
+    if kind == _TYPES[ComparePair]:
+        return compare_pair(reader, policy, ring)
+    if kind == _TYPES[Branches]:
+        return branches(reader, policy, ring)
     raise WireError(f"a sync message has the unknown type {kind}")
 
 
-def _decode_suffixes(reader: _Reader, policy: int, ring: int) -> Suffixes:
+def _decode_suffixes(reader: Reader, policy: int, ring: int) -> Suffixes:
     found = []
     left = MAX_SUFFIX_HASHES
     for _ in range(reader.count(MAX_PARTITIONS, "partitions")):
         partition, primary = reader.varint(MAX_NUMBER), reader.flags(1) == 1
         count = reader.count(min(left, SUFFIX_COUNT), "suffix hashes")
         left -= count
-        raw = reader.take(count * _SUFFIX.size)
+        raw = reader.take(count * SUFFIX.size)
         try:
-            hashes: dict[str, bytes] = {_SUFFIXES[number]: value for number, value in _SUFFIX.iter_unpack(raw)}
+            hashes: dict[str, bytes] = {SUFFIXES[number]: value for number, value in SUFFIX.iter_unpack(raw)}
         except IndexError as error:
             raise WireError(f"a suffix is above {SUFFIX_COUNT - 1}, the highest one") from error
         if len(hashes) != count:
@@ -370,7 +351,7 @@ def _decode_suffixes(reader: _Reader, policy: int, ring: int) -> Suffixes:
     return Suffixes(policy, ring, tuple(found))
 
 
-def _decode_wanted(reader: _Reader) -> tuple[Wanted, ...]:
+def _decode_wanted(reader: Reader) -> tuple[Wanted, ...]:
     left = MAX_WANTED
     wanted = []
     for partition in reader.partitions():
@@ -379,7 +360,7 @@ def _decode_wanted(reader: _Reader) -> tuple[Wanted, ...]:
     return tuple(wanted)
 
 
-def _decode_listings(reader: _Reader) -> tuple[Listing, ...]:
+def _decode_listings(reader: Reader) -> tuple[Listing, ...]:
     left = MAX_ENTRIES
     found = []
     for _ in range(reader.count(MAX_PARTITIONS, "partitions")):
@@ -390,47 +371,3 @@ def _decode_listings(reader: _Reader) -> tuple[Listing, ...]:
     return tuple(found)
 
 
-class _Reader(Cursor):
-    """Takes a message apart; raises WireError where it ends early or has a value that is not allowed."""
-
-    def __init__(self, data: bytes) -> None:
-        super().__init__(data, "a sync message")
-
-    def count(self, limit: int, what: str) -> int:
-        value = self.varint(MAX_NUMBER)
-        _check_count(value, limit, what)
-        return value
-
-    def partitions(self) -> tuple[int, ...]:
-        return tuple(self.ascending(MAX_PARTITIONS, MAX_NUMBER, "partitions"))
-
-    def suffixes(self, limit: int) -> tuple[str, ...]:
-        return tuple([_SUFFIXES[number] for number in self.ascending(limit, SUFFIX_COUNT - 1, "suffixes")])
-
-    def ascending(self, limit: int, highest: int, what: str) -> list[int]:
-        numbers: list[int] = []
-        last = -1
-        data, end = self._data, len(self._data)
-        for _ in range(self.count(limit, what)):
-            if self._at < end and data[self._at] < 0x80:
-                # Nearly all numbers take this short path, and there are many of them.
-                last += 1 + data[self._at]
-                self._at += 1
-            else:
-                last += 1 + self.varint(MAX_NUMBER)
-            if last > highest:
-                raise WireError(f"{last} is above {highest}, the highest of {what}")
-            numbers.append(last)
-        return numbers
-
-    def entry(self) -> Entry:
-        digest, kind, value = _ENTRY.unpack(self.take(_ENTRY.size))
-        meta = content_type = 0
-        if kind & _POSTED:
-            (meta,) = _MOMENT.unpack(self.take(_MOMENT.size))
-            (content_type,) = _MOMENT.unpack(self.take(_MOMENT.size))
-        if kind & ~_POSTED not in (Kind.DATA, Kind.TOMBSTONE):
-            raise WireError(f"{kind} is not a kind of entry")
-        if max(value, meta, content_type) > MAX_VALUE:
-            raise WireError("a timestamp in a sync message is out of range")
-        return Entry(digest, Kind(kind & ~_POSTED), Timestamp(value), Timestamp(meta), Timestamp(content_type))

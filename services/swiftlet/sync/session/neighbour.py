@@ -1,7 +1,7 @@
 """The side that asks: one device compares some of its partitions with one neighbour and brings both into agreement.
 
-A session goes from cheap questions to dear ones: a hash over many partitions (or one partition's root), roots, suffix
-hashes, entries, and only then the objects that one side lacks. It pushes only what is newer here and pulls (if the mode
+A session goes from cheap questions to dear ones: one hash over all partitions that both share, a search for those that
+differ (`swiftlet.sync.session.pair_search`), a hash over named partitions (or one partition's root), roots, suffix hashes, entries, and only then the objects that one side lacks. It pushes only what is newer here and pulls (if the mode
 pulls) only what is newer there, by `swiftlet.sync.session.compare`. It leaves alone what is still in flight.
 
 Fault model: the neighbour may be away, slow, have another ring, or answer garbage (`WireError`): that ends the session.
@@ -51,18 +51,22 @@ from swiftlet.sync.session.messages import (
     Suffixes,
     SuffixHashes,
 )
+from swiftlet.sync.session.pair_search import SharedPartitions, search_pair
 from swiftlet.sync.session.roots import over
 from swiftlet.sync.session.topology import First
 from swiftlet.transport.wire import WireError
 
 
-def neighbour_session(terms: Terms, peer: int, partitions: Iterable[int]) -> Session:
+def neighbour_session(
+    terms: Terms, peer: int, partitions: Iterable[int], shared: SharedPartitions | None = None
+) -> Session:
     """Return a session that compares these partitions with one neighbour and brings them into agreement.
 
-    They are compared in the order given; those that share a message go in ascending order.
+    They are compared in the order given; those that share a message go in ascending order. `shared` tells that they are
+    all that a pair shares, which need not be named.
     """
     moment = Moment()
-    return Session(_compare(terms, moment, peer, partitions), moment)
+    return Session(_compare(terms, moment, peer, partitions, shared), moment)
 
 
 def differing_session(terms: Terms, peer: int, partitions: Iterable[int]) -> Session:
@@ -76,17 +80,29 @@ def _bring_together(terms: Terms, moment: Moment, peer: int, partitions: Iterabl
         yield from _differing(terms, moment, peer, group)
 
 
-def proof_session(terms: Terms, peer: int, partitions: Iterable[int]) -> Session:
-    """Return a session that only finds out which partitions the neighbour holds equally, and moves nothing."""
-    return Session(_prove(terms, peer, partitions), Moment())
+def proof_session(
+    terms: Terms, peer: int, partitions: Iterable[int], shared: SharedPartitions | None = None
+) -> Session:
+    """Return a session that only finds out which partitions the neighbour holds equally, and moves nothing.
+
+    `shared` tells that they are all that a pair shares, which need not be named.
+    """
+    return Session(_prove(terms, peer, partitions, shared), Moment())
 
 
-def _prove(terms: Terms, peer: int, partitions: Iterable[int]) -> Steps[None]:
+def _prove(terms: Terms, peer: int, partitions: Iterable[int], shared: SharedPartitions | None) -> Steps[None]:
+    if shared is not None:
+        _, partitions = yield from search_pair(terms, peer, shared)
     for batch in _batches(partitions, terms.limits.partitions):
         yield from _compare_batch(terms, peer, batch)
 
 
-def _compare(terms: Terms, moment: Moment, peer: int, partitions: Iterable[int]) -> Steps[None]:
+def _compare(
+    terms: Terms, moment: Moment, peer: int, partitions: Iterable[int], shared: SharedPartitions | None
+) -> Steps[None]:
+    if shared is not None:
+        found, partitions = yield from search_pair(terms, peer, shared)
+        yield from _bring_together(terms, moment, peer, found)
     size = terms.limits.partitions if terms.mode.first is First.BATCH else 1
     for batch in _batches(partitions, size):
         if terms.mode.first is First.BATCH:

@@ -9,19 +9,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import cast
 
+from swiftlet_native import PairRoots
+
 from swiftlet.sync.session.effects import (
     Effect,
     Limits,
     ReadEntriesOf,
+    ReadPair,
     ReadRoots,
     Steps,
     read_entries,
     read_entries_of,
     read_suffixes,
 )
+from swiftlet.sync.session.encoding import MAX_ENTRIES, MAX_SUFFIX_HASHES, UNKNOWN_RING
 from swiftlet.sync.session.messages import (
-    MAX_ENTRIES,
-    MAX_SUFFIX_HASHES,
     AskEntries,
     AskManyEntries,
     AskSuffixes,
@@ -36,6 +38,7 @@ from swiftlet.sync.session.messages import (
     Suffixes,
     SuffixHashes,
 )
+from swiftlet.sync.session.pair_messages import MAX_BRANCHES, Branches, ComparePair
 from swiftlet.sync.session.roots import over
 
 
@@ -65,6 +68,8 @@ def answer(
     `is_primary` tells whether the local ring, which has the version `ring_version`, puts a partition on this device.
     """
     policy = request.policy
+    if isinstance(request, ComparePair):
+        return (yield from _compare_pair(request, ring_version, limits.branches if limits else MAX_BRANCHES))
     if isinstance(request, Compare):
         roots: list[bytes] = yield ReadRoots(request.partitions)
         if over(roots) == request.hash:
@@ -99,3 +104,21 @@ def _suffixes(request: Compare | AskSuffixes, is_primary: Callable[[int], bool])
         left -= len(hashes)
         found.append(SuffixHashes(partition, is_primary(partition), dict(hashes)))
     return tuple(found)
+
+
+def _compare_pair(request: ComparePair, ring_version: int, limit: int) -> Steps[Reply]:
+    """Return whether all partitions of a pair are equal, or the branches of the nodes in question.
+
+    Without a ring there are no branches, and the asker has to name the partitions.
+    """
+    policy, step = request.policy, request.step
+    roots: PairRoots | None = yield ReadPair(request.pair)
+    if roots is None:
+        return Branches(policy, UNKNOWN_RING)
+    found = roots.hash(request.without)
+    if found == request.hash:
+        return Equal(policy, ring_version)
+    nodes = roots.branches(step.start, step.end, step.nodes, request.without, limit)
+    if request.hash:
+        return Branches(policy, ring_version, nodes)
+    return Branches(policy, ring_version, nodes, roots.members_hash(), found)

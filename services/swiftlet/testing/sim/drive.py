@@ -16,6 +16,7 @@ from swiftlet.ring.lookup import Ring
 from swiftlet.sync.session.compare import Need, Push
 from swiftlet.sync.session.effects import (
     Ask,
+    AskHere,
     Drop,
     Effect,
     HandoffReturned,
@@ -80,6 +81,8 @@ class Drive:
         node = self._node
         if isinstance(effect, Drop):
             return self._drop(effect)
+        if isinstance(effect, AskHere):
+            return decode_reply(node.answer(encode(effect.request)))
         if isinstance(effect, Proved | Repaired | HandoffReturned):
             if not isinstance(effect, Proved):
                 node.witness.say(f"{node.id}: {effect}")

@@ -14,15 +14,28 @@ from random import Random
 
 from swiftlet.errors import NodeTimeout, NotFound, SwiftletError
 from swiftlet.ring.lookup import Ring
+from swiftlet.servers.shared.pairs import PairTable
 from swiftlet.sync.session.compare import Need, Push
-from swiftlet.sync.session.effects import Drop, Effect, Limits, ReadEntries, ReadRoots, ReadSuffixes, Session, Terms
+from swiftlet.sync.session.effects import (
+    Drop,
+    Effect,
+    Limits,
+    ReadEntries,
+    ReadPair,
+    ReadRoots,
+    ReadSuffixes,
+    Session,
+    Terms,
+)
 from swiftlet.sync.session.entries import slice_page
 from swiftlet.sync.session.handoff import handoff_session
 from swiftlet.sync.session.messages import decode_request, encode
 from swiftlet.sync.session.neighbour import neighbour_session
+from swiftlet.sync.session.pair_messages import Pair
+from swiftlet.sync.session.pair_search import shared_by
 from swiftlet.sync.session.queue import ordered, plan, session_plans
 from swiftlet.sync.session.responder import answer_by
-from swiftlet.sync.session.topology import Mode
+from swiftlet.sync.session.topology import First, Mode
 from swiftlet.testing.sim.drive import Drive
 from swiftlet.testing.sim.network import Network, Outcome, Timeline
 from swiftlet.testing.sim.store import Parcel, SimStore
@@ -102,6 +115,7 @@ class Node:
         self.life = 0
         """How often it has crashed; what an earlier life began is void."""
         self._busy = False
+        self._table: tuple[Ring, PairTable] | None = None
         self._failures: dict[int, tuple[int, float]] = {}
         self._rejoining: set[int] = set()
 
@@ -174,8 +188,13 @@ class Node:
             self.witness.say(f"{self.id}: no round: {error}")
             return
         jobs: deque[Callable[[], Session]] = deque()
-        for planned in session_plans(ordered(work.items, self._rejoining, self._random), mode, 1024):
-            jobs.append(partial(neighbour_session, terms, planned.peer, planned.partitions))
+        whole = mode.first is First.BATCH
+        skipped = tuple(sorted(failed))
+        size = ring.partition_count if whole else 1024
+        for planned in session_plans(ordered(work.items, self._rejoining, self._random), mode, size):
+            pair = Pair(self.id, planned.peer, clockwise=True, skipped=skipped)
+            shared = shared_by(pair, planned.partitions, ring.part_power) if whole else None
+            jobs.append(partial(neighbour_session, terms, planned.peer, planned.partitions, shared))
         for handoff in work.handoffs:
             jobs.append(partial(handoff_session, terms, handoff.partition, handoff.primaries, failed))
         self._rejoining.clear()
@@ -211,12 +230,23 @@ class Node:
     def look_up(self, effect: Effect) -> object:
         """Return the local device's answer."""
         store = self.store
+        if isinstance(effect, ReadPair):
+            pair = self._pairs().of(effect.pair)
+            for partition in pair.members:
+                pair.put(partition, store.root(partition))
+            return pair
         if isinstance(effect, ReadRoots):
             return [store.root(partition) for partition in effect.partitions]
         if isinstance(effect, ReadSuffixes):
             return store.suffix_hashes(effect.partition)
         assert isinstance(effect, ReadEntries)
         return slice_page(store.entries(effect.partition, effect.suffixes), effect.after, effect.limit)
+
+    def _pairs(self) -> PairTable:
+        """Return what the device shares with others by its ring."""
+        if self._table is None or self._table[0] is not self.ring:
+            self._table = self.ring, PairTable(self.ring, self.ring.partition_count)
+        return self._table[1]
 
     def reclaim(self) -> None:
         """Forget tombstones older than the reclaim age, as the real device does."""

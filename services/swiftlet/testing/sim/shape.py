@@ -94,5 +94,11 @@ def shape_of(seed: int, mode: str | None = None, large: bool = False) -> Shape:
         reclaim_age_s,
         (reclaim_age_s * 0.8, reclaim_age_s * 1.3) if edge else (1.0, 100.0),
         random.choice((2, 3, 4) if edge else (0, 4, 8, 16)),
-        random.choice((Limits(), Limits(2, 1, 1, 1, 1), Limits(3, 2, 2, 2, 2))),
+        random.choice(
+            (
+                Limits(),
+                Limits(2, 1, 1, 1, 1, nodes=1, branches=1),
+                Limits(3, 2, 2, 2, 2, nodes=2, branches=3),
+            )
+        ),
     )

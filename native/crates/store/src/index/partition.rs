@@ -325,6 +325,12 @@ impl Partition {
         root
     }
 
+    /// Whether the root was computed since the last change.
+    #[must_use]
+    pub(crate) fn has_root(&self) -> bool {
+        self.root.is_some()
+    }
+
     /// What is held in a suffix, by digest.
     #[must_use]
     pub(crate) fn in_suffix(&self, suffix: Suffix) -> Vec<Held> {

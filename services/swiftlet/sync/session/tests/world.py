@@ -7,9 +7,12 @@ from dataclasses import dataclass, field, replace
 
 from swiftlet.errors import NodeTimeout, Superseded, SwiftletError
 from swiftlet.model import Entry
+from swiftlet.ring.lookup import Ring
+from swiftlet.servers.shared.pairs import PairTable
 from swiftlet.sync.session.compare import Need, Push
 from swiftlet.sync.session.effects import (
     Ask,
+    AskHere,
     Drop,
     Effect,
     HandoffReturned,
@@ -17,6 +20,7 @@ from swiftlet.sync.session.effects import (
     MoveOutcome,
     Proved,
     ReadEntries,
+    ReadPair,
     ReadRoots,
     ReadSuffixes,
     Repaired,
@@ -24,7 +28,7 @@ from swiftlet.sync.session.effects import (
 )
 from swiftlet.sync.session.entries import slice_page
 from swiftlet.sync.session.messages import Message, Reply, decode_reply, decode_request, encode
-from swiftlet.sync.session.responder import answer
+from swiftlet.sync.session.responder import answer_by
 from swiftlet.testing.sim.store import SimStore
 from swiftlet.timestamp import Timestamp
 
@@ -41,8 +45,12 @@ def digest(number: int, suffix: int = 0) -> bytes:
 
 @dataclass
 class Peers:
-    """Some devices and what was said between them; `silent` do not answer, `strangers` are no primaries."""
+    """Some devices and what was said between them; `silent` do not answer, `strangers` are no primaries.
 
+    `tables` has what devices share by their own rings; those without one have no ring.
+    """
+
+    tables: dict[int, PairTable] = field(default_factory=dict)
     stores: dict[int, SimStore] = field(default_factory=dict)
     silent: set[int] = field(default_factory=set)
     strangers: set[int] = field(default_factory=set)
@@ -50,11 +58,18 @@ class Peers:
     told: list[Effect] = field(default_factory=list)
     moves: list[tuple[int, Move]] = field(default_factory=list)
     on_move: Callable[[Move], list[MoveOutcome] | None] = lambda move: None
+    on_answer: Callable[[int], None] = lambda device: None
+    """Called before a device answers a question, with its id."""
     most_held: int = 0
     """The most entries that one observation or answer had."""
 
     def device(self, id_: int) -> SimStore:
         return self.stores.setdefault(id_, SimStore(lambda: 0.0, lambda *change: None))
+
+    def give_ring(self, ring: Ring, devices: Iterable[int] | None = None) -> None:
+        """Let devices, or all of a ring, have this ring."""
+        for id_ in [device.id for device in ring.devices if device] if devices is None else devices:
+            self.tables[id_] = PairTable(ring, ring.partition_count)
 
     def put(self, devices: Iterable[int], number: int, seconds: float, partition: int = 0, suffix: int = 0) -> None:
         for id_ in devices:
@@ -81,6 +96,8 @@ class Peers:
     def _do(self, local: int, effect: Effect) -> object:
         if isinstance(effect, Ask):
             return self._ask(effect)
+        if isinstance(effect, AskHere):
+            return self._answer(local, encode(effect.request))
         if isinstance(effect, Move):
             return self._move(local, effect)
         if isinstance(effect, Drop):
@@ -95,19 +112,26 @@ class Peers:
             raise NodeTimeout("silent")
         data = encode(effect.request)
         self.said.append((effect.peer, effect.request, len(data)))
-        steps = answer(decode_request(data), 7, lambda partition: effect.peer not in self.strangers)
-        wanted = next(steps)
-        while True:
-            try:
-                wanted = steps.send(self._look(effect.peer, wanted))
-            except StopIteration as stop:
-                reply: Reply = stop.value
-                data = encode(reply)
-                self.said.append((effect.peer, reply, len(data)))
-                return decode_reply(data)
+        reply = self._answer(effect.peer, data)
+        self.said.append((effect.peer, reply, len(encode(reply))))
+        return reply
+
+    def _answer(self, id_: int, data: bytes) -> Reply:
+        self.on_answer(id_)
+        reply = answer_by(
+            lambda wanted: self._look(id_, wanted), decode_request(data), 7, lambda partition: id_ not in self.strangers
+        )
+        return decode_reply(encode(reply))
 
     def _look(self, id_: int, effect: Effect) -> object:
         store = self.device(id_)
+        if isinstance(effect, ReadPair):
+            if id_ not in self.tables:
+                return None
+            pair = self.tables[id_].of(effect.pair)
+            for partition in pair.members:
+                pair.put(partition, store.root(partition))
+            return pair
         if isinstance(effect, ReadRoots):
             return [store.root(partition) for partition in effect.partitions]
         if isinstance(effect, ReadSuffixes):
