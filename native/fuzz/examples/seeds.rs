@@ -8,6 +8,7 @@ use swiftlet_node::message::{Found, Request, Written, encode_footer, lists};
 use swiftlet_node::{Refusal, Status};
 use swiftlet_store::disk::Disk;
 use swiftlet_store::model::{Entry, EntryKind, Footer, Info, Key, PostMeta, PutMeta};
+use swiftlet_store::pairs::{PairRoots, Step};
 use swiftlet_wire::frame::{END, Encoder, Kind, LENT};
 use swiftlet_wire::message::{
     Offer, Place, Reason, Reply, Request as Call, encode_cancel, encode_region, encode_tried,
@@ -186,10 +187,25 @@ fn erasure(root: &Path) {
     save(root, "erasure", "no-scheme", &[&[17, 1, 1], &[0; 24]]);
 }
 
+fn pairs(root: &Path) {
+    let pair = |step: usize| PairRoots::new((0..4096).step_by(step).collect()).unwrap();
+    let steps = [(12, 8, vec![0]), (12, 4, vec![0]), (8, 4, vec![0, 1, 2]), (4, 0, vec![0, 1, 5, 9]), (2, 0, vec![0])];
+    for (from, to, nodes) in steps {
+        let step = Step::new(from, to).unwrap();
+        let told = [1, 3, 40].map(|distance| pair(distance).branches(step, &nodes, &[2], 100));
+        for (at, (mine, theirs)) in [(0, 0), (0, 1), (1, 2), (2, 0)].into_iter().enumerate() {
+            let (mine, theirs): (&[u8], &[u8]) = (&told[mine], &told[theirs]);
+            let head = [from as u8, to as u8, mine.len() as u8];
+            save(root, "branches", &format!("from-{from}-to-{to}-{at}"), &[&head, mine, theirs]);
+        }
+    }
+}
+
 fn main() {
     let root = std::env::args().nth(1).expect("a directory");
     wire(Path::new(&root));
     node(Path::new(&root));
     store(Path::new(&root));
     erasure(Path::new(&root));
+    pairs(Path::new(&root));
 }

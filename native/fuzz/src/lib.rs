@@ -15,7 +15,7 @@ mod wire;
 pub use device::{device, lived};
 pub use erasure::erasure;
 pub use node::objects;
-pub use swiftlet_store::fuzzing::{checkpoint, record};
+pub use swiftlet_store::fuzzing::{branches, checkpoint, record};
 pub use updates::{journal, rows};
 pub use wire::{frames, grants, handshake, messages};
 
@@ -35,4 +35,5 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("rows", rows),
     ("journal", journal),
     ("erasure", erasure),
+    ("branches", branches),
 ];

@@ -451,9 +451,7 @@ class PairRoots:
     def hash(self, without: Sequence[int], /) -> bytes:
         """One hash over the numbers and roots of all partitions but these, which ascend."""
 
-    def branches(
-        self, start: int, end: int, nodes: Sequence[int], without: Sequence[int], limit: int, /
-    ) -> bytes:
+    def branches(self, start: int, end: int, nodes: Sequence[int], without: Sequence[int], limit: int, /) -> bytes:
         """The branches of the first of these nodes, up to `limit` of them, at least those of one node.
 
         `nodes` and `without` ascend; ValueError if there is no step from `start` to `end` bits.

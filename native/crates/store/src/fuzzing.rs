@@ -7,9 +7,26 @@ use std::io::IoSlice;
 
 use crate::disk::{Disk, Faults, SimulatedDisk};
 use crate::index::checkpoint;
+use crate::pairs::{self, Step};
 use crate::record::{DeviceId, HEADER, Header, Kind, Parsed, Place, parse_post, parse_put, parse_tombstone};
 
 const DEVICE: DeviceId = *b"a device's secre";
+
+/// Branches of two sides, which answer a question about the first nodes: the step, how long the first side's are, both.
+pub fn branches(data: &[u8]) {
+    let Some(([from, to, length], rest)) = data.split_first_chunk() else { return };
+    let Some(step) = Step::new(u32::from(*from), u32::from(*to)) else { return };
+    let (mine, theirs) = rest.split_at(usize::from(*length).min(rest.len()));
+    let Some(count) = pairs::count(mine) else { return };
+    let nodes: Vec<u32> = (0..count as u32).collect();
+    if let Some((compared, found)) = pairs::differing(mine, theirs, step, &nodes) {
+        assert!(compared <= nodes.len() && found.is_sorted_by(|one, next| one < next));
+        assert_eq!(pairs::differing(theirs, mine, step, &nodes), Some((compared, found)));
+    }
+    if let Some((compared, found)) = pairs::differing(mine, mine, step, &nodes) {
+        assert_eq!((compared, found.len()), (nodes.len(), 0));
+    }
+}
 
 /// A record: its header, sealed, and its metadata.
 pub fn record(data: &[u8]) {

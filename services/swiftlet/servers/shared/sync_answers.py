@@ -2,9 +2,10 @@
 
 A native store answers questions about many partitions by itself, from its index. All others are answered here, in the
 same way; roots are then computed from the store's suffix hashes at each question. Questions about a pair are answered
-here for every store, from roots that are kept between questions (`swiftlet.servers.shared.pairs`). The server's own ring of the policy
-tells whether the device is a primary. A server that has no ring, or whose ring does not have the device at this
-address, says so by the ring's version; then `primary` means nothing, and the asking side goes by its own ring.
+here for every store, from roots that are kept between questions (`swiftlet.servers.shared.pairs`). The server's own
+ring of the policy tells whether the device is a primary. A server that has no ring, or whose ring does not have the
+device at this address, says so by the ring's version; then `primary` means nothing, and the asking side goes by its own
+ring.
 
 Fault model: as `swiftlet.sync.session.responder`; a malformed question is a WireError, and changes nothing. A ring that
 arrives between two questions is used for the second one.

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from swiftlet_native import PairRoots
 
 from swiftlet.errors import StoreFormatError, Unavailable
 from swiftlet.listing.layout import database_path
@@ -16,6 +17,7 @@ from swiftlet.listing.pool import ListingStore
 from swiftlet.model import DatabaseId, DatabaseKind, ObjectRow
 from swiftlet.servers.containers import listing_index
 from swiftlet.servers.containers.listing_index import RELIST_S, ListingIndex
+from swiftlet.servers.containers.root_changes import MOST, RootChanges
 from swiftlet.servers.tests.listing_cluster import HASH_PATH
 from swiftlet.store import sethash
 from swiftlet.sync.databases.entries import fingerprint_of
@@ -108,6 +110,46 @@ async def test_one_of_another_program_never_counts_as_equal(
         assert len(index.entries(KIND, 1)) == 2
     roots = [[index.root(KIND, partition) for partition in range(3)] for index in indexes]
     assert [one == other for one, other in zip(*roots, strict=True)] == [True, False, True]
+
+
+async def test_roots_of_a_pair_follow_what_changes(store: ListingStore) -> None:
+    index = ListingIndex(store)
+    await index.ready(KIND)
+    pairs = [PairRoots([0, 1, 2, 7]), PairRoots([1, 2])]
+
+    async def check(pair: PairRoots) -> bytes:
+        await index.read_pair(KIND, pair)
+        found = pair.hash([])
+        fresh = PairRoots(pair.members)
+        for partition in pair.members:
+            fresh.put(partition, index.root(KIND, partition))
+        assert found == fresh.hash([])
+        return found
+
+    before = [await check(pair) for pair in pairs]
+    assert [await check(pair) for pair in pairs] == before
+    store.fingerprints.drop((await store.databases(KIND, 1))[0])
+    assert await check(pairs[0]) != before[0]
+    store.fingerprints.put(DatabaseId(KIND, 7, bytes(16)), bytes(16))
+    after = [await check(pair) for pair in pairs]
+    assert after[1] != before[1]
+
+
+def test_changes_are_known_since_a_position_and_not_for_ever() -> None:
+    changes, others = RootChanges(), RootChanges()
+    begin, nothing = changes.since(None)
+    assert nothing is None
+    changes.add(5)
+    changes.add(7)
+    assert changes.since(begin) == (begin + 2, {5, 7})
+    assert changes.since(begin + 1) == (begin + 2, {7})
+    assert changes.since(begin + 2) == (begin + 2, set())
+    assert changes.since(begin + 3)[1] is None
+    assert others.since(begin)[1] is None
+    for _ in range(MOST - 1):
+        changes.add(9)
+    assert changes.since(begin)[1] is None
+    assert changes.since(begin + 1)[1] == {7, 9}
 
 
 async def test_a_damaged_one_is_in_quarantine_and_the_others_are_there(store: ListingStore) -> None:

@@ -7,19 +7,23 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from swiftlet_native import PairRoots, xxh3_128
 
 from swiftlet.model import ObjectKey, PostRecord, PutRecord
 from swiftlet.servers.objects.sync_copies import take_copies
+from swiftlet.servers.shared.pairs import PairTable
 from swiftlet.servers.shared.sync_answers import Placed, answer_by_values, answer_sync
+from swiftlet.store import sethash
 from swiftlet.store.native import NativeStore
 from swiftlet.store.protocol import Store
 from swiftlet.sync.moving.copies_wire import MAX_OBJECTS, copies_bytes, tombstone_bytes
+from swiftlet.sync.session.encoding import MAX_NUMBER, UNKNOWN_RING
 from swiftlet.sync.session.messages import (
-    MAX_NUMBER,
     AskEntries,
     AskManyEntries,
     AskSuffixes,
     Compare,
+    Equal,
     ManyEntries,
     Request,
     Roots,
@@ -28,8 +32,11 @@ from swiftlet.sync.session.messages import (
     decode_reply,
     encode,
 )
+from swiftlet.sync.session.pair_messages import Branches, ComparePair, Pair, Step
 from swiftlet.sync.session.roots import over
+from swiftlet.sync.session.tests.test_pair_search import ring_of
 from swiftlet.testing.store.conformance import NAME, footer_of
+from swiftlet.testing.store.memory import MemoryStore
 from swiftlet.timestamp import Timestamp
 from swiftlet.transport.wire import WireError
 
@@ -98,6 +105,58 @@ def test_says_the_same_as_by_values(store: NativeStore) -> None:
         assert found in (None, by_values)
         by_itself += found is not None
     assert by_itself > 240
+
+
+def test_roots_of_a_pair_are_those_that_the_store_has_after_any_changes(tmp_path: Path) -> None:
+    """However much or little has changed, and in whatever order several pairs are read."""
+    dice = random.Random(3)
+    store = NativeStore(tmp_path, volume_bytes=8 << 20)
+    pairs = [(policy, PairRoots(members)) for policy in (0, 1) for members in ([0, 1, 2, 5, 9], [2, 3, 9, 11])]
+    for moment in range(150):
+        for _ in range(dice.randrange(4)):
+            key = ObjectKey(dice.randrange(2), dice.randrange(PARTITIONS), bytes([dice.randrange(3), *bytes(15)]))
+            if dice.random() < 0.3:
+                for entry in store.entries(key.policy, key.partition, "000"):
+                    store.remove(ObjectKey(key.policy, key.partition, entry.digest), entry)
+            else:
+                writer = store.create(key)
+                writer.commit(PutRecord(NAME, Timestamp.at(5 + moment + dice.random()), "text/plain"), footer_of(b""))
+        for policy, pair in dice.sample(pairs, dice.randrange(len(pairs))):
+            store.read_pair(policy, pair)
+            roots = {partition: sethash.root(store.suffix_hashes(policy, partition)) for partition in pair.members}
+            assert pair.hash([]) == hash_of(roots)
+            assert pair.hash(pair.members[1:3]) == hash_of({p: roots[p] for p in roots if p not in pair.members[1:3]})
+    store.close()
+    # The same device, opened anew, has another list of changes.
+    store = NativeStore(tmp_path, volume_bytes=8 << 20)
+    key = ObjectKey(0, 9, bytes([7, *bytes(15)]))
+    store.create(key).commit(PutRecord(NAME, Timestamp.at(900), "text/plain"), footer_of(b""))
+    for policy, pair in pairs:
+        store.read_pair(policy, pair)
+        assert pair.hash([]) == hash_of({p: sethash.root(store.suffix_hashes(policy, p)) for p in pair.members})
+    store.close()
+
+
+def hash_of(roots: dict[int, bytes]) -> bytes:
+    return xxh3_128(b"".join(partition.to_bytes(4, "big") + root for partition, root in sorted(roots.items())))
+
+
+def test_a_pair_is_answered_alike_by_every_store(store: NativeStore) -> None:
+    other = MemoryStore()
+    fill(other)
+    ring = ring_of(4)
+    table = PairTable(ring, ring.partition_count)
+    here = Placed(ring.version, bytes([1] * ring.partition_count), table)
+    for shared in (Pair(0, 1), Pair(2, 1), Pair(1, 0, True, (2, 3))):
+        for step in (Step(4, 2, (0,)), Step(4, 0, (0,)), Step(2, 0, (0, 2, 3))):
+            told = answer_sync(store, encode(ComparePair(1, 1, shared, b"", step, (3,))), lambda _: here)
+            assert told == answer_sync(other, encode(ComparePair(1, 1, shared, b"", step, (3,))), lambda _: here)
+            reply = decode_reply(told)
+            assert isinstance(reply, Branches)
+            asked = ComparePair(1, 1, shared, reply.hash, step, (3,))
+            assert decode_reply(answer_sync(store, encode(asked), lambda _: here)) == Equal(1, ring.version)
+    reply = decode_reply(answer_sync(store, encode(ComparePair(1, 1, Pair(0, 1), b"", Step(4, 2, (0,)))), odd))
+    assert reply == Branches(1, UNKNOWN_RING)
 
 
 def test_refuses_what_is_no_question_in_the_same_words(store: NativeStore) -> None:

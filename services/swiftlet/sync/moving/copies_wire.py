@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from swiftlet.errors import SwiftletError
 from swiftlet.model import DIGEST_SIZE, ObjectInfo, ObjectKey, PostRecord, PutFooter, PutRecord
 from swiftlet.native_values import delete_at, raw, raw_pairs, text, text_pairs
-from swiftlet.sync.session.messages import MAX_NUMBER
+from swiftlet.sync.session.encoding import MAX_NUMBER
 from swiftlet.timestamp import MAX_VALUE, ZERO, Timestamp
 from swiftlet.transport.sync_wire import MAX_PAYLOAD
 from swiftlet.transport.varints import Cursor, put_varint

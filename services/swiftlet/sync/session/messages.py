@@ -369,5 +369,3 @@ def _decode_listings(reader: Reader) -> tuple[Listing, ...]:
         left -= count
         found.append(Listing(partition, primary, tuple(reader.entry() for _ in range(count))))
     return tuple(found)
-
-

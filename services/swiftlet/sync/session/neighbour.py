@@ -1,8 +1,10 @@
 """The side that asks: one device compares some of its partitions with one neighbour and brings both into agreement.
 
-A session goes from cheap questions to dear ones: one hash over all partitions that both share, a search for those that
-differ (`swiftlet.sync.session.pair_search`), a hash over named partitions (or one partition's root), roots, suffix hashes, entries, and only then the objects that one side lacks. It pushes only what is newer here and pulls (if the mode
-pulls) only what is newer there, by `swiftlet.sync.session.compare`. It leaves alone what is still in flight.
+A session goes from cheap questions to dear ones: one hash over all partitions that both share, and a search for those
+that differ (`swiftlet.sync.session.pair_search`), or a hash over named partitions (or one partition's root) and roots;
+then suffix hashes, entries, and only then the objects that one side lacks. It pushes only what is newer here and pulls
+(if the mode pulls) only what is newer there, by `swiftlet.sync.session.compare`. It leaves alone what is still in
+flight.
 
 Fault model: the neighbour may be away, slow, have another ring, or answer garbage (`WireError`): that ends the session.
 Both sides may change while they are compared: objects that did are `OVERTAKEN`, and the next round looks at them again.

@@ -66,8 +66,8 @@ class Step:
 class ComparePair:
     """Asks whether the receiver holds the same in all partitions of a pair but those in `without`.
 
-    `hash` is over the numbers and roots of these partitions. If it is not the receiver's, the answer has the branches of
-    the step's nodes, as many as fit and at least those of one. With an empty hash the receiver tells its own.
+    `hash` is over the numbers and roots of these partitions. If it is not the receiver's, the answer has the branches
+    of the step's nodes, as many as fit and at least those of one. With an empty hash the receiver tells its own.
     """
 
     policy: int
@@ -133,7 +133,7 @@ def branches(reader: Reader, policy: int, ring: int) -> Branches:
     members, found = reader.take(told), reader.take(told)
     nodes = reader.rest()
     if swiftlet_native.sync_branches(nodes) is None:
-        raise WireError("an answer's branches can't be understood to its end")
+        raise WireError("a sync message has branches that are no such, or bytes after its end")
     return Branches(policy, ring, nodes, members, found)
 
 

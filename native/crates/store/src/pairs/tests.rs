@@ -18,7 +18,7 @@ fn search(mine: &PairRoots, theirs: &PairRoots, shifts: &[u32], limit: usize) ->
         let (mut found, mut left) = (Vec::new(), &nodes[..]);
         while !left.is_empty() {
             let (here, there) = (mine.branches(step, left, &[], limit), theirs.branches(step, left, &[], limit));
-            assert_eq!(count(&here), count(&there).filter(|_| mine.members() == theirs.members()).or(count(&here)));
+            assert!(count(&here).is_some() && count(&there).is_some());
             let (compared, some) = differing(&here, &there, step, left).expect("both answer the question");
             assert!(compared > 0);
             found.extend(some);

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from swiftlet_native import PairRoots
 
 from swiftlet.model import Entry, Kind
-from swiftlet.sync.session import messages
+from swiftlet.sync.session import encoding
 from swiftlet.sync.session.messages import (
     AskEntries,
     AskManyEntries,
@@ -28,6 +29,7 @@ from swiftlet.sync.session.messages import (
     encode,
     order_of,
 )
+from swiftlet.sync.session.pair_messages import MAX_NODES, MAX_WITHOUT, Branches, ComparePair, Pair, Step
 from swiftlet.timestamp import MAX_VALUE, Timestamp
 from swiftlet.transport.wire import WireError
 
@@ -39,9 +41,35 @@ suffixes = st.sets(suffix, max_size=9).map(lambda found: tuple(sorted(found)))
 moment = st.integers(0, MAX_VALUE).map(Timestamp)
 entry = st.builds(Entry, hashes, st.sampled_from(Kind), moment, moment, moment)
 head = (number, number)
+device = st.integers(0, 2**16 - 2)
+devices = st.sets(device, max_size=5).map(lambda found: tuple(sorted(found)))
+step = st.integers(1, 32).flatmap(
+    lambda start: st.builds(
+        Step,
+        st.just(start),
+        st.integers(max(0, start - 16), start - 1),
+        st.sets(st.integers(0, (2**32 - 1) >> start), max_size=9).map(lambda found: tuple(sorted(found))),
+    )
+)
+branches = st.builds(
+    lambda members, step, limit: PairRoots(members).branches(step.start, step.end, step.nodes, (), limit),
+    st.sets(number, max_size=20).map(sorted),
+    step,
+    st.integers(0, 20),
+)
 anything: st.SearchStrategy[Message] = st.one_of(
     st.builds(Compare, *head, partitions, hashes, st.booleans()),
     st.builds(AskSuffixes, *head, partitions),
+    st.builds(
+        ComparePair,
+        *head,
+        st.builds(Pair, device, device, st.booleans(), devices),
+        hashes | st.just(b""),
+        step,
+        partitions,
+    ),
+    st.builds(Branches, *head, branches),
+    st.builds(Branches, *head, branches, hashes, hashes),
     st.builds(AskEntries, *head, number, suffixes, st.none() | hashes),
     st.builds(
         AskManyEntries,
@@ -116,11 +144,13 @@ def test_questions_and_answers_are_told_apart() -> None:
 @pytest.mark.parametrize(
     "message",
     [
-        AskSuffixes(0, 0, tuple(range(messages.MAX_PARTITIONS + 1))),
+        AskSuffixes(0, 0, tuple(range(encoding.MAX_PARTITIONS + 1))),
         AskSuffixes(0, 0, (2, 1)),
+        ComparePair(0, 0, Pair(0, 1), b"", Step(14, 10, tuple(range(MAX_NODES + 1)))),
+        ComparePair(0, 0, Pair(0, 1), b"", Step(14, 10, (0,)), tuple(range(MAX_WITHOUT + 1))),
         AskSuffixes(0, 0, (1, 1)),
-        Roots(0, 0, (bytes(16),) * (messages.MAX_PARTITIONS + 1)),
-        Entries(0, 0, True, False, (Entry(bytes(16), Kind.DATA, Timestamp(1)),) * (messages.MAX_ENTRIES + 1)),
+        Roots(0, 0, (bytes(16),) * (encoding.MAX_PARTITIONS + 1)),
+        Entries(0, 0, True, False, (Entry(bytes(16), Kind.DATA, Timestamp(1)),) * (encoding.MAX_ENTRIES + 1)),
         Suffixes(0, 0, tuple(SuffixHashes(n, True, {f"{i:03x}": bytes(16) for i in range(4096)}) for n in range(3))),
     ],
 )
@@ -130,14 +160,19 @@ def test_what_is_over_a_limit_is_not_said(message: Message) -> None:
 
 
 def test_the_largest_messages_are_within_the_limit() -> None:
-    entries = tuple(Entry(bytes(16), Kind.DATA, *[Timestamp(MAX_VALUE)] * 3) for _ in range(messages.MAX_ENTRIES))
-    whole = {f"{n:03x}": bytes(16) for n in range(messages.SUFFIX_COUNT)}
+    entries = tuple(Entry(bytes(16), Kind.DATA, *[Timestamp(MAX_VALUE)] * 3) for _ in range(encoding.MAX_ENTRIES))
+    whole = {f"{n:03x}": bytes(16) for n in range(encoding.SUFFIX_COUNT)}
     for message in (
         Entries(0, 0, True, True, entries),
-        Roots(0, 0, (bytes(16),) * messages.MAX_PARTITIONS),
+        Roots(0, 0, (bytes(16),) * encoding.MAX_PARTITIONS),
+        ComparePair(
+            0, 0, Pair(0, 1), bytes(16), Step(8, 0, tuple(range(MAX_NODES))), tuple(range(0, MAX_WITHOUT * 128, 128))
+        ),
+        Branches(0, 0, PairRoots(range(0, 1 << 24, 256)).branches(24, 8, [0], [], 65536)),
+        Branches(0, 0, PairRoots(range(0, 1 << 32, 1 << 16)).branches(32, 16, [0], [], 65536)),
         Suffixes(0, 0, (SuffixHashes(2**32 - 2, True, whole), SuffixHashes(2**32 - 1, True, whole))),
     ):
-        assert len(encode(message)) <= messages.MAX_MESSAGE
+        assert len(encode(message)) <= encoding.MAX_MESSAGE
         assert decode(encode(message)) == message
 
 

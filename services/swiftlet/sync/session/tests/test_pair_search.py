@@ -15,7 +15,7 @@ from swiftlet_native import PairRoots, sync_shared, xxh3_128
 from swiftlet.ring.lookup import Ring
 from swiftlet.ring.model import Device
 from swiftlet.servers.shared.pairs import PairTable
-from swiftlet.sync.session import pair_search
+from swiftlet.sync.session import pair_messages, pair_search
 from swiftlet.sync.session.effects import Ask, AskHere, Limits, Proved, ReadPair, ReadRoots, Session, Terms
 from swiftlet.sync.session.messages import Compare, decode_reply, decode_request, encode
 from swiftlet.sync.session.neighbour import neighbour_session, proof_session
@@ -235,8 +235,8 @@ def test_what_only_looked_different_is_proved_after_all() -> None:
 def test_without_a_ring_on_either_side_partitions_are_named(ringless: str) -> None:
     ring = ring_of(10)
     here, there, shared = setting(ring, together(ring, 0, 1)[:2])
-    setattr(here if ringless == "here" else there, "ring", None)
-    setattr(here if ringless == "here" else there, "of_pair", None)
+    (here if ringless == "here" else there).ring = None
+    (here if ringless == "here" else there).of_pair = None
     found = compare(here, there, shared)
     assert found.named == 1
     assert found.proved == set(together(ring, 0, 1)[2:])
@@ -244,7 +244,7 @@ def test_without_a_ring_on_either_side_partitions_are_named(ringless: str) -> No
 
 def test_a_server_here_with_another_ring_than_the_session_proves_nothing_about_its_own() -> None:
     ring, other = ring_of(10), ring_of(10, seed=2, version=2)
-    here, there, shared = setting(ring)
+    _, there, shared = setting(ring)
     found = compare(Roots(other, shared.pair), there, shared)
     assert found.named == 1
     assert found.proved == shared.partitions
@@ -303,7 +303,7 @@ def test_short_hashes_that_collide_hide_nothing(monkeypatch: pytest.MonkeyPatch)
     """A search that finds nothing, or not all, leads to no proof."""
     ring = ring_of(10)
     partitions = together(ring, 0, 1)
-    original = pair_search.differing_branches
+    original = pair_messages.differing_branches
     hidden = partitions[3]
 
     def blind(mine: object, theirs: object, step: object) -> tuple[int, list[int]]:

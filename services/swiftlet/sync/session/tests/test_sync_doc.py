@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 import struct
 from pathlib import Path
+from random import Random
 
 from swiftlet.model import Entry, Kind
 from swiftlet.sync.moving import copies_wire
-from swiftlet.sync.session import messages
+from swiftlet.sync.session import encoding, messages, pair_messages
 from swiftlet.sync.session.messages import (
     AskEntries,
     AskManyEntries,
@@ -26,6 +27,8 @@ from swiftlet.sync.session.messages import (
     decode,
     encode,
 )
+from swiftlet.sync.session.pair_messages import Branches, ComparePair, Pair, Step
+from swiftlet.sync.session.tests.test_pair_search import by_name, compare, ring_of, setting
 from swiftlet.sync.session.topology import MODES, First
 from swiftlet.timestamp import Timestamp
 from swiftlet.transport import sync_wire
@@ -62,6 +65,18 @@ def test_messages_made_by_hand() -> None:
     the_same(Entries(3, 300, True, True, (data, gone)), by_hand(20, b"\x03", b"\x02", first, second))
     wanted = (Wanted(5, ("000", "fff")), Wanted(300, ("001",)))
     the_same(AskManyEntries(3, 300, wanted), by_hand(4, b"\x02\x05\xa6\x02", b"\x02\x00\xfe\x1f", b"\x01\x01"))
+    step = Step(14, 10, (0, 5))
+    the_same(
+        ComparePair(3, 300, Pair(1, 300, True, (0, 7)), ONE, step, (0, 5, 306)),
+        by_hand(5, b"\x01", b"\x01", b"\xac\x02", b"\x02\x00\x06", ONE, partitions, b"\x0e\x0a", b"\x02\x00\x04"),
+    )
+    the_same(
+        ComparePair(3, 300, Pair(0, 1), b"", step),
+        by_hand(5, b"\x02", b"\x00\x01", b"\x00", b"\x00", b"\x0e\x0a", b"\x02\x00\x04"),
+    )
+    places = b"\x04\x02" + b"\x02\x00\x0d" + b"abcdef" + b"\x10" + 16 * b"xyz"
+    the_same(Branches(3, 300, places), by_hand(22, b"\x00", places))
+    the_same(Branches(3, 300, places, TWO, ONE), by_hand(22, b"\x01", TWO, ONE, places))
     listed = (Listing(5, True, (data, gone)), Listing(300, False, ()))
     the_same(ManyEntries(3, 300, listed), by_hand(21, b"\x02\x05\x01\x02", first, second, b"\xac\x02\x00\x00"))
 
@@ -70,9 +85,11 @@ def test_the_limits_are_the_code_s() -> None:
     found = re.findall(r"^\| `([A-Z_]+)` \| (\d+)", PAGE, re.MULTILINE)
     assert found
     of_messages = ("MAX_MESSAGE", "MAX_PARTITIONS", "MAX_SUFFIX_HASHES", "MAX_WANTED", "MAX_ENTRIES")
+    of_pairs = ("MAX_SKIPPED", "MAX_WITHOUT", "MAX_NODES", "MAX_BRANCHES")
     of_streams = ("MAX_PAYLOAD", "MAX_REQUESTS", "SENT_BYTES", "MAX_UNANSWERED", "MAX_UNANSWERED_BYTES")
     assert {name: int(value) for name, value in found} == {
-        **{name: getattr(messages, name) for name in of_messages},
+        **{name: getattr(encoding, name) for name in of_messages},
+        **{name: getattr(pair_messages, name) for name in of_pairs},
         **{name: getattr(sync_wire, name) for name in of_streams},
     }
     for name in ("MAX_OBJECTS", "MAX_BYTES", "ALONE_BYTES"):
@@ -96,11 +113,17 @@ def test_the_modes_are_the_code_s() -> None:
         assert (brings.strip() == "both directions") is MODES[name].pull
 
 
-def test_the_size_of_a_stable_exchange() -> None:
-    sentence = r"has (\d+) partitions in common with it sends (\d+) bytes, .* and receives (\d+) bytes"
-    (count, said, heard) = re.findall(sentence, " ".join(PAGE.split()))[0]
-    common = tuple(range(0, 6 * int(count), 6))
-    head = len(encode(Compare(0, 1, (), ONE))) - 1
-    assert int(said) == head
-    assert len(encode(Compare(0, 1, common, ONE))) == head + 2 + int(count)
-    assert len(encode(Equal(0, 1))) == int(heard)
+def test_the_size_of_an_exchange() -> None:
+    page = " ".join(PAGE.split())
+    (said, heard) = re.findall(r"equal to its peer sends (\d+) bytes and receives (\d+), whatever", page)[0]
+    for part_power in (4, 14):
+        here, there, shared = setting(ring_of(part_power))
+        found = compare(here, there, shared)
+        assert (found.asked, found.answered) == (int(said), int(heard))
+    sentence = r"Where (\d+) of (\d+) differ, five questions take (\d+) bytes and their answers (\d+); by .* be (\d+)"
+    (differing, count, asked, answered, named) = map(int, re.findall(sentence, page)[0])
+    changed = Random(differing).sample(sorted(shared.partitions), differing)
+    here, there, shared = setting(ring_of(14), changed)
+    found = compare(here, there, shared)
+    assert (len(shared.partitions), found.asked, found.answered) == (count, asked, answered)
+    assert by_name(here, there, shared.partitions).bytes == named
