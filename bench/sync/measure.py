@@ -13,9 +13,9 @@ import os
 import resource
 import statistics
 import time
-from collections.abc import Mapping
-from contextlib import suppress
-from dataclasses import asdict, dataclass
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import cast
 
@@ -135,6 +135,29 @@ class Subject:
     most: int = 0
     nice: int = 0
     """Niceness of this process while a round is measured; below 0, what else runs on the machine has to wait."""
+    kept: dict[int, tuple[Recording, Replicator]] | None = None
+    """The replicators by device, where they are kept from round to round; else each round has a new one."""
+
+    @asynccontextmanager
+    async def keeping(self) -> AsyncIterator[Subject]:
+        """The same with replicators that have done a round, so that their streams are open, as in services."""
+        kept = replace(self, kept={})
+        try:
+            for node in kept.nodes():
+                await kept.round(node, kept.transport(node))
+            yield kept
+        finally:
+            for transport, _ in (kept.kept or {}).values():
+                await transport.close()
+
+    def transport(self, node: Node) -> Recording:
+        """Return what a node's round goes over."""
+        if self.kept is None:
+            return Recording(self.cluster)
+        if node.device.id not in self.kept:
+            transport = Recording(self.cluster)
+            self.kept[node.device.id] = transport, self._replicator(node, transport)
+        return self.kept[node.device.id][0]
 
     def nodes(self, away: Node | None = None) -> list[Node]:
         """Return the nodes that run rounds."""
@@ -161,7 +184,7 @@ class Subject:
             nodes = [*(node for node in nodes if node is not first), first]
         costs = []
         for node in nodes:
-            transport = Recording(self.cluster)
+            transport = self.transport(node)
             costs.append(await self._one(node, transport))
             if bare:
                 bare_s.append(await self._bare(transport))
@@ -193,7 +216,7 @@ class Subject:
 
     async def _settle(self, nodes: list[Node]) -> bool:
         """A round that is not measured; whether anything moved."""
-        reports = [await self.round(node, Recording(self.cluster)) for node in nodes]
+        reports = [await self.round(node, self.transport(node)) for node in nodes]
         return any(report.pushed + report.pulled for report in reports)
 
     async def _bare(self, made: Recording) -> float:
@@ -221,18 +244,21 @@ class Subject:
         return took_s
 
     async def round(self, node: Node, transport: Recording) -> RoundReport:
-        """One, by a replicator that knows of no failures yet."""
+        """One, by a replicator that knows of no failures yet unless replicators are kept."""
+        if self.kept is not None:
+            return await self.kept[node.device.id][1].run_round([0])
+        try:
+            return await self._replicator(node, transport).run_round([0])
+        finally:
+            await transport.close()
 
+    def _replicator(self, node: Node, transport: Recording) -> Replicator:
         def local(_ring: Ring) -> list[Device]:
             return [node.device]
 
-        worker = Replicator(
+        return Replicator(
             local, lambda policy: self.cluster.ring, cast("ObjectTransport", transport), mode=ROUND_MODES[self.mode]
         )
-        try:
-            return await worker.run_round([0])
-        finally:
-            await transport.close()
 
     async def _one(self, node: Node, transport: Recording) -> tuple[tuple[float, ...], RoundReport]:
         others = [other.relay for other in self.cluster.nodes if other is not node]

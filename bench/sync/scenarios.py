@@ -3,6 +3,8 @@
 | scenario | what went before |
 |---|---|
 | stable | nothing |
+| streams open | nothing, but the same replicators have done a round before |
+| 1 % of partitions | as above, and an object is new in each of them, on a write quorum each |
 | 10 % created | that many new objects on a write quorum each |
 | 10 % deleted | the same objects, on a write quorum each |
 | a node down | its connections are refused, nobody knows yet |
@@ -21,12 +23,14 @@ from bench.sync.cluster import Cluster
 from bench.sync.measure import Measured, Subject
 from swiftlet.placement.plan import write_quorum
 
-SCENARIOS = ("stable", "10 % created", "10 % deleted", "a node down", "it is back")
+SCENARIOS = ("stable", "streams open", "1 % of partitions", "10 % created", "10 % deleted", "a node down", "it is back")
 SMALL, LARGE = b"x" * 100, b"x" * 10_240
 _OLD_S = 60.0
 """Seconds that writes lie back: what is younger than a few seconds is left alone."""
 _MOST_ROUNDS = 6
 _WRITERS = 64
+_FAR = 1_000_000_000
+"""Numbers of objects from here on are those of single partitions."""
 
 
 def fill(cluster: Cluster, objects: int) -> None:
@@ -44,8 +48,11 @@ def _each(numbers: range, work: Callable[[int], int]) -> int:
 async def scenarios(subject: Subject, turn: int, stable_only: bool = False) -> AsyncIterator[Measured]:
     """All of them; `turn` numbers the modes that share the stores."""
     yield await subject.measure("stable")
-    if stable_only:
-        return
+    async with subject.keeping() as kept:
+        yield await kept.measure("streams open")
+        if stable_only:
+            return
+        yield await _one_percent(kept, turn)
     cluster, replicas, objects = subject.cluster, subject.replicas, subject.objects
     quorum, some, bare = write_quorum(replicas), objects // 10, subject.mode == "batched"
 
@@ -72,3 +79,30 @@ async def scenarios(subject: Subject, turn: int, stable_only: bool = False) -> A
     lacking = (some * replicas - _each(range(some), write_anew)) * len(LARGE)
     await away.relay.start()
     yield await subject.measure("it is back", lacking=lacking, rounds=_MOST_ROUNDS, first=away)
+
+
+async def _one_percent(subject: Subject, turn: int) -> Measured:
+    """Put an object into every hundredth partition, and measure the rounds that bring it to its third replica."""
+    cluster, quorum = subject.cluster, write_quorum(subject.replicas)
+    partitions = set(range(turn, cluster.ring.partition_count, 100))
+    numbers = _in_partitions(cluster, partitions, start=_FAR * (turn + 1))
+    second = time.time() - _OLD_S
+    with ThreadPoolExecutor(_WRITERS) as writers:
+        put = [
+            writers.submit(cluster.put, number, second, SMALL, cluster.holders(number)[:quorum]) for number in numbers
+        ]
+    assert all(one.result() for one in put)
+    lacking = len(numbers) * (subject.replicas - quorum) * len(SMALL)
+    return await subject.measure("1 % of partitions", lacking=lacking, rounds=_MOST_ROUNDS)
+
+
+def _in_partitions(cluster: Cluster, partitions: set[int], start: int) -> list[int]:
+    """Return an object's number for each of these partitions."""
+    found: dict[int, int] = {}
+    number = start
+    while len(found) < len(partitions):
+        partition = cluster.key(number).partition
+        if partition in partitions:
+            found.setdefault(partition, number)
+        number += 1
+    return list(found.values())
