@@ -43,7 +43,7 @@ class Placed:
     ring_version: int
     belongs: bytes
     pairs: PairTable | None = field(default=None, compare=False)
-    """What the device shares with others; None without a ring."""
+    """The partitions that the device shares with others, and their roots; None while there is no ring."""
 
     def is_primary(self, partition: int) -> bool:
         """Return whether a partition belongs on the device."""

@@ -93,7 +93,7 @@ class Reader(Cursor):
         return value
 
     def partitions(self) -> tuple[int, ...]:
-        """Return ascending partitions."""
+        """Return the partitions that come next, which have to ascend."""
         return tuple(self.ascending(MAX_PARTITIONS, MAX_NUMBER, "partitions"))
 
     def suffixes(self, limit: int) -> tuple[str, ...]:

@@ -59,6 +59,8 @@ class WorldTerms:
     limits: Limits
     reclaim_age_s: float
     reclaim_period_s: float
+    by_name: bool = False
+    """Whether no device knows pairs."""
 
     def terms(self, ring: Ring) -> Terms:
         """Return the terms of a session."""
@@ -231,6 +233,8 @@ class Node:
         """Return the local device's answer."""
         store = self.store
         if isinstance(effect, ReadPair):
+            if self._world_terms.by_name:
+                return None
             pair = self._pairs().of(effect.pair)
             for partition in pair.members:
                 pair.put(partition, store.root(partition))

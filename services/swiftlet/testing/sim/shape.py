@@ -15,6 +15,9 @@ _MODE_WEIGHTS = {"batched": 10, "lightsync": 6, "all_to_all": 1, "star": 1, "cha
 _PERIODS_TO_HEAR = 8
 """Rounds in which healthy devices have received every write, in spite of lost messages."""
 
+_BY_NAME = 4
+"""In each world whose seed is a multiple of this, partitions are compared by name."""
+
 
 @dataclass(frozen=True, slots=True)
 class Shape:
@@ -39,12 +42,14 @@ class Shape:
     """The shortest and longest time for which a device is away."""
     faults: int
     limits: Limits
+    by_name: bool = False
+    """Whether servers know no pairs, as one without a ring, so that all partitions are compared by name."""
 
     @property
     def world_terms(self) -> WorldTerms:
         """Return the terms of nodes; tombstones are forgotten in steps of a tenth of their age."""
         period_s = 60.0 if math.isinf(self.reclaim_age_s) else self.reclaim_age_s / 10
-        return WorldTerms(self.mode, self.limits, self.reclaim_age_s, period_s)
+        return WorldTerms(self.mode, self.limits, self.reclaim_age_s, period_s, self.by_name)
 
     @property
     def well_s(self) -> float:
@@ -101,4 +106,5 @@ def shape_of(seed: int, mode: str | None = None, large: bool = False) -> Shape:
                 Limits(3, 2, 2, 2, 2, nodes=2, branches=3),
             )
         ),
+        by_name=seed % _BY_NAME == 0,
     )

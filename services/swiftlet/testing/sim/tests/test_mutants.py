@@ -250,7 +250,7 @@ FOUND: list[tuple[Mutant, int, str]] = [
     (spreads_forgotten_tombstones, 20, "though it is forgotten"),
     (does_not_skip_failed_neighbours, 200, "not equal after"),
     (batched_does_not_pull, 57, "not equal after"),
-    (acknowledges_without_a_quorum, 5, "is lost|came back"),
+    (acknowledges_without_a_quorum, 498, "is lost|came back"),
     (ignores_metadata, 7, "not equal after"),
     (keeps_stale_roots, 5, "not equal after|messages between equals"),
     (ranks_rows_by_their_newest_timestamp, 6, "is listed as"),
