@@ -15,7 +15,7 @@ _MODE_WEIGHTS = {"batched": 10, "lightsync": 6, "all_to_all": 1, "star": 1, "cha
 _PERIODS_TO_HEAR = 8
 """Rounds in which healthy devices have received every write, in spite of lost messages."""
 
-_BY_NAME = 4
+_BY_NAME = 6
 """In each world whose seed is a multiple of this, partitions are compared by name."""
 
 
