@@ -24,6 +24,8 @@ matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "swiftlet"})
 
 MODES = ("batched", "lightsync", "all_to_all", "star", "chain")
 SCENARIOS = ("stable", "10 % created", "10 % deleted", "a node down", "it is back")
+MORE_SCENARIOS = ("streams open", "1 % of partitions")
+"""Scenarios that are not the paper's: in the table, and not drawn."""
 COLOURS = dict(zip(MODES, ("#1b6ca8", "#2e9e5b", "#c0392b", "#d68910", "#7d3c98"), strict=True))
 FIGURES = (
     ("kilobytes", "KB a node and round (HTTP headers included)"),
@@ -120,7 +122,7 @@ def rows(head: Sequence[str], lines: Iterable[Sequence[object]]) -> str:
 
 def table(found: Found) -> str:
     """Return an HTML table of all figures."""
-    order = {name: number for number, name in enumerate((*MODES, *SCENARIOS))}
+    order = {name: number for number, name in enumerate((*MODES, *SCENARIOS, *MORE_SCENARIOS))}
     cases = sorted(found.items(), key=lambda item: (item[0][2], item[0][1], order[item[0][0]], order[item[0][3]]))
     head = (
         "mode",
