@@ -61,6 +61,10 @@ class Watcher(Protocol):
         """Note that the front may have made objects durable."""
         ...
 
+    def decide(self) -> None:
+        """Note that requests may wait in the front for a decision."""
+        ...
+
 
 class Connection(RawHandler, BegunByFront):
     """The connection of a client that aiohttp serves."""
@@ -225,6 +229,7 @@ class ConnectionHandover:
         room = self._front.waiting() if self._leaving else self._pace.room
         # This stops events of the descriptor, so everything else that they would report is checked afterwards.
         handed = self._front.handed(room)
+        self._watcher.decide()
         self._watcher.made()
         for descriptor, begun_with, bounces, deleted, with_tls in handed:
             begun = _HandedOver(begun_with, bounces, deleted)

@@ -114,9 +114,9 @@ class Deciding:
         known = api.tokens.read(token) if token else None
         identity = None if known is None else known.identity
         if plain_access.by_role(identity, path):
-            container = await api.containers.get(path.account, below.container, self._max_age_s)
+            container = await api.containers.facts(path.account, below.container, self._max_age_s)
         else:
-            container = await api.containers.get(path.account, below.container, self._renewed_s)
+            container = await api.containers.facts(path.account, below.container, self._renewed_s)
             age_s = api.containers.age_s(path.account, below.container)
             if identity is not None:
                 await api.accounts.metadata(path.account, self._renewed_s)

@@ -16,7 +16,7 @@ import random
 import socket
 import ssl
 import time
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
 from typing import NotRequired, TypedDict
 
@@ -46,6 +46,8 @@ RENEW_S = 0.25
 """Seconds between checks of which grants are used."""
 MAX_RENEWED = 1000
 """The number of grants that one check renews; others are decided again after they have ended."""
+MAX_DECIDING = 32
+"""The number of decisions that are made at a time, each of which may have to ask container servers."""
 _PLAIN = frozenset(
     {
         "content-type",
@@ -166,6 +168,7 @@ class ProxyFront:
         self._running: _Running | None = None
         self._state = "off: connections do not come through the front"
         self._granting: set[asyncio.Task[None]] = set()
+        self._deciders = asyncio.Semaphore(MAX_DECIDING)
         self._opened = asyncio.Event()
         self._finishing: asyncio.Task[None] | None = None
         """Lets go of the room that was held for the front."""
@@ -290,9 +293,27 @@ class ProxyFront:
         if running.front.has(*asked):
             running.connections.give_back(connection)
         else:
-            task = asyncio.ensure_future(self._grant_to(running, connection, asked))
-            self._granting.add(task)
-            task.add_done_callback(self._granting.discard)
+            self._begin(self._grant_to(running, connection, asked))
+
+    def _begin(self, granting: Coroutine[None, None, None]) -> None:
+        task = asyncio.ensure_future(granting)
+        self._granting.add(task)
+        task.add_done_callback(self._granting.discard)
+
+    def decide(self) -> None:
+        """Decide about the requests that wait for it in the front."""
+        running = self._running
+        if running is not None:
+            for asked in running.front.undecided():
+                self._begin(self._decide(running, asked))
+
+    async def _decide(self, running: _Running, asked: tuple[bool, bytes, bytes]) -> None:
+        is_granted = False
+        try:
+            async with self._deciders:
+                is_granted = await self._grant(running, *asked)
+        finally:
+            running.front.decided(*asked, is_granted)
 
     def made(self) -> None:
         """Publish listing rows for the objects that the front stored, or deleted."""
@@ -337,8 +358,11 @@ class ProxyFront:
                 running.routes.refresh()
                 if running.containers is not None:
                     running.containers.refresh()
-                for holder in running.front.used()[:MAX_RENEWED]:
-                    await self._grant(running, *holder)
+                await asyncio.gather(*(self._renew(running, one) for one in running.front.used()[:MAX_RENEWED]))
+
+    async def _renew(self, running: _Running, holder: tuple[bool, bytes, bytes]) -> None:
+        async with self._deciders:
+            await self._grant(running, *holder)
 
     async def lend(self) -> None:
         """Lend room to the front where quotas apply, until cancelled."""

@@ -105,6 +105,8 @@ pub(crate) enum State {
     Handshaking,
     /// Between two requests, or before the first.
     Idle,
+    /// It waits until Python has decided whether there is a grant for its request.
+    Deciding,
     Asking(Box<Asking>),
     Storing(Box<Storing>),
     Writing(Box<Writing>),
@@ -138,6 +140,8 @@ pub(crate) struct Connection {
     pub(crate) active: Instant,
     /// How often it will have been handed over without an answer, if it is handed over next.
     pub(crate) bounces: u32,
+    /// Whether Python has decided about the request that was read.
+    pub(crate) is_decided: bool,
 }
 
 impl Connection {
@@ -152,7 +156,8 @@ impl Connection {
         let remote = Arc::from(address.ip().to_string());
         let state = if secure.is_some() { State::Handshaking } else { State::Idle };
         let (link, read) = (Link::new(socket, address, secure)?, Vec::new());
-        Ok(Self { link, remote, read, body: None, state, readable: true, ended: false, active: now, bounces })
+        let (body, readable, ended, is_decided) = (None, true, false, false);
+        Ok(Self { link, remote, read, body, state, readable, ended, active: now, bounces, is_decided })
     }
 
     /// Read once; of a request's beginning not more than may have to be kept for others.

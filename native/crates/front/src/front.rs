@@ -62,6 +62,7 @@ impl Front {
             ready: bell()?,
             served: Mutex::default(),
             made: Mutex::default(),
+            undecided: Mutex::default(),
             open: AtomicUsize::new(0),
             secure,
             bridged: AtomicUsize::new(0),
@@ -120,6 +121,18 @@ impl Front {
     #[must_use]
     pub fn has(&self, holder: &Holder) -> bool {
         self.shared.grants().has(holder, Instant::now())
+    }
+
+    /// Holders of requests that wait for a decision since the last call; each is to be told by [`Self::decided`]. The
+    /// descriptor is the same as for `handed`.
+    #[must_use]
+    pub fn undecided(&self) -> Vec<Holder> {
+        mem::take(&mut *lock(&self.shared.undecided))
+    }
+
+    /// A decision was made: requests of this holder go on, by their grant if there is one, or are handed over.
+    pub fn decided(&self, holder: Holder, is_granted: bool) {
+        self.shared.post(Command::Decided(holder, is_granted));
     }
 
     /// End all grants in an account, or all.

@@ -33,6 +33,7 @@ mod storing;
 #[cfg(test)]
 mod tests;
 mod tickets;
+mod undecided;
 mod updates;
 
 pub use changes::Changes;

@@ -24,6 +24,7 @@ use crate::made::Made;
 use crate::random::Random;
 use crate::shared::{Command, Handed, Served, Shared};
 use crate::storing::Clock;
+use crate::undecided::Undecided;
 use crate::updates::Updates;
 
 use handshakes::{HANDSHAKE_TIME, MAX_HANDSHAKES};
@@ -60,6 +61,9 @@ const GENERATION_SHIFT: u32 = 40;
 const MAX_GENERATION: u32 = (1 << (63 - GENERATION_SHIFT)) - 1;
 /// How long the rest of a body that has begun may take before the connection is handed over.
 const BODY_PATIENCE: Duration = Duration::from_millis(500);
+/// How long Python may take to decide about a request before it has to answer it. Answering takes longer than deciding:
+/// who hands requests over because decisions are late makes them later.
+const DECISION_PATIENCE: Duration = Duration::from_secs(5);
 /// How long a client may take to close a connection after its last answer.
 const LINGER: Duration = Duration::from_secs(2);
 
@@ -93,6 +97,7 @@ pub(crate) struct Reactor {
     made: Vec<Made>,
     /// Those of them that Python lists.
     left_to_python: Vec<Made>,
+    undecided: Undecided,
     updates: Updates,
     /// Answers to what `updates` asks.
     update_events: Arc<Completions>,
@@ -144,6 +149,7 @@ impl Reactor {
             complete: Vec::new(),
             made: Vec::new(),
             left_to_python: Vec::new(),
+            undecided: Undecided::default(),
             updates,
             update_events,
             date: (u64::MAX, String::new()),
@@ -215,6 +221,7 @@ impl Reactor {
                     self.listen_again(now);
                 }
                 Command::Adopt(socket, bounces) => self.begin(socket, bounces + 1, now),
+                Command::Decided(holder, is_granted) => self.decided(holder, is_granted, now),
                 Command::Containers(ring) => self.updates.route(ring),
                 Command::Taken(tokens) => tokens.into_iter().for_each(|token| self.taken(token)),
                 Command::Return(token, socket, bounces) => self.returned(token, socket, bounces),
@@ -345,7 +352,7 @@ impl Reactor {
             }
             State::Handshaking => self.handshaking -= 1,
             State::Writing(writing) => self.reserved -= writing.reserved,
-            State::Idle | State::Ending(_) | State::Bridged(_) => {}
+            State::Idle | State::Deciding | State::Ending(_) | State::Bridged(_) => {}
         }
     }
 
@@ -373,7 +380,7 @@ impl Reactor {
         loop {
             let Some(connection) = &mut self.slots[index].connection else { return };
             let then = match &mut connection.state {
-                State::Asking(_) | State::Storing(_) => Then::Wait,
+                State::Deciding | State::Asking(_) | State::Storing(_) => Then::Wait,
                 State::Handshaking => self.shake_hands(index),
                 State::Bridged(_) => self.pass_on(index),
                 State::Writing(_) => self.write(index),
@@ -492,6 +499,7 @@ impl Reactor {
 
     fn tick(&mut self, now: Instant) {
         self.updates.tidy(now);
+        self.undecided.tidy(now);
         let settings = &self.shared.settings;
         let is_over = |connection: &Connection| {
             let idle = now.saturating_duration_since(connection.active);
@@ -500,6 +508,7 @@ impl Reactor {
                     idle > BODY_PATIENCE || connection.body.as_ref().is_some_and(|body| body.is_late(now))
                 }
                 State::Idle => idle > settings.keepalive,
+                State::Deciding => idle > DECISION_PATIENCE,
                 // What most devices say of a deletion is enough for whoever repeats it.
                 State::Storing(storing) if storing.waits() && storing.is_mostly_known() => {
                     idle > settings.store_timeout
@@ -521,7 +530,7 @@ impl Reactor {
                 storing.give_up(now);
             }
             let is_for_others = |one: &Connection| match one.state {
-                State::Asking(_) | State::Storing(_) => true,
+                State::Deciding | State::Asking(_) | State::Storing(_) => true,
                 State::Idle => !one.read.is_empty(),
                 State::Writing(_) | State::Ending(_) | State::Handshaking | State::Bridged(_) => false,
             };
@@ -540,7 +549,8 @@ impl Reactor {
         self.listeners.clear();
         for index in 0..self.slots.len() {
             // Whoever takes them answers the next request on each, so that no client finds its connection closed.
-            if self.slots[index].connection.as_ref().is_some_and(|one| matches!(one.state, State::Idle)) {
+            let waits = |one: &Connection| matches!(one.state, State::Idle | State::Deciding);
+            if self.slots[index].connection.as_ref().is_some_and(waits) {
                 self.hand_over(index);
             }
         }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::grants::Grants;
+use crate::grants::{Grants, Holder};
 use crate::head::Method;
 use crate::made::Made;
 use crate::room::Room;
@@ -126,6 +126,8 @@ pub(crate) enum Command {
     Listed(Vec<u64>, bool),
     Listen(OwnedFd),
     Adopt(OwnedFd, u32),
+    /// Python has decided, and made a grant or refused to.
+    Decided(Holder, bool),
     /// Where container databases are.
     Containers(Option<Policy>),
     /// Python has begun to serve these connections with TLS.
@@ -148,6 +150,8 @@ pub(crate) struct Shared {
     pub(crate) ready: OwnedFd,
     pub(crate) served: Mutex<Vec<Served>>,
     pub(crate) made: Mutex<Vec<Made>>,
+    /// What Python is asked to decide.
+    pub(crate) undecided: Mutex<Vec<Holder>>,
     pub(crate) open: AtomicUsize,
     /// None for plain HTTP.
     pub(crate) secure: Option<Arc<Secure>>,
@@ -226,6 +230,11 @@ impl Shared {
             lock(&self.made).append(made);
             ring(&self.ready);
         }
+    }
+
+    pub(crate) fn undecided(&self, holder: Holder) {
+        lock(&self.undecided).push(holder);
+        ring(&self.ready);
     }
 
     pub(crate) fn may_serve(&self) -> bool {

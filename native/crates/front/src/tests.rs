@@ -94,8 +94,10 @@ impl Taken {
 
 impl Server {
     fn taken(&self) -> Taken {
-        let Handed { socket, bytes, bounces, secured, .. } =
-            until("a connection to take over", || self.front.handed(1).into_iter().next());
+        let Handed { socket, bytes, bounces, secured, .. } = until("a connection to take over", || {
+            self.front.undecided().into_iter().for_each(|holder| self.front.decided(holder, false));
+            self.front.handed(1).into_iter().next()
+        });
         let socket = UnixStream::from(socket);
         socket.set_nonblocking(false).expect("a socket");
         socket.set_read_timeout(Some(PATIENCE)).expect("a socket");

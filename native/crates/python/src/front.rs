@@ -85,6 +85,11 @@ fn holder(write: bool, token: &Bytes, prefix: &Bytes) -> Holder {
     (write, token.as_slice().to_vec(), prefix.as_slice().to_vec())
 }
 
+fn holders(py: Python<'_>, holders: Vec<Holder>) -> Vec<HolderParts<'_>> {
+    let parts = |(write, token, prefix): Holder| (write, PyBytes::new(py, &token), PyBytes::new(py, &prefix));
+    holders.into_iter().map(parts).collect()
+}
+
 /// The table of a ring, and its devices.
 fn ring(part_power: u32, rows: &[Bytes], devices: Vec<Option<(PyRef<'_, TransportPeer>, String)>>) -> PyResult<Policy> {
     let device = |one: (PyRef<'_, TransportPeer>, String)| Device::new(one.0.peer(), &one.1);
@@ -288,6 +293,17 @@ impl Front {
         self.0.has(&holder(write, &token, &prefix))
     }
 
+    /// Whether to write, token and prefix of requests that wait for a decision since the last call.
+    fn undecided<'py>(&self, py: Python<'py>) -> Vec<HolderParts<'py>> {
+        holders(py, self.0.undecided())
+    }
+
+    /// A decision was made: requests with it go on by their grant, or are handed over.
+    #[pyo3(signature = (write, token, prefix, is_granted, /))]
+    fn decided(&self, write: bool, token: Bytes, prefix: Bytes, is_granted: bool) {
+        self.0.decided(holder(write, &token, &prefix), is_granted);
+    }
+
     /// End grants in an account, or all.
     #[pyo3(signature = (account, /))]
     fn withdraw(&self, account: Option<Bytes>) {
@@ -296,8 +312,7 @@ impl Front {
 
     /// Whether to write, token and prefix of each grant that was used since the last call.
     fn used<'py>(&self, py: Python<'py>) -> Vec<HolderParts<'py>> {
-        let used = self.0.used().into_iter();
-        used.map(|(write, token, prefix)| (write, PyBytes::new(py, &token), PyBytes::new(py, &prefix))).collect()
+        holders(py, self.0.used())
     }
 
     /// Add a slice of room to a pool.

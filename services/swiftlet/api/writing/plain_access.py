@@ -29,7 +29,7 @@ async def to_write(
     Facts that are older than `max_age_s` are requested again. Raises Forbidden, Unauthorized, NotFound and Unavailable.
     """
     assert container.container is not None
-    info = await facts.containers.get(container.account, container.container, max_age_s)
+    info = await facts.containers.facts(container.account, container.container, max_age_s)
     # The account's metadata have its quotas.
     await facts.accounts.metadata(container.account, max_age_s)
     await require(facts, identity, container, methods)

@@ -83,14 +83,14 @@ async def test_what_a_decision_takes_is_no_longer_left_of_the_token(
     tokens, containers = proxy.api.tokens, proxy.api.containers
     ends = tokens.fresh(identity, "").issued + 5
     text = tokens.text(tokens.fresh(identity, "", expires=ends))
-    now, known = ends - 0.75, containers.get
+    now, known = ends - 0.75, containers.facts
 
-    async def get(account: str, container: str, max_age_s: float) -> ContainerInfo:
+    async def facts(account: str, container: str, max_age_s: float) -> ContainerInfo:
         nonlocal now
         now = ends - 0.25
         return await known(account, container, max_age_s)
 
-    monkeypatch.setattr(containers, "get", get)
+    monkeypatch.setattr(containers, "facts", facts)
     grant = await Deciding(proxy.api, now=lambda: now).decide(text, PREFIX)
     assert grant is not None
     assert grant.valid_s == 0.25

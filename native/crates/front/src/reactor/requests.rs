@@ -19,7 +19,7 @@ use super::{REPLICA_SHIFT, Reactor, Then, number};
 use crate::answer::{self, Given, MAX_BYTES};
 use crate::body::{Body, Content};
 use crate::connection::{Asking, State, Storing, Writing};
-use crate::grants::Granted;
+use crate::grants::{Granted, Holder};
 use crate::head::{self, Asked, Method, SHORT_BODY};
 use crate::link::Link;
 use crate::made::Made;
@@ -29,6 +29,7 @@ use crate::receiving::Come;
 use crate::routes::{Device, Policy};
 use crate::shared::Shared;
 use crate::storing::planned;
+use crate::undecided::Next;
 
 impl Reactor {
     /// Ask a device for the request in the bytes that were read.
@@ -43,7 +44,12 @@ impl Reactor {
         let Some((limit, reserved)) = limit_for(&asked, self.reserved, self.shared.settings.large_bytes) else {
             return Then::HandOver;
         };
-        let Some((device, request)) = placed(&self.shared, &asked, limit, self.random.number(), now) else {
+        let granted = match granted(&self.shared, &asked, now) {
+            Decision::Granted(granted) => granted,
+            Decision::None(holder) => return self.undecided(index, &holder, now),
+            Decision::HandOver => return Then::HandOver,
+        };
+        let Some((device, request)) = placed(&self.shared, &asked, &granted, limit, self.random.number(), now) else {
             return Then::HandOver;
         };
         let id = self.random.id();
@@ -67,6 +73,36 @@ impl Reactor {
         self.reserved += reserved;
         connection.state = State::Asking(Box::new(asking));
         Then::Wait
+    }
+
+    /// Let a request without a grant wait until Python has decided, unless it has.
+    fn undecided(&mut self, index: usize, holder: &Holder, now: Instant) -> Then {
+        let number = number(index, self.slots[index].generation);
+        let Some(connection) = &mut self.slots[index].connection else { return Then::Wait };
+        if connection.is_decided || self.leaving {
+            return Then::HandOver;
+        }
+        match self.undecided.wait(holder, number, now) {
+            Next::HandOver => return Then::HandOver,
+            Next::Ask => self.shared.undecided(holder.clone()),
+            Next::Wait => {}
+        }
+        connection.state = State::Deciding;
+        connection.active = now;
+        Then::Wait
+    }
+
+    /// Go on with the requests that waited for this decision.
+    pub(super) fn decided(&mut self, holder: Holder, is_granted: bool, now: Instant) {
+        for number in self.undecided.decided(holder, is_granted, now) {
+            let Some(index) = self.index_of(number) else { continue };
+            let Some(connection) = &mut self.slots[index].connection else { continue };
+            if matches!(connection.state, State::Deciding) {
+                connection.state = State::Idle;
+                connection.is_decided = true;
+                self.go_on(index);
+            }
+        }
     }
 
     pub(super) fn answers(&mut self) {
@@ -142,6 +178,7 @@ impl Reactor {
         connection.read.drain(..bytes);
         connection.body = None;
         connection.bounces = 0;
+        connection.is_decided = false;
         connection.active = now;
         let is_sent = begin_to_send(&mut connection.link, head, &body, &mut writing.left).is_ok();
         let reserved = writing.reserved.min(writing.left.len() as u64);
@@ -164,7 +201,11 @@ impl Reactor {
         let now = Instant::now();
         let Some(connection) = &self.slots[index].connection else { return Then::Wait };
         let Some(asked) = head::parse(&connection.read) else { return Then::HandOver };
-        let Some(granted) = granted(&self.shared, &asked, now) else { return Then::HandOver };
+        let granted = match granted(&self.shared, &asked, now) {
+            Decision::Granted(granted) => granted,
+            Decision::None(holder) => return self.undecided(index, &holder, now),
+            Decision::HandOver => return Then::HandOver,
+        };
         if asked.body_bytes() > SHORT_BODY && connection.long_body().is_none() {
             return self.receive_body(index, granted.policy, (asked.bytes, asked.body_bytes()), now);
         }
@@ -333,16 +374,36 @@ fn begin_to_send(link: &mut Link, head: &[u8], body: &[Chunk], left: &mut Vec<u8
     Ok(())
 }
 
-fn granted(shared: &Shared, asked: &Asked<'_>, now: Instant) -> Option<Granted> {
-    let (prefix, _) = name::split(asked.target)?;
+/// Whether there is a grant for a request.
+enum Decision {
+    Granted(Granted),
+    /// There is none for this holder.
+    None(Holder),
+    /// Python has to answer the request.
+    HandOver,
+}
+
+fn granted(shared: &Shared, asked: &Asked<'_>, now: Instant) -> Decision {
+    let Some((prefix, _)) = name::split(asked.target) else { return Decision::HandOver };
     let holder = (asked.method.writes(), asked.token.unwrap_or_default().to_vec(), prefix.to_vec());
-    let granted = shared.grants().find(&holder, now)?;
-    shared.may_serve().then_some(granted)
+    if !shared.may_serve() {
+        return Decision::HandOver;
+    }
+    match shared.grants().find(&holder, now) {
+        Some(granted) => Decision::Granted(granted),
+        None => Decision::None(holder),
+    }
 }
 
 /// A device for a request, and the message to it; None if Python has to answer the request.
-fn placed(shared: &Shared, asked: &Asked<'_>, limit: u64, random: u64, now: Instant) -> Option<(Arc<Device>, Request)> {
-    let granted = granted(shared, asked, now)?;
+fn placed(
+    shared: &Shared,
+    asked: &Asked<'_>,
+    granted: &Granted,
+    limit: u64,
+    random: u64,
+    now: Instant,
+) -> Option<(Arc<Device>, Request)> {
     let (_, object) = name::split(asked.target)?;
     let secret = &shared.settings.secret;
     let digest = name::digest((&secret.0, &secret.1), &granted.container, object)?;
