@@ -1,8 +1,10 @@
 """When the rows that native code has taken for a device's containers are merged into their databases.
 
 A database is folded `after_s` after the first of its rows, at once when there are many, and by whoever reads or writes
-it. What a start finds in the journal is folded in the background, and so is what could not be merged when it was tried
-(a full disk): every `SWEEP_S` all databases with rows are looked at.
+it. Where many databases get rows, each is folded later: a device folds not more than `AT_ONCE` of them by the clock in
+each `after_s`, since a transaction costs much the same for one row and for fifty. What a start finds in the journal is
+folded in the background, and so is what could not be merged when it was tried (a full disk): every `SWEEP_S` all
+databases with rows are looked at.
 
 A journal file may go when its rows are durable in the databases. They are committed without a sync, and synced a little
 later (`swiftlet.listing.late_sync`); so every `SWEEP_S` the rows that were folded by then are waited for.
@@ -21,6 +23,8 @@ from swiftlet.listing.updates import Place, UpdateTable
 
 FOLD_AFTER_S = 1.0
 """Seconds after the first row of a database when its rows are merged."""
+AT_ONCE = 25
+"""The number of databases of a device that are folded by the clock within `after_s`, unless they have many rows."""
 SWEEP_S = 5.0
 """Seconds between two looks at what is left."""
 
@@ -88,7 +92,8 @@ class Folding:
 
     def _later(self, place: Place) -> None:
         assert self._watching is not None
-        self._timers[place] = self._watching.call_later(self._after_s, self._now, place)
+        after_s = self._after_s * max(1.0, len(self._timers) / AT_ONCE)
+        self._timers[place] = self._watching.call_later(after_s, self._now, place)
 
     def _now(self, place: Place) -> None:
         timer = self._timers.pop(place, None)

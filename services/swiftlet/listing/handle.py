@@ -62,6 +62,10 @@ class Observer(Protocol):
         """Handle a damaged database or a failed device."""
         ...
 
+    def altered(self, id: DatabaseId) -> None:
+        """Handle a transaction that may have changed something else than rows, before it is answered."""
+        ...
+
     def check_room(self) -> None:
         """Raise DiskFull when the device has only its reserve left; called in a worker thread."""
         ...
@@ -332,6 +336,8 @@ class Handle:
         tell(self._deal_with_table, batch, outcome)
         if outcome.summary is not None:
             tell(self._owner.committed, self, outcome.summary, _size(batch) + outcome.taken)
+        if any(write.meets_rows for write in batch):
+            tell(self._owner.altered, self.id)
         if outcome.removed:
             tell(self._owner.gone, self)
         for write, result in zip(batch, outcome.results, strict=True):

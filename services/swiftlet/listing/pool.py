@@ -23,6 +23,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -66,6 +67,10 @@ _ROOM_KNOWN_S = 0.05
 """Seconds for which the device's free space counts as known; what is written meanwhile is little beside the reserve."""
 Committed = Callable[[DatabaseId, Summary], None]
 """A callback that gets a container's database, and what it holds, after each commit."""
+TAKEN_FOR = 16
+"""How many times more databases than are held open may have their rows taken natively: that needs no connection."""
+LOOKED_AT = 64
+"""The number of databases, least recently used first, among which idle ones are looked for when too many are open."""
 _TRIES = 8
 """How often a database is read for its fingerprint while others are being removed."""
 
@@ -120,6 +125,7 @@ class ListingStore:
         self.limits = limits or Limits()
         self.hash_path = hash_path
         self._followers: list[Committed] = []
+        self._watchers: list[Callable[[DatabaseId], None]] = []
         self._forgotten_before = ZERO
         self._refused_policies: frozenset[int] = frozenset()
         self._has_room = True
@@ -576,14 +582,28 @@ class ListingStore:
     def _make_room(self) -> None:
         """Close the least recently used databases while there are too many."""
         surplus = len(self._handles) - self.limits.open_databases
-        idle = [id for id, handle in self._handles.items() if not handle.busy][:-1] if surplus > 0 else []
-        for id in idle[:surplus]:
-            if self._handles[id].shut():
-                self._places.pop(id, None)
+        if surplus > 0:
+            # The last one was asked for just now.
+            older = islice(self._handles.items(), min(len(self._handles) - 1, LOOKED_AT))
+            idle = (id for id, handle in older if not handle.busy)
+            for id in list(islice(idle, surplus)):
                 self._close_soon(self._handles.pop(id))
-            else:
-                self._handles[id].fold()
+        self._take_for_fewer()
         metrics.OPEN_DATABASES.labels(self.device).set(len(self._handles))
+
+    def _take_for_fewer(self) -> None:
+        """Have no more rows taken natively for the databases that have been open to that for longest, while there are
+        too many.
+        """
+        surplus = len(self._places) - TAKEN_FOR * self.limits.open_databases
+        for id in list(islice(self._places, max(0, surplus))):
+            handle = self._handles.get(id)
+            taken = Taken(self.table, self._places, id) if handle is None else handle.taken
+            taken.shut()
+            if taken.waiting:
+                asyncio.get_running_loop().call_soon(self._fold_soon, self._places[id])
+            else:
+                del self._places[id]
 
     @property
     def forgotten_before(self) -> Timestamp:
@@ -597,6 +617,10 @@ class ListingStore:
     def refuse_policies(self, indexes: frozenset[int]) -> None:
         """Create no container with these storage policies from now on, except those of hidden accounts."""
         self._refused_policies = indexes
+
+    def watch(self, watcher: Callable[[DatabaseId], None]) -> None:
+        """Call `watcher` after each commit that may have changed something else than rows, before it is answered."""
+        self._watchers.append(watcher)
 
     def follow(self, follower: Committed) -> None:
         """Call `follower` after every commit to a container's database from now on, after the earlier followers."""
@@ -619,6 +643,11 @@ class ListingStore:
         if handle.id.kind is DatabaseKind.CONTAINER:
             for follower in self._followers:
                 follower(handle.id, summary)
+
+    def altered(self, id: DatabaseId) -> None:
+        """Tell who watches that something else than rows may have changed in a database."""
+        for watcher in self._watchers:
+            watcher(id)
 
     def gone(self, handle: Handle) -> None:
         """Forget the fingerprint of a database that was removed."""

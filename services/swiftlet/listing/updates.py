@@ -106,7 +106,8 @@ class Taken:
         self._places = places
         self._id = id
         self._out = 0
-        self._wanted = False
+        # The handle before this one was closed to have fewer open, and native code goes on taking rows.
+        self._wanted = id in places
         self._ended = False
 
     @property

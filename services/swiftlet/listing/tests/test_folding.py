@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import socket
 import sqlite3
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -14,8 +16,10 @@ from swiftlet.errors import DeviceFailed, DiskFull, NotEmpty, NotFound
 from swiftlet.listing import folding, late_sync, pool, shards
 from swiftlet.listing.container_db import ContainerDb
 from swiftlet.listing.faults import DamagedDatabase
+from swiftlet.listing.folding import Folding
 from swiftlet.listing.handle import Limits
 from swiftlet.listing.pool import ListingStore
+from swiftlet.listing.updates import Place, UpdateTable
 from swiftlet.listing.writer import Summary
 from swiftlet.model import DatabaseId, DatabaseName, ListingQuery, ObjectRow
 from swiftlet.names import HashPath
@@ -426,18 +430,75 @@ async def test_the_journal_stays_after_a_sync_that_failed(device: Device, monkey
     assert device.journal.files
 
 
-async def test_databases_that_are_closed_for_others_take_no_rows(device: Device) -> None:
+async def _others(store: ListingStore, count: int) -> None:
+    """Create and use so many other containers, whose rows native code takes from then on."""
+    for number in range(count):
+        await store.put_container(0, "a", f"other {number}", Timestamp(1), {}, None, 0)
+        await store.update_rows(0, "a", f"other {number}", [ObjectRow("o", Timestamp(2), 1)])
+
+
+async def test_rows_are_taken_for_a_database_that_is_closed_for_others(device: Device) -> None:
+    store = await device.started(limits=Limits(open_databases=2))
+    async with asyncio.timeout(30):
+        # It is closed once its log was synced, which is some time after its rows were merged.
+        while any(handle.id.digest == HASH_PATH("a", "c") for handle in store._handles.values()):
+            await _others(store, 6)
+    device.take("second")
+    assert await names(store) == ["first", "second"]
+    assert PLACE in device.table._open, "and goes on so after it was opened again"
+    await store.post_container(*PLACE, Timestamp(3), {"K": "v"})
+    assert PLACE in device.table._open
+
+
+async def test_too_many_databases_are_not_open_to_native_code(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool, "TAKEN_FOR", 2)
     store = await device.started(limits=Limits(open_databases=2))
     device.take("second")
-    for number in range(6):
-        await store.put_container(0, "a", f"other {number}", Timestamp(1), {}, None, 0)
-    await _until(lambda: not device.table.has(*PLACE))
     async with asyncio.timeout(30):
-        # It is closed for others once its log was synced, which is some time after its rows were merged.
-        while device.is_open():
-            for number in range(6):
-                await store.container_info(0, "a", f"other {number}")
+        while PLACE in device.table._open or device.table.has(*PLACE):
+            await _others(store, 6)
+    assert len(device.table._open) <= 2 * 2 + 1
     assert await names(store) == ["first", "second"]
+
+
+async def test_many_databases_are_folded_one_after_the_other(device: Device) -> None:
+    folded: list[str] = []
+    rows = _Rows(3 * folding.AT_ONCE)
+    clock = Folding(cast("UpdateTable", rows), lambda place: folded.append(place[2]), print, 0.1)
+    clock.start()
+    began = asyncio.get_running_loop().time()
+    await _until(lambda: len(folded) == 3 * folding.AT_ONCE)
+    # Each is put off by as much as those that wait already; what else the machine does can only make it later.
+    assert asyncio.get_running_loop().time() - began >= 0.25
+    clock.stop()
+    rows.close()
+
+
+class _Rows:
+    """A table in which many containers get their first row at once."""
+
+    def __init__(self, count: int) -> None:
+        self._due = [(0, "a", str(number)) for number in range(count)]
+        self._bell, self._rope = socket.socketpair()
+        self._rope.send(b"x")
+
+    def fileno(self) -> int:
+        return self._bell.fileno()
+
+    def close(self) -> None:
+        self._bell.close()
+        self._rope.close()
+
+    def failed(self) -> None:
+        return None
+
+    def databases(self) -> list[Place]:
+        return []
+
+    def due(self) -> list[Place]:
+        self._bell.recv(1)
+        due, self._due = self._due, []
+        return due
 
 
 async def test_what_could_not_be_merged_is_tried_again(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
