@@ -10,6 +10,7 @@ import hmac
 import json
 import os
 import subprocess
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -23,6 +24,7 @@ import pytest
 from e2e.standalone.cluster import START_WITHIN_S, Cluster, end_with_us, environment
 from e2e.standalone.conftest import Stores
 from e2e.standalone.wire import Client
+from swiftlet.placement.listing_changes import FEW
 
 ACCOUNT = "AUTH_test"
 CONNECTIONS = 16
@@ -221,3 +223,38 @@ def test_a_quota_counts_at_once(client: Client, path: str) -> None:
         assert client.call("POST", container_of(path), {"X-Container-Meta-Quota-Bytes": size}).status == 204
         answers = {client.call("PUT", path.split("/", 3)[3], body=BODY).status for _ in range(CONNECTIONS)}
         assert answers == {status}, json.dumps([size, sorted(answers)])
+
+
+def test_in_another_proxy_while_many_containers_are_in_use(client: Client, path: str, other: tuple[str, int]) -> None:
+    """The other proxy then asks container servers for changes, not for each container."""
+    paths = [f"/v1/{ACCOUNT}/{container_of(path)}-{number}/o" for number in range(3 * FEW)]
+    for one in paths:
+        assert client.call("PUT", container_of(one), {"X-Container-Read": ".r:*"}).status == 201
+        assert client.call("PUT", f"{container_of(one)}/o", body=BODY).status == 201
+    ended = threading.Event()
+    statuses: set[int] = set()
+
+    def read_them() -> None:
+        with closing(HTTPConnection(*other, timeout=30)) as connection:
+            while not ended.wait(0.005):
+                for one in paths:
+                    connection.request("GET", one)
+                    with connection.getresponse() as answer:
+                        answer.read()
+                        statuses.add(answer.status)
+
+    readers = [threading.Thread(target=read_them) for _ in range(2)]
+    for reader in readers:
+        reader.start()
+    try:
+        took = measure(client, path, Readers(other, path, {}), container_acl)
+        withdrawn = measure(client, paths[0], Readers(other, paths[0], {}), container_acl)
+    finally:
+        ended.set()
+        for reader in readers:
+            reader.join()
+    print([{allowed: [round(one, 2) for one in times] for allowed, times in all.items()} for all in (took, withdrawn)])
+    for times in (*took.values(), *withdrawn.values()):
+        assert min(times) <= WITHIN_S
+        assert max(times) <= WITHIN_S + SLACK_S
+    assert statuses <= {200, 401}, "401 is what the container that is changed answers"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
@@ -32,6 +33,26 @@ class PageForm(Enum):
     """The format of the API's JSON listings."""
     PLAIN = "plain"
     """A name and a line feed for each row."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListingChange:
+    """The changes of containers on a server: its epoch, the number of the last one, and which containers they were.
+
+    `containers` has the digests of their names; None where it is not known which have changed.
+    """
+
+    epoch: str
+    number: int
+    containers: Sequence[bytes] | None
+
+
+class ChangeSource(Protocol):
+    """What has changed on other nodes, apart from rows."""
+
+    async def changes(self, device: Device, epoch: str, number: int) -> ListingChange:
+        """Return what has changed on the device's server since that number in that epoch. Raises NodeError."""
+        ...
 
 
 class ListingTransport(Protocol):

@@ -12,6 +12,7 @@ from swiftlet.main.background import in_background
 from swiftlet.main.nodes import use_listing_transport
 from swiftlet.placement.fanout import drain_background
 from swiftlet.placement.health import NodeHealth
+from swiftlet.placement.listing_changes import ListingChanges
 from swiftlet.placement.listings import ClusterListings
 from swiftlet.placement.objects import ClusterObjects
 from swiftlet.placement.rings import Rings
@@ -31,15 +32,16 @@ def use_cluster(
     waits: RowWaits,
     rings: Rings,
     transport: ObjectTransport,
-) -> tuple[ClusterListings, ClusterObjects, RowRouter]:
-    """Return listings, objects over `transport`, and what brings the rows of objects to listings; for the life of
-    `app`.
+) -> tuple[ClusterListings, ClusterObjects, RowRouter, ListingChanges]:
+    """Return listings, objects over `transport`, what brings the rows of objects to listings, and what knows of changes
+    of containers; for the life of `app`.
     """
     listing_transport = use_listing_transport(app, cluster, timeouts)
     lagging = Lagging()
     listings = ClusterListings(
         rings, listing_transport, cluster.hash_path, NodeHealth(), waits.straggler_wait_s, lagging
     )
+    changes = ListingChanges(rings.container, listing_transport, cluster.hash_path)
     queues = RowQueues(rings.container, listing_transport, cluster.hash_path)
     rows = RowRouter(rings, queues, Acknowledgements(transport), cluster.hash_path, waits, lagging)
     objects = ClusterObjects(
@@ -53,11 +55,11 @@ def use_cluster(
     )
 
     async def telling(_app: web.Application) -> AsyncIterator[None]:
-        async with in_background(objects.missed.run):
+        async with in_background(objects.missed.run), in_background(changes.run):
             yield
 
     app.cleanup_ctx.append(telling)
-    return listings, objects, rows
+    return listings, objects, rows, changes
 
 
 def finish_slow_replicas(app: web.Application, drain_s: float, drain_rows: Callable[[float], Awaitable[None]]) -> None:

@@ -29,6 +29,7 @@ from swiftlet.model import (
 from swiftlet.ring.model import Device
 from swiftlet.timestamp import Timestamp
 from swiftlet.transport import listing_wire as wire
+from swiftlet.transport.http_changes import HttpChanges
 from swiftlet.transport.http_claims import HttpClaims
 from swiftlet.transport.http_claims import well_formed as _well_formed
 from swiftlet.transport.http_client import NodeClient
@@ -40,8 +41,10 @@ from swiftlet.transport.row_streams import RowStreams, TooLarge
 from swiftlet.transport.wire import WireError, array, flag, json_bytes, json_object, text
 
 
-class HttpListingTransport(HttpClaims, HttpDatabases, HttpPolicies, HttpShards):
-    """`ListingTransport`, `ListingSyncTransport` and `ShardTransport` over a shared pool of connections."""
+class HttpListingTransport(HttpChanges, HttpClaims, HttpDatabases, HttpPolicies, HttpShards):
+    """`ListingTransport`, `ListingSyncTransport`, `ShardTransport` and `ChangeSource` over a shared pool of
+    connections.
+    """
 
     def __init__(self, client: NodeClient) -> None:
         """`client` is closed by `close`."""

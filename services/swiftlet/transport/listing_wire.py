@@ -16,7 +16,7 @@ from dataclasses import asdict, replace
 from typing import Any
 from urllib.parse import quote
 
-from swiftlet.boundaries.listings import PageForm
+from swiftlet.boundaries.listings import ListingChange, PageForm
 from swiftlet.errors import InvalidName
 from swiftlet.model import (
     DIGEST_SIZE,
@@ -335,6 +335,31 @@ def policy_from_wire(fields: Mapping[str, Any], name: str) -> int:
     if policy > _MAX_POLICY:
         raise WireError(f"field {name!r} is not the index of a storage policy")
     return policy
+
+
+def change_from_wire(fields: Mapping[str, Any]) -> tuple[str, int]:
+    """Return the epoch and the number of the last change that the asker knows; WireError."""
+    return text(fields, "epoch"), number(fields, "number")
+
+
+def changes_to_wire(epoch: str, number: int, containers: Sequence[str] | None) -> dict[str, Any]:
+    """Return the answer about changes; `containers` has digests in hexadecimal, None where they are not known."""
+    return {"epoch": epoch, "number": number, "containers": containers}
+
+
+def changes_from_wire(fields: Mapping[str, Any]) -> ListingChange:
+    """Return an answer about changes; WireError."""
+    containers = None if fields.get("containers") is None else [_digest(one) for one in array(fields, "containers")]
+    return ListingChange(text(fields, "epoch"), number(fields, "number"), containers)
+
+
+def _digest(value: object) -> bytes:
+    if not isinstance(value, str) or len(value) != 2 * DIGEST_SIZE:
+        raise WireError("the digest of a container is missing or has another length")
+    try:
+        return bytes.fromhex(value)
+    except ValueError as error:
+        raise WireError("the digest of a container is not hexadecimal") from error
 
 
 def position_from_wire(fields: Mapping[str, Any], name: str) -> str:

@@ -29,11 +29,13 @@ class ContainerCache:
         clock: Callable[[], float] = time.monotonic,
         changes: SharedChanges | None = None,
         changed: Callable[[str], None] | None = None,
+        confirmed: Callable[[str, str, float], float] | None = None,
     ) -> None:
         """Start with an empty cache.
 
         `changes` are those of the processes that share them; `clock` is in monotonic seconds. `changed` is called with
-        an account when one of its entries is forgotten, or turns out to be different.
+        an account when one of its entries is forgotten, or turns out to be different. `confirmed` returns until when a
+        container that was requested at a time has not changed, by the clock.
         """
         self._fetch = fetch
         self._changes = changes or SharedChanges(1)
@@ -44,6 +46,7 @@ class ContainerCache:
             max_entries,
             self._differs,
             clock,
+            None if confirmed is None else lambda place, asked_at: confirmed(*place, asked_at),
         )
         self._changed = changed
 
@@ -51,8 +54,15 @@ class ContainerCache:
         """Return the container, at most `ttl_s` and `max_age_s` old. Raises NotFound and Unavailable."""
         return await self._cache.get((account, container), max_age_s)
 
+    async def facts(self, account: str, container: str, max_age_s: float) -> ContainerInfo:
+        """Return the container as it was at most `max_age_s` ago, apart from its totals, which may be older. Raises
+        NotFound and Unavailable.
+        """
+        return await self._cache.facts((account, container), max_age_s)
+
     async def fresh(self, account: str, container: str) -> ContainerInfo:
-        """Return the container at most a second old, or the cached one while no server can be asked.
+        """Return the container as it was at most a second ago, apart from its totals, or the cached one while no server
+        can be asked.
 
         Raises NotFound and Unavailable.
         """
@@ -63,7 +73,7 @@ class ContainerCache:
         return self._cache.known((account, container), max_age_s)
 
     def age_s(self, account: str, container: str) -> float:
-        """Return the seconds since the cached container was requested."""
+        """Return the age in seconds of what `facts` returns."""
         return self._cache.age_s((account, container))
 
     async def refresh(self, account: str, container: str) -> ContainerInfo:

@@ -1,5 +1,8 @@
 """Descriptions that a proxy process caches, with a limit on their age whoever has changed them.
 
+Where somebody knows that an entry has not changed since (`confirmed`), its facts count as just requested, and it is
+requested again only every `CONFIRMED_AT_MOST_S`. Its numbers are as old as they are.
+
 Changes by a process of the same proxy count at once, through counters (`shared_changes`). Changes by another proxy
 count within `FRESH_S`: entries in use are requested again before that, once for all who need them, so that nobody
 waits. While no server can be asked, cached entries are used for at most `ttl_s`.
@@ -17,6 +20,8 @@ from typing import Generic, TypeVar
 from swiftlet.api.context.bounded_cache import BoundedCache
 from swiftlet.errors import NotFound, SwiftletError
 
+CONFIRMED_AT_MOST_S = 60.0
+"""Seconds after which a description is requested again although nobody has told of a change."""
 FRESH_S = 1.0
 """Rights, keys and limits that another proxy has changed count within so many seconds."""
 _SOON = 0.7
@@ -58,16 +63,21 @@ class FreshCache(Generic[K, V]):
         max_entries: int,
         differs: Callable[[K, V, V], None],
         clock: Callable[[], float] = time.monotonic,
+        confirmed: Callable[[K, float], float] | None = None,
     ) -> None:
         """Start with an empty cache.
 
         `seen` returns the value of a key's counter of changes; `clock` is in monotonic seconds. `differs` is called
-        with the old and the new description.
+        with the old and the new description. `confirmed` returns until when nothing has changed of an entry that was
+        requested at a time, by the clock; that time itself where nobody knows.
         """
         self._fetch = fetch
         self._seen = seen
         self._clock = clock
-        self._known: BoundedCache[K, _Known[V]] = BoundedCache(ttl_s, max_entries, clock)
+        self._ttl_s = ttl_s
+        kept_s = ttl_s if confirmed is None else max(ttl_s, CONFIRMED_AT_MOST_S)
+        self._known: BoundedCache[K, _Known[V]] = BoundedCache(kept_s, max_entries, clock)
+        self._confirmed = confirmed
         self._silent: BoundedCache[K, bool] = BoundedCache(FRESH_S, max_entries, clock)
         self._asking: dict[K, _Asking[V]] = {}
         self._differs = differs
@@ -85,13 +95,34 @@ class FreshCache(Generic[K, V]):
         return known.value
 
     def _remembered(self, key: K, max_age_s: float) -> _Known[V] | None:
-        known = self._known.get(key, max_age_s)
+        known = self._known.get(key, min(self._ttl_s, max_age_s))
         return known if known is not None and known.seen == self._seen(key) else None
 
     def age_s(self, key: K) -> float:
-        """Return the seconds since it was requested; infinite for what is not cached."""
+        """Return the seconds until which facts of the entry are known to hold; infinite for what is not cached."""
         asked_at = self._known.since(key)
-        return math.inf if asked_at is None else self._clock() - asked_at
+        if asked_at is None:
+            return math.inf
+        now = self._clock()
+        if self._confirmed is None or now - asked_at >= CONFIRMED_AT_MOST_S:
+            return now - asked_at
+        return now - self._confirmed(key, asked_at)
+
+    async def facts(self, key: K, max_age_s: float) -> V:
+        """Return the entry as it was at most `max_age_s` ago, apart from numbers, which may be older. Raises NotFound
+        and Unavailable.
+        """
+        known = self._known_facts(key, max_age_s)
+        return await self.get(key, max_age_s) if known is None else known
+
+    def _known_facts(self, key: K, max_age_s: float) -> V | None:
+        """Return facts that are cached; those that will soon be too old are requested in the background."""
+        known = self._known.get(key)
+        if known is None or known.seen != self._seen(key) or (age_s := self.age_s(key)) >= max_age_s:
+            return None
+        if age_s >= _SOON * max_age_s and key not in self._asking:
+            self._ask(key)
+        return known.value
 
     async def get(self, key: K, max_age_s: float = math.inf) -> V:
         """Return the entry as `known` does, and request it if need be. Raises NotFound and Unavailable."""
@@ -104,11 +135,11 @@ class FreshCache(Generic[K, V]):
         return await self.refresh(key)
 
     async def fresh(self, key: K) -> V:
-        """Return the entry at most `FRESH_S` old, or up to `ttl_s` while no server can be asked.
+        """Return facts at most `FRESH_S` old, or up to `ttl_s` while no server can be asked.
 
         Raises NotFound and Unavailable.
         """
-        known = self.known(key, FRESH_S)
+        known = self._known_facts(key, FRESH_S)
         if known is not None:
             return known
         older = self._remembered(key, math.inf)

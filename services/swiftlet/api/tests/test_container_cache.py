@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 
 import pytest
 
@@ -37,7 +38,7 @@ class Cluster:
             raise self.error
         return ContainerInfo(account, container, Timestamp(1), Timestamp(1), count, 0, 0, self.metadata)
 
-    async def count(self, max_age_s: float) -> int:
+    async def count(self, max_age_s: float = math.inf) -> int:
         return (await self.cache.get("a", "c", max_age_s)).object_count
 
     async def quiet(self) -> None:
@@ -199,3 +200,66 @@ class TestFresh:
         cluster.now_s += 1.0
         await cluster.cache.fresh("a", "c")
         assert cluster.told == ["a"]
+
+
+class Confirmed(Cluster):
+    """Somebody knows until when nothing has changed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.confirmed_s = 0.0
+        self.cache = ContainerCache(
+            self.fetch,
+            ttl_s=10.0,
+            clock=lambda: self.now_s,
+            changes=self.changes,
+            confirmed=lambda _account, _container, asked_at: max(asked_at, self.confirmed_s),
+        )
+
+    async def facts(self, max_age_s: float) -> int:
+        return (await self.cache.facts("a", "c", max_age_s)).object_count
+
+
+async def test_facts_that_nobody_has_changed_are_not_asked_for_again() -> None:
+    cluster = Confirmed()
+    for _ in range(50):
+        assert await cluster.facts(0.5) == 1
+        assert (await cluster.cache.fresh("a", "c")).object_count == 1
+        cluster.now_s += 1.0
+        cluster.confirmed_s = cluster.now_s - 0.1
+        assert cluster.cache.age_s("a", "c") == pytest.approx(0.1)
+    await cluster.quiet()
+    assert cluster.asked == 1
+    cluster.now_s += 11.0
+    cluster.confirmed_s = cluster.now_s
+    assert await cluster.facts(0.5) == 2, "nothing is remembered for longer than a minute"
+
+
+async def test_facts_are_asked_for_where_nothing_is_confirmed() -> None:
+    cluster = Confirmed()
+    assert await cluster.facts(0.5) == 1
+    cluster.now_s += 0.5
+    assert await cluster.facts(0.5) == 2
+    cluster.now_s += 0.4
+    assert await cluster.facts(0.5) == 2, "and before that in the background"
+    await cluster.quiet()
+    assert await cluster.facts(0.1) == 3
+
+
+async def test_totals_are_as_old_as_they_are() -> None:
+    cluster = Confirmed()
+    assert await cluster.count(1.0) == 1
+    cluster.now_s = cluster.confirmed_s = cluster.now_s + 1.0
+    assert await cluster.facts(0.5) == 1
+    assert await cluster.count(1.0) == 2
+    cluster.now_s = cluster.confirmed_s = cluster.now_s + 10.0
+    assert await cluster.facts(0.5) == 2
+    assert await cluster.count() == 3, "its time to live has passed"
+
+
+async def test_a_change_by_this_proxy_counts_whatever_is_confirmed() -> None:
+    cluster = Confirmed()
+    assert await cluster.facts(0.5) == 1
+    cluster.confirmed_s = cluster.now_s
+    cluster.changes.container_changed("a", "c")
+    assert await cluster.facts(0.5) == 2

@@ -52,7 +52,7 @@ def create_app(
     hand_out_rings(app[MANAGEMENT], rings)
     waits = RowWaits(settings.proxy.row_wait_s, settings.proxy.post_quorum_wait_s)
     transport = use_object_transport(app, settings.cluster, settings.proxy, settings.service)
-    listings, objects, rows = use_cluster(app, settings.cluster, settings.proxy, waits, rings, transport)
+    listings, objects, rows, known = use_cluster(app, settings.cluster, settings.proxy, waits, rings, transport)
     finish_slow_replicas(app, settings.drain_s, rows.drain)
     policies = use_policies(app, settings, rings)
     users = use_users(app, settings.auth, versions)
@@ -76,6 +76,7 @@ def create_app(
         bodies=bodies_for(transport),
         changes=changes or SharedChanges(),
         changed=withdrawals.withdraw,
+        confirmed=known.confirmed,
     )
     if settings.cluster.direct_access:
         tell_of_changes(app, api.changes, transport.client, policies, rings)

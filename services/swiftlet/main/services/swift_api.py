@@ -35,17 +35,19 @@ def swift_api(
     options: ApiOptions,
     changes: SharedChanges,
     changed: Callable[[str], None],
+    confirmed: Callable[[str, str, float], float] | None = None,
     quotas: QuotaFile | None = None,
     bodies: Bodies | None = None,
 ) -> SwiftApi:
     """Return the API; `changed` is called with an account when something cached of it was removed or has changed.
 
+    `confirmed` returns until when a container that was requested at a time has not changed, by the monotonic clock.
     The conditions of `tokens` are those of `users` and `revocations`.
     """
     ttl_s = options.container_info_ttl_s
     accounts = AccountCache(listings.account_info, ttl_s, changes=changes, changed=changed)
     live = of_live_accounts(listings.container_info, accounts)
-    containers = ContainerCache(live, ttl_s, changes=changes, changed=changed)
+    containers = ContainerCache(live, ttl_s, changes=changes, changed=changed, confirmed=confirmed)
     return SwiftApi(
         listings=listings,
         objects=objects,

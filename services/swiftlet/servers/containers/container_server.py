@@ -20,6 +20,7 @@ from swiftlet.errors import DeviceFailed
 from swiftlet.listing.pool import ListingStore
 from swiftlet.model import DatabaseId, DatabaseName
 from swiftlet.servers.containers.account_usage import AccountUsage
+from swiftlet.servers.containers.change_log import ChangeLog
 from swiftlet.servers.containers.claim_routes import ClaimRoutes
 from swiftlet.servers.containers.container_metrics import DURATION, REQUESTS
 from swiftlet.servers.containers.listing_routes import SyncRoutes, rows_of
@@ -64,6 +65,9 @@ class ContainerServer:
         self.key = key
         self.shards = ShardRoutes(stores)
         self.policies = PolicyRoutes(stores)
+        self.changes = ChangeLog()
+        for store in stores.values():
+            store.watch(self.changes.note)
         self.sync = SyncRoutes(stores, key, placed or {})
         self.claims = ClaimRoutes(stores, reporter, sharded)
         self._sharded = sharded or {}
@@ -252,6 +256,7 @@ def add_container_routes(app: web.Application, server: ContainerServer) -> None:
         ("POST", f"{claims}/confirm", server.claims.confirm_claims, small),
         ("POST", f"{claims}/cancel", server.claims.cancel_claims, small),
         ("POST", "/v1/policies/{device}", server.policies.policy_containers, small),
+        ("POST", "/v1/changes", server.changes.changes, small),
         ("GET", sync, server.sync.knock, small),
         ("POST", sync + "/{kind}", server.sync.databases, small),
         ("GET", sync + "/{kind}", server.sync.held_partitions, small),
