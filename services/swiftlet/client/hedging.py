@@ -21,6 +21,7 @@ _LEAST_KNOWN = 20
 _LEAST_S = 0.005
 _PART = 0.05
 _MOST_SAVED = 5.0
+"""The number of second requests that may be saved up for later."""
 
 
 class Latencies:

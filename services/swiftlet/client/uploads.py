@@ -43,6 +43,7 @@ from swiftlet.client.values import ContainerInfo, ObjectRequest, Written
 _log = logging.getLogger("swiftlet.client")
 _FOLDER = "swiftlet"
 _LONGEST_NAME = 900
+"""Bytes of a name that its segments bear as it is; those of a longer one bear a digest."""
 _MIB = 1 << 20
 _USUAL_SEGMENTS = 1000
 _USUAL_LARGEST = 5 << 30

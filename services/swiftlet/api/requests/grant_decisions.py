@@ -25,6 +25,7 @@ from swiftlet.settings.sections import LimitsSection
 REMEMBERED_S = 0.25
 """Seconds for which a decision is remembered."""
 _MAX_REMEMBERED = 4096
+"""The number of decisions that are remembered; the oldest are forgotten first."""
 _META_COUNT, _META_NAME, _META_VALUE, _META_ALL = 90, 128, 256, 4096
 """What object servers let guests set as metadata: Swift's limits."""
 _USE_A_PROXY = "objects of this container have versions or expire: use a proxy"

@@ -15,6 +15,7 @@ from swiftlet.client.values import ObjectInfo, ObjectRequest, Span, Written
 _LIKE_MD5 = "0" * 32
 PIECE = 10
 _MOST_PIECES = 1000
+"""The number of pieces that one read of an object gives at most."""
 
 
 @dataclass
