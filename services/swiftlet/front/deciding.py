@@ -29,6 +29,8 @@ for longer.
 """
 SMALL_BYTES = 1024 * 1024
 """The largest size in bytes of an object that may be stored by a grant."""
+_TRIES = 2
+"""How often a decision is made that took longer than it is valid: the second time what it rests on is known."""
 _ITEMS, _ITEM_NAME, _ITEM_VALUE = 16, 64, 256
 """The largest number of an object's metadata items, and the largest sizes of a name and a value in bytes."""
 _MAX_HEAD = 4096
@@ -84,11 +86,15 @@ class Deciding:
         below = below_of(prefix)
         if below is None:
             return None
-        try:
-            return await (self._decide_write(token, below) if write else self._decide(token, below))
-        except SwiftletError:
-            # The request is refused, the container does not exist, or that is unknown; the API gives the answer.
-            return None
+        for _ in range(_TRIES):
+            try:
+                grant = await (self._decide_write(token, below) if write else self._decide(token, below))
+            except SwiftletError:
+                # The request is refused, the container does not exist, or that is unknown; the API gives the answer.
+                return None
+            if grant is None or grant.valid_s > 0:
+                return grant
+        return None
 
     async def _decide_write(self, token: str, below: Path) -> Grant | None:
         api, options = self._api, self._api.options
@@ -105,7 +111,7 @@ class Deciding:
         # The facts read first have become older while the others were read.
         valid_s = min(WRITE_VALID_S + begun_s - time.monotonic(), known.expires - self._now())
         xxh3_etags = options.etag_kind(container.policy) == "xxh3"
-        return Grant(path, container.policy, valid_s, xxh3_etags, limits) if valid_s > 0 else None
+        return Grant(path, container.policy, valid_s, xxh3_etags, limits)
 
     async def _decide(self, token: str, below: Path) -> Grant | None:
         api, valid_s = self._api, VALID_S
@@ -128,7 +134,7 @@ class Deciding:
             # At the end: the decision took time, in which the token has become older.
             valid_s = min(valid_s, known.expires - self._now())
         visited = identity is None and api.options.static_web.enabled and site_of(container.metadata).any
-        if has_versions(container) or visited or valid_s <= 0:
+        if has_versions(container) or visited:
             return None
         return Grant(path, container.policy, valid_s)
 

@@ -14,6 +14,7 @@ container do not have yet may be missed, as by who asks one of the replicas; a d
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 import time
 from collections.abc import Callable
@@ -74,12 +75,15 @@ class ListingChanges:
         """The version of the ring for which anything was told."""
         self._wanted: set[bytes] = set()
         self._wanted_before = 0
+        self._is_asking = False
+        self._answers = asyncio.Event()
+        """Set when servers have answered, or are not asked any more; another one follows."""
 
-    def confirmed(self, account: str, container: str, asked_at: float) -> float:
-        """Return until when nothing is known to have changed of a container that was requested at `asked_at`: that time
-        itself, or a later one. Both are by the clock.
+    def confirmed(self, place: tuple[str, str], asked_at: float, /) -> float:
+        """Return until when nothing is known to have changed of a container (account and name) that was requested at
+        `asked_at`: that time itself, or a later one. Both are by the clock.
         """
-        digest = self._hash_path(account, container)
+        digest = self._hash_path(*place)
         self._wanted.add(digest)
         ring = self._ring()
         if ring.version != self._version or self._changed.get(digest, -math.inf) >= asked_at:
@@ -90,6 +94,12 @@ class ListingChanges:
         most = len(holders) // 2
         return max(asked_at, upto[most]) if len(upto) > most else asked_at
 
+    async def heard(self) -> None:
+        """Wait for the next answers, if servers are being asked, for a moment at most."""
+        if self._is_asking:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._answers.wait(), _PATIENCE_S)
+
     async def run(self) -> None:
         """Ask while many containers are in use, until cancelled."""
         counted_at = self._clock()
@@ -99,8 +109,11 @@ class ListingChanges:
                 counted_at = self._clock()
                 self._wanted_before = len(self._wanted)
                 self._wanted.clear()
-            if max(len(self._wanted), self._wanted_before) >= FEW:
+            self._is_asking = max(len(self._wanted), self._wanted_before) >= FEW
+            if self._is_asking:
                 await self.ask()
+            self._answers.set()
+            self._answers = asyncio.Event()
 
     async def ask(self) -> None:
         """Ask all container servers for what has changed since they were asked last."""

@@ -11,7 +11,7 @@ import math
 import time
 from collections.abc import Awaitable, Callable
 
-from swiftlet.api.context.fresh_cache import FreshCache
+from swiftlet.api.context.fresh_cache import Confirmations, FreshCache
 from swiftlet.api.context.shared_changes import SharedChanges
 from swiftlet.model import ContainerInfo
 
@@ -29,13 +29,12 @@ class ContainerCache:
         clock: Callable[[], float] = time.monotonic,
         changes: SharedChanges | None = None,
         changed: Callable[[str], None] | None = None,
-        confirmed: Callable[[str, str, float], float] | None = None,
+        confirmations: Confirmations[_Place] | None = None,
     ) -> None:
         """Start with an empty cache.
 
         `changes` are those of the processes that share them; `clock` is in monotonic seconds. `changed` is called with
-        an account when one of its entries is forgotten, or turns out to be different. `confirmed` returns until when a
-        container that was requested at a time has not changed, by the clock.
+        an account when one of its entries is forgotten, or turns out to be different.
         """
         self._fetch = fetch
         self._changes = changes or SharedChanges(1)
@@ -46,7 +45,7 @@ class ContainerCache:
             max_entries,
             self._differs,
             clock,
-            None if confirmed is None else lambda place, asked_at: confirmed(*place, asked_at),
+            confirmations,
         )
         self._changed = changed
 

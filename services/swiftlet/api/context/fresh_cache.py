@@ -1,7 +1,8 @@
 """Descriptions that a proxy process caches, with a limit on their age whoever has changed them.
 
-Where somebody knows that an entry has not changed since (`confirmed`), its facts count as just requested, and it is
-requested again only every `CONFIRMED_AT_MOST_S`. Its numbers are as old as they are.
+Where somebody knows that an entry has not changed since (`Confirmations`), its facts count as just requested, and it is
+requested again only every `CONFIRMED_AT_MOST_S`. Its numbers are as old as they are. When the next confirmation is late
+it is waited for: on a machine that has too much to do, requesting every entry again would only add to that.
 
 Changes by a process of the same proxy count at once, through counters (`shared_changes`). Changes by another proxy
 count within `FRESH_S`: entries in use are requested again before that, once for all who need them, so that nobody
@@ -15,13 +16,15 @@ import math
 import time
 from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from swiftlet.api.context.bounded_cache import BoundedCache
 from swiftlet.errors import NotFound, SwiftletError
 
 CONFIRMED_AT_MOST_S = 60.0
 """Seconds after which a description is requested again although nobody has told of a change."""
+LATE_S = 2.0
+"""Seconds for which the next confirmation of an entry is waited for in place of requesting the entry."""
 FRESH_S = 1.0
 """Rights, keys and limits that another proxy has changed count within so many seconds."""
 _SOON = 0.7
@@ -33,6 +36,23 @@ cached.
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
+
+
+C = TypeVar("C", bound=Hashable, contravariant=True)
+
+
+class Confirmations(Protocol[C]):
+    """Knows which entries have not changed. Times are in seconds by the cache's clock."""
+
+    def confirmed(self, key: C, asked_at: float, /) -> float:
+        """Return until when nothing has changed of an entry that was requested at a time; that time itself where
+        nothing is known.
+        """
+        ...
+
+    async def heard(self) -> None:
+        """Wait until more is known, if that may be soon."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,21 +83,20 @@ class FreshCache(Generic[K, V]):
         max_entries: int,
         differs: Callable[[K, V, V], None],
         clock: Callable[[], float] = time.monotonic,
-        confirmed: Callable[[K, float], float] | None = None,
+        confirmations: Confirmations[K] | None = None,
     ) -> None:
         """Start with an empty cache.
 
         `seen` returns the value of a key's counter of changes; `clock` is in monotonic seconds. `differs` is called
-        with the old and the new description. `confirmed` returns until when nothing has changed of an entry that was
-        requested at a time, by the clock; that time itself where nobody knows.
+        with the old and the new description.
         """
         self._fetch = fetch
         self._seen = seen
         self._clock = clock
         self._ttl_s = ttl_s
-        kept_s = ttl_s if confirmed is None else max(ttl_s, CONFIRMED_AT_MOST_S)
+        kept_s = ttl_s if confirmations is None else max(ttl_s, CONFIRMED_AT_MOST_S)
         self._known: BoundedCache[K, _Known[V]] = BoundedCache(kept_s, max_entries, clock)
-        self._confirmed = confirmed
+        self._confirmations = confirmations
         self._silent: BoundedCache[K, bool] = BoundedCache(FRESH_S, max_entries, clock)
         self._asking: dict[K, _Asking[V]] = {}
         self._differs = differs
@@ -104,23 +123,34 @@ class FreshCache(Generic[K, V]):
         if asked_at is None:
             return math.inf
         now = self._clock()
-        if self._confirmed is None or now - asked_at >= CONFIRMED_AT_MOST_S:
+        if self._confirmations is None or now - asked_at >= CONFIRMED_AT_MOST_S:
             return now - asked_at
-        return now - self._confirmed(key, asked_at)
+        return now - self._confirmations.confirmed(key, asked_at)
 
     async def facts(self, key: K, max_age_s: float) -> V:
         """Return the entry as it was at most `max_age_s` ago, apart from numbers, which may be older. Raises NotFound
         and Unavailable.
         """
         known = self._known_facts(key, max_age_s)
+        if known is None and self._confirmations is not None and self._is_confirmed(key):
+            await self._confirmations.heard()
+            known = self._known_facts(key, max_age_s)
         return await self.get(key, max_age_s) if known is None else known
+
+    def _is_confirmed(self, key: K) -> bool:
+        """Return whether the entry was confirmed lately, so that it may be again."""
+        asked_at = self._known.since(key)
+        if self._confirmations is None or asked_at is None:
+            return False
+        until = self._confirmations.confirmed(key, asked_at)
+        return until > asked_at and self._clock() - until < LATE_S
 
     def _known_facts(self, key: K, max_age_s: float) -> V | None:
         """Return facts that are cached; those that will soon be too old are requested in the background."""
         known = self._known.get(key)
         if known is None or known.seen != self._seen(key) or (age_s := self.age_s(key)) >= max_age_s:
             return None
-        if age_s >= _SOON * max_age_s and key not in self._asking:
+        if age_s >= _SOON * max_age_s and key not in self._asking and not self._is_confirmed(key):
             self._ask(key)
         return known.value
 

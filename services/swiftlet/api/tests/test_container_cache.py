@@ -208,13 +208,23 @@ class Confirmed(Cluster):
     def __init__(self) -> None:
         super().__init__()
         self.confirmed_s = 0.0
+        self.confirms_s = 0.0
+        """Until when the next confirmation is."""
+        self.heard_of = 0
         self.cache = ContainerCache(
             self.fetch,
             ttl_s=10.0,
             clock=lambda: self.now_s,
             changes=self.changes,
-            confirmed=lambda _account, _container, asked_at: max(asked_at, self.confirmed_s),
+            confirmations=self,
         )
+
+    def confirmed(self, _place: tuple[str, str], asked_at: float, /) -> float:
+        return max(asked_at, self.confirmed_s)
+
+    async def heard(self) -> None:
+        self.heard_of += 1
+        self.confirmed_s = max(self.confirmed_s, self.confirms_s)
 
     async def facts(self, max_age_s: float) -> int:
         return (await self.cache.facts("a", "c", max_age_s)).object_count
@@ -263,3 +273,20 @@ async def test_a_change_by_this_proxy_counts_whatever_is_confirmed() -> None:
     cluster.confirmed_s = cluster.now_s
     cluster.changes.container_changed("a", "c")
     assert await cluster.facts(0.5) == 2
+
+
+async def test_a_late_confirmation_is_waited_for() -> None:
+    cluster = Confirmed()
+    assert await cluster.facts(0.5) == 1
+    cluster.confirmed_s = cluster.now_s + 1.0
+    cluster.now_s += 2.0
+    cluster.confirms_s = cluster.now_s
+    assert await cluster.facts(0.5) == 1
+    assert (cluster.heard_of, cluster.asked) == (1, 1)
+    cluster.now_s += 1.0
+    assert await cluster.facts(0.5) == 2, "which does not come, so the container is asked for"
+    assert cluster.heard_of == 2
+    cluster.confirmed_s = cluster.now_s + 0.1
+    cluster.now_s += 10.0
+    assert await cluster.facts(0.5) == 3, "and at once when there was none for long"
+    assert cluster.heard_of == 2

@@ -76,7 +76,7 @@ def create_app(
         bodies=bodies_for(transport),
         changes=changes or SharedChanges(),
         changed=withdrawals.withdraw,
-        confirmed=known.confirmed,
+        confirmations=known,
     )
     if settings.cluster.direct_access:
         tell_of_changes(app, api.changes, transport.client, policies, rings)

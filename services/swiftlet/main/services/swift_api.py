@@ -8,6 +8,7 @@ from swiftlet.api.context.account_cache import AccountCache
 from swiftlet.api.context.container_cache import ContainerCache
 from swiftlet.api.context.core import ApiOptions, SwiftApi
 from swiftlet.api.context.deleted_accounts import of_live_accounts
+from swiftlet.api.context.fresh_cache import Confirmations
 from swiftlet.api.context.logins import Logins
 from swiftlet.api.context.rate_limits import RateLimits
 from swiftlet.api.context.revoking import Revocations
@@ -35,19 +36,19 @@ def swift_api(
     options: ApiOptions,
     changes: SharedChanges,
     changed: Callable[[str], None],
-    confirmed: Callable[[str, str, float], float] | None = None,
+    confirmations: Confirmations[tuple[str, str]] | None = None,
     quotas: QuotaFile | None = None,
     bodies: Bodies | None = None,
 ) -> SwiftApi:
     """Return the API; `changed` is called with an account when something cached of it was removed or has changed.
 
-    `confirmed` returns until when a container that was requested at a time has not changed, by the monotonic clock.
+    `confirmations` are of containers by account and name.
     The conditions of `tokens` are those of `users` and `revocations`.
     """
     ttl_s = options.container_info_ttl_s
     accounts = AccountCache(listings.account_info, ttl_s, changes=changes, changed=changed)
     live = of_live_accounts(listings.container_info, accounts)
-    containers = ContainerCache(live, ttl_s, changes=changes, changed=changed, confirmed=confirmed)
+    containers = ContainerCache(live, ttl_s, changes=changes, changed=changed, confirmations=confirmations)
     return SwiftApi(
         listings=listings,
         objects=objects,

@@ -59,11 +59,11 @@ async def test_nothing_is_known_of_what_was_requested_before_the_first_answers(
     servers: Servers, known: ListingChanges
 ) -> None:
     asked_at = servers.now_s
-    assert known.confirmed(*PLACE, asked_at) == asked_at
+    assert known.confirmed(PLACE, asked_at) == asked_at
     await known.ask()
-    assert known.confirmed(*PLACE, asked_at) == asked_at
+    assert known.confirmed(PLACE, asked_at) == asked_at
     await known.ask()
-    assert known.confirmed(*PLACE, asked_at) == asked_at
+    assert known.confirmed(PLACE, asked_at) == asked_at
 
 
 async def test_what_nobody_has_changed_holds_until_most_were_asked(servers: Servers, known: ListingChanges) -> None:
@@ -72,19 +72,19 @@ async def test_what_nobody_has_changed_holds_until_most_were_asked(servers: Serv
     servers.now_s += 10.0
     second = servers.now_s
     await known.ask()
-    upto = known.confirmed(*PLACE, asked_at)
+    upto = known.confirmed(PLACE, asked_at)
     # The second of three questions, of which one may be missing: it was sent before any answer.
     assert second <= upto < servers.now_s
     servers.silent = {0}
     servers.now_s += 10.0
     third = servers.now_s
     await known.ask()
-    assert known.confirmed(*PLACE, asked_at) >= third
+    assert known.confirmed(PLACE, asked_at) >= third
     servers.silent = {0, 1}
     servers.now_s += 10.0
-    before = known.confirmed(*PLACE, asked_at)
+    before = known.confirmed(PLACE, asked_at)
     await known.ask()
-    assert known.confirmed(*PLACE, asked_at) == before, "one of three may lack the change"
+    assert known.confirmed(PLACE, asked_at) == before, "one of three may lack the change"
 
 
 @pytest.mark.parametrize("holder", [0, 1, 2])
@@ -93,13 +93,13 @@ async def test_a_change_at_any_holder_counts(servers: Servers, known: ListingCha
     asked_at = servers.now_s
     servers.logs[holder].note(ID)
     await known.ask()
-    assert known.confirmed(*PLACE, asked_at) == asked_at
-    assert known.confirmed("a", "other", asked_at) > asked_at
+    assert known.confirmed(PLACE, asked_at) == asked_at
+    assert known.confirmed(("a", "other"), asked_at) > asked_at
     await known.ask()
-    assert known.confirmed(*PLACE, asked_at) == asked_at, "what was requested before the change stays old"
+    assert known.confirmed(PLACE, asked_at) == asked_at, "what was requested before the change stays old"
     asked_at = servers.now_s
     await known.ask()
-    assert known.confirmed(*PLACE, asked_at) > asked_at
+    assert known.confirmed(PLACE, asked_at) > asked_at
 
 
 async def test_who_has_restarted_or_forgotten_begins_anew(servers: Servers, known: ListingChanges) -> None:
@@ -109,22 +109,22 @@ async def test_who_has_restarted_or_forgotten_begins_anew(servers: Servers, know
     for number in range(5):
         servers.logs[1].note(DatabaseId(DatabaseKind.CONTAINER, 0, HASH_PATH("a", str(number))))
     await known.ask()
-    assert known.confirmed(*PLACE, asked_at) == asked_at
+    assert known.confirmed(PLACE, asked_at) == asked_at
     asked_at = servers.now_s
     await known.ask()
-    assert known.confirmed(*PLACE, asked_at) > asked_at
+    assert known.confirmed(PLACE, asked_at) > asked_at
 
 
 async def test_another_ring_begins_anew(servers: Servers, known: ListingChanges) -> None:
     await known.ask()
     asked_at = servers.now_s
     await known.ask()
-    assert known.confirmed(*PLACE, asked_at) > asked_at
+    assert known.confirmed(PLACE, asked_at) > asked_at
     servers.version = 2
-    assert known.confirmed(*PLACE, asked_at) == asked_at
+    assert known.confirmed(PLACE, asked_at) == asked_at
     await known.ask()
     await known.ask()
-    assert known.confirmed(*PLACE, asked_at) == asked_at
+    assert known.confirmed(PLACE, asked_at) == asked_at
 
 
 async def test_only_so_many_changes_are_remembered(
@@ -137,10 +137,10 @@ async def test_only_so_many_changes_are_remembered(
         servers.logs[0].note(DatabaseId(DatabaseKind.CONTAINER, 0, HASH_PATH("a", str(number))))
     await known.ask()
     for number in range(4):
-        assert known.confirmed("a", str(number), asked_at) == asked_at
+        assert known.confirmed(("a", str(number)), asked_at) == asked_at
     asked_at = servers.now_s
     await known.ask()
-    assert known.confirmed("a", "0", asked_at) > asked_at
+    assert known.confirmed(("a", "0"), asked_at) > asked_at
 
 
 async def test_too_many_servers_are_not_asked(
@@ -151,7 +151,7 @@ async def test_too_many_servers_are_not_asked(
     await known.ask()
     await known.ask()
     assert servers.now_s == began
-    assert known.confirmed(*PLACE, began) == began
+    assert known.confirmed(PLACE, began) == began
 
 
 def test_a_log_tells_what_it_has_kept() -> None:
