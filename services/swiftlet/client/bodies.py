@@ -27,7 +27,7 @@ Source: TypeAlias = Buffer | os.PathLike[str] | BinaryIO | AsyncIterable[bytes] 
 
 
 class Body(Protocol):
-    """Bytes to send."""
+    """The body of an upload."""
 
     @property
     def size(self) -> int | None:
@@ -45,11 +45,11 @@ class Body(Protocol):
         """Return the bytes from the beginning; NotRepeatable when they can't be read again."""
 
     async def matches(self, etag: str) -> bool:
-        """Whether the ETag is that of the bytes which were read last."""
+        """Return whether the ETag is that of the bytes which were read last."""
 
 
 class BytesBody:
-    """Bytes in memory."""
+    """A body that is in memory as a whole."""
 
     def __init__(self, data: Buffer) -> None:
         """Keep a view: the caller leaves the bytes as they are until the request is done."""
@@ -57,17 +57,17 @@ class BytesBody:
 
     @property
     def size(self) -> int:
-        """How many bytes there are."""
+        """Return the number of bytes."""
         return len(self.data)
 
     @property
     def is_repeatable(self) -> bool:
-        """Always."""
+        """Return True: the bytes can be read again."""
         return True
 
     @property
     def reads_once(self) -> bool:
-        """Never."""
+        """Return False."""
         return False
 
     async def chunks(self) -> AsyncGenerator[Buffer, None]:
@@ -99,17 +99,17 @@ class FileBody:
 
     @property
     def size(self) -> int:
-        """How many bytes there were when the body was made."""
+        """Return the number of bytes that there were when the body was made."""
         return self._size
 
     @property
     def is_repeatable(self) -> bool:
-        """Always."""
+        """Return True: the bytes can be read again."""
         return True
 
     @property
     def reads_once(self) -> bool:
-        """Never."""
+        """Return False."""
         return False
 
     async def chunks(self) -> AsyncGenerator[Buffer, None]:
@@ -175,12 +175,12 @@ class StreamBody:
 
     @property
     def is_repeatable(self) -> bool:
-        """Until somebody has begun to read."""
+        """Return True until somebody has begun to read."""
         return not self._begun
 
     @property
     def reads_once(self) -> bool:
-        """Always."""
+        """Return True: a stream has no beginning to go back to."""
         return True
 
     async def chunks(self) -> AsyncGenerator[Buffer, None]:

@@ -48,7 +48,7 @@ class Catalog:
     """Which of the storage URLs in Keystone's catalog is used."""
 
     storage_url: str | None = None
-    """Overrides the catalog."""
+    """The URL to use in place of the catalog's."""
     service_type: str = "object-store"
     interface: str = "public"
     region: str | None = None

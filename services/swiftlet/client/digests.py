@@ -16,10 +16,10 @@ Buffer = bytes | bytearray | memoryview
 
 
 class Digest(Protocol):
-    """What has been hashed so far."""
+    """A digest of the bytes that were added so far."""
 
     def update(self, data: Buffer, /) -> None:
-        """Add bytes."""
+        """Hash the next bytes."""
 
     def etag(self) -> str:
         """Return the ETag of all bytes so far."""
@@ -71,7 +71,7 @@ class Both:
         self._digests: list[Digest] = [_Md5(), _Xxh3()]
 
     def update(self, data: Buffer) -> None:
-        """Add bytes."""
+        """Hash the next bytes."""
         for digest in self._digests:
             digest.update(data)
 

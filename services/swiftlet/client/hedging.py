@@ -25,10 +25,10 @@ _MOST_SAVED = 5.0
 
 
 class Latencies:
-    """How long the last answers took to begin."""
+    """Times to first byte of the last answers."""
 
     def __init__(self) -> None:
-        """Know of none."""
+        """Start without any answer."""
         self._recent: deque[float] = deque()
         self._sorted: list[float] = []
 

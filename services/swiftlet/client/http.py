@@ -37,7 +37,7 @@ _all: weakref.WeakSet[Http] = weakref.WeakSet()
 
 @dataclass(slots=True)
 class _Connections:
-    """What belongs to one event loop."""
+    """The connections and the login of one event loop."""
 
     session: aiohttp.ClientSession
     logging_in: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -55,7 +55,7 @@ class Http:
         _all.add(self)
 
     def __getstate__(self) -> dict[str, object]:
-        """What a copy in another process needs: neither connections nor tokens."""
+        """Return the state without connections and tokens: a copy in another process makes its own."""
         return {"credentials": self.credentials, "options": self.options}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -213,7 +213,7 @@ class HttpWay:
     """Objects over HTTP, through the proxies."""
 
     def __init__(self, http: Http) -> None:
-        """Use these requests."""
+        """Send requests with `http`."""
         self._http = http
 
     async def head(self, request: ObjectRequest) -> ObjectInfo:
@@ -287,11 +287,11 @@ class _Payload(aiohttp.Payload):
         self.failure: Exception | None = None
 
     def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
-        """Never: bodies are bytes."""
+        """Raise TypeError: bodies are bytes."""
         raise TypeError("a body is no text")
 
     async def write(self, writer: AbstractStreamWriter) -> None:
-        """Send the body."""
+        """Send the body without a length that is known."""
         await self.write_with_length(writer, None)
 
     async def write_with_length(self, writer: AbstractStreamWriter, content_length: int | None) -> None:

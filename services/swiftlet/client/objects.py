@@ -97,7 +97,7 @@ class Reading:
     ) -> None:
         """Read on from an answer that has begun."""
         self.info = stream.info
-        """What the store tells of the object."""
+        """Metadata of the object, from the head of the answer."""
         self._objects = objects
         self._request = request
         self._span = span
@@ -186,11 +186,11 @@ class _Ended:
         return self
 
     async def __anext__(self) -> bytes:
-        """End at once."""
+        """End the iteration: the body is empty."""
         raise StopAsyncIteration
 
     async def close(self) -> None:
-        """Nothing is left."""
+        """Do nothing: no connection is held."""
 
 
 class _Counted:
@@ -208,12 +208,12 @@ class _Counted:
 
     @property
     def is_repeatable(self) -> bool:
-        """As the body is."""
+        """Return the answer of the body that is sent."""
         return self._body.is_repeatable
 
     @property
     def reads_once(self) -> bool:
-        """As the body is."""
+        """Return the answer of the body that is sent."""
         return self._body.reads_once
 
     async def chunks(self) -> AsyncGenerator[Buffer, None]:

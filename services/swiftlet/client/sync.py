@@ -39,7 +39,7 @@ class ObjectFile(io.RawIOBase):
     """An object as a file that is read from its beginning to its end; `info` is what the store tells of it."""
 
     def __init__(self, opening: AbstractAsyncContextManager[Reading]) -> None:
-        """Open the object."""
+        """Begin the download on the client's loop."""
         self._opening = opening
         reading = run(self._enter())
         self.info: ObjectInfo = reading.info
@@ -50,7 +50,7 @@ class ObjectFile(io.RawIOBase):
         return await self._opening.__aenter__()
 
     def readable(self) -> bool:
-        """Always."""
+        """Return True."""
         return True
 
     def readinto(self, buffer: Any, /) -> int:
@@ -94,7 +94,7 @@ class Client:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close connections."""
+        """Close the client's connections."""
         self.close()
 
     def close(self) -> None:

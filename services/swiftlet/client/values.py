@@ -1,4 +1,4 @@
-"""What the store tells about accounts, containers and objects, and what requests say: values without I/O."""
+"""Descriptions of accounts, containers and objects, and the parameters of requests: values without I/O."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Conditions:
 
 
 ALWAYS = Conditions()
-"""No condition."""
+"""The request is carried out in any case."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class ObjectRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectInfo:
-    """What HEAD and GET tell of an object."""
+    """The description of an object that HEAD and GET return."""
 
     size: int | None
     """Size of the whole object in bytes; None of a dynamic large object that is too large for the store to add up."""
@@ -139,21 +139,21 @@ class Content:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What the store tells of an object that it has stored."""
+    """The answer to an upload."""
 
     etag: str
-    """Without quotes."""
+    """The ETag without its quotes."""
     size: int
     """Bytes that were sent."""
     last_modified: datetime = _EPOCH
     version_id: str | None = None
     segments: int = 0
-    """In how many segments the object is; 0: in none."""
+    """The number of segments of a large object; 0 for an object that is stored as one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Downloaded:
-    """What has come of a download."""
+    """The result of a download."""
 
     size: int
     info: ObjectInfo
@@ -195,7 +195,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerInfo:
-    """What the store tells of a container; a listing of containers knows the first three alone."""
+    """The description of a container; a listing of containers has the first three fields alone."""
 
     name: str
     objects: int = 0
@@ -225,7 +225,7 @@ class ContainerInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccountInfo:
-    """What the store tells of an account."""
+    """The description of an account."""
 
     containers: int = 0
     objects: int = 0

@@ -19,7 +19,7 @@ class Stream(Protocol):
 
     @property
     def info(self) -> ObjectInfo:
-        """What the answer tells of the object."""
+        """Return the description of the object from the head of the answer."""
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         """Return the bytes as they come; ConnectionFailed when they end before all are there."""

@@ -43,7 +43,7 @@ _Server = tuple[str, int]
 
 @dataclass(slots=True)
 class _Told:
-    """What is known from a server, by the clock."""
+    """The answers of one server so far; times are by the clock."""
 
     epoch: str
     number: int
@@ -54,7 +54,7 @@ class _Told:
 
 
 class ListingChanges:
-    """What container servers tell of changes. Used from one event loop."""
+    """Asks container servers for changes, and concludes what has not changed. Used from one event loop."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""What the arguments of commands name: objects, containers, and files."""
+"""The arguments of commands: each names an object, a container, or a file."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Local:
 
     @property
     def path(self) -> Path:
-        """Its path."""
+        """Return the file's path."""
         return Path(self.text)
 
     @property
