@@ -170,7 +170,9 @@ async def test_a_store_that_is_away_is_given_up(
 
 def test_ctrl_c_leaves_nothing(store: Client, cluster: Cluster) -> None:
     login = {"ST_AUTH": cluster.auth_url, "ST_USER": cluster.user, "ST_KEY": cluster.key}
-    program = "from swiftlet.client.commands.main import main; main()"
+    # A run of the tests in the background of a shell ignores the signal, and so would what it starts.
+    heard = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    program = f"{heard}; from swiftlet.client.commands.main import main; main()"
     command = [sys.executable, "-c", program, "cp", "-", f"swift://{CONTAINER}/interrupted"]
     with subprocess.Popen(
         command,

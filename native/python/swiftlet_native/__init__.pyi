@@ -810,7 +810,7 @@ class ObjectServer:
         doubts: Mapping[str, Doubts] | None = None,
         encryption: str = "none",
         guests: tuple[int, int] | None = None,
-        hash_path: tuple[bytes, bytes] = (b"", b""),
+        hash_path: tuple[bytes, bytes] = ...,
     ) -> ObjectServer:
         """`guests`: the bytes of memory and the connections that guests together may have; None lets none in.
         `hash_path`: what the cluster has before and after names when it hashes them, by which guests' are checked.

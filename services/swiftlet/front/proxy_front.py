@@ -308,10 +308,11 @@ class ProxyFront:
                 self._begin(self._decide(running, asked))
 
     async def _decide(self, running: _Running, asked: tuple[bool, bytes, bytes]) -> None:
-        is_granted = False
+        is_granted, (write, _, _) = False, asked
         try:
-            async with self._deciders:
-                is_granted = await self._grant(running, *asked)
+            if self._settings.writes or not write:
+                async with self._deciders:
+                    is_granted = await self._grant(running, *asked)
         finally:
             running.front.decided(*asked, is_granted)
 

@@ -404,7 +404,7 @@ async def test_cached_mode_lets_in_what_nobody_can_judge(proxy: Proxy, cluster: 
     partition = cluster.ring.partition_of(proxy.api.listings._hash_path(ACCOUNT))
     devices = [*cluster.ring.primaries(partition), *cluster.ring.handoffs(partition)]
     container = await proxy.api.containers.get(ACCOUNT, "c")
-    proxy.api.containers._cache._known._ttl_s = 1000
+    proxy.api.containers._cache._ttl_s = proxy.api.containers._cache._known._ttl_s = 1000
     proxy.api.containers.remember(container)
     with cluster.databases_down(*devices):
         assert (await proxy.call("PUT", "c/o", data=b"")).status == 201

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -55,6 +56,16 @@ async def test_the_first_requests_are_answered_by_the_front(fronted: FrontedProx
         assert (await proxy.call("GET", f"c/{number}")).body == DATA
         assert (await proxy.call("DELETE", f"c/{number}")).status == 204
     assert fronted.answered == 9
+
+
+async def test_writes_are_left_to_python_where_the_front_makes_none(
+    fronted: FrontedProxy, decisions: Decisions
+) -> None:
+    fronted.front._settings = replace(fronted.front._settings, writes=False)
+    for number in range(3):
+        assert (await fronted.proxy.call("PUT", f"c/{number}", data=DATA)).status == 201
+        assert (await fronted.proxy.call("DELETE", f"c/{number}")).status == 204
+    assert (fronted.answered, decisions.begun) == (0, 0)
 
 
 async def test_one_decision_for_all_who_wait(fronted: FrontedProxy, decisions: Decisions) -> None:
