@@ -88,11 +88,13 @@ async def test_small_and_large_answers_have_the_same_head(proxy: Proxy, size: in
     }
 
 
-async def test_a_small_object_whose_bytes_nobody_has_is_503(proxy: Proxy) -> None:
-    await proxy.cluster.put(2, BIG[:10_240])
-    for device in proxy.cluster.primaries():
-        proxy.cluster.transport.link(device).lose_after_bytes = 3_000
-    assert (await proxy.call("GET", "c/o")).status == 503
+async def test_a_small_object_whose_bytes_nobody_has_is_503(cluster: MemoryCluster, tmp_path: Path) -> None:
+    # Without a front, which has links of its own to the devices.
+    async with proxy_of(cluster, tmp_path) as proxy:
+        await cluster.put(2, BIG[:10_240])
+        for device in cluster.primaries():
+            cluster.transport.link(device).lose_after_bytes = 3_000
+        assert (await proxy.call("GET", "c/o")).status == 503
 
 
 async def test_a_read_goes_on_at_another_device(proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
