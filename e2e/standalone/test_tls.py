@@ -251,6 +251,8 @@ def test_large_objects_go_both_ways(proxy: TlsProxy, stored: tuple[str, dict[str
     connection.close()
 
 
+# Python 3.11 leaves a socket open whose peer was gone before the handshake began; nobody else can close it.
+@pytest.mark.filterwarnings("ignore:Exception ignored in. <ssl.SSLSocket:pytest.PytestUnraisableExceptionWarning")
 def test_a_proxy_that_ends_breaks_nobodys_request(proxy: TlsProxy, stored: tuple[str, dict[str, str]]) -> None:
     path, headers = stored
     counts, failed, ended = [0] * 8, [], threading.Event()
