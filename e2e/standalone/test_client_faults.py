@@ -53,7 +53,7 @@ class Network:
         await asyncio.gather(*self.connections, return_exceptions=True)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Forward one connection."""
+        """Forward one connection to the store, and cut it where a test asks for it."""
         task = asyncio.current_task()
         assert task is not None
         self.connections.add(task)

@@ -45,47 +45,47 @@ def made(options: dict[str, Any]) -> Iterator[SwiftletFileSystem]:
 
 
 class Fixtures(AbstractFixtures):
-    """What fsspec's suite wants to know."""
+    """The file system under test, for the fixtures of fsspec's suite."""
 
     @pytest.fixture
     def fs(self, made: SwiftletFileSystem) -> SwiftletFileSystem:
-        """The file system."""
+        """Return the file system under test."""
         return made
 
     @pytest.fixture
     def fs_path(self) -> str:
-        """Where tests write."""
+        """Return the container in which tests write."""
         return CONTAINER
 
     @pytest.fixture
     def fs_join(self) -> Callable[..., str]:
-        """How paths are joined."""
+        """Return the function that joins paths."""
         return lambda *parts: "/".join(str(part) for part in parts)
 
     @pytest.fixture
     def supports_empty_directories(self) -> bool:
-        """Folders are prefixes of names."""
+        """Return False: folders are prefixes of names."""
         return False
 
 
 class TestCopy(AbstractCopyTests, Fixtures):
-    """Copies within the store."""
+    """fsspec's tests of copies within the store."""
 
 
 class TestGet(AbstractGetTests, Fixtures):
-    """Downloads."""
+    """fsspec's tests of downloads."""
 
 
 class TestPut(AbstractPutTests, Fixtures):
-    """Uploads."""
+    """fsspec's tests of uploads."""
 
 
 class TestOpen(AbstractOpenTests, Fixtures):
-    """Files."""
+    """fsspec's tests of files that are opened."""
 
 
 class TestPipe(AbstractPipeTests, Fixtures):
-    """Bytes."""
+    """fsspec's tests of contents that are passed as bytes."""
 
 
 def test_urls_lead_here(made: SwiftletFileSystem, options: dict[str, Any]) -> None:

@@ -308,7 +308,7 @@ class ProxyFront:
                 self._begin(self._decide(running, asked))
 
     async def _decide(self, running: _Running, asked: tuple[bool, bytes, bytes]) -> None:
-        is_granted, (write, _, _) = False, asked
+        write, is_granted = asked[0], False
         try:
             if self._settings.writes or not write:
                 async with self._deciders:

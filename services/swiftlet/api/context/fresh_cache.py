@@ -24,7 +24,7 @@ from swiftlet.errors import NotFound, SwiftletError
 CONFIRMED_AT_MOST_S = 60.0
 """Seconds after which a description is requested again although nobody has told of a change."""
 LATE_S = 2.0
-"""Seconds for which the next confirmation of an entry is waited for in place of requesting the entry."""
+"""Seconds after its last confirmation for which the next one is waited for, in place of requesting the entry."""
 FRESH_S = 1.0
 """Rights, keys and limits that another proxy has changed count within so many seconds."""
 _SOON = 0.7
@@ -36,8 +36,6 @@ cached.
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
-
-
 C = TypeVar("C", bound=Hashable, contravariant=True)
 
 
@@ -118,7 +116,7 @@ class FreshCache(Generic[K, V]):
         return known if known is not None and known.seen == self._seen(key) else None
 
     def age_s(self, key: K) -> float:
-        """Return the seconds until which facts of the entry are known to hold; infinite for what is not cached."""
+        """Return how many seconds ago the facts of an entry are known to have held; infinite for what is not cached."""
         asked_at = self._known.since(key)
         if asked_at is None:
             return math.inf

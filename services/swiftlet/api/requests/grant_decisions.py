@@ -27,7 +27,9 @@ REMEMBERED_S = 0.25
 _MAX_REMEMBERED = 4096
 """The number of decisions that are remembered; the oldest are forgotten first."""
 _META_COUNT, _META_NAME, _META_VALUE, _META_ALL = 90, 128, 256, 4096
-"""What object servers let guests set as metadata: Swift's limits."""
+"""The limits of metadata that guests may set, enforced by object servers: the number of items, bytes of a name, of a
+value, and of all together. They are Swift's.
+"""
 _USE_A_PROXY = "objects of this container have versions or expire: use a proxy"
 
 
@@ -51,7 +53,7 @@ class Decisions:
     def __init__(
         self, facts: Facts, clock: Callable[[], float] = time.monotonic, now: Callable[[], float] = time.time
     ) -> None:
-        """Begin without any."""
+        """Start with no decision remembered; what decisions rest on comes from `facts`."""
         self._facts = facts
         self._clock = clock
         self._now = now

@@ -26,7 +26,7 @@ class Failed(click.ClickException):
     """The command failed; its message goes to standard error in one line."""
 
     def show(self, file: Any = None) -> None:
-        """Write the message."""
+        """Write the message to standard error."""
         tell(self.message)
 
 
@@ -56,7 +56,7 @@ class Connection:
     insecure: bool
 
     def client(self) -> AsyncClient:
-        """Return a client."""
+        """Return a client that logs in with the credentials of the options or the environment."""
         found = MountedSecret(directory=self.credentials) if self.credentials else find_credentials()
         options = Options(
             concurrency=self.concurrency,

@@ -45,7 +45,7 @@ class Bar:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Remove the line."""
+        """Remove the progress line from the terminal."""
         self.clear()
 
     def expect(self, size: int) -> None:

@@ -81,7 +81,7 @@ class _Upload:
         self._options = options
 
     async def begin(self) -> None:
-        """Start the request."""
+        """Start the upload, which takes what is written from then on."""
         self._queue: asyncio.Queue[bytes | None] = asyncio.Queue(1)
         self._task = asyncio.ensure_future(self._put())
 
@@ -119,6 +119,6 @@ class _Upload:
         await self._task
 
     async def cancel(self) -> None:
-        """Stop the request."""
+        """Cancel the upload, and wait until it has ended."""
         self._task.cancel()
         await asyncio.wait([self._task])

@@ -1,4 +1,4 @@
-"""What a metadata server needs to give grants: facts, keys, room of quotas, and a way to tell object servers."""
+"""Connects a metadata server that gives grants with facts, keys, room of quotas, and a way to tell object servers."""
 
 from __future__ import annotations
 

@@ -42,8 +42,8 @@ def swift_api(
 ) -> SwiftApi:
     """Return the API; `changed` is called with an account when something cached of it was removed or has changed.
 
-    `confirmations` are of containers by account and name.
-    The conditions of `tokens` are those of `users` and `revocations`.
+    `confirmations` are of containers by account and name. The conditions of `tokens` are those of `users` and
+    `revocations`.
     """
     ttl_s = options.container_info_ttl_s
     accounts = AccountCache(listings.account_info, ttl_s, changes=changes, changed=changed)

@@ -15,25 +15,25 @@ from swiftlet.client.values import ObjectInfo, ObjectRequest, Span, Written
 _LIKE_MD5 = "0" * 32
 PIECE = 10
 _MOST_PIECES = 1000
-"""The number of pieces that one read of an object gives at most."""
+"""About the largest number of pieces in which an object is read."""
 
 
 @dataclass
 class Fault:
-    """What happens to one request: an error before or after its effect, or in the middle of a body."""
+    """A fault of one request: an error before or after its effect, or in the middle of a body."""
 
     error: ClientError | None = None
     has_effect: bool = False
     after_bytes: int | None = None
     until: asyncio.Event | None = None
-    """It begins when this is set."""
+    """The event that the request waits for before it begins."""
     sets: asyncio.Event | None = None
-    """What its beginning sets."""
+    """The event that is set when the request begins."""
 
 
 @dataclass
 class MemoryWay:
-    """Objects in memory."""
+    """A way to objects that are kept in memory, with faults for the next requests."""
 
     objects: dict[tuple[str, str], bytes] = field(default_factory=dict)
     faults: deque[Fault] = field(default_factory=deque)
