@@ -314,7 +314,7 @@ def _rdma_named(world: World) -> Iterator[Verdict]:
 
 
 def _networks(world: World) -> Iterator[Verdict]:
-    found = list(network.problems(world.cluster.spec.network))
+    found = list(network.problems(world.cluster.spec))
     yield Verdict("NetworkUnusable", "; ".join(found) or "all networks that spec.network names are some", bool(found))
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from swiftlet_operator.build.pods import (
     API_LABEL,
     QUOTAS_MOUNT,
+    USERS_MOUNT,
     component_labels,
     proxy_container,
     service_container,
@@ -48,11 +49,14 @@ def _metadata(site: Site) -> list[Manifest]:
     if not spec.replicas:
         return []
     more = {MANAGEMENT: METADATA_MANAGEMENT_PORT}
+    # Who gives grants has to know which users there still are.
+    users = site.spec.direct_access.enabled
+    mounts = [QUOTAS_MOUNT, USERS_MOUNT] if users else [QUOTAS_MOUNT]
     server = service_container(
-        site, "metadata", "metadata", METADATA_PORT, spec.resources, mounts=[QUOTAS_MOUNT], more_ports=more
+        site, "metadata", "metadata", METADATA_PORT, spec.resources, mounts=mounts, more_ports=more
     )
     labels, digest = {COMPONENT_LABEL: METADATA}, restart_digest(site, "metadata")
-    pod = template(site, labels, digest, spec, [server], volumes(site, quotas=True))
+    pod = template(site, labels, digest, spec, [server], volumes(site, quotas=True, users=users))
     return [_deployment(site, METADATA, spec.replicas, pod)]
 
 

@@ -10,7 +10,7 @@ import ipaddress
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from swiftlet.crd import NetworkPeer, NetworkSpec
+from swiftlet.crd import NetworkPeer, NetworkSpec, StorageClusterSpec
 from swiftlet_operator.build.pods import component_labels
 from swiftlet_operator.build.site import (
     API_PORT,
@@ -54,6 +54,8 @@ REACHES: Mapping[str, Mapping[str, tuple[int, ...]]] = {
     REDIS: {},
 }
 """For each component, the components that its pods connect to, and their ports."""
+_REVOKES = {STORAGE: (OBJECT_NATIVE_PORT,)}
+"""What metadata servers connect to besides, with direct access: they tell object servers which grants have ended."""
 
 
 def build_network(site: Site) -> list[Manifest]:
@@ -63,7 +65,7 @@ def build_network(site: Site) -> list[Manifest]:
     return [_policy(site, component) for component in _components(site)]
 
 
-def problems(spec: NetworkSpec) -> Iterator[str]:
+def problems(spec: StorageClusterSpec) -> Iterator[str]:
     """Yield what is wrong with networks in the spec, as far as only their numbers show it."""
     for field, peer in _peers(spec):
         block = peer.ip_block
@@ -80,11 +82,13 @@ def problems(spec: NetworkSpec) -> Iterator[str]:
         )
 
 
-def _peers(spec: NetworkSpec) -> Iterator[tuple[str, NetworkPeer]]:
-    yield from (("spec.network.clients", one) for one in spec.clients)
-    yield from (("spec.network.dns", one) for one in spec.dns)
-    yield from (("spec.network.scrapers", one) for one in spec.scrapers)
-    yield from ((f"spec.network.extraEgress {rule.name}", one) for rule in spec.extra_egress for one in rule.to)
+def _peers(spec: StorageClusterSpec) -> Iterator[tuple[str, NetworkPeer]]:
+    network = spec.network
+    yield from (("spec.network.clients", one) for one in network.clients)
+    yield from (("spec.directAccess.clients", one) for one in spec.direct_access.clients)
+    yield from (("spec.network.dns", one) for one in network.dns)
+    yield from (("spec.network.scrapers", one) for one in network.scrapers)
+    yield from ((f"spec.network.extraEgress {rule.name}", one) for rule in network.extra_egress for one in rule.to)
 
 
 def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
@@ -102,6 +106,13 @@ def _is_part(inner: str, outer: str) -> bool:
     if isinstance(part, ipaddress.IPv6Network) and isinstance(whole, ipaddress.IPv6Network):
         return part.subnet_of(whole) and part.prefixlen > whole.prefixlen
     return False
+
+
+def _reaches(site: Site, component: str) -> Mapping[str, tuple[int, ...]]:
+    """Return what a component's pods connect to in this cluster."""
+    if component == METADATA and site.spec.direct_access.enabled:
+        return {**REACHES[component], **_REVOKES}
+    return REACHES[component]
 
 
 def _components(site: Site) -> list[str]:
@@ -127,7 +138,7 @@ def _ingress(site: Site, component: str) -> list[Rule]:
     """Return who may connect: the cluster's own pods, clients, and monitoring."""
     needed: dict[tuple[int, ...], list[Rule]] = {}
     for source in _components(site):
-        if ports := REACHES[source].get(component):
+        if ports := _reaches(site, source).get(component):
             needed.setdefault(ports, []).append(_own_pods(site, source))
     found = [_rule("from", sources, *ports) for ports, sources in needed.items()]
     found += [_rule("from", [watcher], *ports) for watcher in _watchers(site) if (ports := _told_at(site, component))]
@@ -136,16 +147,20 @@ def _ingress(site: Site, component: str) -> list[Rule]:
 
 def _clients(site: Site, component: str) -> list[Rule]:
     ports = {PROXY: API_PORT, METADATA: METADATA_PORT} | ({STORAGE: API_PORT} if _has_sumo(site) else {})
-    if component not in ports:
-        return []
-    return [_rule("from", [one.manifest for one in site.spec.network.clients], ports[component])]
+    clients = [one.manifest for one in site.spec.network.clients]
+    found = [_rule("from", clients, ports[component])] if component in ports else []
+    native = {STORAGE: OBJECT_NATIVE_PORT, METADATA: METADATA_PORT}
+    if site.spec.direct_access.enabled and component in native:
+        direct = [one.manifest for one in site.spec.direct_access.clients] or clients
+        found += [one for one in (_rule("from", direct, native[component]),) if one not in found]
+    return found
 
 
 def _egress(site: Site, component: str) -> list[Rule]:
     """Return what may be reached: DNS, the cluster's own pods, an external Redis, and what the spec adds."""
     network = site.spec.network
     there = _components(site)
-    reached = {target: ports for target, ports in REACHES[component].items() if target in there}
+    reached = {target: ports for target, ports in _reaches(site, component).items() if target in there}
     found = [_rule("to", [_own_pods(site, target)], *ports) for target, ports in reached.items()]
     if REDIS in REACHES[component] and REDIS not in there:
         found += _external_redis(site)

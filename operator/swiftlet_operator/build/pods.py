@@ -35,6 +35,7 @@ _PERIOD_S = 5
 
 
 QUOTAS_MOUNT = {"name": "quotas", "mountPath": settings.QUOTAS_DIRECTORY, "readOnly": True}
+USERS_MOUNT = {"name": "users", "mountPath": settings.USERS_DIRECTORY, "readOnly": True}
 
 
 def service_container(
@@ -124,7 +125,7 @@ def _probe(path: str, port: str, scheme: str, period_s: int, failures: int) -> d
 
 def proxy_container(site: Site, resources: Resources) -> dict[str, Any]:
     """Return the container of the Swift API, for a pod of its own or beside an object server."""
-    mounts = [{"name": "users", "mountPath": settings.USERS_DIRECTORY, "readOnly": True}, QUOTAS_MOUNT]
+    mounts: list[dict[str, Any]] = [USERS_MOUNT, QUOTAS_MOUNT]
     scheme = "HTTP"
     if site.tls_secret is not None:
         mounts.append({"name": "tls", "mountPath": settings.TLS_DIRECTORY, "readOnly": True})
@@ -133,8 +134,10 @@ def proxy_container(site: Site, resources: Resources) -> dict[str, Any]:
     return service_container(site, PROXY, "api", API_PORT, resources, mounts=mounts, scheme=scheme, more_ports=more)
 
 
-def volumes(site: Site, *, proxy: bool = False, quotas: bool = False, cache: bool = True) -> list[dict[str, Any]]:
-    """Return the volumes of every pod; with what a proxy reads, with quotas, and with a cache for rings if wanted.
+def volumes(
+    site: Site, *, proxy: bool = False, quotas: bool = False, users: bool = False, cache: bool = True
+) -> list[dict[str, Any]]:
+    """Return the volumes of every pod; with what a proxy reads, with quotas, users, and a cache for rings if wanted.
 
     Rings are optional: pods are scheduled before there can be any, because rings depend on where they run.
     """
@@ -146,7 +149,7 @@ def volumes(site: Site, *, proxy: bool = False, quotas: bool = False, cache: boo
     ]
     if cache:
         found.append({"name": "cache", "emptyDir": {}})
-    if proxy:
+    if proxy or users:
         found.append(_secret_volume("users", site.child("users"), settings.USERS_FILE))
     if proxy or quotas:
         found.append({"name": "quotas", "configMap": {"name": site.child("quotas")}})

@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from swiftlet.crd import Resource, StorageUserSpec
 from swiftlet.documents import write_document
 from swiftlet_operator.build.settings import CLUSTER_KEY, HASH_SUFFIX, USERS_FILE
-from swiftlet_operator.build.site import KEYS, Site
+from swiftlet_operator.build.site import KEYS, METADATA, METADATA_PORT, Site
 from swiftlet_operator.manifests import GROUP, SECRET, Manifest
 
 CREDENTIALS = "credentials"
+METADATA_URL = "metadataUrl"
+"""The entry of a user's Secret that says where grants are given; missing without direct access."""
 KEY_ENTRIES = (CLUSTER_KEY, HASH_SUFFIX)
 """The entries that the Secret with the keys must have."""
 KEY_GENERATION = f"{GROUP}/key-generation"
@@ -67,7 +69,7 @@ def build_users(site: Site, logins: Iterable[Login]) -> Manifest:
 
 def build_credentials(site: Site, user: Resource[StorageUserSpec], key: str) -> Manifest:
     """Return a user's generated key, with what else a client needs to log in; it is deleted with the StorageUser."""
-    data = {"key": key, "user": user.spec.login, "authUrl": auth_url(site)}
+    data = {"key": key, "user": user.spec.login, **places(site)}
     manifest = site.object(SECRET, credentials_name(user), CREDENTIALS, _opaque(data), owned=False)
     manifest["metadata"]["ownerReferences"] = [user.owner_reference]
     return manifest
@@ -95,6 +97,21 @@ def endpoint(site: Site) -> str:
 def auth_url(site: Site) -> str:
     """Return the URL at which clients log in."""
     return f"{endpoint(site)}/auth/v1.0"
+
+
+def metadata_url(site: Site) -> str | None:
+    """Return the URL at which clients with direct access ask for grants; None when the cluster has none."""
+    if not site.spec.direct_access.enabled:
+        return None
+    return f"http://{site.child(METADATA)}.{site.namespace}.svc:{METADATA_PORT}"
+
+
+def places(site: Site) -> dict[str, str]:
+    """Return the entries of a user's Secret that say where the store is."""
+    found = {"authUrl": auth_url(site)}
+    if (url := metadata_url(site)) is not None:
+        found[METADATA_URL] = url
+    return found
 
 
 def _opaque(data: Mapping[str, str]) -> Manifest:

@@ -57,6 +57,7 @@ def settings_of(site: Site) -> dict[str, Any]:
             "policies_file": f"{DIRECTORY}/{POLICIES_FILE}",
             # This is written only where it differs from the default, as above.
             **({} if site.encryption == "none" else {"encryption": site.encryption}),
+            **({"direct_access": True} if spec.direct_access.enabled else {}),
         },
         "auth": {"users_file": f"{USERS_DIRECTORY}/{USERS_FILE}", "token_life_s": spec.auth.token_life_seconds},
         "quota": {"file": f"{QUOTAS_DIRECTORY}/{QUOTAS_FILE}"},

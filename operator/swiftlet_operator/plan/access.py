@@ -13,11 +13,12 @@ from swiftlet.crd import Resource, StorageUserSpec
 from swiftlet.documents import read_document
 from swiftlet_operator.build.quotas import build_quotas, quotas_name
 from swiftlet_operator.build.secrets import (
+    METADATA_URL,
     Login,
-    auth_url,
     build_credentials,
     credentials_key,
     credentials_name,
+    places,
 )
 from swiftlet_operator.build.settings import USERS_FILE
 from swiftlet_operator.build.site import Site
@@ -59,13 +60,16 @@ def access(world: World, site: Site, fresh: Fresh, verdicts: Sequence[Verdict]) 
 
 
 def moved(world: World, site: Site) -> list[Patch]:
-    """Return patches of generated credentials that name another place to log in than the present one."""
+    """Return patches of generated credentials that say that the store is somewhere else than it is."""
+    wanted = {"authUrl": None, METADATA_URL: None, **places(site)}
     patches = []
     for user in world.users:
         live = world.secrets.get(credentials_name(user))
-        if user.spec.secret_ref is None and live is not None and decoded(live, "authUrl") != auth_url(site):
-            url = base64.b64encode(auth_url(site).encode()).decode()
-            patches.append(Patch(SECRET, credentials_name(user), {"data": {"authUrl": url}}))
+        if user.spec.secret_ref is not None or live is None:
+            continue
+        if wrong := {entry: url for entry, url in wanted.items() if decoded(live, entry) != url}:
+            data = {entry: url and base64.b64encode(url.encode()).decode() for entry, url in wrong.items()}
+            patches.append(Patch(SECRET, credentials_name(user), {"data": data}))
     return patches
 
 

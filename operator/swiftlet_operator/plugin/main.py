@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from swiftlet import __version__
-from swiftlet_operator.plugin import backup, bundle, drain, policy, render, restore, sealed_file
+from swiftlet_operator.plugin import backup, bundle, client_config, drain, policy, render, restore, sealed_file
 from swiftlet_operator.plugin.archive import BackupError
 from swiftlet_operator.plugin.findings import findings, worst
 from swiftlet_operator.plugin.gather import clusters_of, look
@@ -69,6 +69,19 @@ def parser() -> argparse.ArgumentParser:
     command.add_argument("--limit", type=_limit, default=100, metavar="N", help="containers to list (default 100)")
     command.add_argument("--after", metavar="PLACE", help="begin where a list that was cut short ended")
     command.set_defaults(run=_policy)
+    text = "how a StorageUser's clients reach the store: for a pod, for a shell, or a Secret for another namespace"
+    command = commands.add_parser("client-config", parents=[common], help=text, description=text)
+    command.add_argument("user", help="name of the StorageUser")
+    command.add_argument(
+        "-o",
+        "--output",
+        choices=("pod", "env", "secret"),
+        default="pod",
+        help="pod (default): a part of a pod's spec, without the key. env: variables of a shell, with the key. "
+        "secret: a Secret with the key, for kubectl apply",
+    )
+    command.add_argument("--for-namespace", metavar="NAMESPACE", help="of --output secret: where it is to be created")
+    command.set_defaults(run=_client_config)
     text = "an archive for those who help: objects without secrets, events, logs, reports, metrics"
     command = commands.add_parser("support-bundle", parents=[common], help=text, description=text)
     command.add_argument("cluster", nargs="?", help="may be left out where there is only one")
@@ -197,6 +210,14 @@ def _policy(kubectl: Kubectl, options: argparse.Namespace) -> int:
     found = policy.find(kubectl, namespace, options.name, options.limit, options.after)
     _print(found.lines)
     return 0 if found.usage["whole"] else 1
+
+
+def _client_config(kubectl: Kubectl, options: argparse.Namespace) -> int:
+    if options.for_namespace is not None and options.output != "secret":
+        raise KubectlError("--for-namespace goes with --output secret")
+    access = client_config.find(kubectl, options.namespace or kubectl.namespace(), options.user)
+    _print([client_config.render(kubectl, access, options.output, options.for_namespace)])
+    return 0
 
 
 def _bundle(kubectl: Kubectl, options: argparse.Namespace) -> int:

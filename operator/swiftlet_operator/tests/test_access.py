@@ -143,6 +143,31 @@ async def test_tls_is_rolled_out_when_its_secret_is_whole(tmp_path: Path) -> Non
     assert text_of(scene.kube.find("Secret", "anna-credentials"), "authUrl") == "https://store.data.svc/auth/v1.0"
 
 
+async def test_direct_access_is_turned_on_and_off_with_all_that_it_needs() -> None:
+    scene = await settled()
+    scene.kube.put(own("StorageUser", "anna", {"account": "test", "user": "anna"}))
+    await scene.step()
+    key = text_of(scene.kube.find("Secret", "anna-credentials"), "key")
+
+    def facts() -> tuple[object, bool, str | None]:
+        settings = yaml.safe_load(scene.kube.find("ConfigMap", "store-settings")["data"]["settings.yaml"])
+        pod = scene.kube.find("Deployment", "store-metadata")["spec"]["template"]["spec"]
+        secret = scene.kube.find("Secret", "anna-credentials")
+        assert text_of(secret, "key") == key
+        mounted = any(one["mountPath"] == "/etc/swiftlet/users" for one in pod["containers"][0]["volumeMounts"])
+        assert mounted == any(one["name"] == "users" for one in pod["volumes"])
+        place = text_of(secret, "metadataUrl") if "metadataUrl" in secret["data"] else None
+        return settings["cluster"].get("direct_access"), mounted, place
+
+    assert facts() == (None, False, None)
+    scene.cluster["spec"]["directAccess"] = {"enabled": True}
+    await scene.step()
+    assert facts() == (True, True, "http://store-metadata.data.svc:8090")
+    scene.cluster["spec"]["directAccess"] = {"enabled": False}
+    await scene.step()
+    assert facts() == (None, False, None)
+
+
 def encrypted_key(key: bytes) -> bytes:
     """The key with a password around it."""
     made = ["openssl", "pkey", "-aes256", "-passout", "pass:secret"]

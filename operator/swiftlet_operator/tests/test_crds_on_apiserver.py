@@ -100,6 +100,10 @@ TOO_FEW_CONTAINER_SERVERS = (
     "own"
 )
 NO_PROXY = "nothing would serve the API: set proxy.replicas to 1 or more, or give a pool the role proxy"
+NO_GRANTS = (
+    "directAccess.enabled needs metadata servers, which give clients their grants: set metadata.replicas to 1 or more, "
+    "or directAccess.enabled to false"
+)
 SAME_SET = (
     "the name of a pool begins with POOL-ZONE, the name of another pool and one of its zones: their StatefulSets "
     "could have the same name; choose another name for the new pool"
@@ -178,6 +182,7 @@ BAD: list[tuple[str, Changes, str, str]] = [
     ("StorageCluster", {"rings.replicas": 3.5}, "spec", TOO_FEW_DEVICES),
     ("StorageCluster", {"container.replicas": 2}, "spec", TOO_FEW_CONTAINER_SERVERS),
     ("StorageCluster", {"proxy.replicas": 0}, "spec", NO_PROXY),
+    ("StorageCluster", {"directAccess.enabled": True, "metadata.replicas": 0}, "spec", NO_GRANTS),
     (
         "StorageCluster",
         {"pools.0.replicas": 0},

@@ -183,6 +183,38 @@ def test_clients_may_be_named() -> None:
     assert not passes(sumo, STRANGER, own("storage"), 8080)
 
 
+def direct(clients: list[dict[str, Any]] | None = None, **spec: Any) -> list[Manifest]:
+    """The policies of a cluster with direct access."""
+    access = {"enabled": True, **({"clients": clients} if clients is not None else {})}
+    whole = {**yaml.safe_load(SPECS["minimal"]), "directAccess": access, **spec}
+    return policies(replace(site("minimal"), cluster=cluster(whole)))
+
+
+def test_direct_clients_reach_object_and_metadata_servers_and_nothing_else_of_them() -> None:
+    training = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "training"}}}
+    job = ("training", {"app": "job"})
+    everybody = {"proxy": {8080}, "metadata": {8090}}
+    listening = pod_ports(site("minimal"))
+
+    def reached(found: list[Manifest], source: Pod) -> dict[str, set[int]]:
+        ports = {c: {p for p in ports if passes(found, source, own(c), p)} for c, ports in listening.items()}
+        return {component: some for component, some in ports.items() if some}
+
+    found = direct([training])
+    assert reached(found, job) == {**everybody, "storage": {7200}}
+    assert reached(found, STRANGER) == everybody
+    # Those who may not reach the API may be allowed to reach the devices, and the other way round.
+    found = direct([training], network={"clients": [{"podSelector": {"matchLabels": {"app": "curious"}}}]})
+    assert reached(found, job) == {"metadata": {8090}, "storage": {7200}}
+    assert reached(found, NEIGHBOUR) == everybody
+    # Without a list of their own they are those who may reach the API.
+    assert reached(direct(network={"clients": [training]}), job) == {**everybody, "storage": {7200}}
+    assert reached(direct(network={"clients": [training]}), STRANGER) == {}
+    # Metadata servers tell object servers which grants have ended.
+    assert passes(found, own("metadata"), own("storage"), 7200)
+    assert not passes(found, own("metadata"), own("storage"), 6200)
+
+
 def test_more_may_be_reached_by_those_who_need_it() -> None:
     kms = {
         "name": "kms",
@@ -272,12 +304,19 @@ def test_policies_may_be_less_or_none() -> None:
     ],
 )
 def test_networks_that_are_none_are_told(block: dict[str, Any], says: str) -> None:
-    spec = with_network("minimal", extraEgress=[{"name": "far", "to": [{"ipBlock": block}]}]).spec.network
+    spec = with_network("minimal", extraEgress=[{"name": "far", "to": [{"ipBlock": block}]}]).spec
     found = list(problems(spec))
     assert len(found) == bool(says)
     if says:
         assert says in found[0]
         assert found[0].startswith("spec.network.extraEgress far: ")
+
+
+def test_networks_of_direct_clients_are_checked_too() -> None:
+    clients = [{"ipBlock": {"cidr": "10.1.2.3/99"}}]
+    spec = {**yaml.safe_load(SPECS["minimal"]), "directAccess": {"clients": clients}}
+    (told,) = problems(cluster(spec).spec)
+    assert told == "spec.directAccess.clients: 10.1.2.3/99 is no network; write one such as 10.1.0.0/16"
 
 
 async def test_a_network_that_is_none_leaves_what_was_accepted_in_force() -> None:

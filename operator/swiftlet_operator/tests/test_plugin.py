@@ -9,13 +9,16 @@ import subprocess
 import sys
 import tarfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from swiftlet.ring import RingBuilder
 from swiftlet.ring.codec import chunks
+from swiftlet_operator.build.secrets import metadata_url
 from swiftlet_operator.build.settings import DIRECTORY, FILE
 from swiftlet_operator.plugin import drain
 from swiftlet_operator.plugin.bundle import OPERATOR
@@ -25,6 +28,7 @@ from swiftlet_operator.plugin.kubectl import Kubectl, KubectlError
 from swiftlet_operator.plugin.main import main, parser
 from swiftlet_operator.plugin.render import bar, size
 from swiftlet_operator.tests import fake_kubectl
+from swiftlet_operator.tests.clusters import SPECS, cluster, site
 
 LABELS = {"app.kubernetes.io/instance": "store", "app.kubernetes.io/managed-by": "swiftlet-operator"}
 REPOSITORY = Path(__file__).parents[3]
@@ -509,7 +513,13 @@ def commands() -> list[str]:
 def test_commands_of_the_documents_work_as_they_stand(
     fake: Fake, command: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    places = {"CLUSTER": "store", "POD": "store-disks-2", "POD/DEVICE": "store-disks-2/d0", "NAME": "gold"}
+    places = {
+        "CLUSTER": "store",
+        "POD": "store-disks-2",
+        "POD/DEVICE": "store-disks-2/d0",
+        "NAME": "gold",
+        "USER": "anna",
+    }
     words = [places.get(one, one) for one in command.split()[2:]]
     fake.find("StorageCluster", "store")["spec"]["drain"] = ["store-disks-2/d0"] * ("--undo" in words)
     fake.synced(2, held=0, drained=True)
@@ -554,3 +564,98 @@ def test_it_needs_nothing_of_the_operators_client() -> None:
 def test_bars_and_sizes() -> None:
     assert [bar(part) for part in (0.0, 0.42, 1.2)] == ["[..........]   0%", "[####......]  42%", "[##########] 120%"]
     assert [size(count) for count in (0, 1536, 2 << 40)] == ["0 B", "1.5 KiB", "2.0 TiB"]
+
+
+def with_credentials(fake: Fake, data: dict[str, str], **spec: Any) -> None:
+    """Give the user a Secret with these entries, and the cluster this spec besides its pools."""
+    encoded = {name: base64.b64encode(value.encode()).decode() for name, value in data.items()}
+    fake.state["objects"].append(thing("Secret", "anna-credentials", data=encoded))
+    fake.find("StorageCluster", "store")["spec"].update(spec)
+    fake.write()
+
+
+def shown(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
+    """What the command prints, as the YAML that it is."""
+    assert main(arguments) == 0
+    return yaml.safe_load(capsys.readouterr().out)
+
+
+def test_a_pod_is_told_where_the_store_is_and_mounts_the_key(fake: Fake, capsys: pytest.CaptureFixture[str]) -> None:
+    with_credentials(fake, {"key": "s3cret"}, directAccess={"enabled": True})
+    spec = {**yaml.safe_load(SPECS["minimal"]), "directAccess": {"enabled": True}}
+    direct = replace(site("minimal"), cluster=cluster(spec))
+    pod = shown(capsys, "client-config", "anna")["spec"]
+    given = {one["name"]: one["value"] for one in pod["containers"][0]["env"]}
+    assert given == {
+        "SWIFTLET_CREDENTIALS": "/var/run/secrets/swiftlet",
+        "ST_AUTH": "http://store.data.svc/auth/v1.0",
+        "ST_USER": "test:anna",
+        "SWIFTLET_METADATA_URL": metadata_url(direct),
+    }
+    (volume,) = pod["volumes"]
+    assert volume["secret"] == {"secretName": "anna-credentials", "items": [{"key": "key", "path": "key"}]}
+    assert pod["containers"][0]["volumeMounts"][0]["name"] == volume["name"]
+    # The Secret itself was not read: nobody needs a right to it for this.
+    assert "secrets" not in fake.path.with_name("state.json.calls").read_text()
+
+
+def test_a_user_with_a_secret_of_its_own_mounts_its_entry(fake: Fake, capsys: pytest.CaptureFixture[str]) -> None:
+    fake.find("StorageUser", "anna")["spec"]["secretRef"] = {"name": "mine", "key": "password"}
+    fake.write()
+    spec = shown(capsys, "client-config", "anna")["spec"]
+    assert spec["volumes"][0]["secret"] == {"secretName": "mine", "items": [{"key": "password", "path": "key"}]}
+    assert "SWIFTLET_METADATA_URL" not in {one["name"] for one in spec["containers"][0]["env"]}
+
+
+def test_a_shell_gets_variables(fake: Fake, capsys: pytest.CaptureFixture[str]) -> None:
+    with_credentials(fake, {"key": 'it\'s "so"\n'})
+    assert main(["client-config", "anna", "-o", "env"]) == 0
+    done = subprocess.run(
+        ["/bin/sh", "-c", capsys.readouterr().out + '\necho "$ST_AUTH $ST_USER $ST_KEY"'],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == 'http://store.data.svc/auth/v1.0 test:anna it\'s "so"\n'
+
+
+def test_another_namespace_gets_a_secret(fake: Fake, capsys: pytest.CaptureFixture[str]) -> None:
+    with_credentials(fake, {"key": "s3cret"}, directAccess={"enabled": True})
+    made = shown(capsys, "client-config", "anna", "--output", "secret", "--for-namespace", "training")
+    assert made["metadata"] == {"name": "anna-credentials", "namespace": "training"}
+    assert made["stringData"] == {
+        "key": "s3cret",
+        "user": "test:anna",
+        "authUrl": "http://store.data.svc/auth/v1.0",
+        "metadataUrl": "http://store-metadata.data.svc:8090",
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["nobody"], '"nobody" not found'),
+        (["anna", "--for-namespace", "x"], "--for-namespace goes with --output secret"),
+        (["anna", "-o", "env"], '"anna-credentials" not found'),
+        (["stranger"], '"other" not found'),
+    ],
+)
+def test_what_a_client_can_not_be_given_is_told(
+    fake: Fake, capsys: pytest.CaptureFixture[str], arguments: list[str], says: str
+) -> None:
+    assert main(["client-config", *arguments]) == 1
+    assert says in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("data", [{}, {"key": ""}, {"key": "\n"}])
+def test_a_secret_without_a_key_is_told(fake: Fake, capsys: pytest.CaptureFixture[str], data: dict[str, str]) -> None:
+    with_credentials(fake, data)
+    assert main(["client-config", "anna", "-o", "env"]) == 1
+    assert "anna-credentials" in capsys.readouterr().err
+
+
+def test_a_store_that_is_not_there_yet_has_no_clients(fake: Fake, capsys: pytest.CaptureFixture[str]) -> None:
+    del fake.find("StorageCluster", "store")["status"]["endpoint"]
+    fake.write()
+    assert main(["client-config", "anna"]) == 1
+    assert "has no status.endpoint yet" in capsys.readouterr().err

@@ -22,7 +22,7 @@ from swiftlet.crd.base import (
     Zone,
 )
 from swiftlet.crd.exposure import IngressSpec, RouteSpec, TlsSpec
-from swiftlet.crd.network import NetworkSpec
+from swiftlet.crd.network import DirectAccessSpec, NetworkSpec
 from swiftlet.crd.pods import Annotations, Labels, NodeSelector, PodShape, PodSpec, Resources, asked, merged
 from swiftlet.crd.quantity import parse_quantity, quantity_bytes
 from swiftlet.crd.user import LoginPart, UserRole
@@ -299,6 +299,7 @@ class StorageClusterSpec(View):
     keys: KeysSpec = KeysSpec()
     tls: TlsSpec = TlsSpec()
     network: NetworkSpec = NetworkSpec()
+    direct_access: DirectAccessSpec = DirectAccessSpec()
     replicator: ReplicatorSpec = ReplicatorSpec()
     monitoring: MonitoringSpec = MonitoringSpec()
     rdma: RdmaSpec = RdmaSpec()

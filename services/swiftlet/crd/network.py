@@ -79,6 +79,13 @@ class EgressRule(View):
     ports: Annotated[tuple[NetworkPort, ...], Field(max_length=16)] = ()
 
 
+class DirectAccessSpec(View):
+    """Whether clients may transfer objects to and from the object servers themselves, and who may reach these."""
+
+    enabled: bool = False
+    clients: Annotated[tuple[NetworkPeer, ...], Field(max_length=32)] = ()
+
+
 class NetworkSpec(View):
     """The connections that NetworkPolicies allow in addition to those between the cluster's own parts."""
 

@@ -32,11 +32,12 @@ def load_crds() -> dict[str, Schema]:
 
 
 def load_examples() -> list[tuple[str, Schema]]:
-    """Every document of every example, with the file's name."""
+    """Every custom resource of every example, with the file's name."""
     return [
         (path.name, document)
         for path in sorted((ROOT / "examples").glob("*.yaml"))
         for document in yaml.safe_load_all(path.read_text("utf-8"))
+        if document["apiVersion"].startswith("swiftlet.io/")
     ]
 
 
