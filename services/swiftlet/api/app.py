@@ -16,7 +16,7 @@ from swiftlet.api.context.reports import ManyProblems
 from swiftlet.api.http.body import defer_continue
 from swiftlet.api.http.finishing import finish, finish_with
 from swiftlet.api.http.problems import ApiError, answer, status_of
-from swiftlet.api.login import keystone, temp_url, tokens
+from swiftlet.api.login import container_sync, keystone, temp_url, tokens
 from swiftlet.api.reading import get_object, static_web
 from swiftlet.api.requests import (
     accounts,
@@ -144,6 +144,8 @@ async def _call(api: SwiftApi, request: web.Request, path: Path) -> web.StreamRe
     if api.options.formpost.enabled and form_post.is_form(request):
         return await form_post.post(api, request, path)
     query = parse_query(request.rel_url.raw_query_string)
+    if container_sync.is_signed(api, request, path):
+        return await _carry_out(await container_sync.admit(api, request, path, query))
     access: Access
     if api.options.tempurl.enabled and temp_url.is_temp_url(query):
         request, access = await temp_url.admit(api, request, path, query)

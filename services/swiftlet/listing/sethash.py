@@ -16,6 +16,8 @@ from swiftlet.model import ContainerRow, DatabaseState, ListingRow, ObjectRow
 _MODULUS = 1 << 128
 SIZE = 16
 """Bytes of a set hash."""
+NOT_A_DIGEST = b"\xff" * SIZE
+"""A set hash that no rows have: a server that compares it with its own answers with its rows."""
 
 
 def term(row: ListingRow) -> int:

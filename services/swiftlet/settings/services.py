@@ -9,6 +9,7 @@ from pydantic import Field, field_validator, model_validator
 from swiftlet.settings.access import CorsSection, FormPostSection, RateLimitsSection, TempUrlSection
 from swiftlet.settings.base import Section
 from swiftlet.settings.bulk import BulkSection, StaticWebSection
+from swiftlet.settings.container_sync import ContainerSyncSection, RealmsSection
 from swiftlet.settings.expirer import ExpirerSection
 from swiftlet.settings.linking import SymlinkSection, VersioningSection
 from swiftlet.settings.policies import Policies, check_policies, read_policies
@@ -88,6 +89,9 @@ class ProxySettings(ServiceSettings):
     static_web: StaticWebSection = Field(
         default=StaticWebSection(), description="Static web: containers served as web sites."
     )
+    realms: RealmsSection = Field(
+        default=RealmsSection(), description="Realms of container sync, of which the proxy accepts signatures."
+    )
     proxy: ProxySection = Field(default=ProxySection(), description="The Swift API server.")
 
 
@@ -129,6 +133,12 @@ class ReplicatorSettings(ServiceSettings):
     )
     expirer: ExpirerSection = Field(default=ExpirerSection(), description="The object expirer.")
     reaper: ReaperSection = Field(default=ReaperSection(), description="The account reaper.")
+    realms: RealmsSection = Field(
+        default=RealmsSection(), description="Realms of container sync, to whose clusters containers are copied."
+    )
+    container_sync: ContainerSyncSection = Field(
+        default=ContainerSyncSection(), description="Copies of containers in other clusters."
+    )
 
 
 SERVICES: dict[str, type[ServiceSettings]] = {

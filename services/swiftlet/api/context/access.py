@@ -92,3 +92,24 @@ class SignedAccess:
         if path.account != self.account or path.container is None or self.container not in {None, path.container}:
             raise Unauthorized("the signature is not valid for this path")
         return False
+
+
+_BROUGHT = frozenset({"HEAD", "PUT", "DELETE"})
+"""What container sync does with an object."""
+
+
+@dataclass(frozen=True, slots=True)
+class SyncAccess:
+    """The rights of another cluster's container sync: to list one container, and to bring it objects and deletions."""
+
+    account: str
+    container: str
+
+    async def require(self, method: str, path: Path) -> bool:
+        """Allow what container sync needs; 403 for anything else."""
+        allowed = READ_METHODS if path.obj is None else _BROUGHT
+        if (path.account, path.container) != (self.account, self.container) or method not in allowed:
+            raise Forbidden(
+                "container sync may only list its container, and look at, store and delete the objects in it"
+            )
+        return False

@@ -22,6 +22,8 @@ from swiftlet.api.http.problems import ApiError
 from swiftlet.auth.tokens import Tokens
 from swiftlet.auth.users import Users
 from swiftlet.boundaries.bodies import Bodies, Digester, Piece
+from swiftlet.container_sync.realms import RealmsFile
+from swiftlet.container_sync.registry import SyncRegistry
 from swiftlet.errors import Superseded
 from swiftlet.expiry.queue import ExpiryQueue
 from swiftlet.names import Path
@@ -128,6 +130,10 @@ class SwiftApi:
     accounts: AccountCache
     expiry: ExpiryQueue
     rates: RateLimits
+    realms: RealmsFile
+    """The clusters whose container sync is admitted."""
+    copied: SyncRegistry
+    """The containers that are copied to other clusters."""
 
     def digester(self, hasher: Hasher) -> Digester:
         """Return what digests the rest of a large body."""
@@ -151,6 +157,13 @@ class _InLine:
 
 
 @dataclass(frozen=True, slots=True)
+class Synced:
+    """A request of another cluster's container sync; `at` is the time of the version that it brings, if it has one."""
+
+    at: Timestamp | None
+
+
+@dataclass(frozen=True, slots=True)
 class Call:
     """One authorised request, with everything that its handler needs."""
 
@@ -162,6 +175,8 @@ class Call:
     """The sender's rights, for anything else that the request affects."""
     owner: bool = False
     """Whether the sender is an owner of the account in the path."""
+    synced: Synced | None = None
+    """Set when the sender is another cluster's container sync."""
 
     @property
     def container(self) -> str:
@@ -173,8 +188,11 @@ class Call:
         """Run a write with a fresh timestamp, and again with a newer one when something with a later timestamp is
         stored.
 
-        Raises Superseded when that lies further ahead than clocks may differ.
+        What another cluster's container sync brings keeps its timestamp. Raises Superseded when what is stored lies
+        further ahead than clocks may differ, or is newer than what is brought.
         """
+        if self.synced is not None and self.synced.at is not None:
+            return await write(self.synced.at)
         clock = self.api.clock
         for _ in range(ATTEMPTS - 1):
             try:

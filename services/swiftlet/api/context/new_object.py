@@ -59,6 +59,8 @@ class NewObject:
     """Called at the end, whatever the outcome."""
     shown: dict[str, str] = field(default_factory=dict)
     """Headers of the response, in addition to or instead of the usual ones."""
+    is_overtaken: bool = False
+    """Whether something newer was stored already, or meanwhile; known at the end."""
     is_last: bool = False
     """Whether it has to be newer than all that is stored when its body ends.
 

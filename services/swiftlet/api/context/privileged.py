@@ -11,11 +11,14 @@ from swiftlet.api.http.metadata import utf8_size
 from swiftlet.api.http.problems import ApiError
 from swiftlet.auth.account_acl import ACCOUNT_ACL, clean_account_acl
 from swiftlet.auth.acl import CONTAINER_READ, CONTAINER_WRITE, InvalidAcl, clean_acl
+from swiftlet.container_sync.realms import InvalidTarget, RealmsFile
 
 ACCOUNT_KEYS = ("X-Account-Meta-Temp-Url-Key", "X-Account-Meta-Temp-Url-Key-2")
 CONTAINER_KEYS = ("X-Container-Meta-Temp-Url-Key", "X-Container-Meta-Temp-Url-Key-2")
-SYNC_KEY = "X-Container-Sync-Key"
-PRIVILEGED = frozenset({ACCOUNT_ACL, CONTAINER_READ, CONTAINER_WRITE, SYNC_KEY, *ACCOUNT_KEYS, *CONTAINER_KEYS})
+SYNC_KEY, SYNC_TO = "X-Container-Sync-Key", "X-Container-Sync-To"
+PRIVILEGED = frozenset(
+    {ACCOUNT_ACL, CONTAINER_READ, CONTAINER_WRITE, SYNC_KEY, SYNC_TO, *ACCOUNT_KEYS, *CONTAINER_KEYS}
+)
 
 
 def unprivileged(items: Mapping[str, str], owner: bool) -> dict[str, str]:
@@ -34,17 +37,26 @@ def container_acls(headers: Mapping[str, str]) -> dict[str, str]:
     return acls
 
 
-def sync_key(headers: Mapping[str, str]) -> dict[str, str]:
-    """Return the sync key that a request sets; "" removes it.
+def sync_headers(headers: Mapping[str, str], realms: RealmsFile) -> dict[str, str]:
+    """Return what a request says of container sync: its key, and where the copy is; "" removes one.
 
-    It is kept for clients that set keys before they know whether there is synchronization; nothing here uses it.
+    Raises 400 for a place in no cluster of the realms, 501 where there are none.
     """
-    if "X-Remove-Container-Sync-Key" in headers:
-        return {SYNC_KEY: ""}
-    if SYNC_KEY not in headers:
-        return {}
-    utf8_size(SYNC_KEY, headers[SYNC_KEY])
-    return {SYNC_KEY: headers[SYNC_KEY].strip()}
+    given = {}
+    for name in (SYNC_KEY, SYNC_TO):
+        if "X-Remove-" + name.removeprefix("X-") in headers:
+            given[name] = ""
+        elif name in headers:
+            utf8_size(name, headers[name])
+            given[name] = headers[name].strip()
+    if given.get(SYNC_TO):
+        if not realms.enabled:
+            raise ApiError(501, f"{SYNC_TO} is not supported: this cluster has no realms for container sync")
+        try:
+            realms.realms.target(given[SYNC_TO])
+        except InvalidTarget as error:
+            raise ApiError(400, str(error)) from error
+    return given
 
 
 def _cleaned(name: str, text: str) -> str:

@@ -33,7 +33,6 @@ OBJECT_HEADERS = frozenset(
 
 _UNSUPPORTED = frozenset(
     {
-        "X-Container-Sync-To",
         "X-Container-Rfc-Compliant-Etags",
         "X-Account-Rfc-Compliant-Etags",
     }
@@ -63,16 +62,16 @@ def canonical(name: str) -> str:
     return canonical(full.replace("_", "-")) if "_" in full and full.startswith(_META) else full
 
 
-def refuse_unsupported(headers: Mapping[str, str]) -> None:
+def refuse_unsupported(headers: Mapping[str, str], synced: bool = False) -> None:
     """Raise 501 for features that would otherwise be silently ignored though the client relies on them.
 
-    An empty value asks for no feature.
+    An empty value asks for no feature. Only container sync (`synced`) may store a manifest in its stored form.
     """
     for name, value in headers.items():
         full = canonical(name)
         if full in _UNSUPPORTED and value.strip():
             raise ApiError(501, f"{full} is not supported")
-        if full == "X-Static-Large-Object":
+        if full == "X-Static-Large-Object" and not synced:
             raise ApiError(
                 400,
                 f"{full} is a reserved header. To create a static large object add query param multipart-manifest=put.",

@@ -20,7 +20,10 @@ class ApiError(SwiftletError):
     """A response other than success that the API itself decides."""
 
     def __init__(self, status: int, reason: str, headers: Mapping[str, str] | None = None) -> None:
-        """`status` is the HTTP status, `reason` a sentence for a person."""
+        """`status` is the HTTP status, `reason` a sentence for a person.
+
+        Of a 401, the header WWW-Authenticate has the scheme alone.
+        """
         super().__init__(reason)
         self.status = status
         self.headers = dict(headers or {})
@@ -65,7 +68,8 @@ def answer(error: SwiftletError, realm: str = "unknown") -> web.Response:
     headers = dict(error.headers) if isinstance(error, ApiError) else {}
     if status == 401:
         quoted = "".join(c if c.isalnum() or c in "_-." else "%" for c in realm)
-        headers["WWW-Authenticate"] = f'Swift realm="{quoted}"'
+        scheme = headers.get("WWW-Authenticate", "Swift")
+        headers["WWW-Authenticate"] = f'{scheme} realm="{quoted}"'
     if status == 503:
         headers.setdefault("Retry-After", "1")
     if isinstance(error, errors.NameTooLong):

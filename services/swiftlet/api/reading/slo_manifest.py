@@ -27,6 +27,7 @@ from swiftlet.timestamp import Timestamp
 _OPTIONAL = frozenset({"etag", "size_bytes", "range"})
 _BASE64 = re.compile(r"[A-Za-z0-9+/]*={0,2}", re.ASCII)
 _NUMBER = re.compile(r"[0-9]{1,19}", re.ASCII)
+_STORED_RANGE = re.compile(r"([0-9]{1,19})-([0-9]{1,19})", re.ASCII)
 MAX_ERRORS = 100
 """The largest number of invalid entries that are reported; of further ones the report has only the number."""
 MAX_LARGE_OBJECT = 1 << 53
@@ -230,6 +231,42 @@ def load_entries(stored: bytes) -> list[dict[str, Any]]:
     if not isinstance(entries, list):
         raise ApiError(500, "Unable to load SLO manifest")
     return entries
+
+
+def check_stored(raw: bytes, limits: LimitsSection) -> tuple[int, str]:
+    """Return size and entity tag of the whole, by a manifest in the form that other clusters store too; 400 for another
+    form.
+    """
+    limit = limits.slo_max_manifest_segments + limits.slo_max_inline_segments
+    entries = load_list(raw, limit, f"Number of segments must be <= {limit}")
+    total = 0
+    for index, entry in enumerate(entries):
+        try:
+            total += _stored_length(entry)
+        except _Wrong as error:
+            raise ApiError(400, f"Index {index}: {error}") from error
+    if total > MAX_LARGE_OBJECT:
+        raise ApiError(413, f"The large object would have {total} bytes; the limit is {MAX_LARGE_OBJECT} bytes")
+    return total, etag_of(entries)
+
+
+def _stored_length(entry: object) -> int:
+    """Return how many bytes a stored entry adds."""
+    if not isinstance(entry, dict):
+        raise _Wrong("not a JSON object")
+    if "data" in entry:
+        return len(_data(entry["data"]))
+    name, size, etag = entry.get("name"), entry.get("bytes"), entry.get("hash")
+    if not isinstance(name, str) or not isinstance(etag, str):
+        raise _Wrong("name and hash of a stored segment must be strings")
+    _path(name, "account")
+    if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size <= MAX_LARGE_OBJECT:
+        raise _Wrong("bytes of a stored segment must be its size")
+    match = _STORED_RANGE.fullmatch(str(entry.get("range", f"0-{max(size - 1, 0)}")))
+    first, last = (int(match[1]), int(match[2])) if match is not None else (1, 0)
+    if not (first <= last < size or size == 0 == last):
+        raise _Wrong("unsatisfiable range")
+    return last + 1 - first if size else 0
 
 
 def layout_of(stored: bytes, account: str) -> Layout:

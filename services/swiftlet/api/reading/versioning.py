@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 from swiftlet.api.context.core import Call, Facts, SwiftApi
 from swiftlet.api.context.policy_lookup import container_of
+from swiftlet.api.context.privileged import SYNC_TO
 from swiftlet.api.http.listings import says_yes
 from swiftlet.api.http.problems import ApiError
 from swiftlet.api.http.reserved import versions_container
@@ -91,12 +92,21 @@ async def mode_changes(call: Call) -> dict[str, str]:
     """
     changes = _enabling(call) | _locations(call)
     set_now = {name for name, value in changes.items() if value}
-    if not set_now:
+    copied = call.request.headers.get(SYNC_TO) if call.owner else None
+    if not (set_now or copied):
         return changes
     try:
         held = (await call.api.listings.container_info(call.path.account, call.container)).metadata
     except NotFound:
         held = {}
+    enabled = changes.get(ENABLED) or held.get(ENABLED, "")
+    if enabled and (held.get(SYNC_TO) if copied is None else copied):
+        raise ApiError(
+            400,
+            "Cannot enable object versioning on a container configured as source of container syncing."
+            if ENABLED in set_now
+            else "Cannot configure container sync on a container with object versioning configured.",
+        )
     kept = {name for name in (ENABLED, STACK, HISTORY) if held.get(name)} - changes.keys() | set_now
     if ENABLED in kept and kept & {STACK, HISTORY}:
         raise ApiError(

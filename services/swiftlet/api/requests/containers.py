@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from aiohttp import web
 
 from swiftlet.api.context.core import Call
-from swiftlet.api.context.privileged import container_acls, sync_key, unprivileged
+from swiftlet.api.context.privileged import SYNC_TO, container_acls, sync_headers, unprivileged
 from swiftlet.api.context.quota_headers import check_container_quota
 from swiftlet.api.http.concurrency import ROW_BYTES, beside
 from swiftlet.api.http.finishing import accepted
@@ -54,8 +54,16 @@ def new_metadata(call: Call) -> dict[str, str]:
     """Return the changes that a PUT or POST makes to a container's metadata, its ACLs included; "" removes an item."""
     items = collect(call.request.headers, CONTAINER_META, call.api.options.limits)
     check_container_quota(items)
-    items |= container_acls(call.request.headers) | sync_key(call.request.headers)
+    items |= container_acls(call.request.headers)
+    if call.owner:
+        items |= sync_headers(call.request.headers, call.api.realms)
     return unprivileged(items, call.owner)
+
+
+async def note_copy(call: Call, items: Mapping[str, str]) -> None:
+    """Write down that the container is going to have a copy in another cluster, before it says so itself."""
+    if items.get(SYNC_TO):
+        await call.api.copied.add(call.path.account, call.container)
 
 
 async def head(call: Call) -> web.Response:
@@ -98,6 +106,7 @@ async def put(call: Call) -> web.Response:
     options = call.api.options
     changes = await mode_changes(call)
     items = new_metadata(call) | changes
+    await note_copy(call, items)
     wanted = call.request.headers.get("X-Storage-Policy")
     policy = options.policy_named(wanted).index if wanted else None
     default = options.default_policy.index
@@ -125,6 +134,7 @@ async def post(call: Call) -> web.Response:
     changes = await mode_changes(call)
     timestamp = call.api.clock.next()
     items = new_metadata(call) | changes | {POSTED: timestamp.internal}
+    await note_copy(call, items)
     bounds = bounds_of(CONTAINER_META, call.api.options.limits)
     try:
         await call.api.listings.post_container(call.path.account, call.container, timestamp, items, bounds)

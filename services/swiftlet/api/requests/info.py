@@ -57,6 +57,7 @@ def capabilities(api: SwiftApi) -> dict[str, object]:
         | _many(api.options)
         | _versioning(api.options)
         | _access(api.options)
+        | _synced(api)
     )
 
 
@@ -82,6 +83,10 @@ def _versioning(options: ApiOptions) -> dict[str, object]:
     if options.versioning.allow_versioned_writes:
         shown["versioned_writes"] = {"allowed_flags": [STACK.lower(), HISTORY.lower()]}
     return shown
+
+
+def _synced(api: SwiftApi) -> dict[str, object]:
+    return {"container_sync": api.realms.shown()} if api.realms.enabled else {}
 
 
 def _access(options: ApiOptions) -> dict[str, object]:

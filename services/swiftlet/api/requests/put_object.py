@@ -71,7 +71,7 @@ async def put_body(call: Call, body: Incoming) -> web.Response:
 
 def _planned(call: Call, path: Path) -> NewObject:
     headers = call.request.headers
-    refuse_unsupported(headers)
+    refuse_unsupported(headers, synced=call.synced is not None)
     content_type = headers.get("Content-Type")
     if not content_type or call.flag("X-Detect-Content-Type"):
         assert path.obj is not None
@@ -112,7 +112,8 @@ async def _carry_out(new: NewObject) -> web.Response:
         for close in new.closers:
             await close()
     headers = {"Etag": footer.etag, "Last-Modified": record.timestamp.http_date, "Content-Type": HTML}
-    return web.Response(status=201, headers=headers | new.shown)
+    status = 202 if call.synced is not None and new.is_overtaken else 201
+    return web.Response(status=status, headers=headers | new.shown)
 
 
 async def copy(call: Call) -> web.StreamResponse:

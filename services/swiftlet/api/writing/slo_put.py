@@ -17,11 +17,12 @@ from swiftlet.api.context.reports import ManyProblems, render_report, report_ali
 from swiftlet.api.http.body import Body
 from swiftlet.api.http.concurrency import beside, each
 from swiftlet.api.http.content_types import SloMark, with_mark
+from swiftlet.api.http.listings import says_yes
 from swiftlet.api.http.problems import ApiError, status_of
 from swiftlet.api.reading import slo
 from swiftlet.api.reading.readables import STATIC_LARGE_OBJECT
 from swiftlet.api.reading.resolver import reader_of, resolve
-from swiftlet.api.reading.slo_manifest import Found, Wanted, parse_manifest, stored_form, too_small
+from swiftlet.api.reading.slo_manifest import Found, Wanted, check_stored, parse_manifest, stored_form, too_small
 from swiftlet.errors import SwiftletError
 from swiftlet.names import Path
 
@@ -31,14 +32,31 @@ _ROOT = "upload"
 
 async def prepare(new: NewObject) -> None:
     """Turn the manifest that a client sends into the one that is stored; nothing for other PUTs."""
+    if new.call.synced is not None:
+        if says_yes(new.call.request.headers.get(STATIC_LARGE_OBJECT, "")):
+            await _take_stored(new)
+        return
     kind = new.call.query.get("multipart-manifest")
     if kind is None or new.source is not None:
         return
     if kind != "put":
         raise ApiError(400, "multipart-manifest of a PUT request can only be 'put'")
-    options = new.call.api.options
-    body = Body(new.call.request, options.limits.slo_max_manifest_size, options.client_timeout_s)
-    await use_manifest(new, b"".join([piece async for piece in body.pieces()]))
+    await use_manifest(new, await _body(new.call))
+
+
+async def _body(call: Call) -> bytes:
+    options = call.api.options
+    body = Body(call.request, options.limits.slo_max_manifest_size, options.client_timeout_s)
+    return b"".join([piece async for piece in body.pieces()])
+
+
+async def _take_stored(new: NewObject) -> None:
+    """Take a manifest in the form in which another cluster has stored it; its segments may be copied later."""
+    raw = await _body(new.call)
+    total, etag = await beside(len(raw), check_stored, raw, new.call.api.options.limits)
+    new.sysmeta = {STATIC_LARGE_OBJECT: "True", slo.ETAG: etag, slo.SIZE: str(total)}
+    new.content_type = with_mark(new.content_type, SloMark(total, etag))
+    new.body = Held(raw)
 
 
 async def use_manifest(new: NewObject, raw: bytes) -> None:

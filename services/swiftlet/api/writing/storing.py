@@ -47,6 +47,7 @@ async def store(new: NewObject, policy: int, timestamp: Timestamp | None = None)
     async with expiry_changed(new.call.api, new.path, policy, new.metadata, record.timestamp) as change:
         record, footer, written = await _written(new, policy, record, fixed=timestamp is not None)
         change.at, change.is_lost = record.timestamp, written.overtaken
+        new.is_overtaken = written.overtaken
     return record, footer
 
 
@@ -64,7 +65,7 @@ async def _written(new: NewObject, policy: int, record: PutRecord, fixed: bool) 
         footer = _footer(etag, hasher)
         record, written = await _store_small(new, policy, record, b"".join(beginning), footer, fixed)
     else:
-        record, footer, written = await _store_large(new, policy, record, beginning, pieces, hasher, etag)
+        record, footer, written = await _store_large(new, policy, record, beginning, pieces, hasher, etag, fixed)
     if written.container_missing:
         await _undo(new, policy)
     return record, footer, written
@@ -116,10 +117,11 @@ async def _store_large(
     pieces: AsyncIterator[Piece],
     hasher: Hasher,
     etag: Etag,
+    fixed: bool,
 ) -> tuple[PutRecord, PutFooter, Written]:
-    record, upload = await _open_upload(new, policy, record)
-    digester = new.call.api.digester(hasher)
+    digester, upload = new.call.api.digester(hasher), None
     try:
+        record, upload = await _open_upload(new, policy, record, fixed)
         while beginning:
             await upload.write(beginning.pop(0))
         async for piece in pieces:
@@ -129,7 +131,7 @@ async def _store_large(
         footer = _footer(etag, hasher)
         return record, footer, await upload.commit(footer)
     except Superseded as error:
-        if new.is_last or not overtaken(new.call.api.clock, error):
+        if not fixed and (upload is None or new.is_last or not overtaken(new.call.api.clock, error)):
             new.call.api.clock.observe(error.timestamp)
             raise
         return (
@@ -139,17 +141,20 @@ async def _store_large(
         )
     finally:
         digester.close()
-        await upload.abort()
+        if upload is not None:
+            await upload.abort()
 
 
-async def _open_upload(new: NewObject, policy: int, record: PutRecord) -> tuple[PutRecord, Upload]:
-    """Begin an upload with the timestamp it has, or, as nothing has been sent yet, with a newer one."""
+async def _open_upload(new: NewObject, policy: int, record: PutRecord, fixed: bool) -> tuple[PutRecord, Upload]:
+    """Begin an upload with the timestamp it has, or, as nothing has been sent yet, with a newer one unless it is
+    `fixed`.
+    """
     assert new.body is not None
     api, size = new.call.api, new.body.announced
     try:
         return record, await api.objects.upload(new.path, policy, record, size)
     except Superseded as error:
-        if not api.clock.observe(error.timestamp):
+        if fixed or not api.clock.observe(error.timestamp):
             raise
 
     async def anew(timestamp: Timestamp) -> tuple[PutRecord, Upload]:

@@ -17,7 +17,7 @@ from swiftlet.api.http.body import Body
 from swiftlet.api.http.content_types import split_mark
 from swiftlet.api.http.problems import ApiError
 from swiftlet.api.reading import slo
-from swiftlet.api.reading.links import ACCOUNT, TARGET, TARGET_ETAG, Link, current_version, follow
+from swiftlet.api.reading.links import ACCOUNT, TARGET, TARGET_BYTES, TARGET_ETAG, Link, current_version, follow
 from swiftlet.api.reading.resolver import reader_of
 from swiftlet.api.writing.copying import named_object
 from swiftlet.api.writing.storing_links import become_link
@@ -26,6 +26,7 @@ from swiftlet.names import decode
 
 LINK_TYPE = "application/symlink"
 """The content type of a dynamic link without one of its own."""
+_DIGITS = 18
 _FORM = f"{TARGET} header must be of the form <container name>/<object name>"
 
 
@@ -43,11 +44,21 @@ async def prepare(new: NewObject) -> None:
     await refuse_body(call, "Symlink requests require a zero byte body")
     link = _wanted(new)
     content_type = None
-    if link.etag is not None:
+    if link.etag is not None and call.synced is not None:
+        # The target may be copied after its link.
+        link = replace(link, size=_bytes_of_target(headers.get(TARGET_BYTES, "0")))
+    elif link.etag is not None:
         link, content_type = await _checked(call, link)
     if not headers.get("Content-Type"):
         new.content_type = content_type or LINK_TYPE
     become_link(new, link)
+
+
+def _bytes_of_target(text: str) -> int:
+    """Return the size of a link's target as another cluster tells it; 400 for another text."""
+    if not (text.isascii() and text.isdigit() and len(text) <= _DIGITS):
+        raise ApiError(400, f"{TARGET_BYTES} is no number of bytes")
+    return int(text)
 
 
 async def refuse_body(call: Call, reason: str) -> None:

@@ -20,6 +20,7 @@ from swiftlet.main.keys import use_tokens
 from swiftlet.main.nodes import bodies_for, use_object_transport
 from swiftlet.main.policies import use_policies
 from swiftlet.main.quotas import use_quotas
+from swiftlet.main.realms import use_realms
 from swiftlet.main.reloading import keep_current
 from swiftlet.main.rings import RingSet, hand_out_rings, use_rings
 from swiftlet.main.services.front import add_front
@@ -77,6 +78,7 @@ def create_app(
         changes=changes or SharedChanges(),
         changed=withdrawals.withdraw,
         confirmations=known,
+        realms=use_realms(app, settings.realms),
     )
     if settings.cluster.direct_access:
         tell_of_changes(app, api.changes, transport.client, policies, rings)

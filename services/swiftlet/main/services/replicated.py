@@ -14,7 +14,8 @@ from swiftlet.main.nodes import use_listing_transport, use_object_transport
 from swiftlet.main.policies import use_policies
 from swiftlet.main.ring_names import object_ring
 from swiftlet.main.rings import RingSet, use_rings
-from swiftlet.main.services.expirer import use_expirer
+from swiftlet.main.services.container_sync import use_container_sync
+from swiftlet.main.services.expirer import nodes_of, use_expirer
 from swiftlet.main.services.listing_audit import use_objects_audit, use_rows_audit
 from swiftlet.model import DatabaseKind
 from swiftlet.ring.lookup import Ring
@@ -84,6 +85,7 @@ def _objects(app: web.Application, settings: ReplicatorSettings, by_hand: bool) 
     transport = use_object_transport(app, settings.cluster, section, settings.service)
     if not by_hand:
         use_expirer(app, settings, rings, policies, transport)
+        use_container_sync(app, settings, rings, transport, lambda: nodes_of(rings, policies))
         use_objects_audit(app, settings, rings, policies, transport)
     names = {policy.index: policy.name for policy in policies}
     notices = Notices()

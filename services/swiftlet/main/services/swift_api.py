@@ -16,6 +16,8 @@ from swiftlet.api.context.shared_changes import SharedChanges
 from swiftlet.auth.tokens import Tokens
 from swiftlet.auth.users import Users
 from swiftlet.boundaries.bodies import Bodies
+from swiftlet.container_sync.realms import RealmsFile
+from swiftlet.container_sync.registry import SyncRegistry
 from swiftlet.expiry.queue import ExpiryQueue
 from swiftlet.placement.listings import ClusterListings
 from swiftlet.placement.objects import ClusterObjects
@@ -39,6 +41,7 @@ def swift_api(
     confirmations: Confirmations[tuple[str, str]] | None = None,
     quotas: QuotaFile | None = None,
     bodies: Bodies | None = None,
+    realms: RealmsFile | None = None,
 ) -> SwiftApi:
     """Return the API; `changed` is called with an account when something cached of it was removed or has changed.
 
@@ -66,4 +69,6 @@ def swift_api(
         accounts=accounts,
         expiry=ExpiryQueue(listings, clock.next),
         rates=RateLimits(options.rate_limits, containers),
+        realms=realms or RealmsFile(None),
+        copied=SyncRegistry(listings, clock.next),
     )

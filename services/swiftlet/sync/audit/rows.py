@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 
 from swiftlet.boundaries.listing_sync import ListingSyncTransport
 from swiftlet.errors import SwiftletError, Unavailable
+from swiftlet.listing.sethash import NOT_A_DIGEST
 from swiftlet.listing.shards import SHARD, is_shard
 from swiftlet.model import DatabaseId, DatabaseKind, DatabaseName, DatabaseState, ObjectRow
 from swiftlet.names import HashPath, Path
@@ -27,7 +28,7 @@ from swiftlet.sync.audit.looking import Objects
 from swiftlet.sync.audit.metrics import LOOKED_AT, MENDED, PASS_S, UNDECIDED, WRONG
 from swiftlet.sync.audit.pace import AuditSettings, Pacer
 from swiftlet.sync.audit.verdict import Merge, NoRepair, Replace, newest
-from swiftlet.sync.databases.exchange import NOT_A_DIGEST, first_point
+from swiftlet.sync.databases.exchange import first_point
 from swiftlet.timestamp import ZERO
 from swiftlet.web.logs import get_logger
 

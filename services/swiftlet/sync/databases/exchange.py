@@ -21,15 +21,14 @@ from prometheus_client import Counter
 
 from swiftlet.boundaries.listing_sync import ListingSyncTransport
 from swiftlet.errors import NodeError, NotFound
-from swiftlet.listing import replica, sethash
+from swiftlet.listing import replica
 from swiftlet.listing.database import POINT
+from swiftlet.listing.sethash import NOT_A_DIGEST
 from swiftlet.listing.shards import is_shard
 from swiftlet.model import DatabaseId, DatabaseName, DatabaseState, ListingRow
 from swiftlet.ring.model import Device
 
 ROWS = Counter("swiftlet_replicator_rows_total", "Rows of databases that rounds brought.", ["direction"])
-NOT_A_DIGEST = b"\xff" * sethash.SIZE
-"""A set hash that no rows have: a server that compares it with its own answers with its rows."""
 _ROW_BYTES = 64
 """Bytes that a row is assumed to have in addition to its texts."""
 
