@@ -9,6 +9,7 @@ an equal or newer version is.
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
@@ -73,7 +74,7 @@ class RemoteListing:
 
 
 def _is_unordered(page: Sequence[Listed]) -> bool:
-    return any(one.name >= other.name for one, other in zip(page, page[1:], strict=False))
+    return any(one.name >= other.name for one, other in itertools.pairwise(page))
 
 
 def is_due(row: ObjectRow, there: int | None) -> bool:

@@ -31,6 +31,8 @@ MAX_LISTING_BYTES = 32 << 20
 """The longest page of a listing that is read."""
 _EXPECT_BYTES = 1 << 16
 """Larger bodies wait until the other cluster wants them."""
+_SHOWN_BYTES = 200
+"""The bytes of an answer's text that an error tells."""
 _ITSELF = {"symlink": "get", "multipart-manifest": "get"}
 """The query that asks for a link or manifest instead of what it stands for; a signature does not cover it."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -120,7 +122,7 @@ class HttpPeer:
             if answer.status == 404:
                 raise self._failed(404, "an object in it")
             if answer.status not in {201, 202, 409}:
-                raise self._refused(answer.status, name)
+                raise self._refused(answer.status, name, await answer.content.read(_SHOWN_BYTES))
             return answer.status == 201
 
     async def delete(self, name: str, at: Timestamp) -> None:
@@ -140,9 +142,7 @@ class HttpPeer:
     ) -> _Asking:
         rest = "" if name is None else "/" + quote(name)
         target = self._target
-        signed = sign(
-            method, self._path + rest, headers.get("X-Timestamp"), target.realm, target.key, self._user_key
-        )
+        signed = sign(method, self._path + rest, headers.get("X-Timestamp"), target.realm, target.key, self._user_key)
         asked = "&".join(f"{one}={quote(value, safe='')}" for one, value in query.items())
         url = URL(target.url + rest + (f"?{asked}" if asked else ""), encoded=True)
         request = self._session.request(
@@ -155,18 +155,19 @@ class HttpPeer:
         )
         return _Asking(request, target.url)
 
-    def _failed(self, status: int, what: str) -> PeerFailed:
+    def _failed(self, status: int, what: str, said: str | None = None) -> PeerFailed:
         reasons = {
             401: "the signature is not accepted: do both clusters have the same realm key, and both containers the "
             "same X-Container-Sync-Key?",
             404: "the container is not there",
         }
-        return PeerFailed(f"{self._target.url} answers {status} for {what}" + _reason(reasons.get(status)))
+        return PeerFailed(f"{self._target.url} answers {status} for {what}" + _reason(reasons.get(status, said)))
 
-    def _refused(self, status: int, name: str) -> PeerFailed | PeerRefused:
+    def _refused(self, status: int, name: str, text: bytes = b"") -> PeerFailed | PeerRefused:
+        said = ascii(text.decode("utf-8", "replace")) if text else None
         if status in {401, 403, 429} or status >= 500 or status // 100 == 3:
-            return self._failed(status, "an object in it")
-        return PeerRefused(f"{self._target.url} answers {status} for {quote(name)}")
+            return self._failed(status, "an object in it", said)
+        return PeerRefused(f"{self._target.url} answers {status} for {quote(name)}" + _reason(said))
 
 
 def _reason(text: str | None) -> str:

@@ -79,10 +79,10 @@ class Realms:
             raise InvalidTarget(f"X-Container-Sync-To is {shown}; percent-encode the account and the container in it")
         realm = self.named(name)
         if realm is None:
-            raise InvalidTarget(f"X-Container-Sync-To {shown}: there is no realm {ascii(name)} with a key")
+            raise InvalidTarget(f"X-Container-Sync-To {shown}: there is no realm {name!a} with a key")
         endpoint = realm.clusters.get(cluster.upper())
         if endpoint is None:
-            raise InvalidTarget(f"X-Container-Sync-To {shown}: realm {name} has no cluster {ascii(cluster)}")
+            raise InvalidTarget(f"X-Container-Sync-To {shown}: realm {name} has no cluster {cluster!a}")
         return Target(name.upper(), f"{endpoint}/{account}/{container}", realm.key)
 
 

@@ -174,10 +174,12 @@ class ContainerSync:
         try:
             info = await self._here.listings.container_info(path.account, path.container)
         except NotFound:
-            return await self._forget(entry, rank, known)
+            await self._forget(entry, rank, known)
+            return None
         copied = self._copied(info.metadata)
         if copied is None:
-            return await self._forget(entry, rank, known)
+            await self._forget(entry, rank, known)
+            return None
         known.aim_at(copied)
         peer = self._connect(copied.target, copied.key)
         here = self._here

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from swiftlet.settings.base import Section, Seconds
+from swiftlet.settings.base import Seconds, Section
 
 
 class RealmsSection(Section):

@@ -238,11 +238,14 @@ def check_stored(raw: bytes, limits: LimitsSection) -> tuple[int, str]:
     form.
     """
     limit = limits.slo_max_manifest_segments + limits.slo_max_inline_segments
-    entries = load_list(raw, limit, f"Number of segments must be <= {limit}")
+    entries: list[Mapping[str, Any]] = []
     total = 0
-    for index, entry in enumerate(entries):
+    for index, entry in enumerate(load_list(raw, limit, f"Number of segments must be <= {limit}")):
         try:
+            if not isinstance(entry, dict):
+                raise _Wrong("not a JSON object")
             total += _stored_length(entry)
+            entries.append(entry)
         except _Wrong as error:
             raise ApiError(400, f"Index {index}: {error}") from error
     if total > MAX_LARGE_OBJECT:
@@ -250,10 +253,8 @@ def check_stored(raw: bytes, limits: LimitsSection) -> tuple[int, str]:
     return total, etag_of(entries)
 
 
-def _stored_length(entry: object) -> int:
+def _stored_length(entry: Mapping[str, object]) -> int:
     """Return how many bytes a stored entry adds."""
-    if not isinstance(entry, dict):
-        raise _Wrong("not a JSON object")
     if "data" in entry:
         return len(_data(entry["data"]))
     name, size, etag = entry.get("name"), entry.get("bytes"), entry.get("hash")

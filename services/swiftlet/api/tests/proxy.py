@@ -24,6 +24,7 @@ from swiftlet.auth.failures import LoginLimit
 from swiftlet.auth.identity import RESELLER_PREFIX, Identity, Role
 from swiftlet.auth.tokens import Token, Tokens
 from swiftlet.auth.users import Users, hash_secret
+from swiftlet.container_sync.realms import RealmsFile
 from swiftlet.front.tests.served import front_server
 from swiftlet.front.withdrawing import Withdrawals
 from swiftlet.main.services.swift_api import swift_api
@@ -164,6 +165,7 @@ async def proxy_of(
     through_front: bool = False,
     changes: SharedChanges | None = None,
     policies: Policies | None = None,
+    realms: RealmsFile | None = None,
     **sections: Any,
 ) -> AsyncIterator[Proxy]:
     """A proxy of this cluster; several share what is stored, and processes of one proxy their `changes`.
@@ -196,6 +198,7 @@ async def proxy_of(
         options=options,
         changes=changes or SharedChanges(),
         changed=withdrawals.withdraw,
+        realms=realms,
     )
     app = create_base_app("proxy", trust_request_ids=False, managed_apart=True)
     add_api_routes(app, api)

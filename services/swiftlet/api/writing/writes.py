@@ -33,9 +33,9 @@ async def put_object(new: NewObject, container: ContainerInfo) -> tuple[PutRecor
 
 
 def _refuse_versions(call: Call, container: ContainerInfo) -> None:
-    """Raise 409 where a write makes versions: they have the times at which they are made, and copies keep theirs."""
+    """Raise 403 where a write makes versions: they have the times at which they are made, and copies keep theirs."""
     if keeps_versions(container) or archive_of(call.api, container) is not None:
-        raise ApiError(409, f"container {container.container!r} keeps versions: container sync can't write to it")
+        raise ApiError(403, f"container {container.container!r} keeps versions: container sync can't write to it")
 
 
 async def delete_object(call: Call, path: Path, keep: bool = True) -> None:
