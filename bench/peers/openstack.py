@@ -68,7 +68,7 @@ user = {user}
 swift_dir = {etc}
 log_level = WARNING
 [pipeline:main]
-pipeline = catch_errors gatekeeper healthcheck proxy-logging cache tempauth proxy-logging proxy-server
+pipeline = {pipeline}
 [app:proxy-server]
 use = egg:swift#proxy
 account_autocreate = true
@@ -87,13 +87,58 @@ use = egg:swift#healthcheck
 [filter:proxy-logging]
 use = egg:swift#proxy_logging
 """
+_PIPELINE = "catch_errors gatekeeper healthcheck proxy-logging cache tempauth proxy-logging proxy-server"
+_SYNC_PIPELINE = (
+    "catch_errors gatekeeper healthcheck proxy-logging cache container_sync tempauth slo dlo symlink "
+    "proxy-logging proxy-server"
+)
+_SYNC_FILTERS = """\
+[filter:container_sync]
+use = egg:swift#container_sync
+current = //US/OPENSTACK
+[filter:slo]
+use = egg:swift#slo
+[filter:dlo]
+use = egg:swift#dlo
+[filter:symlink]
+use = egg:swift#symlink
+"""
+_SYNC_DAEMON = """\
+[container-sync]
+internal_client_conf_path = {etc}/internal-client.conf
+log_level = INFO
+"""
+_INTERNAL_CLIENT = """\
+[DEFAULT]
+swift_dir = {etc}
+[pipeline:main]
+pipeline = catch_errors cache symlink proxy-server
+[app:proxy-server]
+use = egg:swift#proxy
+account_autocreate = true
+[filter:cache]
+use = egg:swift#memcache
+memcache_servers = 127.0.0.1:{memcached}
+[filter:symlink]
+use = egg:swift#symlink
+[filter:catch_errors]
+use = egg:swift#catch_errors
+"""
 
 
 class OpenStack:
     """One cluster below a directory."""
 
-    def __init__(self, directory: Path, nodes: int, replicas: int, part_power: int, concurrency: int = 4) -> None:
-        """Write configuration and rings; nothing runs yet."""
+    def __init__(
+        self,
+        directory: Path,
+        nodes: int,
+        replicas: int,
+        part_power: int,
+        concurrency: int = 4,
+        realms: str | None = None,
+    ) -> None:
+        """Write configuration and rings; nothing runs yet. With `realms`, the text of a file, it has container sync."""
         self.nodes = nodes
         self._etc = directory / "etc"
         self._etc.mkdir(parents=True)
@@ -114,9 +159,17 @@ class OpenStack:
                 text = _STORAGE.format(kind=kind, port=port, **common)
                 if kind == "object":
                     text += _REPLICATOR.format(concurrency=concurrency, **common)
+                if kind == "container" and realms is not None:
+                    text += _SYNC_DAEMON.format(**common)
                 (self._etc / f"{kind}-{node}.conf").write_text(text)
             (self._etc / f"rsync-{node}.conf").write_text(_RSYNC.format(**common))
-        proxy = _PROXY.format(port=PROXY_PORT, etc=self._etc, user=user, memcached=_MEMCACHED_PORT)
+        pipeline = _PIPELINE if realms is None else _SYNC_PIPELINE
+        proxy = _PROXY.format(port=PROXY_PORT, etc=self._etc, user=user, memcached=_MEMCACHED_PORT, pipeline=pipeline)
+        if realms is not None:
+            proxy += _SYNC_FILTERS
+            (self._etc / "container-sync-realms.conf").write_text(realms)
+            internal = _INTERNAL_CLIENT.format(etc=self._etc, memcached=_MEMCACHED_PORT)
+            (self._etc / "internal-client.conf").write_text(internal)
         (self._etc / "proxy.conf").write_text(proxy)
         addresses = [address_of(node) for node in range(nodes)]
         self._inside("rings", str(part_power), str(replicas), *addresses)
@@ -155,6 +208,20 @@ class OpenStack:
         self._processes.start("memcached", ["memcached", "-u", "root", "-l", "127.0.0.1", "-p", str(_MEMCACHED_PORT)])
         self._processes.start("proxy", self._command("daemon", "swift-proxy-server", str(self._etc / "proxy.conf")))
         self._processes.wait_for([("127.0.0.1", _MEMCACHED_PORT), ("127.0.0.1", PROXY_PORT)])
+
+    def sync_containers(self, node: int = 0) -> str:
+        """Run `swift-container-sync --once` on a node; return what it says."""
+        conf = str(self._etc / f"container-{node}.conf")
+        done = subprocess.run(
+            self._command("daemon", "swift-container-sync", conf, "--once", "--verbose"),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        said = done.stdout + done.stderr
+        if done.returncode or "mode completed" not in said:
+            raise RuntimeError(f"container-sync ended with {done.returncode}: {said[-3000:]}")
+        return said
 
     def kill_node(self, node: int) -> None:
         """End all servers of a node: connections are refused."""
