@@ -249,6 +249,13 @@ bench-peers: setup ## OpenStack Swift's daemons beside ours: rounds of replicati
 	@bench/peers/prepare.sh
 	@unshare --net .venv/bin/python -m bench.peers.run $(PEERS_ARGS)
 
+# make peers-sync SYNC_PEERS_ARGS='--objects 2000'
+SYNC_PEERS_ARGS ?=
+.PHONY: peers-sync
+peers-sync: setup ## container sync with a real OpenStack Swift, in both directions (installs it; root)
+	@bench/peers/prepare.sh
+	@unshare --net .venv/bin/python -m bench.peers.container_sync $(SYNC_PEERS_ARGS)
+
 .PHONY: docs
 docs: ## write docs/settings.md, docs/limits.md and the tables of docs/swift-api.md anew, then build the site in build/site
 	@hack/setup --docs

@@ -25,6 +25,7 @@ FOLDERS = (
     "services/swiftlet/auth/tests",
     "services/swiftlet/quota/tests",
     "services/swiftlet/expiry/tests",
+    "services/swiftlet/container_sync/tests",
     "services/swiftlet/servers/tests",
     "services/swiftlet/web/tests",
     "e2e/standalone",

@@ -14,6 +14,8 @@ QUICK = {
     # A round asks a hundred containers of the queue: more of them would take a store at rest half a core.
     "SWIFTLET_EXPIRER__INTERVAL_S": "3",
     "SWIFTLET_EXPIRER__DELAY_S": "0",
+    "SWIFTLET_CONTAINER_SYNC__INTERVAL_S": "1",
+    "SWIFTLET_REALMS__CHECK_INTERVAL_S": "0.2",
 }
 
 
@@ -28,7 +30,12 @@ class Stores:
     def running(self) -> Cluster:
         """The store, started if there is none."""
         if self._running is None:
-            self._running = start_cluster(self._factory.mktemp("store") / "store", settings=self._settings)
+            root = self._factory.mktemp("store")
+            # Tests of container sync write their realms into it, once they know where the store is.
+            realms = root / "realms.conf"
+            realms.write_text("")
+            settings = {**self._settings, "SWIFTLET_REALMS__FILE": str(realms)}
+            self._running = start_cluster(root / "store", settings=settings)
         return self._running
 
     def whole(self) -> Cluster:

@@ -195,7 +195,7 @@ async def test_the_etag_is_checked(proxy: Proxy, way: str) -> None:
         ("COPY", "absent/o", {"Destination": "c/to"}, 404, "does not exist"),
         ("COPY", "c/from", {"Destination": "absent/to"}, 404, "does not exist"),
         ("COPY", "c/from", {"Destination": "c/to", "Destination-Account": "AUTH_other"}, 403, "no access"),
-        ("COPY", "c/from", {"Destination": "c/to", "X-Container-Sync-To": "x"}, 501, "not supported"),
+        ("COPY", "c/from", {"Destination": "c/to", "X-Container-Rfc-Compliant-Etags": "true"}, 501, "not supported"),
         ("COPY", "c", {"Destination": "c/to"}, 405, "not allowed"),
         ("COPY", "", {"Destination": "c/to"}, 405, "not allowed"),
         ("PUT", "c/to", {"X-Copy-From": "c"}, 412, "<container name>/<object name>"),

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path as Directory
+from typing import Any
 
 import aiohttp
 
@@ -107,7 +108,7 @@ class Site:
 
 
 @asynccontextmanager
-async def two_sites(root: Directory, **settings: float) -> AsyncIterator[tuple[Site, Site]]:
+async def two_sites(root: Directory, **settings: Any) -> AsyncIterator[tuple[Site, Site]]:
     """Clusters `east` and `west` of the realm `us`, with a container `c` each; both know both."""
     async with AsyncExitStack() as stack:
         sites: list[Site] = []
