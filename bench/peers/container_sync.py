@@ -35,7 +35,7 @@ class Side:
     """A cluster with the containers of one account."""
 
     def __init__(self, name: str, endpoint: str, user: str, key: str) -> None:
-        """Log in."""
+        """Log in as `user`, `account:user`."""
         self.name = name
         self.client = Client(endpoint, user, key)
 
