@@ -1,0 +1,34 @@
+//! Fragments of erasure-coded objects: the decisions of devices, proxies and replicators, without sockets and disks.
+//!
+//! `docs/design/2026-11-26-fragments.md` has the protocol and says why it is as it is. A write is durable as k+m
+//! *prepared* fragments first, and *committed* afterwards; q devices of each step let its client be told 201. What
+//! became of a write whose proxy is gone is decided by a majority of the devices that the proxy chose, by Paxos with
+//! the proxy's commit as ballot 0.
+//!
+//! | module | decides |
+//! |---|---|
+//! | [`slot`] | what a device keeps of one fragment of an object |
+//! | [`request`] | what it answers, and what has to be durable before |
+//! | [`write`](mod@write) | how a proxy goes on with a write |
+//! | [`recovery`] | what became of a write whose proxy is gone |
+//! | [`read`](mod@read) | which version a reader gives, from which fragments |
+//! | [`sync`] | what a place does about what another one shows |
+//!
+//! Fault model: processes stop at any moment, and begin again with what was durable; devices are replaced by empty
+//! ones; messages are lost, repeated, late, and overtake each other; clocks say anything. Nobody lies. The simulation
+//! in `tests/simulation` makes all of these happen to the code here.
+
+pub mod read;
+pub mod recovery;
+pub mod request;
+pub mod slot;
+pub mod sync;
+mod terms;
+mod version;
+pub mod write;
+
+pub use terms::Terms;
+pub use version::{Accepted, Ballot, Device, Outcome, Version};
+
+#[cfg(test)]
+mod tests;
