@@ -119,6 +119,16 @@ MUTANT_SEEDS ?= 500
 mutants: setup ## rules of sync and listings broken one by one in the simulator: the first of MUTANT_SEEDS seeds that finds each
 	@MUTANT_SEEDS=$(MUTANT_SEEDS) .venv/bin/python -m pytest -q -s services/swiftlet/testing/sim/tests/test_mutants.py $(PYTEST_ARGS)
 
+# make fragment-sim SEED=7 SEEDS=1 FRAGMENT_TRACE=1
+.PHONY: fragment-sim
+fragment-sim: ## the commit of erasure-coded objects simulated from SEED on, SEEDS times; FRAGMENT_TRACE=1 tells each history
+	@FRAGMENT_SEED=$(SEED) FRAGMENT_SEEDS=$(SEEDS) cargo test --release --quiet --manifest-path native/Cargo.toml -p swiftlet-fragments --lib what_was_acknowledged -- --nocapture
+
+# make fragment-mutants MUTANT_SEEDS=100000
+.PHONY: fragment-mutants
+fragment-mutants: ## rules of that commit broken one by one: the first of MUTANT_SEEDS seeds that finds each
+	@FRAGMENT_MUTANT_SEEDS=$(MUTANT_SEEDS) cargo test --release --quiet --manifest-path native/Cargo.toml -p swiftlet-fragments --lib every_broken_rule -- --nocapture
+
 .PHONY: kills
 kills: setup ## a replicator killed KILLS times at moments chosen by SEED, with a real Redis that is killed too
 	@KILLS=$(KILLS) SEED=$(SEED) .venv/bin/python -m pytest -q services/swiftlet/main/tests/test_replicator_faults.py -k again_and_again

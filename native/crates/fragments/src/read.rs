@@ -33,8 +33,16 @@ pub enum Step {
 #[derive(Clone, Debug)]
 enum Stage {
     /// Places have answered; the newest version of theirs is a deletion, or is waited for.
-    Asking { answered: BTreeSet<usize>, newest: Option<Version> },
-    Fetching { version: Version, fragments: BTreeSet<usize>, aborted: bool, newer: Option<Version> },
+    Asking {
+        answered: BTreeSet<usize>,
+        newest: Option<Version>,
+    },
+    Fetching {
+        version: Version,
+        fragments: BTreeSet<usize>,
+        aborted: bool,
+        newer: Option<Version>,
+    },
 }
 
 /// A read.

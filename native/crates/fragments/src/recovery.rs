@@ -90,11 +90,7 @@ impl Recovery {
     /// What is sent first, to all chosen devices; to itself as well, if the device is one of them.
     #[must_use]
     pub fn start(&self) -> Sent {
-        self.to_all(Request::Promise {
-            version: self.version,
-            chosen: self.chosen.clone(),
-            ballot: self.ballot,
-        })
+        self.to_all(Request::Promise { version: self.version, chosen: self.chosen.clone(), ballot: self.ballot })
     }
 
     /// The devices that are asked, in the order of the fragments.

@@ -115,9 +115,7 @@ pub fn answer(slot: &Slot, request: &Request) -> (Option<Change>, Answer) {
         Request::Decide { version, outcome } => decide(slot, *version, *outcome),
         Request::Keep { version, chosen } => keep(slot, *version, chosen),
         Request::Show => (None, Answer::Showing(slot.shown())),
-        Request::Newest { below } => {
-            (None, Answer::Newest { committed: slot.committed(*below), floor: slot.floor() })
-        }
+        Request::Newest { below } => (None, Answer::Newest { committed: slot.committed(*below), floor: slot.floor() }),
         Request::Fetch(version) => (None, fetch(slot, *version)),
     }
 }
@@ -205,12 +203,7 @@ fn promise(slot: &Slot, version: Version, chosen: &Arc<[Device]>, ballot: Ballot
     }
 }
 
-fn accept(
-    slot: &Slot,
-    version: Version,
-    chosen: &Arc<[Device]>,
-    accepted: Accepted,
-) -> (Option<Change>, Answer) {
+fn accept(slot: &Slot, version: Version, chosen: &Arc<[Device]>, accepted: Accepted) -> (Option<Change>, Answer) {
     if let Some(answer) = past(slot, version) {
         return (None, answer);
     }

@@ -50,13 +50,13 @@ impl Terms {
     /// So many devices that have not committed prove that q have not, and never will have when they promised it.
     #[must_use]
     pub fn refusals(&self) -> usize {
-        self.places - self.quorum + 1
+        self.places + 1 - self.quorum
     }
 
     /// So many places without an object prove that fewer than k have it, so that it was never acknowledged, or more
     /// devices were lost than may be.
     #[must_use]
     pub fn absences(&self) -> usize {
-        self.places - self.data + 1
+        self.places + 1 - self.data
     }
 }

@@ -13,6 +13,7 @@ mod device;
 mod mutants;
 mod operations;
 mod rules;
+mod stripes;
 mod world;
 
 use rules::Rules;

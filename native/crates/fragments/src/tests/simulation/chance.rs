@@ -33,3 +33,77 @@ impl Chance {
         }
     }
 }
+
+/// What may happen next.
+#[derive(Clone, Copy)]
+pub(crate) enum Event {
+    Write,
+    Delete,
+    Read,
+    ReadNow,
+    Ask,
+    Compare,
+    HandBack,
+    TimeOut,
+    StopProxy,
+    Restart,
+    Leave,
+    Lose,
+    Damage,
+    ChangeRing,
+    LearnRing,
+}
+
+/// How often it does, by default.
+const EVENTS: [(Event, usize); 15] = [
+    (Event::Write, 14),
+    (Event::Delete, 3),
+    (Event::Read, 5),
+    (Event::ReadNow, 14),
+    (Event::Ask, 14),
+    (Event::Compare, 15),
+    (Event::HandBack, 6),
+    (Event::TimeOut, 7),
+    (Event::StopProxy, 2),
+    (Event::Restart, 3),
+    (Event::Leave, 5),
+    (Event::Lose, 3),
+    (Event::Damage, 2),
+    (Event::ChangeRing, 2),
+    (Event::LearnRing, 5),
+];
+
+/// What one seed's world is like: some things never happen in it, others all the time. Together they reach more than
+/// worlds that are all alike.
+pub(crate) struct Temper {
+    weights: [usize; EVENTS.len()],
+    /// Percent of steps in which a message arrives, if there is one.
+    pub(crate) delivers: usize,
+    /// Percent of messages that are lost.
+    pub(crate) drops: usize,
+    /// Percent of messages that arrive once more.
+    pub(crate) repeats: usize,
+}
+
+impl Temper {
+    pub(crate) fn new(chance: &mut Chance) -> Self {
+        let weights = EVENTS.map(|(_, weight)| weight * [0, 1, 2, 2, 2, 4, 8][chance.below(7)] + 1);
+        Self {
+            weights,
+            delivers: [75, 85, 90, 95][chance.below(4)],
+            drops: [0, 2, 4, 15][chance.below(4)],
+            repeats: [0, 2, 4, 10][chance.below(4)],
+        }
+    }
+
+    pub(crate) fn choose(&self, chance: &mut Chance) -> Event {
+        let mut at = chance.below(self.weights.iter().sum());
+        for (weight, (event, _)) in self.weights.iter().zip(EVENTS) {
+            if at < *weight {
+                return event;
+            }
+            at -= weight;
+        }
+        unreachable!("the sum of the weights is more")
+    }
+}

@@ -1,14 +1,15 @@
 //! What must hold.
 //!
-//! - A read gives the bytes of one write, which was not told to have failed; not an older one than all devices agreed
-//!   on when it began.
+//! - A read gives the bytes of one write, which was not told to have failed. It is no older than what all devices agreed
+//!   on when the read began, and than an acknowledged one that the read has come across.
+//! - Before older versions are dropped, q devices have committed the new one.
 //! - Nobody learns that a write was committed while another one learns that it was aborted.
 //! - At any moment, with as many devices away as may be, the object is read: m of them, of which those count that were
 //!   lost and are not made whole again; while a newer write has not reached all places, or may be on its way, q-k.
 //! - In the end, when faults are over and replicators were at work until nothing changed: all places have the newest
 //!   acknowledged version, or one that is newer, and nothing else; nobody else has any fragment.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{Outcome, Version};
 
@@ -36,6 +37,8 @@ pub(crate) struct Checker {
     /// What no read may be older than.
     pub(crate) quiet: Option<Version>,
     pub(crate) decided: BTreeMap<Version, Outcome>,
+    /// Versions that reads have tried to give.
+    pub(crate) fetched: BTreeSet<(u64, Version)>,
     pub(crate) seen: Seen,
     pub(crate) broken: Option<String>,
 }
@@ -76,6 +79,15 @@ impl Checker {
             self.fail(format!("{version:?} was read, which was never committed"));
         } else if floor > Some(version) && attempt.buried {
             self.fail(format!("{version:?} was read after all had {floor:?}"));
+        }
+    }
+
+    /// A read gave this; had it found a newer acknowledged one before, it would have given that or nothing.
+    pub(crate) fn gave_the_newest_of(&mut self, read: u64, version: Version) {
+        let newer = self.fetched.range((read, version)..=(read, Version::deletion(u64::MAX))).map(|(_, other)| *other);
+        let newer = newer.filter(|other| *other > version && self.attempts[other].acknowledged).max();
+        if let Some(newer) = newer {
+            self.fail(format!("{newer:?} was to be read, and {version:?} was given"));
         }
     }
 
