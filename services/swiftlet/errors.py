@@ -60,6 +60,18 @@ class NotPlain(SwiftletError):
     """An object that a guest can't use as it is stored; a proxy knows what it means."""
 
 
+class GuestRefused(SwiftletError):
+    """An object server does not do what a guest asks; every other one would say the same.
+
+    `kind` is the server's word: Unauthorized, Forbidden, ClockDiffers or NotPlain.
+    """
+
+    def __init__(self, message: str, kind: str) -> None:
+        """Keep the server's word."""
+        super().__init__(message)
+        self.kind = kind
+
+
 class Superseded(SwiftletError):
     """A write lost against a newer version that is already stored; `timestamp` is that version's."""
 

@@ -199,12 +199,8 @@ class SyncTransport(Protocol):
         ...
 
 
-class ObjectTransport(SyncTransport, DoubtTransport, Protocol):
-    """Objects on other nodes' devices."""
-
-    async def entries(self, device: Device, policy: int, partition: int, suffix: str) -> list[Entry]:
-        """Return the device's entries in a suffix."""
-        ...
+class ReplicaTransport(Protocol):
+    """Replicas of objects on other nodes' devices, one at a time: what members and guests can ask for."""
 
     async def put(
         self,
@@ -257,6 +253,14 @@ class ObjectTransport(SyncTransport, DoubtTransport, Protocol):
         self, device: Device, key: ObjectKey, timestamp: Timestamp, name: str, row: ContainerUpdate | None
     ) -> WriteReply:
         """Store a tombstone. Raises Superseded when a newer version is there."""
+        ...
+
+
+class ObjectTransport(ReplicaTransport, SyncTransport, DoubtTransport, Protocol):
+    """Objects on other nodes' devices."""
+
+    async def entries(self, device: Device, policy: int, partition: int, suffix: str) -> list[Entry]:
+        """Return the device's entries in a suffix."""
         ...
 
     async def acknowledge(self, device: Device, written: Sequence[tuple[ObjectKey, Timestamp]]) -> None:

@@ -13,10 +13,10 @@ from swiftlet.client.bodies import Source, body_of
 from swiftlet.client.concurrency import run_all, run_each
 from swiftlet.client.credentials import Credentials, find_credentials
 from swiftlet.client.downloads import Downloads
-from swiftlet.client.errors import ClientError
+from swiftlet.client.errors import ClientError, ConfigurationError
 from swiftlet.client.http import Http, HttpWay
 from swiftlet.client.objects import Objects, Reading
-from swiftlet.client.options import Options
+from swiftlet.client.options import Options, find_options
 from swiftlet.client.progress import Meter, Progress
 from swiftlet.client.uploads import Uploads
 from swiftlet.client.values import (
@@ -33,6 +33,7 @@ from swiftlet.client.values import (
     Written,
     metadata_headers,
 )
+from swiftlet.client.way import Way
 
 Name: TypeAlias = tuple[str, str]
 """A container and the name of an object in it."""
@@ -46,11 +47,14 @@ class AsyncClient:
     """
 
     def __init__(self, credentials: Credentials | None = None, options: Options | None = None) -> None:
-        """Take credentials, or find them in the environment; nothing is connected before the first request."""
+        """Take credentials and options, or find them in the environment; nothing is connected before the first request.
+
+        Raises ConfigurationError for options that can't be met: `metadata_url` needs the package `swiftlet-native`.
+        """
         self.credentials = credentials if credentials is not None else find_credentials()
-        self.options = options if options is not None else Options()
+        self.options = options if options is not None else find_options()
         self._http = Http(self.credentials, self.options)
-        self._objects = Objects(HttpWay(self._http), self.options)
+        self._objects = Objects(_way(self._http, self.options), self.options)
         self._account = Account(self._http, self._objects.attempts)
         self._uploads = Uploads(self._objects, self._account)
         self._downloads = Downloads(self._objects, self._account)
@@ -313,6 +317,18 @@ class AsyncClient:
     async def storage_url(self) -> str:
         """Return the URL of the account; logs in if need be."""
         return await self._http.storage_url()
+
+
+def _way(http: Http, options: Options) -> Way:
+    if options.metadata_url is None:
+        return HttpWay(http)
+    try:
+        from swiftlet.client.direct.way import DirectWay
+    except ImportError as error:
+        raise ConfigurationError(
+            f"direct access (metadata_url) needs the package swiftlet-native, which is not installed: {error}"
+        ) from error
+    return DirectWay(http, options, options.metadata_url)
 
 
 def _is_part(entry: Mapping[str, Any]) -> bool:

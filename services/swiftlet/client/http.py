@@ -14,7 +14,7 @@ import weakref
 from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import quote, urlencode
 
 import aiohttp
@@ -35,6 +35,16 @@ _inherited: list[object] = []
 _all: weakref.WeakSet[Http] = weakref.WeakSet()
 
 
+class Beside(Protocol):
+    """Other connections of a client, which are closed and left to the parent process with those over HTTP."""
+
+    async def close(self) -> None:
+        """Close the connections of this event loop."""
+
+    def leave_to_parent(self) -> object:
+        """In a process made by fork: forget the parent's connections, and return them, untouched."""
+
+
 @dataclass(slots=True)
 class _Connections:
     """The connections and the login of one event loop."""
@@ -52,6 +62,8 @@ class Http:
         self.options = options
         self._login: Login | None = None
         self._by_loop: dict[asyncio.AbstractEventLoop, _Connections] = {}
+        self.beside: list[Beside] = []
+        """What else is closed with this."""
         _all.add(self)
 
     def __getstate__(self) -> dict[str, object]:
@@ -74,9 +86,13 @@ class Http:
         query: Mapping[str, str] | None = None,
         headers: Mapping[str, str] | None = None,
         body: Body | None = None,
+        base: str | None = None,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """Yield the answer to a request for a path below the account, whose body is read before the block ends."""
-        answer = await self.begin(method, path, query=query, headers=headers, body=body)
+        """Yield the answer to a request for a path below the account, or below the URL `base`.
+
+        Its body is read before the block ends.
+        """
+        answer = await self.begin(method, path, query=query, headers=headers, body=body, base=base)
         try:
             with _connection_errors(f"{method} {path}"):
                 yield answer
@@ -91,16 +107,17 @@ class Http:
         query: Mapping[str, str] | None = None,
         headers: Mapping[str, str] | None = None,
         body: Body | None = None,
+        base: str | None = None,
     ) -> aiohttp.ClientResponse:
         """Return an answer of 2xx whose body has not been read; an error of its status otherwise."""
         login = await self._logged_in(None)
         try:
-            return await self._attempt(login, method, path, query, headers, body)
+            return await self._attempt(login, base, method, path, query, headers, body)
         except Unauthorized:
             if isinstance(self.credentials, Token) or not (body is None or body.is_repeatable):
                 raise
             login = await self._logged_in(login)
-            return await self._attempt(login, method, path, query, headers, body)
+            return await self._attempt(login, base, method, path, query, headers, body)
 
     async def fetch(self, url: str) -> bytes:
         """Return what is at a URL outside of the account, asked for without a token."""
@@ -113,6 +130,7 @@ class Http:
     async def _attempt(
         self,
         login: Login,
+        base: str | None,
         method: str,
         path: str,
         query: Mapping[str, str] | None,
@@ -126,14 +144,15 @@ class Http:
             sent["Expect"] = "100-continue"
         what = f"{method} {path or '(account)'}"
         try:
-            url = login.storage_url + (f"/{quote(path)}" if path else "") + (f"?{urlencode(query)}" if query else "")
+            below = base or login.storage_url
+            url = below + (f"/{quote(path)}" if path else "") + (f"?{urlencode(query)}" if query else "")
             with _connection_errors(what):
                 answer = await self._connections().session.request(
                     method,
                     URL(url, encoded=True),
                     headers=sent,
                     data=payload,
-                    proxy=proxy_for(login.storage_url),
+                    proxy=proxy_for(below),
                     timeout=self._timeout(is_long=method == "COPY" or "multipart-manifest" in (query or {})),
                     chunked=True if payload is not None and payload.size is None else None,
                     allow_redirects=False,
@@ -199,13 +218,15 @@ class Http:
 
     async def close(self) -> None:
         """Close the connections of this event loop; they are made again when they are needed."""
+        for other in self.beside:
+            await other.close()
         known = self._by_loop.pop(asyncio.get_running_loop(), None)
         if known is not None:
             await known.session.close()
 
     def leave_to_parent(self) -> None:
         """In a process made by fork: forget the parent's connections without touching them."""
-        _inherited.append(self._by_loop)
+        _inherited.extend([self._by_loop, *(other.leave_to_parent() for other in self.beside)])
         self._by_loop = {}
 
 

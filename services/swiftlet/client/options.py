@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from typing import Any
+from urllib.parse import urlsplit
 
 from swiftlet.client.errors import ConfigurationError
+
+METADATA_VARIABLE = "SWIFTLET_METADATA_URL"
 
 _MIB = 1 << 20
 
@@ -45,6 +51,10 @@ class Options:
     """Whether a read that takes longer than 95 of 100 others is asked a second time."""
     verify: bool = True
     """Whether bytes are compared with their ETags, in both directions."""
+    metadata_url: str | None = None
+    """URL of the store's metadata servers, `http://HOST:PORT`: objects are moved to and from the devices directly where
+    that can be done. None: over HTTP, through proxies.
+    """
     ca_file: str | None = None
     """File with the certificate authorities to believe, in PEM; None: those of the system."""
     insecure: bool = False
@@ -57,3 +67,23 @@ class Options:
             least = 0 if field.name.startswith(("retr", "segments_above", "ranges_above")) else 1e-3
             if isinstance(value, (int, float)) and not isinstance(value, bool) and value < least:
                 raise ConfigurationError(f"option {field.name} is {value}; it has to be larger")
+        if self.metadata_url is not None and not _is_base(self.metadata_url):
+            raise ConfigurationError(
+                f"option metadata_url is {self.metadata_url!r}; it has to be a URL without a path: http://HOST:PORT"
+            )
+
+
+def find_options(environment: Mapping[str, str] | None = None, **given: Any) -> Options:
+    """Return options, those that are not given as the environment says: `metadata_url` in SWIFTLET_METADATA_URL."""
+    url = (os.environ if environment is None else environment).get(METADATA_VARIABLE) or None
+    return Options(**{"metadata_url": url, **given})
+
+
+def _is_base(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return False
+    whole = parts.scheme in {"http", "https"} and bool(parts.hostname) and port != 0
+    return whole and parts.path in {"", "/"} and not (parts.query or parts.fragment or parts.username)

@@ -27,7 +27,7 @@ from swiftlet.expiry.queue import ExpiryQueue
 from swiftlet.expiry.ranks import rank_of
 from swiftlet.expiry.tasks import CONTAINERS, Task, delete_at_of
 from swiftlet.model import ObjectInfo
-from swiftlet.placement.objects import ClusterObjects
+from swiftlet.placement.cluster_objects import ClusterObjects
 from swiftlet.settings.expirer import ExpirerSection
 from swiftlet.timestamp import Timestamp
 

@@ -35,8 +35,8 @@ from swiftlet.front.secure import CertificateInUse
 from swiftlet.front.withdrawing import Withdrawals, withdrawal
 from swiftlet.names import HashPath
 from swiftlet.native_values import bits_of
+from swiftlet.placement.owed import share
 from swiftlet.placement.rings import Rings
-from swiftlet.placement.rows.row_updates import share
 from swiftlet.timestamp import NONCE_BITS, Timestamp
 from swiftlet.web.access import AccessBatch
 from swiftlet.web.app import METRICS

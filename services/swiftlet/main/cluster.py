@@ -10,11 +10,12 @@ from aiohttp import web
 from swiftlet.boundaries.objects import ObjectTransport
 from swiftlet.main.background import in_background
 from swiftlet.main.nodes import use_listing_transport
+from swiftlet.placement.cluster_objects import ClusterObjects
 from swiftlet.placement.fanout import drain_background
 from swiftlet.placement.health import NodeHealth
 from swiftlet.placement.listing_changes import ListingChanges
 from swiftlet.placement.listings import ClusterListings
-from swiftlet.placement.objects import ClusterObjects
+from swiftlet.placement.metrics import MOVED_READS
 from swiftlet.placement.rings import Rings
 from swiftlet.placement.rows.acknowledgements import Acknowledgements
 from swiftlet.placement.rows.lagging import Lagging
@@ -49,7 +50,7 @@ def use_cluster(
         transport,
         rows,
         cluster.hash_path,
-        NodeHealth(),
+        NodeHealth(moved=MOVED_READS.inc),
         waits.straggler_wait_s,
         write_timeout_s=timeouts.answer_timeout_s,
     )

@@ -20,7 +20,16 @@ from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from swiftlet.errors import DeviceFailed, DiskFull, NodeError, NotFound, SwiftletError, Unavailable, Unproved
+from swiftlet.errors import (
+    DeviceFailed,
+    DiskFull,
+    GuestRefused,
+    NodeError,
+    NotFound,
+    SwiftletError,
+    Unavailable,
+    Unproved,
+)
 from swiftlet.placement.health import NodeHealth
 from swiftlet.placement.plan import ReadPlan, WritePlan
 from swiftlet.ring.model import Device
@@ -166,7 +175,10 @@ async def read_each(
     health: NodeHealth,
     good_enough: Callable[[Outcome[T]], bool],
 ) -> Outcome[T]:
-    """Ask devices one after the other until `good_enough` is true of the outcome or no device is left."""
+    """Ask devices one after the other until `good_enough` is true of the outcome or no device is left.
+
+    Raises GuestRefused, which no other device would decide otherwise.
+    """
     outcome: Outcome[T] = Outcome()
     for index, device in enumerate(plan):
         try:
@@ -177,6 +189,9 @@ async def read_each(
         except Unproved as error:
             health.unproved(device)
             outcome.unproved.append((device, error.with_traceback(None)))
+        except GuestRefused:
+            # It is about the request, not about the device.
+            raise
         except SwiftletError as error:
             health.succeeded(device)
             if _counts(device, plan.handoffs, error):

@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from swiftlet.placement.metrics import MOVED_READS
 from swiftlet.ring.model import Device
 
 UNPROVED_S = 1.0
@@ -26,8 +25,18 @@ class _Failures:
 class NodeHealth:
     """Counts failures per device; `clock` returns monotonic seconds."""
 
-    def __init__(self, limit: int = 3, interval_s: float = 10.0, clock: Callable[[], float] = time.monotonic) -> None:
-        """Suppress after `limit` failures in a row, for `interval_s` seconds."""
+    def __init__(
+        self,
+        limit: int = 3,
+        interval_s: float = 10.0,
+        clock: Callable[[], float] = time.monotonic,
+        moved: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Suppress after `limit` failures in a row, for `interval_s` seconds.
+
+        `moved` is called for each request that a device left to others because it may have missed something.
+        """
+        self._moved = moved
         self._limit = limit
         self._interval_s = interval_s
         self._clock = clock
@@ -46,7 +55,7 @@ class NodeHealth:
 
     def unproved(self, device: Device) -> None:
         """Record that the device reported that it may have missed something."""
-        MOVED_READS.inc()
+        self._moved()
         self._unproved[device.id] = self._clock() + UNPROVED_S
 
     def behind(self) -> frozenset[int]:

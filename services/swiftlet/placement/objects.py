@@ -1,7 +1,8 @@
-"""Objects of the whole cluster: quorum writes, reads that take the first good copy, streamed uploads.
+"""Objects with their replicas: quorum writes, reads that take the first good copy, streamed uploads.
 
-This is between the API (which knows HTTP and what a client may do) and the transport (which knows one device). A caller
-gets one answer or one domain error: NotFound, Superseded, Unavailable.
+This is between what knows why (the API, a client with direct access) and the transport (which knows one device). A
+caller gets one answer or one domain error: NotFound, Superseded, Unavailable. Clients have it in their wheel: it
+imports nothing that only services have, such as metrics.
 """
 
 from __future__ import annotations
@@ -10,21 +11,18 @@ import asyncio
 import functools
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
-from swiftlet.boundaries.objects import ContainerUpdate, GetStream, ObjectTransport, PutStream, WriteReply
+from swiftlet.boundaries.objects import ContainerUpdate, GetStream, PutStream, ReplicaTransport, WriteReply
 from swiftlet.errors import NotFound, SwiftletError, Unavailable, Unproved
 from swiftlet.model import ObjectInfo, ObjectKey, ObjectRow, PostRecord, PutFooter, PutRecord
 from swiftlet.names import HashPath, Path
 from swiftlet.placement.fanout import Outcome, SlotRunner, read_each, write_all
 from swiftlet.placement.health import NodeHealth
-from swiftlet.placement.metrics import NEWEST_READS
-from swiftlet.placement.missed import Missed
 from swiftlet.placement.outcomes import Written, acknowledged, refusal, row_of
+from swiftlet.placement.owed import OwedRows
 from swiftlet.placement.plan import ReadPlan, plan_read, plan_write
-from swiftlet.placement.rings import Rings
-from swiftlet.placement.rows.row_updates import RowRouter, StoredRows
-from swiftlet.placement.runs import ClusterRuns
+from swiftlet.placement.rings import ObjectRings
 from swiftlet.placement.transfers import Download, Upload
 from swiftlet.ring.model import Device
 from swiftlet.timestamp import ZERO, Timestamp
@@ -33,7 +31,7 @@ T = TypeVar("T")
 
 
 @dataclass(slots=True)
-class _Bound:
+class Bound:
     """The oldest version that a read may return: the newest version known, and any deletion that it finds
     on its way.
     """
@@ -62,23 +60,37 @@ class TooLate(SwiftletError):
     """A device was ready for an upload only after its first bytes had been sent."""
 
 
-class ClusterObjects:
+class MissedWrites(Protocol):
+    """What devices have missed of writes that were acknowledged without them."""
+
+    def note(self, device: Device, policy: int, partition: int) -> None:
+        """Note that a write of the partition was acknowledged, or may be, without this device."""
+        ...
+
+    def behind(self, policy: int, partition: int) -> frozenset[int]:
+        """Return the ids of devices that missed something of a partition and do not know it yet."""
+        ...
+
+    def waits(self, device: Device) -> bool:
+        """Return whether a device has missed something and does not know it yet."""
+        ...
+
+
+class ReplicatedObjects:
     """The objects of all policies, wherever their replicas are."""
 
     def __init__(
         self,
-        rings: Rings,
-        transport: ObjectTransport,
-        rows: RowRouter,
+        rings: ObjectRings,
+        transport: ReplicaTransport,
+        rows: OwedRows,
         hash_path: HashPath,
         health: NodeHealth,
+        missed: MissedWrites,
         post_quorum_wait_s: float = 0.5,
         write_timeout_s: float = 10.0,
     ) -> None:
-        """`write_timeout_s` bounds how long one replica may hold up a streamed chunk before it is dropped.
-
-        `missed.run` has to run beside this, so that devices are told what they missed.
-        """
+        """`write_timeout_s` bounds how long one replica may hold up a streamed chunk before it is dropped."""
         self._rings = rings
         self._transport = transport
         self._rows = rows
@@ -86,8 +98,7 @@ class ClusterObjects:
         self._health = health
         self._post_quorum_wait_s = post_quorum_wait_s
         self._write_timeout_s = write_timeout_s
-        self.missed = Missed(transport, health)
-        self.runs = ClusterRuns(rings, transport, health, self.is_suppressed)
+        self._missed = missed
 
     def key(self, path: Path, policy: int) -> ObjectKey:
         """Return the object's place in the policy's current ring."""
@@ -104,12 +115,6 @@ class ClusterObjects:
             return await self._transport.put(device, key, record, body, footer, row)
 
         return await self._write(path, key, record.timestamp, operation, row_of(path, record, footer))
-
-    async def list_stored(self, stored: StoredRows) -> bool:
-        """Bring the pending rows of objects that all their devices have stored; return whether their container is
-        missing.
-        """
-        return await self._rows.bring(stored)
 
     async def post(self, path: Path, policy: int, record: PostRecord) -> Written:
         """Replace metadata. Raises NotFound, Superseded and Unavailable."""
@@ -167,7 +172,7 @@ class ClusterObjects:
         done.update(device.id for device, _ in outcome.refusals)
         for device in self._rings.objects(key.policy).primaries(key.partition):
             if device.id not in done:
-                self.missed.note(device, key.policy, key.partition)
+                self._missed.note(device, key.policy, key.partition)
 
     async def _row_as_it_is(self, path: Path, key: ObjectKey, devices: list[Device]) -> ObjectRow:
         """Return the row of the newest object on these devices, or raise the error of one of them when none answers."""
@@ -221,7 +226,7 @@ class ClusterObjects:
         if newest:
             return (await self._newest(path, key))[0]
 
-        bound = _Bound()
+        bound = Bound()
 
         async def operation(device: Device, proved: bool) -> ObjectInfo:
             info = await self._transport.head(device, key, proved=proved)
@@ -244,7 +249,7 @@ class ClusterObjects:
         A range beyond the end opens and is empty: the caller sees the size in `info`.
         """
         key = self.key(path, policy)
-        bound = _Bound(_age((await self._newest(path, key))[0])) if newest else _Bound()
+        bound = Bound(_age((await self._newest(path, key))[0])) if newest else Bound()
 
         async def operation(device: Device, proved: bool) -> tuple[Device, GetStream]:
             stream = await self._transport.get(device, key, start, stop, proved=proved and not newest)
@@ -260,7 +265,7 @@ class ClusterObjects:
 
     def is_suppressed(self, device: Device) -> bool:
         """Return whether others are asked before a device: it failed lately, or does not know yet what it missed."""
-        return self._health.suppressed(device) or self.missed.waits(device)
+        return self._health.suppressed(device) or self._missed.waits(device)
 
     def failed(self, device: Device) -> None:
         """Remember that a device failed in the middle of a read."""
@@ -319,13 +324,13 @@ class ClusterObjects:
         return newest, [device for info, device in found if _age(info) == _age(newest)]
 
     async def _first_copy(
-        self, path: Path, key: ObjectKey, operation: Callable[[Device, bool], Awaitable[T]], bound: _Bound
+        self, path: Path, key: ObjectKey, operation: Callable[[Device, bool], Awaitable[T]], bound: Bound
     ) -> T:
-        behind = self._health.behind() | self.missed.behind(key.policy, key.partition)
+        behind = self._health.behind() | self._missed.behind(key.policy, key.partition)
         plan = plan_read(self._rings.objects(key.policy), key.partition, self._health.suppressed, behind=behind)
 
         async def bounded(device: Device) -> T:
-            if device.id in self.missed.behind(key.policy, key.partition):
+            if device.id in self._missed.behind(key.policy, key.partition):
                 raise Unproved(f"{device.name} has missed a write of the partition")
             try:
                 return await operation(device, True)
@@ -344,10 +349,9 @@ class ClusterObjects:
         raise outcome.unavailable(str(path), plan.quorum)
 
     async def _newest_copy(
-        self, path: Path, key: ObjectKey, operation: Callable[[Device, bool], Awaitable[T]], bound: _Bound
+        self, path: Path, key: ObjectKey, operation: Callable[[Device, bool], Awaitable[T]], bound: Bound
     ) -> T:
         """Run a read on a device with the newest version, when no device is left that can't have missed anything."""
-        NEWEST_READS.inc()
         info, devices = await self._newest(path, key, strict=False)
         bound.newest = max(bound.newest, _age(info))
         outcome = await read_each(

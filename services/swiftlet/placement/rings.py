@@ -7,7 +7,15 @@ from typing import Protocol
 from swiftlet.ring.lookup import Ring
 
 
-class Rings(Protocol):
+class ObjectRings(Protocol):
+    """The rings of objects as this process knows them."""
+
+    def objects(self, policy: int) -> Ring:
+        """Return the ring of a storage policy's objects. Raises Unavailable when it is not loaded."""
+        ...
+
+
+class Rings(ObjectRings, Protocol):
     """The rings of a cluster as this process knows them."""
 
     def account(self) -> Ring:
@@ -16,8 +24,4 @@ class Rings(Protocol):
 
     def container(self) -> Ring:
         """The ring of container databases."""
-        ...
-
-    def objects(self, policy: int) -> Ring:
-        """Return the ring of a storage policy's objects. Raises Unavailable when it is not loaded."""
         ...

@@ -17,7 +17,7 @@ from swiftlet.model import ObjectInfo, ObjectKey, ObjectRow, PutFooter
 from swiftlet.placement.fanout import NODE_TROUBLE, Outcome
 from swiftlet.placement.health import NodeHealth
 from swiftlet.placement.outcomes import Written, acknowledged, refusal
-from swiftlet.placement.rows.row_delivery import RowDelivery
+from swiftlet.placement.owed import OwedRow
 from swiftlet.ring.model import Device
 
 
@@ -49,7 +49,7 @@ class Upload:
         quorum: int,
         health: NodeHealth,
         write_timeout_s: float,
-        delivery: RowDelivery,
+        delivery: OwedRow,
         row_of: Callable[[PutFooter], ObjectRow],
         note_missed: Callable[[Outcome[WriteReply]], None] = lambda outcome: None,
     ) -> None:

@@ -1,6 +1,6 @@
 """One call over the native transport, with a short answer, an answer in pieces, or a body in pieces.
 
-Fault model: see `swiftlet.transport.native_client`. If a device answers before it has a whole body, the writing ends.
+Fault model: see `swiftlet.transport.native_caller`. If a device answers before it has a whole body, the writing ends.
 Waits in the middle of a transfer are bounded here; a caller that gives up ends the call, so that the device releases
 it.
 """
@@ -18,8 +18,7 @@ from swiftlet_native import ObjectWire, TransportTicket, TransportUpload, Transp
 
 from swiftlet.errors import NodeBusy, NodeError, NodeTimeout, NodeUnreachable, SwiftletError
 from swiftlet.ring.model import Device
-from swiftlet.transport.rdma import Mode
-from swiftlet.transport.tls import Encryption
+from swiftlet.transport.modes import Encryption, Mode
 from swiftlet.transport.wire import error_from_wire
 
 PORT_OFFSET = 1000
@@ -96,6 +95,40 @@ def refused(device: Device, status: int, header: bytes) -> SwiftletError:
     return error_from_wire(500, fields)
 
 
+class Dialect(Protocol):
+    """How servers answer somebody."""
+
+    def header(self, header: bytes) -> bytes:
+        """Return the header of an answer without what is put before it. Raises ValueError when it is malformed."""
+        ...
+
+    def refused(self, device: Device, status: int, header: bytes) -> SwiftletError:
+        """Return the domain error for the refusal of a server."""
+        ...
+
+
+class OfMembers:
+    """How servers answer members of the cluster."""
+
+    def header(self, header: bytes) -> bytes:
+        """Return the header: nothing is before it."""
+        return header
+
+    def refused(self, device: Device, status: int, header: bytes) -> SwiftletError:
+        """Return the domain error for the refusal of a server."""
+        return refused(device, status, header)
+
+
+MEMBERS = OfMembers()
+
+
+def _read(dialect: Dialect, header: bytes) -> bytes:
+    try:
+        return dialect.header(header)
+    except ValueError as error:
+        raise CallFailed("invalid", f"an answer that can't be decoded: {error}") from error
+
+
 class Listener(Protocol):
     """Receives the events of a call."""
 
@@ -118,10 +151,11 @@ def _failed(value: object) -> CallFailed:
 class Answer:
     """Collects a short answer."""
 
-    __slots__ = ("_header", "_pieces", "_size", "_status", "future")
+    __slots__ = ("_header", "_pieces", "_size", "_status", "dialect", "future")
 
-    def __init__(self) -> None:
+    def __init__(self, dialect: Dialect = MEMBERS) -> None:
         """Begin before the first event. The future's result is status, header and body."""
+        self.dialect = dialect
         self.future: asyncio.Future[tuple[int, bytes, bytes]] = asyncio.get_running_loop().create_future()
         self._status = 0
         self._header = b""
@@ -134,7 +168,12 @@ class Answer:
         if self.future.done():
             return over
         if kind == "reply":
-            self._status, self._header, _, body, over = cast("_Reply", value)
+            self._status, header, _, body, over = cast("_Reply", value)
+            try:
+                self._header = _read(self.dialect, header)
+            except CallFailed as failed:
+                self.future.set_exception(failed)
+                return over
             if body is not None:
                 self._pieces.append(body)
             if self._status != 0:
@@ -164,7 +203,7 @@ def outcome(device: Device, answer: Answer, fail: Failure) -> tuple[bytes, bytes
         raise fail(device, failed)
     status, header, body = answer.future.result()
     if status != 0:
-        raise refused(device, status, header)
+        raise answer.dialect.refused(device, status, header)
     return header, body
 
 
@@ -176,11 +215,12 @@ def wake(waiting: asyncio.Future[None]) -> None:
 class Reading:
     """An answer that comes in pieces."""
 
-    def __init__(self, device: Device, settings: NativeSettings, fail: Failure) -> None:
+    def __init__(self, device: Device, settings: NativeSettings, fail: Failure, dialect: Dialect = MEMBERS) -> None:
         """Begin before the first event."""
         self._device = device
         self._settings = settings
         self._fail = fail
+        self.dialect = dialect
         self._events: deque[tuple[str, object]] = deque()
         self._more: asyncio.Future[None] | None = None
         self._over = False
@@ -219,9 +259,13 @@ class Reading:
     async def begin(self) -> None:
         """Wait for the head; a refusal is raised as a domain error."""
         value = await self._next(self._settings.answer_timeout_s)
-        status, self.header, _, self._first, self._whole = cast("_Reply", value)
+        status, header, _, self._first, self._whole = cast("_Reply", value)
+        try:
+            self.header = _read(self.dialect, header)
+        except CallFailed as failed:
+            raise self._fail(self._device, failed) from None
         if status != 0:
-            raise refused(self._device, status, self.header)
+            raise self.dialect.refused(self._device, status, self.header)
 
     async def piece(self) -> bytes | None:
         """Return the next bytes; None at the end, when `footer` is there (empty if everything was in the head)."""
@@ -247,12 +291,12 @@ class Reading:
 class Writing:
     """A body that is sent in pieces, and the answer to it."""
 
-    def __init__(self, device: Device, settings: NativeSettings, fail: Failure) -> None:
+    def __init__(self, device: Device, settings: NativeSettings, fail: Failure, dialect: Dialect = MEMBERS) -> None:
         """Begin before anything was sent."""
         self._device = device
         self._settings = settings
         self._fail = fail
-        self._answer = Answer()
+        self._answer = Answer(dialect)
         self._unsent = 0
         self._room: asyncio.Future[None] | None = None
         self._ended = False

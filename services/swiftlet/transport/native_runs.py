@@ -3,7 +3,7 @@
 Native code requests parts from the devices ahead, checks what comes against what is expected, and keeps the next bytes
 until they are taken. Small parts come several at a time.
 
-Fault model: as of `swiftlet.transport.native_client` for every part. A run ends at the first thing that is wrong, and
+Fault model: as of `swiftlet.transport.native_caller` for every part. A run ends at the first thing that is wrong, and
 nothing of that is passed on. One in which nothing moves for the idle timeout is stopped, as if its device had failed
 then. A client that takes nothing for a moment does not keep the transport's memory, which others wait for.
 """

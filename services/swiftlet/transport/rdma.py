@@ -14,17 +14,16 @@ import resource
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal, TypeVar
+from typing import Final, TypeVar
 
 import structlog
 import swiftlet_native
 from prometheus_client import Gauge
 
 from swiftlet.errors import SettingsError
+from swiftlet.transport.modes import Mode
 
 T = TypeVar("T")
-Mode = Literal["auto", "required", "off"]
-"""The values of the setting `cluster.rdma`."""
 
 SYS_DEVICES = Path("/sys/class/infiniband")
 """The directory in which the kernel lists RDMA devices, those of other containers too."""

@@ -12,12 +12,11 @@ from __future__ import annotations
 import os
 import ssl
 from collections.abc import Sequence
-from typing import Literal
 
 from swiftlet_native import cluster_certificates
 
-Encryption = Literal["none", "accepted", "required"]
-"""The values of the setting `cluster.encryption`."""
+from swiftlet.transport.modes import Encryption
+
 PEER_NAME = "peer.swiftlet.internal"
 """The name in all certificates of a cluster; the signature of each request names the server."""
 _PROTOCOL = "http/1.1"

@@ -27,8 +27,8 @@ from swiftlet.container_sync.registry import SyncRegistry
 from swiftlet.errors import Superseded
 from swiftlet.expiry.queue import ExpiryQueue
 from swiftlet.names import Path
+from swiftlet.placement.cluster_objects import ClusterObjects
 from swiftlet.placement.listings import ClusterListings
-from swiftlet.placement.objects import ClusterObjects
 from swiftlet.quota import QuotaFile
 from swiftlet.quota.usage import RememberedUsage
 from swiftlet.settings.access import CorsSection, FormPostSection, RateLimitsSection, TempUrlSection

@@ -36,7 +36,7 @@ from swiftlet.client.filesystem.paths import (
     split,
     unique,
 )
-from swiftlet.client.options import Options
+from swiftlet.client.options import find_options
 from swiftlet.client.values import ALWAYS, Conditions, Entry, Span
 
 _VARIABLES = ("st_", "os_", "swiftlet_credentials")
@@ -70,7 +70,7 @@ class SwiftletFileSystem(fsspec.asyn.AsyncFileSystem):
         if unknown := sorted(options.keys() - known):
             raise ConfigurationError(f"unknown options: {', '.join(unknown)}; give st_auth, st_user, st_key or os_*")
         found = find_credentials({name.upper(): value for name, value in given.items()} if given else None)
-        self.client = AsyncClient(found, Options(**(client_options or {})))
+        self.client = AsyncClient(found, find_options(**(client_options or {})))
         """The client that is used."""
         if not asynchronous:
             weakref.finalize(self, _close, self._loop, self._pid, self.client)

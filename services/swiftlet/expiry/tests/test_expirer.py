@@ -17,7 +17,7 @@ from swiftlet.expiry.tasks import Task
 from swiftlet.expiry.tests.support import all_tasks, queue_of
 from swiftlet.model import ListingQuery, ObjectRow, PostRecord
 from swiftlet.names import Path
-from swiftlet.placement.objects import ClusterObjects
+from swiftlet.placement.cluster_objects import ClusterObjects
 from swiftlet.placement.tests.cluster import (
     ACCOUNT,
     CONTAINER,

@@ -12,7 +12,7 @@ from swiftlet.errors import NotFound
 from swiftlet.expiry.reaper import Reaper, ReaperQueue, ReaperReport, marked_at
 from swiftlet.model import ListingQuery
 from swiftlet.names import Path
-from swiftlet.placement.objects import ClusterObjects
+from swiftlet.placement.cluster_objects import ClusterObjects
 from swiftlet.placement.tests.cluster import ACCOUNT, MemoryCluster, at, memory_cluster
 from swiftlet.settings.reaper import ReaperSection
 from swiftlet.timestamp import TimestampClock

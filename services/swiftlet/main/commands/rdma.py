@@ -6,7 +6,7 @@ import click
 import swiftlet_native
 
 from swiftlet.settings.base import MIB
-from swiftlet.transport.native_client import machine
+from swiftlet.transport.native_caller import machine
 from swiftlet.transport.rdma import Surroundings, look, why_not
 
 _POOL_BYTES = 128 * MIB

@@ -41,7 +41,7 @@ from swiftlet.sharding.shard_moves import ShardMover
 from swiftlet.sharding.sharded import ShardedReplicas
 from swiftlet.timestamp import TimestampClock
 from swiftlet.transport.http_listing import HttpListingTransport
-from swiftlet.transport.native_client import machine
+from swiftlet.transport.native_caller import machine
 from swiftlet.web.app import create_base_app
 from swiftlet.web.logs import get_logger
 from swiftlet.web.serve import ServeOptions

@@ -27,7 +27,7 @@ from swiftlet.servers.shared.sync_answers import placed_by
 from swiftlet.settings import ObjectSection, ObjectSettings
 from swiftlet.settings.policies import Policies
 from swiftlet.store.native import NativeStore
-from swiftlet.transport.native_client import machine
+from swiftlet.transport.native_caller import machine
 from swiftlet.web.app import create_base_app
 from swiftlet.web.logs import get_logger
 from swiftlet.web.serve import ServeOptions

@@ -19,8 +19,8 @@ from swiftlet.boundaries.bodies import Bodies
 from swiftlet.container_sync.realms import RealmsFile
 from swiftlet.container_sync.registry import SyncRegistry
 from swiftlet.expiry.queue import ExpiryQueue
+from swiftlet.placement.cluster_objects import ClusterObjects
 from swiftlet.placement.listings import ClusterListings
-from swiftlet.placement.objects import ClusterObjects
 from swiftlet.quota import QuotaFile
 from swiftlet.quota.usage import RememberedUsage, usage_source
 from swiftlet.timestamp import TimestampClock

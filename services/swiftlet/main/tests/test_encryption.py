@@ -22,7 +22,8 @@ from swiftlet.ring.model import Device
 from swiftlet.settings import ClusterSection
 from swiftlet.transport.http_client import HttpSettings, NodeClient, no_tls
 from swiftlet.transport.signing import ClusterKey
-from swiftlet.transport.tls import PEER_NAME, Encryption, PeerTls
+from swiftlet.transport.modes import Encryption
+from swiftlet.transport.tls import PEER_NAME, PeerTls
 from swiftlet.web import tls_or_plain
 from swiftlet.web.app import create_base_app
 from swiftlet.web.serve import ServeOptions, StopRequest, serve

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -26,6 +26,7 @@ from swiftlet.boundaries.objects import ContainerUpdate, WriteReply
 from swiftlet.errors import NotFound, SwiftletError
 from swiftlet.model import ObjectRow
 from swiftlet.placement.metrics import UPDATE_OUTCOMES
+from swiftlet.placement.owed import ReadRow
 from swiftlet.placement.plan import write_quorum
 from swiftlet.placement.rows.row_queues import RowQueues, Taken
 from swiftlet.ring.model import Device
@@ -33,8 +34,6 @@ from swiftlet.ring.model import Device
 _log = structlog.get_logger("placement")
 
 
-ReadRow = Callable[[list[Device]], Awaitable[ObjectRow]]
-"""A function that reads the row from one of these devices, which have it pending."""
 Acknowledge = Callable[[int, Device | None], None]
 """Called with a slot, and the device that has the row pending for it, when the device need not keep it any longer."""
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from swiftlet.boundaries.objects import ContainerUpdate
 from swiftlet.model import ObjectKey, ObjectRow
 from swiftlet.names import HashPath, Path
+from swiftlet.placement.owed import share
 from swiftlet.placement.rings import Rings
 from swiftlet.placement.rows.acknowledgements import Acknowledgements
 from swiftlet.placement.rows.lagging import Lagging
@@ -21,13 +22,6 @@ from swiftlet.placement.rows.row_delivery import Acknowledge, RowDelivery, RowWa
 from swiftlet.placement.rows.row_queues import RowQueues
 from swiftlet.ring.model import Device
 from swiftlet.timestamp import Timestamp
-
-
-def share(path: Path, replicas: int, index: int, slots: int) -> ContainerUpdate:
-    """Return the container's replicas for which slot `index` of `slots` keeps the row."""
-    assert path.container is not None
-    told = {index % replicas} | set(range(index, replicas, slots))
-    return ContainerUpdate(path.account, path.container, tuple(sorted(told)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,10 +17,10 @@ from swiftlet.listing.pool import ListingStore
 from swiftlet.listing.updates import UpdateTable
 from swiftlet.model import Entry, ListingQuery, ObjectInfo, ObjectKey, PostRecord, PutFooter, PutRecord
 from swiftlet.names import HashPath, Path
+from swiftlet.placement.cluster_objects import ClusterObjects
 from swiftlet.placement.fanout import drain_background
 from swiftlet.placement.health import NodeHealth
 from swiftlet.placement.listings import ClusterListings
-from swiftlet.placement.objects import ClusterObjects
 from swiftlet.placement.outcomes import Written
 from swiftlet.placement.plan import plan_read
 from swiftlet.placement.rows.acknowledgements import Acknowledgements

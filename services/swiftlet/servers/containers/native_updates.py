@@ -29,8 +29,8 @@ from swiftlet.servers.containers.container_metrics import (
     UPDATES_WAITING,
 )
 from swiftlet.servers.shared.addresses import numeric_address
+from swiftlet.transport.modes import Encryption
 from swiftlet.transport.native_metrics import Growth, by_transport
-from swiftlet.transport.tls import Encryption
 
 MEASURE_S = 5.0
 """Seconds between two readings of the counters."""

@@ -34,9 +34,9 @@ from swiftlet.servers.objects.metrics import (
 )
 from swiftlet.servers.shared.addresses import numeric_address
 from swiftlet.store.native import NativeStore
+from swiftlet.transport.modes import Encryption, Mode
 from swiftlet.transport.native_metrics import Growth, by_transport
-from swiftlet.transport.rdma import Mode, start
-from swiftlet.transport.tls import Encryption
+from swiftlet.transport.rdma import start
 
 MEASURE_S = 5.0
 """Seconds between two readings of the counters."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from swiftlet_native import ObjectServer
 
 from swiftlet.store.native import NativeStore
-from swiftlet.transport.native_client import machine
+from swiftlet.transport.native_caller import machine
 from swiftlet.transport.tests.test_native_objects import KEY, PORT
 
 

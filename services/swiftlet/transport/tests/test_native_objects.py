@@ -33,11 +33,12 @@ from swiftlet.testing.store.faults import FaultyStore
 from swiftlet.testing.store.faulty_native import RAM, FaultyNativeStore
 from swiftlet.transport.http_client import NodeClient
 from swiftlet.transport.http_devices import HttpDevices
+from swiftlet.transport.modes import Encryption
+from swiftlet.transport.native_caller import machine
 from swiftlet.transport.native_calls import NativeSettings, NotMade
-from swiftlet.transport.native_client import NativeClient, machine
+from swiftlet.transport.native_client import NativeClient
 from swiftlet.transport.native_metrics import NativeMetrics, by_transport
 from swiftlet.transport.native_objects import NativeObjectTransport
-from swiftlet.transport.tls import Encryption
 
 KEY = b"the cluster's key"
 PORT = 6200

@@ -8,7 +8,8 @@ import pytest
 import swiftlet_native
 
 from swiftlet.errors import SettingsError
-from swiftlet.transport.rdma import Mode, RdmaPort, RdmaState, Surroundings, look, start, why_not
+from swiftlet.transport.modes import Mode
+from swiftlet.transport.rdma import RdmaPort, RdmaState, Surroundings, look, start, why_not
 
 WORKING = Surroundings("1.22.0", (RdmaPort("rxe0", "1", "ACTIVE", "Ethernet"),), ("uverbs0",), None)
 LACKING = {

@@ -19,8 +19,8 @@ from random import Random
 from swiftlet.errors import NotFound, SwiftletError
 from swiftlet.model import DatabaseId, DatabaseKind, ObjectRow, PutFooter, PutRecord
 from swiftlet.names import Path
+from swiftlet.placement.owed import share
 from swiftlet.placement.rows.row_delivery import Answer, container_missing, through
-from swiftlet.placement.rows.row_updates import share
 from swiftlet.ring.lookup import Ring
 from swiftlet.store.merge import info_of
 from swiftlet.testing.sim.client import Proxy, Rows, Verb, Write

@@ -1,0 +1,7 @@
+"""Why a request does not go directly."""
+
+from __future__ import annotations
+
+
+class GoByHttp(Exception):
+    """The direct way can't do this, or not now; a proxy can. Nothing of it was done, or it does no harm twice."""

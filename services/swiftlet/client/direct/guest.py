@@ -1,0 +1,104 @@
+"""Connections to object servers as a guest: by a session of a metadata server, each request with its grant.
+
+Fault model: as of `swiftlet.transport.native_caller`. Answers of object servers are read as those of strangers: what is
+malformed is a NodeError of that server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from swiftlet_native import ObjectWire, TransportNode, guest_answer, guest_header
+
+from swiftlet.errors import GuestRefused, NodeError, SwiftletError
+from swiftlet.ring.model import Device
+from swiftlet.transport.native_caller import Message, NativeCaller, machine
+from swiftlet.transport.native_calls import NativeSettings, Reading, Writing, refused
+
+_ABOUT_GUESTS = frozenset({"Unauthorized", "Forbidden", "ClockDiffers", "NotPlain"})
+POOL_BYTES = 64 << 20
+"""Bytes of memory for what is received, of one session; a transfer that finds it full waits."""
+
+
+class GuestCaller(NativeCaller):
+    """The connections of one session, in one event loop."""
+
+    def __init__(
+        self, session: bytes, secret: bytes, port_offset: int, authorities: Sequence[str], ends: float, timeout_s: float
+    ) -> None:
+        """`ends` is when no connection can be made by the session any more, on this client's monotonic clock.
+
+        With `authorities` (PEM) connections are encrypted, to servers with a certificate by one of them.
+        """
+        settings = NativeSettings(
+            connect_timeout_s=timeout_s, pool_bytes=POOL_BYTES, port_offset=port_offset, name="guest"
+        )
+        super().__init__(settings)
+        self.session = session
+        self.ends = ends
+        self._secret = secret
+        self._authorities = list(authorities)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no call is under way."""
+        return not self._calls
+
+    def _made(self) -> TransportNode:
+        node = TransportNode(
+            self.settings.name,
+            machine(),
+            [],
+            pool_bytes=self.settings.pool_bytes,
+            silence_s=self.settings.silence_s,
+            authorities=self._authorities or None,
+        )
+        node.set_session(self.session, self._secret)
+        return node
+
+
+Told = Callable[[int, int], None]
+"""Called with what each answer says: the version of the policy's ring at the server, and its clock in ms since 1970."""
+
+
+@dataclass(frozen=True, slots=True)
+class GuestCalls:
+    """The calls of one request: each with the grant and the object's name before the header that a member sends."""
+
+    caller: GuestCaller
+    grant: bytes
+    name: bytes
+    told: Told
+
+    async def ask(self, device: Device, message: Message, body: bytes | memoryview = b"") -> tuple[bytes, bytes]:
+        """Send a request with a short answer; return header and body."""
+        return await self.caller.ask(device, self._as_guest(message), body, self)
+
+    async def read(self, device: Device, message: Message) -> Reading:
+        """Send a request whose answer may be long; return when its head has arrived."""
+        return await self.caller.read(device, self._as_guest(message), self)
+
+    async def upload(self, device: Device, message: Message, size: int | None) -> Writing:
+        """Send a request whose body follows."""
+        return await self.caller.upload(device, self._as_guest(message), size, self)
+
+    def _as_guest(self, message: Message) -> Message:
+        method, header = message
+        try:
+            return method, guest_header(self.grant, self.name, header)
+        except ValueError as error:
+            raise NodeError(f"the request can't be made: {error}") from error
+
+    def header(self, header: bytes) -> bytes:
+        """Return the header that a member would have been sent. Raises ValueError."""
+        version, now_ms, rest = guest_answer(header)
+        self.told(version, now_ms)
+        return rest
+
+    def refused(self, device: Device, status: int, header: bytes) -> SwiftletError:
+        """Return the error of a refusal: GuestRefused where it is about the guest alone."""
+        kind, message, _ = ObjectWire.refusal(status, header)
+        if kind in _ABOUT_GUESTS:
+            return GuestRefused(f"{device.address}: {message}", kind)
+        return refused(device, status, header)

@@ -1,0 +1,90 @@
+"""Questions to a metadata server: grants and rings, with the token that the HTTP way has."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from swiftlet.client.bodies import BytesBody
+from swiftlet.client.errors import ConfigurationError, ConnectionFailed, NotModified
+from swiftlet.client.http import Http
+
+ANSWER_S = 5.0
+"""Seconds within which a metadata server has to answer; requests go over HTTP instead after that."""
+MAX_RING_BYTES = 256 << 20
+"""The largest ring that is taken: some 2^24 partitions with 8 replicas each."""
+
+
+class MetadataServer:
+    """What a client asks of a metadata server. Raises the errors of `swiftlet.client.errors`."""
+
+    def __init__(self, http: Http, url: str) -> None:
+        """`url` is that of the metadata servers, without a path."""
+        self._http = http
+        self._url = url.rstrip("/")
+
+    async def account(self) -> str:
+        """Return the name of the client's account, from its storage URL."""
+        path = urlsplit(await self._http.storage_url()).path
+        version, _, account = path.strip("/").rpartition("/")
+        if not version.endswith("v1") or not account:
+            raise ConfigurationError(f"direct access needs a storage URL that ends in /v1/ACCOUNT, not in {path!r}")
+        return unquote(account)
+
+    async def grant(self, fields: Mapping[str, object]) -> dict[str, Any]:
+        """Return the answer to a request for a grant."""
+        body = json.dumps(fields).encode()
+        with _in_time("grant"):
+            async with (
+                asyncio.timeout(ANSWER_S),
+                self._http.request(
+                    "POST",
+                    "v1/grants",
+                    headers={"Content-Type": "application/json"},
+                    body=BytesBody(body),
+                    base=self._url,
+                ) as answer,
+            ):
+                return _object(await answer.read())
+
+    async def ring(self, policy: int, etag: str | None) -> tuple[bytes, str] | None:
+        """Return the ring of a policy with its ETag; None when it still has this one."""
+        headers = {"If-None-Match": etag} if etag is not None else {}
+        with _in_time("ring"):
+            try:
+                async with (
+                    asyncio.timeout(ANSWER_S),
+                    self._http.request("GET", f"v1/rings/{policy}", headers=headers, base=self._url) as answer,
+                ):
+                    if (answer.content_length or 0) > MAX_RING_BYTES:
+                        raise ConnectionFailed(f"a ring of {answer.content_length} bytes is larger than any can be")
+                    return await answer.read(), answer.headers.get("ETag", "")
+            except NotModified:
+                return None
+
+
+class _in_time:
+    """Turns the end of the time for an answer into ConnectionFailed."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, TimeoutError):
+            raise ConnectionFailed(f"no {self._what} came from the metadata server within {ANSWER_S:g} s") from error
+
+
+def _object(data: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(data)
+    except ValueError as error:
+        raise ConnectionFailed(f"the metadata server's answer is not JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise ConnectionFailed("the metadata server's answer is not a JSON object")
+    return found

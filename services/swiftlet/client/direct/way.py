@@ -1,0 +1,347 @@
+"""The direct way: one attempt at a request, made to the devices where that can be done, otherwise over HTTP.
+
+A request that fails directly is made over HTTP at once: the same bytes under the same name are the same object, and a
+read changes nothing. What may have been deleted and is not there is deleted. A body that can be read only once and has
+been begun is not sent again: then the caller is told.
+
+Connections belong to an event loop and to a process, as those over HTTP do: see `swiftlet.client.http`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TypeVar
+
+from swiftlet_native import Hasher
+
+from swiftlet.client.bodies import Body, BytesBody
+from swiftlet.client.concurrency import in_thread
+from swiftlet.client.direct import plain
+from swiftlet.client.direct.errors import GoByHttp
+from swiftlet.client.direct.grants import Kind
+from swiftlet.client.direct.metadata import MetadataServer
+from swiftlet.client.direct.parts import Parts, Rights
+from swiftlet.client.errors import ConnectionFailed, status_error
+from swiftlet.client.errors import NotFound as NothingThere
+from swiftlet.client.http import Http, HttpWay
+from swiftlet.client.options import Options
+from swiftlet.client.values import ObjectInfo, ObjectRequest, Span, Written
+from swiftlet.client.way import Stream
+from swiftlet.context import new_request_id, request_id
+from swiftlet.errors import GuestRefused, NotFound, Superseded, SwiftletError
+from swiftlet.model import PutFooter, PutRecord
+from swiftlet.names import Path
+from swiftlet.placement.objects import ReplicatedObjects
+from swiftlet.placement.transfers import Download, Upload
+from swiftlet.timestamp import Timestamp
+
+T = TypeVar("T")
+SMALL_BYTES = 1 << 20
+"""A body of up to so many bytes is sent in one frame to each device; guests' frames may have no more."""
+_ATTEMPTS = 5
+"""How often a write is made with a newer time, when something newer is there already."""
+
+
+@dataclass(frozen=True, slots=True)
+class Directly:
+    """What a request works with when it goes directly."""
+
+    parts: Parts
+    objects: ReplicatedObjects
+    path: Path
+    rights: Rights
+
+
+class DirectWay:
+    """Objects to and from the devices, and over HTTP what can't go there."""
+
+    def __init__(self, http: Http, options: Options, metadata_url: str) -> None:
+        """Ask the metadata servers at `metadata_url`; what goes over HTTP, and tokens, are those of `http`."""
+        self._http = http
+        self._over_http = HttpWay(http)
+        self._metadata = MetadataServer(http, metadata_url)
+        self._parts = PartsByLoop(lambda: Parts(self._metadata, options))
+        http.beside.append(self._parts)
+
+    async def head(self, request: ObjectRequest) -> ObjectInfo:
+        """Return what the store tells of an object."""
+
+        async def attempt(to: Directly) -> ObjectInfo:
+            info = plain.described(await to.objects.head(to.path, to.rights.policy))
+            plain.check("HEAD", request, info)
+            return info
+
+        if plain.is_read(request):
+            try:
+                return await self._try(request, Kind.READ, attempt, what="HEAD")
+            except GoByHttp:
+                pass
+        return await self._over_http.head(request)
+
+    async def get(self, request: ObjectRequest, span: Span | None) -> Stream:
+        """Return the object's bytes, or those of a range, once the answer has begun."""
+
+        async def attempt(to: Directly) -> Stream:
+            start, stop = (0, None) if span is None else (span.start, span.stop)
+            download = await to.objects.get(to.path, to.rights.policy, start, stop)
+            try:
+                info = plain.described(download.info)
+                if span is not None and not info.size:
+                    raise GoByHttp("a range of nothing")
+                plain.check("GET", request, info, span)
+            except BaseException:
+                await download.close()
+                raise
+            return DirectStream(download, info, str(request))
+
+        if plain.is_read(request, span):
+            try:
+                return await self._try(request, Kind.READ, attempt, what="GET")
+            except GoByHttp:
+                pass
+        return await self._over_http.get(request, span)
+
+    async def put(self, request: ObjectRequest, body: Body) -> Written:
+        """Store an object; return when it is durable."""
+        new, size = plain.new_object(request), body.size
+        if new is None or size is None:
+            return await self._over_http.put(request, body)
+        if size <= SMALL_BYTES:
+            return await self._put_small(request, new, body)
+        return await self._put_large(request, new, body, size)
+
+    async def delete(self, request: ObjectRequest) -> None:
+        """Delete an object; NotFound when there is none."""
+        may_be_deleted = False
+
+        async def attempt(to: Directly) -> bool:
+            nonlocal may_be_deleted
+            try:
+                return await _stamped(to, lambda at: _deleted(to, at))
+            except SwiftletError as error:
+                may_be_deleted = may_be_deleted or not isinstance(error, (GuestRefused, NotFound))
+                raise
+
+        if plain.is_deletion(request):
+            try:
+                if not await self._try(request, Kind.WRITE, attempt, what="DELETE"):
+                    raise status_error(404, "Not Found", f"DELETE {request}")
+                return
+            except GoByHttp:
+                pass
+        try:
+            await self._over_http.delete(request)
+        except NothingThere:
+            if not may_be_deleted:
+                raise
+
+    async def close(self) -> None:
+        """Close the connections of this event loop; they are made again when they are needed."""
+        await self._http.close()
+
+    async def _put_small(self, request: ObjectRequest, new: plain.NewObject, body: Body) -> Written:
+        """Store a body that fits into a frame."""
+        async with aclosing(body.chunks()) as chunks:
+            data = b"".join([bytes(chunk) async for chunk in chunks])
+
+        async def attempt(to: Directly) -> Written:
+            hasher = _hasher(to)
+            hasher.update(data)
+            footer = _footer(to, hasher)
+
+            async def once(at: Timestamp) -> Written:
+                await to.objects.put(to.path, to.rights.policy, _record(to, new, at), data, footer)
+                return _written(footer, at)
+
+            return await _stamped(to, once, overtaken=lambda at: _written(footer, at))
+
+        try:
+            return await self._try(request, Kind.WRITE, attempt, what="PUT", size=len(data))
+        except GoByHttp:
+            return await self._over_http.put(request, BytesBody(data))
+
+    async def _put_large(self, request: ObjectRequest, new: plain.NewObject, body: Body, size: int) -> Written:
+        """Store a body as it is read."""
+        begun = False
+
+        async def attempt(to: Directly) -> Written:
+            nonlocal begun
+
+            async def opened(at: Timestamp) -> tuple[Timestamp, Upload]:
+                return at, await to.objects.upload(to.path, to.rights.policy, _record(to, new, at), size)
+
+            at, upload = await _stamped(to, opened)
+            begun = True
+            hasher = _hasher(to)
+            try:
+                async with aclosing(body.chunks()) as chunks:
+                    async for chunk in chunks:
+                        await in_thread(lambda chunk=chunk: hasher.update(chunk))  # type: ignore[misc]
+                        await upload.write(memoryview(chunk))
+                footer = _footer(to, hasher)
+                try:
+                    await upload.commit(footer)
+                except Superseded as error:
+                    if error.timestamp > to.parts.clock.now():
+                        raise
+            finally:
+                await upload.abort()
+            return _written(footer, at)
+
+        try:
+            return await self._try(request, Kind.WRITE, attempt, what="PUT", size=size)
+        except GoByHttp as reason:
+            if begun and not body.is_repeatable:
+                raise ConnectionFailed(f"PUT {request}: {reason}") from reason
+        return await self._over_http.put(request, body)
+
+    async def _try(
+        self,
+        request: ObjectRequest,
+        kind: Kind,
+        attempt: Callable[[Directly], Awaitable[T]],
+        *,
+        what: str,
+        size: int | None = None,
+    ) -> T:
+        """Return what an attempt at the devices returns; a second one follows a grant, clock or ring that was old.
+
+        Raises GoByHttp when a proxy has to be asked, and the errors of `swiftlet.client.errors` that are an answer.
+        """
+        parts = self._parts.here()
+        if parts.devices.lasts:
+            raise GoByHttp("the devices could not be reached a moment ago")
+        token = request_id.set(new_request_id())
+        try:
+            for is_last in (False, True):
+                granted = await parts.granted(request.container, kind, size)
+                rights = granted.rights
+                if size is not None and size > rights.max_size:
+                    raise GoByHttp("the object is larger than the grant allows")
+                version, before = parts.rings.objects(rights.policy).version, parts.answers
+                path = parts.path(rights, request.container, request.name)
+                try:
+                    result = await attempt(Directly(parts, parts.objects(rights, request.name), path, rights))
+                except GuestRefused as refusal:
+                    if refusal.kind == "Unauthorized":
+                        parts.grants.drop(request.container, kind, granted)
+                    elif refusal.kind == "ClockDiffers":
+                        parts.follow_devices()
+                    else:
+                        is_last = True
+                    if is_last:
+                        raise GoByHttp(str(refusal)) from refusal
+                except NotFound as error:
+                    if is_last or not await parts.rings.newer(rights.policy, version):
+                        raise status_error(404, "Not Found", f"{what} {request}") from error
+                except SwiftletError as error:
+                    if parts.answers == before:
+                        parts.devices.failed(error)
+                    raise GoByHttp(str(error)) from error
+                else:
+                    parts.devices.worked()
+                    return result
+            raise AssertionError("the last attempt has neither returned nor raised")
+        finally:
+            request_id.reset(token)
+
+
+class PartsByLoop:
+    """The parts of each event loop."""
+
+    def __init__(self, make: Callable[[], Parts]) -> None:
+        """`make` returns new ones."""
+        self._make = make
+        self._by_loop: dict[asyncio.AbstractEventLoop, Parts] = {}
+
+    def here(self) -> Parts:
+        """Return those of this event loop, made if there are none."""
+        loop = asyncio.get_running_loop()
+        known = self._by_loop.get(loop)
+        if known is None:
+            for other in [other for other in self._by_loop if other.is_closed()]:
+                # Its connections can't be closed any more without it.
+                del self._by_loop[other]
+            known = self._by_loop[loop] = self._make()
+        return known
+
+    async def close(self) -> None:
+        """Close those of this event loop."""
+        parts = self._by_loop.pop(asyncio.get_running_loop(), None)
+        if parts is not None:
+            await parts.close()
+
+    def leave_to_parent(self) -> object:
+        """In a process made by fork: forget the parent's, and return them, untouched."""
+        left, self._by_loop = self._by_loop, {}
+        return left
+
+
+class DirectStream:
+    """The body of an object that is read from devices."""
+
+    def __init__(self, download: Download, info: ObjectInfo, name: str) -> None:
+        """Take over a download that has begun."""
+        self._download = download
+        self._name = name
+        self.info = info
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        """Yield the bytes as they come; another device goes on where one fails."""
+        try:
+            async for data in self._download.chunks():
+                yield data
+        except SwiftletError as error:
+            raise ConnectionFailed(f"GET {self._name}: {error}") from error
+
+    async def close(self) -> None:
+        """Let go of what is left unread."""
+        await self._download.close()
+
+
+async def _stamped(
+    to: Directly,
+    write: Callable[[Timestamp], Awaitable[T]],
+    overtaken: Callable[[Timestamp], T] | None = None,
+) -> T:
+    """Return what a write returns, made with a newer time when something newer is there already.
+
+    With `overtaken` a newer version that was written while this one was under way stays, and this write counts as
+    having happened just before it; that function returns its outcome.
+    """
+    clock = to.parts.clock
+    for number in range(_ATTEMPTS):
+        at = clock.next()
+        try:
+            return await write(at)
+        except Superseded as error:
+            if overtaken is not None and error.timestamp <= clock.now():
+                return overtaken(at)
+            if number == _ATTEMPTS - 1 or not clock.observe(error.timestamp):
+                raise
+    raise AssertionError("the last attempt has neither returned nor raised")
+
+
+async def _deleted(to: Directly, at: Timestamp) -> bool:
+    return (await to.objects.delete(to.path, to.rights.policy, at)).existed
+
+
+def _hasher(to: Directly) -> Hasher:
+    return Hasher(md5=to.rights.etag == "md5")
+
+
+def _footer(to: Directly, hasher: Hasher) -> PutFooter:
+    etag = hasher.md5_hexdigest() if to.rights.etag == "md5" else f"xxh3-{hasher.xxh3_128_hexdigest()}"
+    return PutFooter(hasher.size, etag, hasher.xxh3_64())
+
+
+def _record(to: Directly, new: plain.NewObject, at: Timestamp) -> PutRecord:
+    return PutRecord(str(to.path), at, new.content_type, new.metadata)
+
+
+def _written(footer: PutFooter, at: Timestamp) -> Written:
+    return Written(footer.etag, footer.size, datetime.fromtimestamp(at.http_seconds, UTC))

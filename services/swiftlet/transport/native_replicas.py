@@ -1,0 +1,260 @@
+"""`ReplicaTransport`: objects over the native transport, by whoever has calls: members and guests.
+
+A small PUT is one message with its body; its bytes go from where Python has them to the socket without a copy. A large
+one first asks whether the device would take it (PREPARE), so that a caller can turn to another device before any of its
+data was sent, and then streams. Writes answer PENDING: the device has the row with its record.
+
+Fault model: see `swiftlet.transport.native_caller`. Nothing is repeated here. Without its footer an upload leaves
+nothing. What is read is checked against the xxh3 from its sender before its last byte is passed on, so that damage
+never makes a whole object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from typing import Protocol, TypeVar
+
+from swiftlet_native import Hasher, ObjectWire
+
+from swiftlet.boundaries.objects import ContainerUpdate, WriteReply
+from swiftlet.errors import NodeError, SizeMismatch
+from swiftlet.model import ObjectInfo, ObjectKey, PostRecord, PutFooter, PutRecord
+from swiftlet.native_values import bits_of, delete_at, info_of, place, raw, raw_pairs
+from swiftlet.ring.model import Device
+from swiftlet.timestamp import Timestamp
+from swiftlet.transport.native_caller import Message
+from swiftlet.transport.native_calls import Reading, Writing
+
+T = TypeVar("T")
+
+_MAX_PIECE = 1024 * 1024
+"""The number of bytes that are sent at a time."""
+_END = 2**64 - 1
+
+
+class Calls(Protocol):
+    """Calls to object servers: those of `swiftlet.transport.native_caller.NativeCaller`."""
+
+    async def ask(self, device: Device, message: Message, body: bytes | memoryview = b"") -> tuple[bytes, bytes]:
+        """Send a request with a short answer; return header and body. Raises the error of a refusal, and NodeError."""
+        ...
+
+    async def read(self, device: Device, message: Message) -> Reading:
+        """Send a request whose answer may be long; return when its head has arrived."""
+        ...
+
+    async def upload(self, device: Device, message: Message, size: int | None) -> Writing:
+        """Send a request whose body follows."""
+        ...
+
+
+class NativeReplicas:
+    """Replicas of objects on other nodes' devices, one at a time."""
+
+    def __init__(self, calls: Calls) -> None:
+        """Make requests by `calls`."""
+        self._calls = calls
+
+    async def put(
+        self,
+        device: Device,
+        key: ObjectKey,
+        record: PutRecord,
+        body: bytes,
+        footer: PutFooter,
+        row: ContainerUpdate | None,
+    ) -> WriteReply:
+        """Store a small object in one round trip."""
+        header, _ = await self._calls.ask(device, _put(device, key, record, footer, row), body)
+        return _written(device, header)
+
+    async def open_put(
+        self, device: Device, key: ObjectKey, record: PutRecord, size: int | None, row: ContainerUpdate | None
+    ) -> NativePutStream:
+        """Begin a large object; return once the device said that it would take it."""
+        message = made(device, ObjectWire.prepare, place(key), _bits(row), record.timestamp.value, size)
+        await self._calls.ask(device, message)
+        writing = await self._calls.upload(device, _put(device, key, record, None, row), size)
+        return NativePutStream(device, writing, size)
+
+    async def get(
+        self, device: Device, key: ObjectKey, start: int = 0, stop: int | None = None, *, proved: bool = False
+    ) -> NativeGetStream:
+        """Read bytes `[start, stop)`."""
+        end = _END if stop is None else max(0, stop)
+        message = made(device, ObjectWire.get, place(key), start, end, proved)
+        reading = await self._calls.read(device, message)
+        try:
+            parts, known = parsed(device, ObjectWire.found, reading.header)
+        except NodeError:
+            reading.cancel()
+            raise
+        info = info_of(parts)
+        expected = max(0, min(info.size, info.size if stop is None else stop) - start)
+        return NativeGetStream(device, reading, info, expected, known)
+
+    async def head(self, device: Device, key: ObjectKey, *, proved: bool = False) -> ObjectInfo:
+        """Return an object's description."""
+        header, _ = await self._calls.ask(device, made(device, ObjectWire.head, place(key), proved))
+        return info_of(parsed(device, ObjectWire.found, header)[0])
+
+    async def post(
+        self,
+        device: Device,
+        key: ObjectKey,
+        record: PostRecord,
+        row: ContainerUpdate | None = None,
+        *,
+        proved: bool = False,
+    ) -> WriteReply:
+        """Replace an object's metadata."""
+        content_type = None if record.content_type is None else raw(record.content_type)
+        message = made(
+            device,
+            ObjectWire.post,
+            place(key),
+            _bits(row),
+            record.timestamp.value,
+            delete_at(record.metadata),
+            raw_pairs(record.metadata),
+            content_type,
+            record.content_type_timestamp.value if content_type is not None else 0,
+            proved,
+        )
+        header, _ = await self._calls.ask(device, message)
+        return _written(device, header)
+
+    async def delete(
+        self, device: Device, key: ObjectKey, timestamp: Timestamp, name: str, row: ContainerUpdate | None
+    ) -> WriteReply:
+        """Store a tombstone for an object."""
+        message = made(device, ObjectWire.delete, place(key), _bits(row), timestamp.value, raw(name))
+        header, _ = await self._calls.ask(device, message)
+        return _written(device, header)
+
+
+def _bits(row: ContainerUpdate | None) -> int:
+    return 0 if row is None else bits_of(row.replicas)
+
+
+def made(device: Device, make: Callable[..., Message], *arguments: object) -> Message:
+    """Encode a request; NodeError when it is larger than the transport allows."""
+    try:
+        return make(device.device, *arguments)
+    except (ValueError, OverflowError) as error:
+        raise NodeError(f"{device.address}: the request can't be made: {error}") from error
+
+
+def _put(
+    device: Device, key: ObjectKey, record: PutRecord, footer: PutFooter | None, row: ContainerUpdate | None
+) -> Message:
+    return made(
+        device,
+        ObjectWire.put,
+        place(key),
+        _bits(row),
+        record.timestamp.value,
+        delete_at(record.metadata),
+        raw(record.name),
+        raw(record.content_type),
+        raw_pairs(record.metadata),
+        raw_pairs(record.sysmeta),
+        None if footer is None else (footer.size, footer.xxh3, raw(footer.etag)),
+    )
+
+
+def parsed(device: Device, parse: Callable[[bytes], T], data: bytes) -> T:
+    """Decode a peer's answer; NodeError when it is malformed."""
+    try:
+        return parse(data)
+    except ValueError as error:
+        raise NodeError(f"{device.address} sent an answer that can't be decoded: {error}") from error
+
+
+def _written(device: Device, header: bytes) -> WriteReply:
+    pending, existed = parsed(device, ObjectWire.written, header)
+    return WriteReply(pending, existed)
+
+
+class NativePutStream:
+    """A large object on its way to one device."""
+
+    def __init__(self, device: Device, writing: Writing, size: int | None) -> None:
+        """Continue `writing`, an upload that has begun; `size` is None when the sender does not know it."""
+        self._device = device
+        self._writing = writing
+        self._size = size
+        self._sent = 0
+
+    async def write(self, chunk: bytes | memoryview) -> None:
+        """Send a chunk; return when there is room for the next one."""
+        view = memoryview(chunk).cast("B")
+        if self._size is not None and self._sent + len(view) > self._size:
+            raise SizeMismatch(f"the body has more than the {self._size} bytes that were announced")
+        self._sent += len(view)
+        if len(view) <= _MAX_PIECE:
+            if len(view):
+                await self._writing.send(chunk)
+            else:
+                self._writing.check()
+            return
+        for start in range(0, len(view), _MAX_PIECE):
+            await self._writing.send(view[start : start + _MAX_PIECE])
+
+    async def commit(self, footer: PutFooter) -> WriteReply:
+        """Finish the upload; return when it is durable."""
+        if self._size is not None and self._sent != self._size:
+            await self.abort()
+            raise SizeMismatch(f"the body has {self._sent} of the {self._size} bytes that were announced")
+        end = ObjectWire.footer((footer.size, footer.xxh3, raw(footer.etag)))
+        return _written(self._device, await self._writing.finish(end))
+
+    async def abort(self) -> None:
+        """Abort the upload; the device keeps nothing."""
+        self._writing.cancel()
+
+
+class NativeGetStream:
+    """An object on its way from one device."""
+
+    def __init__(self, device: Device, reading: Reading, info: ObjectInfo, expected: int, known: int | None) -> None:
+        """`reading` stands at the first byte of data; `known` is the xxh3 of what comes, None if it comes last."""
+        self._device = device
+        self._reading = reading
+        self._info = info
+        self._left = expected
+        self._known = known
+
+    @property
+    def info(self) -> ObjectInfo:
+        """Return the description of the object on this device."""
+        return self._info
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """Yield the requested bytes; NodeError if they end early or do not match their checksum."""
+        hasher = Hasher(md5=False, xxh3=True)
+        # The last piece is held back until all of them were checked.
+        held = b""
+        while True:
+            piece = await self._reading.piece()
+            if piece is None:
+                break
+            hasher.update(piece)
+            self._left -= len(piece)
+            if self._left < 0:
+                self._reading.cancel()
+                raise NodeError(f"{self._device.address} sent more bytes than were requested")
+            if held:
+                yield held
+            held = piece
+        if self._left:
+            raise NodeError(f"{self._device.address} ended its answer {self._left} bytes early")
+        expected = self._known if self._known is not None else int.from_bytes(self._reading.footer, "big")
+        if hasher.xxh3_64() != expected:
+            raise NodeError(f"{self._device.address} sent bytes that do not match their checksum")
+        if held:
+            yield held
+
+    async def close(self) -> None:
+        """Stop the download; a second call does nothing."""
+        self._reading.cancel()
