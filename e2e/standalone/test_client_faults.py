@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import pty
 import random
 import signal
 import subprocess
 import sys
-from collections import deque
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -20,6 +18,7 @@ import pytest
 
 from e2e.standalone.cluster import Cluster, environment
 from swiftlet.client import V1, AsyncClient, Client, ConnectionFailed, NotFound, Options
+from swiftlet.testing.network import Network
 
 MIB = 1 << 20
 CONTAINER = "client-faults"
@@ -32,59 +31,6 @@ OPTIONS = Options(
     retry_wait_s=0.001,
     hedge=False,
 )
-
-
-@dataclass
-class Network:
-    """A forwarder to a port, which cuts the next connections after so many bytes in one direction."""
-
-    port: int
-    downwards: deque[int] = field(default_factory=deque)
-    """Bytes to the client after which the next connections are cut, in their order."""
-    upwards: deque[int] = field(default_factory=deque)
-    cuts: int = 0
-
-    connections: set[asyncio.Task[object]] = field(default_factory=set)
-
-    async def end(self) -> None:
-        """Cut what is left."""
-        for task in self.connections:
-            task.cancel()
-        await asyncio.gather(*self.connections, return_exceptions=True)
-
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Forward one connection to the store, and cut it where a test asks for it."""
-        task = asyncio.current_task()
-        assert task is not None
-        self.connections.add(task)
-        down = self.downwards.popleft() if self.downwards else None
-        up = self.upwards.popleft() if self.upwards and down is None else None
-        there, back = await asyncio.open_connection("127.0.0.1", self.port)
-        ways = [
-            asyncio.ensure_future(self._copy(reader, back, up)),
-            asyncio.ensure_future(self._copy(there, writer, down)),
-        ]
-        try:
-            await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for way in ways:
-                way.cancel()
-            for one in (writer, back):
-                one.transport.abort()
-            await asyncio.gather(*ways, return_exceptions=True)
-
-    async def _copy(self, source: asyncio.StreamReader, target: asyncio.StreamWriter, limit: int | None) -> None:
-        left = limit
-        with contextlib.suppress(OSError):
-            while data := await source.read(65536 if left is None else min(65536, max(left, 1))):
-                if left is not None:
-                    data = data[:left]
-                    left -= len(data)
-                target.write(data)
-                await target.drain()
-                if left == 0:
-                    self.cuts += 1
-                    return
 
 
 @pytest.fixture(scope="module")

@@ -2,8 +2,8 @@
 
 python -m hack.releasing.client FOLDER
 
-It has the package `swiftlet` with nothing in it but `client`. The project's own wheel, which only images are made of,
-has the client too: an environment has one of the two.
+It has the package `swiftlet` with `client` in it, and what decides about replicas, which direct access shares with
+proxies. The project's own wheel, which only images are made of, has the client too: an environment has one of the two.
 """
 
 from __future__ import annotations
@@ -19,6 +19,44 @@ from hack.releasing.version import ROOT, Release, ReleaseError
 
 _DEFINITION = Path(__file__).with_name("client.toml")
 _SERVICES = ROOT / "services"
+SHARED = (
+    "boundaries/__init__.py",
+    "boundaries/objects.py",
+    "context.py",
+    "errors.py",
+    "formats.py",
+    "model.py",
+    "names.py",
+    "native_values.py",
+    "placement/__init__.py",
+    "placement/fanout.py",
+    "placement/health.py",
+    "placement/objects.py",
+    "placement/outcomes.py",
+    "placement/owed.py",
+    "placement/plan.py",
+    "placement/rings.py",
+    "placement/transfers.py",
+    "ring/__init__.py",
+    "ring/balance.py",
+    "ring/builder.py",
+    "ring/codec.py",
+    "ring/deal.py",
+    "ring/lookup.py",
+    "ring/model.py",
+    "ring/patterns.py",
+    "ring/plan.py",
+    "ring/rebalance.py",
+    "ring/topology.py",
+    "timestamp.py",
+    "transport/__init__.py",
+    "transport/modes.py",
+    "transport/native_caller.py",
+    "transport/native_calls.py",
+    "transport/native_replicas.py",
+    "transport/wire.py",
+)
+"""The modules that the direct way uses: what is decided about replicas, and calls to object servers."""
 _BUILD = "import sys; from setuptools import build_meta; build_meta.build_wheel(sys.argv[1])"
 
 
@@ -53,8 +91,9 @@ def _lay_out(source: Path, release: Release | None) -> None:
     shutil.copytree(
         _SERVICES / "swiftlet" / "client", package / "client", ignore=shutil.ignore_patterns("tests", "__pycache__")
     )
-    for name in ("__init__.py", "py.typed"):
-        shutil.copy(_SERVICES / "swiftlet" / name, package)
+    for name in ("__init__.py", "py.typed", *SHARED):
+        (package / name).parent.mkdir(exist_ok=True)
+        shutil.copy(_SERVICES / "swiftlet" / name, package / name)
     if release is not None and release.is_snapshot:
         module = package / "__init__.py"
         version, _, commit = release.version.partition("-dev.")

@@ -38,6 +38,7 @@ from swiftlet.transport.native_calls import (
 )
 
 _MAX_TRACE = 80
+"""Characters of the longest id of a request."""
 MAX_NAME = 255
 """Bytes of the longest name of a process or a peer."""
 

@@ -30,6 +30,8 @@ pub struct PeerReport {
 /// A running end of the transport. When it is dropped, all its requests and threads end.
 pub struct Node {
     threads: Vec<(Arc<Shared>, Option<JoinHandle<()>>)>,
+    /// The process that has started them: one that was forked from it has none of them.
+    process: u32,
     settings: Arc<Settings>,
     registry: Arc<Registry>,
     next: AtomicUsize,
@@ -65,7 +67,8 @@ impl Node {
             silence: config.silence,
         });
         let registry = Arc::<Registry>::default();
-        let mut node = Self { threads: Vec::new(), settings, registry, next: AtomicUsize::new(0) };
+        let process = std::process::id();
+        let mut node = Self { threads: Vec::new(), process, settings, registry, next: AtomicUsize::new(0) };
         for (at, shared) in all.iter().enumerate() {
             let reactor = Reactor::new(World {
                 shared: Arc::clone(shared),
@@ -146,6 +149,10 @@ impl Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
+        if std::process::id() != self.process {
+            // Nobody would ever end what is waited for here.
+            return;
+        }
         for (shared, _) in &self.threads {
             shared.post(Command::Stop);
         }

@@ -15,7 +15,7 @@ import click
 from swiftlet.client.client import AsyncClient
 from swiftlet.client.credentials import MountedSecret, find_credentials
 from swiftlet.client.errors import ClientError, ConfigurationError, Forbidden, Unauthorized
-from swiftlet.client.options import Options
+from swiftlet.client.options import METADATA_VARIABLE, find_options
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -54,16 +54,21 @@ class Connection:
     concurrency: int
     ca_file: str | None
     insecure: bool
+    direct: bool | None = None
+    """Whether objects go directly to the devices; None: if the environment names metadata servers."""
 
     def client(self) -> AsyncClient:
         """Return a client that logs in with the credentials of the options or the environment."""
         found = MountedSecret(directory=self.credentials) if self.credentials else find_credentials()
-        options = Options(
+        options = find_options(
             concurrency=self.concurrency,
             connections=max(32, self.concurrency * 2),
             ca_file=self.ca_file,
             insecure=self.insecure,
+            **({"metadata_url": None} if self.direct is False else {}),
         )
+        if self.direct and options.metadata_url is None:
+            raise ConfigurationError(f"--direct needs the URL of the metadata servers: set {METADATA_VARIABLE}")
         return AsyncClient(found, options)
 
 
@@ -85,11 +90,24 @@ def connection_options(function: Callable[..., Any]) -> Callable[..., Any]:
         help="Certificate authorities to believe, in PEM (OS_CACERT).",
     )
     @click.option("--insecure", is_flag=True, help="Do not check certificates: for trials only.")
+    @click.option(
+        "--direct/--http",
+        default=None,
+        help="Move objects to and from the devices, or through proxies; without either, to the devices if "
+        "SWIFTLET_METADATA_URL names metadata servers.",
+    )
     @functools.wraps(function)
     def run(
-        *arguments: Any, credentials: str | None, concurrency: int, ca_file: str | None, insecure: bool, **options: Any
+        *arguments: Any,
+        credentials: str | None,
+        concurrency: int,
+        ca_file: str | None,
+        insecure: bool,
+        direct: bool | None,
+        **options: Any,
     ) -> Any:
-        return function(*arguments, connection=Connection(credentials, concurrency, ca_file, insecure), **options)
+        connection = Connection(credentials, concurrency, ca_file, insecure, direct)
+        return function(*arguments, connection=connection, **options)
 
     return run
 

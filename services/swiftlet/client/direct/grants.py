@@ -24,6 +24,8 @@ from swiftlet.client.errors import ClientError, StatusError
 T = TypeVar("T")
 REFUSED_S = 10.0
 """Seconds for which what was refused is not asked for again."""
+CHANGING_S = 0.5
+"""Seconds for which that is so after devices have refused a grant that was new."""
 MAX_GRANTS = 1024
 """Grants that are kept; of more, those that were used least recently are dropped."""
 _MARGIN_S = 1.0
@@ -109,6 +111,11 @@ class Grants(Generic[T]):
         entry = self._entries.get((container, kind))
         if entry is not None and entry.granted is granted:
             entry.granted = None
+
+    def refused(self, container: str, kind: Kind, why: str) -> None:
+        """Ask for no grant for a moment: devices refuse what has just been granted, as rights are changing."""
+        entry = self._entry(container, kind)
+        entry.granted, entry.refused_until, entry.why = None, self.clock() + CHANGING_S, why
 
     def in_use(self) -> list[T]:
         """Return the rights of grants that have not ended."""

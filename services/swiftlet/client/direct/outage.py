@@ -12,7 +12,9 @@ from collections.abc import Callable
 
 _log = logging.getLogger("swiftlet.client")
 FIRST_S = 1.0
+"""Seconds of the first pause; each further one is twice as long."""
 LONGEST_S = 60.0
+"""Seconds that no pause exceeds."""
 
 
 class Outage:

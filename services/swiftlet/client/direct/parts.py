@@ -30,6 +30,11 @@ from swiftlet.ring.model import Device
 from swiftlet.timestamp import TimestampClock
 from swiftlet.transport.native_replicas import NativeGetStream, NativeReplicas
 
+NOT_PLAIN_S = 10.0
+"""Seconds for which an object that a device has not shown to a guest is read through a proxy."""
+MAX_NOT_PLAIN = 1024
+"""Such objects that are remembered; of more, the oldest are forgotten."""
+
 
 @dataclass(frozen=True, slots=True)
 class Rights:
@@ -115,6 +120,7 @@ class Parts:
         self.servers = Outage("the metadata servers")
         self.answers = 0
         """The number of answers of devices so far."""
+        self._not_plain: dict[tuple[str, str], float] = {}
         self._ahead_ns = 0
         """How far the servers' clock is ahead of this machine's."""
         self._device_ahead_ns = 0
@@ -156,6 +162,17 @@ class Parts:
     def path(self, rights: Rights, container: str, name: str) -> Path:
         """Return the place of an object."""
         return Path(rights.account, container, name)
+
+    def note_not_plain(self, container: str, name: str) -> None:
+        """Remember that a proxy has to read an object, which is mostly a large one whose ranges are read next."""
+        self._not_plain[container, name] = time.monotonic() + NOT_PLAIN_S
+        if len(self._not_plain) > MAX_NOT_PLAIN:
+            del self._not_plain[next(iter(self._not_plain))]
+
+    def is_not_plain(self, container: str, name: str) -> bool:
+        """Return whether that was said of an object a moment ago."""
+        until = self._not_plain.get((container, name))
+        return until is not None and time.monotonic() < until
 
     def follow_devices(self) -> None:
         """Take the time from the object server that answered last."""

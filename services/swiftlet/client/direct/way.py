@@ -215,6 +215,8 @@ class DirectWay:
         parts = self._parts.here()
         if parts.devices.lasts:
             raise GoByHttp("the devices could not be reached a moment ago")
+        if kind is Kind.READ and parts.is_not_plain(request.container, request.name):
+            raise GoByHttp("a device has not shown the object to a guest a moment ago")
         token = request_id.set(new_request_id())
         try:
             for is_last in (False, True):
@@ -233,7 +235,11 @@ class DirectWay:
                         parts.follow_devices()
                     else:
                         is_last = True
+                        if refusal.kind == "NotPlain":
+                            parts.note_not_plain(request.container, request.name)
                     if is_last:
+                        if refusal.kind == "Unauthorized":
+                            parts.grants.refused(request.container, kind, str(refusal))
                         raise GoByHttp(str(refusal)) from refusal
                 except NotFound as error:
                     if is_last or not await parts.rings.newer(rights.policy, version):

@@ -1,30 +1,37 @@
-"""A small cluster with direct access: an object server and a container server with three devices each, a metadata
-server and a proxy, all in this process.
+"""A small cluster with direct access: object servers with three devices together, a container server with as many, a
+metadata server and a proxy, all in this process.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+import threading
+from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import aiohttp
 import yaml
 from aiohttp import web
 
 from swiftlet.auth.users import hash_secret
+from swiftlet.boundaries.objects import Verdict
 from swiftlet.main.services import container, metadata, proxy
 from swiftlet.main.services import object as object_service
 from swiftlet.placement.tests.cluster import HOUR
 from swiftlet.ring import RingBuilder
-from swiftlet.ring.codec import save
+from swiftlet.ring.codec import load, save
 from swiftlet.settings import ContainerSettings, MetadataSettings, ObjectSettings, ProxySettings
 from swiftlet.testing.ports import object_ports
+from swiftlet.transport.http_client import NodeClient
+from swiftlet.transport.http_devices import HttpDevices
+from swiftlet.transport.signing import ClusterKey
+from swiftlet.transport.tls import PeerTls
 from swiftlet.web.serve import ServeOptions, StopRequest, serve
 from swiftlet.web.sockets import listen
 
+T = TypeVar("T")
 KEY = "the key of the tests, which is long enough for it"
 DEVICES = ["d0", "d1", "d2"]
 
@@ -32,26 +39,37 @@ DEVICES = ["d0", "d1", "d2"]
 class DirectCluster:
     """Where everything is, and a session with the token of an owner."""
 
-    def __init__(self, root: Path, **cluster: Any) -> None:
-        """Prepare the files; `cluster` are further settings of the section."""
+    def __init__(self, root: Path, object_servers: int = 1, guest_offset: int | None = None, **cluster: Any) -> None:
+        """Prepare the files; `cluster` are further settings of the section.
+
+        Of several object servers each has one device. `guest_offset` is what guests are told of how far native ports
+        are above those in the ring, if it is not the truth.
+        """
         self.root = root
         self.more = cluster
-        self.objects, self.containers, self.metadata, self.proxy = object_ports(4)
+        self.guest_offset = guest_offset
+        self.containers, self.metadata, self.proxy, *self.object_ports = object_ports(3 + object_servers)
+        self.objects = self.object_ports[0]
+        self.requests: list[str] = []
+        """Requests to the proxy and the metadata server."""
         self.key_file, self.users_file, self.quota_file = root / "key", root / "users.yaml", root / "quota.yaml"
         self.key_file.write_text(KEY)
         self.users = [("test", "tester", ["admin"]), ("test", "rita", ["reader"]), ("other", "sue", ["admin"])]
         self.write_users()
         self.quota_file.write_text("precise: true\nlevels: {default: {}}\n")
         (root / "rings").mkdir()
-        for name, port in (("account", self.containers), ("container", self.containers), ("object-0", self.objects)):
-            self.publish(name, port)
+        for name in ("account", "container"):
+            self.publish(name, [self.containers])
+        self.publish("object-0", self.object_ports)
         self.session: aiohttp.ClientSession
+        self.loop: asyncio.AbstractEventLoop
         self.token = ""
 
-    def publish(self, name: str, port: int) -> None:
-        """Write a ring of three devices on one server."""
+    def publish(self, name: str, ports: list[int]) -> None:
+        """Write a ring of three devices on the servers at these ports."""
         builder = RingBuilder(4, 3, min_part_hours=0)
         for zone, device in enumerate(DEVICES):
+            port = ports[zone % len(ports)]
             builder.add_device(
                 name=device, host="127.0.0.1", port=port, device=device, region="r", zone=f"z{zone}", weight=1
             )
@@ -91,7 +109,6 @@ class DirectCluster:
                 (self.root / kind / device).mkdir(parents=True, exist_ok=True)
         auth = {"users_file": str(self.users_file), "users_check_interval_s": 0.02}
         quota = {"file": str(self.quota_file), "check_interval_s": 0.02}
-        of_objects = {**section, "port": self.objects, "devices_dir": self.root / "objects", "row_interval_s": 0.1}
         of_containers = {
             **section,
             "port": self.containers,
@@ -100,23 +117,33 @@ class DirectCluster:
         }
         of_metadata = {"host": "127.0.0.1", "port": self.metadata, "connect_timeout_s": 5.0}
         of_proxy = {"host": "127.0.0.1", "port": self.proxy, "connect_timeout_s": 5.0, "front": False}
-        return [
-            (object_service.create_app(ObjectSettings.model_validate(self._settings(object=of_objects))), self.objects),
+        told = {} if self.guest_offset is None else {"native_port_offset": self.guest_offset}
+        metadata_settings = self._settings(metadata=of_metadata, auth=auth, quota=quota)
+        metadata_settings["cluster"].update(told)
+        apps = [
             (
                 container.create_app(ContainerSettings.model_validate(self._settings(container=of_containers))),
                 self.containers,
             ),
-            (
-                metadata.create_app(
-                    MetadataSettings.model_validate(self._settings(metadata=of_metadata, auth=auth, quota=quota))
-                ),
-                self.metadata,
-            ),
+            (metadata.create_app(MetadataSettings.model_validate(metadata_settings)), self.metadata),
             (
                 proxy.create_app(ProxySettings.model_validate(self._settings(proxy=of_proxy, auth=auth, quota=quota))),
                 self.proxy,
             ),
         ]
+        for app, _ in apps[1:]:
+            app.on_response_prepare.append(self._count)
+        return [(self._object_app(port), port) for port in self.object_ports] + apps
+
+    def _object_app(self, port: int) -> web.Application:
+        number, count = self.object_ports.index(port), len(self.object_ports)
+        devices = [device for zone, device in enumerate(DEVICES) if zone % count == number]
+        section = {"host": "127.0.0.1", "port": port, "devices": devices, "row_interval_s": 0.1}
+        section["devices_dir"] = self.root / "objects"
+        return object_service.create_app(ObjectSettings.model_validate(self._settings(object=section)))
+
+    async def _count(self, request: web.Request, _: web.StreamResponse) -> None:
+        self.requests.append(f"{request.method} {request.path}")
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[DirectCluster]:
@@ -126,7 +153,42 @@ class DirectCluster:
                 await stack.enter_async_context(_served(app, port))
             self.session = await stack.enter_async_context(aiohttp.ClientSession())
             self.token = await self.login("test:tester")
+            await self._prove()
             yield self
+
+    @contextmanager
+    def in_thread(self) -> Iterator[DirectCluster]:
+        """Run it in an event loop of its own, for tests that share it; `wait` and `there` are for its coroutines."""
+        self.loop = asyncio.new_event_loop()
+        thread = threading.Thread(target=self.loop.run_forever)
+        thread.start()
+        running = self.running()
+        try:
+            self.wait(running.__aenter__())
+            yield self
+            self.wait(running.__aexit__(None, None, None))
+        finally:
+            self.loop.call_soon_threadsafe(self.loop.stop)
+            thread.join()
+            self.loop.close()
+
+    def wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Return what a coroutine of this cluster returns."""
+        return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(60)
+
+    async def there(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Return what a coroutine of this cluster returns, while another event loop goes on."""
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(coroutine, self.loop))
+
+    async def _prove(self) -> None:
+        """Tell the devices that they lack nothing, as a replicator would: they have just started, and can't know."""
+        tls = PeerTls(self.more.get("encryption", "none"), [KEY.encode()])
+        peers = HttpDevices(NodeClient(key=ClusterKey(KEY.encode()), tls=tls.client))
+        for device in load(self.root / "rings" / "object-0.ring").devices:
+            assert device is not None
+            doubt = await peers.judge(device, Verdict())
+            assert doubt is None or await peers.judge(device, Verdict(epoch=doubt.epoch, whole=True)) is None
+        await peers.close()
 
     async def login(self, user: str) -> str:
         """Return a token of a user."""

@@ -13,12 +13,16 @@ from typing import Any
 import pytest
 from swiftlet_native import ObjectWire
 
+from swiftlet.client.bodies import BytesBody
+from swiftlet.client.values import ObjectRequest
 from swiftlet.main.tests.direct_cluster import DirectCluster
+from swiftlet.main.tests.test_direct_way import Counted, make_container, way_to
 from swiftlet.names import Path
 from swiftlet.native_values import info_of
 from swiftlet.servers.objects import object_server
 from swiftlet.servers.objects.pending_delivery import DeliveryTimes
 from swiftlet.testing.guest import Guest
+from swiftlet.testing.ways.conformance import read
 
 DATA = b"what is stored directly"
 ETAG = hashlib.md5(DATA, usedforsecurity=False).hexdigest()
@@ -230,3 +234,14 @@ async def test_a_guest_encrypts_where_the_cluster_does(tmp_path: Directory) -> N
         plain = await Guest.with_grant(cluster.session, cluster.url, cluster.token, ASKED)
         with pytest.raises(ConnectionError, match="have to be encrypted"):
             await plain.get(device, OBJECT)
+
+
+async def test_the_client_encrypts_where_the_cluster_does(tmp_path: Directory) -> None:
+    async with DirectCluster(tmp_path, encryption="required", rdma="off").running() as cluster:
+        await make_container(cluster, "c")
+        way = way_to(cluster)
+        with Counted(cluster, way) as counted:
+            await way.put(ObjectRequest("c", "a"), BytesBody(DATA))
+            assert await read(way, ObjectRequest("c", "a")) == DATA
+        assert (counted.devices, [line for line in counted.http if "AUTH_test" in line]) == (4, [])
+        await way.close()

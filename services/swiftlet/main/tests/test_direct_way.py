@@ -1,18 +1,42 @@
-"""The direct way of the client beside a proxy: what goes to the devices, and what goes over HTTP."""
+"""The direct way of the client beside a proxy: what goes to the devices, what goes over HTTP, and what one stores the
+other reads.
+
+All tests share one cluster, in a thread of its own; each has a container of its own.
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from pathlib import Path as Directory
+import asyncio
+import hashlib
+import json
+import logging
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from swiftlet.client.bodies import BytesBody
+from swiftlet.client.client import AsyncClient
+from swiftlet.client.commands.main import run
 from swiftlet.client.credentials import V1
+from swiftlet.client.direct.grants import Granted
+from swiftlet.client.direct.parts import Parts, Rights
 from swiftlet.client.direct.way import DirectWay
+from swiftlet.client.errors import Forbidden, NotFound, NotModified, PreconditionFailed
 from swiftlet.client.http import Http
 from swiftlet.client.options import Options
+from swiftlet.client.values import ObjectRequest, Span
 from swiftlet.main.tests.direct_cluster import DirectCluster
-from swiftlet.testing.ways.conformance import WayContract
+from swiftlet.testing.ways.conformance import WayContract, read
+
+DATA = bytes(range(256)) * 40
+LARGE = DATA * 300
+"""More than goes in one frame."""
 
 
 def way_to(cluster: DirectCluster, user: str = "test:tester") -> DirectWay:
@@ -21,18 +45,352 @@ def way_to(cluster: DirectCluster, user: str = "test:tester") -> DirectWay:
     return DirectWay(Http(login, options), options, cluster.url)
 
 
-@pytest.fixture
-async def cluster(tmp_path: Directory) -> AsyncIterator[DirectCluster]:
-    async with DirectCluster(tmp_path).running() as cluster:
-        assert (await cluster.http("PUT", "ways"))[0] == 201
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DirectCluster]:
+    with DirectCluster(tmp_path_factory.mktemp("cluster")).in_thread() as cluster:
+        cluster.wait(make_container(cluster, "ways"))
         yield cluster
+
+
+@pytest.fixture
+async def way(cluster: DirectCluster) -> AsyncIterator[DirectWay]:
+    made = way_to(cluster)
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+def container(cluster: DirectCluster, request: pytest.FixtureRequest) -> str:
+    name = str(request.node.name)
+    cluster.wait(make_container(cluster, name))
+    return name
+
+
+async def make_container(cluster: DirectCluster, name: str) -> None:
+    """Create a container; return when grants rest on what is known since then."""
+    assert (await cluster.http("PUT", name))[0] == 201
+    created = time.time()
+    asked = {"account": "AUTH_test", "container": name, "operations": ["get"]}
+    async with asyncio.timeout(30):
+        while (await cluster.ask(asked))[1]["issued"] < created:  # noqa: ASYNC110 - looking is cheap
+            await asyncio.sleep(0.02)
+
+
+class Counted:
+    """What a way does within a block: its requests over HTTP, and those to devices."""
+
+    def __init__(self, cluster: DirectCluster, way: DirectWay) -> None:
+        self.http: list[str] = []
+        self.devices = 0
+        self._cluster = cluster
+        self._way = way
+
+    def _asked(self) -> int:
+        parts = self._way._parts.here()
+        caller = parts._caller
+        return sum(int(str(row["requests"])) for row in caller.report()) if caller is not None else 0
+
+    def __enter__(self) -> Counted:
+        self._before = self._asked()
+        self._cluster.requests.clear()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.devices = self._asked() - self._before
+        self.http = list(self._cluster.requests)
+
+
+def parts_of(way: DirectWay) -> Parts:
+    return way._parts.here()
 
 
 class TestDirectWay(WayContract):
     """Real object servers over TCP."""
 
-    @pytest.fixture
-    async def way(self, cluster: DirectCluster) -> AsyncIterator[DirectWay]:
-        way = way_to(cluster)
-        yield way
-        await way.close()
+
+async def test_with_a_grant_in_hand_only_devices_are_asked_once(
+    cluster: DirectCluster, way: DirectWay, container: str
+) -> None:
+    """A cold start asks for a token, a grant and the ring before."""
+    request = ObjectRequest(container, "a")
+    with Counted(cluster, way) as cold:
+        written = await way.put(request, BytesBody(DATA))
+    assert (written.etag, written.size) == (hashlib.md5(DATA, usedforsecurity=False).hexdigest(), len(DATA))
+    assert cold.http == ["GET /auth/v1.0", "POST /v1/grants", "GET /v1/rings/0"]
+    assert cold.devices == 3
+    with Counted(cluster, way) as put:
+        await way.put(request, BytesBody(DATA))
+    assert (put.http, put.devices) == ([], 3)
+    with Counted(cluster, way) as first:
+        assert await read(way, request) == DATA
+    assert (first.http, first.devices) == (["POST /v1/grants"], 1)
+    with Counted(cluster, way) as later:
+        assert await read(way, request) == DATA
+        assert await read(way, request, Span(5, 9)) == DATA[5:9]
+        assert (await way.head(request)).size == len(DATA)
+    assert (later.http, later.devices) == ([], 3)
+    with Counted(cluster, way) as large:
+        await way.put(request, BytesBody(LARGE))
+    assert (large.http, large.devices) == ([], 6), "a device is asked whether it takes it, and then given it"
+    assert await read(way, request) == LARGE
+    with Counted(cluster, way) as deleted:
+        await way.delete(request)
+    assert (deleted.http, deleted.devices) == ([], 3)
+
+
+async def test_what_one_way_stores_the_other_reads(cluster: DirectCluster, way: DirectWay, container: str) -> None:
+    headers = {"Content-Type": "text/x-a", "X-Object-Meta-a_b": "c d", "content-disposition": "inline"}
+    await way.put(ObjectRequest(container, "a", headers), BytesBody(DATA))
+    await way.put(ObjectRequest(container, "b.html"), BytesBody(b""))
+    over_http = way._over_http
+    for name in ("a", "b.html"):
+        direct, proxied = [await one.head(ObjectRequest(container, name)) for one in (way, over_http)]
+        ours, theirs = dict(direct.headers), dict(proxied.headers)
+        for gone in ("x-trans-id", "x-openstack-request-id", "date", "server", "connection"):
+            theirs.pop(gone, None)
+        theirs["etag"] = theirs["etag"].strip('"')
+        assert ours == theirs
+    assert await read(over_http, ObjectRequest(container, "a")) == DATA
+    await over_http.put(ObjectRequest(container, "c", {"X-Object-Meta-D": "e"}), BytesBody(LARGE))
+    with Counted(cluster, way) as counted:
+        stream = await way.get(ObjectRequest(container, "c"), None)
+        assert (b"".join([data async for data in stream]), stream.info.metadata) == (LARGE, {"d": "e"})
+    assert counted.devices == 1
+    await over_http.delete(ObjectRequest(container, "c"))
+    with pytest.raises(NotFound):
+        await way.head(ObjectRequest(container, "c"))
+    # Rows that nobody has acknowledged are listed by the devices, a while later.
+    async with asyncio.timeout(60):
+        while await names_in(cluster, container) != ["a", "b.html"]:  # noqa: ASYNC110 - looking is cheap
+            await asyncio.sleep(0.1)
+
+
+async def names_in(cluster: DirectCluster, container: str) -> list[str]:
+    status, body = await cluster.there(cluster.http("GET", f"{container}?format=json"))
+    assert status == 200
+    return [row["name"] for row in json.loads(body)]
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"X-Delete-After": "1000"},
+        {"X-Object-Manifest": "a/b"},
+        {"If-None-Match": "*"},
+        {"ETag": hashlib.md5(DATA, usedforsecurity=False).hexdigest()},
+        {"X-Object-Meta-Name": "J\u00f6rg"},
+    ],
+)
+async def test_what_means_something_to_a_proxy_goes_there(
+    cluster: DirectCluster, way: DirectWay, headers: dict[str, str]
+) -> None:
+    await cluster.there(cluster.http("PUT", "proxied"))
+    name = next(iter(headers))
+    with Counted(cluster, way) as counted:
+        await way.put(ObjectRequest("proxied", name, headers), BytesBody(DATA))
+    assert (counted.devices, counted.http[-1]) == (0, f"PUT /v1/AUTH_test/proxied/{name}")
+    await way.delete(ObjectRequest("proxied", name))
+
+
+async def test_conditions_of_reads_hold(way: DirectWay, container: str) -> None:
+    request = ObjectRequest(container, "a")
+    etag = (await way.put(request, BytesBody(DATA))).etag
+    assert await read(way, ObjectRequest(container, "a", {"If-Match": f'"{etag}"'})) == DATA
+    assert (await way.head(ObjectRequest(container, "a", {"If-None-Match": '"0"'}))).etag == etag
+    with pytest.raises(PreconditionFailed):
+        await way.head(ObjectRequest(container, "a", {"If-Match": '"0"'}))
+    with pytest.raises(NotModified):
+        await way.get(ObjectRequest(container, "a", {"If-None-Match": etag}), None)
+
+
+async def test_objects_that_are_not_plain_are_read_through_a_proxy(
+    cluster: DirectCluster, way: DirectWay, container: str
+) -> None:
+    await way.put(ObjectRequest(container, "segment"), BytesBody(DATA))
+    manifest = json.dumps([{"path": f"{container}/segment"}, {"path": f"{container}/segment"}]).encode()
+    await way.put(ObjectRequest(container, "whole", query={"multipart-manifest": "put"}), BytesBody(manifest))
+    with Counted(cluster, way) as counted:
+        assert await read(way, ObjectRequest(container, "whole")) == DATA * 2
+        assert (await way.head(ObjectRequest(container, "whole"))).is_static_large
+    assert counted.http[-2:] == [f"{method} /v1/AUTH_test/{container}/whole" for method in ("GET", "HEAD")]
+    assert counted.devices == 1, "for the second request it is known"
+
+
+async def test_segments_go_directly_and_their_manifest_over_http(cluster: DirectCluster, container: str) -> None:
+    pieces = Options(segments_above_bytes=len(DATA) * 2, segment_bytes=len(DATA), ranges_above_bytes=len(DATA) * 2)
+    login = V1(auth_url=f"http://127.0.0.1:{cluster.proxy}/auth/v1.0", user="test:tester", key="secret")
+    async with AsyncClient(login, replace(pieces, metadata_url=cluster.url)) as store:
+        await cluster.there(make_container(cluster, f"{container}_segments"))
+        cluster.requests.clear()
+        written = await store.put(container, "large", DATA * 4)
+        puts = [line for line in cluster.requests if line.startswith("PUT")]
+        assert (written.segments, puts) == (4, [f"PUT /v1/AUTH_test/{container}/large"])
+        assert (await store.get(container, "large")).data == DATA * 4
+    async with AsyncClient(login, pieces) as proxied:
+        assert (await proxied.get(container, "large")).data == DATA * 4
+
+
+def test_commands_go_directly_where_the_environment_says_so(
+    cluster: DirectCluster, container: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: Any
+) -> None:
+    for name, value in (("AUTH", f"http://127.0.0.1:{cluster.proxy}/auth/v1.0"), ("USER", "test:tester")):
+        monkeypatch.setenv(f"ST_{name}", value)
+    monkeypatch.setenv("ST_KEY", "secret")
+    (tmp_path / "a").write_bytes(DATA)
+    copy = ["cp", str(tmp_path / "a"), f"swift://{container}/a"]
+
+    def through_proxies(*options: str) -> bool:
+        cluster.requests.clear()
+        assert run([*copy, *options]) == 0
+        return f"PUT /v1/AUTH_test/{container}/a" in cluster.requests
+
+    assert through_proxies()
+    assert run([*copy, "--direct"]) == 1
+    assert "--direct needs the URL of the metadata servers: set SWIFTLET_METADATA_URL" in capfd.readouterr().err
+    monkeypatch.setenv("SWIFTLET_METADATA_URL", cluster.url)
+    assert not through_proxies()
+    assert not through_proxies("--direct")
+    assert through_proxies("--http")
+    monkeypatch.setenv("SWIFTLET_METADATA_URL", "metadata:8080")
+    assert run(copy) == 1
+    assert "it has to be a URL without a path: http://HOST:PORT" in capfd.readouterr().err
+
+
+async def test_versioned_containers_are_left_to_proxies(cluster: DirectCluster, way: DirectWay, container: str) -> None:
+    status, _ = await cluster.there(cluster.http("POST", container, headers={"X-Versions-Enabled": "true"}))
+    assert status == 204
+    for data in (b"1", b"2"):
+        await way.put(ObjectRequest(container, "a"), BytesBody(data))
+    _, body = await cluster.there(cluster.http("GET", f"{container}?format=json&versions=true"))
+    assert len(json.loads(body)) == 2
+
+
+async def test_who_may_only_read_reads_directly(cluster: DirectCluster, container: str) -> None:
+    assert (await cluster.there(cluster.http("PUT", f"{container}/a", DATA)))[0] == 201
+    rita = way_to(cluster, "test:rita")
+    with Counted(cluster, rita) as counted:
+        assert await read(rita, ObjectRequest(container, "a")) == DATA
+    assert counted.devices == 1
+    with pytest.raises(Forbidden):
+        await rita.put(ObjectRequest(container, "a"), BytesBody(b""))
+    await rita.close()
+
+
+async def test_a_grant_that_counts_no_more_is_replaced_within_the_request(
+    cluster: DirectCluster, way: DirectWay, container: str
+) -> None:
+    request = ObjectRequest(container, "a")
+    await way.put(request, BytesBody(DATA))
+    (entry,) = parts_of(way).grants._entries.values()
+    old = entry.granted
+    # A right that changes ends the grants that were given before.
+    posted = await cluster.there(cluster.http("POST", container, headers={"X-Container-Write": "other:sue"}))
+    assert posted[0] == 204
+    async with asyncio.timeout(30):
+        while entry.granted in (old, None):
+            await way.put(request, BytesBody(DATA))
+    assert await read(way, request) == DATA
+
+
+async def test_grants_are_renewed_before_they_end(cluster: DirectCluster, way: DirectWay, container: str) -> None:
+    request = ObjectRequest(container, "a")
+    await way.put(request, BytesBody(DATA))
+    grants = parts_of(way).grants
+    (entry,) = grants._entries.values()
+    assert entry.granted is not None
+    old = entry.granted
+    old.renew_at = 0.0
+    ask, may_be_asked = grants.ask, asyncio.Event()
+
+    async def ask_later(fields: Mapping[str, object]) -> Granted[Rights]:
+        await may_be_asked.wait()
+        return await ask(fields)
+
+    grants.ask = ask_later
+    with Counted(cluster, way) as counted:
+        await way.put(request, BytesBody(DATA))
+        assert entry.asking is not None, "nobody has waited for it"
+        may_be_asked.set()
+        await entry.asking
+    assert (counted.http, counted.devices) == (["POST /v1/grants"], 3)
+    assert entry.granted is not old
+    await way.put(request, BytesBody(DATA))
+
+
+async def test_without_metadata_servers_grants_count_until_they_end(
+    cluster: DirectCluster, way: DirectWay, container: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    request = ObjectRequest(container, "a")
+    await way.put(request, BytesBody(DATA))
+    way._metadata._url = "http://127.0.0.1:9"
+    parts = parts_of(way)
+    (entry,) = parts.grants._entries.values()
+    assert entry.granted is not None
+    entry.granted.renew_at = 0.0
+    for _ in range(3):
+        with Counted(cluster, way) as counted:
+            await way.put(request, BytesBody(DATA))
+        assert (counted.http, counted.devices) == ([], 3)
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
+    entry.granted.ends = 0.0
+    for _ in range(3):
+        with Counted(cluster, way) as counted:
+            await way.put(request, BytesBody(DATA))
+        assert (counted.http, counted.devices) == ([f"PUT /v1/AUTH_test/{container}/a"], 0)
+    told = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    assert len(told) == 1
+    assert "the metadata servers can't be used directly" in told[0]
+    way._metadata._url = cluster.url
+    parts.servers._until = 0.0
+    with Counted(cluster, way) as counted:
+        await way.put(request, BytesBody(DATA))
+    assert counted.devices == 3
+    assert "can be used directly again" in caplog.records[-1].getMessage()
+
+
+async def test_a_clock_that_is_wrong_does_no_harm(
+    way: DirectWay, container: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = ObjectRequest(container, "a")
+    await way.put(request, BytesBody(b"1"))
+    parts = parts_of(way)
+    for wrong_s in (3600, -3600):
+        parts._ahead_ns += wrong_s * 10**9
+        parts.clock._last_ticks = 0
+        await way.put(request, BytesBody(b"2"))
+        assert abs(parts._ahead_ns) < 60 * 10**9
+        parts.clock._last_ticks = 0
+    assert await read(way, request) == b"2"
+
+
+FORKING = """
+import os, pickle, sys
+from swiftlet.client import Client, Options, V1
+
+url, metadata_url, container = sys.argv[1:]
+store = Client(V1(auth_url=url, user="test:tester", key="secret"), Options(metadata_url=metadata_url))
+store.put(container, "a", b"parent")
+for _ in range(2):
+    child = os.fork()
+    if not child:
+        assert store.get(container, "a").data == b"parent"
+        store.put(container, "b", b"child")
+        sys.exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    assert store.get(container, "b").data == b"child"
+    store.put(container, "a", b"parent")
+with pickle.loads(pickle.dumps(store)) as other:
+    assert other.get(container, "a").data == b"parent"
+store.close()
+"""
+
+
+def test_a_client_works_on_both_sides_of_a_fork_and_after_pickling(cluster: DirectCluster, container: str) -> None:
+    """The child ends as programs do: what it has of its parent's threads is left alone."""
+    arguments = [f"http://127.0.0.1:{cluster.proxy}/auth/v1.0", cluster.url, container]
+    cluster.requests.clear()
+    done = subprocess.run(
+        [sys.executable, "-c", FORKING, *arguments], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert not [line for line in cluster.requests if "/AUTH_test/" in line], "objects went to the devices"

@@ -21,8 +21,8 @@ from swiftlet.main.keys import KEYS
 from swiftlet.ring.model import Device
 from swiftlet.settings import ClusterSection
 from swiftlet.transport.http_client import HttpSettings, NodeClient, no_tls
-from swiftlet.transport.signing import ClusterKey
 from swiftlet.transport.modes import Encryption
+from swiftlet.transport.signing import ClusterKey
 from swiftlet.transport.tls import PEER_NAME, PeerTls
 from swiftlet.web import tls_or_plain
 from swiftlet.web.app import create_base_app
