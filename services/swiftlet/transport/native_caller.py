@@ -226,7 +226,11 @@ class NativeCaller(ABC):
             listener.event("failed", ("lost", "this client was closed"))
         # Its threads end when nothing refers to it any more; nobody should have to wait for that.
         last, self._node = [self._node], None
-        await asyncio.to_thread(last.clear)
+        try:
+            await asyncio.to_thread(last.clear)
+        except RuntimeError:
+            # The interpreter ends, and starts no thread any more.
+            last.clear()
 
 
 def trace() -> str:
