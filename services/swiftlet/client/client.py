@@ -16,8 +16,9 @@ from swiftlet.client.downloads import Downloads
 from swiftlet.client.errors import ClientError, ConfigurationError
 from swiftlet.client.http import Http, HttpWay
 from swiftlet.client.objects import Objects, Reading
-from swiftlet.client.options import Options, find_options
+from swiftlet.client.options import Options
 from swiftlet.client.progress import Meter, Progress
+from swiftlet.client.surroundings import find_options
 from swiftlet.client.uploads import Uploads
 from swiftlet.client.values import (
     ALWAYS,

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any
 from urllib.parse import urlsplit
 
 from swiftlet.client.errors import ConfigurationError
-
-METADATA_VARIABLE = "SWIFTLET_METADATA_URL"
 
 _MIB = 1 << 20
 
@@ -71,12 +66,6 @@ class Options:
             raise ConfigurationError(
                 f"option metadata_url is {self.metadata_url!r}; it has to be a URL without a path: http://HOST:PORT"
             )
-
-
-def find_options(environment: Mapping[str, str] | None = None, **given: Any) -> Options:
-    """Return options, those that are not given as the environment says: `metadata_url` in SWIFTLET_METADATA_URL."""
-    url = (os.environ if environment is None else environment).get(METADATA_VARIABLE) or None
-    return Options(**{"metadata_url": url, **given})
 
 
 def _is_base(url: str) -> bool:

@@ -13,9 +13,9 @@ from typing import Any, ParamSpec, TypeVar
 import click
 
 from swiftlet.client.client import AsyncClient
-from swiftlet.client.credentials import MountedSecret, find_credentials
+from swiftlet.client.credentials import MOUNTED_AT, MountedSecret, find_credentials
 from swiftlet.client.errors import ClientError, ConfigurationError, Forbidden, Unauthorized
-from swiftlet.client.options import METADATA_VARIABLE, find_options
+from swiftlet.client.surroundings import METADATA_VARIABLE, find_options
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -61,6 +61,7 @@ class Connection:
         """Return a client that logs in with the credentials of the options or the environment."""
         found = MountedSecret(directory=self.credentials) if self.credentials else find_credentials()
         options = find_options(
+            mounted_at=self.credentials or MOUNTED_AT,
             concurrency=self.concurrency,
             connections=max(32, self.concurrency * 2),
             ca_file=self.ca_file,
@@ -94,7 +95,7 @@ def connection_options(function: Callable[..., Any]) -> Callable[..., Any]:
         "--direct/--http",
         default=None,
         help="Move objects to and from the devices, or through proxies; without either, to the devices if "
-        "SWIFTLET_METADATA_URL names metadata servers.",
+        "SWIFTLET_METADATA_URL or the mounted Secret names metadata servers.",
     )
     @functools.wraps(function)
     def run(

@@ -36,7 +36,7 @@ from swiftlet.client.filesystem.paths import (
     split,
     unique,
 )
-from swiftlet.client.options import find_options
+from swiftlet.client.surroundings import find_options
 from swiftlet.client.values import ALWAYS, Conditions, Entry, Span
 
 _VARIABLES = ("st_", "os_", "swiftlet_credentials")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 
@@ -14,7 +15,8 @@ from swiftlet.client.direct.outage import FIRST_S, LONGEST_S, Outage
 from swiftlet.client.direct.owed import BEHIND_S, MAX_BEHIND, Behind
 from swiftlet.client.direct.rings import PAUSE_S, DirectRings
 from swiftlet.client.errors import ConfigurationError, ConnectionFailed, status_error
-from swiftlet.client.options import Options, find_options
+from swiftlet.client.options import Options
+from swiftlet.client.surroundings import find_options
 from swiftlet.client.values import ObjectRequest, Span
 from swiftlet.errors import Unavailable
 from swiftlet.ring import RingBuilder, codec
@@ -267,3 +269,15 @@ def test_the_environment_names_metadata_servers() -> None:
     assert find_options(there, concurrency=3) == Options(metadata_url="http://h:1", concurrency=3)
     assert find_options(there, metadata_url=None).metadata_url is None
     assert find_options({"SWIFTLET_METADATA_URL": ""}).metadata_url is None
+
+
+def test_the_mounted_secret_names_metadata_servers_where_they_can_be_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "metadataUrl").write_text("http://h:2\n")
+    assert find_options({}, str(tmp_path)).metadata_url == "http://h:2"
+    assert find_options({"SWIFTLET_CREDENTIALS": str(tmp_path)}).metadata_url == "http://h:2"
+    assert find_options({"SWIFTLET_METADATA_URL": "http://h:1"}, str(tmp_path)).metadata_url == "http://h:1"
+    assert find_options({}, str(tmp_path / "none")).metadata_url is None
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert find_options({}, str(tmp_path)).metadata_url is None
