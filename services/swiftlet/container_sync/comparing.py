@@ -27,8 +27,8 @@ from swiftlet.listing.sethash import NOT_A_DIGEST
 from swiftlet.listing.shards import shard_name
 from swiftlet.model import DatabaseId, DatabaseKind, DatabaseName, DatabaseState, ObjectRow
 from swiftlet.names import HashPath, Path
+from swiftlet.placement.cluster_objects import ClusterObjects
 from swiftlet.placement.listings import ClusterListings
-from swiftlet.placement.objects import ClusterObjects
 from swiftlet.ring.lookup import Ring
 from swiftlet.ring.model import Device
 
