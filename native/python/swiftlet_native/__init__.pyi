@@ -24,6 +24,7 @@ from swiftlet_native._guests import guest_header as guest_header
 from swiftlet_native._guests import guest_session as guest_session
 from swiftlet_native._guests import read_guest_session as read_guest_session
 from swiftlet_native._guests import sign_grant as sign_grant
+from swiftlet_native._load import Load as Load
 from swiftlet_native._updates import ContainerServer as ContainerServer
 from swiftlet_native._updates import UpdateTable as UpdateTable
 

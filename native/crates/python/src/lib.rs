@@ -13,6 +13,7 @@ mod encryption;
 mod front;
 mod guests;
 mod hash;
+mod load;
 mod object_server;
 mod object_wire;
 mod pairs;
@@ -50,6 +51,8 @@ mod _native {
     use super::guests::{cluster_key_id, guest_answer, guest_header, guest_session, read_guest_session, sign_grant};
     #[pymodule_export]
     use super::hash::{Hasher, md5, xxh3_64, xxh3_128};
+    #[pymodule_export]
+    use super::load::Load;
     #[pymodule_export]
     use super::object_server::ObjectServer;
     #[pymodule_export]

@@ -14,6 +14,7 @@ from swiftlet.errors import SwiftletError
 from swiftlet.ring.model import RingError
 
 _LATER: dict[str, tuple[str, str, str]] = {
+    "bench": ("swiftlet.main.commands.bench", "bench", "Measure a store, and compare results."),
     "policy": ("swiftlet.main.commands.policy_command", "policy", "Look at storage policies."),
     "replicator": ("swiftlet.main.commands.replicator_command", "replicator", "Run the replicator of some devices."),
     "rdma": ("swiftlet.main.commands.rdma", "rdma", "Find out whether RDMA can be used here."),

@@ -1,0 +1,62 @@
+"""`swiftlet bench` against a store with all of its processes."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+import yaml
+
+from e2e.standalone.cluster import Cluster
+from e2e.standalone.wire import Client
+from swiftlet.bench.results import read_result
+from swiftlet.main.commands.cli import run, swiftlet
+
+SCENARIO = {
+    "title": "all operations",
+    "containers": 2,
+    "objects": 40,
+    "sizes": {"weighted": [{"weight": 9, "uniform": {"least": 0, "most": "100 KB"}}, {"weight": 1, "size": "3 MB"}]},
+    "operations": {"create": 2, "read": 4, "update": 1, "delete": 2, "list": 2, "head": 1},
+    "closed": {"connections": [4]},
+    "warm_up_s": 0,
+    "count": 200,
+}
+
+
+@pytest.fixture(autouse=True)
+def no_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith(("OS_", "ST_", "SWIFTLET_"))]:
+        monkeypatch.delenv(name)
+
+
+def test_a_scenario_of_all_operations_in_closed_and_open_loop(
+    cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scenario, out = tmp_path / "all.yaml", tmp_path / "all.json"
+    scenario.write_text(yaml.safe_dump(SCENARIO))
+    options = ["--target", cluster.endpoint, "--cluster", str(cluster.data), "--prefix", "bench"]
+    assert run(swiftlet, ["bench", "run", str(scenario), *options, "--json", str(out)]) == 0, capsys.readouterr()
+    printed = capsys.readouterr().out
+    (step,) = read_result(out).steps
+    assert step.total.succeeded == 200
+    assert step.usage is not None
+    assert step.usage.processes > len(cluster.services)
+    assert step.usage.cpu_s > 0
+    for part in (*SCENARIO["operations"], "of processor time per operation"):  # type: ignore[misc]
+        assert part in printed
+    # The same store at a rate, with the account's URL, and with credentials of the environment.
+    environment = {"ST_AUTH": cluster.auth_url, "ST_USER": cluster.user, "ST_KEY": cluster.key}
+    changes = ["--set", "open.per_second=100", "--set", "count=50"]
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in environment.items():
+            patch.setenv(name, value)
+        url = f"{cluster.endpoint}/v1/AUTH_test"
+        code = run(swiftlet, ["bench", "run", str(scenario), "--target", url, *changes, "--json", str(out)])
+    assert code == 0, capsys.readouterr()
+    assert json.loads(out.read_text())["steps"][0]["per_second"] == 100
+    client = Client(cluster.endpoint, cluster.user, cluster.key)
+    containers = client.call("GET", query="format=json").json()
+    assert not [one["name"] for one in containers if "bench" in one["name"]]

@@ -1,0 +1,9 @@
+"""What can go wrong with measuring."""
+
+from __future__ import annotations
+
+from swiftlet.errors import SwiftletError
+
+
+class BenchError(SwiftletError):
+    """A scenario, a target or a result can't be used, or preparing failed; the message says what to do."""

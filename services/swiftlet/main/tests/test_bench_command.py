@@ -1,0 +1,126 @@
+"""`swiftlet bench`: options, credentials, files, exit codes; against a store in this process."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from swiftlet.bench.results import read_result
+from swiftlet.bench.tests.store import Store, running
+from swiftlet.main.commands.cli import run, swiftlet
+
+SCENARIO: dict[str, Any] = {
+    "title": "small",
+    "objects": 5,
+    "sizes": {"fixed": 100},
+    "operations": {"read": 1},
+    "closed": {"connections": [2]},
+    "warm_up_s": 0,
+    "count": 20,
+}
+
+
+@pytest.fixture
+def store() -> Iterator[Store]:
+    with running() as made:
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith(("OS_", "ST_", "SWIFTLET_"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("ST_USER", "test:tester")
+    monkeypatch.setenv("ST_KEY", "secret")
+
+
+@pytest.fixture
+def scenario(tmp_path: Path) -> str:
+    file = tmp_path / "small.yaml"
+    file.write_text(yaml.safe_dump(SCENARIO))
+    return str(file)
+
+
+def bench(*arguments: object) -> int:
+    return run(swiftlet, ["bench", *map(str, arguments)])
+
+
+def test_a_run_is_printed_and_written(
+    store: Store, scenario: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out.json"
+    assert bench("run", scenario, "--target", store.endpoint, "--json", out, "--pids", os.getpid()) == 0
+    printed = capsys.readouterr().out
+    assert "small" in printed
+    assert "read" in printed
+    assert bench("run", scenario, "--target", f"{store.endpoint}/auth/v1.0", "--json", out, "--append") == 0
+    assert [step.run for step in read_result(out).steps] == [1, 2]
+    assert read_result(out).target == f"{store.endpoint}/v1/AUTH_test"
+    store.fault = lambda method, *_: 500 if method == "GET" else None
+    assert bench("run", scenario, "--target", store.endpoint) == 1
+
+
+def test_an_account_takes_the_place_of_the_one_that_logging_in_gives(
+    store: Store, scenario: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"{store.endpoint}/v1/AUTH_other"
+    monkeypatch.setenv("ST_AUTH", f"{store.endpoint}/auth/v1.0")
+    assert bench("run", scenario, "--target", url, "--prefix", "p") == 0
+    monkeypatch.setenv("OS_STORAGE_URL", f"{store.endpoint}/v1/AUTH_third")
+    monkeypatch.setenv("OS_AUTH_TOKEN", "another")
+    assert bench("run", scenario, "--target", url, "--prefix", "p") == 0
+    assert {path.split("/")[2] for _, path in store.asked} == {"AUTH_other"}
+    assert store.tokens == {"token", "another"}
+
+
+def test_a_mounted_secret(store: Store, scenario: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ST_USER")
+    monkeypatch.delenv("ST_KEY")
+    for name, value in (("user", "test:tester"), ("key", "secret"), ("authUrl", "http://nowhere.invalid/auth/v1.0")):
+        (tmp_path / name).write_text(value)
+    assert bench("run", scenario, "--target", store.endpoint, "--credentials", tmp_path) == 0
+
+
+def test_what_ships_is_listed_shown_and_described(capsys: pytest.CaptureFixture[str]) -> None:
+    assert bench("list") == 0
+    assert "small-upload: Small objects" in capsys.readouterr().out
+    assert bench("show", "small-upload") == 0
+    assert yaml.safe_load(capsys.readouterr().out)["operations"] == {"read": 5, "create": 90, "delete": 5}
+    assert bench("schema") == 0
+    assert "sizes" in json.loads(capsys.readouterr().out)["properties"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["nothing"], 1, "no scenario and no file nothing"),
+        (["small-upload", "--set", "closed.connections=0"], 1, "closed.connections[0]: 0 in --set"),
+        (["small-upload", "--target", "127.0.0.1:8080"], 2, "is no URL such as"),
+        (["small-upload", "--pids", "one"], 2, "write process ids"),
+        (["small-upload", "--append"], 2, "--append needs --json"),
+        (["small-upload", "--cluster", "."], 1, "no store runs on ."),
+        (["small-upload"], 1, "there are no credentials"),
+        (["small-upload", "--target", "http://127.0.0.1:1"], 1, "logging in failed"),
+    ],
+)
+def test_wrong_usage_is_told_in_a_sentence(
+    arguments: list[str], code: int, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert bench("run", *arguments) == code
+    assert message in capsys.readouterr().err
+
+
+def test_a_wrong_key_and_a_result_that_cant_be_written(
+    store: Store, scenario: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert bench("run", scenario, "--target", store.endpoint, "--json", tmp_path / "no" / "out.json") == 1
+    assert "can't be written: No such file" in capsys.readouterr().err
+    monkeypatch.setenv("ST_KEY", "wrong")
+    assert bench("run", scenario, "--target", store.endpoint) == 1
+    assert "does not take the credentials" in capsys.readouterr().err
