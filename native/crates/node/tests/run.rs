@@ -252,20 +252,20 @@ fn many_in_little_memory_come_to_their_end(world: &World) {
     let (_machine, targets) = world.machine(4, Limits::default());
     let target = |number: u64| &targets[number as usize % 4];
     for number in 0..16 {
-        store(world, target(number), number, &content(number, 4 * MIB));
+        store(world, target(number), number, &content(number, 2 * MIB));
     }
-    let ahead = Ahead::new(16 << 20);
+    let ahead = Ahead::new(8 << 20);
     let takers: Vec<Taker> = (0..24)
         .map(|first| {
             let numbers = (0..16).map(|at| (first + at * 5) % 16);
-            Taker::beside(numbers.map(|number| part(target(number), number, 0, 4 << 20)).collect(), 64 << 20, &ahead)
+            Taker::beside(numbers.map(|number| part(target(number), number, 0, 2 << 20)).collect(), 32 << 20, &ahead)
         })
         .collect();
     std::thread::scope(|scope| {
         for taker in &takers {
             scope.spawn(|| {
                 let (bytes, end) = taker.rest();
-                assert_eq!((bytes.len(), end.done), (64 << 20, 16), "{end:?}");
+                assert_eq!((bytes.len(), end.done), (32 << 20, 16), "{end:?}");
             });
         }
     });

@@ -127,8 +127,10 @@ fn guests_that_hold_all_their_memory_keep_no_member_waiting() {
         guest.start(&peer, Call { body, ..call(HOLD) });
     }
     eventually("no memory of guests is left", || visited.guests.stat().waiting > 0);
+    // What has come is counted when the server's thread gets to it.
+    eventually("a part has come", || visited.seen.received.load(SeqCst) >= MIB);
     let received = visited.seen.received.load(SeqCst);
-    assert!((MIB..8 * MIB).contains(&received), "{received}");
+    assert!(received < 8 * MIB, "{received}");
     assert_eq!(visited.members.stat().used_bytes, 0, "it is their own");
     let data = pattern(0, 4 * MIB);
     let footer = swiftlet_hash::xxh3_64(&data).to_be_bytes().to_vec();
