@@ -48,6 +48,8 @@ def test_everything_else_is_in_the_wheel(shipped: set[str]) -> None:
     assert len(expected) > 100
     assert sorted(expected - shipped) == []
     assert {"swiftlet/py.typed", "swiftlet_operator/py.typed"} <= shipped
+    scenarios = (ROOT / "services/swiftlet/bench/shipped").glob("*.yaml")
+    assert {f"swiftlet/bench/shipped/{file.name}" for file in scenarios} <= shipped
 
 
 def test_no_image_is_built_from_what_only_tests_use() -> None:

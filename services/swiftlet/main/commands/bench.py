@@ -19,8 +19,9 @@ import aiohttp
 import click
 from rich.console import Console
 
-from swiftlet.bench import catalogue
+from swiftlet.bench import catalogue, comparison
 from swiftlet.bench.errors import BenchError
+from swiftlet.bench.page import render
 from swiftlet.bench.processes import Watch
 from swiftlet.bench.progress import Line
 from swiftlet.bench.results import Result, appended, read_result
@@ -28,6 +29,7 @@ from swiftlet.bench.runner import Options, run
 from swiftlet.bench.scenario import Scenario
 from swiftlet.bench.table import print_result
 from swiftlet.bench.target import Target
+from swiftlet.bench.verdicts import document, print_comparison
 from swiftlet.client.commands.shared import explain
 from swiftlet.client.credentials import V1, Credentials, MountedSecret, Token, find_credentials
 from swiftlet.client.errors import ClientError, ConfigurationError
@@ -37,6 +39,7 @@ from swiftlet.main.commands.standalone.plan import Layout
 MAX_RUNS = 1000
 """Runs of a scenario in one command."""
 _LOGIN = "/auth/v1.0"
+_FILE_WIDTH = 200
 
 
 @click.group(short_help="Measure a store, and compare results.")
@@ -86,6 +89,9 @@ def schema() -> None:
     "--runs", type=click.IntRange(1, MAX_RUNS), default=1, show_default=True, help="Repeat all steps so often."
 )
 @click.option("--json", "json_path", type=click.Path(dir_okay=False, path_type=Path), help="Write the result here.")
+@click.option(
+    "--html", "html_path", type=click.Path(dir_okay=False, path_type=Path), help="Write a page with plots here."
+)
 @click.option("--append", is_flag=True, help="Add the runs to those that the file of --json has already.")
 @click.option("--prefix", default=None, help="Containers' names begin with it; by default a new one for each command.")
 @click.option("--keep", is_flag=True, help="Leave the objects in the store.")
@@ -109,6 +115,7 @@ def run_scenario(
     changes: tuple[str, ...],
     runs: int,
     json_path: Path | None,
+    html_path: Path | None,
     append: bool,
     prefix: str | None,
     keep: bool,
@@ -143,11 +150,46 @@ def run_scenario(
         result = run(chosen, store, options)
     finally:
         line.clear()
+    whole = result if before is None else appended(before, result)
     if json_path is not None:
-        whole = result if before is None else appended(before, result)
         _write(json_path, whole.model_dump_json() + "\n")
-    print_result(result, Console(width=None if Console().is_terminal else 200))
+    if html_path is not None:
+        _write(html_path, render(whole))
+    print_result(result, _console())
     raise click.exceptions.Exit(_code(result))
+
+
+@bench.command(short_help="Write the page of a result.")
+@click.argument("result", type=click.Path(dir_okay=False, path_type=Path))
+@click.argument("html", type=click.Path(dir_okay=False, path_type=Path))
+def page(result: Path, html: Path) -> None:
+    """Write the page with table and plots of the file RESULT, which --json has written, to the file HTML."""
+    _write(html, render(read_result(result)))
+
+
+@bench.command(short_help="Say whether two results differ.")
+@click.argument("before", type=click.Path(dir_okay=False, path_type=Path))
+@click.argument("after", type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="One JSON document a row.")
+def compare(before: Path, after: Path, as_json: bool) -> None:
+    """Compare the files BEFORE and AFTER, which --json has written, of the same scenario with several runs each.
+
+    The ratio is that of medians, with the interval of a bootstrap at 95 %; the verdict is that of the Mann-Whitney test
+    at 5 %, which needs four runs a side. Exit code 1 when a figure is worse.
+    """
+    rows = comparison.compare(read_result(before), read_result(after))
+    if as_json:
+        for row in rows:
+            click.echo(json.dumps(document(row)))
+    else:
+        print_comparison(rows, _console())
+    raise click.exceptions.Exit(int(any(row.verdict == comparison.WORSE for row in rows)))
+
+
+def _console() -> Console:
+    """Return standard output; a file or a pipe has long lines."""
+    found = Console()
+    return found if found.is_terminal else Console(width=_FILE_WIDTH)
 
 
 @contextmanager

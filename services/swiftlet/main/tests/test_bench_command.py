@@ -87,6 +87,29 @@ def test_a_mounted_secret(store: Store, scenario: str, tmp_path: Path, monkeypat
     assert bench("run", scenario, "--target", store.endpoint, "--credentials", tmp_path) == 0
 
 
+def test_two_results_are_compared_and_have_pages(
+    store: Store, scenario: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before, after, html = tmp_path / "before.json", tmp_path / "after.json", tmp_path / "page.html"
+    for out in (before, after):
+        arguments = ("--target", store.endpoint, "--json", out, "--html", html, "--runs", 4)
+        assert bench("run", scenario, *arguments) == 0
+    assert "<svg" in html.read_text("utf-8")
+    html.unlink()
+    assert bench("page", before, html) == 0
+    assert "<svg" in html.read_text("utf-8")
+    capsys.readouterr()
+    # Which is faster is chance; that both commands agree is not.
+    code = bench("compare", before, after)
+    assert "Mann-Whitney" in capsys.readouterr().out
+    assert bench("compare", before, after, "--json") == code
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert {row["figure"] for row in rows} > {"operations_per_s", "p99_s"}
+    assert code == int(any(row["verdict"] == "worse" for row in rows))
+    assert bench("compare", before, scenario) == 1
+    assert "is no result of `swiftlet bench run --json`" in capsys.readouterr().err
+
+
 def test_what_ships_is_listed_shown_and_described(capsys: pytest.CaptureFixture[str]) -> None:
     assert bench("list") == 0
     assert "small-upload: Small objects" in capsys.readouterr().out
