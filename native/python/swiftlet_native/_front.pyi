@@ -181,10 +181,17 @@ class Front:
         """
 
     def route(
-        self, policy: int, part_power: int, rows: list[Buffer], devices: list[tuple[TransportPeer, str] | None], /
+        self,
+        policy: int,
+        part_power: int,
+        rows: list[Buffer],
+        devices: list[tuple[TransportPeer, str] | None],
+        distances: list[int],
+        /,
     ) -> None:
         """Where a policy's objects are: `rows[replica][partition]`, 16 bits each, is a device's number; devices
-        without a peer are not asked. ValueError when it is no ring.
+        without a peer are not asked, and reads ask one with the smallest of the `distances` of devices, which are 0 to
+        255 each, or none. ValueError when it is no ring.
         """
 
     def unroute(self, policy: int, /) -> None:

@@ -123,7 +123,7 @@ def _probe(path: str, port: str, scheme: str, period_s: int, failures: int) -> d
     }
 
 
-def proxy_container(site: Site, resources: Resources) -> dict[str, Any]:
+def proxy_container(site: Site, resources: Resources, env: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
     """Return the container of the Swift API, for a pod of its own or beside an object server."""
     mounts: list[dict[str, Any]] = [USERS_MOUNT, QUOTAS_MOUNT]
     scheme = "HTTP"
@@ -131,7 +131,9 @@ def proxy_container(site: Site, resources: Resources) -> dict[str, Any]:
         mounts.append({"name": "tls", "mountPath": settings.TLS_DIRECTORY, "readOnly": True})
         scheme = "HTTPS"
     more = {MANAGEMENT: MANAGEMENT_PORT}
-    return service_container(site, PROXY, "api", API_PORT, resources, mounts=mounts, scheme=scheme, more_ports=more)
+    return service_container(
+        site, PROXY, "api", API_PORT, resources, env=env, mounts=mounts, scheme=scheme, more_ports=more
+    )
 
 
 def volumes(

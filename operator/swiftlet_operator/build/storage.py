@@ -31,6 +31,8 @@ from swiftlet_operator.build.site import (
 from swiftlet_operator.manifests import STATEFUL_SET, Manifest
 
 DEVICES_DIRECTORY = "/srv/swiftlet"
+DEFAULT_REGION = "default"
+"""The region of pools that name none."""
 RING_CACHE = ".rings"
 """Directory on a device for the last good rings; stores leave it alone."""
 
@@ -52,7 +54,7 @@ def _stateful_set(site: Site, pool: Pool, group: Group) -> Manifest:
     addresses = [f"{_host(site)}:{OBJECT_PORT}/{name}" for name in devices_of(pool)]
     containers = [_object(site, pool), replicator(site, "DEVICES", addresses)]
     if has_proxy:
-        containers.append(proxy_container(site, site.spec.proxy.resources))
+        containers.append(proxy_container(site, site.spec.proxy.resources, _place(pool, group)))
     containers = [with_rdma(site, pool, one) for one in containers]
     labels = group.labels | ({API_LABEL: "true"} if has_proxy else {})
     pod = template(
@@ -69,6 +71,14 @@ def _stateful_set(site: Site, pool: Pool, group: Group) -> Manifest:
     )
     claims = [claim(site, group, name, pool.storage.size, pool.storage.class_name) for name in devices_of(pool)]
     return stateful_set(site, group, pod, claims)
+
+
+def _place(pool: Pool, group: Group) -> list[dict[str, str]]:
+    """Return the environment that tells a proxy where it is in the rings, as far as all pods of the group are there."""
+    if group.zone is None and pool.region == DEFAULT_REGION:
+        return []
+    known = {"REGION": pool.region} | ({"ZONE": group.zone} if group.zone is not None else {})
+    return [{"name": f"SWIFTLET_PROXY__{name}", "value": value} for name, value in known.items()]
 
 
 def _object(site: Site, pool: Pool) -> dict[str, Any]:

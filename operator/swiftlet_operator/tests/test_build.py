@@ -171,6 +171,29 @@ def test_names_are_unique_and_everything_has_its_owner(spec: str) -> None:
     assert all(one["metadata"]["ownerReferences"][0]["controller"] for one in manifests)
 
 
+@pytest.mark.parametrize(
+    ("pool", "places"),
+    [
+        ({}, [{}]),
+        ({"zones": ["a", "b"]}, [{"REGION": "default", "ZONE": "a"}, {"REGION": "default", "ZONE": "b"}]),
+        ({"region": "north"}, [{"REGION": "north"}]),
+    ],
+)
+def test_a_proxy_knows_its_place_where_all_pods_of_its_group_are_there(
+    pool: dict[str, Any], places: list[dict[str, str]]
+) -> None:
+    content = yaml.safe_load(SPECS["sumo"])
+    content["pools"][0] |= pool
+    found = replace(site("sumo"), cluster=cluster(content))
+    told = []
+    for manifest, pod in pods_of([one for one in build(found) if "spec" in one]):
+        if manifest["kind"] == "StatefulSet" and manifest["metadata"]["name"].startswith("store-all"):
+            proxy = next(one for one in pod["containers"] if one["name"] == "proxy")
+            env = {one["name"].removeprefix("SWIFTLET_PROXY__"): one.get("value", "") for one in proxy["env"]}
+            told.append({name: value for name, value in env.items() if name in {"REGION", "ZONE"}})
+    assert told == places
+
+
 def test_pods_are_shared_out_over_zones() -> None:
     groups = all_groups("store", site("three-zones").spec)
 

@@ -188,7 +188,8 @@ class ProxyFront:
         except OSError as error:
             self._state = f"off: the front can't be started: {error}"
             raise
-        routes = Routes(front, self._rings, self._peers, self._api.objects.is_suppressed)
+        objects = self._api.objects
+        routes = Routes(front, self._rings, self._peers, objects.is_suppressed, objects.place)
         containers = None
         if self._container_peers is not None and self._settings.writes:
             containers = ContainerRoutes(front, self._rings, self._container_peers)

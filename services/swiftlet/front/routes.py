@@ -10,6 +10,7 @@ from typing import Protocol, runtime_checkable
 from swiftlet_native import Front, TransportPeer
 
 from swiftlet.errors import NodeError, Unavailable
+from swiftlet.placement.plan import ANYWHERE, Place
 from swiftlet.placement.rings import Rings
 from swiftlet.ring.lookup import Ring
 from swiftlet.ring.model import Device
@@ -41,12 +42,20 @@ class ContainerPeers(Protocol):
 class Routes:
     """Informs the front of changes of rings and of devices that it may ask."""
 
-    def __init__(self, front: Front, rings: Rings, peers: Peers, is_suppressed: Callable[[Device], bool]) -> None:
-        """`is_suppressed` returns whether other devices should be asked first."""
+    def __init__(
+        self,
+        front: Front,
+        rings: Rings,
+        peers: Peers,
+        is_suppressed: Callable[[Device], bool],
+        place: Place = ANYWHERE,
+    ) -> None:
+        """`is_suppressed` returns whether other devices should be asked first; the nearest to `place` are read."""
         self._front = front
         self._rings = rings
         self._peers = peers
         self._is_suppressed = is_suppressed
+        self._place = place
         self._told: dict[int, tuple[Ring, list[TransportPeer | None]]] = {}
 
     def tell(self, policy: int) -> None:
@@ -61,7 +70,9 @@ class Routes:
         told = self._told.get(policy)
         if told is not None and told[0] is ring and told[1] == peers:
             return
-        self._front.route(policy, ring.part_power, [row.tobytes() for row in ring.rows], _devices(ring, peers))
+        rows, devices = [row.tobytes() for row in ring.rows], _devices(ring, peers)
+        distances = [0 if device is None else self._place.distance(device) for device in ring.devices]
+        self._front.route(policy, ring.part_power, rows, devices, distances)
         self._told[policy] = ring, peers
 
     def refresh(self) -> None:

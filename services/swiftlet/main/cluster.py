@@ -16,6 +16,7 @@ from swiftlet.placement.health import NodeHealth
 from swiftlet.placement.listing_changes import ListingChanges
 from swiftlet.placement.listings import ClusterListings
 from swiftlet.placement.metrics import MOVED_READS
+from swiftlet.placement.plan import ANYWHERE, Place
 from swiftlet.placement.rings import Rings
 from swiftlet.placement.rows.acknowledgements import Acknowledgements
 from swiftlet.placement.rows.lagging import Lagging
@@ -33,14 +34,15 @@ def use_cluster(
     waits: RowWaits,
     rings: Rings,
     transport: ObjectTransport,
+    place: Place = ANYWHERE,
 ) -> tuple[ClusterListings, ClusterObjects, RowRouter, ListingChanges]:
     """Return listings, objects over `transport`, what brings the rows of objects to listings, and what knows of changes
-    of containers; for the life of `app`.
+    of containers; for the life of `app`. What is near `place` is read first.
     """
     listing_transport = use_listing_transport(app, cluster, timeouts)
     lagging = Lagging()
     listings = ClusterListings(
-        rings, listing_transport, cluster.hash_path, NodeHealth(), waits.straggler_wait_s, lagging
+        rings, listing_transport, cluster.hash_path, NodeHealth(), waits.straggler_wait_s, lagging, place
     )
     changes = ListingChanges(rings.container, listing_transport, cluster.hash_path)
     queues = RowQueues(rings.container, listing_transport, cluster.hash_path)
@@ -53,6 +55,7 @@ def use_cluster(
         NodeHealth(moved=MOVED_READS.inc),
         waits.straggler_wait_s,
         write_timeout_s=timeouts.answer_timeout_s,
+        place=place,
     )
 
     async def telling(_app: web.Application) -> AsyncIterator[None]:

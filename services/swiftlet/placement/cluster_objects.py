@@ -12,6 +12,7 @@ from swiftlet.placement.health import NodeHealth
 from swiftlet.placement.metrics import NEWEST_READS
 from swiftlet.placement.missed import Missed
 from swiftlet.placement.objects import Bound, ReplicatedObjects
+from swiftlet.placement.plan import ANYWHERE, Place
 from swiftlet.placement.rings import Rings
 from swiftlet.placement.rows.row_updates import RowRouter, StoredRows
 from swiftlet.placement.runs import ClusterRuns
@@ -32,12 +33,14 @@ class ClusterObjects(ReplicatedObjects):
         health: NodeHealth,
         post_quorum_wait_s: float = 0.5,
         write_timeout_s: float = 10.0,
+        place: Place = ANYWHERE,
     ) -> None:
         """`missed.run` has to run beside this, so that devices are told what they missed."""
         self.missed = Missed(transport, health)
-        super().__init__(rings, transport, rows, hash_path, health, self.missed, post_quorum_wait_s, write_timeout_s)
+        waits_s = post_quorum_wait_s, write_timeout_s
+        super().__init__(rings, transport, rows, hash_path, health, self.missed, *waits_s, place)
         self._router = rows
-        self.runs = ClusterRuns(rings, transport, health, self.is_suppressed)
+        self.runs = ClusterRuns(rings, transport, health, self.is_suppressed, place)
 
     async def list_stored(self, stored: StoredRows) -> bool:
         """Bring the pending rows of objects that all their devices have stored; return whether their container is

@@ -13,7 +13,7 @@ from swiftlet.placement.claims import ClusterClaims
 from swiftlet.placement.fanout import read_each, write_all
 from swiftlet.placement.health import NodeHealth
 from swiftlet.placement.outcomes import refusal
-from swiftlet.placement.plan import plan_read, plan_write
+from swiftlet.placement.plan import ANYWHERE, Place, plan_read, plan_write
 from swiftlet.placement.rings import Rings
 from swiftlet.placement.rows.lagging import Lagging
 from swiftlet.ring.lookup import Ring
@@ -47,10 +47,11 @@ class ClusterListings:
         health: NodeHealth,
         post_quorum_wait_s: float = 0.5,
         lagging: Lagging | None = None,
+        place: Place = ANYWHERE,
     ) -> None:
         """`post_quorum_wait_s` is how long a write waits for its slowest replicas after its quorum.
 
-        `lagging` records the replicas that did not take rows in time.
+        `lagging` records the replicas that did not take rows in time. Replicas near `place` are read first.
         """
         self._rings = rings
         self._transport = transport
@@ -58,6 +59,7 @@ class ClusterListings:
         self._health = health
         self._post_quorum_wait_s = post_quorum_wait_s
         self._lagging = lagging or Lagging()
+        self._place = place
         self.claims = ClusterClaims(rings, transport, hash_path, health)
         """The claims of writes that have not ended, for limits that hold exactly."""
 
@@ -80,7 +82,7 @@ class ClusterListings:
         operation: Callable[[Device], Awaitable[T]],
         put_at: Callable[[T], Timestamp],
     ) -> T:
-        plan = plan_read(ring, partition, self._health.suppressed, behind=self._lagging.behind(what))
+        plan = plan_read(ring, partition, self._health.suppressed, behind=self._lagging.behind(what), place=self._place)
         deletions = [ZERO]
 
         async def bounded(device: Device) -> T:

@@ -21,7 +21,7 @@ from swiftlet.placement.fanout import Outcome, SlotRunner, read_each, write_all
 from swiftlet.placement.health import NodeHealth
 from swiftlet.placement.outcomes import Written, acknowledged, refusal, row_of
 from swiftlet.placement.owed import OwedRows
-from swiftlet.placement.plan import ReadPlan, plan_read, plan_write
+from swiftlet.placement.plan import ANYWHERE, Place, ReadPlan, plan_read, plan_write
 from swiftlet.placement.rings import ObjectRings
 from swiftlet.placement.transfers import Download, Upload
 from swiftlet.ring.model import Device
@@ -89,8 +89,11 @@ class ReplicatedObjects:
         missed: MissedWrites,
         post_quorum_wait_s: float = 0.5,
         write_timeout_s: float = 10.0,
+        place: Place = ANYWHERE,
     ) -> None:
-        """`write_timeout_s` bounds how long one replica may hold up a streamed chunk before it is dropped."""
+        """Copies near `place` are read first. `write_timeout_s` bounds how long one replica may hold up a streamed
+        chunk before it is dropped.
+        """
         self._rings = rings
         self._transport = transport
         self._rows = rows
@@ -99,6 +102,7 @@ class ReplicatedObjects:
         self._post_quorum_wait_s = post_quorum_wait_s
         self._write_timeout_s = write_timeout_s
         self._missed = missed
+        self.place = place
 
     def key(self, path: Path, policy: int) -> ObjectKey:
         """Return the object's place in the policy's current ring."""
@@ -275,7 +279,8 @@ class ReplicatedObjects:
         self, key: ObjectKey, info: ObjectInfo, start: int, stop: int, without: set[int]
     ) -> tuple[Device, GetStream]:
         """Open the same version on another device, from byte `start` on. Raises Unavailable when none is left."""
-        plan = plan_read(self._rings.objects(key.policy), key.partition, self._health.suppressed)
+        ring = self._rings.objects(key.policy)
+        plan = plan_read(ring, key.partition, self._health.suppressed, place=self.place)
 
         async def operation(device: Device) -> tuple[Device, GetStream]:
             stream = await self._transport.get(device, key, start, stop)
@@ -327,7 +332,8 @@ class ReplicatedObjects:
         self, path: Path, key: ObjectKey, operation: Callable[[Device, bool], Awaitable[T]], bound: Bound
     ) -> T:
         behind = self._health.behind() | self._missed.behind(key.policy, key.partition)
-        plan = plan_read(self._rings.objects(key.policy), key.partition, self._health.suppressed, behind=behind)
+        ring = self._rings.objects(key.policy)
+        plan = plan_read(ring, key.partition, self._health.suppressed, behind=behind, place=self.place)
 
         async def bounded(device: Device) -> T:
             if device.id in self._missed.behind(key.policy, key.partition):

@@ -1,9 +1,9 @@
 """Read and write plans: the order in which the devices of one partition are asked. Pure.
 
 A write goes to the partition's primaries; a primary in trouble is replaced by the next handoff, so that the number of
-copies is right from the first moment. A read asks primaries in random order (which spreads the load), then handoffs in
-ring order. Devices that failed lately are asked last: skipped while others can answer, but used when they are all that
-is left.
+copies is right from the first moment. A read asks primaries, then handoffs in ring order. The nearest primaries come
+first (`Place`), and those that are as near as each other in random order, which spreads the load. Devices that failed
+lately are asked last: skipped while others can answer, but used when they are all that is left.
 """
 
 from __future__ import annotations
@@ -23,6 +23,26 @@ Rest = tuple[tuple[Device, ...], frozenset[int]]
 
 def _never(_device: Device) -> bool:
     return False
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a service is, by the names of regions and zones in rings; without a region all devices are as near."""
+
+    region: str | None = None
+    zone: str | None = None
+    """The zone in the region; equal names in two regions are two zones."""
+
+    def distance(self, device: Device) -> int:
+        """Return 0 for a device in the same zone, 1 for one in the same region, 2 for others."""
+        if self.region is None:
+            return 0
+        if device.region != self.region:
+            return 2
+        return 0 if device.zone == self.zone else 1
+
+
+ANYWHERE = Place()
 
 
 def write_quorum(replicas: int) -> int:
@@ -119,15 +139,17 @@ def plan_read(
     suppressed: Suppressed = _never,
     shuffle: Callable[[list[Device]], None] = random.shuffle,
     behind: Collection[int] = (),
+    place: Place = ANYWHERE,
 ) -> ReadPlan:
-    """Return the plan of a read: shuffled primaries, then as many handoffs, and suppressed devices at the very end.
+    """Return the plan of a read from a place: the nearest primaries first, shuffled where they are as near, then as
+    many handoffs, and suppressed devices at the very end.
 
-    Primaries with an id in `behind` come after those that lack nothing.
+    Primaries with an id in `behind` come after those that lack nothing, however near they are.
     """
     primaries = list(ring.primaries(partition))
     shuffle(primaries)
-    if behind:
-        primaries.sort(key=lambda device: device.id in behind)
+    if behind or place is not ANYWHERE:
+        primaries.sort(key=lambda device: (device.id in behind, place.distance(device)))
     late = [device for device in primaries if suppressed(device)]
 
     def rest() -> Rest:

@@ -1,7 +1,7 @@
 """Runs of the whole cluster: which device each part of a run is read from, and what the end of a run says of devices.
 
 Consecutive parts are read from one device for as long as it has them all, up to `STAY_BYTES`, so that its threads and
-its process find the next request before they sleep. Among several such devices the choice is random.
+its process find the next request before they sleep. Among several such devices one of the nearest is chosen, by chance.
 
 Fault model: a run ends at the first thing that is wrong; asking other devices is left to a read of that object alone
 (`ClusterObjects.get`), which knows all of them. Devices that failed lately are in no run.
@@ -18,6 +18,7 @@ from swiftlet.errors import Unproved
 from swiftlet.model import ObjectKey
 from swiftlet.placement.fanout import NODE_TROUBLE
 from swiftlet.placement.health import NodeHealth
+from swiftlet.placement.plan import ANYWHERE, Place
 from swiftlet.placement.rings import Rings
 from swiftlet.ring.lookup import Ring
 from swiftlet.ring.model import Device
@@ -30,17 +31,23 @@ class ClusterRuns:
     """Makes runs over objects of all policies."""
 
     def __init__(
-        self, rings: Rings, transport: ObjectTransport, health: NodeHealth, is_suppressed: Callable[[Device], bool]
+        self,
+        rings: Rings,
+        transport: ObjectTransport,
+        health: NodeHealth,
+        is_suppressed: Callable[[Device], bool],
+        place: Place = ANYWHERE,
     ) -> None:
-        """Prepare the runs of one proxy; `is_suppressed` says which devices are asked last."""
+        """Prepare the runs of one proxy at a place; `is_suppressed` says which devices are asked last."""
         self._rings = rings
         self._transport = transport
         self._health = health
         self._is_suppressed = is_suppressed
+        self._place = place
 
     def plan(self) -> RunPlan:
         """Return an empty list of parts for one run, which begins soon."""
-        return RunPlan(self._rings, self._usable)
+        return RunPlan(self._rings, self._usable, self._place)
 
     def _usable(self, device: Device) -> bool:
         suppressed = self._is_suppressed(device) or device.id in self._health.behind()
@@ -53,8 +60,9 @@ class ClusterRuns:
 class RunPlan:
     """The parts of a run, and the devices from which they are requested."""
 
-    def __init__(self, rings: Rings, usable: Callable[[Device], bool]) -> None:
+    def __init__(self, rings: Rings, usable: Callable[[Device], bool], place: Place = ANYWHERE) -> None:
         """`usable` returns whether a device may be in a run, and is called once for each."""
+        self._place = place
         self._rings = rings
         self._is_usable = usable
         self._ring: Ring | None = None
@@ -75,7 +83,7 @@ class RunPlan:
         if ring is not self._ring:
             self._decide()
             self._ring, self._known = ring, {}
-        having = {device.id: device for device in ring.primaries(key.partition) if self._usable(device)}
+        having = self._nearest([device for device in ring.primaries(key.partition) if self._usable(device)])
         if not having:
             return False
         both = {number: having[number] for number in self._devices if number in having}
@@ -85,6 +93,11 @@ class RunPlan:
         self._wanted.append((key, start, stop, size, etag, unmarked))
         self._bytes += stop - start
         return True
+
+    def _nearest(self, devices: Sequence[Device]) -> dict[int, Device]:
+        """Return those devices by id than which none is nearer."""
+        nearest = min(map(self._place.distance, devices), default=0)
+        return {device.id: device for device in devices if self._place.distance(device) == nearest}
 
     def _usable(self, device: Device) -> bool:
         known = self._known.get(device.id)

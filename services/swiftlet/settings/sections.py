@@ -427,6 +427,14 @@ class ProxySection(NodeTimeouts):
         "versioning or rate limit applies, within room that is held ahead where quotas apply. It answers when all "
         "replicas are durable and the row is listed.",
     )
+    region: Annotated[str, Field(min_length=1)] | None = Field(
+        default=None,
+        description="The region in which this proxy is, as rings name it. Copies and listings are then read from the "
+        "nearest device: in its zone, then in its region, then elsewhere. Not set: from any.",
+    )
+    zone: Annotated[str, Field(min_length=1)] | None = Field(
+        default=None, description="The zone in which this proxy is, as rings name it; needs region."
+    )
     storage_url: str | None = Field(
         default=None,
         pattern=r"^https?://[^/?#\s]+(/[^?#\s]*)?$",
@@ -460,6 +468,12 @@ class ProxySection(NodeTimeouts):
     def _tls_is_whole(self) -> ProxySection:
         if (self.tls_cert_file is None) != (self.tls_key_file is None):
             raise ValueError("set both tls_cert_file and tls_key_file, or neither")
+        return self
+
+    @model_validator(mode="after")
+    def _zone_is_in_a_region(self) -> ProxySection:
+        if self.zone is not None and self.region is None:
+            raise ValueError("zone needs region: equal names of zones in two regions are two zones")
         return self
 
     @model_validator(mode="after")

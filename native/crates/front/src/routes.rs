@@ -16,6 +16,8 @@ const UNPROVED_FOR: Duration = Duration::from_secs(1);
 pub struct Device {
     peer: Peer,
     name: String,
+    /// How far away it is: of several devices the nearest are read from.
+    distance: u8,
     begun: Instant,
     /// Milliseconds after `begun` until which it is not asked.
     failed_until: AtomicU64,
@@ -24,10 +26,17 @@ pub struct Device {
 }
 
 impl Device {
-    /// A device with this `name` on its server.
+    /// A device with this `name` on its server, as near as any.
     #[must_use]
     pub fn new(peer: Peer, name: &str) -> Self {
-        Self { peer, name: name.to_owned(), begun: Instant::now(), failed_until: 0.into(), unproved_until: 0.into() }
+        let name = name.to_owned();
+        Self { peer, name, distance: 0, begun: Instant::now(), failed_until: 0.into(), unproved_until: 0.into() }
+    }
+
+    /// The same so far away.
+    #[must_use]
+    pub fn at(self, distance: u8) -> Self {
+        Self { distance, ..self }
     }
 
     pub(crate) fn peer(&self) -> &Peer {
@@ -111,13 +120,15 @@ impl Policy {
         self.rows.iter().filter(|row| row.len() > partition as usize).count()
     }
 
-    /// One of the partition's devices that may be asked, chosen by a random number.
+    /// One of the nearest of the partition's devices that may be asked, chosen by a random number.
     pub(crate) fn choose(&self, partition: u32, random: u64, now: Instant) -> Option<Arc<Device>> {
         let at = partition as usize;
         let holding = self.rows.iter().filter_map(|row| row.get(at));
         let known = holding.filter_map(|id| self.devices.get(usize::from(*id))?.as_ref());
-        let sound: Vec<_> = known.filter(|device| device.is_sound(now) && device.is_proved(now)).collect();
-        if sound.is_empty() { None } else { Some(Arc::clone(sound[(random % sound.len() as u64) as usize])) }
+        let mut sound: Vec<_> = known.filter(|device| device.is_sound(now) && device.is_proved(now)).collect();
+        let nearest = sound.iter().map(|device| device.distance).min()?;
+        sound.retain(|device| device.distance == nearest);
+        Some(Arc::clone(sound[(random % sound.len() as u64) as usize]))
     }
 }
 
@@ -156,6 +167,12 @@ mod tests {
         assert_eq!(name(0, 1, later).as_deref(), Some("a"));
         assert!(policy.all(0, later).is_some(), "it is written to");
         assert_eq!(name(1, 0, later + UNPROVED_FOR + Duration::from_millis(2)).as_deref(), Some("c"));
+        let far = device("a").map(|one| one.at(2));
+        let policy = Policy::new(1, rows.clone(), vec![far, None, device("c").map(|one| one.at(1))]).expect("a ring");
+        let name = |random, now| policy.choose(0, random, now).map(|one| one.name().to_owned());
+        assert_eq!([name(0, now), name(1, now)].map(|one| one.expect("one")), ["c", "c"], "the nearest");
+        policy.choose(0, 0, now).expect("c").failed(now);
+        assert_eq!(name(0, now).as_deref(), Some("a"), "the next one");
         assert!(Policy::new(2, rows, Vec::new()).is_err());
         assert!(Policy::new(33, vec![vec![]], Vec::new()).is_err());
     }

@@ -91,9 +91,20 @@ fn holders(py: Python<'_>, holders: Vec<Holder>) -> Vec<HolderParts<'_>> {
 }
 
 /// The table of a ring, and its devices.
-fn ring(part_power: u32, rows: &[Bytes], devices: Vec<Option<(PyRef<'_, TransportPeer>, String)>>) -> PyResult<Policy> {
-    let device = |one: (PyRef<'_, TransportPeer>, String)| Device::new(one.0.peer(), &one.1);
-    let devices = devices.into_iter().map(|one| one.map(device)).collect();
+fn ring(
+    part_power: u32,
+    rows: &[Bytes],
+    devices: Vec<Option<(PyRef<'_, TransportPeer>, String)>>,
+    distances: &[u8],
+) -> PyResult<Policy> {
+    if !(distances.is_empty() || distances.len() == devices.len()) {
+        return Err(PyValueError::new_err("there must be a distance for each device, or none"));
+    }
+    let far = distances.iter().copied().chain(std::iter::repeat(0));
+    let device = |(one, far): (Option<(PyRef<'_, TransportPeer>, String)>, u8)| {
+        one.map(|(peer, name)| Device::new(peer.peer(), &name).at(far))
+    };
+    let devices = devices.into_iter().zip(far).map(device).collect();
     let row =
         |bytes: &Bytes| bytes.as_slice().chunks_exact(2).map(|two| u16::from_ne_bytes([two[0], two[1]])).collect();
     let ring = Policy::new(part_power, rows.iter().map(row).collect(), devices);
@@ -342,15 +353,16 @@ impl Front {
     }
 
     /// Set where a policy's objects are.
-    #[pyo3(signature = (policy, part_power, rows, devices, /))]
+    #[pyo3(signature = (policy, part_power, rows, devices, distances, /))]
     fn route(
         &self,
         policy: u16,
         part_power: u32,
         rows: Vec<Bytes>,
         devices: Vec<Option<(PyRef<'_, TransportPeer>, String)>>,
+        distances: Vec<u8>,
     ) -> PyResult<()> {
-        self.0.route(policy, Some(ring(part_power, &rows, devices)?));
+        self.0.route(policy, Some(ring(part_power, &rows, devices, &distances)?));
         Ok(())
     }
 
@@ -362,7 +374,7 @@ impl Front {
         rows: Vec<Bytes>,
         devices: Vec<Option<(PyRef<'_, TransportPeer>, String)>>,
     ) -> PyResult<()> {
-        self.0.route_containers(Some(ring(part_power, &rows, devices)?));
+        self.0.route_containers(Some(ring(part_power, &rows, devices, &[])?));
         Ok(())
     }
 

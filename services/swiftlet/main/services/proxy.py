@@ -28,6 +28,7 @@ from swiftlet.main.services.serving import serve_app
 from swiftlet.main.services.swift_api import swift_api
 from swiftlet.main.shared_versions import SharedVersions
 from swiftlet.main.users import keep_revocations, use_users
+from swiftlet.placement.plan import Place
 from swiftlet.placement.rows.row_delivery import RowWaits
 from swiftlet.settings import ProxySection, ProxySettings
 from swiftlet.settings.policies import Policies
@@ -53,7 +54,8 @@ def create_app(
     hand_out_rings(app[MANAGEMENT], rings)
     waits = RowWaits(settings.proxy.row_wait_s, settings.proxy.post_quorum_wait_s)
     transport = use_object_transport(app, settings.cluster, settings.proxy, settings.service)
-    listings, objects, rows, known = use_cluster(app, settings.cluster, settings.proxy, waits, rings, transport)
+    place = Place(settings.proxy.region, settings.proxy.zone)
+    listings, objects, rows, known = use_cluster(app, settings.cluster, settings.proxy, waits, rings, transport, place)
     finish_slow_replicas(app, settings.drain_s, rows.drain)
     policies = use_policies(app, settings, rings)
     users = use_users(app, settings.auth, versions)

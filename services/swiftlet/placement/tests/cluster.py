@@ -22,7 +22,7 @@ from swiftlet.placement.fanout import drain_background
 from swiftlet.placement.health import NodeHealth
 from swiftlet.placement.listings import ClusterListings
 from swiftlet.placement.outcomes import Written
-from swiftlet.placement.plan import plan_read
+from swiftlet.placement.plan import ANYWHERE, Place, plan_read
 from swiftlet.placement.rows.acknowledgements import Acknowledgements
 from swiftlet.placement.rows.lagging import Lagging
 from swiftlet.placement.rows.row_delivery import RowWaits
@@ -54,11 +54,14 @@ def at(second: float) -> Timestamp:
 
 
 @functools.cache
-def make_ring(devices: int, replicas: float = 3, part_power: int = 4) -> Ring:
-    """Every device in a zone of its own. Rings don't change, so the same one is returned for the same arguments."""
+def make_ring(devices: int, replicas: float = 3, part_power: int = 4, regions: tuple[str, ...] = ("r",)) -> Ring:
+    """Every device in a zone of its own, regions taking turns. Rings don't change, so the same one is returned for the
+    same arguments.
+    """
     builder = RingBuilder(part_power, replicas, min_part_hours=0)
     for number in range(devices):
-        builder.add_device(host=f"h{number}", port=6200, device="d", region="r", zone=f"z{number}", weight=1)
+        region = regions[number % len(regions)]
+        builder.add_device(host=f"h{number}", port=6200, device="d", region=region, zone=f"z{number}", weight=1)
     builder.rebalance(HOUR)
     return builder.ring
 
@@ -103,9 +106,11 @@ class MemoryCluster:
         replicas: float,
         suppress_after: int,
         make_table: Callable[[Directory], UpdateTable] | None = None,
+        regions: tuple[str, ...] = ("r",),
+        place: Place = ANYWHERE,
     ) -> None:
         """`suppress_after` failures in a row a device is asked last; `make_table` is for databases of containers."""
-        self.rings = OneRing(make_ring(devices, replicas))
+        self.rings = OneRing(make_ring(devices, replicas, regions=regions))
         self.ring = self.rings.ring
         self.devices = [device for device in self.ring.devices if device is not None]
         self.stores: dict[str, FaultyStore] = {device.address: MemoryStore() for device in self.devices}
@@ -119,7 +124,9 @@ class MemoryCluster:
         self.transport = MemoryObjectTransport(self.stores, PATIENCE_S, self.pending)
         self.health = NodeHealth(limit=suppress_after)
         lagging = Lagging()
-        self.listings = ClusterListings(self.rings, self.listing_transport, HASH_PATH, self.health, lagging=lagging)
+        self.listings = ClusterListings(
+            self.rings, self.listing_transport, HASH_PATH, self.health, lagging=lagging, place=place
+        )
         self.acknowledgements = Acknowledgements(self.transport, interval_s=0.01)
         queues = RowQueues(self.rings.container, self.listing_transport, HASH_PATH)
         self.router = RowRouter(self.rings, queues, self.acknowledgements, HASH_PATH, RowWaits(1.0, 0.2), lagging)
@@ -131,6 +138,7 @@ class MemoryCluster:
             self.health,
             post_quorum_wait_s=1.0,
             write_timeout_s=0.05,
+            place=place,
         )
 
     async def close(self) -> None:
@@ -265,9 +273,11 @@ async def memory_cluster(
     replicas: float = 3,
     suppress_after: int = NEVER_SUPPRESSED,
     make_table: Callable[[Directory], UpdateTable] | None = None,
+    regions: tuple[str, ...] = ("r",),
+    place: Place = ANYWHERE,
 ) -> AsyncIterator[MemoryCluster]:
-    """A cluster for as long as the context lasts."""
-    cluster = MemoryCluster(root, devices, replicas, suppress_after, make_table)
+    """A cluster for as long as the context lasts, read from `place`."""
+    cluster = MemoryCluster(root, devices, replicas, suppress_after, make_table, regions, place)
     for database in cluster.databases.values():
         database.start_folding()
     try:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from swiftlet.placement.health import NodeHealth
-from swiftlet.placement.plan import plan_read, plan_write, write_quorum
+from swiftlet.placement.plan import Place, plan_read, plan_write, write_quorum
 from swiftlet.ring.model import Device
 
 
@@ -55,6 +55,29 @@ def test_reads_ask_failed_devices_last() -> None:
     assert ids(order.devices) == [2, 1, 3, 4, 5, 0]
     assert order.handoffs == {3, 4, 5}
     assert order.quorum == 2
+
+
+@pytest.mark.parametrize(
+    ("place", "behind", "order"),
+    [
+        (Place(), (), [2, 1, 0]),
+        (Place("r", "z1"), (), [1, 2, 0]),
+        (Place("r", "elsewhere"), (), [2, 1, 0]),
+        (Place("r"), (), [2, 1, 0]),
+        (Place("other", "z1"), (), [2, 1, 0]),
+        (Place("r", "z1"), (1,), [2, 0, 1]),
+    ],
+)
+def test_the_nearest_primaries_are_read_first(place: Place, behind: tuple[int, ...], order: list[int]) -> None:
+    plan = plan_read(_Ring(), 0, shuffle=lambda devices: devices.reverse(), behind=behind, place=place)  # type: ignore[arg-type]
+    assert ids(plan.devices) == [*order, 3, 4, 5]
+
+
+def test_how_far_away_a_device_is() -> None:
+    far = Device(9, "d9", "127.0.0.1", 6209, "d", "other", "z1", "n9", 1.0)
+    place = Place("r", "z1")
+    assert [place.distance(one) for one in (DEVICES[1], DEVICES[2], far)] == [0, 1, 2]
+    assert Place().distance(far) == 0
 
 
 def test_suppression_begins_at_the_limit_and_ends_with_success_or_time() -> None:

@@ -11,11 +11,12 @@ from typing import cast
 import pytest
 
 from swiftlet.model import ObjectKey
+from swiftlet.placement.plan import ANYWHERE, Place
 from swiftlet.placement.rings import Rings
 from swiftlet.placement.runs import STAY_BYTES, RunPlan
 from swiftlet.ring.model import Device
 
-DEVICES = [Device(n, f"d{n}", f"h{n}", 6200, f"d{n}", "r", "z", "n", 1.0) for n in range(5)]
+DEVICES = [Device(n, f"d{n}", f"h{n}", 6200, f"d{n}", "r", f"z{n}", "n", 1.0) for n in range(5)]
 
 
 class FakeRing:
@@ -34,10 +35,13 @@ class FakeRing:
 
 
 def planned(
-    holders: Sequence[Sequence[int]], size: int = 10, usable: Callable[[Device], bool] = lambda device: True
+    holders: Sequence[Sequence[int]],
+    size: int = 10,
+    usable: Callable[[Device], bool] = lambda device: True,
+    place: Place = ANYWHERE,
 ) -> tuple[RunPlan, list[bool]]:
     """A part of each partition, in order, and which were taken."""
-    plan = RunPlan(cast("Rings", FakeRing(holders)), usable)
+    plan = RunPlan(cast("Rings", FakeRing(holders)), usable, place)
     keys = [ObjectKey(0, partition, bytes([partition]) * 16) for partition in range(len(holders))]
     return plan, [plan.add(key, 0, size, size, "etag", True) for key in keys]
 
@@ -54,6 +58,13 @@ def test_one_device_is_asked_for_as_long_as_it_has_them(_: int) -> None:
     assert chosen[4] == chosen[5]
     assert chosen[4] in {1, 3}
     assert [part.key.partition for part in plan.parts] == [0, 1, 2, 3, 4, 5]
+
+
+def test_the_nearest_is_asked() -> None:
+    here = Place("r", "z1")
+    assert asked(planned([[0, 1, 2], [2, 1, 3], [1, 3, 4]], place=here)[0]) == [1, 1, 1]
+    others = asked(planned([[0, 1, 2]], usable=lambda device: device.id != 1, place=here)[0])
+    assert others[0] in {0, 2}
 
 
 def test_which_of_several_it_is_is_left_to_chance() -> None:
