@@ -89,6 +89,12 @@ class NativeDevices:
         """End a device's server; callers are not told."""
         self._servers[cluster.devices.index(device)].stop()
 
+    def reads(self, device: Device, cluster: MemoryCluster) -> int:
+        """Reads that a device has answered natively, which are those of fronts."""
+        [stats] = self._servers[cluster.devices.index(device)].stats()
+        answered = cast("list[tuple[str, str, int]]", stats["answered"])
+        return sum(count for operation, _, count in answered if operation in {"get", "head"})
+
     def at_work(self) -> int:
         """Requests that devices are at work on."""
         return sum(cast("int", row["requests"]) for server in self._servers for row in server.stats())
