@@ -368,6 +368,20 @@ def _tls(world: World) -> Iterator[Verdict]:
     yield Verdict("TLSSecretUnusable", message, bool(problem))
 
 
+def _realms(world: World) -> Iterator[Verdict]:
+    sync = world.cluster.spec.container_sync
+    if sync is None:
+        return
+    name, key = sync.realms_secret_ref.name, sync.realms_secret_ref.key
+    secret = world.secrets.get(name)
+    lacking = secret is None or not (secret.get("data") or {}).get(key)
+    message = (
+        f"Secret {name} of spec.containerSync.realmsSecretRef with an entry {key} is not there; make it, or remove "
+        "spec.containerSync"
+    )
+    yield Verdict("RealmsSecretMissing", message, lacking)
+
+
 def _named_for_pods(world: World) -> Iterator[Verdict]:
     shapes = [world.cluster.spec.shape_of(one) for one in world.cluster.spec.components]
     gone = _not_there(world, SERVICE_ACCOUNT, (one.service_account_name for one in shapes))
@@ -447,6 +461,7 @@ CHECKS: tuple[Check, ...] = (
     _rdma_not_encrypted,
     _networks,
     _tls,
+    _realms,
     _named_for_pods,
     _quotas,
     _users,

@@ -223,6 +223,8 @@ async def _named(
 def _secret_names(cluster: Resource[StorageClusterSpec], users: Iterable[Resource[StorageUserSpec]]) -> set[str]:
     """Return the Secrets that our objects name."""
     names = {credentials_name(user) for user in users}
+    if (sync := cluster.spec.container_sync) is not None:
+        names.add(sync.realms_secret_ref.name)
     tls = cluster.spec.tls.secret_name(cluster.meta.name)
     return names if tls is None else {*names, tls}
 

@@ -130,6 +130,7 @@ def proxy_container(site: Site, resources: Resources, env: Sequence[Mapping[str,
     if site.tls_secret is not None:
         mounts.append({"name": "tls", "mountPath": settings.TLS_DIRECTORY, "readOnly": True})
         scheme = "HTTPS"
+    mounts += realms_mounts(site)
     more = {MANAGEMENT: MANAGEMENT_PORT}
     return service_container(
         site, PROXY, "api", API_PORT, resources, env=env, mounts=mounts, scheme=scheme, more_ports=more
@@ -137,9 +138,16 @@ def proxy_container(site: Site, resources: Resources, env: Sequence[Mapping[str,
 
 
 def volumes(
-    site: Site, *, proxy: bool = False, quotas: bool = False, users: bool = False, cache: bool = True
+    site: Site,
+    *,
+    proxy: bool = False,
+    quotas: bool = False,
+    users: bool = False,
+    realms: bool = False,
+    cache: bool = True,
 ) -> list[dict[str, Any]]:
-    """Return the volumes of every pod; with what a proxy reads, with quotas, users, and a cache for rings if wanted.
+    """Return the volumes of every pod; with what a proxy reads, with quotas, users, realms, and a cache for rings if
+    wanted.
 
     Rings are optional: pods are scheduled before there can be any, because rings depend on where they run.
     """
@@ -157,7 +165,23 @@ def volumes(
         found.append({"name": "quotas", "configMap": {"name": site.child("quotas")}})
     if proxy and site.tls_secret is not None:
         found.append(_secret_volume("tls", site.tls_secret, *settings.TLS_FILES))
+    if proxy or realms:
+        found += _realms_volumes(site)
     return found
+
+
+def realms_mounts(site: Site) -> list[dict[str, Any]]:
+    """Return the mount by which a service reads the realms of container sync, if there are any."""
+    mount = {"name": "realms", "mountPath": settings.REALMS_DIRECTORY, "readOnly": True}
+    return [mount] if site.spec.container_sync is not None else []
+
+
+def _realms_volumes(site: Site) -> list[dict[str, Any]]:
+    sync = site.spec.container_sync
+    if sync is None:
+        return []
+    items = [{"key": sync.realms_secret_ref.key, "path": settings.REALMS_FILE}]
+    return [{"name": "realms", "secret": {"secretName": sync.realms_secret_ref.name, "items": items}}]
 
 
 def _secret_volume(name: str, secret: str, *keys: str) -> dict[str, Any]:

@@ -31,6 +31,9 @@ REDIS_CA = "ca.crt"
 """The file with the authorities of an external Redis' certificate."""
 REDIS_CERTIFICATE = "redis.crt"
 """The file with the certificate that the embedded Redis has."""
+REALMS_DIRECTORY = "/etc/swiftlet/realms"
+REALMS_FILE = "realms.conf"
+"""The file with the realms of container sync."""
 CACHE_DIRECTORY = "/var/cache/swiftlet"
 """The directory with the last good rings, for services that have no device for them."""
 
@@ -72,7 +75,17 @@ def settings_of(site: Site) -> dict[str, Any]:
             "error_suppression_interval_s": spec.replicator.error_suppression_interval_seconds,
         },
         **({"redis": redis} if redis else {}),
+        **_realms(site),
     }
+
+
+def _realms(site: Site) -> dict[str, Any]:
+    """Return the settings for container sync; nothing when there is none."""
+    sync = site.spec.container_sync
+    if sync is None:
+        return {}
+    current = {} if sync.current is None else {"current": sync.current}
+    return {"realms": {"file": f"{REALMS_DIRECTORY}/{REALMS_FILE}", **current}}
 
 
 def _redis(site: Site) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from swiftlet.crd import Pool
@@ -10,6 +11,7 @@ from swiftlet_operator.build.pods import (
     API_LABEL,
     pod_labels,
     proxy_container,
+    realms_mounts,
     service_container,
     template,
     volumes,
@@ -52,7 +54,7 @@ def _stateful_set(site: Site, pool: Pool, group: Group) -> Manifest:
     has_proxy = PROXY in pool.roles
     services = ["object", "replicator"] + ["proxy"] * has_proxy
     addresses = [f"{_host(site)}:{OBJECT_PORT}/{name}" for name in devices_of(pool)]
-    containers = [_object(site, pool), replicator(site, "DEVICES", addresses)]
+    containers = [_object(site, pool), replicator(site, "DEVICES", addresses, realms_mounts(site))]
     if has_proxy:
         containers.append(proxy_container(site, site.spec.proxy.resources, _place(pool, group)))
     containers = [with_rdma(site, pool, one) for one in containers]
@@ -63,7 +65,7 @@ def _stateful_set(site: Site, pool: Pool, group: Group) -> Manifest:
         restart_digest(site, *services),
         pool,
         containers,
-        [*volumes(site, proxy=has_proxy), *redis_volumes(site)],
+        [*volumes(site, proxy=has_proxy, realms=True), *redis_volumes(site)],
         annotations={NETWORKS: rdma.networks} if rdma and rdma.networks else None,
         node_selector=rdma.node_selector if rdma else None,
         zone=group.zone,
@@ -99,10 +101,13 @@ def _object(site: Site, pool: Pool) -> dict[str, Any]:
     )
 
 
-def replicator(site: Site, setting: str, addresses: list[str]) -> dict[str, Any]:
+def replicator(
+    site: Site, setting: str, addresses: list[str], more_mounts: Sequence[dict[str, Any]] = ()
+) -> dict[str, Any]:
     """Return the replicator beside a server of devices; `setting` is the one that names them."""
     env = [{"name": f"SWIFTLET_REPLICATOR__{setting}", "value": _listed(addresses)}]
     mounts = [{"name": REDIS, "mountPath": settings.REDIS_DIRECTORY, "readOnly": True}] if redis_files(site) else []
+    mounts += more_mounts
     asked = site.spec.replicator.resources
     return service_container(site, "replicator", "replicator", REPLICATOR_PORT, asked, env=env, mounts=mounts)
 

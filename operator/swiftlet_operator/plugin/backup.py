@@ -122,6 +122,7 @@ def _named_secrets(cluster: Object, users: Sequence[Object]) -> list[str]:
     spec = cluster.get("spec") or {}
     redis = spec.get("redis") or {}
     references = [(spec.get("tls") or {}).get("secretRef"), redis.get("passwordSecretRef"), redis.get("caSecretRef")]
+    references.append((spec.get("containerSync") or {}).get("realmsSecretRef"))
     references += [(user.get("spec") or {}).get("secretRef") for user in users]
     names = [str(one["name"]) for one in references if one]
     return list(dict.fromkeys(names))

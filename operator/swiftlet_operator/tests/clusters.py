@@ -44,6 +44,7 @@ SPECS = {
         monitoring: {enabled: true}
         auth: {tokenLifeSeconds: 3600}
         replicator: {intervalSeconds: 30, concurrency: 8}
+        containerSync: {realmsSecretRef: {name: realms}, current: //company/berlin}
         deletionPolicy: Delete
         """,
     "sumo": """

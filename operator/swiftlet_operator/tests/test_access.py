@@ -143,6 +143,40 @@ async def test_tls_is_rolled_out_when_its_secret_is_whole(tmp_path: Path) -> Non
     assert text_of(scene.kube.find("Secret", "anna-credentials"), "authUrl") == "https://store.data.svc/auth/v1.0"
 
 
+async def test_realms_reach_who_reads_them_when_their_secret_is_there() -> None:
+    scene = await settled()
+    scene.cluster["spec"]["containerSync"] = {"realmsSecretRef": {"name": "realms", "key": "file"}}
+    await scene.step()
+    assert scene.condition("SpecValid") == ("False", "RealmsSecretMissing")
+
+    def mounting() -> set[tuple[str, str]]:
+        found = set()
+        for kind, name in (
+            ("Deployment", "store-proxy"),
+            ("Deployment", "store-metadata"),
+            ("StatefulSet", "store-disks"),
+            ("StatefulSet", "store-container"),
+        ):
+            pod = scene.kube.find(kind, name)["spec"]["template"]["spec"]
+            mounts = {
+                (name, one["name"])
+                for one in pod["containers"]
+                if any(mount["mountPath"] == "/etc/swiftlet/realms" for mount in one["volumeMounts"])
+            }
+            assert bool(mounts) == any(volume["name"] == "realms" for volume in pod["volumes"])
+            found |= mounts
+        return found
+
+    assert mounting() == set()
+    metadata = {"name": "realms", "namespace": "data"}
+    scene.kube.put({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": {"file": "eA=="}})
+    await scene.step()
+    assert scene.condition("SpecValid") == ("True", "Valid")
+    settings = yaml.safe_load(scene.kube.find("ConfigMap", "store-settings")["data"]["settings.yaml"])
+    assert settings["realms"] == {"file": "/etc/swiftlet/realms/realms.conf"}
+    assert mounting() == {("store-proxy", "proxy"), ("store-disks", "replicator")}
+
+
 async def test_direct_access_is_turned_on_and_off_with_all_that_it_needs() -> None:
     scene = await settled()
     scene.kube.put(own("StorageUser", "anna", {"account": "test", "user": "anna"}))

@@ -251,6 +251,14 @@ async def right_pair(case: Case) -> None:
     await case.cluster._certificate("pair")
 
 
+async def ask_for_realms(case: Case) -> None:
+    await case.edit({"containerSync": {"realmsSecretRef": {"name": "realms"}}})
+
+
+async def make_realms(case: Case) -> None:
+    await case.secret("realms", {"realms.conf": encoded("[company]\nkey = secret\n")})
+
+
 async def no_network(case: Case) -> None:
     await case.edit({"network": {"clients": [{"ipBlock": {"cidr": "10.1.0.0/99"}}]}})
 
@@ -312,6 +320,7 @@ CASES: dict[str, tuple[Step, Step]] = {
     "TLSSecretMissing": (ask_for_tls, right_pair),
     "TLSSecretIncomplete": (tls_secret(tls_crt="text"), right_pair),
     "TLSSecretUnusable": (tls_secret(tls_crt="text", tls_key="text"), right_pair),
+    "RealmsSecretMissing": (ask_for_realms, make_realms),
     "CertificateNotIssued": (ask_for_a_certificate, secret_instead),
     "ServiceAccountMissing": (named_for_pods("serviceAccountName"), make_account),
     "PriorityClassMissing": (named_for_pods("priorityClassName"), another_class),

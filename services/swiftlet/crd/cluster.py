@@ -257,6 +257,19 @@ class ReplicatorSpec(View):
     resources: Resources = asked("25m", "128Mi")
 
 
+class RealmsRef(SecretKeyRef):
+    """The entry of a Secret that holds the realms file of container sync."""
+
+    key: SecretKey = "realms.conf"
+
+
+class ContainerSyncSpec(View):
+    """Container sync with other clusters; `current` is the realm and cluster that this one is."""
+
+    realms_secret_ref: RealmsRef
+    current: Annotated[str, Field(pattern=r"^//[^/\s]+/[^/\s]+$", max_length=253)] | None = None
+
+
 class MonitoringSpec(View):
     """Objects for the Prometheus operator, created where it is installed."""
 
@@ -301,6 +314,7 @@ class StorageClusterSpec(View):
     network: NetworkSpec = NetworkSpec()
     direct_access: DirectAccessSpec = DirectAccessSpec()
     replicator: ReplicatorSpec = ReplicatorSpec()
+    container_sync: ContainerSyncSpec | None = None
     monitoring: MonitoringSpec = MonitoringSpec()
     rdma: RdmaSpec = RdmaSpec()
     encryption: Literal["none", "transport"] = "none"
