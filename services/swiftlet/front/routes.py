@@ -70,9 +70,9 @@ class Routes:
         told = self._told.get(policy)
         if told is not None and told[0] is ring and told[1] == peers:
             return
-        rows, devices = [row.tobytes() for row in ring.rows], _devices(ring, peers)
         distances = [0 if device is None else self._place.distance(device) for device in ring.devices]
-        self._front.route(policy, ring.part_power, rows, devices, distances)
+        rows = [row.tobytes() for row in ring.rows]
+        self._front.route(policy, ring.part_power, [*rows], _devices(ring, peers), distances)
         self._told[policy] = ring, peers
 
     def refresh(self) -> None:
