@@ -173,6 +173,9 @@ class Comparison:
             rows = [row for row in page.rows if isinstance(row, ObjectRow)]
             there = await listing.beside(rows)
             await self.copying.bring([row for row in rows if is_due(row, there.get(row.name))])
+            if self.copying.postponed:
+                known.broken_off = id, after, began
+                return False
             if page.upto in ("", after):
                 break
             after = page.upto

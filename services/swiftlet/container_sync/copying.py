@@ -26,8 +26,10 @@ from swiftlet.timestamp import Timestamp
 
 Describe = Callable[[ObjectInfo], Mapping[str, str] | None]
 """A function that returns the headers with which another cluster stores an object; None for one that is not copied."""
-SETTLED = 10_000
-"""The number of objects of a container that are remembered as settled although the copy's listing has none of them."""
+SETTLED = 2000
+"""The number of objects of a container that are remembered as settled although the copy's listing has none of them: the
+copy has a newer deletion, or they are not copied.
+"""
 
 OBJECTS = Counter(
     "swiftlet_container_sync_objects_total",
@@ -96,8 +98,11 @@ class Copying:
         describe: Describe,
         gate: asyncio.Semaphore,
         settled: OrderedDict[str, int],
+        is_over: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`place` is the container; `gate` bounds the objects in progress; `settled` remembers between rounds."""
+        """`place` is the container; `gate` bounds the objects in progress; `settled` remembers between rounds. Once it
+        `is_over` no object is begun.
+        """
         self._place = place
         self._policy = policy
         self._peer = peer
@@ -105,9 +110,12 @@ class Copying:
         self._describe = describe
         self._gate = gate
         self._settled = settled
+        self._is_over = is_over
         self._failure: PeerFailed | None = None
         self.failed = 0
         """The number of objects that could not be brought."""
+        self.postponed = 0
+        """The number of objects that were not begun any more."""
 
     async def bring(self, rows: Sequence[ObjectRow]) -> None:
         """Bring what rows tell to the copy. Raises PeerFailed, once no request is in progress any more."""
@@ -124,6 +132,9 @@ class Copying:
         async with self._gate:
             if self._failure is not None:
                 return
+            if self._is_over():
+                self.postponed += 1
+                return
             try:
                 outcome = await (self._delete(row.name, at) if row.deleted else self._send(row.name, at))
             except PeerFailed as error:
@@ -135,7 +146,6 @@ class Copying:
                 _log.warning("an object could not be copied yet", object=self._path(row.name), error=str(error))
                 return
         OBJECTS.labels(outcome).inc()
-        self._settle(row.name, at)
 
     def _path(self, name: str) -> str:
         return Path(self._place.account, self._place.container, name).quoted
@@ -163,6 +173,7 @@ class Copying:
             headers = self._describe(info)
             source = _Source(download)
             if headers is None or not await self._put(name, headers, source):
+                self._settle(name, at)
                 return "settled"
         finally:
             await download.close()

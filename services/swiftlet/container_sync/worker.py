@@ -182,15 +182,25 @@ class ContainerSync:
             return None
         known.aim_at(copied)
         peer = self._connect(copied.target, copied.key)
-        here = self._here
+        here, deadline = self._here, self._clock() + settings.container_time_s
+        copying = Copying(
+            path,
+            info.policy,
+            peer,
+            here.objects,
+            here.describe,
+            self._gate,
+            known.settled,
+            lambda: self._clock() >= deadline,
+        )
         comparison = Comparison(
             here=here,
             path=path,
             known=known,
-            copying=Copying(path, info.policy, peer, here.objects, here.describe, self._gate, known.settled),
+            copying=copying,
             peer=peer,
             clock=self._clock,
-            deadline=self._clock() + settings.container_time_s,
+            deadline=deadline,
             verify_s=settings.verify_s,
         )
         return await comparison.run()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote
 
@@ -14,8 +15,13 @@ from swiftlet.container_sync import copying, peer, registry
 from swiftlet.container_sync.tests.sites import KEY, Site, two_sites
 from swiftlet.errors import Unavailable
 from swiftlet.listing import replica
-from swiftlet.placement.tests.cluster import ACCOUNT
+from swiftlet.listing.database import POINT
+from swiftlet.listing.shards import shard_name
+from swiftlet.model import DatabaseId, DatabaseKind, DatabaseName, MetadataItem, ObjectRow
+from swiftlet.names import Path as Name
+from swiftlet.placement.tests.cluster import ACCOUNT, HASH_PATH
 from swiftlet.placement.transfers import Download
+from swiftlet.timestamp import Timestamp
 
 Sites = tuple[Site, Site]
 
@@ -132,6 +138,34 @@ async def test_many_rows_over_several_pages(sites: Sites, monkeypatch: pytest.Mo
     assert (await east.round()).equal == 1
     here, there = await east.listed(), await west.listed()
     assert {name: there[name] for name in here} == here
+
+
+async def test_rows_in_shards_are_compared_too(sites: Sites) -> None:
+    """A container that has been split at `m`, with an object whose row is in the shard alone."""
+    east, west = sites
+    await east.copy_to(west)
+    assert (await east.call("PUT", "c/a", data=b"x")).status == 201
+    transport, ring = east.cluster.listing_transport, east.cluster.rings.container()
+    at, name = east.proxy.api.clock.next(), DatabaseName(ACCOUNT, "c")
+
+    def id_of(database: DatabaseName) -> DatabaseId:
+        digest = HASH_PATH(database.account, database.container)
+        return DatabaseId(DatabaseKind.CONTAINER, ring.partition_of(digest), digest)
+
+    for device in ring.primaries(id_of(name).partition):
+        state = await transport.database_state(device, id_of(name))
+        items = tuple(sorted((*state.metadata, MetadataItem(POINT + "m", at, "1")), key=lambda item: item.name))
+        await transport.exchange_state(device, id_of(name), replace(state, metadata=items))
+    assert (await east.round()).equal == 1, "a shard without rows has no database yet"
+
+    path, shard = Name(ACCOUNT, "c", "z"), shard_name(name, "m")
+    for device in east.cluster.primaries(path):
+        east.cluster.place(device, at.seconds, b"in the shard", path)
+    row = ObjectRow("z", Timestamp.at(at.seconds), len(b"in the shard"), "etag", "text/plain")
+    for device in ring.primaries(id_of(shard).partition):
+        await transport.merge_rows(device, id_of(shard), shard, [row])
+    assert (await east.round()).equal == 1
+    assert (await west.proxy.call("GET", "c/z")).body == b"in the shard"
 
 
 async def test_manifests_and_links_go_as_they_are(sites: Sites) -> None:
