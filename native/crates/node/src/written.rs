@@ -39,6 +39,9 @@ pub(crate) fn answer_written(reply: Reply, permit: Option<Permit>, write: Accept
         };
         // The same version may have been here without a row: it is sent again.
         store.keep_pending(key, timestamp, row);
+        if reply.is_guests() {
+            store.deliver_alone(&key, timestamp);
+        }
         reply.answer(Written { pending: row != 0, existed }.encode(), Body::Empty);
     })
 }

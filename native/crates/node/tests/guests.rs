@@ -209,6 +209,11 @@ fn whole_life(carrier: Carrier) {
         assert_eq!(visit.status(&grant(), &name, &get(&name), b""), Status::NotFound);
     }
     assert_eq!(visit.machine.stores[0].pending_count(), 4, "each object's row is owed");
+    let until = Instant::now() + Duration::from_secs(30);
+    while visit.machine.stores[0].pending_updates(10, Duration::from_secs(3600)).len() < 4 {
+        assert!(Instant::now() < until, "nobody else delivers them, so they are due soon");
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }
 
 #[test]

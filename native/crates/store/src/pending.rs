@@ -31,6 +31,8 @@ const MAX_PENDING: usize = 100_000;
 const MAX_HELD: usize = 4 * MAX_PENDING;
 /// After so many acknowledged updates the file is written again.
 const ACKNOWLEDGED_STEP: u64 = 10_000;
+/// For how long an update that nobody else delivers is left alone: until then its write has its quorum, mostly.
+const SOON: Duration = Duration::from_millis(500);
 
 #[derive(Clone, Copy)]
 struct Update {
@@ -39,6 +41,8 @@ struct Update {
     since: Instant,
     /// Whether the newest version is a POST, or may be one.
     post: bool,
+    /// Whether nobody but this device delivers the newest version's update.
+    alone: bool,
 }
 
 /// The kind of the version that an update is for.
@@ -66,6 +70,7 @@ impl Update {
         };
         if timestamp > self.timestamp {
             self.post = version != Version::Data;
+            self.alone = false;
         }
         self.timestamp = self.timestamp.max(timestamp) + u64::from(apart);
         self.row |= row;
@@ -104,7 +109,7 @@ impl PendingUpdates {
             update.add(timestamp, row, version);
         } else if updates.len() < MAX_HELD {
             let post = version != Version::Data;
-            updates.insert(key, Update { timestamp, row, since: Instant::now(), post });
+            updates.insert(key, Update { timestamp, row, since: Instant::now(), post, alone: false });
         }
     }
 
@@ -121,6 +126,15 @@ impl PendingUpdates {
     /// Add the update of a version that was already here.
     pub(crate) fn keep(&self, key: Key, timestamp: Timestamp, row: u32) {
         self.add(key, timestamp, row, Version::Known);
+    }
+
+    /// Note that nobody else delivers the update of this version, if it is still the newest.
+    pub(crate) fn deliver_alone(&self, key: &Key, timestamp: Timestamp) {
+        if let Some(update) = self.lock().get_mut(key)
+            && update.timestamp == timestamp
+        {
+            update.alone = true;
+        }
     }
 
     /// Whether an update of this object is pending.
@@ -216,10 +230,12 @@ impl PendingUpdates {
         updates.values().map(|update| update.since.elapsed()).max().unwrap_or_default()
     }
 
-    /// Up to `limit` updates that have been pending for `age`, the oldest first.
+    /// Up to `limit` updates that have been pending for `age`, the oldest first; of those that nobody else delivers, from
+    /// a shorter age on.
     pub(crate) fn oldest(&self, limit: usize, age: Duration) -> Vec<PendingUpdate> {
         let updates = self.lock();
-        let old = updates.iter().filter(|(_, update)| update.since.elapsed() >= age);
+        let wait = |update: &Update| if update.alone { age.min(SOON) } else { age };
+        let old = updates.iter().filter(|(_, update)| update.since.elapsed() >= wait(update));
         let mut old: Vec<(Instant, PendingUpdate)> = old
             .map(|(key, update)| {
                 (update.since, PendingUpdate { key: *key, timestamp: update.timestamp, row: update.row })

@@ -5,7 +5,7 @@ mod common;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::mpsc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use common::{config, content, footer, key, put_meta, random};
 use swiftlet_store::disk::{Faults, SimulatedDisk};
@@ -69,6 +69,24 @@ fn a_newer_update_is_not_acknowledged_with_an_older_one_and_its_object_is_not_fo
     store.acknowledge(&[(key(1), 20)]);
     assert_eq!(store.remove(key(1), entry), Ok(true));
     assert_eq!(store.pending_updates(10, Duration::from_secs(60)), []);
+}
+
+#[test]
+fn an_update_that_nobody_else_delivers_waits_a_moment_only() {
+    let store = open(&SimulatedDisk::new(3, Faults::default()));
+    for number in 1..=3 {
+        put(&store, number, 10 + number, 1).expect("put");
+        store.deliver_alone(&key(number), if number == 2 { 5 } else { 10 + number });
+    }
+    put(&store, 3, 20, 1).expect("put");
+    let until = Instant::now() + Duration::from_secs(30);
+    let mut early = Vec::new();
+    while early.is_empty() && Instant::now() < until {
+        early = store.pending_updates(10, Duration::from_secs(3600));
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let numbers: Vec<u64> = early.iter().map(|update| update.timestamp).collect();
+    assert_eq!(numbers, [11], "neither that of another version nor one that was written again by somebody else");
 }
 
 fn post(store: &Store, timestamp: u64, content_type: Option<(&str, u64)>, row: u32) -> Result<bool, Error> {

@@ -173,7 +173,8 @@ class ObjectServer:
                 _log.error("pending updates could not be delivered", device=device.name, error=str(error))
             except Exception:
                 _log.exception("the delivery of pending updates failed unexpectedly", device=device.name)
-            await asyncio.sleep(self.settings.row_interval_s)
+            # Rows that only the device delivers, those of guests, are not to wait for long.
+            await asyncio.sleep(min(_LOOK_S, self.settings.row_interval_s))
 
     # -- requests --------------------------------------------------------------------------------------------
 

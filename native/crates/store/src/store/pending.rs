@@ -33,6 +33,11 @@ impl Store {
         self.inner.pending.keep(key, timestamp, row);
     }
 
+    /// Note that nobody else delivers the update of this version: `pending_updates` has it earlier than others.
+    pub fn deliver_alone(&self, key: &Key, timestamp: Timestamp) {
+        self.inner.pending.deliver_alone(key, timestamp);
+    }
+
     /// Whether so many updates are pending that no write should add another one.
     #[must_use]
     pub fn has_too_many_pending(&self) -> bool {
@@ -62,7 +67,8 @@ impl Store {
         read::name(&self.inner, key)
     }
 
-    /// Up to `limit` updates that have been pending for `age`, the oldest first.
+    /// Up to `limit` updates that have been pending for `age`, the oldest first; of those that nobody else delivers, from
+    /// half a second on.
     #[must_use]
     pub fn pending_updates(&self, limit: usize, age: Duration) -> Vec<PendingUpdate> {
         self.inner.pending.oldest(limit, age)
