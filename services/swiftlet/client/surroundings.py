@@ -1,4 +1,4 @@
-"""What a program's surroundings say about how its client should behave: the environment, and a mounted Secret."""
+"""Finds options in a program's surroundings: the environment, and a mounted Secret."""
 
 from __future__ import annotations
 

@@ -149,6 +149,8 @@ class Written:
     version_id: str | None = None
     segments: int = 0
     """The number of segments of a large object; 0 for an object that is stored as one."""
+    is_compared: bool = False
+    """Whether devices have compared the bytes with a digest that was sent along, so that the ETag needs no look."""
 
 
 @dataclass(frozen=True, slots=True)

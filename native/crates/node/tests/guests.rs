@@ -5,7 +5,7 @@
 mod common;
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use common::{LONG, MIB, Machine, World, config, content, eventually};
 use swiftlet_node::message::guests::{Told, encode};

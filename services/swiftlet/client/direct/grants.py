@@ -122,7 +122,7 @@ class Grants(Generic[T]):
         return [known.rights for entry in self._entries.values() if (known := self._current(entry)) is not None]
 
     async def close(self) -> None:
-        """Stop asking."""
+        """Stop asking; who still waits for an answer is cancelled."""
         asking = [entry.asking for entry in self._entries.values() if entry.asking is not None]
         self._entries.clear()
         for one in asking:

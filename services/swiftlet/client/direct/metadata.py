@@ -19,7 +19,7 @@ MAX_RING_BYTES = 256 << 20
 
 
 class MetadataServer:
-    """What a client asks of a metadata server. Raises the errors of `swiftlet.client.errors`."""
+    """Asks a metadata server for a client. Raises the errors of `swiftlet.client.errors`."""
 
     def __init__(self, http: Http, url: str) -> None:
         """`url` is that of the metadata servers, without a path."""

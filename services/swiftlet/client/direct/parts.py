@@ -38,7 +38,7 @@ MAX_NOT_PLAIN = 1024
 
 @dataclass(frozen=True, slots=True)
 class Rights:
-    """What requests need of a grant."""
+    """The part of a grant that requests need."""
 
     caller: GuestCaller
     signed: bytes
@@ -179,7 +179,7 @@ class Parts:
         self._ahead_ns = self._device_ahead_ns
 
     async def close(self) -> None:
-        """Close all connections."""
+        """Close the connections of all sessions, and stop asking for grants and rings."""
         await self.grants.close()
         await self.rings.close()
         callers = [*self._former, *([] if self._caller is None else [self._caller])]

@@ -66,7 +66,7 @@ class DirectRings:
         return self.objects(policy).version != version
 
     async def close(self) -> None:
-        """Stop fetching."""
+        """Stop fetching; the rings that are here stay."""
         fetching = list(self._fetching.values())
         for one in fetching:
             one.cancel()

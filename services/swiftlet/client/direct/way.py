@@ -48,7 +48,7 @@ _ATTEMPTS = 5
 
 @dataclass(frozen=True, slots=True)
 class Directly:
-    """What a request works with when it goes directly."""
+    """The things that a request works with when it goes directly."""
 
     parts: Parts
     objects: ReplicatedObjects
@@ -350,4 +350,5 @@ def _record(to: Directly, new: plain.NewObject, at: Timestamp) -> PutRecord:
 
 
 def _written(footer: PutFooter, at: Timestamp) -> Written:
-    return Written(footer.etag, footer.size, datetime.fromtimestamp(at.http_seconds, UTC))
+    """Return the answer to a PUT whose devices have compared what came with the footer's xxh3."""
+    return Written(footer.etag, footer.size, datetime.fromtimestamp(at.http_seconds, UTC), is_compared=True)

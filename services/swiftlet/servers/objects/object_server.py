@@ -40,6 +40,8 @@ from swiftlet.transport.signing import ClusterKey
 from swiftlet.transport.wire import MAX_JSON_BODY
 from swiftlet.web.logs import get_logger
 
+_LOOK_S = 1.0
+"""Seconds between two looks at what is to be delivered, at most."""
 RECLAIM_PERIOD_S = 3600.0
 """Seconds between two removals of old tombstones."""
 _log = get_logger("object")

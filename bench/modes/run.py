@@ -1,0 +1,154 @@
+"""PUTs and GETs through the proxies (M1) and directly (M2), by the same client, in turns within one run.
+
+    .venv/bin/python -m bench.modes.run [--rounds 5] [--seconds 1.5]
+
+Starts a store of its own with one API process and its native front, and moves objects of several sizes by one request
+at a time and by eight at a time, in both modes in turns, so that what else the machine does falls on both alike. Both
+have logged in, and have grants, rings and connections. Prints a markdown table: the ratios of rates are the measure,
+beside them processor time, of the client's process and of all of the store's, for each object.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import os
+import random
+import resource
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from e2e.standalone.cluster import Cluster, start_cluster
+from swiftlet.client import V1, AsyncClient, Options
+
+CONTAINER = "modes"
+SIZES = (10 << 10, 1 << 20, 10 << 20)
+AT_ONCE = (1, 8)
+NAMES = 16
+"""Objects that are written over and read, in turn."""
+_TICK_S = 1 / os.sysconf("SC_CLK_TCK")
+Work = Callable[[AsyncClient, str], Coroutine[None, None, object]]
+
+
+@dataclass
+class Measured:
+    """Rounds of one mode: objects a second, and processor seconds for each object."""
+
+    rates: list[float] = field(default_factory=list)
+    client_s: list[float] = field(default_factory=list)
+    store_s: list[float] = field(default_factory=list)
+
+    def row(self) -> str:
+        """Return the medians as cells of a table."""
+        client_ms, store_ms = (1e3 * statistics.median(one) for one in (self.client_s, self.store_s))
+        return f"{statistics.median(self.rates):,.0f} | {client_ms:.2f} | {store_ms:.2f}"
+
+
+class Bench:
+    """A store, and a client for each mode."""
+
+    def __init__(self, cluster: Cluster, seconds: float) -> None:
+        login = V1(auth_url=cluster.auth_url, user=cluster.user, key=cluster.key)
+        options = {"hedge": False, "retries": 0}
+        self.cluster = cluster
+        self.seconds = seconds
+        self.modes = {
+            "M1": AsyncClient(login, Options(**options)),  # type: ignore[arg-type]
+            "M2": AsyncClient(login, Options(**options, metadata_url=cluster.url("metadata"))),  # type: ignore[arg-type]
+        }
+
+    def _store_s(self) -> float:
+        total = 0
+        for pid in self.cluster.pids.values():
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            total += int(fields[11]) + int(fields[12])
+        return total * _TICK_S
+
+    async def round(self, client: AsyncClient, work: Work, at_once: int, into: Measured) -> None:
+        """Work for the time of a round, and note what came of it."""
+        done = 0
+        gc.collect()
+        began, store_s, client_s = time.monotonic(), self._store_s(), _own_s()
+
+        async def one(number: int) -> None:
+            nonlocal done
+            at = number
+            while time.monotonic() < began + self.seconds:
+                await work(client, f"object-{at % NAMES}")
+                at += at_once
+                done += 1
+
+        await asyncio.gather(*(one(number) for number in range(at_once)))
+        into.rates.append(done / (time.monotonic() - began))
+        into.client_s.append((_own_s() - client_s) / done)
+        into.store_s.append((self._store_s() - store_s) / done)
+
+    async def run(self, rounds: int) -> None:
+        """Measure everything, and print it."""
+        await self.modes["M1"].create_container(CONTAINER)
+        # Grants that rest on what was known before the container was made count from then on.
+        await asyncio.sleep(3)
+        cells = " | ".join(f"{mode}: objects/s | client, ms | store, ms" for mode in self.modes)
+        _say(f"| size | | at once | {cells} | M2/M1 |")
+        _say("|---|---|---|---|---|---|---|---|---|---|")
+        for size in SIZES:
+            body = random.Random(size).randbytes(size)
+
+            async def put(client: AsyncClient, name: str, body: bytes = body) -> object:
+                return await client.put(CONTAINER, name, body)
+
+            async def get(client: AsyncClient, name: str) -> object:
+                return await client.get(CONTAINER, name)
+
+            for number in range(NAMES):
+                for client in self.modes.values():
+                    await put(client, f"object-{number}")
+            for what, work in (("PUT", put), ("GET", get)):
+                for at_once in AT_ONCE:
+                    measured = {mode: Measured() for mode in self.modes}
+                    for number in range(rounds):
+                        for mode in list(self.modes)[:: 1 if number % 2 else -1]:
+                            await self.round(self.modes[mode], work, at_once, measured[mode])
+                    one, two = measured["M1"], measured["M2"]
+                    ratio = statistics.median(two.rates) / statistics.median(one.rates)
+                    _say(f"| {size >> 10:,} KiB | {what} | {at_once} | {one.row()} | {two.row()} | {ratio:.2f} |")
+        for client in self.modes.values():
+            await client.close()
+
+
+def _own_s() -> float:
+    use = resource.getrusage(resource.RUSAGE_SELF)
+    return use.ru_utime + use.ru_stime
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+def main() -> None:
+    """Start a store, measure, and stop it."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=1.5)
+    arguments = parser.parse_args()
+    folder = Path(tempfile.mkdtemp())
+    cluster = start_cluster(folder / "store", "--workers", "1", settings={"SWIFTLET_CLUSTER__DIRECT_ACCESS": "true"})
+    try:
+        _say(f"load {os.getloadavg()[0]:.1f}, {os.cpu_count()} processors\n")
+        asyncio.run(Bench(cluster, arguments.seconds).run(arguments.rounds))
+        _say(f"\nload {os.getloadavg()[0]:.1f}")
+    finally:
+        cluster.stop()
+        shutil.rmtree(folder)
+
+
+if __name__ == "__main__":
+    main()
