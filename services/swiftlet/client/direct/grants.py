@@ -12,6 +12,7 @@ does not grant is not asked for again for `REFUSED_S`.
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ from swiftlet.client.direct.errors import GoByHttp
 from swiftlet.client.errors import ClientError, StatusError
 
 T = TypeVar("T")
+_log = logging.getLogger("swiftlet.client")
 REFUSED_S = 10.0
 """Seconds for which what was refused is not asked for again."""
 CHANGING_S = 0.5
@@ -154,7 +156,10 @@ class Grants(Generic[T]):
             if error.status >= 500:
                 raise
             # A proxy says to the request itself what is wrong, or carries it out.
-            entry.refused_until, entry.why = self.clock() + REFUSED_S, f"no grant for {container}: {error}"
+            before, entry.why = entry.why, f"no grant for {container}: {error}"
+            entry.refused_until = self.clock() + REFUSED_S
+            if entry.why != before:
+                _log.info("%s; its objects go over HTTP", entry.why)
             raise GoByHttp(entry.why) from error
         finally:
             entry.asking = None

@@ -20,7 +20,7 @@ from swiftlet.client.direct.metadata import MetadataServer
 from swiftlet.client.direct.outage import Outage
 from swiftlet.client.direct.owed import Behind, RowsOfDevices
 from swiftlet.client.direct.rings import DirectRings
-from swiftlet.client.errors import ClientError, ConnectionFailed, ServerError
+from swiftlet.client.errors import ClientError, ConfigurationError, ConnectionFailed, ServerError
 from swiftlet.client.options import Options
 from swiftlet.model import ObjectInfo, ObjectKey
 from swiftlet.names import HashPath, Path
@@ -135,7 +135,9 @@ class Parts:
             granted = await self.grants.of(container, kind, size)
             await self.rings.have(granted.rights.policy)
         except ClientError as error:
-            if isinstance(error, (ConnectionFailed, ServerError)) and not self.servers.lasts:
+            # A storage URL that names no account is told as well.
+            told = isinstance(error, (ConnectionFailed, ServerError, ConfigurationError))
+            if told and not self.servers.lasts:
                 self.servers.failed(error)
             raise GoByHttp(str(error)) from error
         return granted
