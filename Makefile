@@ -234,6 +234,10 @@ SOAK_ARGS ?= .cache/soak
 soak: setup ## requests that cost much, one kind after the other, and how long each keeps a worker from others, for MINUTES
 	@.venv/bin/python -m bench.soak.run $(SOAK_ARGS) --minutes $(MINUTES)
 
+.PHONY: bench-modes
+bench-modes: setup ## objects through the proxies and directly to and from the devices, in one run
+	@.venv/bin/python -m bench.modes.run --rounds 7 --seconds 1
+
 .PHONY: bench-slo
 bench-slo: setup ## a static large object of 1,000 segments against a plain object of the same bytes
 	@.venv/bin/python -m bench.slo.run

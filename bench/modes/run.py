@@ -56,7 +56,7 @@ class Bench:
 
     def __init__(self, cluster: Cluster, seconds: float) -> None:
         login = V1(auth_url=cluster.auth_url, user=cluster.user, key=cluster.key)
-        options = {"hedge": False, "retries": 0}
+        options = {"hedge": False}
         self.cluster = cluster
         self.seconds = seconds
         self.modes = {
