@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import aiohttp
+import structlog
 import yaml
 from aiohttp import web
 
@@ -161,6 +162,9 @@ class DirectCluster:
         """Run it in an event loop of its own, for tests that share it; `wait` and `there` are for its coroutines."""
         self.loop = asyncio.new_event_loop()
         thread = threading.Thread(target=self.loop.run_forever)
+        # What pytest captures is read and cut by its thread, and must not be written by another one meanwhile.
+        before = structlog.get_config()
+        structlog.configure(logger_factory=structlog.ReturnLoggerFactory())
         thread.start()
         running = self.running()
         try:
@@ -171,6 +175,7 @@ class DirectCluster:
             self.loop.call_soon_threadsafe(self.loop.stop)
             thread.join()
             self.loop.close()
+            structlog.configure(**before)
 
     def wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Return what a coroutine of this cluster returns."""
