@@ -214,7 +214,7 @@ bench: ## how fast one core digests
 	@cargo bench --quiet --manifest-path native/Cargo.toml --workspace
 
 .PHONY: bench-baseline
-bench-baseline: setup ## objects per second and latency of a store on this machine (needs wrk)
+bench-baseline: setup ## objects per second, latency and processor time of a store on this machine
 	@.venv/bin/python -m bench.baseline.run
 
 # make bench-large LARGE_ARGS='/mnt/disk /dev/shm/large --rounds 5'

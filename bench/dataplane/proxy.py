@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.baseline.run import SMALL, Figures, wrk
+from bench.baseline.wrk import SMALL, Figures, wrk
 from e2e.standalone.cluster import Cluster, start_cluster
 from e2e.standalone.wire import Client
 

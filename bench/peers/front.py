@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.baseline.run import Figures, wrk
+from bench.baseline.wrk import Figures, wrk
 from bench.peers.openstack import KEY, PROXY_PORT, USER, OpenStack
 from bench.peers.processes import family_of, seconds_of
 from e2e.standalone.cluster import Cluster, start_cluster

@@ -23,6 +23,7 @@ from swiftclient.client import Connection
 
 from e2e.standalone.cluster import SOURCES, Cluster, end_with_us
 from swiftlet.client import V1, Client, ConnectionFailed, Options
+from swiftlet.main.commands.cli import run, swiftlet
 from swiftlet.main.tests.certificates import PairFiles, make_pair
 
 WORKERS = 3
@@ -132,6 +133,19 @@ def test_a_client_stores_and_reads_over_https_while_the_certificate_changes(clus
     swift.put_object("tls", "after", body)
     assert swift.get_object("tls", "before")[1] == swift.get_object("tls", "after")[1] == body
     swift.close()
+
+
+def test_a_store_is_measured_over_https(
+    cluster: Cluster, proxy: TlsProxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in (("ST_AUTH", f"{proxy.url}/auth/v1.0"), ("ST_USER", cluster.user), ("ST_KEY", cluster.key)):
+        monkeypatch.setenv(name, value)
+    changes = ["--set", "count=40", "--set", "objects=5", "--set", "closed.connections=3", "--set", "warm_up_s=0"]
+    command = ["bench", "run", "small-download", *changes, "--ca-file"]
+    assert run(swiftlet, [*command, str(proxy.trusted)]) == 0
+    other = tmp_path / "other.pem"
+    other.write_bytes(proxy.pairs[1].cert)
+    assert run(swiftlet, [*command, str(other)]) == 1
 
 
 def test_old_versions_and_plain_http_are_refused(proxy: TlsProxy) -> None:

@@ -44,6 +44,10 @@ def _cpu_per_operation(step: StepResult, found: OperationResult) -> float | None
     return step.usage.cpu_s / step.all_succeeded if step.usage is not None and step.all_succeeded else None
 
 
+def _generator_per_operation(step: StepResult, found: OperationResult) -> float | None:
+    return step.generator_cpu_s / step.all_succeeded if step.all_succeeded else None
+
+
 OPERATIONS_PER_S = Figure(
     "operations_per_s", "op/s", lambda step, found: _per_second(step, found.ended), number_text, is_higher_better=True
 )
@@ -57,6 +61,7 @@ MAX = Figure("max_s", "max", lambda _, found: found.latency.max_s, time_text)
 FIRST_BYTE = Figure("first_byte_p50_s", "first byte", lambda _, found: found.first_byte.quantile_s(0.5), time_text)
 FAILED = Figure("failed", "failed", lambda _, found: float(found.failed), number_text)
 CPU = Figure("cpu_per_operation_s", "CPU/op", _cpu_per_operation, time_text)
+GENERATOR_CPU = Figure("generator_cpu_per_operation_s", "generator's CPU/op", _generator_per_operation, time_text)
 
 FIGURES = (OPERATIONS_PER_S, BYTES_PER_S, MEAN, P50, P95, P99, P999, MAX, FIRST_BYTE, FAILED)
 COMPARED = (OPERATIONS_PER_S, BYTES_PER_S, MEAN, P50, P95, P99, FIRST_BYTE, FAILED)

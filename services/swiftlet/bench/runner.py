@@ -91,8 +91,13 @@ class _Run:
             self._prepare()
             preparation_s = time.monotonic() - clock
             self._measure()
-        finally:
-            self._clean()
+        except BenchError as error:
+            try:
+                self._clean()
+            except BenchError as left:
+                raise BenchError(f"{error}; {left}") from error
+            raise
+        self._clean()
         return Result(
             scenario=self._scenario.document(),
             target=self._target.storage_url,
@@ -198,11 +203,14 @@ class _Run:
             for _ in range(_CLEAN_ATTEMPTS):
                 self._load.begin(phase, MAX_PREPARING)
                 is_done = self._wait(what, patience=1)
-                failures = _failures(self._load.finish())
+                outcome = self._load.finish()
+                failures = _failures(outcome)
                 if not is_done:
                     raise BenchError(f"interrupted while {what}; {left}")
                 if not failures:
                     break
+                if not _is_refused(outcome):
+                    raise BenchError(f"{what} failed: {failures}; {left}")
                 # A container whose listing still has names of deleted objects can't be deleted yet.
                 time.sleep(_CLEAN_PAUSE_S)
             else:
@@ -271,6 +279,11 @@ def _operation(found: Mapping[str, Any]) -> OperationResult:
         first_byte=Times(counts=tuple(found["first_byte"])),
         failures=failures,
     )
+
+
+def _is_refused(outcome: Mapping[str, Any]) -> bool:
+    """Return whether the store answered all that failed, so that it may answer otherwise later."""
+    return all(kind.startswith("status ") for found in outcome["operations"].values() for kind in found["failures"])
 
 
 def _failures(outcome: Mapping[str, Any]) -> str:

@@ -4,9 +4,65 @@ use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
 use std::sync::Arc;
 
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::verify_server_name;
+use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, ClientConnection, RootCertStore};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::ParsedCertificate;
+use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStore, SignatureScheme};
+
+/// Checks certificates by authorities, and takes the very certificates that were named as such.
+///
+/// A certificate that somebody made for himself is often marked as an authority, which a server's must not be; OpenSSL
+/// takes it if it is trusted. Only its name is checked then, and not its dates: the user has named it.
+#[derive(Debug)]
+struct Verifier {
+    by_authorities: Arc<WebPkiServerVerifier>,
+    named: Vec<CertificateDer<'static>>,
+}
+
+impl ServerCertVerifier for Verifier {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        let checked =
+            self.by_authorities.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now);
+        if checked.is_err() && self.named.contains(end_entity) {
+            verify_server_name(&ParsedCertificate::try_from(end_entity)?, server_name)?;
+            return Ok(ServerCertVerified::assertion());
+        }
+        checked
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.by_authorities.verify_tls12_signature(message, certificate, signature)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.by_authorities.verify_tls13_signature(message, certificate, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.by_authorities.supported_verify_schemes()
+    }
+}
 
 /// Certificate authorities, and the name that a certificate has to be for.
 pub struct Trust {
@@ -23,16 +79,24 @@ impl fmt::Debug for Trust {
 impl Trust {
     /// Trust the authorities of a text in PEM about a host; a message when that is impossible.
     pub fn new(authorities: &[u8], host: &str) -> Result<Self, String> {
-        let mut roots = RootCertStore::empty();
+        let (mut roots, mut named) = (RootCertStore::empty(), Vec::new());
         for certificate in CertificateDer::pem_slice_iter(authorities) {
             let certificate = certificate.map_err(|error| format!("certificate authorities: {error}"))?;
             // Collections of a system have some that no library likes; those that are needed are missed soon enough.
-            let _ = roots.add(certificate);
+            let _ = roots.add(certificate.clone());
+            named.push(certificate);
         }
         if roots.is_empty() {
             return Err("certificate authorities: there is no usable certificate among them".to_owned());
         }
-        let mut config = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+        let provider = Arc::new(ring::default_provider());
+        let by_authorities = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider))
+            .build()
+            .map_err(|error| format!("certificate authorities: {error}"))?;
+        let verifier = Arc::new(Verifier { by_authorities, named });
+        let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+        let builder = builder.map_err(|error| format!("TLS: {error}"))?;
+        let mut config = builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth();
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         let name =
             ServerName::try_from(host.to_owned()).map_err(|_| format!("{host} can't be a certificate's name"))?;

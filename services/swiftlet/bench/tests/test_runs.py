@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import threading
 from typing import Any
 
@@ -90,6 +91,16 @@ def test_preparing_that_fails_ends_the_run_and_leaves_nothing(store: Store, docu
         measured(store, document)
     assert not store.objects
     assert not store.containers
+
+
+def test_a_store_that_is_away_is_told_first(document: dict[str, Any]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        port = unused.getsockname()[1]
+    target = Target(f"http://127.0.0.1:{port}/v1/AUTH_test", "")
+    with pytest.raises(
+        BenchError, match=r"^creating containers failed: 2 times no connection .* are left in the store"
+    ):
+        run(Scenario.model_validate(document), target, Options(prefix="b"))
 
 
 def test_containers_are_deleted_as_soon_as_that_is_possible(store: Store, document: dict[str, Any]) -> None:

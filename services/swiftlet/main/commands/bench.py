@@ -139,15 +139,10 @@ def run_scenario(
     watch = _watch(pids, cluster)
     store = _log_in(_credentials(target, credentials, cluster), ca_file)
     line = Line()
-    options = Options(
-        prefix=prefix or f"swiftlet-bench-{secrets.token_hex(4)}",
-        runs=runs,
-        keeps=keep,
-        watch=watch,
-        report=line.report,
-    )
+    chosen_prefix = prefix or f"swiftlet-bench-{secrets.token_hex(4)}"
     try:
-        result = run(chosen, store, options)
+        with _stops() as stops:
+            result = run(chosen, store, Options(chosen_prefix, runs, keep, watch, line.report, stops))
     finally:
         line.clear()
     whole = result if before is None else appended(before, result)

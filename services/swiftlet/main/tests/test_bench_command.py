@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -108,6 +112,27 @@ def test_two_results_are_compared_and_have_pages(
     assert code == int(any(row["verdict"] == "worse" for row in rows))
     assert bench("compare", before, scenario) == 1
     assert "is no result of `swiftlet bench run --json`" in capsys.readouterr().err
+
+
+def test_ctrl_c_ends_a_run_with_what_there_is(store: Store, scenario: str, tmp_path: Path) -> None:
+    out = tmp_path / "out.json"
+    command = [sys.executable, "-m", "swiftlet.main", "bench", "run", scenario, "--target", store.endpoint]
+    changes = ["--set", "duration_s=3600", "--json", str(out)]
+    with subprocess.Popen([*command, *changes], stdout=subprocess.PIPE, text=True) as process:
+        deadline = time.monotonic() + 60
+        while ("GET", "object") not in {(method, _kind(path)) for method, path in list(store.asked)}:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        printed, _ = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "Cut short by Ctrl-C" in printed
+    assert read_result(out).is_cut_short
+    assert not store.objects
+
+
+def _kind(path: str) -> str:
+    return "object" if path.count("/") == 4 else "container"
 
 
 def test_what_ships_is_listed_shown_and_described(capsys: pytest.CaptureFixture[str]) -> None:

@@ -53,6 +53,20 @@ proptest! {
     }
 
     #[test]
+    fn whatever_a_store_sends_is_an_answer_or_a_failure(
+        bytes in prop::collection::vec(any::<u8>(), 0..200),
+        head in 0_usize..4,
+        pieces in prop::collection::vec(1_usize..40, 1..20),
+    ) {
+        let heads = [&b""[..], b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"HTTP/1.1 "];
+        let sent = [heads[head], &bytes].concat();
+        let listing = Expect::Listing(crate::names::Names::after(b"a", 10));
+        for expect in [Expect::Nothing, Expect::Size(5), Expect::Contents { start: 9, size: 100 }, listing] {
+            drop(take(&sent, &pieces, "GET", expect));
+        }
+    }
+
+    #[test]
     fn contents_are_compared_over_the_end_of_the_text(start in 0_usize..1_048_573, position in 0_u64..5_000_000, size in 1_usize..3_000_000) {
         let contents = Contents::new(3);
         let mut bytes = Vec::new();

@@ -94,7 +94,10 @@ fn a_generator_with_two_threads() {
 #[test]
 fn the_same_over_tls() {
     let key = rcgen::KeyPair::generate().unwrap();
-    let certificate = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).unwrap().self_signed(&key).unwrap();
+    let mut parameters = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+    // As `openssl req -x509` makes them.
+    parameters.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    let certificate = parameters.self_signed(&key).unwrap();
     let pem = certificate.pem();
     let chain = vec![CertificateDer::from_pem_slice(pem.as_bytes()).unwrap()];
     let private = PrivateKeyDer::from_pem_slice(key.serialize_pem().as_bytes()).unwrap();
@@ -104,10 +107,14 @@ fn the_same_over_tls() {
     let target = Target { addresses: vec![address], trust: trust("localhost"), ..plan(&[]).target };
     run(large(target.clone()), &store);
 
-    let load = Load::new(large(Target { trust: trust("another.example"), ..target })).unwrap();
-    load.begin(measured(1, AT_ONCE, Length::Operations(1))).unwrap();
-    let outcome = finish(&load);
-    assert!(failures(&outcome.tally)[0].3.contains("certificate"), "{:?}", failures(&outcome.tally));
+    let another = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap().cert.pem();
+    let stranger = Some(Arc::new(Trust::new(another.as_bytes(), "localhost").unwrap()));
+    for trust in [trust("another.example"), stranger] {
+        let load = Load::new(large(Target { trust, ..target.clone() })).unwrap();
+        load.begin(measured(1, AT_ONCE, Length::Operations(1))).unwrap();
+        let outcome = finish(&load);
+        assert!(failures(&outcome.tally)[0].3.contains("certificate"), "{:?}", failures(&outcome.tally));
+    }
 }
 
 #[test]
