@@ -217,6 +217,10 @@ bench: ## how fast one core digests
 bench-baseline: setup ## objects per second, latency and processor time of a store on this machine
 	@.venv/bin/python -m bench.baseline.run
 
+.PHONY: bench-generator
+bench-generator: ## what the load generator can do and costs, and how exact it is
+	@cargo bench --quiet --manifest-path native/Cargo.toml -p swiftlet-load
+
 # make bench-large LARGE_ARGS='/mnt/disk /dev/shm/large --rounds 5'
 LARGE_ARGS ?= .cache/bench-large
 .PHONY: bench-large
