@@ -39,10 +39,11 @@ def test_every_operation_is_measured_and_nothing_is_left(store: Store, document:
     for step in result.steps:
         assert step.total.succeeded == step.total.latency.count == step.all_succeeded == 40
         assert step.usage is not None
-        assert step.usage.cpu_s > 0
         assert step.usage.rss_bytes > 1 << 20
         assert step.points
         assert sum(one.bytes for one in step.operations.values()) > 0
+    # The system counts in hundredths of a second.
+    assert sum(step.usage.cpu_s for step in result.steps if step.usage is not None) > 0
     assert {name for step in result.steps for name in step.operations} == set(document["operations"])
     assert store.tokens == {"token"}
     assert not store.objects
