@@ -44,7 +44,6 @@ SPECS = {
         monitoring: {enabled: true}
         auth: {tokenLifeSeconds: 3600}
         replicator: {intervalSeconds: 30, concurrency: 8}
-        containerSync: {realmsSecretRef: {name: realms}, current: //company/berlin}
         deletionPolicy: Delete
         """,
     "sumo": """
@@ -52,6 +51,7 @@ SPECS = {
         - {name: all, replicas: 4, roles: [proxy, object], storage: {size: 100Gi}}
         proxy: {replicas: 0, service: {type: NodePort, nodePort: 30080}}
         metadata: {replicas: 0}
+        containerSync: {realmsSecretRef: {name: realms}, current: //company/berlin}
         """,
     "rdma": """
         rdma: {resource: rdma/hca, nodeSelector: {rdma: "true"}, networks: fabric}
