@@ -95,6 +95,8 @@ class Cluster:
         body["spec"]["rings"] = {"partPower": 6}
         if tls := body["spec"].get("tls"):
             await self._certificate(tls["secretRef"]["name"] if "secretRef" in tls else "store-tls")
+        if sync := body["spec"].get("containerSync"):
+            await self._realms(sync["realmsSecretRef"]["name"])
         await self.kube.create(body)
         for name in ("default", "theirs"):
             metadata = {"name": name, "namespace": self.namespace}
@@ -105,6 +107,11 @@ class Cluster:
             node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": f"node-{zone}", "labels": labels}}
             with contextlib.suppress(Exception):
                 await self.kube.create(node)
+
+    async def _realms(self, name: str) -> None:
+        data = {"realms.conf": base64.b64encode(b"[company]\nkey = secret\n").decode()}
+        metadata = {"name": name, "namespace": self.namespace}
+        await self.kube.create({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": data})
 
     async def _certificate(self, name: str) -> None:
         metadata = {"name": name, "namespace": self.namespace}
