@@ -17,7 +17,7 @@ from statistics import NormalDist, median, variance
 
 from swiftlet.bench.errors import BenchError
 from swiftlet.bench.figures import COMPARED, CPU, FAILED, Figure, Key, keys, values
-from swiftlet.bench.results import Result, differences
+from swiftlet.bench.results import CANCELLED, Result, differences
 
 LEVEL = 0.05
 FEWEST_RUNS = 4
@@ -57,6 +57,7 @@ def compare(before: Result, after: Result) -> list[Row]:
     if differing := differences(before.scenario, after.scenario):
         named = ", ".join(differing)
         raise BenchError(f"the results are of different scenarios: {named} differ; --set gives one the other's values")
+    before, after = _whole(before), _whole(after)
     known = set(keys(after))
     rows = [
         row
@@ -68,6 +69,12 @@ def compare(before: Result, after: Result) -> list[Row]:
     if not rows:
         raise BenchError("the results have no step in common")
     return rows
+
+
+def _whole(result: Result) -> Result:
+    """Return a result without steps that the user has cut short."""
+    steps = tuple(step for step in result.steps if step.ended_early != CANCELLED)
+    return result.model_copy(update={"steps": steps})
 
 
 def _row(key: Key, figure: Figure, before: list[float], after: list[float]) -> Row | None:

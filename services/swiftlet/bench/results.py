@@ -73,6 +73,10 @@ class Usage(Value):
     processes: int
 
 
+CANCELLED = "cancelled"
+"""Why a step ended early that the user has cut short, as the generator says it."""
+
+
 class StepResult(Value):
     """One step of one run: a number of connections, or a rate."""
 
@@ -158,13 +162,19 @@ def read_result(path: Path) -> Result:
     return result
 
 
-def appended(before: Result, after: Result) -> Result:
-    """Return one result with the runs of both; BenchError when they are of different scenarios or stores."""
-    differing = differences(before.scenario, after.scenario)
-    if before.target != after.target:
+def check_appending(before: Result, scenario: dict[str, Any], target: str) -> None:
+    """Check that runs of a scenario and a target can be added to a result; BenchError when they can't."""
+    differing = differences(before.scenario, scenario)
+    if before.target != target:
         differing.append("target")
     if differing:
-        raise BenchError(f"runs can only be added to those of the same scenario and target; differing: {differing}")
+        named = ", ".join(differing)
+        raise BenchError(f"runs can only be added to those of the same scenario and target, but these differ: {named}")
+
+
+def appended(before: Result, after: Result) -> Result:
+    """Return one result with the runs of both; BenchError when they are of different scenarios or stores."""
+    check_appending(before, after.scenario, after.target)
     last = max((step.run for step in before.steps), default=0)
     added = tuple(step.model_copy(update={"run": step.run + last}) for step in after.steps)
     is_cut_short = before.is_cut_short or after.is_cut_short

@@ -36,7 +36,7 @@ class Progress:
     failed: int
     seconds: float
     recent: Mapping[str, Any]
-    """Of the last quarter of a second, as the generator tells it."""
+    """What happened in the last quarter of a second, as the generator tells it."""
 
 
 @dataclass(frozen=True, slots=True)

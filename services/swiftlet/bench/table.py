@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from swiftlet.bench.figures import FIGURES, Figure, Key, keys, operations, values
-from swiftlet.bench.results import Result, StepResult
+from swiftlet.bench.results import CANCELLED, Result, StepResult
 from swiftlet.bench.units import number_text, size_text, time_text
 
 BUSY_SHARE = 0.7
@@ -55,7 +55,7 @@ def notes(result: Result) -> list[str]:
     for step in result.steps:
         if step.run == 1:
             found.append(_step_note(step))
-    early = sorted({step.ended_early for step in result.steps if step.ended_early and step.ended_early != "cancelled"})
+    early = sorted({step.ended_early for step in result.steps if step.ended_early and step.ended_early != CANCELLED})
     found += [f"A step ended early: {reason}." for reason in early]
     found += _failure_notes(result)
     found += _generator_notes(result)

@@ -16,6 +16,8 @@ class Store(ThreadingHTTPServer):
     """The store, by paths; it serves in a thread."""
 
     daemon_threads = True
+    # A connection that finds no room in the queue is made a second later.
+    request_queue_size = 128
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)

@@ -138,6 +138,13 @@ def test_different_scenarios_are_not_compared(document: dict[str, Any]) -> None:
         compare(one, two)
 
 
+def test_what_was_cut_short_is_not_compared(document: dict[str, Any]) -> None:
+    before = runs(document, [5, 6, 7, 8])
+    cut = step(run=9, operations={"read": operation(p=900)}, ended_early="cancelled")
+    rows = by_figure(compare(before, before.model_copy(update={"steps": (*before.steps, cut)})))
+    assert rows["p99_s"].ratio == 1
+
+
 def test_a_comparison_is_printed(document: dict[str, Any]) -> None:
     rows = compare(runs(document, [5, 6, 7, 8]), runs(document, [15, 16, 17, 18]))
     out = io.StringIO()

@@ -24,7 +24,7 @@ from swiftlet.bench.errors import BenchError
 from swiftlet.bench.page import render
 from swiftlet.bench.processes import Watch
 from swiftlet.bench.progress import Line
-from swiftlet.bench.results import Result, appended, read_result
+from swiftlet.bench.results import Result, appended, check_appending, read_result
 from swiftlet.bench.runner import Options, run
 from swiftlet.bench.scenario import Scenario
 from swiftlet.bench.table import print_result
@@ -133,11 +133,15 @@ def run_scenario(
     Objects are stored in containers of their own, and deleted in the end. Exit code 1 when an operation failed.
     """
     chosen = catalogue.find(scenario, changes)
-    before = read_result(json_path) if append and json_path is not None and json_path.exists() else None
     if append and json_path is None:
         raise click.UsageError("--append needs --json: it names the file that runs are added to")
+    for path in (json_path, html_path):
+        _check_writable(path)
+    before = read_result(json_path) if append and json_path is not None and json_path.exists() else None
     watch = _watch(pids, cluster)
     store = _log_in(_credentials(target, credentials, cluster), ca_file)
+    if before is not None:
+        check_appending(before, chosen.document(), store.storage_url)
     line = Line()
     chosen_prefix = prefix or f"swiftlet-bench-{secrets.token_hex(4)}"
     try:
@@ -145,12 +149,12 @@ def run_scenario(
             result = run(chosen, store, Options(chosen_prefix, runs, keep, watch, line.report, stops))
     finally:
         line.clear()
+    print_result(result, _console())
     whole = result if before is None else appended(before, result)
     if json_path is not None:
         _write(json_path, whole.model_dump_json() + "\n")
     if html_path is not None:
         _write(html_path, render(whole))
-    print_result(result, _console())
     raise click.exceptions.Exit(_code(result))
 
 
@@ -202,6 +206,12 @@ def _code(result: Result) -> int:
     if result.is_cut_short:
         return 130
     return 1 if any(step.failed for step in result.steps) else 0
+
+
+def _check_writable(path: Path | None) -> None:
+    """Check before a run that its result can be written after it."""
+    if path is not None and not os.access(path.absolute().parent, os.W_OK):
+        raise BenchError(f"{path} can't be written: {path.absolute().parent} is no folder that may be written to")
 
 
 def _write(path: Path, text: str) -> None:

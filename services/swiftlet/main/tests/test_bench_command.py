@@ -66,6 +66,12 @@ def test_a_run_is_printed_and_written(
     assert bench("run", scenario, "--target", f"{store.endpoint}/auth/v1.0", "--json", out, "--append") == 0
     assert [step.run for step in read_result(out).steps] == [1, 2]
     assert read_result(out).target == f"{store.endpoint}/v1/AUTH_test"
+    asked = len(store.asked)
+    capsys.readouterr()
+    again = ("--target", store.endpoint, "--json", out, "--append", "--set", "seed=2")
+    assert bench("run", scenario, *again) == 1
+    assert "these differ: seed" in capsys.readouterr().err
+    assert len(store.asked) == asked
     store.fault = lambda method, *_: 500 if method == "GET" else None
     assert bench("run", scenario, "--target", store.endpoint) == 1
 
@@ -168,7 +174,8 @@ def test_a_wrong_key_and_a_result_that_cant_be_written(
     store: Store, scenario: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert bench("run", scenario, "--target", store.endpoint, "--json", tmp_path / "no" / "out.json") == 1
-    assert "can't be written: No such file" in capsys.readouterr().err
+    assert "can't be written: " in capsys.readouterr().err
+    assert not store.asked
     monkeypatch.setenv("ST_KEY", "wrong")
     assert bench("run", scenario, "--target", store.endpoint) == 1
     assert "does not take the credentials" in capsys.readouterr().err
