@@ -50,6 +50,10 @@ class Options:
     """URL of the store's metadata servers, `http://HOST:PORT`: objects are moved to and from the devices directly where
     that can be done. None: over HTTP, through proxies.
     """
+    write_directly: bool = True
+    """Whether, with `metadata_url`, objects are stored and deleted directly, too: then they are in listings, or gone
+    from them, a second or two later. False: they are only read directly.
+    """
     ca_file: str | None = None
     """File with the certificate authorities to believe, in PEM; None: those of the system."""
     insecure: bool = False

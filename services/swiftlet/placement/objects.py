@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from swiftlet.boundaries.objects import ContainerUpdate, GetStream, PutStream, ReplicaTransport, WriteReply
-from swiftlet.errors import NotFound, SwiftletError, Unavailable, Unproved
+from swiftlet.errors import GuestRefused, NotFound, SwiftletError, Unavailable, Unproved
 from swiftlet.model import ObjectInfo, ObjectKey, ObjectRow, PostRecord, PutFooter, PutRecord
 from swiftlet.names import HashPath, Path
 from swiftlet.placement.fanout import Outcome, SlotRunner, read_each, write_all
@@ -313,6 +313,8 @@ class ReplicatedObjects:
         found = [(a, d) for a, d in zip(answers, devices, strict=True) if isinstance(a, ObjectInfo)]
         gone = [a.timestamp for a in answers if isinstance(a, NotFound) and a.timestamp is not None]
         odd = [a for a in answers if isinstance(a, BaseException) and not isinstance(a, SwiftletError)]
+        # A refusal of a guest is about the request, not about what a device has.
+        odd += [a for a in answers if isinstance(a, GuestRefused)]
         if odd:
             raise odd[0]
         primary = [a for a, d in zip(answers, devices, strict=True) if d.id not in plan.handoffs]

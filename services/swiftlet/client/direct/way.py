@@ -64,6 +64,7 @@ class DirectWay:
         self._http = http
         self._over_http = HttpWay(http)
         self._metadata = MetadataServer(http, metadata_url)
+        self._writes = options.write_directly
         self._parts = PartsByLoop(lambda: Parts(self._metadata, options))
         http.beside.append(self._parts)
 
@@ -108,7 +109,7 @@ class DirectWay:
     async def put(self, request: ObjectRequest, body: Body) -> Written:
         """Store an object; return when it is durable."""
         new, size = plain.new_object(request), body.size
-        if new is None or size is None:
+        if new is None or size is None or not self._writes:
             return await self._over_http.put(request, body)
         if size <= SMALL_BYTES:
             return await self._put_small(request, new, body)
@@ -126,7 +127,7 @@ class DirectWay:
                 may_be_deleted = may_be_deleted or not isinstance(error, (GuestRefused, NotFound))
                 raise
 
-        if plain.is_deletion(request):
+        if self._writes and plain.is_deletion(request):
             try:
                 if not await self._try(request, Kind.WRITE, attempt, what="DELETE"):
                     raise status_error(404, "Not Found", f"DELETE {request}")

@@ -70,7 +70,8 @@ class SwiftletFileSystem(fsspec.asyn.AsyncFileSystem):
         if unknown := sorted(options.keys() - known):
             raise ConfigurationError(f"unknown options: {', '.join(unknown)}; give st_auth, st_user, st_key or os_*")
         found = find_credentials({name.upper(): value for name, value in given.items()} if given else None)
-        self.client = AsyncClient(found, find_options(**(client_options or {})))
+        # Who writes a file expects to see it in the next listing.
+        self.client = AsyncClient(found, find_options(**{"write_directly": False, **(client_options or {})}))
         """The client that is used."""
         if not asynchronous:
             weakref.finalize(self, _close, self._loop, self._pid, self.client)

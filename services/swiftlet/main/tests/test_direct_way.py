@@ -39,9 +39,9 @@ LARGE = DATA * 300
 """More than goes in one frame."""
 
 
-def way_to(cluster: DirectCluster, user: str = "test:tester") -> DirectWay:
+def way_to(cluster: DirectCluster, user: str = "test:tester", write_directly: bool = True) -> DirectWay:
     login = V1(auth_url=f"http://127.0.0.1:{cluster.proxy}/auth/v1.0", user=user, key="secret")
-    options = Options(retry_wait_s=0.001)
+    options = Options(retry_wait_s=0.001, write_directly=write_directly)
     return DirectWay(Http(login, options), options, cluster.url)
 
 
@@ -190,6 +190,18 @@ async def test_what_means_something_to_a_proxy_goes_there(
         await way.put(ObjectRequest("proxied", name, headers), BytesBody(DATA))
     assert (counted.devices, counted.http[-1]) == (0, f"PUT /v1/AUTH_test/proxied/{name}")
     await way.delete(ObjectRequest("proxied", name))
+
+
+async def test_writes_go_over_http_where_they_are_to_be_listed_at_once(cluster: DirectCluster, container: str) -> None:
+    way = way_to(cluster, write_directly=False)
+    with Counted(cluster, way) as counted:
+        await way.put(ObjectRequest(container, "a"), BytesBody(DATA))
+        assert await names_in(cluster, container) == ["a"]
+        assert await read(way, ObjectRequest(container, "a")) == DATA
+        await way.delete(ObjectRequest(container, "a"))
+        assert await names_in(cluster, container) == []
+    assert counted.devices == 1
+    await way.close()
 
 
 async def test_conditions_of_reads_hold(way: DirectWay, container: str) -> None:
