@@ -154,7 +154,7 @@ class DirectCluster:
                 await stack.enter_async_context(_served(app, port))
             self.session = await stack.enter_async_context(aiohttp.ClientSession())
             self.token = await self.login("test:tester")
-            await self._prove()
+            await self.prove()
             yield self
 
     @contextmanager
@@ -185,15 +185,21 @@ class DirectCluster:
         """Return what a coroutine of this cluster returns, while another event loop goes on."""
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(coroutine, self.loop))
 
-    async def _prove(self) -> None:
-        """Tell the devices that they lack nothing, as a replicator would: they have just started, and can't know."""
+    async def prove(self) -> bool:
+        """Tell the devices that they lack nothing, as a replicator would; return whether one of them did not know.
+
+        They don't after their start, and when this process has stood still for a moment, as on a busy machine.
+        """
+        in_doubt = False
         tls = PeerTls(self.more.get("encryption", "none"), [KEY.encode()])
         peers = HttpDevices(NodeClient(key=ClusterKey(KEY.encode()), tls=tls.client))
         for device in load(self.root / "rings" / "object-0.ring").devices:
             assert device is not None
             doubt = await peers.judge(device, Verdict())
+            in_doubt = in_doubt or doubt is not None
             assert doubt is None or await peers.judge(device, Verdict(epoch=doubt.epoch, whole=True)) is None
         await peers.close()
+        return in_doubt
 
     async def login(self, user: str) -> str:
         """Return a token of a user."""

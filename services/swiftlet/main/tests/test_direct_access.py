@@ -243,5 +243,6 @@ async def test_the_client_encrypts_where_the_cluster_does(tmp_path: Directory) -
         with Counted(cluster, way) as counted:
             await way.put(ObjectRequest("c", "a"), BytesBody(DATA))
             assert await read(way, ObjectRequest("c", "a")) == DATA
-        assert (counted.devices, [line for line in counted.http if "AUTH_test" in line]) == (4, [])
+        assert counted.devices >= 4
+        assert not [line for line in counted.http if "AUTH_test" in line]
         await way.close()
