@@ -63,12 +63,18 @@ def compare(before: Result, after: Result) -> list[Row]:
         row
         for key in keys(before)
         if key in known
-        for figure in (*COMPARED, CPU)
+        for figure in _figures(before, key)
         if (row := _row(key, figure, values(before, key, figure), values(after, key, figure))) is not None
     ]
     if not rows:
         raise BenchError("the results have no step in common")
     return rows
+
+
+def _figures(result: Result, key: Key) -> Sequence[Figure]:
+    """Return what is compared of a step and an operation: processor time is of a step as a whole."""
+    steps = [one for one in keys(result) if (one.connections, one.per_second) == (key.connections, key.per_second)]
+    return (*COMPARED, CPU) if key == steps[-1] else COMPARED
 
 
 def _whole(result: Result) -> Result:

@@ -16,7 +16,8 @@ _COLOURS = {BETTER: "green", WORSE: "red"}
 def print_comparison(rows: Sequence[Row], console: Console) -> None:
     """Write the table, and how it was made."""
     made = Table(box=None, pad_edge=False, header_style="bold")
-    made.add_column("clients", justify="right")
+    is_open = any(row.key.per_second is not None for row in rows)
+    made.add_column("rate" if is_open else "clients", justify="right")
     made.add_column("operation")
     made.add_column("figure")
     for title in ("before", "spread", "after", "spread", "ratio", "95 %", "p"):

@@ -120,10 +120,12 @@ def test_processor_time_and_failures_are_compared_too(document: dict[str, Any]) 
     def made(cpu_s: float, failed: int) -> Result:
         usage = Usage(cpu_s=cpu_s, rss_bytes=1, read_bytes=None, written_bytes=None, processes=1)
         failures = {"timeout": Failures(count=failed, example="GET /")} if failed else {}
-        operations = {"read": operation(failures=failures)}
+        operations = {"create": operation(), "read": operation(failures=failures)}
         return result(document, [step(run=n, operations=operations, usage=usage) for n in range(1, 5)])
 
-    rows = by_figure(compare(made(1.0, 0), made(2.0, 3)))
+    found = compare(made(1.0, 0), made(2.0, 3))
+    assert [row.key.operation for row in found if row.figure.name.startswith("cpu")] == ["all"]
+    rows = by_figure(found)
     assert rows["cpu_per_operation_s"].ratio == pytest.approx(2.0)
     assert rows["cpu_per_operation_s"].verdict == WORSE
     assert (rows["failed"].ratio, rows["failed"].verdict) == (None, WORSE)
