@@ -1,10 +1,14 @@
 //! Parts without the engine: answers in arbitrary pieces, sizes, contents, parts of orders.
 
+use std::sync::LazyLock;
+
 use proptest::prelude::*;
 
 use super::*;
 use crate::exchange::{Exchange, Expect, Failure};
 use crate::random::Random;
+
+static CONTENTS: LazyLock<Contents> = LazyLock::new(|| Contents::new(1));
 
 fn take(
     bytes: &[u8],
@@ -12,11 +16,11 @@ fn take(
     method: &str,
     expect: Expect,
 ) -> Result<(u16, u64, Option<String>, bool), Failure> {
-    let contents = Contents::new(1);
+    let contents = &*CONTENTS;
     let mut exchange = Exchange::new();
     exchange.begin(method, "/v1/a/c/o", "Host: h\r\n", None, expect);
     while !exchange.is_sent() {
-        exchange.send(&contents, |slices| Ok(slices.iter().map(|slice| slice.len()).sum::<usize>().min(7))).unwrap();
+        exchange.send(contents, |slices| Ok(slices.iter().map(|slice| slice.len()).sum::<usize>().min(7))).unwrap();
     }
     let mut rest = bytes;
     for piece in pieces.iter().cycle() {
@@ -24,7 +28,7 @@ fn take(
             break;
         }
         let (now, later) = rest.split_at((*piece).min(rest.len()));
-        exchange.take(&contents, now)?;
+        exchange.take(contents, now)?;
         rest = later;
     }
     if !exchange.is_done() {
