@@ -192,7 +192,7 @@ store-flakey: ## the native store on XFS on a disk that fails in four ways, in a
 	@hack/flakey
 
 # make fuzz-wire MINUTES=10 TARGETS='frames record'
-TARGETS ?= frames messages handshake objects record checkpoint device rows journal erasure
+TARGETS ?= frames messages handshake objects record checkpoint device rows journal erasure fragments
 .PHONY: fuzz-wire
 fuzz-wire: ## libFuzzer on every decoder of the wire and of the disk, MINUTES in all (installs cargo-fuzz and a nightly compiler)
 	@hack/fuzz-wire $(MINUTES) $(TARGETS)

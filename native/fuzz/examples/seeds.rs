@@ -2,7 +2,12 @@
 #![allow(clippy::unwrap_used, reason = "a tool for people, who see what went wrong")]
 
 use std::path::Path;
+use std::sync::Arc;
 
+use swiftlet_erasure::Scheme;
+use swiftlet_fragments::cutting::Cutter;
+use swiftlet_fragments::slot::Change;
+use swiftlet_fragments::{Accepted, Ballot, Device, Outcome, Version, decision};
 use swiftlet_fuzz::lived;
 use swiftlet_node::message::{Found, Request, Written, encode_footer, lists};
 use swiftlet_node::{Refusal, Status};
@@ -187,6 +192,33 @@ fn erasure(root: &Path) {
     save(root, "erasure", "no-scheme", &[&[17, 1, 1], &[0; 24]]);
 }
 
+fn fragments(root: &Path) {
+    let chosen: Arc<[Device]> = (0..9).map(|number| Device { number, incarnation: 7 }).collect();
+    let object: Vec<u8> = (0..999_u16).map(|at| (at % 251) as u8).collect();
+    let order: Vec<u8> = (0..9_u8).map(|at| at.wrapping_mul(89)).collect();
+    for (size, cell) in [(0, 16_u8), (1, 16), (95, 16), (96, 16), (999, 64)] {
+        let mut cutter = Cutter::new(Scheme::new(6, 3).unwrap(), cell.into()).unwrap();
+        cutter.push(&object[..size], |_| ()).unwrap();
+        let block = cutter.finish(|_| ()).block(7, 5, chosen.clone()).unwrap();
+        save(root, "fragments", &format!("block-{size}"), &[&[0], &block.encode()]);
+        let numbers = [6, 3, cell, 0, 10, 3, 0];
+        save(root, "fragments", &format!("object-{size}"), &[&[2], &numbers, &order, &object[..size]]);
+    }
+    let version = Version { timestamp: 7, generation: 8 };
+    let ballot = Ballot { round: 2, nonce: 9 };
+    let accepted = Accepted { ballot, outcome: Outcome::Abort };
+    let changes = [
+        Change::Promised { version, chosen: chosen.clone(), ballot },
+        Change::Accepted { version, chosen: chosen.clone(), accepted },
+        Change::Decided { version, outcome: Outcome::Commit },
+        Change::Settled(version),
+        Change::Returned(Version::deletion(7)),
+    ];
+    for (at, change) in changes.iter().enumerate() {
+        save(root, "fragments", &format!("decision-{at}"), &[&[1], &decision::encode(change).unwrap()]);
+    }
+}
+
 fn pairs(root: &Path) {
     let pair = |step: usize| PairRoots::new((0..4096).step_by(step).collect()).unwrap();
     let steps = [(12, 8, vec![0]), (12, 4, vec![0]), (8, 4, vec![0, 1, 2]), (4, 0, vec![0, 1, 5, 9]), (2, 0, vec![0])];
@@ -207,5 +239,6 @@ fn main() {
     node(Path::new(&root));
     store(Path::new(&root));
     erasure(Path::new(&root));
+    fragments(Path::new(&root));
     pairs(Path::new(&root));
 }

@@ -8,12 +8,14 @@
 
 mod device;
 mod erasure;
+mod fragments;
 mod node;
 mod updates;
 mod wire;
 
 pub use device::{device, lived};
 pub use erasure::erasure;
+pub use fragments::fragments;
 pub use node::objects;
 pub use swiftlet_store::fuzzing::{branches, checkpoint, record};
 pub use updates::{journal, rows};
@@ -35,5 +37,6 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("rows", rows),
     ("journal", journal),
     ("erasure", erasure),
+    ("fragments", fragments),
     ("branches", branches),
 ];

@@ -20,7 +20,7 @@ pub enum Step {
     Wait,
     /// Ask all places for their newest committed version below this one.
     Ask(Option<Version>),
-    /// Fetch this version's fragments from all places, and from the devices that its proxy chose.
+    /// Fetch this version's fragments from all places, from whoever named it, and from the devices that its proxy chose.
     Fetch(Version),
     /// There are fragments enough of this version.
     Give(Version),
@@ -52,8 +52,6 @@ pub struct Read {
     stage: Stage,
     /// The lowest version that turned out to be aborted.
     below: Option<Version>,
-    /// The newest version of which too few fragments were found.
-    short: Option<Version>,
     tries: usize,
 }
 
@@ -62,7 +60,7 @@ impl Read {
     #[must_use]
     pub fn new(terms: Terms) -> Self {
         let stage = Stage::Asking { answered: BTreeSet::new(), newest: None };
-        Self { terms, stage, below: None, short: None, tries: 0 }
+        Self { terms, stage, below: None, tries: 0 }
     }
 
     /// A device has answered which version is its newest one, and whether it has a place, and which.
@@ -106,20 +104,15 @@ impl Read {
     /// Everyone has answered who will.
     pub fn wait_no_longer(&mut self) -> Step {
         match &self.stage {
-            Stage::Asking { newest: Some(version), .. } if !version.is_deletion() && Some(*version) > self.short => {
-                self.fetch(*version)
-            }
-            Stage::Asking { newest, .. } if *newest <= self.short && self.short.is_some() => Step::Unavailable,
+            Stage::Asking { newest: Some(version), .. } if !version.is_deletion() => self.fetch(*version),
             Stage::Asking { answered, .. } if answered.len() >= self.terms.absences() => Step::NotFound,
             Stage::Asking { .. } => Step::Unavailable,
-            Stage::Fetching { newer: Some(newer), .. } if !newer.is_deletion() => self.fetch(*newer),
-            Stage::Fetching { version, aborted: true, .. } => self.ask(Some(*version)),
+            // Who has the newer one is asked for, not only which it is: handoffs may be the ones that have it.
             Stage::Fetching { newer: Some(_), .. } => self.ask(self.below),
-            // Whoever answered first may have missed a newer version, and others be done with this one.
-            Stage::Fetching { version, .. } => {
-                self.short = self.short.max(Some(*version));
-                self.ask(self.below)
-            }
+            Stage::Fetching { version, aborted: true, .. } => self.ask(Some(*version)),
+            // Whoever answered first may have missed a newer version, or know of one that only handoffs have.
+            Stage::Fetching { .. } if self.tries == 1 => self.ask(self.below),
+            Stage::Fetching { .. } => Step::Unavailable,
         }
     }
 

@@ -1,4 +1,6 @@
-//! Decisions one by one, and all of them in a simulation.
+//! Decisions one by one, and all of them in a simulation; fragments' bytes.
 
+mod bytes;
 mod decisions;
+mod records;
 mod simulation;

@@ -129,7 +129,7 @@ pub(crate) struct Seen {
     pub(crate) not_found: usize,
     pub(crate) unavailable: usize,
     pub(crate) tried_with_devices_away: usize,
-    pub(crate) older_given: usize,
+    pub(crate) asked_again: usize,
 }
 
 impl Seen {
@@ -155,7 +155,7 @@ impl Seen {
             &mut self.not_found,
             &mut self.unavailable,
             &mut self.tried_with_devices_away,
-            &mut self.older_given,
+            &mut self.asked_again,
         ]
     }
 

@@ -98,11 +98,4 @@ impl SimDevice {
         self.rounds.clear();
         self.sync = Round::default();
     }
-
-    /// Nothing is known any more of what a place has taken over.
-    pub(crate) fn forget(&mut self, place: usize) {
-        self.slots.remove(&place);
-        self.log.retain(|(at, _)| *at != place);
-        self.bytes.retain(|(at, _), _| *at != place);
-    }
 }

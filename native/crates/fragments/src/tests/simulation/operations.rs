@@ -13,11 +13,23 @@ use crate::{Device, Version};
 /// Fragments by their index.
 pub(crate) type Pieces = BTreeMap<usize, Vec<u8>>;
 
+/// What a reader holds beside its decisions.
+pub(crate) struct Reading {
+    pub(crate) ring: usize,
+    /// What was agreed on when it began.
+    pub(crate) floor: Option<Version>,
+    /// The version that is being fetched.
+    pub(crate) version: Option<Version>,
+    pub(crate) pieces: Pieces,
+    /// The newest version that was named, and by which device.
+    pub(crate) named: Option<(Version, usize)>,
+}
+
 pub(crate) enum Operation {
     Write { write: Write, version: Version, chosen: Arc<[Device]>, cells: Vec<Vec<u8>> },
     Delete { version: Version, done: BTreeSet<usize> },
     Recovery { device: usize, place: usize, version: Version, recovery: Recovery },
-    Read { read: Read, ring: usize, version: Option<Version>, pieces: Pieces, floor: Option<Version> },
+    Read { read: Read, reading: Reading },
     Rebuild { device: usize, place: usize, version: Version, chosen: Arc<[Device]>, pieces: Pieces },
     Session { device: usize, place: usize },
     Return { device: usize, place: usize },

@@ -36,8 +36,6 @@ pub(crate) struct Rules {
     pub(crate) is_recovered: bool,
     /// Whether a proxy that gives up tells the devices so even after it has sent commits.
     pub(crate) discards_always: bool,
-    /// Whether a device keeps what it has promised and decided when a place shows the fragment.
-    pub(crate) forgets_returned: bool,
 }
 
 impl Default for Rules {
@@ -57,7 +55,6 @@ impl Default for Rules {
             is_same: |one, other| one == other,
             is_recovered: true,
             discards_always: false,
-            forgets_returned: false,
         }
     }
 }

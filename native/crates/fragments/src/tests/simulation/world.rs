@@ -289,9 +289,7 @@ impl World {
                 self.send_chosen(id, &chosen, sent, &[]);
                 self.goes_on_recovering(id, *device, *place, *version, recovery)
             }
-            Operation::Read { read, ring, version, pieces, floor } => {
-                self.go_on_reading(&reply, read, *ring, version, pieces, *floor)
-            }
+            Operation::Read { read, reading } => self.go_on_reading(&reply, read, reading),
             Operation::Rebuild { device, place, version, chosen, pieces } => {
                 pieces.extend(reply.pieces);
                 !self.is_rebuilt(*device, *place, *version, chosen, pieces)

@@ -46,11 +46,7 @@ impl World {
                 self.send_chosen(id, &chosen, sent, &[]);
                 self.goes_on_recovering(id, *device, *place, *version, recovery)
             }
-            Operation::Read { read, ring, version, pieces, floor } => {
-                let step = read.wait_no_longer();
-                let (ring, floor) = (*ring, *floor);
-                self.take(id, step, ring, None, version, pieces, floor)
-            }
+            Operation::Read { read, reading } => self.take(id, read.wait_no_longer(), reading),
             _ => false,
         };
         if goes_on {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use super::super::operations::{Call, Operation, Pieces, Reply};
+use super::super::operations::{Call, Operation, Pieces, Reading, Reply};
 use super::super::stripes::decoded;
 use super::World;
 use crate::Version;
@@ -12,10 +12,10 @@ use crate::request::{Answer, Request};
 
 impl World {
     pub(super) fn begin_read(&mut self) {
-        let ring = self.any_ring();
+        let (ring, floor) = (self.any_ring(), self.checker.quiet);
         let read = Read::new((self.rules.reading)(self.terms));
-        let floor = self.checker.quiet;
-        let id = self.begin(Operation::Read { read, ring, version: None, pieces: Pieces::new(), floor });
+        let reading = Reading { ring, floor, version: None, pieces: Pieces::new(), named: None };
+        let id = self.begin(Operation::Read { read, reading });
         self.ask_all(id, None);
     }
 
@@ -33,69 +33,51 @@ impl World {
         }
     }
 
-    pub(super) fn go_on_reading(
-        &mut self,
-        reply: &Reply,
-        read: &mut Read,
-        ring: usize,
-        version: &mut Option<Version>,
-        pieces: &mut Pieces,
-        floor: Option<Version>,
-    ) -> bool {
-        let place = self.rings[ring].iter().position(|at| *at == reply.from);
-        let before = pieces.len();
-        let step = hear(read, reply, place, *version, pieces);
-        if let (true, Answer::Fragment(chosen), Some(version)) = (before == 0, &reply.answer, *version) {
+    pub(super) fn go_on_reading(&mut self, reply: &Reply, read: &mut Read, reading: &mut Reading) -> bool {
+        let place = self.rings[reading.ring].iter().position(|at| *at == reply.from);
+        if let Answer::Newest { committed: Some(committed), .. } = reply.answer {
+            reading.named = reading.named.max(Some((committed, reply.from)));
+        }
+        let before = reading.pieces.len();
+        let step = hear(read, reply, place, reading.version, &mut reading.pieces);
+        if let (true, Answer::Fragment(chosen), Some(version)) = (before == 0, &reply.answer, reading.version) {
             self.fetch(reply.operation, version, chosen.iter().map(|device| device.number as usize));
         }
-        self.take(reply.operation, step, ring, Some(reply.from), version, pieces, floor)
+        self.take(reply.operation, step, reading)
     }
 
     /// Do what a read says is next; whether it goes on.
-    #[allow(clippy::too_many_arguments, reason = "the parts of the read, which its caller holds")]
-    pub(super) fn take(
-        &mut self,
-        id: u64,
-        step: Step,
-        ring: usize,
-        from: Option<usize>,
-        version: &mut Option<Version>,
-        pieces: &mut Pieces,
-        floor: Option<Version>,
-    ) -> bool {
+    pub(super) fn take(&mut self, id: u64, step: Step, reading: &mut Reading) -> bool {
         match step {
-            Step::Wait => true,
+            Step::Wait => return true,
             Step::Ask(below) => {
-                self.checker.seen.older_given += 1;
-                (*version, *pieces) = (None, Pieces::new());
+                self.checker.seen.asked_again += 1;
+                (reading.version, reading.named, reading.pieces) = (None, None, Pieces::new());
                 self.ask_all(id, below);
-                true
+                return true;
             }
             Step::Fetch(wanted) => {
                 self.checker.fetched.insert((id, wanted));
-                (*version, *pieces) = (Some(wanted), Pieces::new());
-                let places = self.rings[ring].clone();
-                self.fetch(id, wanted, places.into_iter().chain(from));
-                true
+                (reading.version, reading.pieces) = (Some(wanted), Pieces::new());
+                let named = reading.named.map(|(_, device)| device);
+                let places = self.rings[reading.ring].clone();
+                self.fetch(id, wanted, places.into_iter().chain(named));
+                return true;
             }
             Step::Give(version) => {
                 self.checker.seen.given += 1;
-                let object = decoded(self.scheme, pieces);
+                let object = decoded(self.scheme, &reading.pieces);
                 self.trace(|| format!("read {version:?}"));
-                self.checker.gave(version, &object, floor);
+                self.checker.gave(version, &object, reading.floor);
                 self.checker.gave_the_newest_of(id, version);
-                false
             }
             Step::NotFound => {
                 self.checker.seen.not_found += 1;
-                self.checker.absent(floor);
-                false
+                self.checker.absent(reading.floor);
             }
-            Step::Unavailable => {
-                self.checker.seen.unavailable += 1;
-                false
-            }
+            Step::Unavailable => self.checker.seen.unavailable += 1,
         }
+        false
     }
 
     /// A read at this moment by the newest ring, while these devices are away.
@@ -106,11 +88,15 @@ impl World {
         self.chance.shuffle(&mut order);
         order.sort_by_key(|at| !ring.contains(at));
         order.retain(|at| !away.contains(at));
-        let (mut step, mut version, mut pieces) = (Step::Ask(None), None, Pieces::new());
+        let (mut step, mut pieces) = (Step::Ask(None), Pieces::new());
+        let mut version;
         let (mut newest, mut named) = (None, None);
         loop {
             let (request, mut from) = match step {
-                Step::Ask(below) => (Request::Newest { below }, VecDeque::from(order.clone())),
+                Step::Ask(below) => {
+                    (version, newest, named) = (None, None, None);
+                    (Request::Newest { below }, VecDeque::from(order.clone()))
+                }
                 Step::Fetch(wanted) => {
                     (version, pieces) = (Some(wanted), Pieces::new());
                     let asked = order.iter().copied().filter(|at| ring.contains(at) || named == Some(*at));

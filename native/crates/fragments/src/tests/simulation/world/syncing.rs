@@ -120,12 +120,7 @@ impl World {
         let theirs = reply.shown();
         if let Some(change) = (self.rules.returned)(slot, theirs) {
             self.checker.seen.handed_back += 1;
-            if self.rules.forgets_returned {
-                self.devices[device].forget(place);
-            } else {
-                self.append(device, place, &change, None);
-            }
-            return;
+            return self.append(device, place, &change, None);
         }
         let Some(mine) = slot.shown().filter(|mine| theirs.is_none_or(|theirs| theirs.version < mine.version)) else {
             return;
