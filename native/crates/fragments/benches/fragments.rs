@@ -39,7 +39,7 @@ fn cells<'a>(fragments: &'a [Vec<u8>], blocks: &[Block], wanted: &[Wanted]) -> V
 
 fn measure(data: usize, parity: usize, mebibytes: usize) {
     let scheme = Scheme::new(data, parity).unwrap();
-    let object: Vec<u8> = (0..mebibytes << 20).map(|at| (at * 31 >> 3) as u8).collect();
+    let object: Vec<u8> = (0..mebibytes << 20).map(|at| ((at * 31) >> 3) as u8).collect();
     let cut = |sink: &mut dyn FnMut(&[&[u8]])| {
         let mut cutter = Cutter::new(scheme, CELL_BYTES).unwrap();
         object.chunks(PIECE).for_each(|piece| cutter.push(piece, &mut *sink).unwrap());

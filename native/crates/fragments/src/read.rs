@@ -52,6 +52,8 @@ pub struct Read {
     stage: Stage,
     /// The lowest version that turned out to be aborted.
     below: Option<Version>,
+    /// The newest version that was tried and isn't known to be aborted: nothing older is given.
+    tried: Option<Version>,
     tries: usize,
 }
 
@@ -60,7 +62,7 @@ impl Read {
     #[must_use]
     pub fn new(terms: Terms) -> Self {
         let stage = Stage::Asking { answered: BTreeSet::new(), newest: None };
-        Self { terms, stage, below: None, tries: 0 }
+        Self { terms, stage, below: None, tried: None, tries: 0 }
     }
 
     /// A device has answered which version is its newest one, and whether it has a place, and which.
@@ -104,12 +106,16 @@ impl Read {
     /// Everyone has answered who will.
     pub fn wait_no_longer(&mut self) -> Step {
         match &self.stage {
+            Stage::Asking { newest, .. } if *newest < self.tried => Step::Unavailable,
             Stage::Asking { newest: Some(version), .. } if !version.is_deletion() => self.fetch(*version),
             Stage::Asking { answered, .. } if answered.len() >= self.terms.absences() => Step::NotFound,
             Stage::Asking { .. } => Step::Unavailable,
             // Who has the newer one is asked for, not only which it is: handoffs may be the ones that have it.
             Stage::Fetching { newer: Some(_), .. } => self.ask(self.below),
-            Stage::Fetching { version, aborted: true, .. } => self.ask(Some(*version)),
+            Stage::Fetching { version, aborted: true, .. } => {
+                self.tried = None;
+                self.ask(Some(*version))
+            }
             // Whoever answered first may have missed a newer version, or know of one that only handoffs have.
             Stage::Fetching { .. } if self.tries == 1 => self.ask(self.below),
             Stage::Fetching { .. } => Step::Unavailable,
@@ -125,6 +131,7 @@ impl Read {
 
     fn fetch(&mut self, version: Version) -> Step {
         self.tries += 1;
+        self.tried = self.tried.max(Some(version));
         if self.tries > MAX_TRIES {
             return Step::Unavailable;
         }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use swiftlet_erasure::Scheme;
 
+use crate::read::{Read, Step};
 use crate::recovery::{Promise, choose};
 use crate::request::{Answer, Request, answer};
 use crate::slot::{Change, MAX_FRAGMENTS, MAX_VERSIONS, Slot};
@@ -114,4 +115,53 @@ fn a_handoff_remembers_that_what_it_has_handed_back_counts() {
     // A device that was away, and is still in doubt: were all others to say that they know nothing, it would abort.
     let promise = Request::Promise { version: version(1), chosen: chosen(6), ballot: HIGHER };
     assert_eq!(ask(&mut slot, &promise), Answer::Decided(Outcome::Commit));
+}
+
+/// A read of 4+2, in which the first place has named this version.
+fn reading(first: Version) -> Read {
+    let mut read = Read::new(Terms::of(Scheme::new(4, 2).expect("a scheme")));
+    assert_eq!(read.newest(Some(0), &newest(Some(first))), Step::Fetch(first));
+    read
+}
+
+fn newest(committed: Option<Version>) -> Answer {
+    Answer::Newest { committed, floor: None }
+}
+
+#[test]
+fn a_read_falls_back_to_an_older_version_with_a_proof_alone() {
+    let (old, new) = (version(1), version(2));
+    let fragment = Answer::Fragment(chosen(6));
+    let mut read = reading(new);
+    assert_eq!(read.fetched(new, 0, &fragment), Step::Wait);
+    assert_eq!(read.fetched(new, 0, &fragment), Step::Wait, "the same once more");
+    assert_eq!(read.fetched(old, 1, &fragment), Step::Wait, "of another version");
+    assert_eq!(read.wait_no_longer(), Step::Ask(None), "whether somebody has a newer one");
+    assert_eq!(read.newest(Some(1), &newest(Some(old))), Step::Wait);
+    assert_eq!(read.wait_no_longer(), Step::Unavailable, "who has the newer one doesn't answer");
+
+    let mut read = reading(new);
+    assert_eq!(read.fetched(new, 1, &Answer::Decided(Outcome::Abort)), Step::Wait);
+    assert_eq!(read.wait_no_longer(), Step::Ask(Some(new)));
+    assert_eq!(read.newest(Some(1), &newest(Some(old))), Step::Wait);
+    assert_eq!(read.wait_no_longer(), Step::Fetch(old));
+    for index in 0..3 {
+        assert_eq!(read.fetched(old, index, &fragment), Step::Wait);
+    }
+    assert_eq!(read.fetched(old, 5, &fragment), Step::Give(old));
+}
+
+#[test]
+fn a_read_finds_nothing_when_three_places_of_six_say_so() {
+    let terms = Terms::of(Scheme::new(4, 2).expect("a scheme"));
+    for (answers, expected) in [([0, 1, 1], Step::Unavailable), ([0, 1, 5], Step::NotFound)] {
+        let mut read = Read::new(terms);
+        for place in answers {
+            // A deletion in one place may be all that an empty device has heard of.
+            let deletion = (place == 1).then(|| Version::deletion(3));
+            assert_eq!(read.newest(Some(place), &newest(deletion)), Step::Wait);
+        }
+        assert_eq!(read.newest(None, &newest(None)), Step::Wait, "a handoff doesn't count");
+        assert_eq!(read.wait_no_longer(), expected);
+    }
 }
