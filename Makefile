@@ -124,10 +124,11 @@ mutants: setup ## rules of sync and listings broken one by one in the simulator:
 fragment-sim: ## the commit of erasure-coded objects simulated from SEED on, SEEDS times; FRAGMENT_TRACE=1 tells each history
 	@FRAGMENT_SEED=$(SEED) FRAGMENT_SEEDS=$(SEEDS) cargo test --release --quiet --manifest-path native/Cargo.toml -p swiftlet-fragments --lib what_was_acknowledged -- --nocapture
 
-# make fragment-mutants MUTANT_SEEDS=100000
+# make fragment-mutants FRAGMENT_MUTANT_SEEDS=100000
+FRAGMENT_MUTANT_SEEDS ?= 60000
 .PHONY: fragment-mutants
-fragment-mutants: ## rules of that commit broken one by one: the first of MUTANT_SEEDS seeds that finds each
-	@FRAGMENT_MUTANT_SEEDS=$(MUTANT_SEEDS) cargo test --release --quiet --manifest-path native/Cargo.toml -p swiftlet-fragments --lib every_broken_rule -- --nocapture
+fragment-mutants: ## rules of that commit broken one by one: the first of FRAGMENT_MUTANT_SEEDS seeds that finds each
+	@FRAGMENT_MUTANT_SEEDS=$(FRAGMENT_MUTANT_SEEDS) cargo test --release --quiet --manifest-path native/Cargo.toml -p swiftlet-fragments --lib every_broken_rule -- --nocapture
 
 .PHONY: kills
 kills: setup ## a replicator killed KILLS times at moments chosen by SEED, with a real Redis that is killed too

@@ -294,7 +294,8 @@ fn every_broken_rule_is_found() {
         match found {
             Some((seed, broken)) => {
                 println!("{name}: seed {seed}: {broken}");
-                if !broken.contains(expected) {
+                // Another seed may find it by another sentence.
+                if tries == 0 && !broken.contains(expected) {
                     missed.push(format!("{name}: {broken}"));
                 }
             }
