@@ -297,7 +297,7 @@ def test_the_operator_does_with_its_rights_what_it_has_to_where_it_watches(clust
         if everywhere:
             until("the third is served", lambda: served(red))
         # A Role counts some moments after it was made; from then on nothing is forbidden.
-        until("it says what it wrote", lambda: "statuses written" in log.read_text())
+        until("it says what it wrote", lambda: " were written" in log.read_text())
         settled = log.read_text()
         cluster.server.delete(f"/api/v1/namespaces/{green}/services/store")
         path = f"/api/v1/namespaces/{green}/services/store"

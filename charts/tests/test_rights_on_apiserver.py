@@ -274,7 +274,7 @@ async def test_the_operator_uses_all_its_rights_and_lacks_none(
     path = f"{CLUSTER.path}/namespaces/{first}/{CLUSTER.plural}"
     assert server.create(path, body).status == 201
     with helm_there.operator("one", system) as log:
-        until("it says what it wrote", lambda: "statuses written" in log.read_text())
+        until("it says what it wrote", lambda: " were written" in log.read_text())
     # A Role counts some moments after it was made; what was refused until then is none of ours.
     since = len(_lines(server))
     with helm_there.operator("one", system) as log:
