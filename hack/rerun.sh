@@ -6,7 +6,6 @@
 # shellcheck shell=bash
 
 readonly rerun_at_most=10
-readonly flaky_rust_tests=.cache/flaky-rust-tests
 flaky=()
 
 # failed_tests CACHE: the node ids of the tests that failed in the last pytest run with this cache, each ended by a NUL.
@@ -47,7 +46,7 @@ pytest_with_rerun() {
 
 # cargo_test_with_rerun STEP ARGUMENT...: run the Rust tests, and each that failed once more, alone (see rust_tests.py).
 cargo_test_with_rerun() {
-    local step=$1 named=$flaky_rust_tests status=0 test
+    local step=$1 named=.cache/flaky-rust-tests status=0 test
     shift
     mkdir -p .cache
     : >"$named"
