@@ -15,7 +15,7 @@ use crate::merge::State;
 use crate::model::{Key, Timestamp};
 use crate::pending;
 use crate::read;
-use crate::record::{ALIGN, BLOCK, HEADER, Header, Kind, Place};
+use crate::record::{ALIGN, BLOCK, HEADER, Header, Kind, Parsed, Place};
 use crate::scan;
 use crate::unsound;
 use crate::volume::{self, Volume};
@@ -150,14 +150,25 @@ fn write_pending(inner: &Inner) -> Result<()> {
     pending::write(&inner.device, &raw)
 }
 
+/// The length of a record's header and metadata; None if the header is unsound, for the auditor to find.
+fn head_len(inner: &Inner, volume: &Volume, offset: u64) -> Result<Option<u64>> {
+    let mut raw = [0; HEADER];
+    inner.device.io("read a record's header", volume.file.read_at(&mut raw, offset))?;
+    Ok(match Header::parse(&raw, Place::new(volume.id, offset), &inner.device.id) {
+        Parsed::Sound(header) => Some(HEADER as u64 + u64::from(header.metadata_len)),
+        Parsed::Newer(_) | Parsed::Unsound => None,
+    })
+}
+
 /// Punch holes into large dead records; returns the bytes freed.
 pub(crate) fn punch(inner: &Inner) -> Result<u64> {
     inner.device.check()?;
     let mut given = 0;
     for volume in inner.volumes.all() {
         for (offset, bytes) in volume.take_holes() {
-            // The header stays: a scan goes on behind the record.
-            let start = (offset + HEADER as u64).next_multiple_of(BLOCK);
+            // Header and metadata stay: a scan checks them, and goes on behind the record.
+            let Some(head) = head_len(inner, &volume, offset)? else { continue };
+            let start = (offset + head).next_multiple_of(BLOCK);
             let end = (offset + bytes) / BLOCK * BLOCK;
             if start < end {
                 inner.device.disk.reach("punch");

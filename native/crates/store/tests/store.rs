@@ -210,6 +210,28 @@ fn what_is_replaced_gives_its_space_back() {
     assert_eq!(store.check().expect("checked"), Vec::<String>::new());
 }
 
+/// A scan reads the metadata of dead records, too, and takes what is missing there for damage.
+#[test]
+fn a_hole_in_a_dead_record_spares_its_metadata() {
+    let disk = SimulatedDisk::new(1, Faults::default());
+    let store = open(&disk, Config { volume_bytes: 16 << 20, aggregate_below: 1 << 20, ..config() });
+    let data = content(5, 900_000);
+    // Metadata that reach into the record's second block, and into its third one.
+    for (number, size) in [(1, 5000), (2, 10_000)] {
+        let meta = |timestamp| PutMeta { sysmeta: vec![(b"s".to_vec(), vec![b'x'; size])], ..put_meta(timestamp) };
+        for timestamp in [1000, 2000] {
+            store.put(key(number), &meta(timestamp), &footer(&data), data.clone()).expect("stored");
+        }
+    }
+    store.mark().expect("marked");
+    assert!(store.punch().expect("punched") > 1_600_000);
+    assert_eq!(store.check().expect("checked"), Vec::<String>::new());
+    drop(store);
+    let store = open(&disk, config());
+    assert_eq!(store.recovery().damaged, 0);
+    assert_eq!(store.get(&key(2)).expect("there").read(0, 900_000).expect("sound"), data);
+}
+
 #[test]
 fn compaction_keeps_what_counts_and_readers_read_on() {
     let disk = SimulatedDisk::new(1, Faults::default());
