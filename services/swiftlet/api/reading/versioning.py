@@ -204,6 +204,8 @@ async def versions_policy(api: SwiftApi, path: Path, container: ContainerInfo) -
         assert hidden.container is not None
         policy = api.options.policies.for_new(container.policy)
         await api.listings.put_container(hidden.account, hidden.container, api.clock.next(), {}, None, policy)
+        # Another request may be asking for it, and may have asked before it was there.
+        api.containers.forget(hidden.account, hidden.container)
         return (await container_of(api, hidden)).policy
 
 
