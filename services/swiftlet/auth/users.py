@@ -27,6 +27,7 @@ from swiftlet.auth.identity import RESELLER_PREFIX, Identity, Role
 from swiftlet.auth.tokens import Token
 from swiftlet.documents import read_document
 from swiftlet.errors import SettingsError, Unauthorized
+from swiftlet.watched_file import WatchedFile
 
 # argon2id at the lower of the cost points that RFC 9106 recommends for little memory: a login costs tens of
 # milliseconds of CPU and 19 MiB, and its token then lasts a day.
@@ -111,7 +112,7 @@ class Users:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         """Read the file. Raises SettingsError when it can't be used."""
         self._path = Path(path)
-        self._seen: tuple[int, int, int] | None = None
+        self._file = WatchedFile(self._path, "users file")
         self._users: dict[tuple[str, str], User] = {}
         self._found_right: dict[tuple[str, str], tuple[str, bytes]] = {}
         self._process_key = os.urandom(32)
@@ -121,21 +122,12 @@ class Users:
 
     def reload(self) -> bool:
         """Read the file if it changed; return whether it had. SettingsError leaves the last good users in force."""
-        try:
-            stat = self._path.stat()
-            seen = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
-            if seen == self._seen:
-                return False
-            content = self._path.read_bytes()
-            self._users = parse_users(content.decode("utf-8"), str(self._path))
-            self._found_right = {who: found for who, found in self._found_right.items() if who in self._users}
-            self.version = hashlib.sha256(content).hexdigest()[:8]
-        except OSError as error:
-            raise SettingsError(f"can't read the users file {self._path}: {error.strerror}") from error
-        except UnicodeDecodeError as error:
-            raise SettingsError(f"the users file {self._path} is not valid UTF-8: {error}") from error
-        self._seen = seen
-        return True
+        return self._file.reload(self._use)
+
+    def _use(self, content: bytes, text: str) -> None:
+        self._users = parse_users(text, str(self._path))
+        self._found_right = {who: found for who, found in self._found_right.items() if who in self._users}
+        self.version = hashlib.sha256(content).hexdigest()[:8]
 
     def knows(self, login: str) -> bool:
         """Return whether there is a user `account:user`; answers to clients must not depend on it."""

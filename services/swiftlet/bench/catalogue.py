@@ -16,7 +16,7 @@ from swiftlet.documents import read_document
 from swiftlet.settings.problems import Source, describe
 
 MAX_FILE_BYTES = 1 << 20
-"""Of a scenario's file."""
+"""Bytes of a scenario file; a larger one is refused."""
 _SUFFIX = ".yaml"
 
 

@@ -1,4 +1,4 @@
-"""What can go wrong with measuring."""
+"""The error that `swiftlet bench` reports to its user."""
 
 from __future__ import annotations
 

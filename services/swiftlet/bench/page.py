@@ -46,7 +46,7 @@ svg .grid { stroke: #e4e4e4; }
 
 
 def render(result: Result) -> str:
-    """Return the page."""
+    """Return the self-contained HTML page of a result."""
     scenario = result.scenario
     described = [
         text for text in (scenario["about"], f"Repeats {scenario['repeats']}" if scenario["repeats"] else "") if text

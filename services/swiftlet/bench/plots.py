@@ -23,7 +23,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """What an axis shows."""
+    """An axis: its title, how a value on it is written, and its scale."""
 
     title: str
     text: Callable[[float], str]

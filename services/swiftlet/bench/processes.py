@@ -1,4 +1,4 @@
-"""What processes under test use: processor time, memory, disk. Their children count too."""
+"""Reads how much processor time, memory and disk the processes under test use, their children included."""
 
 from __future__ import annotations
 

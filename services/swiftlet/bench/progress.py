@@ -30,7 +30,7 @@ class Line:
         sys.stderr.flush()
 
     def clear(self) -> None:
-        """Remove the line."""
+        """Erase the progress line, so that what is printed next begins on an empty one."""
         if self._is_shown:
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()

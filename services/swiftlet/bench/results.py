@@ -51,7 +51,7 @@ class OperationResult(Value):
 
 
 class Point(Value):
-    """What happened within one interval of a step, warm-up included."""
+    """Rates and latency within one interval of a step; intervals of the warm-up are included."""
 
     at_s: float
     """Its end, since the step began."""
@@ -62,7 +62,7 @@ class Point(Value):
 
 
 class Usage(Value):
-    """What the processes under test used in a step, warm-up included."""
+    """The use of processor, memory and disk by the processes under test during a step, warm-up included."""
 
     cpu_s: float
     rss_bytes: int
@@ -83,7 +83,7 @@ class StepResult(Value):
     run: int
     connections: int
     per_second: float | None
-    """None in a closed loop."""
+    """Operations per second that were to begin; None in a closed loop."""
     window_s: float
     moved_bytes: int
     workers_operations_per_s: float

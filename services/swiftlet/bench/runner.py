@@ -36,7 +36,7 @@ class Progress:
     failed: int
     seconds: float
     recent: Mapping[str, Any]
-    """What happened in the last quarter of a second, as the generator tells it."""
+    """The generator's own figures for the last quarter of a second."""
 
 
 @dataclass(frozen=True, slots=True)

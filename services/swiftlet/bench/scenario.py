@@ -209,7 +209,7 @@ class Open(Part):
 
 
 class Scenario(Part):
-    """One scenario."""
+    """A scenario file: what is stored, which operations are made, how many at a time, and for how long."""
 
     title: Annotated[str, Field(min_length=1, max_length=200)] = Field(description="What it is, in a line")
     repeats: Annotated[str, Field(max_length=1000)] = Field(

@@ -68,7 +68,7 @@ class AsyncClient:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Close connections."""
+        """Close the connections of this event loop."""
         await self.close()
 
     async def close(self) -> None:

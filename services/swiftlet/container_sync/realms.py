@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 from swiftlet.errors import InvalidName, SettingsError
 from swiftlet.names import parse_path
+from swiftlet.watched_file import WatchedFile
 
 MAX_FILE_BYTES = 1 << 20
 _CLUSTER = "cluster_"
@@ -141,39 +142,23 @@ class RealmsFile:
 
         Raises SettingsError when the file can't be used.
         """
-        self._path = None if path is None else Path(path)
+        self._path = path
+        self._file = None if path is None else WatchedFile(Path(path), "realms file", MAX_FILE_BYTES)
         self._current = tuple(current.upper().strip("/").split("/")) if current else ()
-        self._seen: tuple[int, int, int] | None = None
         self.realms = Realms()
         self.reload()
 
     @property
     def enabled(self) -> bool:
         """Whether there is a file, and so container sync."""
-        return self._path is not None
+        return self._file is not None
 
     def reload(self) -> bool:
         """Read the file if it changed; return whether it had. SettingsError leaves the last good realms in force."""
-        if self._path is None:
-            return False
-        try:
-            stat = self._path.stat()
-            seen = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
-            if seen == self._seen:
-                return False
-            with self._path.open("rb") as file:
-                content = file.read(MAX_FILE_BYTES + 1)
-        except OSError as error:
-            raise SettingsError(f"can't read the realms file {self._path}: {error.strerror}") from error
-        if len(content) > MAX_FILE_BYTES:
-            raise SettingsError(f"the realms file {self._path} is larger than {MAX_FILE_BYTES} bytes")
-        try:
-            text = content.decode("utf-8")
-        except UnicodeDecodeError as error:
-            raise SettingsError(f"the realms file {self._path} is not valid UTF-8") from error
+        return self._file is not None and self._file.reload(self._use)
+
+    def _use(self, _content: bytes, text: str) -> None:
         self.realms = parse_realms(text, f"realms file {self._path}")
-        self._seen = seen
-        return True
 
     def shown(self) -> dict[str, object]:
         """Return what `/info` tells: realms and their clusters, and which of them this one is."""

@@ -1,6 +1,6 @@
-"""What a write owes its container: which device keeps the row for whom, and who brings it.
+"""Decides which device keeps the row that a write owes its container, for which replica, and who delivers it.
 
-Services bring rows themselves (`swiftlet.placement.rows`); a client with direct access leaves that to the devices.
+Services deliver rows themselves (`swiftlet.placement.rows`); a client with direct access leaves that to the devices.
 """
 
 from __future__ import annotations
