@@ -219,7 +219,7 @@ fn work(
 ) -> Ended {
     let (began, cpu) = (Instant::now(), thread_cpu_s());
     let world = Sockets::new(&plan.target, order.connections, thread)?;
-    let (tally, population) = Engine::run(world, plan, contents, shared, order, thread, population)?;
+    let (tally, population) = Engine::new(world, plan, contents, shared, order, thread, population).run()?;
     let cpu_s = thread_cpu_s() - cpu;
     Ok((tally, population, cpu_s, cpu_s / began.elapsed().as_secs_f64()))
 }

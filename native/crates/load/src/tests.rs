@@ -67,7 +67,7 @@ impl<F: FnMut(&Request, Nanos) -> Reaction> Bench<F> {
         let population = self.population.take().unwrap();
         let shared = Shared::default();
         let (tally, population) =
-            Engine::run(world, &self.plan, &self.contents, &shared, order, 0, population).unwrap();
+            Engine::new(world, &self.plan, &self.contents, &shared, order, 0, population).run().unwrap();
         self.population = Some(population);
         self.now += 1000 * S;
         tally

@@ -180,7 +180,8 @@ fn cancelled(at: u32, react: impl Fn(u32) -> Reaction) -> (Tally, Population, Na
     let contents = Contents::new(plan.seed);
     let world = Simulated::new(10, 0, &mut serve);
     let order = measured(10, AT_ONCE, Length::Time(60 * S));
-    let (tally, population) = Engine::run(world, &plan, &contents, &shared, order, 0, Population::new(0, 1)).unwrap();
+    let (tally, population) =
+        Engine::new(world, &plan, &contents, &shared, order, 0, Population::new(0, 1)).run().unwrap();
     assert_eq!(tally.ended_early, Some("cancelled"));
     assert_eq!(tally.operations[&Kind::Create].succeeded as usize, population.len());
     (tally, population, last)
