@@ -54,6 +54,7 @@ SHARED = (
     "transport/native_caller.py",
     "transport/native_calls.py",
     "transport/native_replicas.py",
+    "transport/native_writes.py",
     "transport/wire.py",
 )
 """The modules that the direct way uses: what is decided about replicas, and calls to object servers."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import pytest
-from swiftlet_native import TransportBuffer, TransportChunk, TransportNode, TransportPeer
+from swiftlet_native import TransportBuffer, TransportChunk, TransportNode, TransportPeer, TransportWrite
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -122,3 +122,36 @@ def test_what_is_over_a_limit_is_refused_at_once() -> None:
         peer.call(1, PROBE, 0.0, "", b"", b"")
     with pytest.raises(ValueError, match="1 MiB"):
         client.reserve(1, (1 << 20) + 1, 1.0)
+
+
+def test_a_write_goes_to_all_devices_and_the_first_failure_is_told() -> None:
+    _server, client, peer = connected(None)
+    nobody = client.peer("nobody", "127.0.0.1", 1)
+    targets = [(peer, "d0", 1), (nobody, "d1", 2)]
+    nothing: list[tuple[bytes, bytes]] = []
+    version = (1, 0, b"/a/c/o", b"text/plain", [(b"X-Object-Meta-A", b"1")], nothing)
+    place = (0, 1, bytes(16))
+
+    def failures(token: int, write: TransportWrite) -> dict[int, object]:
+        found: dict[int, object] = {}
+        is_over = False
+        while not is_over:
+            assert wait(client, token) == ("answered", None)
+            answers, is_over = write.take()
+            for index, (kind, value, told) in answers:
+                assert (kind, told) == ("failed", None)
+                assert isinstance(value, tuple)
+                found[index] = value[0]
+        return found
+
+    # This server handles no requests at all, and nobody listens at the other address.
+    failed = {0: "remote", 1: "unreachable"}
+    for guest in (None, (b"grant", b"o")):
+        put = client.put(7, targets, guest, place, version, (5, 1, b"etag"), b"bytes", 5.0, "tx1")
+        assert failures(7, put) == failed
+        assert failures(8, client.delete(8, targets, guest, place, 1, b"/a/c/o", 5.0, "tx2")) == failed
+    with pytest.raises(ValueError, match="limit"):
+        client.put(9, targets, None, place, (*version[:2], b"x" * 70_000, *version[3:]), (0, 0, b""), b"", 5.0, "")
+    write = client.delete(10, targets, None, place, 1, b"/a/c/o", 5.0, "")
+    write.hurry()
+    write.cancel()

@@ -514,6 +514,35 @@ class TransportPeer:
     ) -> TransportUpload:
         """Make a call whose body follows."""
 
+_Target: TypeAlias = tuple[TransportPeer, str, int]
+"""Peer, device, container replicas (bits) whose rows it keeps."""
+_Guest: TypeAlias = tuple[bytes, bytes]
+"""A grant, and an object's name."""
+_Version: TypeAlias = tuple[int, int, bytes, bytes, _Pairs, _Pairs]
+"""timestamp, delete at, name, content type, metadata, sysmeta."""
+_Answer: TypeAlias = tuple[str, object, tuple[int, int] | None]
+"""What it is, its value, and what a guest is told with it: version of the ring, clock in ms since 1970.
+
+"written": (whether a container update is pending, whether there was an object). "refused": (status, header). "failed":
+(kind, text), as of the event of this name.
+"""
+
+@final
+class TransportWrite:
+    """A write that was sent to several devices. An "answered" event says that something can be taken.
+
+    That is when all devices have done it, when the first one has not, and from then on with each answer.
+    """
+
+    def take(self) -> tuple[list[tuple[int, _Answer]], bool]:
+        """What has come since the last time, with the numbers of the targets; and whether all have answered."""
+
+    def hurry(self) -> None:
+        """Be told at once of what has come, and of each answer that comes."""
+
+    def cancel(self) -> None:
+        """End it where there is no answer yet."""
+
 _RunPart: TypeAlias = tuple[TransportPeer, str, _Place, int, int, int | None, bytes | None, bool]
 """Peer, device, place, first byte, the byte behind the last; size and ETag of the whole object, if it must have these;
 whether it must have none of the marks."""
@@ -590,7 +619,8 @@ class TransportNode:
         "chunk": (bytes, TransportWindow). "end": footer. "failed": (kind, text), the kind being one of unreachable (it
         was not sent), lost, deadline, cancelled, overloaded, no-memory, going-away, remote (the handler failed) or
         invalid; it does not matter which side said so. "memory": TransportBuffer or None. "digested": bytes.
-        A reply that is whole, "end", "failed" and "memory" are the last ones of their token.
+        "answered": None, as `TransportWrite` says. A reply that is whole, "end", "failed" and "memory" are the last
+        ones of their token.
         """
 
     def peer(self, name: str, host: str | None, port: int, /) -> TransportPeer:
@@ -598,6 +628,38 @@ class TransportNode:
 
     def reserve(self, token: int, size: int, timeout_s: float, /) -> None:
         """Wait for memory for a chunk: a "memory" event, with None when the time is over."""
+
+    def put(
+        self,
+        token: int,
+        targets: list[_Target],
+        guest: _Guest | None,
+        place: _Place,
+        version: _Version,
+        footer: _Footer,
+        body: TransportChunk | Buffer,
+        timeout_s: float,
+        trace: str,
+        /,
+    ) -> TransportWrite:
+        """Store a small object at all of these devices; its bytes are shared, as by `TransportUpload.send`.
+
+        ValueError for what is over a limit; all else is an answer.
+        """
+
+    def delete(
+        self,
+        token: int,
+        targets: list[_Target],
+        guest: _Guest | None,
+        place: _Place,
+        timestamp: int,
+        name: bytes,
+        timeout_s: float,
+        trace: str,
+        /,
+    ) -> TransportWrite:
+        """Store a tombstone at all of these devices; otherwise as `put`."""
 
     def run(
         self,

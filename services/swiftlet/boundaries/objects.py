@@ -256,6 +256,58 @@ class ReplicaTransport(Protocol):
         ...
 
 
+class SentWrite(Protocol):
+    """A write that was sent to several devices at once, by one call."""
+
+    @property
+    def replies(self) -> Sequence[WriteReply]:
+        """What the devices have answered, in their order, once all of them have done it."""
+        ...
+
+    async def settle(self, quorum: int, patience_s: float) -> float | None:
+        """Return None once all devices have done it.
+
+        Otherwise return early for how many seconds to wait for the others once `quorum` of them have: at the first
+        device that has not done it, or when one lets others wait for half of the patience.
+        """
+        ...
+
+    async def reply(self, index: int) -> WriteReply:
+        """Return what a device answers. Raises the errors of `PutStream.commit`."""
+        ...
+
+    def cancel(self) -> None:
+        """Wait for nothing any more; devices may do it all the same."""
+        ...
+
+
+class WriteTransport(Protocol):
+    """Sends one write to several devices at once."""
+
+    async def put_all(
+        self,
+        devices: Sequence[Device],
+        key: ObjectKey,
+        record: PutRecord,
+        body: bytes,
+        footer: PutFooter,
+        rows: Sequence[ContainerUpdate],
+    ) -> SentWrite | None:
+        """Store a small object at these devices, each with its row; None when they have to be asked one by one."""
+        ...
+
+    async def delete_all(
+        self,
+        devices: Sequence[Device],
+        key: ObjectKey,
+        timestamp: Timestamp,
+        name: str,
+        rows: Sequence[ContainerUpdate],
+    ) -> SentWrite | None:
+        """Store a tombstone at these devices, each with its row; None when they have to be asked one by one."""
+        ...
+
+
 class ObjectTransport(ReplicaTransport, SyncTransport, DoubtTransport, Protocol):
     """Objects on other nodes' devices."""
 

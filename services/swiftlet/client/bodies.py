@@ -44,6 +44,9 @@ class Body(Protocol):
     def chunks(self) -> AsyncGenerator[Buffer, None]:
         """Return the bytes from the beginning; NotRepeatable when they can't be read again."""
 
+    def whole(self) -> Buffer | None:
+        """Return all bytes if they are in memory in one piece; None when they come by `chunks`."""
+
     async def matches(self, etag: str) -> bool:
         """Return whether the ETag is that of the bytes which were read last."""
 
@@ -54,6 +57,7 @@ class BytesBody:
     def __init__(self, data: Buffer) -> None:
         """Keep a view: the caller leaves the bytes as they are until the request is done."""
         self.data = memoryview(data).cast("B")
+        self._given = data
 
     @property
     def size(self) -> int:
@@ -74,6 +78,10 @@ class BytesBody:
         """Yield the bytes."""
         for start in range(0, len(self.data), CHUNK):
             yield self.data[start : start + CHUNK]
+
+    def whole(self) -> Buffer | None:
+        """Return the bytes as they were given."""
+        return self._given
 
     def state(self) -> object:
         """Return what changes when the bytes do: nothing tells."""
@@ -137,6 +145,10 @@ class FileBody:
                     await asyncio.gather(reading, return_exceptions=True)
                 os.close(descriptor)
 
+    def whole(self) -> Buffer | None:
+        """Return None: they are read piece by piece."""
+        return None
+
     def _read(self, descriptor: int, size: int, position: int, digests: Both) -> bytes:
         data = os.pread(descriptor, size, position)
         while len(data) < size:
@@ -197,6 +209,10 @@ class StreamBody:
             yield data
         if self._size is not None and seen < self._size:
             raise ConfigurationError(f"the body ended after {seen} of the {self._size} bytes that were announced")
+
+    def whole(self) -> Buffer | None:
+        """Return None: they are read piece by piece."""
+        return None
 
     async def matches(self, etag: str) -> bool:
         """Whether the ETag is that of the bytes which were sent."""

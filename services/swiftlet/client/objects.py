@@ -75,7 +75,7 @@ class Objects:
             except ClientError:
                 counted.take_back()
                 raise
-            return replace(written, size=counted.moved)
+            return written if written.size == counted.moved else replace(written, size=counted.moved)
 
         return await self.attempts.run(once, is_repeatable=lambda: body.is_repeatable, is_conditional=is_conditional)
 
@@ -224,6 +224,15 @@ class _Counted:
                 yield data
                 self.moved += len(data)
                 self._meter.add(len(data))
+
+    def whole(self) -> Buffer | None:
+        """Return the bytes if they are in memory, and count them."""
+        self.take_back()
+        data = self._body.whole()
+        if data is not None:
+            self.moved = len(data)
+            self._meter.add(self.moved)
+        return data
 
     async def matches(self, etag: str) -> bool:
         """As the body does."""

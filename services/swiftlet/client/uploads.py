@@ -36,7 +36,6 @@ from swiftlet.client.errors import (
     StatusError,
     TooLarge,
 )
-from swiftlet.client.giving_up import put_or_give_up
 from swiftlet.client.objects import Objects
 from swiftlet.client.progress import Meter, Progress
 from swiftlet.client.values import ContainerInfo, ObjectRequest, Written
@@ -231,7 +230,7 @@ class _Upload:
         name = f"{self._prefix}{number:06d}-{secrets.token_hex(4)}"
         self._stored.append(name)
         request = ObjectRequest(self._container, name, {"Content-Type": "application/octet-stream"})
-        written = await put_or_give_up(self._objects, request, body, self._meter)
+        written = await self._objects.put(request, body, self._meter)
         return _Segment(f"{self._container}/{name}", written.etag, written.size)
 
     async def finish(self, segments: list[_Segment]) -> Written:

@@ -20,6 +20,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+from swiftlet.boundaries.objects import SentWrite, WriteReply
 from swiftlet.errors import (
     DeviceFailed,
     DiskFull,
@@ -82,10 +83,15 @@ class SlotRunner(Generic[T]):
     """Runs one operation per slot of a write plan, replacing devices in trouble by the plan's spares."""
 
     def __init__(self, plan: WritePlan, health: NodeHealth) -> None:
-        self._spares: Iterator[Device] = iter(plan.spares)
+        self._spares = self._each_spare(plan)
         self._plan = plan
         self._health = health
         self.outcome: Outcome[T] = Outcome()
+
+    @staticmethod
+    def _each_spare(plan: WritePlan) -> Iterator[Device]:
+        """Yield the spares, which are searched for when the first one is needed."""
+        yield from plan.spares
 
     async def _slot(self, index: int, operation: Callable[[int, Device], Awaitable[T]]) -> None:
         device: Device | None = self._plan.slots[index]
@@ -167,6 +173,35 @@ async def write_all(
 ) -> Outcome[T]:
     """Run `operation(replica index, device)` for every slot of the plan; see `SlotRunner.run`."""
     return await SlotRunner[T](plan, health).run(operation, post_quorum_wait_s, at_quorum)
+
+
+async def finish_sent(
+    plan: WritePlan,
+    sent: SentWrite,
+    operation: Callable[[int, Device], Awaitable[WriteReply]],
+    replied: Callable[[int, Device, WriteReply], None],
+    health: NodeHealth,
+    post_quorum_wait_s: float = 0.5,
+    at_quorum: Callable[[], None] = lambda: None,
+) -> Outcome[WriteReply]:
+    """Finish a write that was sent to the devices of all slots at once.
+
+    When all have done it, `replied` is called for each. Otherwise `operation(replica index, device)` is run for all
+    slots: it returns what such a device has answered, and asks those that replace devices.
+    """
+    try:
+        left_s = await sent.settle(plan.quorum, post_quorum_wait_s)
+        if left_s is not None:
+            return await SlotRunner[WriteReply](plan, health).run(operation, left_s, at_quorum)
+    except BaseException:
+        sent.cancel()
+        raise
+    outcome = Outcome[WriteReply]()
+    for index, (device, reply) in enumerate(zip(plan.slots, sent.replies, strict=True)):
+        health.succeeded(device)
+        replied(index, device, reply)
+        outcome.replies.append((index, device, reply))
+    return outcome
 
 
 async def read_each(

@@ -9,15 +9,23 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from swiftlet.boundaries.objects import ContainerUpdate, GetStream, PutStream, ReplicaTransport, WriteReply
+from swiftlet.boundaries.objects import (
+    ContainerUpdate,
+    GetStream,
+    PutStream,
+    ReplicaTransport,
+    SentWrite,
+    WriteReply,
+    WriteTransport,
+)
 from swiftlet.errors import GuestRefused, NotFound, SwiftletError, Unavailable, Unproved
 from swiftlet.model import ObjectInfo, ObjectKey, ObjectRow, PostRecord, PutFooter, PutRecord
 from swiftlet.names import HashPath, Path
-from swiftlet.placement.fanout import Outcome, SlotRunner, read_each, write_all
+from swiftlet.placement.fanout import Outcome, SlotRunner, finish_sent, read_each, write_all
 from swiftlet.placement.health import NodeHealth
 from swiftlet.placement.outcomes import Written, acknowledged, refusal, row_of
 from swiftlet.placement.owed import OwedRows
@@ -28,6 +36,8 @@ from swiftlet.ring.model import Device
 from swiftlet.timestamp import ZERO, Timestamp
 
 T = TypeVar("T")
+Send = Callable[[WriteTransport, Sequence[Device], Sequence[ContainerUpdate]], Awaitable[SentWrite | None]]
+"""Sends a write to devices, each with its row."""
 
 
 @dataclass(slots=True)
@@ -90,9 +100,10 @@ class ReplicatedObjects:
         post_quorum_wait_s: float = 0.5,
         write_timeout_s: float = 10.0,
         place: Place = ANYWHERE,
+        writes: WriteTransport | None = None,
     ) -> None:
         """Copies near `place` are read first. `write_timeout_s` bounds how long one replica may hold up a streamed
-        chunk before it is dropped.
+        chunk before it is dropped. With `writes` small objects and deletions are sent to all devices at once.
         """
         self._rings = rings
         self._transport = transport
@@ -102,6 +113,7 @@ class ReplicatedObjects:
         self._post_quorum_wait_s = post_quorum_wait_s
         self._write_timeout_s = write_timeout_s
         self._missed = missed
+        self._writes = writes
         self.place = place
 
     def key(self, path: Path, policy: int) -> ObjectKey:
@@ -118,7 +130,12 @@ class ReplicatedObjects:
         async def operation(device: Device, row: ContainerUpdate) -> WriteReply:
             return await self._transport.put(device, key, record, body, footer, row)
 
-        return await self._write(path, key, record.timestamp, operation, row_of(path, record, footer))
+        async def send(
+            writes: WriteTransport, devices: Sequence[Device], rows: Sequence[ContainerUpdate]
+        ) -> SentWrite | None:
+            return await writes.put_all(devices, key, record, body, footer, rows)
+
+        return await self._write(path, key, record.timestamp, operation, row_of(path, record, footer), send)
 
     async def post(self, path: Path, policy: int, record: PostRecord) -> Written:
         """Replace metadata. Raises NotFound, Superseded and Unavailable."""
@@ -136,8 +153,13 @@ class ReplicatedObjects:
         async def operation(device: Device, row: ContainerUpdate) -> WriteReply:
             return await self._transport.delete(device, key, timestamp, str(path), row)
 
+        async def send(
+            writes: WriteTransport, devices: Sequence[Device], rows: Sequence[ContainerUpdate]
+        ) -> SentWrite | None:
+            return await writes.delete_all(devices, key, timestamp, str(path), rows)
+
         row = ObjectRow(path.obj or "", timestamp, deleted=True)
-        return await self._write(path, key, timestamp, operation, row)
+        return await self._write(path, key, timestamp, operation, row, send)
 
     async def _write(
         self,
@@ -146,15 +168,22 @@ class ReplicatedObjects:
         timestamp: Timestamp,
         operation: Callable[[Device, ContainerUpdate], Awaitable[WriteReply]],
         row: ObjectRow | None = None,
+        send: Send | None = None,
     ) -> Written:
         """Run a write; with `row` None the row depends on what devices hold, and is read from those that have it
-        pending.
+        pending. `send` sends it to all devices at once.
         """
         plan = plan_write(self._rings.objects(key.policy), key.partition, self._health.suppressed)
         delivery = self._rows.delivery(path, key, timestamp, len(plan.slots))
+        sent: SentWrite | None = None
+        if send is not None and self._writes is not None:
+            sent = await send(self._writes, plan.slots, [delivery.share(index) for index in range(len(plan.slots))])
 
         async def told(index: int, device: Device) -> WriteReply:
-            reply = await operation(device, delivery.share(index))
+            if sent is not None and device is plan.slots[index]:
+                reply = await sent.reply(index)
+            else:
+                reply = await operation(device, delivery.share(index))
             delivery.replied(index, device, reply)
             return reply
 
@@ -162,7 +191,12 @@ class ReplicatedObjects:
             if row is not None:
                 delivery.begin(row)
 
-        outcome = await write_all(plan, told, self._health, self._post_quorum_wait_s, begin)
+        if sent is not None:
+            outcome = await finish_sent(
+                plan, sent, told, delivery.replied, self._health, self._post_quorum_wait_s, begin
+            )
+        else:
+            outcome = await write_all(plan, told, self._health, self._post_quorum_wait_s, begin)
         self._note_missed(key, outcome)
         existed = acknowledged(outcome, plan.quorum, str(path))
         missing = await delivery.finish(row, functools.partial(self._row_as_it_is, path, key))
@@ -173,7 +207,7 @@ class ReplicatedObjects:
         if not outcome.replies:
             return
         done = {device.id for _, device, _ in outcome.replies}
-        done.update(device.id for device, _ in outcome.refusals)
+        done.update([device.id for device, _ in outcome.refusals])
         for device in self._rings.objects(key.policy).primaries(key.partition):
             if device.id not in done:
                 self._missed.note(device, key.policy, key.partition)

@@ -6,6 +6,7 @@ Services deliver rows themselves (`swiftlet.placement.rows`); a client with dire
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import lru_cache
 from typing import Protocol
 
 from swiftlet.boundaries.objects import ContainerUpdate, WriteReply
@@ -21,8 +22,12 @@ ReadRow = Callable[[list[Device]], Awaitable[ObjectRow]]
 def share(path: Path, replicas: int, index: int, slots: int) -> ContainerUpdate:
     """Return the container's replicas for which slot `index` of `slots` keeps the row."""
     assert path.container is not None
-    told = {index % replicas} | set(range(index, replicas, slots))
-    return ContainerUpdate(path.account, path.container, tuple(sorted(told)))
+    return ContainerUpdate(path.account, path.container, _share(replicas, index, slots))
+
+
+@lru_cache(1024)
+def _share(replicas: int, index: int, slots: int) -> tuple[int, ...]:
+    return tuple(sorted({index % replicas} | set(range(index, replicas, slots))))
 
 
 class OwedRow(Protocol):

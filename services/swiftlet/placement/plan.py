@@ -18,7 +18,7 @@ from swiftlet.ring.model import Device
 Suppressed = Callable[[Device], bool]
 """A function that tells whether a device failed so often lately that others should be asked first."""
 Rest = tuple[tuple[Device, ...], frozenset[int]]
-"""The devices of a read after the first ones, and the ids of those that are handoffs."""
+"""The devices of a plan after the first ones, and the ids of those in it that are handoffs."""
 
 
 def _never(_device: Device) -> bool:
@@ -50,17 +50,35 @@ def write_quorum(replicas: int) -> int:
     return replicas // 2 + 1
 
 
-@dataclass(frozen=True, slots=True)
 class WritePlan:
     """One write: `slots[i]` is replica i's first choice, `spares` replace devices in trouble, in order.
 
-    `handoffs` are the ids of all devices in it that are not primaries.
+    Most writes need no spares, so these are searched for only when they are needed.
     """
 
-    slots: tuple[Device, ...]
-    spares: tuple[Device, ...]
-    quorum: int
-    handoffs: frozenset[int] = frozenset()
+    __slots__ = ("_find", "_found", "quorum", "slots")
+
+    def __init__(self, slots: tuple[Device, ...], quorum: int, find: Callable[[], Rest] = lambda: ((), frozenset())):
+        """`find` returns the spares, and the ids of all devices in the plan that are not primaries."""
+        self.slots = slots
+        self.quorum = quorum
+        self._find = find
+        self._found: Rest | None = None
+
+    def _rest(self) -> Rest:
+        if self._found is None:
+            self._found = self._find()
+        return self._found
+
+    @property
+    def spares(self) -> tuple[Device, ...]:
+        """The devices that replace those in trouble."""
+        return self._rest()[0]
+
+    @property
+    def handoffs(self) -> frozenset[int]:
+        """Ids of the devices that are not primaries."""
+        return self._rest()[1]
 
 
 class ReadPlan:
@@ -119,7 +137,17 @@ def plan_write(ring: Ring, partition: int, suppressed: Suppressed = _never) -> W
     Suppressed devices change places with spares that are not suppressed.
     """
     primaries = ring.primaries(partition)
-    spares = _spares(ring, partition, len(primaries))
+    if any(suppressed(device) for device in primaries):
+        return _with_spares(primaries, _spares(ring, partition, len(primaries)), suppressed)
+
+    def find() -> Rest:
+        spares = _spares(ring, partition, len(primaries))
+        return tuple(sorted(spares, key=suppressed)), _ids(spares)
+
+    return WritePlan(primaries, write_quorum(len(primaries)), find)
+
+
+def _with_spares(primaries: Sequence[Device], spares: list[Device], suppressed: Suppressed) -> WritePlan:
     sound = [device for device in spares if not suppressed(device)]
     slots: list[Device] = []
     last: list[Device] = []
@@ -130,7 +158,8 @@ def plan_write(ring: Ring, partition: int, suppressed: Suppressed = _never) -> W
         else:
             slots.append(device)
     last.extend(device for device in spares if suppressed(device))
-    return WritePlan(tuple(slots), (*sound, *last), write_quorum(len(primaries)), _ids(spares))
+    rest = (*sound, *last), _ids(spares)
+    return WritePlan(tuple(slots), write_quorum(len(primaries)), lambda: rest)
 
 
 def plan_read(

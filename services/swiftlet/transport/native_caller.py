@@ -14,11 +14,12 @@ import asyncio
 import ipaddress
 import socket
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from swiftlet_native import TransportNode, TransportPeer, TransportTicket
 
+from swiftlet.boundaries.objects import ContainerUpdate
 from swiftlet.context import request_id
 from swiftlet.errors import NodeError
 from swiftlet.ring.model import Device
@@ -36,6 +37,7 @@ from swiftlet.transport.native_calls import (
     failure,
     outcome,
 )
+from swiftlet.transport.native_writes import Make, NativeWrite, Told, targets_of
 
 _MAX_TRACE = 80
 """Characters of the longest id of a request."""
@@ -183,6 +185,29 @@ class NativeCaller(ABC):
         except ValueError as error:
             del self._calls[token]
             raise NodeError(f"{device.address}: the request can't be made: {error}") from error
+
+    async def write(
+        self,
+        devices: Sequence[Device],
+        rows: Sequence[ContainerUpdate],
+        make: Make,
+        dialect: Dialect = MEMBERS,
+        told: Told = lambda version, now_ms: None,
+    ) -> NativeWrite | None:
+        """Send a write to several devices by one native call; None when the address of one can't be found."""
+        try:
+            peers = [self._current.get((device.host, device.port)) or await self.peer(device) for device in devices]
+        except NotMade:
+            return None
+        write = NativeWrite(devices, dialect, self._failure, told)
+        node, token = self.listen(write)
+        try:
+            targets = targets_of(peers, devices, rows)
+            write.begun(make(node, token, targets, self.settings.answer_timeout_s, trace()))
+        except ValueError as error:
+            self.mute(token)
+            raise NodeError(f"the request can't be made: {error}") from error
+        return write
 
     async def read(self, device: Device, message: Message, dialect: Dialect = MEMBERS) -> Reading:
         """Send a request whose answer may be long; return when its head has arrived."""

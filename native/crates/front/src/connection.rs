@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use rustix::io::Errno;
+use swiftlet_node::Replica;
 use swiftlet_transport::Ticket;
 
 use crate::body::Body;
@@ -58,19 +59,6 @@ pub(crate) struct Storing {
     pub(crate) timestamp: u64,
     pub(crate) etag: Vec<u8>,
     pub(crate) body_bytes: u64,
-}
-
-/// What is known of a device's part in a write.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Replica {
-    /// It has not answered yet.
-    Asked,
-    /// It is durable there, and its row is pending.
-    Done,
-    /// The device has not carried it out, or keeps no row for it.
-    Refused,
-    /// No answer will come; the device may have carried it out.
-    Unknown,
 }
 
 /// An answer that is being sent.

@@ -7,13 +7,13 @@
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use swiftlet_node::Status;
-use swiftlet_node::message::{Request, Written};
+use swiftlet_node::message::Request;
+use swiftlet_node::{Replica, Terms, calls};
 use swiftlet_store::model::{Footer, Key, PutMeta};
-use swiftlet_transport::{Body, Call, Chunk, Error, What};
+use swiftlet_transport::{Call, Chunk, What};
 
 use crate::body::Content;
-use crate::connection::{Replica, Storing};
+use crate::connection::Storing;
 use crate::grants::Granted;
 use crate::head::{Asked, Method, Stored};
 use crate::made::Made;
@@ -61,15 +61,13 @@ pub(crate) fn planned(
     let settings = &shared.settings;
     // As long as Python waits for a device, because most must answer before it is known whether there was an object.
     let timeout = if version.is_some() { settings.store_timeout } else { settings.answer_timeout };
-    let call = |(device, row): (&Arc<Device>, &u32)| {
-        let (request, body) = match &version {
-            Some(new) => new.request(key, &name, timestamp, *row),
-            None => (Request::Delete { key, timestamp, name: name.clone(), row: *row }, Body::Empty),
-        };
-        let header = request.encode(device.name()).ok()?;
-        Some(Call { method: request.method(), timeout, trace: id.clone(), header, body, ..Call::default() })
+    let (mut request, data) = match &version {
+        Some(new) => (new.request(key, &name, timestamp), new.data.clone()),
+        None => (Request::Delete { key, timestamp, name: name.clone(), row: 0 }, Chunk::from(Vec::new())),
     };
-    let calls = peers.iter().zip(granted.rows.iter()).map(call).collect::<Option<Vec<_>>>()?;
+    let each: Vec<_> = peers.iter().zip(granted.rows.iter()).map(|(device, row)| (device.name(), *row)).collect();
+    let terms = Terms { timeout, trace: id.clone(), guest: None };
+    let calls = calls(&mut request, &data, &each, &terms).ok()?;
     let Granted { container, rows, .. } = granted;
     let (holders, token) = (peers.clone(), 0);
     let made =
@@ -120,7 +118,7 @@ impl Version {
         })
     }
 
-    fn request(&self, key: Key, name: &[u8], timestamp: u64, row: u32) -> (Request, Body) {
+    fn request(&self, key: Key, name: &[u8], timestamp: u64) -> Request {
         let meta = PutMeta {
             name: name.to_vec(),
             timestamp,
@@ -129,28 +127,16 @@ impl Version {
             sysmeta: Vec::new(),
             delete_at: 0,
         };
-        let body = if self.data.is_empty() { Body::Empty } else { Body::Chunk(self.data.clone()) };
-        (Request::Put { key, meta, footer: Some(self.footer.clone()), row }, body)
+        Request::Put { key, meta, footer: Some(self.footer.clone()), row: 0 }
     }
 }
 
 impl Storing {
     /// Note what a device has answered; returns false for an event that is no answer.
     pub(crate) fn note(&mut self, replica: usize, what: &What) -> bool {
-        self.replicas[replica] = match what {
-            What::Sent(_) => return false,
-            What::Reply { status, header, .. } if *status == Status::Ok as u16 => match Written::decode(header) {
-                Ok(written) => {
-                    self.existed |= written.existed;
-                    if written.pending { Replica::Done } else { Replica::Refused }
-                }
-                Err(_) => Replica::Unknown,
-            },
-            What::Reply { .. } | What::Failed(Error::Unreachable(_) | Error::Overloaded | Error::Invalid(_)) => {
-                Replica::Refused
-            }
-            _ => Replica::Unknown,
-        };
+        let Some((known, existed)) = Replica::of(what) else { return false };
+        self.replicas[replica] = known;
+        self.existed |= existed;
         true
     }
 
@@ -222,6 +208,9 @@ impl Clock {
 #[cfg(test)]
 mod tests {
     use swiftlet_hash::md5;
+    use swiftlet_node::Status;
+    use swiftlet_node::message::Written;
+    use swiftlet_transport::Error;
 
     use super::*;
 

@@ -12,6 +12,7 @@ mod container_server;
 mod device;
 mod doubts;
 mod download;
+mod gather;
 mod guest_requests;
 mod guests;
 pub mod message;
@@ -23,6 +24,7 @@ mod run;
 mod server;
 mod status;
 mod upload;
+mod writes;
 mod written;
 
 pub use ahead::Ahead;
@@ -30,8 +32,10 @@ pub use client::{Client, ClientEvent, Failure, Fetched, MAX_TARGETS, PutStream, 
 pub use container_server::ContainerServer;
 pub use device::{DeviceStats, Limits};
 pub use doubts::Doubts;
+pub use gather::{Answer, Gather, Reply as Gathered};
 pub use guest_requests::BEHIND_MS;
 pub use guests::{AHEAD_MS, Guests, LONGEST_LIFE_MS};
 pub use run::{MAX_PARTS, Marks, Part, Run, RunEnd, RunOptions};
 pub use server::Server;
 pub use status::{Refusal, Status};
+pub use writes::{Replica, Terms, calls};

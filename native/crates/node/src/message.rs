@@ -274,6 +274,16 @@ impl Request {
         }
     }
 
+    /// Set the container replicas (bits) that need an update, if it is a request that has them.
+    pub fn set_row(&mut self, new: u32) {
+        match self {
+            Self::Put { row, .. } | Self::Post { row, .. } | Self::Delete { row, .. } | Self::Prepare { row, .. } => {
+                *row = new;
+            }
+            _ => {}
+        }
+    }
+
     /// Encode the header, for this device.
     ///
     /// # Errors

@@ -27,6 +27,7 @@ mod transport;
 mod updates;
 mod uploads;
 mod values;
+mod writes;
 
 /// The compiled half of the package `swiftlet_native`.
 #[pyo3::pymodule]
@@ -77,6 +78,8 @@ mod _native {
     use super::transport::TransportNode;
     #[pymodule_export]
     use super::updates::UpdateTable;
+    #[pymodule_export]
+    use super::writes::TransportWrite;
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -22,10 +22,17 @@ fn message<'py>(py: Python<'py>, device: &str, request: &Request) -> PyResult<Me
 }
 
 /// Size, xxh3 and ETag.
-type FooterParts = (u64, u64, Vec<u8>);
+pub(crate) type FooterParts = (u64, u64, Vec<u8>);
 
-fn footer_of((size, xxh3, etag): FooterParts) -> Footer {
+pub(crate) fn footer_of((size, xxh3, etag): FooterParts) -> Footer {
     Footer { size, etag, xxh3 }
+}
+
+/// Timestamp, delete at, name, content type, metadata, sysmeta.
+pub(crate) type VersionParts = (u64, u64, Vec<u8>, Vec<u8>, Pairs, Pairs);
+
+pub(crate) fn meta_of((timestamp, delete_at, name, content_type, metadata, sysmeta): VersionParts) -> PutMeta {
+    PutMeta { name, timestamp, content_type, metadata, sysmeta, delete_at }
 }
 
 /// A namespace.

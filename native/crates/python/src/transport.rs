@@ -11,22 +11,26 @@ use std::time::Instant;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
-use swiftlet_node::Ahead;
+use swiftlet_node::message::Request;
+use swiftlet_node::{Ahead, Terms};
 use swiftlet_transport::{
-    Address, Completions, Config, Event, Fabric, Key, Node, Pool, SameNodeAcceptor, SameNodeFabric, Sink, TcpAcceptor,
-    What, guest,
+    Address, Chunk, Completions, Config, Event, Fabric, Key, Node, Pool, SameNodeAcceptor, SameNodeFabric, Sink,
+    TcpAcceptor, What, guest,
 };
 
 use crate::bodies::{Bodies, TransportBuffer, TransportDigester};
 use crate::buffer::Bytes;
-use crate::chunks::TransportWindow;
+use crate::chunks::{TransportWindow, payload};
 use crate::encryption::Encryption;
 use crate::hash::Hasher;
+use crate::object_wire::{FooterParts, VersionParts, footer_of, meta_of};
 use crate::peers::TransportPeer;
 use crate::rdma::Rdma;
 use crate::run::{RunPart, TransportRun};
+use crate::store::{Place, key};
 use crate::uploads::Uploads;
 use crate::values::{Parts, kind, os_error, seconds};
+use crate::writes::{Groups, Target, TransportWrite};
 
 fn chunk_size(size: usize) -> PyResult<usize> {
     let fits = (1..=swiftlet_transport::limits::CHUNK_BYTES).contains(&size);
@@ -107,6 +111,7 @@ pub(crate) struct TransportNode {
     node: Node,
     events: Arc<Completions>,
     bodies: Bodies,
+    groups: Groups,
     directory: Option<PathBuf>,
     name: String,
     rdma: Rdma,
@@ -167,9 +172,9 @@ impl TransportNode {
         fabrics.push(encryption.fabric(rdma.fabric()));
         let node = Node::start(config, &fabrics, None).map_err(os_error)?;
         let events = Completions::new().map_err(os_error)?;
-        let bodies = Bodies::new(&events);
+        let (bodies, groups) = (Bodies::new(&events), Groups::new(&events));
         let ahead = Ahead::new(pool_bytes as u64 / AHEAD_SHARE);
-        Ok(Self { node, events, bodies, directory: socket_directory, name, rdma, encryption, uploads, ahead })
+        Ok(Self { node, events, bodies, groups, directory: socket_directory, name, rdma, encryption, uploads, ahead })
     }
 
     /// Accept connections by TCP and, with a directory, on the same node. Returns the TCP port.
@@ -200,6 +205,7 @@ impl TransportNode {
         for event in events {
             all.push(parts(py, event)?);
         }
+        all.extend(self.groups.told().into_iter().map(|token| (token, "answered", py.None().into_bound(py))));
         Ok(all)
     }
 
@@ -212,6 +218,45 @@ impl TransportNode {
         let sink = Arc::clone(&self.events) as Arc<dyn Sink>;
         let peer = self.node.peer(Address { name, tcp });
         Ok(TransportPeer::new(peer, sink, self.uploads.clone()))
+    }
+
+    /// Store a small object at all of these devices; an "answered" event tells that there is something to take.
+    #[allow(clippy::too_many_arguments, reason = "one crossing of the border for everything about a version")]
+    #[pyo3(signature = (token, targets, guest, place, version, footer, body, timeout_s, trace, /))]
+    fn put(
+        &self,
+        token: u64,
+        targets: Vec<Target<'_>>,
+        guest: Option<(Vec<u8>, Vec<u8>)>,
+        place: Place,
+        version: VersionParts,
+        footer: FooterParts,
+        body: &Bound<'_, PyAny>,
+        timeout_s: f64,
+        trace: String,
+    ) -> PyResult<TransportWrite> {
+        let request = Request::Put { key: key(place), meta: meta_of(version), footer: Some(footer_of(footer)), row: 0 };
+        let terms = Terms { timeout: seconds(timeout_s)?, trace, guest };
+        TransportWrite::send(&self.groups, token, &targets, request, &payload(body)?, &terms)
+    }
+
+    /// Delete an object at all of these devices; an "answered" event tells that there is something to take.
+    #[allow(clippy::too_many_arguments, reason = "one crossing of the border for everything about a deletion")]
+    #[pyo3(signature = (token, targets, guest, place, timestamp, name, timeout_s, trace, /))]
+    fn delete(
+        &self,
+        token: u64,
+        targets: Vec<Target<'_>>,
+        guest: Option<(Vec<u8>, Vec<u8>)>,
+        place: Place,
+        timestamp: u64,
+        name: Vec<u8>,
+        timeout_s: f64,
+        trace: String,
+    ) -> PyResult<TransportWrite> {
+        let request = Request::Delete { key: key(place), timestamp, name, row: 0 };
+        let terms = Terms { timeout: seconds(timeout_s)?, trace, guest };
+        TransportWrite::send(&self.groups, token, &targets, request, &Chunk::from(Vec::new()), &terms)
     }
 
     /// Begin a run; a "sent" event tells a reader that found nothing that there are bytes, an "end" that it is over.

@@ -6,15 +6,19 @@ malformed is a NodeError of that server.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from swiftlet_native import ObjectWire, TransportNode, guest_answer, guest_header
 
+from swiftlet.boundaries.objects import ContainerUpdate
 from swiftlet.errors import GuestRefused, NodeError, SwiftletError
+from swiftlet.model import ObjectKey, PutFooter, PutRecord
 from swiftlet.ring.model import Device
+from swiftlet.timestamp import Timestamp
 from swiftlet.transport.native_caller import Message, NativeCaller, machine
 from swiftlet.transport.native_calls import NativeSettings, Reading, Writing, refused
+from swiftlet.transport.native_writes import NativeWrite, Told, delete_all, put_all
 
 _ABOUT_GUESTS = frozenset({"Unauthorized", "Forbidden", "ClockDiffers", "NotPlain"})
 POOL_BYTES = 64 << 20
@@ -58,10 +62,6 @@ class GuestCaller(NativeCaller):
         return node
 
 
-Told = Callable[[int, int], None]
-"""Called with what each answer says: the version of the policy's ring at the server, and its clock in ms since 1970."""
-
-
 @dataclass(frozen=True, slots=True)
 class GuestCalls:
     """The calls of one request: each with the grant and the object's name before the header that a member sends."""
@@ -82,6 +82,31 @@ class GuestCalls:
     async def upload(self, device: Device, message: Message, size: int | None) -> Writing:
         """Send a request whose body follows."""
         return await self.caller.upload(device, self._as_guest(message), size, self)
+
+    async def put_all(
+        self,
+        devices: Sequence[Device],
+        key: ObjectKey,
+        record: PutRecord,
+        body: bytes,
+        footer: PutFooter,
+        rows: Sequence[ContainerUpdate],
+    ) -> NativeWrite | None:
+        """Store a small object at devices, each with its row, by one native call."""
+        make = put_all((self.grant, self.name), key, record, body, footer)
+        return await self.caller.write(devices, rows, make, self, self.told)
+
+    async def delete_all(
+        self,
+        devices: Sequence[Device],
+        key: ObjectKey,
+        timestamp: Timestamp,
+        name: str,
+        rows: Sequence[ContainerUpdate],
+    ) -> NativeWrite | None:
+        """Store a tombstone at devices, each with its row, by one native call."""
+        make = delete_all((self.grant, self.name), key, timestamp, name)
+        return await self.caller.write(devices, rows, make, self, self.told)
 
     def _as_guest(self, message: Message) -> Message:
         method, header = message

@@ -159,6 +159,7 @@ class Parts:
             rights.hash_path,
             self.health,
             self.behind,
+            writes=calls,
         )
 
     def path(self, rights: Rights, container: str, name: str) -> Path:

@@ -10,6 +10,7 @@ import mimetypes
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from swiftlet.client.errors import status_error
 from swiftlet.client.values import ObjectInfo, ObjectRequest, Span
@@ -25,7 +26,10 @@ _CONDITIONS = frozenset({"if-match", "if-none-match"})
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _VALUE = re.compile(r"[!-~](?:[ -~]*[!-~])?|")
 """A header's value that is the same in HTTP and on a device: ASCII, without blanks at its ends."""
+_MARKED = re.compile(r";\s*swift_", re.IGNORECASE)
+"""What a content type has that only proxies set."""
 _TYPES = mimetypes.MimeTypes(filenames=())
+_UNKNOWN = "application/octet-stream"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +77,23 @@ def new_object(request: ObjectRequest) -> NewObject | None:
             metadata[name] = value
         else:
             return None
-    # As a proxy does, without types that only this machine knows.
-    content_type = content_type or _TYPES.guess_type("/" + request.name)[0] or "application/octet-stream"
-    return None if re.search(r";\s*swift_", content_type, re.IGNORECASE) else NewObject(content_type, metadata)
+    content_type = content_type or _type_of(request.name)
+    return None if _MARKED.search(content_type) else NewObject(content_type, metadata)
+
+
+def _type_of(name: str) -> str:
+    """Return the content type that a proxy would give a name: without types that only this machine knows."""
+    last = name.rpartition("/")[2]
+    before, _, ending = last.partition(".")
+    if not ending:
+        return _UNKNOWN
+    # Only the endings count, of which most objects have the same few; but not where a name begins with a point.
+    return _type_of_ending(ending) if before else _TYPES.guess_type("/" + name)[0] or _UNKNOWN
+
+
+@lru_cache(1024)
+def _type_of_ending(ending: str) -> str:
+    return _TYPES.guess_type("/name." + ending)[0] or _UNKNOWN
 
 
 def _canonical(name: str) -> str:

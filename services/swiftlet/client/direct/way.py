@@ -146,8 +146,12 @@ class DirectWay:
 
     async def _put_small(self, request: ObjectRequest, new: plain.NewObject, body: Body) -> Written:
         """Store a body that fits into a frame."""
-        async with aclosing(body.chunks()) as chunks:
-            data = b"".join([bytes(chunk) async for chunk in chunks])
+        whole = body.whole()
+        if whole is None:
+            async with aclosing(body.chunks()) as chunks:
+                whole = b"".join([bytes(chunk) async for chunk in chunks])
+        # What may still change is copied.
+        data = whole if isinstance(whole, bytes) else bytes(whole)
 
         async def attempt(to: Directly) -> Written:
             hasher = _hasher(to)

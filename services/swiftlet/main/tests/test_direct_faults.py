@@ -78,6 +78,26 @@ async def test_a_device_that_dies_in_the_middle_of_a_put_is_done_without(
         assert await read(way, request) == LARGE
 
 
+async def test_a_device_that_can_not_be_reached_is_done_without(
+    cluster: DirectCluster, way: DirectWay, networks: list[Network]
+) -> None:
+    """Small objects are sent to all devices at once; what it has missed is not read from it."""
+    request = ObjectRequest(CONTAINER, "small")
+    await way.put(request, BytesBody(b"older"))
+    await way.close()
+    networks[0].is_down = True
+    with Counted(cluster, way) as counted:
+        await way.put(request, BytesBody(SMALL))
+        await way.put(ObjectRequest(CONTAINER, "deleted"), BytesBody(SMALL))
+        await way.delete(ObjectRequest(CONTAINER, "deleted"))
+    assert not [line for line in counted.http if "AUTH_test" in line]
+    networks[0].is_down = False
+    for _ in range(6):
+        assert await read(way, request) == SMALL
+        with pytest.raises(NotFound):
+            await way.head(ObjectRequest(CONTAINER, "deleted"))
+
+
 async def test_a_device_that_dies_in_the_middle_of_a_get_is_replaced(
     cluster: DirectCluster, way: DirectWay, networks: list[Network]
 ) -> None:

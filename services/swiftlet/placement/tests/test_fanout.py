@@ -6,8 +6,9 @@ import asyncio
 
 import pytest
 
-from swiftlet.errors import DiskFull, NodeTimeout, NodeUnreachable, NotFound, Superseded, Unavailable
-from swiftlet.placement.fanout import Outcome, drain_background, read_each, write_all
+from swiftlet.boundaries.objects import WriteReply
+from swiftlet.errors import DiskFull, NodeTimeout, NodeUnreachable, NotFound, Superseded, SwiftletError, Unavailable
+from swiftlet.placement.fanout import Outcome, drain_background, finish_sent, read_each, write_all
 from swiftlet.placement.health import NodeHealth
 from swiftlet.placement.outcomes import refusal
 from swiftlet.placement.plan import ReadPlan, WritePlan
@@ -15,7 +16,7 @@ from swiftlet.placement.tests.test_plan_health import DEVICES
 from swiftlet.ring.model import Device
 from swiftlet.timestamp import Timestamp
 
-PLAN = WritePlan(tuple(DEVICES[:3]), tuple(DEVICES[3:]), 2)
+PLAN = WritePlan(tuple(DEVICES[:3]), 2, lambda: (tuple(DEVICES[3:]), frozenset()))
 
 
 async def test_all_slots_answer() -> None:
@@ -111,3 +112,78 @@ async def test_reads_go_down_the_list_until_one_has_it() -> None:
     assert asked == [0, 1, 2]
     assert outcome.replies[0][2] == "here"
     assert len(outcome.refused_by(NotFound)) == 1
+
+
+class Sent:
+    """A write that was sent to all slots at once, with what their devices answer."""
+
+    def __init__(self, *answers: WriteReply | SwiftletError, left_s: float | None = 0.5) -> None:
+        self.answers = answers
+        self.left_s = left_s
+        self.cancelled = False
+
+    @property
+    def replies(self) -> list[WriteReply]:
+        return [answer for answer in self.answers if isinstance(answer, WriteReply)]
+
+    async def settle(self, quorum: int, patience_s: float) -> float | None:
+        return self.left_s
+
+    async def reply(self, index: int) -> WriteReply:
+        answer = self.answers[index]
+        if isinstance(answer, SwiftletError):
+            raise answer
+        return answer
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+
+DONE = WriteReply(pending=True)
+
+
+async def finished(sent: Sent, health: NodeHealth | None = None) -> tuple[Outcome[WriteReply], list[int], list[int]]:
+    """Return the outcome, the slots that replied, and the devices that were asked one by one."""
+    replied: list[int] = []
+    asked: list[int] = []
+
+    async def operation(index: int, device: Device) -> WriteReply:
+        if device is PLAN.slots[index]:
+            return await sent.reply(index)
+        asked.append(device.id)
+        return DONE
+
+    outcome = await finish_sent(PLAN, sent, operation, lambda *reply: replied.append(reply[0]), health or NodeHealth())
+    return outcome, replied, asked
+
+
+async def test_a_write_that_was_sent_to_all_at_once_is_done_when_all_have_it() -> None:
+    health = NodeHealth(limit=1)
+    health.failed(DEVICES[1])
+    outcome, replied, asked = await finished(Sent(DONE, DONE, DONE, left_s=None), health)
+    assert [(index, device.id) for index, device, _ in outcome.replies] == [(0, 0), (1, 1), (2, 2)]
+    assert (replied, asked) == ([0, 1, 2], [])
+    assert not health.suppressed(DEVICES[1])
+
+
+async def test_of_a_write_that_was_sent_to_all_at_once_devices_in_trouble_are_replaced() -> None:
+    outcome, _, asked = await finished(Sent(DONE, NodeUnreachable("refused"), DONE))
+    assert sorted((index, device.id) for index, device, _ in outcome.replies) == [(0, 0), (1, 3), (2, 2)]
+    assert ([device.id for device, _ in outcome.troubles], asked) == ([1], [3])
+
+
+async def test_who_does_not_want_a_write_any_more_ends_what_was_sent() -> None:
+    sent = Sent(DONE, DONE, DONE)
+    begun = asyncio.Event()
+
+    async def for_ever(quorum: int, patience_s: float) -> float | None:
+        begun.set()
+        return float(await asyncio.get_running_loop().create_future())
+
+    sent.settle = for_ever  # type: ignore[method-assign]
+    waiting = asyncio.ensure_future(finished(sent))
+    await begun.wait()
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert sent.cancelled
