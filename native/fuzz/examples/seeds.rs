@@ -165,13 +165,15 @@ fn store(root: &Path) {
                 if raw[at..].starts_with(b"SWLR") {
                     let (kind, metadata) = (raw[at + 5], u32::from_be_bytes(*raw[at + 12..].first_chunk().unwrap()));
                     kinds.insert(kind);
-                    let name = format!("kind-{kind}-{}", at / 64 % 4);
+                    // A fragment or a decision says different things.
+                    let says = if kind > 5 { raw[at + 115] } else { (at / 64 % 4) as u8 };
+                    let name = format!("kind-{kind}-{says}");
                     save(root, "record", &name, &[&raw[at..at + HEADER + metadata as usize]]);
                 }
             }
         }
     }
-    assert!(kinds.len() >= 4, "{kinds:?}");
+    assert!(kinds.len() >= 7, "{kinds:?}");
     for number in 0..files.len() as u8 {
         save(root, "device", &format!("file-{number}"), &[&[number, 0, 0, 0, 20, 1, 0xff]]);
         save(root, "device", &format!("record-{number}"), &[&[number, 0, 0, 16, 24, 8, 0, 0, 0, 0, 0, 0, 0, 9]]);
@@ -213,6 +215,7 @@ fn fragments(root: &Path) {
         Change::Decided { version, outcome: Outcome::Commit },
         Change::Settled(version),
         Change::Returned(Version::deletion(7)),
+        Change::Damaged(version),
     ];
     for (at, change) in changes.iter().enumerate() {
         save(root, "fragments", &format!("decision-{at}"), &[&[1], &decision::encode(change).unwrap()]);

@@ -3,11 +3,20 @@
 use std::io::IoSlice;
 use std::sync::{Arc, OnceLock};
 
+use swiftlet_erasure::Scheme;
+use swiftlet_fragments::block::Block;
+use swiftlet_fragments::cutting::Cutter;
+use swiftlet_fragments::request::Request;
+use swiftlet_fragments::{Ballot, Device, Outcome, Version};
 use swiftlet_store::disk::{Disk, Faults, SimulatedDisk};
 use swiftlet_store::model::{Footer, Key, PostMeta, PutMeta};
-use swiftlet_store::{Config, Error, Store};
+use swiftlet_store::{Config, Error, Fetched, Shape, Store};
 
 const OBJECTS: u64 = 6;
+/// Fragments, which are the second ones of their objects.
+const FRAGMENTS: u64 = 3;
+const INDEX: usize = 1;
+const CELL: usize = 256;
 /// One change: which file, where in it, how many bytes.
 const CHANGE_HEAD: usize = 6;
 
@@ -20,12 +29,54 @@ fn content(timestamp: u64) -> Vec<u8> {
     (0..timestamp * 37 % 6000).map(|at| ((at * timestamp) >> 3) as u8).collect()
 }
 
+fn fragment_key(number: u64) -> Key {
+    Key { policy: 1, partition: 32 + INDEX as u32, ..key(number + OBJECTS) }
+}
+
+/// The fragment of a version, and its block; None if the codec is broken.
+fn fragment(timestamp: u64) -> Option<(Vec<u8>, Block)> {
+    let chosen: Arc<[Device]> = (0..3).map(|number| Device { number, incarnation: 5 }).collect();
+    let mut bytes = Vec::new();
+    let mut sink = |cells: &[&[u8]]| bytes.extend_from_slice(cells[INDEX]);
+    let mut cutter = Cutter::new(Scheme::new(2, 1).ok()?, CELL).ok()?;
+    cutter.push(&content(timestamp), &mut sink).ok()?;
+    let block = cutter.finish(&mut sink).block(INDEX, timestamp, chosen).ok()?;
+    Some((bytes, block))
+}
+
+/// A fragment in each state, and each decision.
+fn live_with_fragments(store: &Store, round: u64) -> swiftlet_store::Result<()> {
+    for number in 0..FRAGMENTS {
+        let (key, timestamp) = (fragment_key(number), round * 100 + number);
+        let version = Version { timestamp, generation: timestamp };
+        let Some((bytes, block)) = fragment(timestamp) else { continue };
+        let mut writer =
+            store.create_fragment(key, Shape { cell_bytes: CELL, size: None, aggregate_below: Some(1000) })?;
+        writer.write(&bytes)?;
+        let meta = PutMeta { name: b"/a/c/o".to_vec(), timestamp, ..PutMeta::default() };
+        let chosen = block.chosen.clone();
+        writer.prepare(&meta, b"etag", Block { cells: Vec::new(), ..block })?;
+        let decided = Request::Decide { version, outcome: Outcome::Abort };
+        let ballot = Ballot { round: 1, nonce: round };
+        let requests = match number {
+            0 => vec![Request::Commit(version), Request::Settle(version)],
+            1 => vec![Request::Promise { version, chosen, ballot }],
+            _ if round == 2 => vec![decided],
+            _ => vec![Request::Commit(version), Request::Decide { version, outcome: Outcome::Commit }],
+        };
+        for request in requests {
+            store.about_fragment(key, request)?;
+        }
+    }
+    Ok(())
+}
+
 fn open(disk: &Arc<SimulatedDisk>) -> swiftlet_store::Result<Store> {
     let config = Config { volume_bytes: 24 * 1024, aggregate_below: 3000, threads: false, ..Config::default() };
     Store::open_disk(Arc::clone(disk) as _, config)
 }
 
-/// A device with small and large objects, tombstones, POSTs, a checkpoint and records behind it.
+/// A device with small and large objects, tombstones, POSTs, fragments, a checkpoint and records behind it.
 ///
 /// # Errors
 /// Never, unless the store is broken.
@@ -45,6 +96,7 @@ pub fn lived() -> swiftlet_store::Result<Arc<SimulatedDisk>> {
         }
         store.post(key(1), PostMeta { timestamp: round * 100 + 50, ..PostMeta::default() })?;
         store.delete(key(2), round * 100 + 50, b"/a/c/o".to_vec())?;
+        live_with_fragments(&store, round)?;
         if round == 2 {
             store.checkpoint()?;
         }
@@ -70,7 +122,7 @@ pub(crate) fn change(disk: &SimulatedDisk, mut data: &[u8]) {
     }
 }
 
-/// A device with these changes opens, or is of another format; each of its objects is whole, of some version, or gone.
+/// A device with these changes opens, or is of another format; each of its objects and fragments is whole, of some version, or gone.
 pub fn device(data: &[u8]) {
     static LIVED: OnceLock<Option<Arc<SimulatedDisk>>> = OnceLock::new();
     let Some(disk) = LIVED.get_or_init(|| lived().ok()) else { panic!("the device could not be made") };
@@ -86,6 +138,19 @@ pub fn device(data: &[u8]) {
             Ok((info, data)) => assert_eq!(data, content(info.timestamp), "object {number}"),
             Err(Error::NotFound(_) | Error::ChecksumMismatch(_)) => {}
             Err(error) => panic!("object {number}: {error}"),
+        }
+    }
+    for (number, round) in (0..FRAGMENTS).flat_map(|number| (1..=3).map(move |round| (number, round))) {
+        let timestamp = round * 100 + number;
+        match store.fragment(&fragment_key(number), Version { timestamp, generation: timestamp }) {
+            Ok(Fetched::Fragment(held)) => match held.cells(0..u64::MAX) {
+                Ok(cells) => {
+                    assert_eq!(Some(cells), fragment(timestamp).map(|(bytes, _)| bytes), "fragment {timestamp}")
+                }
+                Err(error) => assert!(matches!(error, Error::ChecksumMismatch(_)), "fragment {timestamp}: {error}"),
+            },
+            Ok(Fetched::Not(_)) => {}
+            Err(error) => panic!("fragment {timestamp}: {error}"),
         }
     }
     for step in

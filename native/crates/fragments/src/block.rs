@@ -150,7 +150,18 @@ impl Block {
         Ok(rest())
     }
 
-    fn check(&self) -> Result<(), BlockError> {
+    /// Whether it is one that could be read again.
+    pub fn check(&self) -> Result<(), BlockError> {
+        let (cells, stripes) = (self.geometry.scheme().cells(), self.geometry.stripes());
+        if stripes > MAX_STRIPES {
+            return Err(BlockError::Stripes(stripes));
+        }
+        if [self.chosen.len(), self.totals.len()] != [cells; 2] || self.cells.len() as u64 != stripes {
+            return Err(BlockError::Length);
+        }
+        if self.index >= cells {
+            return Err(BlockError::Index(self.index as u8));
+        }
         if self.generation == u64::MAX {
             return Err(BlockError::Generation);
         }

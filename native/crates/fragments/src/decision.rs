@@ -12,8 +12,8 @@ use crate::version::{Accepted, Ballot, Device, Outcome, Version};
 
 const VERSION: u8 = 1;
 
-/// The bytes of a change that needs no fragment. Of a fragment that has come, or was rebuilt, and of damage there is
-/// none: its record is the fragment's own, and what is damaged is put aside.
+/// The bytes of a change that needs no fragment. Of a fragment that has come, or was rebuilt, there is none: its record is
+/// the fragment's own.
 #[must_use]
 pub fn encode(change: &Change) -> Option<Vec<u8>> {
     let none: &[Device] = &[];
@@ -27,6 +27,7 @@ pub fn encode(change: &Change) -> Option<Vec<u8>> {
         // A deletion has a record of its own, the tombstone.
         Change::Settled(version) if !version.is_deletion() => (version, 6, Ballot::PROXY, none),
         Change::Returned(version) => (version, 7, Ballot::PROXY, none),
+        Change::Damaged(version) => (version, 8, Ballot::PROXY, none),
         _ => return None,
     };
     let mut out = vec![VERSION, what];
@@ -63,6 +64,7 @@ pub fn parse(timestamp: u64, bytes: &[u8]) -> Option<Change> {
         5 => Change::Decided { version, outcome: Outcome::Abort },
         6 => Change::Settled(version),
         7 => Change::Returned(version),
+        8 => Change::Damaged(version),
         _ => return None,
     };
     let is_deletion = version.is_deletion() && !matches!(change, Change::Returned(_));

@@ -102,6 +102,23 @@ pub enum Change {
     Damaged(Version),
 }
 
+impl Change {
+    /// The version that it is about.
+    #[must_use]
+    pub fn version(&self) -> Version {
+        match self {
+            Self::Prepared { version, .. }
+            | Self::Promised { version, .. }
+            | Self::Accepted { version, .. }
+            | Self::Decided { version, .. }
+            | Self::Rebuilt { version, .. }
+            | Self::Settled(version)
+            | Self::Returned(version)
+            | Self::Damaged(version) => *version,
+        }
+    }
+}
+
 /// A version that a slot shows to other places.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shown {

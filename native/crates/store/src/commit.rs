@@ -10,20 +10,16 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Instant;
 
+use swiftlet_fragments::slot::Change;
+
+use crate::deciding::{MARK, Plan, decide, unchanged};
 use crate::error::{Error, Result};
-use crate::index::Held;
 use crate::inner::{Inner, Log};
-use crate::merge::{self, State};
-use crate::model::{Key, PostMeta};
-use crate::queue::{Done, Op, Pending};
-use crate::reading;
+use crate::model::Key;
+use crate::queue::{Given, Op, Pending, Reply};
 use crate::record::{self, BLOCK, HEADER, Header, Kind, Place};
 use crate::room::{self, Room};
 use crate::volume::Volume;
-
-/// The key of no object. A forget of it changes nothing, and after a batch it proves that the batch was durable: see
-/// `scan`.
-const MARK: Key = Key { policy: u16::MAX, partition: u32::MAX, digest: [0xff; 16] };
 
 /// Mark the last batch if nothing has followed it since the last call: damage to it then can't be mistaken for a write
 /// that was never finished.
@@ -45,21 +41,14 @@ pub(crate) fn mark(inner: &Inner) -> Result<()> {
     }
 }
 
-/// What has to be done about one request.
-enum Plan {
-    /// Nothing is written.
-    Answer(Result<bool>),
-    /// This is written, and then answered.
-    Write { header: Header, metadata: Vec<u8>, data: Vec<u8>, answer: Result<bool> },
-}
-
 struct Record {
     header: Header,
     raw: [u8; HEADER],
     metadata: Vec<u8>,
     data: Vec<u8>,
-    answer: Result<bool>,
-    done: Done,
+    change: Option<Box<Change>>,
+    answer: Result<Given>,
+    reply: Reply,
 }
 
 /// Commit what waits; returns false when nothing did.
@@ -69,26 +58,26 @@ pub(crate) fn commit_pending(inner: &Inner) -> bool {
     if taken.is_empty() {
         return false;
     }
-    let mut answered: Vec<(Done, Result<bool>)> = Vec::new();
+    let mut answered: Vec<(Reply, Result<Given>)> = Vec::new();
     let mut records = Vec::new();
     let mut trash = Vec::new();
-    for Pending { key, op, done } in taken {
-        let own_file = if let Op::Put { header, .. } = &op { header.large } else { 0 };
+    for Pending { key, op, reply } in taken {
+        let own_file = op.large();
         let decided = match op {
             Op::Mark if log.proven == log.sequence => Ok(unchanged()),
             op => inner.device.check().and_then(|()| decide(inner, key, op)),
         };
         match decided {
-            Ok(Plan::Write { header, metadata, data, answer }) => {
-                records.push(Record { header, raw: [0; HEADER], metadata, data, answer, done });
+            Ok(Plan::Write { header, metadata, data, change, answer }) => {
+                records.push(Record { header, raw: [0; HEADER], metadata, data, change, answer, reply });
             }
             Ok(Plan::Answer(answer)) => {
                 trash.push(own_file);
-                answered.push((done, answer));
+                answered.push((reply, answer));
             }
             Err(error) => {
                 trash.push(own_file);
-                answered.push((done, Err(error)));
+                answered.push((reply, Err(error)));
             }
         }
     }
@@ -100,102 +89,22 @@ pub(crate) fn commit_pending(inner: &Inner) -> bool {
                 inner.queue.committed(records.len(), began.elapsed());
                 apply(inner, &records, &volume, &mut trash);
                 inner.device.disk.reach("batch-applied");
-                answered.extend(records.into_iter().map(|record| (record.done, record.answer)));
+                answered.extend(records.into_iter().map(|record| (record.reply, record.answer)));
             }
             Err(error) => {
                 trash.extend(records.iter().map(|record| record.header.large));
-                answered.extend(records.into_iter().map(|record| (record.done, Err(error.clone()))));
+                answered.extend(records.into_iter().map(|record| (record.reply, Err(error.clone()))));
             }
         }
     }
     drop(log);
-    let mut answer_all = || answered.drain(..).for_each(|(done, answer)| done(answer));
+    let mut answer_all = || answered.drain(..).for_each(|(reply, answer)| reply.give(answer));
     match inner.answering.get() {
         Some(answering) => answering(&mut answer_all),
         None => answer_all(),
     }
     inner.remove_large(&trash);
     true
-}
-
-fn decide(inner: &Inner, key: Key, op: Op) -> Result<Plan> {
-    let held = inner.index.get(&key);
-    let state = held.as_ref().map(Held::state).unwrap_or_default();
-    match op {
-        Op::Put { header, metadata, data } => Ok(match merge::check_put(&state, header.timestamp) {
-            Ok(true) => Plan::Write { header, metadata, data, answer: Ok(true) },
-            Ok(false) => Plan::Answer(Ok(false)),
-            Err(error) => Plan::Answer(Err(error)),
-        }),
-        Op::Delete { timestamp, name, row } => {
-            let write = merge::check_delete(&state, timestamp)?;
-            let newest = timestamp.max(state.tombstone().unwrap_or(0));
-            let answer = if state.data().is_some() { Ok(true) } else { Err(Error::NotFound(Some(newest))) };
-            if !write {
-                return Ok(Plan::Answer(answer));
-            }
-            let header = Header { row, ..Header::new(Kind::Tombstone, key, timestamp) };
-            Ok(Plan::Write { header, metadata: record::pack_tombstone(&name), data: Vec::new(), answer })
-        }
-        Op::Post { meta, row } => decide_post(inner, key, held.as_ref(), &state, (meta, row)),
-        // With what was forgotten its row would be lost.
-        Op::Remove(_) | Op::Reclaim { .. } if inner.pending.has(&key) => Ok(unchanged()),
-        Op::Remove(entry) => Ok(if state.entry(key.digest) == Some(entry) { forget(inner, key) } else { unchanged() }),
-        Op::Reclaim { before } => {
-            let newest = state.tombstone().max(state.post.map(|post| post.0));
-            let old = state.tombstone().is_some() && newest.is_some_and(|newest| newest < before);
-            Ok(if old { forget(inner, key) } else { unchanged() })
-        }
-        Op::Forget { place } => {
-            let there = held.is_some_and(|held| held.slot.place == place);
-            Ok(if there { forget(inner, key) } else { unchanged() })
-        }
-        Op::Mark => Ok(Plan::Write {
-            header: Header::new(Kind::Forget, MARK, 0),
-            metadata: Vec::new(),
-            data: Vec::new(),
-            answer: Ok(true),
-        }),
-    }
-}
-
-fn unchanged() -> Plan {
-    Plan::Answer(Ok(false))
-}
-
-fn forget(inner: &Inner, key: Key) -> Plan {
-    let header = Header { watermark: inner.volumes.highest(), ..Header::new(Kind::Forget, key, 0) };
-    Plan::Write { header, metadata: Vec::new(), data: Vec::new(), answer: Ok(true) }
-}
-
-fn decide_post(
-    inner: &Inner,
-    key: Key,
-    held: Option<&Held>,
-    state: &State,
-    (new, row): (PostMeta, u32),
-) -> Result<Plan> {
-    let Some(data) = state.data() else { return Err(Error::NotFound(state.tombstone())) };
-    let old = match held.and_then(|held| held.extra.post) {
-        Some(post) => reading::post_at(inner, &key, &post)?,
-        None => None,
-    };
-    let merged = merge::merge_post(data, old, new);
-    let answer = merged.superseded_by.map_or(Ok(true), |newer| Err(Error::Superseded(newer)));
-    Ok(match merged.store {
-        Some(post) => Plan::Write {
-            header: Header {
-                content_type_timestamp: post.content_type_timestamp,
-                delete_at: post.delete_at,
-                row,
-                ..Header::new(Kind::Post, key, post.timestamp)
-            },
-            metadata: record::pack_post(&post),
-            data: Vec::new(),
-            answer,
-        },
-        None => Plan::Answer(answer),
-    })
 }
 
 /// Write records to the device; all of them are durable, or none counts.
@@ -252,8 +161,9 @@ fn end_with_mark(inner: &Inner, log: &mut Log, volume: &Volume) -> Result<()> {
         return Ok(());
     }
     let header = Header::new(Kind::Forget, MARK, 0);
-    let (metadata, data, answer) = (Vec::new(), Vec::new(), Ok(true));
-    let mut mark = [Record { header, raw: [0; HEADER], metadata, data, answer, done: Box::new(drop) }];
+    let (metadata, data, answer) = (Vec::new(), Vec::new(), Ok(Given::Changed(true)));
+    let reply = Reply::Done(Box::new(drop));
+    let mut mark = [Record { header, raw: [0; HEADER], metadata, data, change: None, answer, reply }];
     match append(inner, log, volume, &mut mark) {
         Ok(()) => {
             inner.device.disk.reach("volume-marked");
@@ -335,14 +245,14 @@ fn volume_for(inner: &Inner, log: &mut Log, need: u64) -> Result<Arc<Volume>> {
 fn apply(inner: &Inner, records: &[Record], volume: &Volume, trash: &mut Vec<u64>) {
     for record in records {
         let header = &record.header;
-        let applied = inner.index.apply(header);
+        let applied = inner.index.apply(header, record.change.as_deref());
         inner.pending.note(header);
         if applied.held {
             inner.volumes.hold(header.place, (header.record_len() / record::ALIGN) as u32);
         } else if header.kind == Kind::Forget {
             volume.forgets.fetch_add(header.record_len(), Ordering::Relaxed);
         }
-        for (place, units) in applied.freed.into_iter().flatten() {
+        for (place, units) in applied.freed {
             inner.volumes.free(place, units);
         }
         trash.extend(applied.unlink);
@@ -351,23 +261,28 @@ fn apply(inner: &Inner, records: &[Record], volume: &Volume, trash: &mut Vec<u64
 }
 
 /// One answer, from the committing thread to the waiting one.
-#[derive(Default)]
-struct Answer {
-    value: Mutex<Option<Result<bool>>>,
+struct Answer<T> {
+    value: Mutex<Option<Result<T>>>,
     given: Condvar,
 }
 
-impl Answer {
-    fn give(&self, value: Result<bool>) {
+impl<T> Default for Answer<T> {
+    fn default() -> Self {
+        Self { value: Mutex::new(None), given: Condvar::new() }
+    }
+}
+
+impl<T> Answer<T> {
+    fn give(&self, value: Result<T>) {
         *self.value.lock().unwrap_or_else(PoisonError::into_inner) = Some(value);
         self.given.notify_one();
     }
 
-    fn take(&self) -> Option<Result<bool>> {
+    fn take(&self) -> Option<Result<T>> {
         self.value.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    fn wait(&self) -> Result<bool> {
+    fn wait(&self) -> Result<T> {
         let mut value = self.value.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             if let Some(value) = value.take() {
@@ -384,7 +299,10 @@ pub(crate) fn ask(inner: &Inner, key: Key, op: Op) -> Result<bool> {
 }
 
 /// Wait for the answer to what `submit` submits.
-pub(crate) fn wait(inner: &Inner, submit: impl FnOnce(Done)) -> Result<bool> {
+pub(crate) fn wait<T: Send + 'static>(
+    inner: &Inner,
+    submit: impl FnOnce(Box<dyn FnOnce(Result<T>) + Send>),
+) -> Result<T> {
     let answer = Arc::new(Answer::default());
     let given = Arc::clone(&answer);
     submit(Box::new(move |value| given.give(value)));
@@ -393,7 +311,7 @@ pub(crate) fn wait(inner: &Inner, submit: impl FnOnce(Done)) -> Result<bool> {
 
 /// Submit several requests at once, so that they share batches; returns how many of them were done.
 pub(crate) fn ask_all(inner: &Inner, asked: impl Iterator<Item = (Key, Op)>) -> Result<u64> {
-    let answers: Vec<Arc<Answer>> = asked
+    let answers: Vec<Arc<Answer<bool>>> = asked
         .map(|(key, op)| {
             let answer = Arc::new(Answer::default());
             let given = Arc::clone(&answer);
@@ -406,7 +324,7 @@ pub(crate) fn ask_all(inner: &Inner, asked: impl Iterator<Item = (Key, Op)>) -> 
     outcomes.into_iter().try_fold(0, |done, outcome| Ok(done + u64::from(outcome?)))
 }
 
-fn answer_of(inner: &Inner, answer: &Answer) -> Result<bool> {
+fn answer_of<T>(inner: &Inner, answer: &Answer<T>) -> Result<T> {
     if inner.config.threads {
         return answer.wait();
     }

@@ -8,7 +8,9 @@ use std::io::IoSlice;
 use crate::disk::{Disk, Faults, SimulatedDisk};
 use crate::index::checkpoint;
 use crate::pairs::{self, Step};
-use crate::record::{DeviceId, HEADER, Header, Kind, Parsed, Place, parse_post, parse_put, parse_tombstone};
+use crate::record::{
+    DeviceId, HEADER, Header, Kind, Parsed, Place, change_of, change_without, parse_post, parse_put, parse_tombstone,
+};
 
 const DEVICE: DeviceId = *b"a device's secre";
 
@@ -47,6 +49,12 @@ pub fn record(data: &[u8]) {
         Kind::Post => drop(parse_post(&header, metadata)),
         Kind::Tombstone => drop(parse_tombstone(metadata)),
         Kind::Forget => {}
+        Kind::Fragment | Kind::LargeFragment | Kind::Decision => {
+            if let Some(change) = change_of(&header, metadata) {
+                assert_eq!(change.version().generation, header.generation);
+            }
+            assert_eq!(change_without(&header).version().timestamp, header.timestamp);
+        }
     }
 }
 
@@ -69,5 +77,6 @@ pub fn checkpoint(data: &[u8]) {
         for id in index.ids() {
             assert_eq!(index.root(id), index_again.root(id));
         }
+        index.for_each_fragment(|key, versions| assert_eq!(index_again.versions(key).as_ref(), Ok(versions)));
     }
 }

@@ -16,12 +16,16 @@ mod room;
 mod search;
 mod slot;
 
-pub(crate) use partition::{Extra, Held, Partition, Post, Record};
+pub(crate) use partition::{Extra, Held, Partition, Post, Record, WholeObject};
 pub(crate) use slot::Slot;
+
+use swiftlet_fragments::Version;
+use swiftlet_fragments::slot::Change;
 
 use self::changes::Changes;
 use crate::model::{Entry, Key, Suffix};
-use crate::record::{ALIGN, Header, Kind, Place};
+use crate::record::{ALIGN, Header, Kind, Place, State};
+use crate::versions::Versions;
 
 const SHARDS: usize = 256;
 
@@ -57,14 +61,14 @@ impl Hasher for PartitionHasher {
 struct Guarded(RwLock<Shard>);
 
 /// What applying a record changed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Applied {
     /// Whether the index holds the record now.
     pub held: bool,
     /// Records that are no longer held, with their sizes in units.
-    pub freed: [Option<(Place, u32)>; 2],
-    /// A large file without references.
-    pub unlink: Option<u64>,
+    pub freed: Vec<(Place, u32)>,
+    /// Large files without references.
+    pub unlink: Vec<u64>,
 }
 
 /// The index of a device.
@@ -132,7 +136,7 @@ impl Index {
         let after = partition.len() as u64;
         // A partition whose root nobody has read since its last change is among the changes already.
         let unknown = before == 0 || (had_root && !partition.has_root());
-        if after == 0 {
+        if partition.is_empty() {
             shard.remove(&id);
         }
         if (after == 0 && before > 0) || (after > 0 && unknown) {
@@ -146,31 +150,111 @@ impl Index {
         result
     }
 
-    /// Merge a durable record. A POST without its object changes nothing.
-    pub(crate) fn apply(&self, header: &Header) -> Applied {
-        self.change(&header.key, |partition| match header.kind {
-            Kind::Put | Kind::Large | Kind::Tombstone => apply_version(partition, header),
-            Kind::Post => apply_post(partition, header),
-            Kind::Forget => forget(partition, header),
+    /// Merge a durable record, with the change that it makes if it is of a fragment. A POST without its object changes
+    /// nothing, and neither does a whole object where there is a fragment.
+    pub(crate) fn apply(&self, header: &Header, change: Option<&Change>) -> Applied {
+        self.change(&header.key, |partition| {
+            let deletion = Change::Settled(Version::deletion(header.timestamp));
+            match (header.kind, partition.has_fragment(&header.key.digest)) {
+                (Kind::Fragment | Kind::LargeFragment | Kind::Decision, _) => {
+                    change.map(|change| partition.merge(header, change)).unwrap_or_default()
+                }
+                (Kind::Tombstone, true) => partition.merge(header, &deletion),
+                (Kind::Forget, true) => partition.forget_fragment(&header.key.digest),
+                (_, true) => Applied::default(),
+                (Kind::Put | Kind::Large | Kind::Tombstone, false) => apply_version(partition, header),
+                (Kind::Post, false) => apply_post(partition, header),
+                (Kind::Forget, false) => forget(partition, header),
+            }
         })
     }
 
-    /// Record that a record was copied from `old` to `new`; false when it is not held at `old` any more.
-    pub(crate) fn relocate(&self, key: &Key, old: Place, new: Place) -> bool {
+    /// Record that a record was copied from `old` to `new`, with this state in it if it is a fragment's: it is not held
+    /// if it was not held at `old` any more.
+    pub(crate) fn relocate(&self, key: &Key, old: Place, new: Place, state: State) -> Applied {
         self.change(key, |partition| {
-            let Some(held) = partition.get(&key.digest) else { return false };
+            if partition.has_fragment(&key.digest) {
+                return partition.relocate_fragment(&key.digest, old, new, state);
+            }
+            let Some(held) = partition.get(&key.digest) else { return Applied::default() };
             let Slot { kind, timestamp, place, units, .. } = held.slot;
             let mut record = Record { kind, timestamp, place, units, extra: held.extra };
-            if place == old {
+            let units = if place == old {
                 record.place = new;
+                units
             } else if let Some(post) = record.extra.post.as_mut().filter(|post| post.place == old) {
                 post.place = new;
+                post.units
             } else {
-                return false;
-            }
+                return Applied::default();
+            };
             partition.set(&key.digest, Some(&record));
-            true
+            Applied { held: true, freed: vec![(old, units)], unlink: Vec::new() }
         })
+    }
+
+    /// Whether anything but a deletion is held of a fragment.
+    #[must_use]
+    pub(crate) fn has_fragment(&self, key: &Key) -> bool {
+        let id = (key.policy, key.partition);
+        self.read(id).get(&id).is_some_and(|partition| partition.has_fragment(&key.digest))
+    }
+
+    /// Whether any partition has fragments.
+    #[must_use]
+    pub(crate) fn has_fragments(&self) -> bool {
+        let any = |shard: &Shard| shard.values().any(Partition::has_fragments);
+        self.shards.iter().any(|shard| any(&shard.0.read().unwrap_or_else(PoisonError::into_inner)))
+    }
+
+    /// Call a function with what is held of a fragment, which does not change meanwhile.
+    pub(crate) fn look_at_fragment<R>(&self, key: &Key, look: impl FnOnce(&Versions) -> R) -> Result<R, WholeObject> {
+        let id = (key.policy, key.partition);
+        let shard = self.read(id);
+        let held = shard.get(&id).map_or(Ok(Versions::default()), |partition| partition.versions(&key.digest))?;
+        Ok(look(&held))
+    }
+
+    /// What is held of a fragment, a deletion alone as well.
+    pub(crate) fn versions(&self, key: &Key) -> Result<Versions, WholeObject> {
+        let id = (key.policy, key.partition);
+        self.read(id).get(&id).map_or(Ok(Versions::default()), |partition| partition.versions(&key.digest))
+    }
+
+    /// Whether a record that counts is at a place.
+    #[must_use]
+    pub(crate) fn holds(&self, key: &Key, place: Place) -> bool {
+        let id = (key.policy, key.partition);
+        let shard = self.read(id);
+        let Some(partition) = shard.get(&id) else { return false };
+        if partition.has_fragment(&key.digest) {
+            return partition.versions(&key.digest).is_ok_and(|held| held.spots().any(|spot| spot.place == place));
+        }
+        partition
+            .get(&key.digest)
+            .is_some_and(|held| held.slot.place == place || held.extra.post.is_some_and(|post| post.place == place))
+    }
+
+    /// Call a function with everything that is held: object, place and units of each record.
+    pub(crate) fn for_each_place(&self, mut each: impl FnMut(&Key, Place, u32)) {
+        for (policy, partition) in self.ids() {
+            self.partition((policy, partition), |found| {
+                found.for_each_place(|digest, place, units| {
+                    each(&Key { policy, partition, digest: *digest }, place, units);
+                });
+            });
+        }
+    }
+
+    /// Call a function with all fragments of which anything but a deletion is held.
+    pub(crate) fn for_each_fragment(&self, mut each: impl FnMut(&Key, &Versions)) {
+        for (policy, partition) in self.ids() {
+            self.partition((policy, partition), |found| {
+                found
+                    .fragments()
+                    .for_each(|(digest, versions)| each(&Key { policy, partition, digest: *digest }, versions));
+            });
+        }
     }
 
     /// Remove a POST; false when it is not at this place any more.
@@ -220,7 +304,7 @@ impl Index {
     #[must_use]
     pub(crate) fn entries(&self, id: PartitionId, suffix: Suffix) -> Vec<Entry> {
         let held = self.partition(id, |partition| partition.in_suffix(suffix)).unwrap_or_default();
-        held.iter().map(Partition::entry_of).collect()
+        held.iter().filter_map(Partition::entry_of).collect()
     }
 
     /// Install a loaded partition.
@@ -237,13 +321,13 @@ impl Index {
     }
 }
 
-fn freed_by(held: &Held, post_goes: bool) -> [Option<(Place, u32)>; 2] {
+fn freed_by(held: &Held, post_goes: bool) -> Vec<(Place, u32)> {
     let post = held.extra.post.filter(|_| post_goes).map(|post| (post.place, post.units));
-    [Some((held.slot.place, held.slot.units)), post]
+    [Some((held.slot.place, held.slot.units)), post].into_iter().flatten().collect()
 }
 
-fn large_of(held: &Held) -> Option<u64> {
-    (held.extra.large != 0).then_some(held.extra.large)
+fn large_of(held: &Held) -> Vec<u64> {
+    if held.extra.large == 0 { Vec::new() } else { vec![held.extra.large] }
 }
 
 fn apply_version(partition: &mut Partition, header: &Header) -> Applied {
@@ -264,10 +348,10 @@ fn apply_version(partition: &mut Partition, header: &Header) -> Applied {
     partition.set(digest, Some(&record));
     let Some(held) = before else { return Applied { held: true, ..Applied::default() } };
     let mut freed = freed_by(&held, post.is_none());
-    if held.slot.place == header.place {
-        freed[0] = None;
-    }
-    Applied { held: true, freed, unlink: large_of(&held).filter(|large| *large != header.large) }
+    freed.retain(|(place, _)| *place != header.place);
+    let mut unlink = large_of(&held);
+    unlink.retain(|large| *large != header.large);
+    Applied { held: true, freed, unlink }
 }
 
 fn apply_post(partition: &mut Partition, header: &Header) -> Applied {
@@ -290,7 +374,7 @@ fn apply_post(partition: &mut Partition, header: &Header) -> Applied {
     let extra = Extra { post: Some(post), ..held.extra };
     partition.set(&header.key.digest, Some(&Record { kind, timestamp, place, units, extra }));
     let old = held.extra.post.filter(|old| old.place != header.place);
-    Applied { held: true, freed: [old.map(|old| (old.place, old.units)), None], unlink: None }
+    Applied { held: true, freed: old.map(|old| (old.place, old.units)).into_iter().collect(), unlink: Vec::new() }
 }
 
 fn forget(partition: &mut Partition, header: &Header) -> Applied {

@@ -1,12 +1,14 @@
 //! Inspection of a store, for people and for tests: volumes, their records, and whether the index matches them.
 
+mod fragments;
+
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 
 use crate::error::Result;
 use crate::inner::Inner;
 use crate::model::{Key, Timestamp};
-use crate::record::{BLOCK, Header, Kind, Place};
+use crate::record::{ALIGN, BLOCK, Header, Kind, Place};
 use crate::scan;
 
 /// One volume in numbers.
@@ -53,19 +55,24 @@ pub(crate) fn check(inner: &Inner) -> Result<Vec<String>> {
     let mut problems = Vec::new();
     for volume in inner.volumes.all() {
         let scanned =
-            scan::scan(&*volume.file, volume.id, BLOCK, &inner.device.id, &mut |header| records.push(*header))?;
+            scan::scan(&*volume.file, volume.id, BLOCK, &inner.device.id, &mut |record| records.push(record.clone()))?;
         for damage in scanned.damage {
             problems
                 .push(format!("volume {:08x}: {} records damaged near {:?}", volume.id, damage.records, damage.place));
         }
     }
-    let places: HashMap<Place, Header> = records.iter().map(|header| (header.place, *header)).collect();
-    let said = replay(&mut records);
-    let mut live: HashMap<u32, u64> = HashMap::new();
+    records.sort_by_key(|record| record.header.sequence);
+    let places: HashMap<Place, Header> = records.iter().map(|record| (record.header.place, record.header)).collect();
+    let (fragments, objects) = fragments::apart(&records);
+    problems.extend(fragments::check(inner, &fragments));
+    let said = replay(&objects);
     let mut held_count = 0;
     inner.index.for_each(|(policy, partition), held| {
-        held_count += 1;
         let key = Key { policy, partition, digest: held.slot.digest() };
+        if fragments.contains_key(&key) {
+            return;
+        }
+        held_count += 1;
         let seen = Said {
             version: Some((held.slot.timestamp, held.slot.kind == Kind::Tombstone)),
             post: held.extra.post.map(|post| (post.timestamp, post.content_type_timestamp)),
@@ -76,13 +83,17 @@ pub(crate) fn check(inner: &Inner) -> Result<Vec<String>> {
         }
         let post = held.extra.post.map(|post| (post.place, post.timestamp));
         for (place, timestamp) in [Some((held.slot.place, held.slot.timestamp)), post].into_iter().flatten() {
-            match places.get(&place) {
-                Some(header) if header.key == key && header.timestamp == timestamp => {
-                    *live.entry(place.volume()).or_default() += header.record_len();
-                }
-                _ => problems.push(format!("{key:?}: no such record at {place:?}")),
+            if places.get(&place).is_none_or(|header| header.key != key || header.timestamp != timestamp) {
+                problems.push(format!("{key:?}: no such record at {place:?}"));
             }
         }
+    });
+    let mut live: HashMap<u32, u64> = HashMap::new();
+    inner.index.for_each_place(|key, place, units| match places.get(&place) {
+        Some(header) if header.key == *key && header.record_len() == u64::from(units) * ALIGN => {
+            *live.entry(place.volume()).or_default() += header.record_len();
+        }
+        _ => problems.push(format!("{key:?}: no record of {units} units at {place:?}")),
     });
     let expected = said.values().filter(|said| said.version.is_some()).count();
     if expected != held_count {
@@ -102,10 +113,9 @@ pub(crate) fn check(inner: &Inner) -> Result<Vec<String>> {
     Ok(problems)
 }
 
-fn replay(records: &mut [Header]) -> HashMap<Key, Said> {
-    records.sort_by_key(|header| header.sequence);
+fn replay(records: &[Header]) -> HashMap<Key, Said> {
     let mut said: HashMap<Key, Said> = HashMap::new();
-    for header in records.iter() {
+    for header in records {
         let object = said.entry(header.key).or_default();
         match header.kind {
             Kind::Forget => *object = Said::default(),

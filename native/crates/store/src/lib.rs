@@ -6,9 +6,11 @@
 
 mod aggregate;
 pub mod answers;
+mod body;
 mod commit;
 pub mod copies;
 mod cursor;
+mod deciding;
 mod device;
 pub mod differences;
 pub mod disk;
@@ -35,6 +37,7 @@ pub mod sethash;
 mod store;
 mod unsound;
 mod upkeep;
+mod versions;
 mod volume;
 mod writer;
 
@@ -42,8 +45,8 @@ pub use aggregate::MAX_AGGREGATE;
 pub use error::{Error, Result};
 pub use inner::{Answering, Config, Counters};
 pub use pending::PendingUpdate;
-pub use queue::Done;
-pub use read::{Got, Object, Range};
+pub use queue::{Done, Told};
+pub use read::{Fetched, Fragment, Got, Newest, Object, Range};
 pub use recover::Recovery;
-pub use store::Store;
-pub use writer::Writer;
+pub use store::{Store, Undecided};
+pub use writer::{FragmentWriter, Shape, Writer};

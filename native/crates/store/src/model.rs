@@ -1,6 +1,9 @@
 //! Values: keys, descriptions of objects, entries. The same as `swiftlet.model` has, with bytes for texts:
 //! names need not be valid Unicode.
 
+use swiftlet_fragments::Version;
+use swiftlet_fragments::block::Block;
+
 /// A version's place in time: ticks of 10 microseconds and a nonce; see `docs/data-on-disk.md`. 0 is older than all
 /// others.
 pub type Timestamp = u64;
@@ -59,6 +62,25 @@ pub struct Footer {
     pub etag: Vec<u8>,
     /// xxh3-64 of the data.
     pub xxh3: u64,
+}
+
+/// What is stored with a fragment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FragmentInfo {
+    /// The object's description.
+    pub meta: PutMeta,
+    /// The object's ETag.
+    pub etag: Vec<u8>,
+    /// Which fragment it is, and its digests.
+    pub block: Block,
+}
+
+impl FragmentInfo {
+    /// Which version it is of.
+    #[must_use]
+    pub fn version(&self) -> Version {
+        Version { timestamp: self.meta.timestamp, generation: self.block.generation }
+    }
 }
 
 /// Metadata that replaces an object's.

@@ -7,6 +7,9 @@ use std::collections::{HashSet, VecDeque};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use swiftlet_fragments::request::{Answer, Request};
+use swiftlet_fragments::slot::Shown;
+
 use crate::error::{Error, Result};
 use crate::model::{Entry, Key, PostMeta, Timestamp};
 use crate::record::{Header, Place};
@@ -24,6 +27,66 @@ const PATIENCE_PART: u32 = 4;
 
 /// Called once, with whether anything changed.
 pub type Done = Box<dyn FnOnce(Result<bool>) + Send>;
+/// Called once, with what the device answers about a fragment.
+pub type Told = Box<dyn FnOnce(Result<Answer>) + Send>;
+
+/// Whom to answer.
+pub(crate) enum Reply {
+    /// Who asked for a change.
+    Done(Done),
+    /// Who asked about a fragment.
+    Told(Told),
+}
+
+/// An answer.
+#[derive(Clone, Debug)]
+pub(crate) enum Given {
+    /// Whether anything changed.
+    Changed(bool),
+    /// About a fragment.
+    Answer(Answer),
+}
+
+impl Reply {
+    /// Answer.
+    pub(crate) fn give(self, given: Result<Given>) {
+        match (self, given) {
+            (Self::Done(done), Ok(Given::Changed(changed))) => done(Ok(changed)),
+            (Self::Told(told), Ok(Given::Answer(answer))) => told(Ok(answer)),
+            (Self::Done(done), Err(error)) => done(Err(error)),
+            (Self::Told(told), Err(error)) => told(Err(error)),
+            (reply, Ok(_)) => reply.give(Err(Error::DeviceFailed("another kind of answer was asked for".into()))),
+        }
+    }
+}
+
+/// A request that concerns fragments.
+pub(crate) enum Asked {
+    /// Keep a fragment, which has come with a request for it; only the place is missing in the header.
+    Fragment { request: Request, header: Header, metadata: Vec<u8>, data: Vec<u8> },
+    /// Anything that comes without one.
+    Request(Request),
+    /// Another place shows this: append what needs no bytes to be moved.
+    Shown(Shown),
+    /// The device at the place of a handoff's fragment shows this: it needs no more of it.
+    HandBack(Shown),
+    /// The fragment at this place is damaged: go on without it, step by step until nothing changes any more.
+    Damaged(Place),
+    /// The decision at this place is damaged: write it anew.
+    Rewrite(Place),
+}
+
+impl Asked {
+    /// Bytes of data that are written with it.
+    fn bytes(&self) -> u64 {
+        if let Self::Fragment { data, .. } = self { data.len() as u64 } else { 0 }
+    }
+
+    /// Number of the file with its data, 0 for none.
+    fn large(&self) -> u64 {
+        if let Self::Fragment { header, .. } = self { header.large } else { 0 }
+    }
+}
 
 /// A request for an object.
 pub(crate) enum Op {
@@ -41,13 +104,35 @@ pub(crate) enum Op {
     Forget { place: Place },
     /// Prove what was committed before, unless that is proved.
     Mark,
+    /// What concerns fragments.
+    Fragments(Asked),
+}
+
+impl Op {
+    /// Bytes of data that are written with it.
+    fn bytes(&self) -> u64 {
+        match self {
+            Self::Put { data, .. } => data.len() as u64,
+            Self::Fragments(asked) => asked.bytes(),
+            _ => 0,
+        }
+    }
+
+    /// Number of the file with its data, 0 for none.
+    pub(crate) fn large(&self) -> u64 {
+        match self {
+            Self::Put { header, .. } => header.large,
+            Self::Fragments(asked) => asked.large(),
+            _ => 0,
+        }
+    }
 }
 
 /// One request, and whom to answer.
 pub(crate) struct Pending {
     pub(crate) key: Key,
     pub(crate) op: Op,
-    pub(crate) done: Done,
+    pub(crate) reply: Reply,
 }
 
 #[derive(Default)]
@@ -90,12 +175,21 @@ impl Queue {
 
     /// Add a request to the next batch; `done` is called by the committing thread.
     pub(crate) fn push(&self, key: Key, op: Op, done: Done) {
+        self.push_for(key, op, Reply::Done(done));
+    }
+
+    /// Add a request about a fragment; `told` is called by the committing thread.
+    pub(crate) fn push_asked(&self, key: Key, asked: Asked, told: Told) {
+        self.push_for(key, Op::Fragments(asked), Reply::Told(told));
+    }
+
+    fn push_for(&self, key: Key, op: Op, reply: Reply) {
         let mut waiting = self.lock();
         if waiting.closed {
             drop(waiting);
-            return done(Err(Error::DeviceFailed("the store is closed".into())));
+            return reply.give(Err(Error::DeviceFailed("the store is closed".into())));
         }
-        waiting.ops.push_back(Pending { key, op, done });
+        waiting.ops.push_back(Pending { key, op, reply });
         let wake = waiting.awaited > 0 && waiting.ops.len() >= waiting.awaited;
         drop(waiting);
         if wake {
@@ -145,9 +239,7 @@ impl Queue {
                 break;
             }
             if keys.insert(pending.key) {
-                if let Op::Put { data, .. } = &pending.op {
-                    bytes += data.len() as u64;
-                }
+                bytes += pending.op.bytes();
                 taken.push(pending);
             } else {
                 left.push_back(pending);

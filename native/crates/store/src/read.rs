@@ -3,6 +3,7 @@
 //! Fault model: any bit on the device may have flipped, records may be cut off, large files may be missing. An unsound
 //! record is moved to quarantine and counts as missing, and replication restores it.
 
+pub(crate) mod fragments;
 mod into;
 
 use std::os::fd::{AsFd, OwnedFd};
@@ -23,6 +24,7 @@ use crate::scan;
 use crate::unsound;
 use crate::volume::Pinned;
 
+pub use fragments::{Fetched, Fragment, Newest};
 pub use into::Got;
 pub(crate) use into::get as get_into;
 
@@ -177,6 +179,8 @@ fn sound<T>(inner: &Inner, key: &Key, mut attempt: impl FnMut(Found) -> Result<T
 fn readable<T>(inner: &Inner, key: &Key, mut attempt: impl FnMut(Found) -> Result<T, Trouble>) -> Result<T> {
     let found = sound(inner, key, |found| match found.held.slot.kind {
         Kind::Tombstone => Err(Error::NotFound(Some(found.held.slot.timestamp)).into()),
+        // A fragment is no object.
+        kind if kind.is_fragment() => Err(Error::NotFound(None).into()),
         _ => attempt(found),
     })?;
     found.ok_or(Error::NotFound(None))
@@ -293,6 +297,9 @@ fn check_chunks(
 /// `rest` is called after each piece with its bytes, and ends the reading with false.
 pub(crate) fn verify(inner: &Inner, key: &Key, rest: &dyn Fn(u64) -> bool) -> Result<u64> {
     inner.device.check()?;
+    if inner.index.has_fragment(key) {
+        return fragments::verify(inner, key, rest);
+    }
     loop {
         let Some(found) = find(inner, key)? else { return Err(Error::NotFound(None)) };
         match check_all(inner, key, &found, rest) {

@@ -4,6 +4,14 @@
 //! imitated by an object's content. The header's checksum, which covers the place and the device's secret number, and
 //! the metadata's checksum detect all of this except in the data.
 
+mod fragments;
+
+use swiftlet_fragments::slot::Change;
+
+pub(crate) use self::fragments::{
+    State, answers_a_ballot, change_of, change_without, decision_record, is_place_of, is_promise, pack_fragment,
+    parse_fragment, version_of,
+};
 use crate::model::{Footer, Key, Pairs, PostMeta, PutMeta, Timestamp};
 
 /// Bytes of a header.
@@ -16,8 +24,10 @@ pub(crate) const BLOCK: u64 = 4096;
 pub(crate) const CHUNK: u64 = 1024 * 1024;
 /// Longer metadata are taken for damage: this is enough for the checksums of 2 TiB in chunks.
 pub(crate) const MAX_METADATA: u32 = 16 * 1024 * 1024;
-/// The version of records and of everything else on the device.
+/// The version of records of objects, and of volumes' heads.
 pub(crate) const VERSION: u8 = 1;
+/// The version of records of fragments, which programs that know nothing of them refuse.
+pub(crate) const FRAGMENTS_VERSION: u8 = 2;
 const MAGIC: [u8; 4] = *b"SWLR";
 const CHECK: usize = HEADER - 8;
 
@@ -37,6 +47,12 @@ pub(crate) enum Kind {
     Large = 4,
     /// Nothing older of this digest counts.
     Forget = 5,
+    /// A fragment of a version, followed by its data.
+    Fragment = 6,
+    /// A fragment with its data in a file of its own.
+    LargeFragment = 7,
+    /// A decision about a version of which the device has, or may get, a fragment.
+    Decision = 8,
 }
 
 impl Kind {
@@ -49,8 +65,29 @@ impl Kind {
             3 => Self::Post,
             4 => Self::Large,
             5 => Self::Forget,
+            6 => Self::Fragment,
+            7 => Self::LargeFragment,
+            8 => Self::Decision,
             _ => return None,
         })
+    }
+
+    /// Whether it is a fragment.
+    #[must_use]
+    pub(crate) fn is_fragment(self) -> bool {
+        matches!(self, Self::Fragment | Self::LargeFragment)
+    }
+
+    /// Whether it is a fragment, or a decision about one.
+    #[must_use]
+    pub(crate) fn is_of_fragments(self) -> bool {
+        self.is_fragment() || self == Self::Decision
+    }
+
+    /// The version of its records.
+    #[must_use]
+    pub(crate) fn version(self) -> u8 {
+        if self.is_of_fragments() { FRAGMENTS_VERSION } else { VERSION }
     }
 }
 
@@ -100,7 +137,7 @@ pub(crate) struct Header {
     pub batch: u64,
     /// Number of the large file, else 0.
     pub large: u64,
-    /// Seconds since 1970, 0 never.
+    /// Seconds since 1970 at which it expires, 0 never; of a decision, at which it was written.
     pub delete_at: u64,
     /// xxh3-64 of the data.
     pub data_xxh3: u64,
@@ -112,6 +149,19 @@ pub(crate) struct Header {
     pub watermark: u32,
     /// Container replicas that need an update, as bits.
     pub row: u32,
+    /// Of fragments and decisions: which attempt to write, else 0.
+    pub generation: u64,
+    /// A fragment's [`State`], what a decision says, else 0.
+    pub says: u32,
+}
+
+/// A sound record, as far as it is needed to know what counts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Sound {
+    /// Its header.
+    pub header: Header,
+    /// The change that it makes, if it is of a fragment.
+    pub change: Option<Box<Change>>,
 }
 
 /// The result of parsing a header.
@@ -145,13 +195,15 @@ impl Header {
             place: Place(0),
             watermark: 0,
             row: 0,
+            generation: 0,
+            says: 0,
         }
     }
 
     /// Bytes of data in the volume.
     #[must_use]
     pub(crate) fn data_len(&self) -> u64 {
-        if self.kind == Kind::Put { self.size } else { 0 }
+        if matches!(self.kind, Kind::Put | Kind::Fragment) { self.size } else { 0 }
     }
 
     /// Bytes of the record without padding.
@@ -177,16 +229,21 @@ impl Header {
     pub(crate) fn pack(&self, device: &DeviceId) -> [u8; HEADER] {
         let mut out = [0; HEADER];
         out[..4].copy_from_slice(&MAGIC);
-        out[4] = VERSION;
+        out[4] = self.kind.version();
         out[5] = self.kind as u8;
         out[6..8].copy_from_slice(&self.key.policy.to_be_bytes());
         out[8..12].copy_from_slice(&self.key.partition.to_be_bytes());
         out[12..16].copy_from_slice(&self.metadata_len.to_be_bytes());
         out[16..24].copy_from_slice(&self.size.to_be_bytes());
         out[24..40].copy_from_slice(&self.key.digest);
+        let (second, number) = if self.kind.is_of_fragments() {
+            (self.generation, self.says)
+        } else {
+            (self.content_type_timestamp, self.watermark)
+        };
         let rest = [
             self.timestamp,
-            self.content_type_timestamp,
+            second,
             self.sequence,
             self.batch,
             self.large,
@@ -198,7 +255,7 @@ impl Header {
         for (field, value) in out[40..112].chunks_exact_mut(8).zip(rest) {
             field.copy_from_slice(&value.to_be_bytes());
         }
-        out[112..116].copy_from_slice(&self.watermark.to_be_bytes());
+        out[112..116].copy_from_slice(&number.to_be_bytes());
         out[116..120].copy_from_slice(&self.row.to_be_bytes());
         let check = header_check(&out, device);
         out[CHECK..].copy_from_slice(&check.to_be_bytes());
@@ -209,7 +266,7 @@ impl Header {
     #[cfg(feature = "fuzzing")]
     pub(crate) fn seal(raw: &mut [u8], place: Place, device: &DeviceId) {
         raw[..4].copy_from_slice(&MAGIC);
-        raw[4] = VERSION;
+        raw[4] = Kind::of(raw[5]).map_or(VERSION, Kind::version);
         raw[104..112].copy_from_slice(&place.0.to_be_bytes());
         if let Some(header) = raw.first_chunk::<HEADER>() {
             let check = header_check(header, device);
@@ -224,10 +281,16 @@ impl Header {
         if raw[..4] != MAGIC || header_check(raw, device) != u64_at(raw, CHECK) || u64_at(raw, 104) != place.0 {
             return Parsed::Unsound;
         }
-        if raw[4] != VERSION {
-            return Parsed::Newer(raw[4]);
+        let kind = Kind::of(raw[5]);
+        match (raw[4], kind) {
+            (VERSION | FRAGMENTS_VERSION, None) => return Parsed::Unsound,
+            (version, Some(kind)) if version < kind.version() => return Parsed::Unsound,
+            (version, Some(kind)) if version == kind.version() => {}
+            (version, _) => return Parsed::Newer(version),
         }
-        let Some(kind) = Kind::of(raw[5]) else { return Parsed::Unsound };
+        let Some(kind) = kind else { return Parsed::Unsound };
+        let of_fragments = kind.is_of_fragments();
+        let (second, number) = (u64_at(raw, 48), u32_at(raw, 112));
         let mut digest = [0; 16];
         digest.copy_from_slice(&raw[24..40]);
         let header = Self {
@@ -236,7 +299,7 @@ impl Header {
             metadata_len: u32_at(raw, 12),
             size: u64_at(raw, 16),
             timestamp: u64_at(raw, 40),
-            content_type_timestamp: u64_at(raw, 48),
+            content_type_timestamp: if of_fragments { 0 } else { second },
             sequence: u64_at(raw, 56),
             batch: u64_at(raw, 64),
             large: u64_at(raw, 72),
@@ -244,12 +307,15 @@ impl Header {
             data_xxh3: u64_at(raw, 88),
             metadata_xxh3: u64_at(raw, 96),
             place,
-            watermark: u32_at(raw, 112),
+            watermark: if of_fragments { 0 } else { number },
             row: u32_at(raw, 116),
+            generation: if of_fragments { second } else { 0 },
+            says: if of_fragments { number } else { 0 },
         };
         let believable = header.metadata_len <= MAX_METADATA
             && header.size < 1 << 48
-            && header.table_len() <= header.metadata_len as usize;
+            && header.table_len() <= header.metadata_len as usize
+            && (!of_fragments || fragments::may_say(kind, number));
         if believable { Parsed::Sound(header) } else { Parsed::Unsound }
     }
 }
@@ -351,12 +417,19 @@ impl Cursor<'_> {
 /// The inverse of `pack_put`; None when it is malformed.
 #[must_use]
 pub(crate) fn parse_put(header: &Header, metadata: &[u8]) -> Option<(PutMeta, Footer)> {
+    let (meta, footer, _) = parse_put_and_rest(header, metadata)?;
+    Some((meta, footer))
+}
+
+/// The same with what follows in the metadata, up to the table of chunks' checksums.
+#[must_use]
+pub(crate) fn parse_put_and_rest<'a>(header: &Header, metadata: &'a [u8]) -> Option<(PutMeta, Footer, &'a [u8])> {
     let mut cursor = Cursor(metadata.get(..metadata.len().checked_sub(header.table_len())?)?);
     let (name, content_type, etag) = (cursor.text()?, cursor.text()?, cursor.text()?);
     let (metadata, sysmeta) = (cursor.pairs()?, cursor.pairs()?);
     let (timestamp, delete_at) = (header.timestamp, header.delete_at);
     let meta = PutMeta { name, timestamp, content_type, metadata, sysmeta, delete_at };
-    Some((meta, Footer { size: header.size, etag, xxh3: header.data_xxh3 }))
+    Some((meta, Footer { size: header.size, etag, xxh3: header.data_xxh3 }, cursor.0))
 }
 
 /// The inverse of `pack_post`; None when it is malformed.

@@ -18,7 +18,9 @@ use crate::large;
 use crate::model::Key;
 use crate::pending::PendingUpdates;
 use crate::quarantine;
-use crate::record::{ALIGN, BLOCK, DeviceId, Header, Kind, Place};
+use crate::record::{
+    ALIGN, BLOCK, DeviceId, Header, Kind, Place, Sound, State, answers_a_ballot, change_without, version_of,
+};
 use crate::scan;
 use crate::upkeep;
 use crate::volume::{self, Volume, Volumes};
@@ -26,6 +28,9 @@ use crate::volume::{self, Volume, Volumes};
 /// The largest number of records of a tail that are kept in memory between its two passes; a longer tail is read
 /// twice.
 const MAX_KEPT: usize = 1 << 20;
+
+/// The place of a record that is not there any more.
+const NOWHERE: Place = Place(0);
 
 /// Fewer records are applied faster than a thread is started.
 const WORTH_A_THREAD: usize = 10_000;
@@ -59,6 +64,8 @@ pub(crate) struct Recovered {
     pub(crate) pending: PendingUpdates,
     /// Damaged records that have to be forgotten for good.
     pub(crate) forget: Vec<(Key, Place)>,
+    /// Damaged records of fragments that have to be put aside.
+    pub(crate) unsound: Vec<(Key, Place)>,
 }
 
 struct Opened {
@@ -104,7 +111,9 @@ pub(crate) fn recover(disk: Arc<dyn Disk>, reserve_bytes: u64) -> Result<Recover
     recovery.records = tail.records;
     recovery.bytes = tail.bytes;
     recovery.damaged = tail.damaged;
-    recovery.dangling = count_live(&index, &volumes);
+    let (dangling, mut unsound) = count_live(&index, &volumes);
+    recovery.dangling = dangling;
+    unsound.extend(tail.unsound(&index));
     let (orphans, next_large) = remove_orphans(&device, &index, recovery.damaged > 0 || recovery.dangling > 0)?;
     recovery.orphans = orphans;
     device.disk.reach("recovery-cleaned");
@@ -116,6 +125,7 @@ pub(crate) fn recover(disk: Arc<dyn Disk>, reserve_bytes: u64) -> Result<Recover
         sequence: tail.next_sequence.max(reach.sequence).max(1),
         tail_bytes: tail.bytes,
         forget: tail.lost(&index),
+        unsound,
         volumes,
         index,
         next_large,
@@ -209,23 +219,25 @@ fn load_checkpoint(device: &Device) -> Result<(Option<Reach>, Index)> {
 
 /// Called with each record that counts.
 type Note<'a> = dyn Fn(&Header) + Sync + 'a;
+type Apply<'a> = dyn Fn(&Sound) + Sync + 'a;
 
 /// Apply records in any order: those of one partition by one thread, and neighbours in the index one after the other,
 /// while what they touch is in the processor's caches.
-fn in_parallel(headers: &[Header], apply: &(dyn Fn(&Header) + Sync)) {
+fn in_parallel(records: &[Sound], apply: &Apply<'_>) {
     let threads =
-        std::thread::available_parallelism().map_or(1, usize::from).min(headers.len() / WORTH_A_THREAD) as u32;
+        std::thread::available_parallelism().map_or(1, usize::from).min(records.len() / WORTH_A_THREAD) as u32;
     if threads == 0 {
-        return headers.iter().for_each(apply);
+        return records.iter().for_each(apply);
     }
     std::thread::scope(|scope| {
         for thread in 0..threads {
             scope.spawn(move || {
-                let own = headers.iter().zip(0_usize..).filter(|(header, _)| header.key.partition % threads == thread);
+                let own =
+                    records.iter().zip(0_usize..).filter(|(record, _)| record.header.key.partition % threads == thread);
                 let place = |key: &Key| u64::from(key.partition) << 12 | u64::from(key.suffix());
-                let mut order: Vec<(u64, usize)> = own.map(|(header, at)| (place(&header.key), at)).collect();
+                let mut order: Vec<(u64, usize)> = own.map(|(record, at)| (place(&record.header.key), at)).collect();
                 order.sort_unstable();
-                order.iter().for_each(|(_, at)| apply(&headers[*at]));
+                order.iter().for_each(|(_, at)| apply(&records[*at]));
             });
         }
     });
@@ -236,7 +248,9 @@ struct Tail {
     /// Per object: records with lower sequence numbers don't count.
     forgets: HashMap<Key, u64>,
     damaged_records: Vec<(Key, Place, u64)>,
-    kept: Option<Vec<Header>>,
+    /// Records of fragments that are damaged, of which the header is sound.
+    damaged_fragments: Vec<Header>,
+    kept: Option<Vec<Sound>>,
     starts: Vec<u64>,
     ends: Vec<u64>,
     forget_bytes: HashMap<u32, u64>,
@@ -253,6 +267,7 @@ impl Tail {
         let mut tail = Self {
             forgets: HashMap::new(),
             damaged_records: Vec::new(),
+            damaged_fragments: Vec::new(),
             kept: Some(Vec::new()),
             starts: Vec::new(),
             ends: Vec::new(),
@@ -266,15 +281,20 @@ impl Tail {
         let starts: HashMap<u32, u64> = reach.positions.iter().map(|at| (at.volume, at.offset)).collect();
         for volume in opened {
             let start = starts.get(&volume.id).copied().unwrap_or(BLOCK);
-            let scanned = scan::scan(&*volume.file, volume.id, start, &device.id, &mut |header| tail.note(header))?;
+            let scanned = scan::scan(&*volume.file, volume.id, start, &device.id, &mut |record| tail.note(record))?;
             tail.starts.push(start);
             tail.ends.push(scanned.end.max(start));
             tail.records += scanned.records;
             tail.bytes += scanned.end.saturating_sub(start);
             for damage in scanned.damage {
                 tail.damaged += damage.records;
-                // What was forgotten with a damaged POST would be more than the POST.
-                if let Some(header) = damage.header.filter(|header| !matches!(header.kind, Kind::Post)) {
+                let Some(header) = damage.header else { continue };
+                if header.kind.is_of_fragments() {
+                    // Other versions of it are sound, and its header says what it was.
+                    tail.next_sequence = tail.next_sequence.max(header.sequence + 1);
+                    tail.damaged_fragments.push(header);
+                } else if header.kind != Kind::Post {
+                    // What was forgotten with a damaged POST would be more than the POST.
                     tail.next_sequence = tail.next_sequence.max(header.sequence + 1);
                     tail.forget(header.key, header.sequence);
                     tail.damaged_records.push((header.key, header.place, header.sequence));
@@ -284,13 +304,14 @@ impl Tail {
         Ok(tail)
     }
 
-    fn note(&mut self, header: &Header) {
+    fn note(&mut self, record: &Sound) {
+        let header = &record.header;
         self.next_sequence = self.next_sequence.max(header.sequence + 1);
         if header.kind == Kind::Forget {
             *self.forget_bytes.entry(header.place.volume()).or_default() += header.record_len();
             self.forget(header.key, header.sequence);
         } else if let Some(kept) = &mut self.kept {
-            kept.push(*header);
+            kept.push(record.clone());
             if kept.len() > MAX_KEPT {
                 self.kept = None;
             }
@@ -307,18 +328,19 @@ impl Tail {
         for (key, sequence) in &self.forgets {
             // The checkpoint has seen older ones, and may have seen what came after them.
             if *sequence >= self.from {
-                index.apply(&Header { sequence: *sequence, ..Header::new(Kind::Forget, *key, 0) });
+                index.apply(&Header { sequence: *sequence, ..Header::new(Kind::Forget, *key, 0) }, None);
             }
         }
         let forgets = &self.forgets;
         // POSTs that were read before their object.
         let early = Mutex::new(Vec::new());
-        let apply = |header: &Header| {
+        let apply = |record: &Sound| {
+            let (header, change) = (&record.header, record.change.as_deref());
             let counts = forgets.get(&header.key).is_none_or(|forget| header.sequence > *forget);
             if counts {
                 note(header);
             }
-            if counts && header.kind != Kind::Forget && !index.apply(header).held && header.kind == Kind::Post {
+            if counts && header.kind != Kind::Forget && !index.apply(header, change).held && header.kind == Kind::Post {
                 early.lock().unwrap_or_else(PoisonError::into_inner).push(*header);
             }
         };
@@ -327,8 +349,8 @@ impl Tail {
             None => {
                 let mut some = Vec::with_capacity(MAX_KEPT / 4);
                 for (volume, start) in opened.iter().zip(&self.starts) {
-                    scan::scan(&*volume.file, volume.id, *start, &device.id, &mut |header| {
-                        some.push(*header);
+                    scan::scan(&*volume.file, volume.id, *start, &device.id, &mut |record| {
+                        some.push(record.clone());
                         if some.len() == some.capacity() {
                             in_parallel(&some, &apply);
                             some.clear();
@@ -338,8 +360,15 @@ impl Tail {
                 in_parallel(&some, &apply);
             }
         }
+        // They are held until they are put aside, so that what they said is not forgotten.
+        for header in &self.damaged_fragments {
+            let held = index.versions(&header.key).unwrap_or_default();
+            if !answers_a_ballot(header) || !held.knows_better(version_of(header), header) {
+                apply(&Sound { header: *header, change: Some(Box::new(change_without(header))) });
+            }
+        }
         for header in early.into_inner().unwrap_or_else(PoisonError::into_inner) {
-            index.apply(&header);
+            index.apply(&header, None);
         }
         self.kept = None;
         Ok(())
@@ -350,51 +379,51 @@ impl Tail {
         let lost = self.damaged_records.iter().filter(|(key, ..)| index.get(key).is_none());
         lost.map(|(key, place, _)| (*key, *place)).collect()
     }
+
+    /// Damaged records of fragments that would count.
+    fn unsound(&self, index: &Index) -> Vec<(Key, Place)> {
+        let held = self.damaged_fragments.iter().filter(|header| index.holds(&header.key, header.place));
+        held.map(|header| (header.key, header.place)).collect()
+    }
 }
 
-/// Count the live bytes of each volume, and remove slots that point to nothing. Returns how many there were.
-fn count_live(index: &Index, volumes: &Volumes) -> u64 {
+/// Count the live bytes of each volume, and remove slots that point to nothing. Returns how many there were, and the
+/// fragments among them.
+fn count_live(index: &Index, volumes: &Volumes) -> (u64, Vec<(Key, Place)>) {
     // By number; most records are in the same volume as the one before.
     let known = volumes.all();
     let ends: Vec<u64> = known.iter().map(|volume| volume.end.load(Ordering::Relaxed)).collect();
     let mut live = vec![0; known.len()];
     let mut last = 0;
-    let (mut dangling, mut posts) = (Vec::new(), Vec::new());
-    index.for_each(|(policy, partition), held| {
-        let mut there = |place: Place, units: u32| {
-            let bytes = u64::from(units) * ALIGN;
-            if known.get(last).is_none_or(|volume| volume.id != place.volume()) {
-                match known.binary_search_by_key(&place.volume(), |volume| volume.id) {
-                    Ok(at) => last = at,
-                    Err(_) => return false,
-                }
+    let mut dangling = Vec::new();
+    index.for_each_place(|key, place, units| {
+        let bytes = u64::from(units) * ALIGN;
+        if known.get(last).is_none_or(|volume| volume.id != place.volume()) {
+            match known.binary_search_by_key(&place.volume(), |volume| volume.id) {
+                Ok(at) => last = at,
+                Err(_) => return dangling.push((*key, place)),
             }
-            let within = place.offset() + bytes <= ends[last];
-            if within {
-                live[last] += bytes;
-            }
-            within
-        };
-        let key = Key { policy, partition, digest: held.slot.digest() };
-        if let Some(post) = held.extra.post
-            && !there(post.place, post.units)
-        {
-            posts.push((key, post.place));
         }
-        if !there(held.slot.place, held.slot.units) {
-            dangling.push(key);
+        if place.offset() + bytes <= ends[last] {
+            live[last] += bytes;
+        } else {
+            dangling.push((*key, place));
         }
     });
     for (volume, live) in known.iter().zip(&live) {
         volume.live.store(*live, Ordering::Relaxed);
     }
-    for (key, place) in &posts {
-        index.drop_post(key, *place);
+    let mut unsound = Vec::new();
+    for (key, place) in &dangling {
+        if index.has_fragment(key) {
+            // What it said of a version stays known until that is written anew.
+            index.relocate(key, *place, NOWHERE, State::Undecided);
+            unsound.push((*key, NOWHERE));
+        } else if !index.drop_post(key, *place) {
+            index.apply(&Header::new(Kind::Forget, *key, 0), None);
+        }
     }
-    for key in &dangling {
-        index.apply(&Header::new(Kind::Forget, *key, 0));
-    }
-    (dangling.len() + posts.len()) as u64
+    (dangling.len() as u64, unsound)
 }
 
 /// Remove orphans, the large files that nothing refers to, or set them aside when something was damaged. Returns how
@@ -406,6 +435,7 @@ fn remove_orphans(device: &Device, index: &Index, damaged: bool) -> Result<(u64,
             known.insert(held.extra.large);
         }
     });
+    index.for_each_fragment(|_, versions| known.extend(versions.large()));
     let mut next = known.iter().max().map_or(1, |number| number + 1);
     let mut orphans = 0;
     for low in 0..=u8::MAX {

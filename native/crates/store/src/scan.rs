@@ -7,7 +7,10 @@
 use crate::device::other_version;
 use crate::disk::File;
 use crate::error::{Error, Result};
-use crate::record::{ALIGN, BLOCK, CHUNK, DeviceId, EMPTY_XXH3, HEADER, Header, MAX_METADATA, Parsed, Place, VERSION};
+use crate::record::{
+    ALIGN, BLOCK, CHUNK, DeviceId, EMPTY_XXH3, FRAGMENTS_VERSION, HEADER, Header, MAX_METADATA, Parsed, Place, Sound,
+    change_of,
+};
 
 const WINDOW: usize = 512 * 1024;
 
@@ -58,17 +61,18 @@ impl Window<'_> {
 #[derive(Default)]
 struct Batch {
     number: u64,
-    sound: Vec<Header>,
+    sound: Vec<Sound>,
     unsound: Vec<Header>,
 }
 
 impl Batch {
     /// The next batch has begun at number `next`: this one was durable.
-    fn finish(self, next: u64, each: &mut dyn FnMut(&Header), scanned: &mut Scanned) {
+    fn finish(self, next: u64, each: &mut dyn FnMut(&Sound), scanned: &mut Scanned) {
         let read = (self.sound.len() + self.unsound.len()) as u64;
         let missing = (next - self.number).saturating_sub(read);
         if missing > 0 {
-            let place = self.sound.last().or(self.unsound.last()).map_or(Place(0), |header| header.place);
+            let last = self.sound.last().map(|sound| &sound.header).or(self.unsound.last());
+            let place = last.map_or(Place(0), |header| header.place);
             scanned.damage.push(Damage { place, header: None, records: missing });
         }
         for header in self.unsound {
@@ -85,7 +89,7 @@ pub(crate) fn scan(
     volume: u32,
     from: u64,
     device: &DeviceId,
-    each: &mut dyn FnMut(&Header),
+    each: &mut dyn FnMut(&Sound),
 ) -> Result<Scanned> {
     let failed = |error: std::io::Error| Error::of_io(&error, "read a volume");
     let size = file.size().map_err(failed)?;
@@ -100,7 +104,7 @@ pub(crate) fn scan(
             Parsed::Sound(header) if offset + header.used_len() <= size => header,
             Parsed::Newer(version) => {
                 let what = format!("a record in volume {volume}");
-                return Err(other_version(&what, version.into(), VERSION.into()));
+                return Err(other_version(&what, version.into(), FRAGMENTS_VERSION.into()));
             }
             _ => {
                 let next = search(&mut window, offset + ALIGN, size).map_err(failed)?;
@@ -125,18 +129,21 @@ pub(crate) fn scan(
             batch = Some(Batch { number: header.batch, ..Batch::default() });
         }
         let metadata = offset + HEADER as u64;
-        let sound = check_metadata(&mut window, &header, metadata).map_err(failed)?;
+        let sound = read_metadata(&mut window, header, metadata).map_err(failed)?;
         if let Some(batch) = &mut batch {
-            if sound { &mut batch.sound } else { &mut batch.unsound }.push(header);
+            match sound {
+                Some(sound) => batch.sound.push(sound),
+                None => batch.unsound.push(header),
+            }
         }
         offset += header.record_len();
         scanned.end = offset;
     }
     if let Some(last) = batch {
-        for header in last.sound {
-            if check_data(file, &header).map_err(failed)? {
+        for sound in last.sound {
+            if check_data(file, &sound.header).map_err(failed)? {
                 scanned.records += 1;
-                each(&header);
+                each(&sound);
             }
         }
     }
@@ -159,14 +166,21 @@ fn search(window: &mut Window<'_>, mut offset: u64, size: u64) -> std::io::Resul
     Ok(None)
 }
 
-fn check_metadata(window: &mut Window<'_>, header: &Header, offset: u64) -> std::io::Result<bool> {
+/// The record if its metadata are sound.
+fn read_metadata(window: &mut Window<'_>, header: Header, offset: u64) -> std::io::Result<Option<Sound>> {
     debug_assert!(header.metadata_len <= MAX_METADATA);
     let len = header.metadata_len as usize;
-    if len == 0 {
-        return Ok(header.metadata_xxh3 == EMPTY_XXH3);
+    let metadata = if len == 0 { &[] } else { window.at(offset, len)? };
+    let Some(metadata) = metadata.get(..len) else { return Ok(None) };
+    let digest = if len == 0 { EMPTY_XXH3 } else { swiftlet_hash::xxh3_64(metadata) };
+    if digest != header.metadata_xxh3 {
+        return Ok(None);
     }
-    let bytes = window.at(offset, len)?;
-    Ok(bytes.len() >= len && swiftlet_hash::xxh3_64(&bytes[..len]) == header.metadata_xxh3)
+    if !header.kind.is_of_fragments() {
+        return Ok(Some(Sound { header, change: None }));
+    }
+    let change = change_of(&header, metadata);
+    Ok(change.map(|change| Sound { header, change: Some(Box::new(change)) }))
 }
 
 /// Whether a record's data in the volume is sound.

@@ -1,5 +1,6 @@
 //! The store: the interface for servers.
 
+mod fragments;
 mod pending;
 
 use std::path::Path;
@@ -19,6 +20,7 @@ use crate::model::{Entry, EntryKind, Footer, Info, Key, PostMeta, PutMeta, Suffi
 use crate::queue::{Done, Op, Queue};
 use crate::read::{self, Got, Object};
 use crate::recover::{self, Recovery};
+use crate::unsound;
 use crate::upkeep;
 use crate::writer::{Writer, check_footer, put_op};
 
@@ -26,6 +28,8 @@ use crate::writer::{Writer, check_footer, put_op};
 const SHORTEST_AUDIT: Duration = Duration::from_secs(3600);
 /// Tombstones that are forgotten in one batch; waiting writers come next.
 const RECLAIMED_AT_ONCE: usize = 256;
+
+pub use self::fragments::Undecided;
 
 /// All objects of all storage policies on one device. It may be used by many threads.
 pub struct Store {
@@ -90,6 +94,9 @@ impl Store {
         for (key, place) in &recovered.forget {
             store.inner.counters.quarantined.fetch_add(1, Ordering::Relaxed);
             commit::ask(&store.inner, *key, Op::Forget { place: *place })?;
+        }
+        for (key, place) in &recovered.unsound {
+            unsound::unless_moved(&store.inner, key, *place)?;
         }
         Ok(store)
     }
@@ -218,7 +225,10 @@ impl Store {
     /// Partitions that are not empty, by policy and number.
     pub fn partitions(&self) -> Result<Vec<PartitionId>> {
         self.inner.device.check()?;
-        Ok(self.inner.index.ids())
+        let mut ids = self.inner.index.ids();
+        // Fragments that no place is shown are nobody else's business.
+        ids.retain(|id| self.inner.index.partition(*id, |partition| partition.len()) != Some(0));
+        Ok(ids)
     }
 
     /// Set hashes of the suffixes that are not empty, by suffix.
@@ -262,10 +272,14 @@ impl Store {
 
     // -- upkeep
 
-    /// Forget tombstones older than `before`; returns how many.
+    /// Forget tombstones older than `before`, and what became of fragments of which nothing else is here; returns how
+    /// many.
     pub fn reclaim(&self, before: Timestamp) -> Result<u64> {
         self.inner.device.check()?;
         let mut gone = 0;
+        for some in upkeep::memory_before(&self.inner, before).chunks(RECLAIMED_AT_ONCE) {
+            gone += commit::ask_all(&self.inner, some.iter().map(|key| (*key, Op::Reclaim { before })))?;
+        }
         for (policy, partition) in self.inner.index.ids() {
             let old = self.inner.index.partition((policy, partition), |found| {
                 let held = found.iter().filter(|held| {

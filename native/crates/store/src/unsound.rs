@@ -1,5 +1,7 @@
 //! Takes damaged objects out of service: a copy for people, then a record that it does not count.
 
+mod fragments;
+
 use std::sync::atomic::Ordering;
 
 use crate::commit;
@@ -13,6 +15,9 @@ use crate::record::Place;
 
 /// A version or POST was found damaged at a place: remove it unless it has been replaced meanwhile.
 pub(crate) fn unless_moved(inner: &Inner, key: &Key, place: Place) -> Result<()> {
+    if inner.index.has_fragment(key) {
+        return fragments::set_aside(inner, key, place);
+    }
     let Some(held) = inner.index.get(key) else { return Ok(()) };
     if held.slot.place == place {
         return set_aside(inner, key, place);
@@ -23,18 +28,23 @@ pub(crate) fn unless_moved(inner: &Inner, key: &Key, place: Place) -> Result<()>
     Ok(())
 }
 
+/// Move the file of a damaged record, if it has one.
+fn move_large(inner: &Inner, number: u64) -> Result<()> {
+    if number == 0 {
+        return Ok(());
+    }
+    match inner.device.disk.rename(&large::path_of(number), &format!("{DIRECTORY}/large-{number:016x}")) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        other => inner.device.io("move a damaged file", other),
+    }
+}
+
 /// Copy a record, move its large file, and forget the object.
 pub(crate) fn set_aside(inner: &Inner, key: &Key, place: Place) -> Result<()> {
     let Some(held) = inner.index.get(key).filter(|held| held.slot.place == place) else { return Ok(()) };
     quarantine::copy(inner, place, held.slot.bytes())?;
     inner.device.disk.reach("quarantine-copied");
-    if held.extra.large != 0 {
-        let target = format!("{DIRECTORY}/large-{:016x}", held.extra.large);
-        match inner.device.disk.rename(&large::path_of(held.extra.large), &target) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-            other => inner.device.io("move a damaged file", other)?,
-        }
-    }
+    move_large(inner, held.extra.large)?;
     if commit::ask(inner, *key, Op::Forget { place })? {
         inner.counters.quarantined.fetch_add(1, Ordering::Relaxed);
     }

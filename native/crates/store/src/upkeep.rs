@@ -15,7 +15,7 @@ use crate::merge::State;
 use crate::model::{Key, Timestamp};
 use crate::pending;
 use crate::read;
-use crate::record::{ALIGN, BLOCK, HEADER, Header, Kind, Parsed, Place};
+use crate::record::{self, ALIGN, BLOCK, HEADER, Header, Kind, Parsed, Place};
 use crate::scan;
 use crate::unsound;
 use crate::volume::{self, Volume};
@@ -207,7 +207,8 @@ fn rewrite(inner: &Inner, upkeep: &mut Upkeep, source: &Volume, rate: u64) -> Re
     let checkpoint = checkpoints(&inner.device)?.first().and_then(|name| u64::from_str_radix(name, 16).ok());
     let (mut waiting, mut bytes) = (Vec::new(), 0);
     let mut outcome = Ok(true);
-    scan::scan(&*source.file, source.id, BLOCK, &inner.device.id, &mut |header| {
+    scan::scan(&*source.file, source.id, BLOCK, &inner.device.id, &mut |record| {
+        let header = &record.header;
         if !matches!(outcome, Ok(true)) || !counts(inner, header, checkpoint) {
             return;
         }
@@ -243,11 +244,10 @@ fn rewrite(inner: &Inner, upkeep: &mut Upkeep, source: &Volume, rate: u64) -> Re
 
 fn held_in(inner: &Inner, volume: u32) -> Vec<(Key, Place)> {
     let mut found = Vec::new();
-    inner.index.for_each(|(policy, partition), held| {
-        let key = Key { policy, partition, digest: held.slot.digest() };
-        let post = held.extra.post.map(|post| post.place);
-        let places = [Some(held.slot.place), post].into_iter().flatten();
-        found.extend(places.filter(|place| place.volume() == volume).map(|place| (key, place)));
+    inner.index.for_each_place(|key, place, _| {
+        if place.volume() == volume {
+            found.push((*key, place));
+        }
     });
     found
 }
@@ -260,11 +260,7 @@ fn counts(inner: &Inner, header: &Header, checkpoint: Option<u64>) -> bool {
         let known = checkpoint.is_none_or(|sequence| header.sequence < sequence);
         return !known || inner.volumes.all().iter().any(|other| other.id <= header.watermark && other.id != own);
     }
-    inner.index.look(&header.key, |held| {
-        held.is_some_and(|held| {
-            held.slot.place == header.place || held.extra.post.is_some_and(|post| post.place == header.place)
-        })
-    })
+    inner.index.holds(&header.key, header.place)
 }
 
 /// Copy records as one batch, and let the index point to the copies.
@@ -287,12 +283,15 @@ fn copy(inner: &Inner, upkeep: &mut Upkeep, source: &Volume, records: &[Header],
         inner.device.io("read a volume", read)?;
         let metadata = from + HEADER + header.metadata_len as usize;
         let data = &raw[metadata..metadata + header.data_len() as usize];
-        if header.kind == Kind::Put && swiftlet_hash::xxh3_64(data) != header.data_xxh3 {
+        let has_data = matches!(header.kind, Kind::Put | Kind::Fragment);
+        if has_data && swiftlet_hash::xxh3_64(data) != header.data_xxh3 {
             // Left where it is: it is found again when the volume should be empty.
             raw.truncate(from);
             continue;
         }
-        let moved = Header { place: Place::new(target.id, start + from as u64), batch, ..*header };
+        // A fragment that is settled by now says so itself, and needs no decision beside it any more.
+        let says = if header.kind.is_fragment() { state_at(inner, header) } else { header.says };
+        let moved = Header { place: Place::new(target.id, start + from as u64), batch, says, ..*header };
         raw[from..from + HEADER].copy_from_slice(&moved.pack(&inner.device.id));
         copies.push((*header, moved));
     }
@@ -316,8 +315,12 @@ fn copy(inner: &Inner, upkeep: &mut Upkeep, source: &Volume, records: &[Header],
             target.forgets.fetch_add(new.record_len(), Ordering::Relaxed);
         } else {
             inner.volumes.hold(new.place, units);
-            let freed = if inner.index.relocate(&new.key, old.place, new.place) { old.place } else { new.place };
-            inner.volumes.free(freed, units);
+            let state = if new.kind.is_fragment() { record::State::of(new.says) } else { None };
+            let applied = inner.index.relocate(&new.key, old.place, new.place, state.unwrap_or_default());
+            if !applied.held {
+                inner.volumes.free(new.place, units);
+            }
+            applied.freed.iter().for_each(|(place, units)| inner.volumes.free(*place, *units));
         }
     }
     target.copies.fetch_add(copies.len() as u64, Ordering::Relaxed);
@@ -326,6 +329,12 @@ fn copy(inner: &Inner, upkeep: &mut Upkeep, source: &Volume, records: &[Header],
     inner.counters.copied_bytes.fetch_add(raw.len() as u64, Ordering::Relaxed);
     inner.device.disk.reach("compaction-switched");
     Ok(())
+}
+
+/// What the record of a fragment is to say when it is copied.
+fn state_at(inner: &Inner, header: &Header) -> u32 {
+    let state = inner.index.versions(&header.key).ok().and_then(|versions| versions.state_at(header.place));
+    state.map_or(header.says, |state| state as u32)
 }
 
 fn target_for(inner: &Inner, upkeep: &mut Upkeep, need: u64) -> Result<Arc<Volume>> {
@@ -361,7 +370,7 @@ fn audit_with(inner: &Inner, bytes: u64, rest: &dyn Fn(u64) -> bool) -> Result<V
             if let Some(suffix) = partition.check() {
                 return Err(Error::DeviceFailed(format!("the set hash of suffix {suffix:03x} in memory is wrong")));
             }
-            Ok(partition.iter().map(|held| held.slot.digest()).collect::<Vec<_>>())
+            Ok(partition.all_digests())
         });
         let Some(digests) = digests.transpose()? else { continue };
         let mut skip = from.take().filter(|from| (from.policy, from.partition) == id);
@@ -393,6 +402,17 @@ pub(crate) fn select(inner: &Inner, wanted: impl Fn(&State, u64) -> bool) -> Vec
     inner.index.for_each(|(policy, partition), held| {
         if wanted(&held.state(), held.delete_at()) {
             found.push((Key { policy, partition, digest: held.slot.digest() }, held.slot.timestamp));
+        }
+    });
+    found
+}
+
+/// Fragments of which nothing is here but the memory of what became of them, all of it older than a time.
+pub(crate) fn memory_before(inner: &Inner, before: Timestamp) -> Vec<Key> {
+    let mut found = Vec::new();
+    inner.index.for_each_fragment(|key, versions| {
+        if versions.is_memory_before(before) {
+            found.push(*key);
         }
     });
     found

@@ -79,6 +79,7 @@ fn decisions_are_written_and_read() {
         Change::Settled(version),
         Change::Returned(version),
         Change::Returned(Version::deletion(7)),
+        Change::Damaged(version),
     ];
     for change in &changes {
         let bytes = decision::encode(change).expect("a decision");
@@ -87,7 +88,7 @@ fn decisions_are_written_and_read() {
             assert_eq!(decision::parse(7, &bytes[..end]), None);
         }
         assert_eq!(decision::parse(7, &[&bytes[..], &[0]].concat()), None, "something behind it");
-        for what in [0, 8] {
+        for what in [0, 9] {
             let mut bytes = bytes.clone();
             bytes[1] = what;
             assert_eq!(decision::parse(7, &bytes), None, "{what}");

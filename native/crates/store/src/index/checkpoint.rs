@@ -3,6 +3,8 @@
 //! Fault model: a checkpoint may be cut off, lost, or have any bit flipped. Each block has a checksum and the end is
 //! marked, so that it is accepted as a whole or not at all.
 
+mod fragments;
+
 use std::io::{self, IoSlice};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError, mpsc};
@@ -14,9 +16,13 @@ use crate::record::{DeviceId, Kind, Place, u32_at, u64_at};
 
 const MAGIC: [u8; 8] = *b"SWLTIDX1";
 const VERSION: u16 = 1;
+/// The version of a checkpoint with fragments.
+const FRAGMENTS_VERSION: u16 = 2;
 const HEAD: usize = 8 + 2 + 6 + 16 + 8 + 4;
 const VOLUME: usize = 4 + 8 + 8;
 const BLOCK_HEAD: usize = 2 + 4 + 4 + 4;
+/// In a checkpoint with fragments their bytes follow.
+const FRAGMENTS_HEAD: usize = 4;
 const SLOT: usize = 40;
 const EXTRA: usize = 72;
 const END: PartitionId = (u16::MAX, 0);
@@ -55,11 +61,26 @@ fn sealed(mut block: Vec<u8>) -> Vec<u8> {
     block
 }
 
+/// Bytes of a block's head.
+fn block_head(version: u16) -> usize {
+    if version == FRAGMENTS_VERSION { BLOCK_HEAD + FRAGMENTS_HEAD } else { BLOCK_HEAD }
+}
+
 /// Write the index into an empty file; returns its size in bytes. The caller syncs.
 pub(crate) fn write(file: &dyn File, device: &DeviceId, reach: &Reach, index: &Index) -> io::Result<u64> {
+    let version = if index.has_fragments() { FRAGMENTS_VERSION } else { VERSION };
+    match write_as(version, file, device, reach, index)? {
+        Some(written) => Ok(written),
+        // The first fragment has come meanwhile.
+        None => Ok(write_as(FRAGMENTS_VERSION, file, device, reach, index)?.unwrap_or(0)),
+    }
+}
+
+/// Write a checkpoint of a version; None if the index has fragments, and the version none.
+fn write_as(version: u16, file: &dyn File, device: &DeviceId, reach: &Reach, index: &Index) -> io::Result<Option<u64>> {
     let mut head = Vec::with_capacity(HEAD + reach.positions.len() * VOLUME);
     head.extend_from_slice(&MAGIC);
-    head.extend_from_slice(&VERSION.to_be_bytes());
+    head.extend_from_slice(&version.to_be_bytes());
     head.extend_from_slice(&[0; 6]);
     head.extend_from_slice(device);
     head.extend_from_slice(&reach.sequence.to_be_bytes());
@@ -72,8 +93,10 @@ pub(crate) fn write(file: &dyn File, device: &DeviceId, reach: &Reach, index: &I
     let mut waiting = sealed(head);
     let mut written = 0;
     for id in index.ids() {
-        if let Some(block) = index.partition(id, |partition| pack(id, partition)) {
-            waiting.extend_from_slice(&sealed(block));
+        match index.partition(id, |partition| pack(version, id, partition)) {
+            Some(Some(block)) => waiting.extend_from_slice(&sealed(block)),
+            Some(None) => return Ok(None),
+            None => {}
         }
         if waiting.len() >= PIECE {
             file.write_at(&[IoSlice::new(&waiting)], written)?;
@@ -81,30 +104,42 @@ pub(crate) fn write(file: &dyn File, device: &DeviceId, reach: &Reach, index: &I
             waiting.clear();
         }
     }
-    waiting.extend_from_slice(&sealed(pack(END, &Partition::default())));
+    waiting.extend_from_slice(&sealed(pack(version, END, &Partition::default()).unwrap_or_default()));
     file.write_at(&[IoSlice::new(&waiting)], written)?;
-    Ok(written + waiting.len() as u64)
+    Ok(Some(written + waiting.len() as u64))
 }
 
-fn pack(id: PartitionId, partition: &Partition) -> Vec<u8> {
-    let mut out = Vec::with_capacity(BLOCK_HEAD + partition.len() * SLOT);
-    let mut extras = Vec::new();
-    out.extend_from_slice(&id.0.to_be_bytes());
-    out.extend_from_slice(&id.1.to_be_bytes());
-    out.extend_from_slice(&(partition.len() as u32).to_be_bytes());
-    out.extend_from_slice(&[0; 4]);
+/// A partition's block; None if it has fragments, and the version none.
+fn pack(version: u16, id: PartitionId, partition: &Partition) -> Option<Vec<u8>> {
+    let with_fragments = version == FRAGMENTS_VERSION;
+    if partition.has_fragments() && !with_fragments {
+        return None;
+    }
+    let (mut slots, mut extras) = (Vec::with_capacity(partition.len() * SLOT), Vec::new());
     for held in partition.iter() {
         let digest = held.slot.digest();
-        out.extend_from_slice(&digest);
-        out.extend_from_slice(&held.slot.timestamp.to_be_bytes());
-        out.extend_from_slice(&held.slot.place.0.to_be_bytes());
-        out.extend_from_slice(&held.slot.units.to_be_bytes());
-        out.extend_from_slice(&[held.slot.kind as u8, 0, 0, 0]);
+        if partition.has_fragment(&digest) {
+            continue;
+        }
+        slots.extend_from_slice(&digest);
+        slots.extend_from_slice(&held.slot.timestamp.to_be_bytes());
+        slots.extend_from_slice(&held.slot.place.0.to_be_bytes());
+        slots.extend_from_slice(&held.slot.units.to_be_bytes());
+        slots.extend_from_slice(&[held.slot.kind as u8, 0, 0, 0]);
         if held.extra != Extra::default() {
             extras.push((digest, held.extra));
         }
     }
-    out[10..14].copy_from_slice(&(extras.len() as u32).to_be_bytes());
+    let fragments = if partition.has_fragments() { fragments::pack(partition) } else { Vec::new() };
+    let mut out = Vec::with_capacity(block_head(version) + slots.len() + extras.len() * EXTRA + fragments.len());
+    out.extend_from_slice(&id.0.to_be_bytes());
+    out.extend_from_slice(&id.1.to_be_bytes());
+    out.extend_from_slice(&((slots.len() / SLOT) as u32).to_be_bytes());
+    out.extend_from_slice(&(extras.len() as u32).to_be_bytes());
+    if with_fragments {
+        out.extend_from_slice(&(fragments.len() as u32).to_be_bytes());
+    }
+    out.extend_from_slice(&slots);
     for (digest, extra) in extras {
         let post = extra.post.unwrap_or_default();
         out.extend_from_slice(&digest);
@@ -116,7 +151,8 @@ fn pack(id: PartitionId, partition: &Partition) -> Vec<u8> {
         out.extend_from_slice(&post.units.to_be_bytes());
         out.extend_from_slice(&[0; 4]);
     }
-    out
+    out.extend_from_slice(&fragments);
+    Some(out)
 }
 
 /// A file read from front to back.
@@ -161,7 +197,9 @@ pub(crate) fn read(file: &dyn File, device: &DeviceId) -> io::Result<Option<(Rea
     let total = file.size()?;
     let mut stream = Stream { file, offset: 0, buffer: Vec::new(), start: 0 };
     let Some(head) = stream.peek(HEAD)? else { return Ok(None) };
-    let known = head[..8] == MAGIC && head[8..10] == VERSION.to_be_bytes() && head[16..32] == *device;
+    let version = u16::from_be_bytes([head[8], head[9]]);
+    let understood = version == VERSION || version == FRAGMENTS_VERSION;
+    let known = head[..8] == MAGIC && understood && head[16..32] == *device;
     let volumes = u32_at(head, HEAD - 4) as usize;
     if !known || (volumes * VOLUME) as u64 > total {
         return Ok(None);
@@ -175,15 +213,15 @@ pub(crate) fn read(file: &dyn File, device: &DeviceId) -> io::Result<Option<(Rea
     let reach = Reach { sequence: u64_at(head, 32), positions: positions.collect() };
     let index = Index::default();
     let sound = if total < PARALLEL {
-        read_blocks(&mut stream, total, &mut |id, block| install(&index, id, &block))?
+        read_blocks(&mut stream, version, total, &mut |id, block| install(&index, version, id, &block))?
     } else {
-        read_in_parallel(&mut stream, total, &index)?
+        read_in_parallel(&mut stream, version, total, &index)?
     };
     Ok(sound.then_some((reach, index)))
 }
 
 /// Read and check in this thread, and build partitions in others.
-fn read_in_parallel(stream: &mut Stream<'_>, total: u64, index: &Index) -> io::Result<bool> {
+fn read_in_parallel(stream: &mut Stream<'_>, version: u16, total: u64, index: &Index) -> io::Result<bool> {
     let workers = std::thread::available_parallelism().map_or(1, usize::from).min(MAX_WORKERS);
     let (blocks, waiting) = mpsc::sync_channel::<(PartitionId, Vec<u8>)>(MAX_WAITING);
     let (waiting, sound) = (Mutex::new(waiting), AtomicBool::new(true));
@@ -192,14 +230,14 @@ fn read_in_parallel(stream: &mut Stream<'_>, total: u64, index: &Index) -> io::R
             let next = waiting.lock().unwrap_or_else(PoisonError::into_inner).recv();
             let Ok((id, block)) = next else { return };
             // What is left is still taken, so that nobody waits for room.
-            if sound.load(Ordering::Relaxed) && !install(index, id, &block) {
+            if sound.load(Ordering::Relaxed) && !install(index, version, id, &block) {
                 sound.store(false, Ordering::Relaxed);
             }
         }
     };
     let all = std::thread::scope(|scope| {
         (0..workers).for_each(|_| drop(scope.spawn(work)));
-        let read = read_blocks(stream, total, &mut |id, block| {
+        let read = read_blocks(stream, version, total, &mut |id, block| {
             sound.load(Ordering::Relaxed) && blocks.send((id, block)).is_ok()
         });
         drop(blocks);
@@ -208,9 +246,8 @@ fn read_in_parallel(stream: &mut Stream<'_>, total: u64, index: &Index) -> io::R
     Ok(all && sound.into_inner())
 }
 
-fn install(index: &Index, id: PartitionId, block: &[u8]) -> bool {
-    let slots = u32_at(block, 6) as usize;
-    let Some(partition) = unpack(block, slots) else { return false };
+fn install(index: &Index, version: u16, id: PartitionId, block: &[u8]) -> bool {
+    let Some(partition) = unpack(version, block) else { return false };
     index.install(id, partition);
     true
 }
@@ -218,15 +255,16 @@ fn install(index: &Index, id: PartitionId, block: &[u8]) -> bool {
 /// Read every block up to the end, until `each` returns false; returns whether all were sound.
 fn read_blocks(
     stream: &mut Stream<'_>,
+    version: u16,
     total: u64,
     each: &mut dyn FnMut(PartitionId, Vec<u8>) -> bool,
 ) -> io::Result<bool> {
     let mut before = None;
     loop {
-        let Some(head) = stream.peek(BLOCK_HEAD)? else { return Ok(false) };
+        let Some(head) = stream.peek(block_head(version))? else { return Ok(false) };
         let id = (u16::from_be_bytes([head[0], head[1]]), u32_at(head, 2));
-        let (slots, extras) = (u32_at(head, 6), u32_at(head, 10));
-        let len = BLOCK_HEAD + slots as usize * SLOT + extras as usize * EXTRA;
+        let Counts { slots, extras, fragments } = Counts::of(version, head);
+        let len = block_head(version) + slots as usize * SLOT + extras as usize * EXTRA + fragments as usize;
         if slots > MAX_SLOTS || extras > slots || len as u64 > total {
             return Ok(false);
         }
@@ -235,7 +273,7 @@ fn read_blocks(
             return Ok(true);
         }
         // As they are written: each once, none without anything in it.
-        if slots == 0 || before.replace(id).is_some_and(|before| before >= id) {
+        if (slots == 0 && fragments == 0) || before.replace(id).is_some_and(|before| before >= id) {
             return Ok(false);
         }
         if !each(id, block.to_vec()) {
@@ -244,10 +282,28 @@ fn read_blocks(
     }
 }
 
-fn unpack(block: &[u8], slots: usize) -> Option<Partition> {
+/// What a block's head says of the rest of it.
+struct Counts {
+    slots: u32,
+    extras: u32,
+    /// Bytes.
+    fragments: u32,
+}
+
+impl Counts {
+    fn of(version: u16, head: &[u8]) -> Self {
+        let fragments = if version == FRAGMENTS_VERSION { u32_at(head, BLOCK_HEAD) } else { 0 };
+        Self { slots: u32_at(head, 6), extras: u32_at(head, 10), fragments }
+    }
+}
+
+fn unpack(version: u16, block: &[u8]) -> Option<Partition> {
+    let counts = Counts::of(version, block);
+    let slots = counts.slots as usize;
     let mut partition = Partition::default();
     partition.reserve(slots);
-    let (raw_slots, raw_extras) = block[BLOCK_HEAD..].split_at(slots * SLOT);
+    let (raw_slots, rest) = block[block_head(version)..].split_at(slots * SLOT);
+    let (raw_extras, raw_fragments) = rest.split_at(counts.extras as usize * EXTRA);
     for raw in raw_slots.chunks_exact(SLOT) {
         let record = Record {
             kind: Kind::of(raw[36]).filter(|kind| matches!(kind, Kind::Put | Kind::Tombstone | Kind::Large))?,
@@ -274,7 +330,8 @@ fn unpack(block: &[u8], slots: usize) -> Option<Partition> {
             return None;
         }
     }
-    Some(partition)
+    let whole = raw_fragments.is_empty() || fragments::unpack(raw_fragments, &mut partition).is_some();
+    whole.then_some(partition)
 }
 
 /// The same bytes with correct magic, device and checksums, block by block, as far as their counts go.
@@ -294,13 +351,15 @@ pub(crate) fn sealed_anew(data: &[u8], device: &DeviceId) -> Vec<u8> {
         return raw;
     }
     raw[..8].copy_from_slice(&MAGIC);
-    raw[8..10].copy_from_slice(&VERSION.to_be_bytes());
+    let version = if raw[9] == FRAGMENTS_VERSION as u8 { FRAGMENTS_VERSION } else { VERSION };
+    raw[8..10].copy_from_slice(&version.to_be_bytes());
     raw[16..32].copy_from_slice(device);
     let volumes = u32_at(&raw, HEAD - 4) as usize;
     let mut at = seal(&mut raw, 0, HEAD + volumes * VOLUME);
-    while let Some(start) = at.filter(|start| start + BLOCK_HEAD <= raw.len()) {
-        let (slots, extras) = (u32_at(&raw, start + 6) as usize, u32_at(&raw, start + 10) as usize);
-        at = seal(&mut raw, start, BLOCK_HEAD + slots * SLOT + extras * EXTRA);
+    while let Some(start) = at.filter(|start| start + block_head(version) <= raw.len()) {
+        let Counts { slots, extras, fragments } = Counts::of(version, &raw[start..]);
+        let rest = slots as usize * SLOT + extras as usize * EXTRA + fragments as usize;
+        at = seal(&mut raw, start, block_head(version) + rest);
     }
     raw
 }

@@ -3,10 +3,15 @@
 //! Slots are sorted by suffix, then digest, in leaves of bounded size, with a directory of their first keys: a lookup
 //! is two interpolation searches, an insertion moves at most half a leaf, and the slots of a suffix are contiguous.
 //! This holds for any distribution of digests; an even one is the fastest. Most objects are a slot and nothing else;
-//! POSTs, expiries and large files are kept separately.
+//! POSTs, expiries and large files are kept separately, and so are fragments with all of their versions: those that
+//! other places are shown have a slot as well.
+
+mod fragments;
 
 use std::collections::{BTreeMap, HashMap};
 
+use self::fragments::Fragments;
+pub(crate) use self::fragments::WholeObject;
 use super::room::{LEAF, Slots};
 use super::search::search;
 use super::slot::{Slot, joined};
@@ -51,6 +56,8 @@ pub(crate) struct Held {
     pub slot: Slot,
     /// Data that only few objects have.
     pub extra: Extra,
+    /// Of a fragment, else 0.
+    pub generation: u64,
 }
 
 impl Held {
@@ -58,7 +65,7 @@ impl Held {
     #[must_use]
     pub(crate) fn state(&self) -> State {
         State {
-            newest: Some((self.slot.entry_kind(), self.slot.timestamp)),
+            newest: self.slot.entry_kind().map(|kind| (kind, self.slot.timestamp)),
             post: self.extra.post.map(|post| (post.timestamp, post.content_type_timestamp)),
         }
     }
@@ -72,13 +79,17 @@ impl Held {
         self.extra.post.map_or(self.extra.delete_at, |post| post.delete_at)
     }
 
-    fn entry(&self) -> Entry {
-        let state = self.state();
-        let digest = self.slot.digest();
-        match state.entry(digest) {
-            Some(entry) => entry,
-            // A slot always has a kind and a timestamp.
-            None => unreachable!("a slot without an entry"),
+    /// None for a fragment.
+    fn entry(&self) -> Option<Entry> {
+        self.state().entry(self.slot.digest())
+    }
+
+    /// What it adds to its suffix's set hash.
+    fn term(&self) -> u128 {
+        let Slot { timestamp, .. } = self.slot;
+        match self.entry() {
+            Some(entry) => sethash::term(&entry),
+            None => sethash::fragment_term(&self.slot.digest(), timestamp, self.generation),
         }
     }
 }
@@ -121,6 +132,7 @@ pub(crate) struct Partition {
     leaves: Vec<Leaf>,
     sums: BTreeMap<Suffix, Sum>,
     extras: HashMap<[u8; 16], Extra>,
+    fragments: Option<Box<Fragments>>,
     count: usize,
     root: Option<u128>,
 }
@@ -128,7 +140,7 @@ pub(crate) struct Partition {
 /// A change of one object's entry in the index: what to hold from now on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Record {
-    /// Put, Large or Tombstone.
+    /// Put, Large, Tombstone, or a fragment's.
     pub kind: Kind,
     /// Of data or tombstone.
     pub timestamp: Timestamp,
@@ -145,10 +157,16 @@ fn order_of(digest: &[u8; 16]) -> u128 {
 }
 
 impl Partition {
-    /// Objects and tombstones.
+    /// Objects and tombstones, and fragments that other places are shown.
     #[must_use]
     pub(crate) fn len(&self) -> usize {
         self.count
+    }
+
+    /// Whether nothing is held.
+    #[must_use]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.count == 0 && self.fragments.is_none()
     }
 
     fn leaf_of(&self, order: u128) -> usize {
@@ -172,11 +190,19 @@ impl Partition {
     fn held(&self, slot: Slot) -> Held {
         let extra =
             if slot.extra { self.extras.get(&slot.digest()).copied().unwrap_or_default() } else { Extra::default() };
-        Held { slot, extra }
+        let generation = if slot.kind.is_fragment() { self.generation_of(&slot.digest()) } else { 0 };
+        Held { slot, extra, generation }
     }
 
     /// Replace what is held of an object, and return the former. None forgets it.
     pub(crate) fn set(&mut self, digest: &[u8; 16], record: Option<&Record>) -> Option<Held> {
+        let (before, after) = self.replace(digest, record);
+        self.resum(before.as_ref(), after.as_ref());
+        before
+    }
+
+    /// Replace a slot; what is held before and after.
+    fn replace(&mut self, digest: &[u8; 16], record: Option<&Record>) -> (Option<Held>, Option<Held>) {
         let order = order_of(digest);
         let position = self.position(order);
         let before = position.and_then(|(leaf, at)| Some(self.held(self.leaves[leaf].slots[at.ok()?])));
@@ -196,7 +222,7 @@ impl Partition {
                 kind: record.kind,
                 extra,
             };
-            Held { slot, extra: record.extra }
+            Held { extra: record.extra, ..self.held(slot) }
         });
         match (position, after) {
             (Some((leaf, Ok(at))), Some(held)) => self.leaves[leaf].slots[at] = held.slot,
@@ -205,8 +231,7 @@ impl Partition {
             (None, Some(held)) => self.push(held.slot),
             _ => {}
         }
-        self.resum(before.as_ref(), after.as_ref());
-        before
+        (before, after)
     }
 
     fn take(&mut self, leaf: usize, at: usize) {
@@ -260,12 +285,11 @@ impl Partition {
         };
         self.push(slot);
         self.root = None;
-        let suffix = slot.suffix();
+        let (suffix, term) = (slot.suffix(), self.held(slot).term());
         let sum = match self.sums.last_entry() {
             Some(last) if *last.key() == suffix => last.into_mut(),
             _ => self.sums.entry(suffix).or_default(),
         };
-        let term = sethash::term(&Held { slot, extra: Extra::default() }.entry());
         sum.set(sum.total().wrapping_add(term));
         sum.count += 1;
         true
@@ -286,7 +310,7 @@ impl Partition {
     }
 
     fn resum(&mut self, before: Option<&Held>, after: Option<&Held>) {
-        let (old, new) = (before.map(Held::entry), after.map(Held::entry));
+        let (old, new) = (before.map(Held::term), after.map(Held::term));
         if old == new {
             return;
         }
@@ -294,12 +318,12 @@ impl Partition {
         self.root = None;
         let sum = self.sums.entry(suffix).or_default();
         let mut total = sum.total();
-        if let Some(entry) = old {
-            total = total.wrapping_sub(sethash::term(&entry));
+        if let Some(term) = old {
+            total = total.wrapping_sub(term);
             sum.count -= 1;
         }
-        if let Some(entry) = new {
-            total = total.wrapping_add(sethash::term(&entry));
+        if let Some(term) = new {
+            total = total.wrapping_add(term);
             sum.count += 1;
         }
         sum.set(total);
@@ -351,7 +375,7 @@ impl Partition {
     pub(crate) fn listed(&self, suffixes: &[Suffix], limit: usize) -> Option<Vec<Entry>> {
         let mut found = Vec::new();
         for suffix in suffixes {
-            found.extend(self.in_suffix(*suffix).iter().map(Held::entry));
+            found.extend(self.in_suffix(*suffix).iter().filter_map(Held::entry));
             if found.len() > limit {
                 return None;
             }
@@ -364,9 +388,9 @@ impl Partition {
         self.leaves.iter().flat_map(|leaf| leaf.slots.iter()).map(|slot| self.held(*slot))
     }
 
-    /// The entry of what is held.
+    /// The entry of what is held; None for a fragment.
     #[must_use]
-    pub(crate) fn entry_of(held: &Held) -> Entry {
+    pub(crate) fn entry_of(held: &Held) -> Option<Entry> {
         held.entry()
     }
 
@@ -376,7 +400,7 @@ impl Partition {
         let mut counted: HashMap<Suffix, u128> = HashMap::new();
         for held in self.iter() {
             let total = counted.entry(held.slot.suffix()).or_default();
-            *total = total.wrapping_add(sethash::term(&held.entry()));
+            *total = total.wrapping_add(held.term());
         }
         let wrong = self.sums.iter().find(|(suffix, sum)| counted.remove(suffix) != Some(sum.total()));
         wrong.map(|(suffix, _)| *suffix).or_else(|| counted.keys().next().copied())

@@ -13,7 +13,7 @@ pub(crate) struct Slot {
     pub place: Place,
     /// The record's size in units of `ALIGN`.
     pub units: u32,
-    /// Put, Large or Tombstone.
+    /// Put, Large, Tombstone, or the kind of the fragment that is shown.
     pub kind: Kind,
     pub(super) extra: bool,
 }
@@ -37,8 +37,13 @@ impl Slot {
         (self.order[0] >> 52) as Suffix
     }
 
-    pub(super) fn entry_kind(&self) -> EntryKind {
-        if self.kind == Kind::Tombstone { EntryKind::Tombstone } else { EntryKind::Data }
+    /// None for a fragment, which has no entry.
+    pub(super) fn entry_kind(&self) -> Option<EntryKind> {
+        match self.kind {
+            Kind::Tombstone => Some(EntryKind::Tombstone),
+            kind if kind.is_fragment() => None,
+            _ => Some(EntryKind::Data),
+        }
     }
 
     /// Bytes of the record.

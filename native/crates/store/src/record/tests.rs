@@ -45,10 +45,10 @@ fn elsewhere_and_of_another_device_it_does_not_count() {
 #[test]
 fn a_newer_version_is_told_from_damage() {
     let mut raw = header().pack(&DEVICE);
-    raw[4] = 2;
+    raw[4] = 3;
     let check = header_check(&raw, &DEVICE);
     raw[CHECK..].copy_from_slice(&check.to_be_bytes());
-    assert_eq!(Header::parse(&raw, Place::new(2, 8192), &DEVICE), Parsed::Newer(2));
+    assert_eq!(Header::parse(&raw, Place::new(2, 8192), &DEVICE), Parsed::Newer(3));
 }
 
 #[test]

@@ -10,14 +10,21 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use swiftlet_erasure::Scheme;
+use swiftlet_fragments::block::Block;
+use swiftlet_fragments::cutting::Cutter;
+use swiftlet_fragments::request::{Answer, Request};
+use swiftlet_fragments::{Device, Version};
 use swiftlet_store::model::{Footer, Key, PutMeta};
-use swiftlet_store::{Config, Error, Store};
+use swiftlet_store::{Config, Error, Shape, Store};
 
 /// Says to a process of this test that it is the child: the directory, a space, the seed. The test program has a test
 /// `child` that does [`write_if_child`].
 pub const CHILD: &str = "SWIFTLET_STORE_TEST_CHILD";
-/// How many objects are written to.
+/// How many objects are written to, and how many fragments behind them.
 const OBJECTS: u64 = 8;
+const FRAGMENTS: u64 = 4;
+const CELL: usize = 4096;
 /// A life has to begin within this, on an emulated machine too.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -31,6 +38,49 @@ fn content(timestamp: u64) -> Vec<u8> {
 
 fn key(number: u64) -> Key {
     Key { policy: 0, partition: 1, digest: swiftlet_hash::xxh3_128(&number.to_be_bytes()).to_be_bytes() }
+}
+
+fn fragment_key(number: u64) -> Key {
+    Key { policy: 1, partition: 32 * (number as u32 % 2), ..key(number) }
+}
+
+/// The first fragment of the object that a timestamp has, and its block.
+fn fragment(timestamp: u64) -> (Vec<u8>, Block) {
+    let chosen: Arc<[Device]> = (0..3).map(|number| Device { number, incarnation: 5 }).collect();
+    let mut bytes = Vec::new();
+    let mut sink = |cells: &[&[u8]]| bytes.extend_from_slice(cells[0]);
+    let mut cutter = Cutter::new(Scheme::new(2, 1).expect("a scheme"), CELL).expect("a cutter");
+    cutter.push(&content(timestamp), &mut sink).expect("cut");
+    let block = cutter.finish(&mut sink).block(0, timestamp, chosen).expect("a block");
+    (bytes, block)
+}
+
+/// The next version of a fragment, settled: its timestamp.
+fn write_fragment(store: &Store, number: u64) -> u64 {
+    let key = fragment_key(number);
+    let before = store.newest_fragment(&key, None).expect("it works").committed;
+    let timestamp = before.map_or(1, |version| version.timestamp + 1);
+    let version = Version { timestamp, generation: timestamp };
+    let (bytes, block) = fragment(timestamp);
+    let shape = Shape { cell_bytes: CELL, size: None, aggregate_below: None };
+    let mut writer = store.create_fragment(key, shape).expect("it works");
+    writer.write(&bytes).expect("it works");
+    let meta = PutMeta { timestamp, ..PutMeta::default() };
+    let block = Block { cells: Vec::new(), ..block };
+    assert_eq!(writer.prepare(&meta, b"", block), Ok(Answer::Done));
+    for request in [Request::Commit(version), Request::Settle(version)] {
+        assert_eq!(store.about_fragment(key, request), Ok(Answer::Done));
+    }
+    timestamp
+}
+
+/// The newest committed fragment is whole; its timestamp.
+fn read_fragment(store: &Store, number: u64, what: &str) -> Option<u64> {
+    let newest = store.newest_fragment(&fragment_key(number), None).expect("it works");
+    let timestamp = newest.committed?.timestamp;
+    let held = newest.fragment.unwrap_or_else(|| panic!("{what}: {number}"));
+    assert!(held.cells(0..u64::MAX).expect("sound") == fragment(timestamp).0, "{what}: {number}");
+    Some(timestamp)
 }
 
 /// Nothing, unless this process is the child: then it writes until it dies.
@@ -58,7 +108,13 @@ fn write_until_killed(root: &Path, seed: u64) {
     let store = Store::open(root, config).expect("it works");
     let mut out = std::io::stdout();
     for step in 1..=100_000_u64 {
-        let number = random(OBJECTS);
+        let number = random(OBJECTS + FRAGMENTS);
+        if number >= OBJECTS {
+            let timestamp = write_fragment(&store, number);
+            writeln!(out, "put {number} {timestamp}").expect("it works");
+            out.flush().expect("it works");
+            continue;
+        }
         let key = key(number);
         // Later lives go on where the ones before them ended.
         let timestamp = store
@@ -154,10 +210,14 @@ impl Life {
 pub fn check(root: &Path, floor: &mut Acknowledged, last: &Acknowledged, what: &str) {
     let config = Config { threads: false, volume_bytes: 256 * 1024, ..Config::default() };
     let store = Store::open(root, config).unwrap_or_else(|error| panic!("{what}: {error}"));
-    for number in 0..OBJECTS {
+    for number in 0..OBJECTS + FRAGMENTS {
         let (is_put, from) = floor.get(&number).copied().unwrap_or((false, 0));
         let upto = last.get(&number).map_or(from, |&(_, at)| at.max(from)) + 1;
         let (found, at) = match store.get(&key(number)) {
+            _ if number >= OBJECTS => {
+                let at = read_fragment(&store, number, what);
+                (at.is_some(), at.unwrap_or(0))
+            }
             Ok(object) => {
                 let at = object.info().timestamp;
                 assert_eq!(object.read(0, u64::MAX).expect("sound"), content(at), "{what}: {number}");

@@ -2,6 +2,8 @@
 
 #![allow(dead_code, unreachable_pub, reason = "each test uses a part of it")]
 
+pub mod fragments;
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 

@@ -1,0 +1,205 @@
+//! Fragments of a partition: all versions of each, and the slot of the one that is shown.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use swiftlet_fragments::Device;
+use swiftlet_fragments::slot::Change;
+
+use super::{Extra, Held, Partition, Record};
+use crate::error::Error;
+use crate::index::Applied;
+use crate::record::{Header, Kind, Place, State};
+use crate::versions::{Spot, Versions};
+
+/// A whole object is held where fragments were looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct WholeObject;
+
+impl WholeObject {
+    /// The error for whoever asks.
+    pub(crate) fn into_error(self) -> Error {
+        Error::Format("whole objects and fragments are not kept under one key: this one has an object".into())
+    }
+}
+
+/// The lists of chosen devices are gone through when they are so many, and twice as many as were needed the last time.
+const FEW_LISTS: usize = 64;
+
+/// The fragments of a partition.
+#[derive(Default)]
+pub(super) struct Fragments {
+    held: HashMap<[u8; 16], Versions>,
+    /// The lists of chosen devices, each once: most writes of a partition choose the same.
+    chosen: HashSet<Arc<[Device]>>,
+    needed: usize,
+}
+
+impl Fragments {
+    /// The same list, as it is kept here already.
+    fn shared(&mut self, chosen: &Arc<[Device]>) -> Arc<[Device]> {
+        if let Some(known) = self.chosen.get(chosen) {
+            return Arc::clone(known);
+        }
+        if self.chosen.len() >= FEW_LISTS.max(2 * self.needed) {
+            self.chosen.retain(|list| Arc::strong_count(list) > 1);
+            self.needed = self.chosen.len();
+        }
+        self.chosen.insert(Arc::clone(chosen));
+        Arc::clone(chosen)
+    }
+}
+
+/// Records that were live and no longer are.
+fn freed(before: &Versions, after: &Versions) -> (Vec<(Place, u32)>, Vec<u64>) {
+    let live: Vec<Place> = after.spots().map(|spot| spot.place).collect();
+    let dead = before.spots().filter(|spot| !live.contains(&spot.place)).map(|spot| (spot.place, spot.units));
+    let kept: Vec<u64> = after.large().collect();
+    (dead.collect(), before.large().filter(|large| !kept.contains(large)).collect())
+}
+
+impl Partition {
+    /// The generation of the fragment that is shown.
+    pub(super) fn generation_of(&self, digest: &[u8; 16]) -> u64 {
+        let versions = self.fragments.as_ref().and_then(|fragments| fragments.held.get(digest));
+        versions.and_then(Versions::shown).map_or(0, |(version, _)| version.generation)
+    }
+
+    /// Whether anything but a deletion is held of a fragment.
+    #[must_use]
+    pub(crate) fn has_fragment(&self, digest: &[u8; 16]) -> bool {
+        self.fragments.as_ref().is_some_and(|fragments| fragments.held.contains_key(digest))
+    }
+
+    /// Whether there are any fragments.
+    #[must_use]
+    pub(crate) fn has_fragments(&self) -> bool {
+        self.fragments.is_some()
+    }
+
+    /// All fragments of which anything but a deletion is held, in no order.
+    pub(crate) fn fragments(&self) -> impl Iterator<Item = (&[u8; 16], &Versions)> {
+        self.fragments.iter().flat_map(|fragments| fragments.held.iter())
+    }
+
+    /// What is held of a fragment, a deletion alone as well.
+    pub(crate) fn versions(&self, digest: &[u8; 16]) -> Result<Versions, WholeObject> {
+        if let Some(versions) = self.fragments.as_ref().and_then(|fragments| fragments.held.get(digest)) {
+            return Ok(versions.clone());
+        }
+        match self.get(digest) {
+            None => Ok(Versions::default()),
+            Some(held) if held.slot.kind == Kind::Tombstone => {
+                let spot = Spot { place: held.slot.place, units: held.slot.units, ..Spot::default() };
+                Ok(Versions::of_deletion(held.slot.timestamp, spot))
+            }
+            Some(_) => Err(WholeObject),
+        }
+    }
+
+    /// Merge the record of a fragment, of a decision about one, or of a deletion of one.
+    pub(crate) fn merge(&mut self, header: &Header, change: &Change) -> Applied {
+        let digest = &header.key.digest;
+        let Ok(before) = self.versions(digest) else { return Applied::default() };
+        let mut after = before.clone();
+        match self.with_shared(change) {
+            Some(change) => after.merge(&change, header),
+            None => after.merge(change, header),
+        }
+        let (freed, unlink) = freed(&before, &after);
+        let held = after.spots().any(|spot| spot.place == header.place);
+        self.set_versions(digest, after);
+        Applied { held, freed, unlink }
+    }
+
+    /// The same change with a list of chosen devices that others have as well.
+    fn with_shared(&mut self, change: &Change) -> Option<Change> {
+        let mut change = change.clone();
+        match &mut change {
+            Change::Prepared { chosen, .. }
+            | Change::Rebuilt { chosen, .. }
+            | Change::Promised { chosen, .. }
+            | Change::Accepted { chosen, .. } => *chosen = self.fragments.get_or_insert_default().shared(chosen),
+            _ => return None,
+        }
+        Some(change)
+    }
+
+    /// The record at `old` was copied to `new`, with this state in it if it is a fragment's.
+    pub(crate) fn relocate_fragment(&mut self, digest: &[u8; 16], old: Place, new: Place, state: State) -> Applied {
+        let Ok(before) = self.versions(digest) else { return Applied::default() };
+        let mut after = before.clone();
+        if !after.relocate(old, new, state) {
+            return Applied::default();
+        }
+        let (freed, unlink) = freed(&before, &after);
+        self.set_versions(digest, after);
+        Applied { held: true, freed, unlink }
+    }
+
+    /// Forget all of a fragment.
+    pub(crate) fn forget_fragment(&mut self, digest: &[u8; 16]) -> Applied {
+        let Ok(before) = self.versions(digest) else { return Applied::default() };
+        let (freed, unlink) = freed(&before, &Versions::default());
+        self.set_versions(digest, Versions::default());
+        Applied { held: false, freed, unlink }
+    }
+
+    /// Know these lists of chosen devices, which fragments here have.
+    pub(crate) fn know_lists(&mut self, lists: Vec<Arc<[Device]>>) {
+        self.fragments.iter_mut().for_each(|fragments| fragments.chosen.extend(lists.iter().cloned()));
+    }
+
+    /// Hold these versions, and give what they show a slot.
+    pub(crate) fn set_versions(&mut self, digest: &[u8; 16], versions: Versions) {
+        let before = self.get(digest);
+        let deletion = versions.floor.filter(|floor| floor.version.is_deletion());
+        let shown = versions.shown().map(|(version, bytes)| {
+            let kind = if bytes.large == 0 { Kind::Fragment } else { Kind::LargeFragment };
+            let Spot { place, units, .. } = bytes.spot;
+            Record { kind, timestamp: version.timestamp, place, units, extra: Extra::default() }
+        });
+        let deleted = deletion.and_then(|floor| {
+            let Spot { place, units, .. } = floor.spot?;
+            let (kind, timestamp) = (Kind::Tombstone, floor.version.timestamp);
+            Some(Record { kind, timestamp, place, units, extra: Extra::default() })
+        });
+        if versions.is_empty() || versions.only_deletion().is_some() {
+            if let Some(fragments) = &mut self.fragments {
+                fragments.held.remove(digest);
+                if fragments.held.is_empty() {
+                    self.fragments = None;
+                }
+            }
+        } else {
+            self.fragments.get_or_insert_default().held.insert(*digest, versions);
+        }
+        let (_, after) = self.replace(digest, shown.or(deleted).as_ref());
+        self.resum(before.as_ref(), after.as_ref());
+    }
+
+    /// Digests of everything that is held, also of what no place is shown.
+    #[must_use]
+    pub(crate) fn all_digests(&self) -> Vec<[u8; 16]> {
+        let mut digests: Vec<[u8; 16]> = self.iter().map(|held| held.slot.digest()).collect();
+        let not_shown = self.fragments().map(|(digest, _)| *digest).filter(|digest| self.get(digest).is_none());
+        let mut not_shown: Vec<[u8; 16]> = not_shown.collect();
+        not_shown.sort_unstable();
+        digests.append(&mut not_shown);
+        digests
+    }
+
+    /// Where everything is that is held: digest, place and units.
+    pub(crate) fn for_each_place(&self, mut each: impl FnMut(&[u8; 16], Place, u32)) {
+        for Held { slot, extra, .. } in self.iter() {
+            let digest = slot.digest();
+            if !self.has_fragment(&digest) {
+                each(&digest, slot.place, slot.units);
+                extra.post.iter().for_each(|post| each(&digest, post.place, post.units));
+            }
+        }
+        for (digest, versions) in self.fragments() {
+            versions.spots().for_each(|spot| each(digest, spot.place, spot.units));
+        }
+    }
+}

@@ -1,0 +1,315 @@
+//! Reading fragments: cell by cell, each compared with its digest before it is returned.
+//!
+//! Fault model: as for all reading. A fragment of which anything is unsound is put aside and is missing from then on; its
+//! device makes it anew from others.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use swiftlet_erasure::Geometry;
+use swiftlet_fragments::Version;
+use swiftlet_fragments::block::Block;
+use swiftlet_fragments::request::{Answer, Request, answer};
+use swiftlet_hash::xxh3_64;
+
+use crate::disk::File;
+use crate::error::{Error, Result};
+use crate::index::WholeObject;
+use crate::inner::Inner;
+use crate::large;
+use crate::model::{FragmentInfo, Key};
+use crate::reading::{HEAD_BYTES, Raw, Trouble, read_record};
+use crate::record::{ALIGN, CHUNK, HEADER, Kind, Place, change_of, parse_fragment, parse_tombstone, version_of};
+use crate::unsound;
+use crate::versions::{Bytes, Versions};
+use crate::volume::Pinned;
+
+/// A fragment whose record is sound, and whose volume is pinned.
+struct Source {
+    place: Place,
+    info: FragmentInfo,
+    /// None if the data are in the volume.
+    large: Option<Arc<dyn File>>,
+    /// Where the data begin.
+    offset: u64,
+    pinned: Pinned,
+}
+
+/// A fragment, readable until it is dropped even if its version is dead meanwhile.
+pub struct Fragment {
+    inner: Arc<Inner>,
+    key: Key,
+    source: Source,
+}
+
+/// The answer to a reader who wants the fragment of a version.
+pub enum Fetched {
+    /// It is here.
+    Fragment(Box<Fragment>),
+    /// It is not, or is not to be read.
+    Not(Answer),
+}
+
+/// What a reader is told first.
+pub struct Newest {
+    /// The newest committed version, or the deletion.
+    pub committed: Option<Version>,
+    /// The newest one that is known to be settled, whether its fragment is here or not.
+    pub floor: Option<Version>,
+    /// The fragment of the committed version.
+    pub fragment: Option<Fragment>,
+}
+
+fn cell_bytes(geometry: &Geometry, index: usize, number: u64) -> usize {
+    geometry.stripe(number).and_then(|stripe| stripe.cell(index)).map_or(0, |cell| cell.bytes)
+}
+
+impl Fragment {
+    /// What is stored with it.
+    #[must_use]
+    pub fn info(&self) -> &FragmentInfo {
+        &self.source.info
+    }
+
+    /// How many bytes these cells have together.
+    #[must_use]
+    pub fn bytes_of(&self, cells: Range<u64>) -> u64 {
+        let span = self.source.span(&cells);
+        span.end - span.start
+    }
+
+    /// These of its cells, one behind the other; those behind the last one are left out. `ChecksumMismatch` after it was
+    /// moved to quarantine.
+    pub fn cells(&self, cells: Range<u64>) -> Result<Vec<u8>> {
+        let mut bytes = Vec::with_capacity(self.bytes_of(cells.clone()) as usize);
+        self.checked(self.source.cells(&self.inner, &cells, &mut bytes))?;
+        Ok(bytes)
+    }
+
+    /// Fill memory with these cells; it has to be as long as they are.
+    pub fn cells_into(&self, cells: Range<u64>, into: &mut [u8]) -> Result<()> {
+        self.checked(self.source.cells_into(&self.inner, &cells, into))
+    }
+
+    fn checked<T>(&self, outcome: Result<T, Trouble>) -> Result<T> {
+        match outcome {
+            Ok(value) => Ok(value),
+            Err(Trouble::Other(error)) => Err(error),
+            Err(Trouble::Unsound(place, what)) => {
+                unsound::unless_moved(&self.inner, &self.key, place)?;
+                Err(Error::ChecksumMismatch(format!("{what}; the fragment was moved to quarantine")))
+            }
+        }
+    }
+}
+
+impl Source {
+    /// Where these cells are in the fragment.
+    fn span(&self, cells: &Range<u64>) -> Range<u64> {
+        let Block { geometry, index, .. } = &self.info.block;
+        geometry.span(*index, cells.clone())
+    }
+
+    fn file(&self) -> &dyn File {
+        self.large.as_ref().map_or(&*self.pinned.file, |file| &**file)
+    }
+
+    fn cells(&self, inner: &Inner, cells: &Range<u64>, into: &mut Vec<u8>) -> Result<(), Trouble> {
+        let span = self.span(cells);
+        let want = (span.end - span.start) as usize;
+        self.file().read_ahead(self.offset + span.start, want as u64);
+        let read = self.file().append_at(into, want, self.offset + span.start);
+        let whole = inner.device.io("read a fragment", read)? == want;
+        self.check(cells.start, into, whole)
+    }
+
+    fn cells_into(&self, inner: &Inner, cells: &Range<u64>, into: &mut [u8]) -> Result<(), Trouble> {
+        let span = self.span(cells);
+        if span.end - span.start != into.len() as u64 {
+            return Err(Error::SizeMismatch(format!("cells of {} bytes don't fit", span.end - span.start)).into());
+        }
+        self.file().read_ahead(self.offset + span.start, into.len() as u64);
+        let read = self.file().read_at(into, self.offset + span.start);
+        let whole = inner.device.io("read a fragment", read)? == into.len();
+        self.check(cells.start, into, whole)
+    }
+
+    /// Compare cells from this one on with their digests.
+    fn check(&self, first: u64, mut bytes: &[u8], whole: bool) -> Result<(), Trouble> {
+        let Block { geometry, index, cells, .. } = &self.info.block;
+        let mut cells = cells.iter().enumerate().skip(first as usize);
+        let mut sound = whole;
+        while sound && !bytes.is_empty() {
+            let next = cells.next().and_then(|(number, digest)| {
+                let (cell, rest) = bytes.split_at_checked(cell_bytes(geometry, *index, number as u64))?;
+                (xxh3_64(cell) == *digest).then_some(rest)
+            });
+            sound = next.is_some();
+            bytes = next.unwrap_or_default();
+        }
+        if sound { Ok(()) } else { Err(Trouble::Unsound(self.place, "a cell is damaged")) }
+    }
+}
+
+/// The fragment of a version if it is here and may be read.
+pub(crate) fn fragment(inner: &Arc<Inner>, key: &Key, version: Version) -> Result<Fetched> {
+    inner.device.check()?;
+    loop {
+        let found = look(inner, key, |versions| match answer(&versions.slot(), &Request::Fetch(version)).1 {
+            Answer::Fragment(_) => versions.get(version).and_then(|kept| kept.bytes).ok_or(Answer::Missing),
+            other => Err(other),
+        })?;
+        match found {
+            Err(answer) => return Ok(Fetched::Not(answer)),
+            Ok(pinned) => {
+                if let Some(fragment) = sound(inner, key, version, pinned)? {
+                    return Ok(Fetched::Fragment(Box::new(fragment)));
+                }
+            }
+        }
+    }
+}
+
+/// The newest committed version below another one, with its fragment.
+pub(crate) fn newest(inner: &Arc<Inner>, key: &Key, below: Option<Version>) -> Result<Newest> {
+    inner.device.check()?;
+    loop {
+        let (mut committed, mut floor) = (None, None);
+        let found = look(inner, key, |versions| {
+            let slot = versions.slot();
+            (committed, floor) = (slot.committed(below), slot.floor());
+            let version = committed.filter(|version| !version.is_deletion()).ok_or(())?;
+            versions.get(version).and_then(|kept| kept.bytes).ok_or(())
+        })?;
+        match (found, committed) {
+            (Ok(pinned), Some(version)) => {
+                if let Some(fragment) = sound(inner, key, version, pinned)? {
+                    return Ok(Newest { committed, floor, fragment: Some(fragment) });
+                }
+            }
+            _ => return Ok(Newest { committed, floor, fragment: None }),
+        }
+    }
+}
+
+/// Look for a fragment's record in what is held, and pin its volume.
+fn look<E>(
+    inner: &Inner,
+    key: &Key,
+    find: impl FnOnce(&Versions) -> Result<Bytes, E>,
+) -> Result<Result<(Bytes, Pinned), E>> {
+    let found = inner.index.look_at_fragment(key, |versions| {
+        let bytes = find(versions)?;
+        Ok((bytes, inner.volumes.get(bytes.spot.place.volume()).map(|volume| volume.pin())))
+    });
+    match found.map_err(WholeObject::into_error)? {
+        Ok((bytes, Some(pinned))) => Ok(Ok((bytes, pinned))),
+        Ok((_, None)) => Err(Error::DeviceFailed("the index names a volume that does not exist".into())),
+        Err(other) => Ok(Err(other)),
+    }
+}
+
+/// A fragment whose record is sound; None after it was put aside.
+fn sound(inner: &Arc<Inner>, key: &Key, version: Version, found: (Bytes, Pinned)) -> Result<Option<Fragment>> {
+    let (bytes, pinned) = found;
+    match open(inner, key, version, bytes, pinned) {
+        Ok(source) => Ok(Some(Fragment { inner: Arc::clone(inner), key: *key, source })),
+        Err(Trouble::Other(error)) => Err(error),
+        Err(Trouble::Unsound(place, _)) => unsound::unless_moved(inner, key, place).map(|()| None),
+    }
+}
+
+fn open(inner: &Inner, key: &Key, version: Version, bytes: Bytes, pinned: Pinned) -> Result<Source, Trouble> {
+    let (place, len) = (bytes.spot.place, u64::from(bytes.spot.units) * ALIGN);
+    let raw = read_record(inner, key, &*pinned.file, place, len, HEAD_BYTES)?;
+    let unsound = |what| Trouble::Unsound(place, what);
+    let info = info_of(&raw).filter(|info| info.version() == version).ok_or(unsound("its metadata is malformed"))?;
+    let mut offset = place.offset() + HEADER as u64 + u64::from(raw.header.metadata_len);
+    let mut large = None;
+    if raw.header.kind == Kind::LargeFragment {
+        let file = match inner.device.disk.open(&large::path_of(raw.header.large)) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Err(unsound("its file is not there")),
+            other => inner.device.io("open a large file", other)?,
+        };
+        if inner.device.io("ask for a file's size", file.size())? != raw.header.size {
+            return Err(unsound("its file has another size"));
+        }
+        (large, offset) = (Some(file), 0);
+    }
+    Ok(Source { place, info, large, offset, pinned })
+}
+
+fn info_of(raw: &Raw) -> Option<FragmentInfo> {
+    if raw.header.kind.is_fragment() { parse_fragment(&raw.header, raw.metadata()) } else { None }
+}
+
+/// Read and check all records of a fragment and its versions; returns the bytes read. `ChecksumMismatch` after something
+/// was moved to quarantine. `rest` is called after each piece with its bytes, and ends the reading with false.
+pub(crate) fn verify(inner: &Inner, key: &Key, rest: &dyn Fn(u64) -> bool) -> Result<u64> {
+    let versions = inner.index.versions(key).map_err(WholeObject::into_error)?;
+    let (mut read, mut damaged) = (0, false);
+    for spot in versions.spots() {
+        let fragment = versions.fragment_at(spot.place).map(|(kept, bytes)| (kept.version, bytes));
+        let Ok(pinned) = look_at_place(inner, key, spot.place)? else { continue };
+        let checked = match fragment {
+            Some((version, bytes)) => {
+                open(inner, key, version, bytes, pinned).and_then(|source| check_cells(inner, &source, rest))
+            }
+            None => check_decision(inner, key, (spot.place, u64::from(spot.units) * ALIGN), &pinned),
+        };
+        match checked {
+            Ok(bytes) => read += bytes,
+            Err(Trouble::Other(error)) => return Err(error),
+            Err(Trouble::Unsound(place, _)) => {
+                unsound::unless_moved(inner, key, place)?;
+                damaged = true;
+            }
+        }
+        if !rest(u64::from(spot.units) * ALIGN) {
+            break;
+        }
+    }
+    inner.counters.audited_bytes.fetch_add(read, Ordering::Relaxed);
+    if damaged {
+        return Err(Error::ChecksumMismatch("a record is damaged; it was moved to quarantine".into()));
+    }
+    Ok(read)
+}
+
+/// The pinned volume of a record that is held still.
+fn look_at_place(inner: &Inner, key: &Key, place: Place) -> Result<Result<Pinned, ()>> {
+    let pinned = inner.index.look_at_fragment(key, |versions| {
+        let held = versions.spots().any(|spot| spot.place == place);
+        held.then(|| inner.volumes.get(place.volume()).map(|volume| volume.pin())).flatten()
+    });
+    Ok(pinned.map_err(WholeObject::into_error)?.ok_or(()))
+}
+
+fn check_cells(inner: &Inner, source: &Source, rest: &dyn Fn(u64) -> bool) -> Result<u64, Trouble> {
+    let block = &source.info.block;
+    let at_once = (CHUNK / block.cell_bytes as u64).max(1);
+    let (mut read, mut bytes) = (0, Vec::new());
+    for first in (0..block.geometry.stripes()).step_by(at_once as usize) {
+        bytes.clear();
+        source.cells(inner, &(first..first + at_once), &mut bytes)?;
+        read += bytes.len() as u64;
+        if !rest(bytes.len() as u64) {
+            break;
+        }
+    }
+    Ok(read)
+}
+
+/// Check a decision, or the deletion of a fragment.
+fn check_decision(inner: &Inner, key: &Key, (place, len): (Place, u64), pinned: &Pinned) -> Result<u64, Trouble> {
+    let raw = read_record(inner, key, &*pinned.file, place, len, len)?;
+    let sound = match raw.header.kind {
+        Kind::Tombstone => parse_tombstone(raw.metadata()).is_some(),
+        Kind::Decision => {
+            change_of(&raw.header, raw.metadata()).is_some_and(|it| it.version() == version_of(&raw.header))
+        }
+        _ => false,
+    };
+    if sound { Ok(len) } else { Err(Trouble::Unsound(place, "its metadata is malformed")) }
+}

@@ -1,0 +1,126 @@
+//! Fragments of objects with erasure coding: what the device answers about them, and what it serves.
+//!
+//! `docs/design/2026-11-26-fragments.md` has the protocol and the records. What is decided is decided by
+//! `swiftlet_fragments`, on a slot that is made of what is durable; the rooms here make it durable, and find it again:
+//! `versions` what is held of a fragment, `deciding` what a batch does about a request, `read` and `writer` the bytes,
+//! `unsound` what is damaged.
+//!
+//! Fault model: that of the store. The process may end at any instruction, with or without the power; any bit on the
+//! device may flip; the disk may be full, and may fail. An answer is given when what it says is durable, and nothing is
+//! answered from what is not. A fragment is served cell by cell, each compared with its digest. A damaged fragment is
+//! put aside and is missing from then on, but what is known of its version stays known; a damaged decision is written
+//! anew from memory. If a start finds a decision damaged that was an answer to a ballot, it is not known any more what
+//! was promised, and the device promises nothing more about this version. What a start can't find at all, since the
+//! header is damaged as well, is counted.
+
+use std::sync::Arc;
+
+use swiftlet_fragments::request::{Answer, Request, answer};
+use swiftlet_fragments::slot::{Shown, Slot};
+use swiftlet_fragments::sync::{self, Todo};
+use swiftlet_fragments::{Device, Version};
+
+use super::Store;
+use crate::aggregate::MAX_AGGREGATE;
+use crate::commit;
+use crate::error::{Error, Result};
+use crate::index::WholeObject;
+use crate::model::Key;
+use crate::queue::{Asked, Op, Told};
+use crate::read::fragments::{self as reading, Fetched, Newest};
+use crate::writer::{FragmentWriter, Shape};
+
+/// A version of which nobody here knows what became of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Undecided {
+    /// The fragment.
+    pub key: Key,
+    /// The version.
+    pub version: Version,
+    /// The devices that its proxy chose; none if that is not known here any more.
+    pub chosen: Arc<[Device]>,
+}
+
+impl Store {
+    /// Begin a fragment that comes in cell by cell. A full disk is refused before the first byte if its size is known.
+    pub fn create_fragment(&self, key: Key, shape: Shape) -> Result<FragmentWriter> {
+        if shape.cell_bytes == 0 {
+            return Err(Error::Format("a fragment's cells have at least one byte".into()));
+        }
+        self.inner.device.check()?;
+        self.inner.device.check_room(shape.size.unwrap_or(0))?;
+        let usual = || self.aggregate_below(key.policy);
+        let limit = shape.aggregate_below.map_or_else(usual, |limit| limit.min(MAX_AGGREGATE));
+        Ok(FragmentWriter::new(Arc::clone(&self.inner), key, shape, limit))
+    }
+
+    fn fragments_slot(&self, key: &Key) -> Result<Slot> {
+        self.inner.device.check()?;
+        Ok(self.inner.index.versions(key).map_err(WholeObject::into_error)?.slot())
+    }
+
+    /// Ask the device about a fragment; `told` is called with its answer when what it says is durable. Fragments
+    /// themselves come with a [`FragmentWriter`].
+    pub fn submit_about_fragment(&self, key: Key, request: Request, told: Told) {
+        match request {
+            Request::Show | Request::Newest { .. } | Request::Fetch(_) => {
+                let slot = self.fragments_slot(&key);
+                told(slot.map(|slot| answer(&slot, &request).1));
+            }
+            Request::Prepare { .. } | Request::Keep { .. } => {
+                told(Err(Error::Format("a fragment is kept by a request without its bytes".into())));
+            }
+            request => self.inner.queue.push_asked(key, Asked::Request(request), told),
+        }
+    }
+
+    /// Like `submit_about_fragment`, and wait for the answer.
+    pub fn about_fragment(&self, key: Key, request: Request) -> Result<Answer> {
+        commit::wait(&self.inner, |told| self.submit_about_fragment(key, request, told))
+    }
+
+    /// The newest committed version below another one, with its fragment, for reading.
+    pub fn newest_fragment(&self, key: &Key, below: Option<Version>) -> Result<Newest> {
+        reading::newest(&self.inner, key, below)
+    }
+
+    /// The fragment of a version, for reading, if it is here and may be read.
+    pub fn fragment(&self, key: &Key, version: Version) -> Result<Fetched> {
+        reading::fragment(&self.inner, key, version)
+    }
+
+    /// What other places are shown of a fragment.
+    pub fn shown_fragment(&self, key: &Key) -> Result<Option<Shown>> {
+        Ok(self.fragments_slot(key)?.shown())
+    }
+
+    /// What this place has to do about what another one shows.
+    pub fn compare_fragment(&self, key: &Key, theirs: &Shown) -> Result<Todo> {
+        Ok(sync::compare(&self.fragments_slot(key)?, Some(theirs)))
+    }
+
+    /// Make durable what follows from what another place shows, as far as no bytes have to be moved for it; returns
+    /// whether anything changed.
+    pub fn learn_of_fragment(&self, key: Key, theirs: Shown) -> Result<bool> {
+        commit::ask(&self.inner, key, Op::Fragments(Asked::Shown(theirs)))
+    }
+
+    /// Drop a handoff's fragment of which the device at its place shows this, if it may be dropped; returns whether it
+    /// was.
+    pub fn hand_back_fragment(&self, key: Key, theirs: Shown) -> Result<bool> {
+        commit::ask(&self.inner, key, Op::Fragments(Asked::HandBack(theirs)))
+    }
+
+    /// Versions of which nobody here knows what became of them, at most so many.
+    #[must_use]
+    pub fn undecided_fragments(&self, limit: usize) -> Vec<Undecided> {
+        let mut found = Vec::new();
+        self.inner.index.for_each_fragment(|key, versions| {
+            let undecided = versions.kept.iter().filter(|kept| versions.decided(kept).is_none());
+            let undecided =
+                undecided.map(|kept| Undecided { key: *key, version: kept.version, chosen: kept.chosen.clone() });
+            found.extend(undecided.take(limit - found.len().min(limit)));
+        });
+        found
+    }
+}

@@ -1,0 +1,310 @@
+//! A workload of everything that is asked of fragments, and a model that knows what a device has to answer: the slots
+//! of `swiftlet_fragments`, and the bytes of each version.
+
+#![allow(dead_code, unreachable_pub, reason = "each test uses a part of it")]
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use swiftlet_erasure::Scheme;
+use swiftlet_fragments::block::Block;
+use swiftlet_fragments::cutting::Cutter;
+use swiftlet_fragments::request::{Answer, Request, answer};
+use swiftlet_fragments::slot::{Change, Shown, Slot};
+use swiftlet_fragments::sync::{self, Todo};
+use swiftlet_fragments::{Accepted, Ballot, Device, Outcome, Version};
+use swiftlet_store::disk::SimulatedDisk;
+use swiftlet_store::model::{Key, PutMeta};
+use swiftlet_store::{Error, Fetched, Result, Shape, Store};
+
+use super::{Random, content, random};
+
+pub const CELL: usize = 512;
+pub const KEYS: u64 = 5;
+const TIMES: u64 = 6;
+const GENERATIONS: u64 = 2;
+
+/// A fragment under its place of a ring's partition.
+pub fn key(number: u64) -> Key {
+    let digest = swiftlet_hash::xxh3_128(&[number as u8, 77]).to_be_bytes();
+    Key { policy: 3, partition: 32 * (number as u32 % 2) + index_of(number) as u32, digest }
+}
+
+pub fn index_of(number: u64) -> usize {
+    number as usize % 3
+}
+
+pub fn chosen() -> Arc<[Device]> {
+    (0..3).map(|number| Device { number, incarnation: 5 }).collect()
+}
+
+/// The size of an object follows from its version: none, less than a cell, in a volume, in a file.
+fn size_of(version: Version) -> u64 {
+    [0, 1, 700, 3000, 9000, 4096][(version.timestamp + version.generation) as usize % 6]
+}
+
+/// Fragment `index` of the object that a version is, with its block.
+pub fn fragment(version: Version, index: usize) -> (Vec<u8>, Block) {
+    let object = content(version.timestamp * 10 + version.generation, size_of(version));
+    let mut bytes = Vec::new();
+    let mut sink = |cells: &[&[u8]]| bytes.extend_from_slice(cells[index]);
+    let mut cutter = Cutter::new(Scheme::new(2, 1).expect("a scheme"), CELL).expect("a cutter");
+    cutter.push(&object, &mut sink).expect("cut");
+    let block = cutter.finish(&mut sink).block(index, version.generation, chosen()).expect("a block");
+    (bytes, block)
+}
+
+pub fn meta(version: Version) -> PutMeta {
+    PutMeta { name: b"/a/c/o".to_vec(), timestamp: version.timestamp, ..PutMeta::default() }
+}
+
+/// Begin a fragment and write all of it.
+pub fn written(store: &Store, key: Key, version: Version) -> Result<(swiftlet_store::FragmentWriter, Block)> {
+    let (bytes, block) = fragment(version, key.partition as usize % 32);
+    let mut writer = store.create_fragment(key, Shape { cell_bytes: CELL, size: None, aggregate_below: None })?;
+    for piece in bytes.chunks(700) {
+        writer.write(piece)?;
+    }
+    Ok((writer, Block { cells: Vec::new(), ..block }))
+}
+
+/// One thing that is asked of a fragment.
+#[derive(Clone, Debug)]
+pub enum Op {
+    Ask(Request),
+    Learn(Shown),
+    HandBack(Shown),
+}
+
+impl Op {
+    /// What a slot makes of it.
+    fn change(&self, slot: &Slot) -> Option<Change> {
+        match self {
+            Self::Ask(request) => answer(slot, request).0,
+            Self::Learn(shown) => match sync::compare(slot, Some(shown)) {
+                Todo::Append(change) => Some(change),
+                _ => None,
+            },
+            Self::HandBack(shown) => sync::returned(slot, Some(shown)),
+        }
+    }
+
+    fn after(&self, slot: &Slot) -> Slot {
+        let mut next = slot.clone();
+        self.change(slot).iter().for_each(|change| next.apply(change));
+        next
+    }
+}
+
+fn all_versions() -> impl Iterator<Item = Version> {
+    (10..10 + TIMES).flat_map(|timestamp| (1..=GENERATIONS).map(move |generation| Version { timestamp, generation }))
+}
+
+/// What tells two slots apart.
+fn probes() -> Vec<Request> {
+    let mut probes = vec![Request::Show, Request::Newest { below: None }];
+    for version in all_versions() {
+        probes.extend([Request::Fetch(version), Request::Newest { below: Some(version) }]);
+    }
+    probes
+}
+
+/// The same for requests that would change something, by the answers of pure decisions; for the models alone.
+fn all_answers(slot: &Slot) -> Vec<Answer> {
+    probes().iter().map(|request| answer(slot, request).1).collect()
+}
+
+/// What may be held of each fragment: one slot, or, with operations under way at a crash, several.
+#[derive(Clone, Debug, Default)]
+pub struct Model {
+    pub possible: BTreeMap<u64, Vec<Slot>>,
+}
+
+impl Model {
+    pub fn current(&self, number: u64) -> Slot {
+        self.possible.get(&number).and_then(|slots| slots.last()).cloned().unwrap_or_default()
+    }
+
+    pub fn acknowledge(&mut self, number: u64, op: &Op) {
+        let next = op.after(&self.current(number));
+        self.possible.insert(number, vec![next]);
+    }
+
+    pub fn doubt(&mut self, number: u64, op: &Op) {
+        let next = op.after(&self.current(number));
+        self.possible.entry(number).or_insert_with(|| vec![Slot::default()]).push(next);
+    }
+
+    /// As `check`, if the disk has lived to be asked.
+    pub fn check_if_alive(&mut self, store: &Store, disk: &SimulatedDisk, what: &str) {
+        let mut copy = self.clone();
+        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| copy.check(store, what)));
+        match outcome {
+            Ok(()) => *self = copy,
+            Err(_) if disk.crashed() || store.partitions().is_err() => {}
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    }
+
+    /// The store answers what was acknowledged, and of what was under way all or nothing; fragments have their bytes.
+    pub fn check(&mut self, store: &Store, what: &str) {
+        for number in 0..KEYS {
+            let key = key(number);
+            let found: Vec<Answer> = probes()
+                .into_iter()
+                .map(|request| store.about_fragment(key, request).unwrap_or_else(|error| panic!("{what}: {error}")))
+                .collect();
+            let slots = self.possible.entry(number).or_insert_with(|| vec![Slot::default()]);
+            // What differs only in what was promised is told apart by a model alone.
+            let matching: Vec<Slot> = slots.iter().filter(|slot| all_answers(slot) == found).cloned().collect();
+            let Some(last) = matching.last().cloned() else {
+                panic!("{what}: fragment {number} answers {found:?}, which is none of {slots:#?}");
+            };
+            *slots = matching;
+            for version in all_versions() {
+                let is_here = last.get(version).is_some_and(|kept| kept.is_readable());
+                match store.fragment(&key, version).unwrap_or_else(|error| panic!("{what}: {error}")) {
+                    Fetched::Fragment(held) => {
+                        let (bytes, block) = fragment(version, index_of(number));
+                        assert!(is_here && held.info().block == block, "{what}: {number}, {version:?}");
+                        let cells = held.cells(0..u64::MAX).unwrap_or_else(|error| panic!("{what}: {error}"));
+                        assert_eq!(cells, bytes, "{what}: {number}, {version:?}");
+                    }
+                    Fetched::Not(_) => assert!(!is_here, "{what}: {number}, {version:?}"),
+                }
+            }
+        }
+        let problems = store.check().unwrap_or_else(|error| panic!("{what}: {error}"));
+        assert!(problems.is_empty(), "{what}: {problems:#?}");
+        let recovery = store.recovery();
+        assert_eq!((recovery.damaged, recovery.dangling), (0, 0), "{what}");
+    }
+}
+
+/// Carries a workload out, and keeps the model in step.
+pub struct Worker {
+    pub random: Random,
+    pub model: Model,
+}
+
+type Answers = Arc<Mutex<Vec<(u64, Op, Result<Answer>)>>>;
+
+impl Worker {
+    pub fn new(seed: u64) -> Self {
+        Self { random: random(seed), model: Model::default() }
+    }
+
+    pub fn op(&mut self) -> Op {
+        let timestamp = 10 + self.random.below(TIMES);
+        let version = Version { timestamp, generation: 1 + self.random.below(GENERATIONS) };
+        let ballot = Ballot { round: 1 + self.random.below(3) as u32, nonce: self.random.below(2) };
+        let outcome = if version.generation == 1 { Outcome::Commit } else { Outcome::Abort };
+        let shown = |settled| Shown { version, settled, chosen: chosen() };
+        match self.random.below(18) {
+            0..=5 => Op::Ask(Request::Prepare { version, chosen: chosen() }),
+            6..=8 => Op::Ask(Request::Commit(version)),
+            9 => Op::Ask(Request::Settle(version)),
+            10 => Op::Ask(Request::Delete { timestamp: version.timestamp }),
+            11 => Op::Ask(Request::Promise { version, chosen: chosen(), ballot }),
+            12 => Op::Ask(Request::Accept { version, chosen: chosen(), accepted: Accepted { ballot, outcome } }),
+            13 | 14 => Op::Ask(Request::Decide { version, outcome }),
+            15 => Op::Ask(Request::Keep { version, chosen: chosen() }),
+            16 => Op::Learn(shown(self.random.below(2) == 0)),
+            _ => Op::HandBack(shown(true)),
+        }
+    }
+
+    fn apply_outcome(&mut self, number: u64, op: &Op, outcome: Result<Option<Answer>>, what: &str) {
+        match outcome {
+            Ok(found) => {
+                if let (Op::Ask(request), Some(found)) = (op, found) {
+                    let possible = self.model.possible.get(&number).cloned().unwrap_or_default();
+                    let expected: Vec<Answer> = possible.iter().map(|slot| answer(slot, request).1).collect();
+                    // Of several that may be, those that would have answered so are left.
+                    let fits = |slot: &Slot| answer(slot, request).1 == found;
+                    let fitting: Vec<Slot> = possible.into_iter().filter(fits).collect();
+                    if expected.is_empty() {
+                        assert_eq!(found, answer(&Slot::default(), request).1, "{what}: {request:?}");
+                    } else {
+                        assert!(!fitting.is_empty(), "{what}: {request:?}: {found:?}, not one of {expected:?}");
+                        self.model.possible.insert(number, fitting);
+                    }
+                }
+                let slots = self.model.possible.entry(number).or_insert_with(|| vec![Slot::default()]);
+                slots.iter_mut().for_each(|slot| *slot = op.after(slot));
+            }
+            Err(Error::DiskFull(_)) => {}
+            Err(_) => self.model.doubt(number, op),
+        }
+    }
+
+    fn apply(&mut self, store: &Store, number: u64, op: &Op) -> Result<Option<Answer>> {
+        let key = key(number);
+        match op {
+            Op::Ask(Request::Prepare { version, .. }) => {
+                let (writer, block) = written(store, key, *version)?;
+                writer.prepare(&meta(*version), b"etag", block).map(Some)
+            }
+            Op::Ask(Request::Keep { version, .. }) => {
+                let (writer, block) = written(store, key, *version)?;
+                writer.keep(&meta(*version), b"etag", block).map(Some)
+            }
+            Op::Ask(request) => store.about_fragment(key, request.clone()).map(Some),
+            Op::Learn(shown) => store.learn_of_fragment(key, shown.clone()).map(|_| None),
+            Op::HandBack(shown) => store.hand_back_fragment(key, shown.clone()).map(|_| None),
+        }
+    }
+
+    /// Several at once, in one batch or more.
+    fn burst(&mut self, store: &Store, what: &str) {
+        let answers: Answers = Arc::default();
+        let mut asked = 0;
+        for _ in 0..1 + self.random.below(6) {
+            let (number, op) = (self.random.below(KEYS), self.op());
+            let (answers, kept) = (Arc::clone(&answers), op.clone());
+            let told: swiftlet_store::Told = Box::new(move |outcome| {
+                answers.lock().expect("nobody panicked").push((number, kept, outcome));
+            });
+            match &op {
+                Op::Ask(Request::Prepare { version, .. }) => match written(store, key(number), *version) {
+                    Ok((writer, block)) => writer.submit_prepare(&meta(*version), b"etag", block, told),
+                    Err(error) => told(Err(error)),
+                },
+                Op::Ask(Request::Keep { version, .. }) => match written(store, key(number), *version) {
+                    Ok((writer, block)) => writer.submit_keep(&meta(*version), b"etag", block, told),
+                    Err(error) => told(Err(error)),
+                },
+                Op::Ask(request) => store.submit_about_fragment(key(number), request.clone(), told),
+                _ => continue,
+            }
+            asked += 1;
+        }
+        while store.commit_pending() {}
+        let answers = std::mem::take(&mut *answers.lock().expect("nobody panicked"));
+        assert_eq!(answers.len(), asked, "{what}: everyone is answered");
+        for (number, op, outcome) in answers {
+            self.apply_outcome(number, &op, outcome.map(Some), what);
+        }
+    }
+
+    /// Work until so many steps are done or the disk has crashed.
+    pub fn work(&mut self, store: &Store, disk: &SimulatedDisk, steps: u64, what: &str) {
+        for _ in 0..steps {
+            if disk.crashed() || store.partitions().is_err() {
+                return;
+            }
+            match self.random.below(20) {
+                0 => drop(store.checkpoint()),
+                1 | 2 => drop(store.compact()),
+                3 => drop(store.punch()),
+                4 => drop(store.audit(10_000)),
+                5..=8 => self.burst(store, what),
+                _ => {
+                    let (number, op) = (self.random.below(KEYS), self.op());
+                    let outcome = self.apply(store, number, &op);
+                    self.apply_outcome(number, &op, outcome, what);
+                }
+            }
+        }
+    }
+}
