@@ -42,10 +42,10 @@ from swiftlet.crd.kinds import (
 from swiftlet.crd.network import NetworkPeer, NetworkSpec
 from swiftlet.crd.pods import PodShape, PodSpec, Resources, Toleration
 from swiftlet.crd.policy import StoragePolicySpec
-from swiftlet.crd.quantity import parse_quantity, quantity_bytes
 from swiftlet.crd.quota import Assignment, Level, StorageQuotaSpec
 from swiftlet.crd.ring import RingSpec
 from swiftlet.crd.user import StorageUserSpec
+from swiftlet.quantities import parse_quantity, quantity_bytes
 
 __all__ = [
     "GROUP",

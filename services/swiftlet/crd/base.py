@@ -7,8 +7,8 @@ from typing import Annotated, Any, Self
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-from swiftlet.crd.quantity import MAX_CHARS, PATTERN, parse_quantity
 from swiftlet.errors import SettingsError
+from swiftlet.quantities import MAX_CHARS, PATTERN, parse_quantity
 
 
 class View(BaseModel):

@@ -24,8 +24,8 @@ from swiftlet.crd.base import (
 from swiftlet.crd.exposure import IngressSpec, RouteSpec, TlsSpec
 from swiftlet.crd.network import DirectAccessSpec, NetworkSpec
 from swiftlet.crd.pods import Annotations, Labels, NodeSelector, PodShape, PodSpec, Resources, asked, merged
-from swiftlet.crd.quantity import parse_quantity, quantity_bytes
 from swiftlet.crd.user import LoginPart, UserRole
+from swiftlet.quantities import parse_quantity, quantity_bytes
 
 GIB = 1024**3
 

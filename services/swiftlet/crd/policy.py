@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from swiftlet.crd.base import NamedRef, PoolName, Quantity, Replicas, View
-from swiftlet.crd.quantity import quantity_bytes
+from swiftlet.quantities import quantity_bytes
 
 
 class StoragePolicySpec(View):

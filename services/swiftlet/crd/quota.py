@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from swiftlet.crd.base import NamedRef, Quantity, View
-from swiftlet.crd.quantity import quantity_bytes
+from swiftlet.quantities import quantity_bytes
 
 DEFAULT_LEVEL = "default"
 """The level of accounts that have no assignment."""

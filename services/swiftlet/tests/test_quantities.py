@@ -7,8 +7,8 @@ from fractions import Fraction
 
 import pytest
 
-from swiftlet.crd.quantity import PATTERN, parse_quantity, quantity_bytes
 from swiftlet.errors import SettingsError
+from swiftlet.quantities import PATTERN, parse_quantity, quantity_bytes
 
 
 @pytest.mark.parametrize(
