@@ -177,6 +177,7 @@ def _made(
     plan = Plan(
         arrangement=arrangement,
         rules=case.rules,
+        zones=case.hardware.zones,
         pools=pools,
         proxies=proxies,
         databases=tables,

@@ -97,6 +97,7 @@ class Plan:
 
     arrangement: Arrangement
     rules: Rules
+    zones: tuple[str, ...]
     pools: tuple[PoolPlan, ...]
     proxies: ProxyPlan
     databases: DatabasePlan

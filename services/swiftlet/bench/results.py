@@ -61,6 +61,16 @@ class Point(Value):
     p99_s: float
 
 
+class PartUsage(Value):
+    """The use by some of the processes under test, as those of one service."""
+
+    cpu_s: float
+    rss_bytes: int
+    """The most of all of them together."""
+    written_bytes: int | None
+    processes: int
+
+
 class Usage(Value):
     """The use of processor, memory and disk by the processes under test during a step, warm-up included."""
 
@@ -71,6 +81,8 @@ class Usage(Value):
     """From disks; None where the system does not tell."""
     written_bytes: int | None
     processes: int
+    parts: dict[str, PartUsage] = {}
+    """The same by names that were given to processes; empty where none were."""
 
 
 CANCELLED = "cancelled"

@@ -66,6 +66,9 @@ class Options:
     report: Callable[[Progress], None] = field(default=lambda _: None)
     stops: Callable[[], int] = field(default=lambda: 0)
     """How often the user has asked to stop: once ends measuring, twice leaves the objects in the store."""
+    settle_s: float = 0.0
+    """Pause before a step, and after it, while the use of the watched processes still counts: a store ends some of its
+    work later."""
 
 
 def run(scenario: Scenario, target: Target, options: Options) -> Result:
@@ -143,6 +146,7 @@ class _Run:
     def _step(self, number: int, step: Step) -> StepResult:
         scenario, watch = self._scenario, self._options.watch
         closed, open_ = scenario.closed, scenario.open
+        time.sleep(self._options.settle_s)
         if watch is not None:
             watch.begin()
         self._load.measure(
@@ -157,6 +161,7 @@ class _Run:
         points = Points()
         self._is_cut_short = not self._wait(f"run {number} of {self._options.runs}, {step}", points)
         outcome = self._load.finish()
+        time.sleep(self._options.settle_s)
         return StepResult(
             run=number,
             connections=step.connections,
