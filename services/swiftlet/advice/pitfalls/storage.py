@@ -35,8 +35,8 @@ def few_disks(subject: Subject) -> Iterator[Finding]:
                 continue
             enough = next((n for n, one in busy.items() if one <= limit), None)
             reason = (
-                f"at the busiest time, with a pod away, each device is {busy[pool.devices]:.0%} busy, and {limit:.0%} is "
-                "the limit"
+                f"at the busiest time, with a pod away, each device is {busy[pool.devices]:.0%} busy, and {limit:.0%} "
+                "is the limit"
             )
             change = f"{enough}, in a pool in its place" if enough else "as it is, with more pods or faster disks"
             yield Finding(WARNING, "few-disks", where, reason, change)
