@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import tomllib
 import zipfile
 from collections.abc import Mapping
 from functools import cache
@@ -76,6 +77,8 @@ def fill(folder: Path, platform: str) -> None:
         place = place / "__init__.py" if path.name == "__init__.py" else place.with_suffix(".py")
         place.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, place)
+    for name, path in data().items():
+        shutil.copyfile(path, folder / "lib" / name)
     for python in PYTHONS:
         _install(folder / "lib" / f"python{python}", platform, python)
 
@@ -89,6 +92,19 @@ def sources() -> Mapping[str, Path]:
         parts = name.split(".")
         wanted |= {".".join(parts[:length]) for length in range(1, len(parts))}
     return {name: _file_of(name) for name in sorted(wanted)}
+
+
+def data() -> Mapping[str, Path]:
+    """What packages of the plugin's modules read besides: their data as pyproject.toml lists them, by name."""
+    listed = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["setuptools"]["package-data"]
+    found = {}
+    for package, patterns in listed.items():
+        base = ROOT / ("operator" if package == "swiftlet_operator" else "services")
+        for path in sorted(path for pattern in patterns for path in (base / package).glob(pattern)):
+            name = path.relative_to(base)
+            if path.name != "py.typed" and ".".join(name.parent.parts) in sources():
+                found[name.as_posix()] = path
+    return found
 
 
 def _file_of(module: str) -> Path:

@@ -184,6 +184,7 @@ class TestPlugin:
         done = subprocess.run(asked, env={"PATH": "/nowhere"}, capture_output=True, text=True, check=False)
         assert "kubectl is not installed" in done.stderr
         imported = "import sys; sys.path[:0] = sys.argv[1:]; import swiftlet.ring.codec"
+        imported += "; from swiftlet.advice.costs import shipped; shipped()"
         paths = [str(tmp_path / "lib"), str(tmp_path / "lib" / f"python{python}")]
         subprocess.run([sys.executable, "-I", "-S", "-c", imported, *paths], check=True)
 

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from swiftlet import __version__
-from swiftlet_operator.plugin import backup, bundle, client_config, drain, policy, render, restore, sealed_file
+from swiftlet_operator.plugin import advise, backup, bundle, client_config, drain, policy, render, restore, sealed_file
 from swiftlet_operator.plugin.archive import BackupError
-from swiftlet_operator.plugin.findings import findings, worst
+from swiftlet_operator.plugin.findings import WARNING, findings, worst
 from swiftlet_operator.plugin.gather import clusters_of, look
 from swiftlet_operator.plugin.kubectl import Kubectl, KubectlError, without_none
 
@@ -87,9 +87,20 @@ def parser() -> argparse.ArgumentParser:
     command.add_argument("cluster", nargs="?", help="may be left out where there is only one")
     command.add_argument("-o", "--output", type=Path, help="file to write (default swiftlet-CLUSTER-TIME.tar.gz)")
     command.set_defaults(run=_bundle)
+    _add_advise(commands, common)
     _add_backup(commands, common)
     _add_restore(commands, common)
     return top
+
+
+def _add_advise(commands: Any, common: argparse.ArgumentParser) -> None:
+    text = "pitfalls of a cluster with the load that it has now, and the field to change; exit code 1 for warnings"
+    command = commands.add_parser("advise", parents=[common], help=text, description=text)
+    command.add_argument("cluster", nargs="?", help="all of the namespace when not given")
+    command.add_argument("-A", "--all-namespaces", action="store_true")
+    command.add_argument("--seconds", type=_seconds, default=30.0, help="to watch the load for (default 30)")
+    command.add_argument("--times", type=_seconds, default=1.0, help="so many times the load that is seen (default 1)")
+    command.set_defaults(run=_advise)
 
 
 def _add_backup(commands: Any, common: argparse.ArgumentParser) -> None:
@@ -141,6 +152,16 @@ def _limit(text: str) -> int:
     return int(text)
 
 
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value <= _MOST:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number above 0 and up to {_MOST}")
+    return value
+
+
 def _target(text: str) -> str:
     if not _TARGET.fullmatch(text):
         raise argparse.ArgumentTypeError(f"{text!r} is neither a pod nor a device such as store-disks-2/d1")
@@ -184,6 +205,15 @@ def _health(kubectl: Kubectl, options: argparse.Namespace) -> int:
         found = findings(picture)
         _print(render.health(picture, found))
         return worst(found)
+
+    return _each(kubectl, options, show)
+
+
+def _advise(kubectl: Kubectl, options: argparse.Namespace) -> int:
+    def show(kubectl: Kubectl, cluster: dict[str, object]) -> int:
+        found = advise.find(kubectl, cluster, options.seconds, options.times)
+        _print(list(found.lines()))
+        return int(any(one.severity == WARNING for one in found.findings))
 
     return _each(kubectl, options, show)
 

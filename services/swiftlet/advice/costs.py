@@ -1,6 +1,6 @@
 """Unit costs: what one operation takes of processors, disks and memory, as it was measured on some machine.
 
-The file of unit costs is JSON, so that the plugin of kubectl reads it, too. `swiftlet advise measure` writes one.
+The file of unit costs is JSON, so that the plugin of kubectl reads it, too. `swiftlet bench costs` writes one.
 """
 
 from __future__ import annotations
@@ -46,8 +46,9 @@ class UnitCosts:
 
     `cpu_s` is processor time by service and operation; `written_bytes` what object servers write to their device, and
     container servers to theirs. `overhead_bytes` is the space of a copy besides the object's bytes, `row_bytes` that
-    of a row of a listing, `index_bytes` the memory that an object server needs for a copy. `memory_bytes` is what a
-    process of a service has with a load, without the index. `measured` says where and when.
+    of a row of a listing, `container_bytes` that of an empty database, `index_bytes` the memory that an object server
+    needs for a copy. `memory_bytes` is what a process of a service has with a load, without the index. `measured` says
+    where and when.
     """
 
     cpu_s: Mapping[str, Mapping[str, Curve]]
@@ -55,6 +56,7 @@ class UnitCosts:
     memory_bytes: Mapping[str, float]
     overhead_bytes: float
     row_bytes: float
+    container_bytes: float
     index_bytes: float
     measured: Mapping[str, Any]
 
@@ -64,7 +66,7 @@ def read_costs(content: str | bytes, where: str) -> UnitCosts:
     try:
         document = json.loads(content)
     except ValueError as error:
-        raise AdviceError(f"{where} is no file of unit costs: {error}; `swiftlet advise measure` writes one") from error
+        raise AdviceError(f"{where} is no file of unit costs: {error}; `swiftlet bench costs` writes one") from error
     read = _Reader(where)
     top = read.mapping(document, "", ())
     if top.get("version") != VERSION:
@@ -82,6 +84,7 @@ def read_costs(content: str | bytes, where: str) -> UnitCosts:
         },
         overhead_bytes=read.number(top, "", "overhead_bytes"),
         row_bytes=read.number(top, "", "row_bytes"),
+        container_bytes=read.number(top, "", "container_bytes"),
         index_bytes=read.number(top, "", "index_bytes"),
         measured=read.mapping(top.get("measured"), "measured", ()),
     )
@@ -153,5 +156,6 @@ def document(costs: UnitCosts) -> dict[str, Any]:
         "memory_bytes": {service: round(value) for service, value in costs.memory_bytes.items()},
         "overhead_bytes": round(costs.overhead_bytes),
         "row_bytes": round(costs.row_bytes),
+        "container_bytes": round(costs.container_bytes),
         "index_bytes": round(costs.index_bytes),
     }

@@ -152,7 +152,8 @@ def databases(case: Case) -> DatabasePlan:
     Raises AdviceError when no disk does.
     """
     rules, rows = case.rules, case.demand.rows
-    space = case.load.objects * rules.replicas * case.costs.row_bytes * DATABASE_SLACK
+    rows_bytes = case.load.objects * case.costs.row_bytes + case.load.containers * case.costs.container_bytes
+    space = rows_bytes * rules.replicas * DATABASE_SLACK
     candidates = sorted(case.hardware.database_disks, key=lambda disk: disk.price or 0.0)
     first = whole_steps(max(rules.replicas, case.step), case.step)
     for pods in range(first, MAX_PODS + 1, case.step):
@@ -164,8 +165,8 @@ def databases(case: Case) -> DatabasePlan:
             if size <= disk.size_bytes and database_busy(rows, disk, pods - 1) <= rules.busy:
                 return DatabasePlan(pods, disk, size)
     raise AdviceError(
-        f"hardware.databases: no number of container servers follows {rows:,.0f} rows per second on these disks; name "
-        "faster ones, or spread the load over several stores"
+        f"hardware.databases: no number of container servers will do for {rows:,.0f} rows per second and "
+        f"{space / 1e12:,.1f} TB of databases on these disks; name others, or spread the load over several stores"
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from swiftlet.bench.results import OperationResult, Result, StepResult
-from swiftlet.bench.units import number_text, size_text, time_text
+from swiftlet.units import number_text, size_text, time_text
 
 ALL = "all"
 """The name of all operations taken together."""

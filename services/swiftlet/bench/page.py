@@ -24,7 +24,7 @@ from swiftlet.bench.plots import Axis, Line, plot
 from swiftlet.bench.results import Result
 from swiftlet.bench.table import cell, notes
 from swiftlet.bench.times import Times, merged
-from swiftlet.bench.units import number_text, time_text
+from swiftlet.units import number_text, time_text
 
 MAX_TIMELINES = 7
 """Steps that are shown over time: as many lines as one can tell apart."""

@@ -7,7 +7,7 @@ import sys
 import time
 
 from swiftlet.bench.runner import Progress
-from swiftlet.bench.units import number_text, size_text, time_text
+from swiftlet.units import number_text, size_text, time_text
 
 
 class Line:

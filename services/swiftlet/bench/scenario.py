@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from swiftlet.bench.units import parse_size
+from swiftlet.units import parse_size
 
 MAX_STEPS = 100
 """Steps of a scenario: each is measured by itself and kept in the results."""

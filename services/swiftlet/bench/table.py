@@ -9,7 +9,7 @@ from rich.table import Table
 
 from swiftlet.bench.figures import FIGURES, Figure, Key, keys, operations, values
 from swiftlet.bench.results import CANCELLED, Result, StepResult
-from swiftlet.bench.units import number_text, size_text, time_text
+from swiftlet.units import number_text, size_text, time_text
 
 BUSY_SHARE = 0.7
 """From this share of a processor on, the generator may be what limits a result."""

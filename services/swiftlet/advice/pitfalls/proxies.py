@@ -17,7 +17,7 @@ from swiftlet.advice.pitfalls.subject import (
     processors_of,
 )
 
-UNBALANCED = 2.0
+UNBALANCED = 4.0
 """How many times more one side can do than the other before that is worth a word."""
 IDLE = 0.1
 """Share of use at the busiest time below which proxies are idle."""
@@ -67,7 +67,7 @@ def proxies_for_load(subject: Subject) -> Iterator[Finding]:
     if needed > (cluster.proxies - 1) * each * busy:
         reason = f"{have}: with one away they are more than {busy:.0%} busy, and more storage behind them serves nobody"
         yield Finding(WARNING, "overused-proxies", _field(cluster), reason, _more(cluster, wanted))
-    elif needed < cluster.processors * IDLE and cluster.proxy_pods > max(2, wanted):
+    elif needed < cluster.processors * IDLE and cluster.proxy_pods >= 2 * max(2, wanted):
         yield Finding(NOTE, "underused-proxies", "spec.proxy.replicas", have, f"{max(2, wanted)}")
 
 
@@ -88,12 +88,12 @@ def proxies_for_storage(subject: Subject) -> Iterator[Finding]:
     )
     if min(proportions) > UNBALANCED:
         reason = f"{have}proxies could do at least {min(proportions):.1f} times as much as the storage"
-        fewer = max(2, math.ceil(cluster.proxies / min(proportions)))
+        fewer = max(2, math.ceil(cluster.proxies / min(proportions) * UNBALANCED))
         yield Finding(NOTE, "underused-proxies", _field(cluster), reason, f"{fewer}, or more storage")
     elif max(proportions) < 1 / UNBALANCED:
         reason = f"{have}the storage could do at least {1 / max(proportions):.1f} times as much as the proxies"
-        more = math.ceil(cluster.proxies / max(proportions))
-        yield Finding(WARNING, "overused-proxies", _field(cluster), reason, _more(cluster, more))
+        more = math.ceil(cluster.proxies / max(proportions) / UNBALANCED)
+        yield Finding(NOTE, "overused-proxies", _field(cluster), reason, _more(cluster, more))
 
 
 def balancer(subject: Subject) -> Iterator[Finding]:

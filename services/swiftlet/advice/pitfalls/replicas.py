@@ -22,8 +22,8 @@ def two_replicas(subject: Subject) -> Iterator[Finding]:
         whole, needed = math.floor(policy.replicas), quorum(policy.replicas)
         faster = ", so nothing is faster" if needed == quorum(3) else ""
         reason = (
-            f"a write waits for {needed} of {whole} copies, and of three it would wait for {quorum(3)}{faster}; it fails "
-            f"while one of a partition's devices is away, and {counted(whole, 'lost disk')} can lose objects"
+            f"a write waits for {needed} of {whole} copies, and of three it would wait for {quorum(3)}{faster}; it "
+            f"fails while one of a partition's devices is away, and {counted(whole, 'lost disk')} can lose objects"
         )
         yield Finding(WARNING, "two-replicas", policy.field, reason, "3")
 

@@ -12,8 +12,8 @@ from swiftlet.bench import catalogue
 from swiftlet.bench.errors import BenchError
 from swiftlet.bench.runner import Step, steps
 from swiftlet.bench.scenario import Ramp, Scenario
-from swiftlet.bench.units import parse_size, size_text, time_text
 from swiftlet.settings.problems import Source
+from swiftlet.units import parse_size, size_text, time_text
 
 
 @pytest.mark.parametrize("name", catalogue.shipped())

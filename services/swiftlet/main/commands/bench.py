@@ -185,6 +185,34 @@ def compare(before: Path, after: Path, as_json: bool) -> None:
     raise click.exceptions.Exit(int(any(row.verdict == comparison.WORSE for row in rows)))
 
 
+@bench.command(short_help="Measure unit costs, for `swiftlet advise`.")
+@click.argument("store", type=click.Path(dir_okay=False, path_type=Path))
+@click.option(
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    required=True,
+    help="File of unit costs to write, for `swiftlet advise --costs`.",
+)
+@click.option("--runs", type=click.IntRange(1, MAX_RUNS), default=3, show_default=True, help="The medians of so many.")
+def costs(store: Path, output: Path, runs: int) -> None:
+    """Measure what each operation takes of each service of STORE, a file of `swiftlet standalone --ready-file`.
+
+    \b
+      swiftlet standalone --data /srv/try --ready-file /srv/try.json &
+      swiftlet bench costs /srv/try.json --output costs.json
+
+    It takes a quarter of an hour and needs some gigabytes of space, which it gives back.
+    """
+    from swiftlet.advice.costs import document as costs_document
+    from swiftlet.main.commands.advise.measuring import measure, read_store
+
+    _check_writable(output)
+    local = read_store(store)
+    target = _log_in(V1(auth_url=f"{local.endpoint}{_LOGIN}", user=local.user, key=local.key), None)
+    found = measure(local, target, runs, lambda text: click.echo(text, err=True))
+    _write(output, json.dumps(costs_document(found), indent=1) + "\n")
+
+
 def _console() -> Console:
     """Return standard output; a file or a pipe has long lines."""
     found = Console()

@@ -14,6 +14,11 @@ from swiftlet.errors import SwiftletError
 from swiftlet.ring.model import RingError
 
 _LATER: dict[str, tuple[str, str, str]] = {
+    "advise": (
+        "swiftlet.main.commands.advise.command",
+        "advise",
+        "Say which store a load needs, and what is wrong with one.",
+    ),
     "bench": ("swiftlet.main.commands.bench", "bench", "Measure a store, and compare results."),
     "policy": ("swiftlet.main.commands.policy_command", "policy", "Look at storage policies."),
     "replicator": ("swiftlet.main.commands.replicator_command", "replicator", "Run the replicator of some devices."),

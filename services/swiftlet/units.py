@@ -7,8 +7,8 @@ import re
 _UNITS: dict[str, int] = {
     "": 1,
     "B": 1,
-    **{f"{prefix}B": 1000**power for power, prefix in enumerate("KMGT", start=1)},
-    **{f"{prefix}iB": 1024**power for power, prefix in enumerate("KMGT", start=1)},
+    **{f"{prefix}B": 1000**power for power, prefix in enumerate("KMGTPE", start=1)},
+    **{f"{prefix}iB": 1024**power for power, prefix in enumerate("KMGTPE", start=1)},
 }
 _SIZE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)\s*")
 
@@ -26,11 +26,11 @@ def parse_size(text: str | int) -> int:
 
 def size_text(size: float) -> str:
     """Return a size in the largest decimal unit that fits, such as `1.5 MB`."""
-    for unit in ("B", "KB", "MB", "GB"):
+    for unit in ("B", "KB", "MB", "GB", "TB"):
         if size < 1000:
             return f"{_digits(size)} {unit}"
         size /= 1000
-    return f"{_digits(size)} TB"
+    return f"{_digits(size)} PB"
 
 
 def time_text(seconds: float) -> str:
