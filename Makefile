@@ -218,6 +218,12 @@ bench: ## how fast one core digests
 bench-baseline: setup ## objects per second, latency and processor time of a store on this machine
 	@.venv/bin/python -m bench.baseline.run
 
+# make bench-advise ADVISE_ARGS='--directory /mnt/disk --runs 5 --measure'
+ADVISE_ARGS ?= --directory .cache/bench-advise
+.PHONY: bench-advise
+bench-advise: setup ## what `swiftlet advise` predicts beside what a store takes, at three sizes; within a quarter or exit code 1
+	@.venv/bin/python -m bench.advise.run $(ADVISE_ARGS)
+
 .PHONY: bench-generator
 bench-generator: ## what the load generator can do and costs, and how exact it is
 	@cargo bench --quiet --manifest-path native/Cargo.toml -p swiftlet-load

@@ -53,8 +53,6 @@ def find(
     cluster: Object,
     seconds: float,
     times: float,
-    sleep: Callable[[float], None] = time.sleep,
-    clock: Callable[[], float] = time.monotonic,
 ) -> Advice:
     """Return advice about a cluster, from two readings of metrics so many seconds apart. Raises KubectlError."""
     picture = look(kubectl, cluster)
@@ -70,10 +68,10 @@ def find(
     with ThreadPoolExecutor(AT_ONCE) as pool:
         read = _reader(kubectl, picture.namespace, failures)
         before = list(pool.map(read, asked))
-        began = clock()
-        sleep(seconds)
+        began = time.monotonic()
+        time.sleep(seconds)
         after = list(pool.map(read, asked))
-        passed = max(clock() - began, 1e-3)
+        passed = max(time.monotonic() - began, 1e-3)
     pairs = [(then, now) for then, now in zip(before, after, strict=True) if then is not None and now is not None]
     load = _load(pairs, passed, stored(picture, shape), times)
     costs = shipped()

@@ -528,13 +528,16 @@ def test_commands_of_the_documents_work_as_they_stand(
     if words[0] in ("backup", "restore"):
         # They are tried on API servers, with keys and volumes (`test_backup_on_apiserver`).
         assert parser().parse_args(words).run
+    elif words[0] == "advise":
+        # It waits for a load; `test_plugin_advise` has one.
+        assert parser().parse_args(words).run
     else:
         assert main(words) == 0
 
 
 def test_the_documents_show_every_command() -> None:
     shown = {one.split()[2] for one in commands()}
-    assert shown >= {"status", "rings", "health", "drain", "policy", "support-bundle", "backup", "restore"}
+    assert shown >= {"status", "rings", "health", "drain", "policy", "support-bundle", "advise", "backup", "restore"}
 
 
 def test_options_may_stand_before_the_command_and_after_it(fake: Fake) -> None:

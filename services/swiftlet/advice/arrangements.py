@@ -95,7 +95,7 @@ def _sumo(case: Case, storage: Node, _: Node, tables: DatabasePlan) -> list[Plan
 def _mixed(case: Case, storage: Node, strong: Node, tables: DatabasePlan) -> list[Plan]:
     found = []
     for sumo in _sumo_pools(case, strong):
-        for pool in _pools(case, storage, has_proxy=False, name="storage", share=1 - sumo.share):
+        for pool in _pools(case, storage, has_proxy=False, name="bulk", share=1 - sumo.share):
             weighed = _weighed(case, sumo, pool)
             if _survives(case, (weighed, pool)):
                 found.append(_made("mixed", case, (weighed, pool), proxies_within(case, weighed), tables, ()))

@@ -1,0 +1,1 @@
+"""Predictions of `swiftlet advise` beside measured runs."""

@@ -1,0 +1,186 @@
+"""What `swiftlet advise` predicts of processors and disks, beside what a store takes: a mix of all operations, three sizes.
+
+    make bench-advise              # or: .venv/bin/python -m bench.advise.run --directory /mnt/disk --runs 5
+
+Starts a store of its own (four object servers, three container servers, two proxy workers), runs `swiftlet bench` on it
+with objects of sizes that unit costs were not measured with, and compares the processor time of each service and the
+bytes that object servers wrote with what the unit costs say for the operations that were made. Prints a markdown table;
+exit code 1 when a sum is off by more than a quarter.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+from e2e.standalone.cluster import Cluster, start_cluster
+from e2e.standalone.wire import Client
+from swiftlet.advice.costs import SERVICES, UnitCosts, read_costs, shipped
+from swiftlet.advice.demand import demand, mean_cost
+from swiftlet.advice.load import Load
+from swiftlet.advice.sizes import Sizes, of_pieces
+from swiftlet.bench.environment import facts
+from swiftlet.bench.processes import Watch
+from swiftlet.bench.results import StepResult
+from swiftlet.bench.runner import Options, run
+from swiftlet.bench.scenario import Scenario
+from swiftlet.bench.target import Target
+from swiftlet.main.commands.advise.measuring import REPLICAS, SETTLE_S, measure, read_store
+
+LIMIT = 0.25
+"""How far a prediction may be from what was measured."""
+SIZES = {"small": ("10 KB", 6000, 16), "medium": ("300 KB", 1500, 16), "large": ("6 MB", 150, 4)}
+"""Size, operations and connections of each run."""
+MIX = {"create": 35, "read": 40, "update": 10, "delete": 8, "head": 5, "list": 2}
+REST_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One quantity of one size, of an operation."""
+
+    size: str
+    what: str
+    predicted: float
+    measured: float
+    unit: str
+    decides: bool = False
+
+    @property
+    def error(self) -> float:
+        """By how much the prediction is more than what was measured, as a share."""
+        return self.predicted / self.measured - 1 if self.measured else float("inf")
+
+    @property
+    def is_good(self) -> bool:
+        """Whether it is near enough."""
+        return abs(self.error) <= LIMIT
+
+    def __str__(self) -> str:
+        verdict = ("yes" if self.is_good else "**no**") if self.decides else ""
+        return (
+            f"| {self.size} | {self.what} | {self.predicted:,.1f} {self.unit} | {self.measured:,.1f} {self.unit} | "
+            f"{self.error:+.0%} | {verdict} |"
+        )
+
+
+def scenario(size: str, count: int, connections: int) -> Scenario:
+    """All operations on objects around a size."""
+    return Scenario.model_validate(
+        {
+            "title": f"all operations, {size}",
+            "containers": 4,
+            "objects": count // 2,
+            "sizes": {"fixed": size},
+            "operations": MIX,
+            "closed": {"connections": connections},
+            "warm_up_s": 0,
+            "count": count,
+        }
+    )
+
+
+def rest(watch: Watch) -> dict[str, float]:
+    """The processors that each service takes without any load."""
+    watch.begin()
+    time.sleep(REST_S)
+    return {name: part.cpu_s / REST_S for name, part in watch.usage().parts.items()}
+
+
+def rows(name: str, sizes: Sizes, step: StepResult, costs: UnitCosts, idle: dict[str, float]) -> Iterator[Row]:
+    """What was predicted and measured, per operation."""
+    assert step.usage is not None
+    seconds = step.points[-1].at_s + SETTLE_S
+    made = {operation: float(found.succeeded) for operation, found in step.operations.items()}
+    count = sum(made.values())
+    taken = demand(Load(made, sizes, sizes, 0.0), costs, REPLICAS, 1 << 20)
+    parts = step.usage.parts
+    used = {service: max(0.0, parts[service].cpu_s - idle[service] * seconds) for service in SERVICES}
+    for service in SERVICES:
+        yield Row(name, f"processor, {service}", taken.cpu[service] / count * 1e6, used[service] / count * 1e6, "µs")
+    total, found = sum(taken.cpu.values()), sum(used.values())
+    yield Row(name, "processor, all", total / count * 1e6, found / count * 1e6, "µs", decides=True)
+    written = sum(
+        made.get(operation, 0.0) * REPLICAS * mean_cost(costs.written_bytes["object"][operation], sizes)
+        for operation in ("create", "update", "delete")
+    )
+    yield Row(
+        name,
+        "written by object servers",
+        written / count / 1000,
+        (parts["object"].written_bytes or 0) / count / 1000,
+        "KB",
+        decides=True,
+    )
+
+
+def middle(several: list[list[Row]]) -> Iterator[Row]:
+    """The medians of several runs."""
+    for same in zip(*several, strict=True):
+        first = same[0]
+        predicted, measured = (median(getattr(one, name) for one in same) for name in ("predicted", "measured"))
+        yield Row(first.size, first.what, predicted, measured, first.unit, first.decides)
+
+
+def compared(cluster: Cluster, costs: UnitCosts, runs: int) -> Iterator[Row]:
+    """Rows of all sizes."""
+    store = read_store(cluster.ready_file)
+    client = Client(cluster.endpoint, cluster.user, cluster.key)
+    target = Target(f"{cluster.endpoint}{client.base}", client.token)
+    run(scenario("1 KB", 4000, 16), target, Options("warm"))
+    idle = rest(store.watch())
+    for name, (size, count, connections) in SIZES.items():
+        chosen = scenario(size, count, connections)
+        several: list[list[Row]] = []
+        while len(several) < runs:
+            (step,) = run(chosen, target, Options(f"b-{name}", watch=store.watch(), settle_s=SETTLE_S)).steps
+            if step.failed:
+                print(f"{name}: {step.failed} operations failed, once more", file=sys.stderr)
+                continue
+            several.append(list(rows(f"{name}, {size}", of_pieces(chosen.sizes.pieces()), step, costs, idle)))
+        yield from middle(several)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--directory", type=Path, help="where the store is (default: a temporary one)")
+    parser.add_argument("--runs", type=int, default=3, help="runs of each size, of which the median counts (default 3)")
+    parser.add_argument("--costs", type=Path, help="unit costs in place of those that ship")
+    parser.add_argument("--measure", action="store_true", help="measure unit costs anew before")
+    arguments = parser.parse_args()
+    if arguments.directory is not None:
+        arguments.directory.mkdir(parents=True, exist_ok=True)
+    costs = shipped() if arguments.costs is None else read_costs(arguments.costs.read_bytes(), str(arguments.costs))
+    with tempfile.TemporaryDirectory(prefix="swiftlet-advise-", dir=arguments.directory) as data:
+        cluster = start_cluster(Path(data))
+        try:
+            cluster.wait_until_proved()
+            if arguments.measure:
+                client = Client(cluster.endpoint, cluster.user, cluster.key)
+                target = Target(f"{cluster.endpoint}{client.base}", client.token)
+                costs = measure(
+                    read_store(cluster.ready_file), target, arguments.runs, lambda text: print(text, file=sys.stderr)
+                )
+            print(f"Unit costs: {json.dumps(dict(costs.measured))}\n\nNow: {json.dumps(facts())}\n")
+            print(
+                "| objects | of an operation | predicted | measured | error | within 25 % |\n|---|---|---|---|---|---|"
+            )
+            bad = 0
+            for row in compared(cluster, costs, arguments.runs):
+                print(row, flush=True)
+                bad += row.decides and not row.is_good
+        finally:
+            cluster.stop()
+    print(f"\n{'All sums are' if not bad else f'{bad} sums are not'} within {LIMIT:.0%}.")
+    raise SystemExit(int(bool(bad)))
+
+
+if __name__ == "__main__":
+    main()
