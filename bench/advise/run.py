@@ -1,4 +1,4 @@
-"""What `swiftlet advise` predicts of processors and disks, beside what a store takes: a mix of all operations, three sizes.
+"""What `swiftlet advise` predicts of processors and disks, beside what a store takes, at three sizes of objects.
 
     make bench-advise              # or: .venv/bin/python -m bench.advise.run --directory /mnt/disk --runs 5
 
@@ -111,14 +111,8 @@ def rows(name: str, sizes: Sizes, step: StepResult, costs: UnitCosts, idle: dict
         made.get(operation, 0.0) * REPLICAS * mean_cost(costs.written_bytes["object"][operation], sizes)
         for operation in ("create", "update", "delete")
     )
-    yield Row(
-        name,
-        "written by object servers",
-        written / count / 1000,
-        (parts["object"].written_bytes or 0) / count / 1000,
-        "KB",
-        decides=True,
-    )
+    wrote = parts["object"].written_bytes or 0
+    yield Row(name, "written, object", written / count / 1000, wrote / count / 1000, "KB", decides=True)
 
 
 def middle(several: list[list[Row]]) -> Iterator[Row]:

@@ -11,7 +11,9 @@ import yaml
 
 from e2e.standalone.cluster import Cluster
 from e2e.standalone.wire import Client
+from swiftlet.advice.costs import OPERATIONS, SERVICES, read_costs
 from swiftlet.bench.results import read_result
+from swiftlet.main.commands.advise import measuring
 from swiftlet.main.commands.cli import run, swiftlet
 
 SCENARIO = {
@@ -60,3 +62,24 @@ def test_a_scenario_of_all_operations_in_closed_and_open_loop(
     client = Client(cluster.endpoint, cluster.user, cluster.key)
     containers = client.call("GET", query="format=json").json()
     assert not [one["name"] for one in containers if "bench" in one["name"]]
+
+
+def test_unit_costs_are_measured_by_service_and_operation(
+    cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As little of it as shows that everything is there; numbers of so few operations mean nothing."""
+    for name, value in {"SETTLE_S": 0.0, "REST_S": 0.1, "LEAST_A_STEP": 20, "MOST_A_STEP": 20}.items():
+        monkeypatch.setattr(measuring, name, value)
+    monkeypatch.setattr(measuring.measure, "__defaults__", ((1000, 1_100_000),))
+    out = tmp_path / "costs.json"
+    assert run(swiftlet, ["bench", "costs", str(cluster.ready_file), "--output", str(out), "--runs", "1"]) == 0
+    assert "create, 1,100,000 bytes: 1 times 20" in capsys.readouterr().err
+    known = read_costs(out.read_bytes(), "costs.json")
+    assert known.cpu_s.keys() == set(SERVICES)
+    assert all(operations.keys() == set(OPERATIONS) for operations in known.cpu_s.values())
+    assert [size for size, _ in known.cpu_s["proxy"]["read"].points] == [1000, 1_100_000]
+    assert [size for size, _ in known.cpu_s["container"]["create"].points] == [1000]
+    assert all(known.memory_bytes[service] > 1 << 20 for service in SERVICES)
+    assert known.measured["processors"] > 0
+    assert run(swiftlet, ["bench", "costs", str(tmp_path / "none.json"), "--output", str(out)]) == 1
+    assert "start a store with `swiftlet standalone" in capsys.readouterr().err

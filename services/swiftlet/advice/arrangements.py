@@ -32,7 +32,7 @@ from swiftlet.advice.sizing import (
 )
 
 GIB = 2.0**30
-MOST_ON_SUMO = 0.9
+SUMO_SHARE = 0.9
 """The largest share of all copies on sumo nodes in `mixed`; with more they could as well hold all."""
 _WORTH_A_WEIGHT = 1.05
 
@@ -139,7 +139,7 @@ def _sumo_pools(case: Case, node: Node) -> Iterator[PoolPlan]:
         share = min(
             pool.bytes * case.rules.full / case.raw_bytes if case.raw_bytes else math.inf, pods / case.rules.replicas
         )
-        if share >= MOST_ON_SUMO:
+        if share >= SUMO_SHARE:
             return
         made = replace(pool, share=share)
         # A node that is away is missed by both pools together: that is looked at with both.

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from swiftlet.advice.pitfalls.subject import NOTE, SMALL_STORE, WARNING, Finding, Subject, counted, quorum
 from swiftlet.advice.sizing import MAX_PART_POWER, PARTITIONS, part_power
 
-MOST_PARTITIONS = 20_000
+MANY_PARTITIONS = 20_000
 """Partitions of a device above which rounds take long for nothing."""
 _UNEVEN = 1.1
 
@@ -84,7 +84,7 @@ def partitions(subject: Subject) -> Iterator[Finding]:
         )
         wanted = part_power(cluster.devices, growth, cluster.replicas)
         yield Finding(WARNING, "low-part-power", "spec.rings.partPower", reason, f"{wanted}, in a new store")
-    elif each > MOST_PARTITIONS and cluster.devices >= SMALL_STORE:
+    elif each > MANY_PARTITIONS and cluster.devices >= SMALL_STORE:
         reason = f"{devices:,.0f} devices have {each:,.0f} partitions each: rounds compare more than they have to"
         wanted = part_power(cluster.devices, growth * 10, cluster.replicas)
         yield Finding(NOTE, "high-part-power", "spec.rings.partPower", reason, f"{wanted}, in a new store")

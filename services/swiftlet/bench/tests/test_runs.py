@@ -51,6 +51,15 @@ def test_every_operation_is_measured_and_nothing_is_left(store: Store, document:
     assert Result.model_validate_json(result.model_dump_json()) == result
 
 
+def test_the_use_of_named_processes_is_told_by_name(store: Store, document: dict[str, Any]) -> None:
+    names = {os.getpid(): "store"}
+    (step, *_) = measured(store, document, watch=Watch(names, names)).steps
+    assert step.usage is not None
+    part = step.usage.parts["store"]
+    assert (part.cpu_s, part.processes) == (step.usage.cpu_s, step.usage.processes)
+    assert 1 << 20 < part.rss_bytes <= step.usage.rss_bytes
+
+
 def test_an_open_loop_and_objects_that_are_kept(store: Store, document: dict[str, Any]) -> None:
     document.pop("closed")
     document["open"] = {"per_second": [200], "connections": 4, "arrivals": "even"}

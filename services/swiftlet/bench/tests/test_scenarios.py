@@ -126,19 +126,21 @@ def test_a_ramp_grows_up_to_its_last_step() -> None:
 
 
 def test_units() -> None:
-    assert [parse_size(text) for text in ("12", "1.5 KB", "4KiB", "2 gb", "1TiB", "0 B")] == [
+    assert [parse_size(text) for text in ("12", "1.5 KB", "4KiB", "2 gb", "1TiB", "2 PB", "0 B")] == [
         12,
         1500,
         4096,
         2_000_000_000,
         1 << 40,
+        2 * 10**15,
         0,
     ]
-    assert [size_text(size) for size in (0, 999, 1500, 12_345_678, 4e15)] == [
+    assert [size_text(size) for size in (0, 999, 1500, 12_345_678, 4e14, 4e18)] == [
         "0 B",
         "999 B",
         "1.5 KB",
         "12.3 MB",
-        "4000 TB",
+        "400 TB",
+        "4000 PB",
     ]
     assert [time_text(time) for time in (0, 2e-7, 0.00123, 1.5, 120)] == ["0 µs", "0.2 µs", "1.23 ms", "1.5 s", "120 s"]

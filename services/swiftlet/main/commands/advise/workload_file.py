@@ -30,9 +30,10 @@ MAX_AMOUNT = 10**18
 """Bytes that are stored, and bytes per second."""
 MAX_CONTAINERS = 10**9
 """Containers of a workload."""
-MAX_RATE = 1e9
+MAX_RATE = 1_000_000_000
 """Operations per second."""
-MAX_PRICE = 1e12
+MAX_PRICE = 1_000_000_000_000
+"""The price of a node or a disk."""
 
 Amount = Annotated[int, BeforeValidator(parse_size), Field(ge=1, le=MAX_AMOUNT)]
 Rate = Annotated[float, Field(ge=0, le=MAX_RATE, allow_inf_nan=False)]
