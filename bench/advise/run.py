@@ -32,7 +32,7 @@ from swiftlet.bench.results import StepResult
 from swiftlet.bench.runner import Options, run
 from swiftlet.bench.scenario import Scenario
 from swiftlet.bench.target import Target
-from swiftlet.main.commands.advise.measuring import REPLICAS, SETTLE_S, measure, read_store
+from swiftlet.main.commands.advise.measuring import CONTAINERS, REPLICAS, SETTLE_S, measure, read_store
 
 LIMIT = 0.25
 """How far a prediction may be from what was measured."""
@@ -76,7 +76,7 @@ def scenario(size: str, count: int, connections: int) -> Scenario:
     return Scenario.model_validate(
         {
             "title": f"all operations, {size}",
-            "containers": 4,
+            "containers": CONTAINERS,
             "objects": count // 2,
             "sizes": {"fixed": size},
             "operations": MIX,
@@ -100,13 +100,15 @@ def rows(name: str, sizes: Sizes, step: StepResult, costs: UnitCosts, idle: dict
     seconds = step.points[-1].at_s + SETTLE_S
     made = {operation: float(found.succeeded) for operation, found in step.operations.items()}
     count = sum(made.values())
-    taken = demand(Load(made, sizes, sizes, 0.0), costs, REPLICAS, 1 << 20)
+    rates = {operation: number / step.points[-1].at_s for operation, number in made.items()}
+    each_s = count / step.points[-1].at_s
+    taken = demand(Load(rates, sizes, sizes, 0.0, containers=CONTAINERS), costs, REPLICAS, 1 << 20)
     parts = step.usage.parts
     used = {service: max(0.0, parts[service].cpu_s - idle[service] * seconds) for service in SERVICES}
     for service in SERVICES:
-        yield Row(name, f"processor, {service}", taken.cpu[service] / count * 1e6, used[service] / count * 1e6, "µs")
+        yield Row(name, f"processor, {service}", taken.cpu[service] / each_s * 1e6, used[service] / count * 1e6, "µs")
     total, found = sum(taken.cpu.values()), sum(used.values())
-    yield Row(name, "processor, all", total / count * 1e6, found / count * 1e6, "µs", decides=True)
+    yield Row(name, "processor, all", total / each_s * 1e6, found / count * 1e6, "µs", decides=True)
     written = sum(
         made.get(operation, 0.0) * REPLICAS * mean_cost(costs.written_bytes["object"][operation], sizes)
         for operation in ("create", "update", "delete")

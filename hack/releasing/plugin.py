@@ -95,7 +95,7 @@ def sources() -> Mapping[str, Path]:
 
 
 def data() -> Mapping[str, Path]:
-    """What packages of the plugin's modules read besides: their data as pyproject.toml lists them, by name."""
+    """The files by name that the plugin's packages read besides: data that pyproject.toml lists."""
     listed = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["setuptools"]["package-data"]
     found = {}
     for package, patterns in listed.items():

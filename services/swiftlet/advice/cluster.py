@@ -14,7 +14,7 @@ DEFAULT_POLICY = "Policy-0"
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What a pod of a component asks for, and what it may use at most; None without a limit."""
+    """A pod asks for so much, and may use `cpu_limit` at most; None is no limit."""
 
     cpu: float
     cpu_limit: float | None
@@ -28,7 +28,7 @@ class PoolShape:
     name: str
     pods: int
     devices: int
-    """Of each pod."""
+    """How many of them each pod has."""
     size_bytes: float
     class_name: str | None
     weight: float

@@ -47,11 +47,12 @@ class UnitCosts:
     `cpu_s` is processor time by service and operation; `written_bytes` what object servers write to their device, and
     container servers to theirs. `overhead_bytes` is the space of a copy besides the object's bytes, `row_bytes` that
     of a row of a listing, `container_bytes` that of an empty database, `index_bytes` the memory that an object server
-    needs for a copy. `memory_bytes` is what a process of a service has with a load, without the index. `measured` says
-    where and when.
+    needs for a copy. `fold_s` is the processor time of merging waiting rows into a database, however few they are.
+    `memory_bytes` is what a process of a service has with a load, without the index. `measured` says where and when.
     """
 
     cpu_s: Mapping[str, Mapping[str, Curve]]
+    fold_s: float
     written_bytes: Mapping[str, Mapping[str, Curve]]
     memory_bytes: Mapping[str, float]
     overhead_bytes: float
@@ -75,6 +76,7 @@ def read_costs(content: str | bytes, where: str) -> UnitCosts:
         )
     return UnitCosts(
         cpu_s={service: read.curves(top, "cpu_us", service, 1e-6) for service in SERVICES},
+        fold_s=read.number(top, "", "fold_us") * 1e-6,
         written_bytes={service: read.curves(top, "written_bytes", service, 1.0) for service in ("object", "container")},
         memory_bytes={
             service: read.number(
@@ -152,6 +154,7 @@ def document(costs: UnitCosts) -> dict[str, Any]:
         "version": VERSION,
         "measured": dict(costs.measured),
         "cpu_us": curves(costs.cpu_s, 1e-6),
+        "fold_us": round(costs.fold_s * 1e6, 1),
         "written_bytes": curves(costs.written_bytes, 1.0),
         "memory_bytes": {service: round(value) for service, value in costs.memory_bytes.items()},
         "overhead_bytes": round(costs.overhead_bytes),

@@ -1,4 +1,4 @@
-"""What a load takes of processors, networks and devices, by unit costs."""
+"""A load, and what it takes of processors, networks and devices by unit costs."""
 
 from __future__ import annotations
 
@@ -72,6 +72,20 @@ def demand(load: Load, costs: UnitCosts, replicas: float, aggregate_below: float
     )
 
 
+FOLD_AFTER_S = 1.0
+"""How long rows wait before they are merged into their database (setting `container.fold_after_s`)."""
+FOLDS_A_DEVICE = 25.0
+"""Databases that a device merges rows into by the clock, per second; with more of them rows wait longer."""
+
+
+def folds(rows: float, containers: int) -> float:
+    """Return how often per second rows are merged into databases, of one copy: rows change so many of them per second.
+
+    Rows of a database wait for `FOLD_AFTER_S` from the first of them on, and the next first one comes some time later.
+    """
+    return rows / (rows * FOLD_AFTER_S / containers + 1) if rows else 0.0
+
+
 _OF_EACH_COPY = frozenset({"create", "update", "delete"})
 
 
@@ -83,6 +97,8 @@ def _cpu(load: Load, costs: UnitCosts, service: str, replicas: float) -> float:
         sizes = load.read_sizes if operation == "read" else load.sizes
         copies = replicas if service != "proxy" and operation in _OF_EACH_COPY else 1.0
         total += rate * copies * mean_cost(costs.cpu_s[service][operation], sizes)
+    if service == "container":
+        total += replicas * min(folds(load.rows, load.containers), FOLDS_A_DEVICE) * costs.fold_s
     return total
 
 

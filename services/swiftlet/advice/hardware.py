@@ -32,7 +32,7 @@ class Node:
     processors: float
     memory_bytes: float
     network_bytes_per_s: float
-    """In each direction."""
+    """So much can come in, and as much go out at the same time."""
     disk: Disk | None = None
     most_disks: int = 0
     price: float | None = None

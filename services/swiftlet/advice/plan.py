@@ -65,7 +65,7 @@ class ProxyPlan:
 
 @dataclass(frozen=True, slots=True)
 class DatabasePlan:
-    """The container servers."""
+    """The container servers: their pods, the kind of their disks, and the volume of each."""
 
     pods: int
     disk: Disk

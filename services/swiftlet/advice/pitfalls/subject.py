@@ -1,4 +1,4 @@
-"""What the checks look at, and what they find."""
+"""The input of all checks, and the form in which they say what they have found."""
 
 from __future__ import annotations
 

@@ -34,6 +34,7 @@ def costs(microseconds: float = 100, per_mb: float = 1000) -> UnitCosts:
     each = dict.fromkeys(OPERATIONS, curve)
     return UnitCosts(
         cpu_s={**dict.fromkeys(SERVICES, each), "container": dict.fromkeys(OPERATIONS, Curve(curve.points[:1]))},
+        fold_s=0.0,
         written_bytes={"object": each, "container": each},
         memory_bytes=dict.fromkeys(SERVICES, 100e6),
         overhead_bytes=1000,

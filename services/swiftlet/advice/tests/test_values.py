@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import math
 import random
+from dataclasses import replace
 from statistics import fmean
 from typing import Any
 
 import pytest
 
 from swiftlet.advice.costs import Curve, document, read_costs, shipped
-from swiftlet.advice.demand import demand, device_busy, mean_cost
+from swiftlet.advice.demand import demand, device_busy, folds, mean_cost
 from swiftlet.advice.errors import AdviceError
 from swiftlet.advice.sizes import Piece, fixed, of_pieces
 from swiftlet.advice.tests.cases import HDD, MB, costs, load
@@ -105,6 +106,16 @@ def test_writes_cost_as_often_as_there_are_copies_and_reads_once() -> None:
     assert (taken.proxy_in, taken.proxy_out) == (30 * MB, 50 * MB)
     assert (taken.storage_in, taken.storage_out) == (30 * MB, 20 * MB)
     assert demand(load(2 * MB, create=1), costs(), 3, 1 << 20).large == 3
+
+
+def test_rows_are_merged_once_a_second_or_as_seldom_as_they_come() -> None:
+    assert folds(0, 10) == 0
+    assert folds(0.01, 10) == pytest.approx(0.01, rel=0.01)
+    assert folds(100_000, 10) == pytest.approx(10, rel=0.01)
+    # However many containers there are, a device merges so many a second.
+    known = replace(costs(0, 0), fold_s=0.001)
+    many = replace(load(1000, create=50), containers=10_000)
+    assert demand(many, known, 3, 1 << 20).cpu["container"] == pytest.approx(3 * 25 * 0.001)
 
 
 def test_devices_are_busy_with_reads_bytes_and_syncs_that_many_writes_share() -> None:

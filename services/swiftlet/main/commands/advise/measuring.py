@@ -13,6 +13,7 @@ from statistics import median
 from typing import Any
 
 from swiftlet.advice.costs import OPERATIONS, SERVICES, Curve, UnitCosts, shipped
+from swiftlet.advice.demand import folds
 from swiftlet.bench.environment import facts
 from swiftlet.bench.errors import BenchError
 from swiftlet.bench.processes import Watch
@@ -33,10 +34,17 @@ CONNECTIONS, FEW_CONNECTIONS = 16, 4
 REST_S = 10.0
 SETTLE_S = 3.0
 """After a step: rows are merged into databases a second later."""
+CONTAINERS = 4
+"""Over which the objects of a step are spread."""
+LISTED_BESIDE: Mapping[str, float] = {"create": 48, "read": 48}
+LISTED = 4.0
+"""Weights of the operations beside listings, and of these."""
+SLOW_RATE, SLOW_S = 40.0, 10.0
+"""Rows per second, and seconds, of the step in which few rows come at a time."""
 ATTEMPTS = 4
-"""Of a step in which operations fail."""
+"""How often a step is tried in which operations fail."""
 REPLICAS = 3
-"""Of a standalone store."""
+"""A standalone store has so many copies of everything."""
 _KINDS = {"database-replicator": "replicator"}
 _BY_SIZE = frozenset({"proxy", "object"})
 """Services whose costs depend on the size of the object: those of the others are measured with small ones, of which
@@ -102,19 +110,39 @@ def _doubts(store: LocalStore) -> Iterator[object]:
                 yield from (device["unproved"] for device in json.load(answer)["devices"].values())
 
 
-def scenario(operation: str, size: int, count: int, containers: int = 4) -> Scenario:
-    """Return the scenario that measures an operation on objects of a size."""
+def scenario(operation: str, size: int, count: int) -> Scenario:
+    """Return the scenario that measures an operation on objects of a size.
+
+    Listings are measured between writes and reads: rows that wait are merged before the database is read, and what
+    Python answers on a connection keeps it from the native front for a while.
+    """
     stored = {"create": 0, "delete": count + 64}.get(operation, min(count, MOST_A_STEP))
+    operations = {operation: 1.0} if operation != "list" else {**LISTED_BESIDE, "list": LISTED}
     return Scenario.model_validate(
         {
             "title": f"{operation} {size} bytes",
-            "containers": containers,
+            "containers": CONTAINERS,
             "objects": stored,
             "sizes": {"fixed": size},
-            "operations": {operation: 1},
+            "operations": operations,
             "closed": {"connections": CONNECTIONS if size <= SMALL else FEW_CONNECTIONS},
             "warm_up_s": 0,
             "count": count,
+        }
+    )
+
+
+def slow(size: int) -> Scenario:
+    """Return the scenario in which few rows come at a time."""
+    return Scenario.model_validate(
+        {
+            "title": "few rows at a time",
+            "containers": CONTAINERS,
+            "sizes": {"fixed": size},
+            "operations": {"create": 1},
+            "open": {"per_second": SLOW_RATE, "connections": FEW_CONNECTIONS, "arrivals": "even"},
+            "warm_up_s": 0,
+            "count": round(SLOW_RATE * SLOW_S),
         }
     )
 
@@ -127,9 +155,12 @@ def measure(
     began = facts()
     say(f"at rest for {REST_S:.0f} s")
     rest = _rest(store)
-    found = _Found(rest)
+    found = _Found(rest, sizes[0])
     say("warming up")
     run(scenario("create", sizes[0], MOST_A_STEP), target, Options("advise-warm", settle_s=SETTLE_S))
+    say(f"few rows at a time: {runs} times {SLOW_S:.0f} s")
+    for number in range(runs):
+        found.add_slow(_step(store, target, slow(sizes[0]), number, say))
     for operation in OPERATIONS:
         # What these cost does not depend on the size of the object.
         for size in sizes if operation in {"create", "read", "update"} else (sizes[0],):
@@ -140,6 +171,7 @@ def measure(
                 found.add(operation, size, _step(store, target, chosen, number, say))
     known = shipped()
     return UnitCosts(
+        fold_s=found.fold_s,
         cpu_s={service: found.curves(service, "cpu") for service in SERVICES},
         written_bytes={service: found.curves(service, "written") for service in ("object", "container")},
         memory_bytes={service: found.memory[service] for service in SERVICES},
@@ -178,39 +210,83 @@ def _step(store: LocalStore, target: Target, chosen: Scenario, number: int, say:
 class _Found:
     """What was measured of each service, operation and size."""
 
-    def __init__(self, rest: Mapping[str, float]) -> None:
+    def __init__(self, rest: Mapping[str, float], small: int) -> None:
         self._rest = rest
+        self._small = small
         self._points: dict[tuple[str, str, str], dict[int, list[float]]] = {}
+        # By operation, of container servers: how often rows were merged into a database, for each row.
+        self._folds: dict[str, list[float]] = {}
+        self._slow: list[tuple[float, float]] = []
         self.memory = dict.fromkeys(SERVICES, 0.0)
+
+    def add_slow(self, step: StepResult) -> None:
+        """Take in a step with few rows at a time."""
+        copies = step.all_succeeded * REPLICAS
+        self._slow.append((self._used(step)["container"] / copies, _folds(step) / copies))
 
     def add(self, operation: str, size: int, step: StepResult) -> None:
         """Take in a step."""
         assert step.usage is not None
-        seconds = step.points[-1].at_s + SETTLE_S
+        used, each = self._used(step), step.all_succeeded
+        for service, part in step.usage.parts.items():
+            if service in SERVICES:
+                self.memory[service] = max(self.memory[service], part.rss_bytes / part.processes)
+        if operation == "list":
+            each = step.operations["list"].succeeded
+            used = {service: max(0.0, value - self._beside(service, step)) for service, value in used.items()}
+        if size == self._small and operation in _OF_EACH_COPY:
+            self._folds.setdefault(operation, []).append(_folds(step) / each / REPLICAS)
         for service in SERVICES:
-            part = step.usage.parts[service]
             copies = REPLICAS if service != "proxy" and operation in _OF_EACH_COPY else 1
-            each = step.all_succeeded * copies
-            used = max(0.0, part.cpu_s - self._rest[service] * seconds)
-            self._note(service, "cpu", operation, size, used / each)
-            self._note(service, "written", operation, size, (part.written_bytes or 0) / each)
-            self.memory[service] = max(self.memory[service], part.rss_bytes / part.processes)
+            written = step.usage.parts[service].written_bytes or 0
+            self._note(service, "cpu", operation, size, used[service] / each / copies)
+            self._note(service, "written", operation, size, written / each / copies if operation != "list" else 0.0)
+
+    def _used(self, step: StepResult) -> dict[str, float]:
+        """Return the processor time of each service beyond what it takes at rest."""
+        assert step.usage is not None
+        seconds = step.points[-1].at_s + SETTLE_S
+        parts = step.usage.parts
+        return {service: max(0.0, parts[service].cpu_s - self._rest[service] * seconds) for service in SERVICES}
+
+    def _beside(self, service: str, step: StepResult) -> float:
+        """Return what the operations beside listings took."""
+        total = 0.0
+        for operation in LISTED_BESIDE:
+            copies = REPLICAS if service != "proxy" and operation in _OF_EACH_COPY else 1
+            each = median(self._points[service, "cpu", operation][self._small])
+            total += step.operations[operation].succeeded * copies * each
+        return total
 
     def _note(self, service: str, what: str, operation: str, size: int, value: float) -> None:
         self._points.setdefault((service, what, operation), {}).setdefault(size, []).append(value)
 
+    @property
+    def fold_s(self) -> float:
+        """Return what merging rows into a database takes: rows that come slowly cost more, by that alone."""
+        slow, fast = self._slow, self._points["container", "cpu", "create"][self._small]
+        dearer = median(cost for cost, _ in slow) - median(fast)
+        oftener = median(folds for _, folds in slow) - median(self._folds["create"])
+        return max(0.0, dearer / oftener) if oftener > 0 else 0.0
+
     def curves(self, service: str, what: str) -> dict[str, Curve]:
         """Return the medians of all runs."""
-        return {
-            operation: Curve(
-                tuple(
-                    (float(size), median(values))
-                    for number, (size, values) in enumerate(self._points[service, what, operation].items())
-                    if service in _BY_SIZE or number == 0
-                )
-            )
-            for operation in OPERATIONS
-        }
+        found = {}
+        for operation in OPERATIONS:
+            points = [(float(size), median(values)) for size, values in self._points[service, what, operation].items()]
+            if service not in _BY_SIZE:
+                points = points[:1]
+            if (service, what) == ("container", "cpu") and operation in _OF_EACH_COPY:
+                merging = self.fold_s * median(self._folds[operation])
+                points = [(size, max(0.0, cost - merging)) for size, cost in points]
+            found[operation] = Curve(tuple(points))
+        return found
+
+
+def _folds(step: StepResult) -> float:
+    """Return how often rows were merged into databases during a step, of all copies."""
+    seconds = step.points[-1].at_s
+    return REPLICAS * folds(step.all_succeeded / seconds, CONTAINERS) * seconds
 
 
 def _rest(store: LocalStore) -> dict[str, float]:

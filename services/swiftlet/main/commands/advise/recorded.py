@@ -1,4 +1,4 @@
-"""What a result of `swiftlet bench run --json` says about a load."""
+"""Reads a load out of a result of `swiftlet bench run --json`."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ MAX_AMOUNT = 10**18
 MAX_CONTAINERS = 10**9
 """Containers of a workload."""
 MAX_RATE = 1_000_000_000
-"""Operations per second."""
+"""Operations of a kind that may be asked per second."""
 MAX_PRICE = 1_000_000_000_000
 """The price of a node or a disk."""
 
