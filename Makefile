@@ -224,6 +224,13 @@ ADVISE_ARGS ?= --directory .cache/bench-advise
 bench-advise: setup ## what `swiftlet advise` predicts beside what a store takes, at three sizes; within a quarter or exit code 1
 	@.venv/bin/python -m bench.advise.run $(ADVISE_ARGS)
 
+# make bench-degrade DEGRADE_ARGS='--modes process disk --seconds 20'
+DEGRADE_ARGS ?= --directory .cache/bench-degrade --html .cache/bench-degrade/page.html
+.PHONY: bench-degrade
+bench-degrade: setup ## what clients notice while something of a store is broken, and when it is whole again; a page with pictures (root)
+	@mkdir -p .cache/bench-degrade
+	@unshare --net --mount .venv/bin/python -m bench.degrade.run $(DEGRADE_ARGS)
+
 .PHONY: bench-generator
 bench-generator: ## what the load generator can do and costs, and how exact it is
 	@cargo bench --quiet --manifest-path native/Cargo.toml -p swiftlet-load

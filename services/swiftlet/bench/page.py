@@ -32,7 +32,7 @@ MAX_LABELS = 12
 """Steps that an axis names; of more it names round numbers."""
 _MUCH = 4
 _SHARES = (0.0, 0.5, 0.9, 0.99, 0.999, 0.9999)
-_STYLE = """
+STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 1100px; padding: 0 1rem; color: #222; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; margin: 1rem 0; }
 th, td { padding: .2rem .6rem; text-align: right; border-bottom: 1px solid #ddd; }
@@ -54,7 +54,7 @@ def render(result: Result) -> str:
     parts = [
         "<!doctype html>",
         '<html lang="en"><head><meta charset="utf-8">',
-        f"<title>{escape(scenario['title'])}</title><style>{_STYLE}</style></head><body>",
+        f"<title>{escape(scenario['title'])}</title><style>{STYLE}</style></head><body>",
         f"<h1>{escape(scenario['title'])}</h1>",
         *(f"<p>{escape(text)}</p>" for text in described),
         f"<p>{escape(result.target)}, {escape(result.began)}, {result.runs} run{'s' if result.runs > 1 else ''}</p>",

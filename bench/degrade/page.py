@@ -1,0 +1,76 @@
+"""The picture: one HTML page that stands by itself, with a plot of each mode over time, and the table."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from html import escape
+from typing import Any
+
+from bench.degrade.measuring import Measured, Phase
+from swiftlet.bench.page import STYLE
+from swiftlet.bench.plots import Axis, Line, plot
+from swiftlet.units import number_text, time_text
+
+HEADS = ("mode", "phase", "op/s", "p50", "p99", "max", "failed", "whole again after")
+
+
+def render(
+    found: Sequence[Measured], skipped: Mapping[str, str], environment: Mapping[str, Any], seconds: float
+) -> str:
+    """The page."""
+    parts = [
+        "<!doctype html>",
+        '<html lang="en"><head><meta charset="utf-8">',
+        f"<title>Degraded modes</title><style>{STYLE}</style></head><body>",
+        "<h1>Degraded modes</h1>",
+        f"<p>Each mode: {seconds:g} s before, {seconds:g} s while something is broken, {seconds:g} s after it was mended. "
+        f"Load average at the beginning: {environment['load_average']} on {environment['processors']} processors: "
+        "timings are as good as that.</p>",
+        "<table><tr>" + "".join(f"<th>{escape(head)}</th>" for head in HEADS) + "</tr>",
+        *("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows(found)),
+        "</table>",
+        *(f"<p>Not done: {escape(name)}: {escape(why)}</p>" for name, why in skipped.items()),
+        *(part for one in found for part in _pictures(one, seconds)),
+        f"<h2>Environment</h2><pre>{escape(json.dumps(dict(environment), indent=2))}</pre>",
+        "</body></html>",
+    ]
+    return "\n".join(parts) + "\n"
+
+
+def rows(found: Sequence[Measured]) -> Iterator[tuple[str, ...]]:
+    """A row for each phase of each mode."""
+    for one in found:
+        for phase in one.phases:
+            whole = "" if phase.name != "after" else "not in time" if one.whole_s is None else f"{one.whole_s:.0f} s"
+            yield (
+                one.mode,
+                phase.name,
+                number_text(phase.operations_per_s),
+                time_text(phase.p50_s),
+                time_text(phase.p99_s),
+                time_text(phase.max_s),
+                f"{phase.failed:,} of {phase.failed + phase.succeeded:,}",
+                whole,
+            )
+
+
+def _pictures(one: Measured, seconds: float) -> Iterator[str]:
+    yield f"<h2>{escape(one.mode)}</h2><p>{escape(one.what)}</p>"
+    axis = Axis(f"seconds; broken at {seconds:g}, mended at {2 * seconds:g}", number_text, ticks=_ticks(seconds))
+    rates = [_line(phase, number, seconds, "operations_per_s") for number, phase in enumerate(one.phases)]
+    yield plot("Operations per second", axis, Axis("", number_text), rates)
+    slow = [_line(phase, number, seconds, "p99_s") for number, phase in enumerate(one.phases)]
+    yield plot("99th percentile of latency", axis, Axis("", time_text, is_log=True), slow)
+    for phase in one.phases:
+        for kind, example in phase.failures.items():
+            yield f"<p>{escape(phase.name)}, {escape(kind)}: {escape(example)}</p>"
+
+
+def _ticks(seconds: float) -> list[float]:
+    return [0.0, seconds, 2 * seconds, 3 * seconds]
+
+
+def _line(phase: Phase, number: int, seconds: float, field: str) -> Line:
+    points = [(number * seconds + min(point.at_s, seconds), getattr(point, field)) for point in phase.points]
+    return Line(phase.name, [(x, y) for x, y in points if y or field != "p99_s"])
