@@ -159,6 +159,8 @@ def _moves(group: Path, scene: Scene) -> None:
 
 
 def _removes(group: Path) -> None:
+    if not group.exists():
+        return
     for pid in (group / "cgroup.procs").read_text().split():
         (_BLKIO / "cgroup.procs").write_text(pid)
     group.rmdir()
@@ -255,7 +257,7 @@ MODES: Mapping[str, Mode] = {
         Mode("redis", "Redis is killed, and started again", _ends_redis, _starts_redis, _with_redis),
         Mode(
             "slow-disk",
-            f"an object server's disk does {SLOW_DISK_BYTES_PER_S / 1e6:g} MB/s and {SLOW_DISK_IOS} operations a second",
+            f"an object server's disk does {SLOW_DISK_BYTES_PER_S / 1e6:g} MB/s and {SLOW_DISK_IOS} operations/s",
             _slows_the_disk,
             lambda scene: _removes(_BLKIO / f"swiftlet-degrade-{os.getpid()}"),
         ),

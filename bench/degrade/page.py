@@ -24,9 +24,9 @@ def render(
         '<html lang="en"><head><meta charset="utf-8">',
         f"<title>Degraded modes</title><style>{STYLE}</style></head><body>",
         "<h1>Degraded modes</h1>",
-        f"<p>Each mode: {seconds:g} s before, {seconds:g} s while something is broken, {seconds:g} s after it was mended. "
-        f"Load average at the beginning: {environment['load_average']} on {environment['processors']} processors: "
-        "timings are as good as that.</p>",
+        f"<p>Each mode: {seconds:g} s before, {seconds:g} s while something is broken, {seconds:g} s after it was "
+        f"mended. Load average at the beginning: {environment['load_average']} on {environment['processors']} "
+        "processors: timings are as good as that.</p>",
         "<table><tr>" + "".join(f"<th>{escape(head)}</th>" for head in HEADS) + "</tr>",
         *("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows(found)),
         "</table>",
