@@ -4,6 +4,7 @@ import gc
 import os
 import sys
 from collections.abc import Generator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -12,6 +13,9 @@ from hypothesis import settings
 # nearly a second of processor time, ten times for each store.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+# Tests use folders that are not installed, such as a benchmark that one tries out; last, so that they hide nothing.
+sys.path.append(str(Path(__file__).parent))
 
 # Tests are collected by the thousand and none of them is garbage: the collector would look at all of them again and
 # again, which took half the time of collecting.

@@ -174,6 +174,11 @@ def _is_whole(cluster: Cluster, since: float) -> bool:
         doubts = [cluster.unproved(name) for name in cluster.services if name.startswith("object-")]
     except (OSError, ValueError):
         return False
+    return is_whole(reports, doubts, since)
+
+
+def is_whole(reports: list[dict[str, Any]], doubts: list[list[object]], since: float) -> bool:
+    """Whether replicators' reports say that each device was compared since then, and that nothing is left to do."""
     rings = [ring for report in reports for device in report["devices"].values() for ring in device["rings"].values()]
     left = sum(ring[name] for ring in rings for name in ("misplaced", "behind", "unchecked"))
     is_compared = all((ring["syncedAt"] or 0) >= since for ring in rings)
