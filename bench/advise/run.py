@@ -4,8 +4,10 @@
 
 Starts a store of its own (four object servers, three container servers, two proxy workers), runs `swiftlet bench` on it
 with objects of sizes that unit costs were not measured with, and compares the processor time of each service and the
-bytes that object servers wrote with what the unit costs say for the operations that were made. Prints a markdown table;
-exit code 1 when a sum is off by more than a quarter.
+bytes that object servers wrote with what the unit costs say for the operations that were made. Before and after each
+run single operations show how much more processor time they take than when unit costs were measured, because of what
+else the machine does; predictions count that in. Prints a markdown table; exit code 1 when a sum is off by more than a
+quarter.
 """
 
 from __future__ import annotations
@@ -18,21 +20,22 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
+from statistics import geometric_mean, median
 
 from e2e.standalone.cluster import Cluster, start_cluster
 from e2e.standalone.wire import Client
 from swiftlet.advice.costs import SERVICES, UnitCosts, read_costs, shipped
-from swiftlet.advice.demand import demand, mean_cost
+from swiftlet.advice.demand import Demand, demand, mean_cost
 from swiftlet.advice.load import Load
-from swiftlet.advice.sizes import Sizes, of_pieces
+from swiftlet.advice.sizes import Sizes, fixed, of_pieces
 from swiftlet.bench.environment import facts
 from swiftlet.bench.processes import Watch
 from swiftlet.bench.results import StepResult
 from swiftlet.bench.runner import Options, run
 from swiftlet.bench.scenario import Scenario
 from swiftlet.bench.target import Target
-from swiftlet.main.commands.advise.measuring import CONTAINERS, REPLICAS, SETTLE_S, measure, read_store
+from swiftlet.main.commands.advise.measuring import CONTAINERS, REPLICAS, SETTLE_S, LocalStore, measure, read_store
+from swiftlet.main.commands.advise.measuring import scenario as single
 
 LIMIT = 0.25
 """How far a prediction may be from what was measured."""
@@ -40,6 +43,8 @@ SIZES = {"small": ("10 KB", 6000, 16), "medium": ("300 KB", 1500, 16), "large": 
 """Size, operations and connections of each run."""
 MIX = {"create": 35, "read": 40, "update": 10, "delete": 8, "head": 5, "list": 2}
 REST_S = 10.0
+SINGLE = {"create": (64_000, 2000), "read": (64_000, 4000)}
+"""Operations of which the unit cost was measured just so, with the size and how many of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,26 +99,64 @@ def rest(watch: Watch) -> dict[str, float]:
     return {name: part.cpu_s / REST_S for name, part in watch.usage().parts.items()}
 
 
-def rows(name: str, sizes: Sizes, step: StepResult, costs: UnitCosts, idle: dict[str, float]) -> Iterator[Row]:
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """A store that is measured."""
+
+    store: LocalStore
+    target: Target
+    costs: UnitCosts
+    idle: dict[str, float]
+
+    def step(self, chosen: Scenario, prefix: str) -> StepResult:
+        """A step in which nothing failed."""
+        while True:
+            options = Options(prefix, watch=self.store.watch(), settle_s=SETTLE_S)
+            (step,) = run(chosen, self.target, options).steps
+            if not step.failed:
+                return step
+            say(f"{chosen.title}: {step.failed} operations failed, once more")
+
+    def used(self, step: StepResult) -> dict[str, float]:
+        """The processor time of each service beyond what it takes at rest."""
+        assert step.usage is not None
+        seconds, parts = step.points[-1].at_s + SETTLE_S, step.usage.parts
+        return {service: max(0.0, parts[service].cpu_s - self.idle[service] * seconds) for service in SERVICES}
+
+    def pace(self) -> float:
+        """How many times the processor time of their unit costs single operations take here and now.
+
+        What else runs on a machine changes what an operation takes, by its caches and by how many writes share a sync.
+        """
+        ratios = []
+        for operation, (size, count) in SINGLE.items():
+            step = self.step(single(operation, size, count), "pace")
+            taken = demand_of(step, fixed(size), self.costs)
+            ratios.append(sum(self.used(step).values()) / (sum(taken.cpu.values()) * step.points[-1].at_s))
+        return geometric_mean(ratios)
+
+
+def demand_of(step: StepResult, sizes: Sizes, costs: UnitCosts) -> Demand:
+    """The demand of a step's operations by unit costs, per second."""
+    rates = {operation: found.succeeded / step.points[-1].at_s for operation, found in step.operations.items()}
+    return demand(Load(rates, sizes, sizes, 0.0, containers=CONTAINERS), costs, REPLICAS, 1 << 20)
+
+
+def rows(name: str, sizes: Sizes, step: StepResult, bench: Bench, pace: float) -> Iterator[Row]:
     """What was predicted and measured, per operation."""
     assert step.usage is not None
-    seconds = step.points[-1].at_s + SETTLE_S
     made = {operation: float(found.succeeded) for operation, found in step.operations.items()}
     count = sum(made.values())
-    rates = {operation: number / step.points[-1].at_s for operation, number in made.items()}
-    each_s = count / step.points[-1].at_s
-    taken = demand(Load(rates, sizes, sizes, 0.0, containers=CONTAINERS), costs, REPLICAS, 1 << 20)
-    parts = step.usage.parts
-    used = {service: max(0.0, parts[service].cpu_s - idle[service] * seconds) for service in SERVICES}
+    taken, used, each = demand_of(step, sizes, bench.costs), bench.used(step), step.points[-1].at_s / count * 1e6
     for service in SERVICES:
-        yield Row(name, f"processor, {service}", taken.cpu[service] / each_s * 1e6, used[service] / count * 1e6, "µs")
-    total, found = sum(taken.cpu.values()), sum(used.values())
-    yield Row(name, "processor, all", total / each_s * 1e6, found / count * 1e6, "µs", decides=True)
+        yield Row(name, f"processor, {service}", taken.cpu[service] * pace * each, used[service] / count * 1e6, "µs")
+    total, found = sum(taken.cpu.values()) * pace, sum(used.values())
+    yield Row(name, "processor, all", total * each, found / count * 1e6, "µs", decides=True)
     written = sum(
-        made.get(operation, 0.0) * REPLICAS * mean_cost(costs.written_bytes["object"][operation], sizes)
+        made.get(operation, 0.0) * REPLICAS * mean_cost(bench.costs.written_bytes["object"][operation], sizes)
         for operation in ("create", "update", "delete")
     )
-    wrote = parts["object"].written_bytes or 0
+    wrote = step.usage.parts["object"].written_bytes or 0
     yield Row(name, "written, object", written / count / 1000, wrote / count / 1000, "KB", decides=True)
 
 
@@ -131,17 +174,23 @@ def compared(cluster: Cluster, costs: UnitCosts, runs: int) -> Iterator[Row]:
     client = Client(cluster.endpoint, cluster.user, cluster.key)
     target = Target(f"{cluster.endpoint}{client.base}", client.token)
     run(scenario("1 KB", 4000, 16), target, Options("warm"))
-    idle = rest(store.watch())
+    bench = Bench(store, target, costs, rest(store.watch()))
     for name, (size, count, connections) in SIZES.items():
         chosen = scenario(size, count, connections)
-        several: list[list[Row]] = []
-        while len(several) < runs:
-            (step,) = run(chosen, target, Options(f"b-{name}", watch=store.watch(), settle_s=SETTLE_S)).steps
-            if step.failed:
-                print(f"{name}: {step.failed} operations failed, once more", file=sys.stderr)
-                continue
-            several.append(list(rows(f"{name}, {size}", of_pieces(chosen.sizes.pieces()), step, costs, idle)))
+        sizes = of_pieces(chosen.sizes.pieces())
+        several, paces = [], []
+        for _ in range(runs):
+            # Before and after it: others come and go.
+            before, step = bench.pace(), bench.step(chosen, f"b-{name}")
+            paces.append(geometric_mean([before, bench.pace()]))
+            several.append(list(rows(f"{name}, {size}", sizes, step, bench, paces[-1])))
+        say(f"{name}: single operations took {median(paces):.2f} times the processor time of the unit costs")
         yield from middle(several)
+
+
+def say(text: str) -> None:
+    """Tell who waits."""
+    print(text, file=sys.stderr, flush=True)
 
 
 def main() -> None:
@@ -161,9 +210,7 @@ def main() -> None:
             if arguments.measure:
                 client = Client(cluster.endpoint, cluster.user, cluster.key)
                 target = Target(f"{cluster.endpoint}{client.base}", client.token)
-                costs = measure(
-                    read_store(cluster.ready_file), target, arguments.runs, lambda text: print(text, file=sys.stderr)
-                )
+                costs = measure(read_store(cluster.ready_file), target, arguments.runs, say)
             print(f"Unit costs: {json.dumps(dict(costs.measured))}\n\nNow: {json.dumps(facts())}\n")
             print(
                 "| objects | of an operation | predicted | measured | error | within 25 % |\n|---|---|---|---|---|---|"
