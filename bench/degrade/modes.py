@@ -223,9 +223,14 @@ def _loses_no_packets(_: Scene) -> None:
     _run("nft", "delete table inet degrade")
 
 
+def is_own_network() -> bool:
+    """Whether this process has a network namespace of its own."""
+    return os.readlink("/proc/self/ns/net") != os.readlink("/proc/1/ns/net")
+
+
 def _own_network() -> None:
     """Refuse to change the machine's own network."""
-    if os.readlink("/proc/self/ns/net") == os.readlink("/proc/1/ns/net"):
+    if not is_own_network():
         raise NotHereError("it is for a network namespace of its own: unshare --net --mount")
 
 

@@ -20,7 +20,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from bench.degrade.measuring import Measured, measure
-from bench.degrade.modes import MODES, NotHereError
+from bench.degrade.modes import MODES, NotHereError, is_own_network
 from bench.degrade.page import HEADS, render, rows
 from swiftlet.bench.environment import facts
 
@@ -72,9 +72,9 @@ def _plain(phase: object) -> dict[str, object]:
 
 
 def _loopback() -> None:
-    """Switch loopback on in a network namespace of its own, where it is off."""
-    if Path("/sys/class/net/lo/operstate").read_text().strip() == "down":
-        subprocess.run(["ip", "link", "set", "lo", "up"], check=False)
+    """Switch loopback on in a network namespace of our own, where it is off at first."""
+    if is_own_network():
+        subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
 
 
 if __name__ == "__main__":
