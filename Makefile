@@ -256,6 +256,16 @@ soak: setup ## requests that cost much, one kind after the other, and how long e
 bench-modes: setup ## objects through the proxies and directly to and from the devices, in one run
 	@.venv/bin/python -m bench.modes.run --rounds 7 --seconds 1
 
+.PHONY: wan
+wan: setup ## three regions joined by emulated wide-area links, with a store over them (as root)
+	@exec hack/wan up
+
+# make bench-wan WAN_ARGS='--threads 10 --congestion bbr'
+WAN_ARGS ?=
+.PHONY: bench-wan
+bench-wan: setup ## what a client gets from stores over one, another and three regions (as root)
+	@hack/wan measure $(WAN_ARGS)
+
 .PHONY: bench-slo
 bench-slo: setup ## a static large object of 1,000 segments against a plain object of the same bytes
 	@.venv/bin/python -m bench.slo.run

@@ -8,7 +8,8 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 START_WITHIN_S = 90.0
@@ -56,15 +57,19 @@ class Processes:
                 tail = self._log.read_text(errors="replace")[-3000:]
                 raise RuntimeError(f"{name} has ended with {process.returncode}:\n{tail}")
 
+    def wait_until(self, condition: Callable[[], bool], what: str) -> None:
+        """Wait until the condition holds; RuntimeError that names `what` when it does not, or a process ends."""
+        deadline = time.monotonic() + START_WITHIN_S
+        while not condition():
+            self.alive()
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"this has not happened in {START_WITHIN_S:.0f} s: {what}; see {self._log}")
+            time.sleep(0.05)
+
     def wait_for(self, places: Iterable[tuple[str, int]]) -> None:
         """Wait until somebody listens at each of these addresses and ports."""
         for address, port in places:
-            deadline = time.monotonic() + START_WITHIN_S
-            while not _listens(address, port):
-                self.alive()
-                if time.monotonic() > deadline:
-                    raise RuntimeError(f"nobody listens at {address}:{port}; see {self._log}")
-                time.sleep(0.05)
+            self.wait_until(partial(_listens, address, port), f"somebody listens at {address}:{port}")
 
 
 def _signal(process: subprocess.Popen[bytes], number: int) -> None:

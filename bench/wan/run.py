@@ -1,0 +1,132 @@
+"""The wide-area lab: bring up three regions with a store over them, or measure one.
+
+    python -m bench.wan.run up [--congestion bbr]
+    python -m bench.wan.run measure [--rounds 20] [--mib 100] [--threads 1]
+    python -m bench.wan.run control 'cut il ga'
+
+The links are those of the first figure of the wide-area study of QFS, Swift and Tahoe-LAFS: 32.6 MiB/s between IL and
+the other two, 60.2 MiB/s between NJ and GA, and 25 ms there and back. The figure has two rates for three links; which
+of them belongs to which link is our reading of it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from bench.wan.control import Refused, ask
+from bench.wan.lab import ROOT, Lab, Link, inside
+from bench.wan.store import USER, Store
+from e2e.standalone.cluster import environment
+
+REGIONS = ("il", "nj", "ga")
+DRIVER = "ga"
+"""The region of the client, as in the paper."""
+_MBIT_PER_MIB_S = 8 * 1.048576
+_SLOW, _FAST = Link(12.5, 32.6 * _MBIT_PER_MIB_S), Link(12.5, 60.2 * _MBIT_PER_MIB_S)
+LINKS = {("il", "nj"): _SLOW, ("il", "ga"): _SLOW, ("nj", "ga"): _FAST}
+PLACE = ROOT / "build" / "wan"
+"""Where `up` keeps the lab's files."""
+
+
+def up(congestion: str) -> None:
+    """Bring up the lab and a store, say how to use them, and keep them until a signal comes."""
+    shutil.rmtree(PLACE, ignore_errors=True)
+    PLACE.mkdir(parents=True)
+    with Lab(PLACE, REGIONS, LINKS, congestion) as lab:
+        store = Store(lab, PLACE / "store")
+        store.start()
+        enter = " ".join(inside(DRIVER))
+        print(f"Three regions are up, with a store over them: {', '.join(REGIONS)}.\n")
+        for region in REGIONS:
+            print(f"  {region}  {store.endpoint(region)}")
+        print(f"\n  user {USER}\n  key  {store.key}\n\nA client in {DRIVER}:")
+        print(f"  {enter} .venv/bin/swift -A {store.endpoint(DRIVER)}/auth/v1.0 -U {USER} -K {store.key} stat")
+        print("\nLinks, from another terminal:")
+        for command in ("stats", "cut il ga", "heal il ga", "link il ga delay_ms=50 loss_percent=1"):
+            print(f"  hack/wan control '{command}'")
+        print("\nCtrl-C ends it.", flush=True)
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        try:
+            signal.pause()
+        except KeyboardInterrupt:
+            print()
+
+
+def measure(rounds: int, mib: int, threads: int, congestion: str) -> None:
+    """Print what a client in `DRIVER` gets from a store over all regions, in its region alone, and in another one."""
+    print(f"client in {DRIVER}, {threads} at a time for large objects, congestion control {congestion}\n")
+    for name, where, proxy in (
+        ("three regions", REGIONS, DRIVER),
+        ("its own region", (DRIVER,), DRIVER),
+        ("another region", ("il",), "il"),
+    ):
+        with (
+            tempfile.TemporaryDirectory(dir=_memory()) as directory,
+            Lab(Path(directory), REGIONS, LINKS, congestion) as lab,
+        ):
+            store = Store(lab, Path(directory) / "store", where)
+            store.start()
+            store.prove()
+            _print(name, _drive(store.endpoint(proxy), store.key, rounds, mib, threads))
+
+
+def _drive(endpoint: str, key: str, rounds: int, mib: int, threads: int) -> dict[str, dict[str, object]]:
+    arguments = [endpoint, USER, key, str(rounds), str(mib), str(threads)]
+    command = [*inside(DRIVER), sys.executable, "-m", "bench.wan.driver", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment(), cwd=ROOT)
+    if done.returncode != 0:
+        raise RuntimeError(f"the client has failed:\n{done.stderr[-3000:]}")
+    return json.loads(done.stdout)  # type: ignore[no-any-return]
+
+
+def _print(name: str, found: dict[str, dict[str, object]]) -> None:
+    print(f"| store in {name} | first ms | least | median | most |\n|---|---|---|---|---|")
+    for operation, times in found["small_ms"].items():
+        assert isinstance(times, dict)
+        print(
+            f"| {operation} | " + " | ".join(f"{times[key]:.1f}" for key in ("first", "least", "median", "most")) + " |"
+        )
+    for operation, rate in found["large_mib_s"].items():
+        print(f"| {operation} | {rate:.1f} MiB/s | | | |")
+    print(flush=True)
+
+
+def _memory() -> str | None:
+    return "/dev/shm" if Path("/dev/shm").is_dir() else None
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run what the command line asks for."""
+    parser = argparse.ArgumentParser(
+        prog="hack/wan", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    for name in ("up", "measure"):
+        command = commands.add_parser(name)
+        command.add_argument("--congestion", default="cubic", help="congestion control of TCP in all regions")
+    command.add_argument("--rounds", type=int, default=20, help="small operations of each kind")
+    command.add_argument("--mib", type=int, default=100, help="size of a large object")
+    command.add_argument("--threads", type=int, default=1, help="large objects at a time")
+    commands.add_parser("control").add_argument("what", help="a command for the router, such as 'cut il ga'")
+    options = parser.parse_args(arguments)
+    try:
+        if options.command == "up":
+            up(options.congestion)
+        elif options.command == "measure":
+            measure(options.rounds, options.mib, options.threads, options.congestion)
+        else:
+            print(ask(PLACE / "router", options.what), end="")
+    except (Refused, RuntimeError) as error:
+        sys.exit(f"error: {error}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,122 @@
+"""Swiftlet over the regions of the lab: in each an object server, a container server, replicators and a proxy."""
+
+from __future__ import annotations
+
+import secrets
+import sys
+import time
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from bench.wan.lab import Lab
+from swiftlet.auth.users import hash_secret
+from swiftlet.ring import RingBuilder
+from swiftlet.ring.codec import save
+
+PROXY, OBJECT, CONTAINER = 8080, 6200, 6201
+_REPLICATOR, _DATABASE_REPLICATOR, _MANAGEMENT = 6300, 6301, 8090
+_NATIVE_PORT_OFFSET = 1000
+_PART_POWER = 7
+_LONGEST_SOCKET_DIRECTORY = 64
+USER = "test:tester"
+
+
+class Store:
+    """One store over all regions: every object, container and account has a replica in each of `where`."""
+
+    def __init__(self, lab: Lab, directory: Path, where: Sequence[str] | None = None, replicas: int = 3) -> None:
+        """Write its files below a directory. With fewer regions than replicas there are more devices in each."""
+        self.key = secrets.token_urlsafe(18)
+        self._lab = lab
+        self._directory = directory
+        self._where = tuple(where or lab.regions)
+        devices = -(-replicas // len(self._where))
+        self._names = [f"d{number}" for number in range(devices)]
+        (directory / "rings").mkdir(parents=True, exist_ok=True)
+        (directory / "cluster.key").write_text(secrets.token_hex(32) + "\n")
+        account, _, user = USER.partition(":")
+        known = {"account": account, "user": user, "roles": ["admin"], "secret_hash": hash_secret(self.key)}
+        (directory / "users.yaml").write_text(yaml.safe_dump([known]))
+        self._save_ring("object-0", OBJECT, replicas)
+        for name in ("account", "container"):
+            self._save_ring(name, CONTAINER, replicas)
+
+    def start(self) -> None:
+        """Start it; returns when every proxy is ready."""
+        for region in self._where:
+            for name in self._names:
+                (self._directory / region / name).mkdir(parents=True, exist_ok=True)
+            for kind, name, sections in self._services(region):
+                config = self._directory / f"{region}-{name}.yaml"
+                config.write_text(yaml.safe_dump({**self._common(region), **sections}))
+                command = [sys.executable, "-m", "swiftlet.main", kind, "--config", str(config)]
+                self._lab.start(region, f"{region}-{name}", command)
+        for region in self._where:
+            self._lab.processes.wait_until(partial(self._is_ready, region), f"the proxy of {region} is ready")
+
+    def prove(self) -> None:
+        """Return when every device is proved to lack nothing: until then a read asks several regions."""
+        for region in self._where:
+            self._lab.processes.wait_until(partial(self._is_proved, region), f"the devices of {region} are proved")
+
+    def endpoint(self, region: str) -> str:
+        """Return the URL of the proxy in a region."""
+        return f"http://{self._lab.address(region)}:{PROXY}"
+
+    def _is_ready(self, region: str) -> bool:
+        return self._lab.fetch(region, f"http://{self._lab.address(region)}:{_MANAGEMENT}/readyz") is not None
+
+    def _is_proved(self, region: str) -> bool:
+        metrics = self._lab.fetch(region, f"http://{self._lab.address(region)}:{OBJECT}/metrics") or ""
+        told = [
+            line.split()[-1] for line in metrics.splitlines() if line.startswith("swiftlet_object_device_unproved{")
+        ]
+        return len(told) == len(self._names) and all(float(value) == 0 for value in told)
+
+    def _save_ring(self, name: str, port: int, replicas: int) -> None:
+        builder = RingBuilder(_PART_POWER, replicas, min_part_hours=0)
+        for region in self._where:
+            for device in self._names:
+                host = self._lab.address(region)
+                builder.add_device(host=host, port=port, device=device, region=region, zone=device, weight=1)
+        builder.rebalance(int(time.time() // 3600))
+        save(builder.ring, self._directory / "rings" / f"{name}.ring")
+
+    def _common(self, region: str) -> dict[str, Any]:
+        cluster = {
+            "name": "wan",
+            "hash_path_suffix": "wide-area lab",
+            "key_file": str(self._directory / "cluster.key"),
+            "rings": str(self._directory / "rings"),
+            "native_port_offset": _NATIVE_PORT_OFFSET,
+        }
+        # Of its own in each region: regions are on one machine, and would share memory.
+        sockets = self._directory / region / "run"
+        sockets.mkdir(parents=True, exist_ok=True)
+        if len(str(sockets)) <= _LONGEST_SOCKET_DIRECTORY:
+            cluster["native_socket_directory"] = str(sockets)
+        return {"cluster": cluster, "policies": [{"index": 0, "name": "gold", "default": True}]}
+
+    def _services(self, region: str) -> list[tuple[str, str, dict[str, Any]]]:
+        """Return the subcommand, name and settings of each service of a region."""
+        host = self._lab.address(region)
+        served = {"host": host, "devices_dir": str(self._directory / region), "devices": self._names}
+        objects = [f"{host}:{OBJECT}/{name}" for name in self._names]
+        databases = [f"{host}:{CONTAINER}/{name}" for name in self._names]
+        proxy = {"host": host, "port": PROXY, "management_port": _MANAGEMENT, "workers": 1, "region": region}
+        auth = {"users_file": str(self._directory / "users.yaml")}
+        return [
+            ("object", "object", {"object": {**served, "port": OBJECT}}),
+            ("container", "container", {"container": {**served, "port": CONTAINER}}),
+            ("replicator", "replicator", {"replicator": {"host": host, "port": _REPLICATOR, "devices": objects}}),
+            (
+                "replicator",
+                "database-replicator",
+                {"replicator": {"host": host, "port": _DATABASE_REPLICATOR, "databases": databases}},
+            ),
+            ("proxy", "proxy", {"proxy": proxy, "auth": auth}),
+        ]
