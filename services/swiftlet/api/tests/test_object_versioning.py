@@ -674,6 +674,37 @@ class TestConcurrency:
             assert [latest for _, _, latest in listed] == [True] + [False] * 11, "the latest timestamp wins"
             assert {(await get(proxy, version))[1] for version in ids} == set(bodies)
 
+    async def test_a_question_from_before_the_hidden_container_does_not_count(
+        self, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """While the first version makes the hidden container, another request has asked for it and found nothing."""
+        api, made = proxy.api, asyncio.Event()
+        ask_really, put_really = api.containers._fetch, api.listings.put_container
+        others: list[asyncio.Future[Any]] = []
+
+        async def ask(account: str, container: str) -> Any:
+            try:
+                return await ask_really(account, container)
+            except NotFound:
+                if others:
+                    # The answer to the other request is on its way until the container is there.
+                    await made.wait()
+                raise
+
+        async def put_container(account: str, container: str, *rest: Any) -> Any:
+            others.append(asyncio.ensure_future(api.containers.get(account, container)))
+            for _ in range(20):
+                await asyncio.sleep(0)
+            put = await put_really(account, container, *rest)
+            asyncio.get_running_loop().call_soon(made.set)
+            return put
+
+        monkeypatch.setattr(api.containers, "_fetch", ask)
+        monkeypatch.setattr(api.listings, "put_container", put_container)
+        assert (await proxy.call("PUT", "c/o", data=b"1")).status == 201
+        await asyncio.gather(*others, return_exceptions=True)
+        assert len(others) == 1
+
     async def test_an_object_from_before_is_kept_once(
         self, cluster: MemoryCluster, proxy: Proxy, tmp_path: Directory
     ) -> None:
