@@ -21,7 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from bench.sync.cluster import Cluster
 from bench.sync.measure import Measured, Subject
-from swiftlet.placement.plan import write_quorum
+from swiftlet.placement.quorums import write_quorum
 
 SCENARIOS = ("stable", "streams open", "1 % of partitions", "10 % created", "10 % deleted", "a node down", "it is back")
 SMALL, LARGE = b"x" * 100, b"x" * 10_240

@@ -19,6 +19,7 @@ import yaml
 
 from swiftlet.crd import Pool, RdmaSpec, Resource, StoragePolicySpec, StorageUserSpec, quantity_bytes
 from swiftlet.documents import read_document
+from swiftlet_operator import regions
 from swiftlet_operator.build import network
 from swiftlet_operator.build.ring_maps import BUILDER_LABEL
 from swiftlet_operator.build.secrets import credentials_key, credentials_name, keys_copy_name, keys_name
@@ -107,6 +108,7 @@ def _policy(one: Resource[StoragePolicySpec], chosen: bool) -> Policy:
         deprecated,
         aggregate_below=spec.aggregate_below_bytes,
         etag=spec.etag,
+        write_quorum=spec.write_quorum,
     )
 
 
@@ -263,6 +265,15 @@ def _policy_pools(world: World) -> Iterator[Verdict]:
             "the pools of the StoragePolicy, or add the pool"
         )
         yield Verdict("PolicyPoolUnknown", message, bool(unknown))
+
+
+def _policy_regions(world: World) -> Iterator[Verdict]:
+    for policy in policies_of(world):
+        replicas = replicas_of(world, f"object-{policy.index}", policy)
+        yield from (
+            Verdict(reason, f"policy {policy.name}: {message}", True)
+            for reason, message in regions.problems(policy, pools_of(world, policy), world.cluster.spec.pools, replicas)
+        )
 
 
 def _enough_devices(world: World) -> Iterator[Verdict]:
@@ -455,6 +466,7 @@ CHECKS: tuple[Check, ...] = (
     _policy_set,
     _policy_history,
     _policy_pools,
+    _policy_regions,
     _enough_devices,
     _ring_set,
     _rdma_named,

@@ -140,6 +140,7 @@ class Front:
         policy: int,
         xxh3_etags: bool,
         rows: list[int],
+        awaited: int,
         seen: tuple[int, int],
         valid_s: float,
         pools: list[int],
@@ -147,7 +148,8 @@ class Front:
     ) -> bool:
         """Let who sends the token (none: empty) read any object below the path `prefix`, which ends with a slash; or
         delete any and write small ones, whose replicas keep their updates pending for the container replicas of `rows`,
-        as bits. With `xxh3_etags` these have an ETag from xxh3, unless the client compares its MD5.
+        as bits; clients wait until those of `awaited` have the update. With `xxh3_etags` these have an ETag from xxh3,
+        unless the client compares its MD5.
 
         `container` is `/account/container/`, decoded; `seen` is a slot of the changes, and where it stood before this
         was decided. Each object that is written takes a part of each of the `pools`. False: there are too many.
@@ -187,11 +189,14 @@ class Front:
         rows: list[Buffer],
         devices: list[tuple[TransportPeer, str] | None],
         distances: list[int],
+        near: tuple[int, list[tuple[int, int, int, bool] | None]] | None,
         /,
     ) -> None:
         """Where a policy's objects are: `rows[replica][partition]`, 16 bits each, is a device's number; devices
         without a peer are not asked, and reads ask one with the smallest of the `distances` of devices, which are 0 to
-        255 each, or none. ValueError when it is no ring.
+        255 each, or none. Writes go to the partition's devices, or with `near` to those of that region and the handoffs
+        there: it has a region, and for each device its region, zone and node by numbers, and whether it has any weight.
+        ValueError when it is no ring.
         """
 
     def unroute(self, policy: int, /) -> None:

@@ -142,4 +142,6 @@ def _policy(policy: Policy) -> dict[str, Any]:
         made["aggregate_below"] = min(policy.aggregate_below, MAX_AGGREGATE_BELOW)
     if policy.etag != "md5":
         made["etag"] = policy.etag
+    if policy.write_quorum != "majority":
+        made["write_quorum"] = policy.write_quorum
     return made

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from swiftlet.crd import Pool, ProxySpec, RdmaSpec, Resource, StorageClusterSpec
+from swiftlet.ring.model import WriteQuorum
 from swiftlet.settings.sections import AGGREGATE_BELOW, EtagKind
 from swiftlet_operator.manifests import (
     COMPONENT_LABEL,
@@ -49,7 +50,7 @@ class Policy:
     """A storage policy of the cluster; without pools it uses all that keep objects.
 
     `deprecated` tells that no new containers get it. Objects up to `aggregate_below` bytes share volume files. `etag`
-    is the hash in ETags of new objects.
+    is the hash in ETags of new objects. `write_quorum` is what acknowledges writes.
     """
 
     index: int
@@ -60,6 +61,7 @@ class Policy:
     deprecated: bool = False
     aggregate_below: int = AGGREGATE_BELOW
     etag: EtagKind = "md5"
+    write_quorum: WriteQuorum = "majority"
 
 
 @dataclass(frozen=True, slots=True)

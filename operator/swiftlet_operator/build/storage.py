@@ -56,7 +56,7 @@ def _stateful_set(site: Site, pool: Pool, group: Group) -> Manifest:
     addresses = [f"{_host(site)}:{OBJECT_PORT}/{name}" for name in devices_of(pool)]
     containers = [_object(site, pool), replicator(site, "DEVICES", addresses, realms_mounts(site))]
     if has_proxy:
-        containers.append(proxy_container(site, site.spec.proxy.resources, _place(pool, group)))
+        containers.append(proxy_container(site, site.spec.proxy.resources, _place(site, pool, group)))
     containers = [with_rdma(site, pool, one) for one in containers]
     labels = group.labels | ({API_LABEL: "true"} if has_proxy else {})
     pod = template(
@@ -75,9 +75,9 @@ def _stateful_set(site: Site, pool: Pool, group: Group) -> Manifest:
     return stateful_set(site, group, pod, claims)
 
 
-def _place(pool: Pool, group: Group) -> list[dict[str, str]]:
+def _place(site: Site, pool: Pool, group: Group) -> list[dict[str, str]]:
     """Return the environment that tells a proxy where it is in the rings, as far as all pods of the group are there."""
-    if group.zone is None and pool.region == DEFAULT_REGION:
+    if group.zone is None and all(one.region == DEFAULT_REGION for one in site.spec.pools):
         return []
     known = {"REGION": pool.region} | ({"ZONE": group.zone} if group.zone is not None else {})
     return [{"name": f"SWIFTLET_PROXY__{name}", "value": value} for name, value in known.items()]

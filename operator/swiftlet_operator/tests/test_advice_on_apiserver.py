@@ -171,6 +171,14 @@ async def correct_pools(case: Case) -> None:
     await case.kube.patch(POLICY, case.namespace, "gold", {"spec": {"pools": ["disks"]}})
 
 
+async def one_region(case: Case) -> None:
+    await case.policy("gold", 1, writeQuorum="local")
+
+
+async def most_anywhere(case: Case) -> None:
+    await case.kube.patch(POLICY, case.namespace, "gold", {"spec": {"writeQuorum": "majority"}})
+
+
 async def too_many_replicas(case: Case) -> None:
     await case.policy("gold", 1, replicas=4)
 
@@ -311,6 +319,7 @@ CASES: dict[str, tuple[Step, Step]] = {
     "PolicyNameTwice": (name_twice, remove_tin),
     "PolicyIndexReused": (reuse_index, make_gold_again),
     "PolicyPoolUnknown": (unknown_pool, correct_pools),
+    "RegionsTooFew": (one_region, most_anywhere),
     "TooFewDevices": (too_many_replicas, fewer_replicas),
     "TooFewContainerServers": (too_many_listings, more_servers),
     "RingTwice": (second_ring, remove_second_ring),

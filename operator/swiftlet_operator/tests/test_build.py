@@ -177,12 +177,15 @@ def test_names_are_unique_and_everything_has_its_owner(spec: str) -> None:
         ({}, [{}]),
         ({"zones": ["a", "b"]}, [{"REGION": "default", "ZONE": "a"}, {"REGION": "default", "ZONE": "b"}]),
         ({"region": "north"}, [{"REGION": "north"}]),
+        ({"beside": "north"}, [{"REGION": "default"}]),
     ],
 )
 def test_a_proxy_knows_its_place_where_all_pods_of_its_group_are_there(
     pool: dict[str, Any], places: list[dict[str, str]]
 ) -> None:
     content = yaml.safe_load(SPECS["sumo"])
+    if region := pool.pop("beside", None):
+        content["pools"].append({**content["pools"][0], "name": "other", "region": region, "roles": ["object"]})
     content["pools"][0] |= pool
     found = replace(site("sumo"), cluster=cluster(content))
     told = []

@@ -80,6 +80,60 @@ def test_impossible_policies(policies: list[Any], before: tuple[tuple[int, str],
     assert reason in violated(world(policies=tuple(policies), children=settings(*before)))
 
 
+def pools(*regions: str, roles: tuple[str, ...] = ("object", "proxy"), replicas: int = 3) -> dict[str, Any]:
+    """A pool in each region."""
+    return {
+        "pools": [
+            {**POOL, "name": region, "region": region, "roles": [*roles], "replicas": replicas} for region in regions
+        ]
+    }
+
+
+@pytest.mark.parametrize(
+    ("spec", "wanted", "reason", "advice"),
+    [
+        (pools("east"), {"writeQuorum": "local"}, "RegionsTooFew", "all that keep its objects are in east"),
+        (pools("east"), {"writeQuorum": "each-region"}, "RegionsTooFew", "or writeQuorum to majority"),
+        (
+            pools("east", "west"),
+            {"writeQuorum": "each-region", "pools": ["east"]},
+            "RegionsTooFew",
+            "set region of pools",
+        ),
+        (
+            pools("east", "north", "west", "south"),
+            {"writeQuorum": "each-region"},
+            "ReplicasTooFew",
+            "needs a replica in each of the 4 regions of its pools, and it has 3; raise replicas to 4",
+        ),
+        (
+            pools("east", "west", roles=("object",)),
+            {"writeQuorum": "local"},
+            "RegionsWithoutProxies",
+            "add the role proxy to a pool in each region (east, west)",
+        ),
+        (
+            pools("east", "north", "west", replicas=1),
+            {"writeQuorum": "local"},
+            "RegionTooSmall",
+            "makes 2 copies in a region before a write is acknowledged, and region east, north, west has fewer devices",
+        ),
+        (pools("east", "west"), {"writeQuorum": "local"}, None, ""),
+        (pools("east", "north", "west"), {"writeQuorum": "each-region"}, None, ""),
+        (pools("east"), {"writeQuorum": "majority"}, None, ""),
+    ],
+)
+def test_what_write_quorums_require(
+    spec: dict[str, Any], wanted: dict[str, Any], reason: str | None, advice: str
+) -> None:
+    found = check(world(spec, policies=(policy("gold", 0, default=True, **wanted),)))
+    told = {verdict.reason: verdict.message for verdict in found if verdict.violated}
+    assert set(told) == ({reason} if reason else set())
+    if reason:
+        assert told[reason].startswith("policy gold: ")
+        assert advice in told[reason]
+
+
 def test_the_implicit_policy_may_get_a_name_and_stays_while_others_come() -> None:
     named = world(policies=(policy("gold", 0, default=True),), children=settings((0, "Policy-0")))
     beside = world(policies=(policy("tin", 1, default=True),), children=settings((0, "Policy-0")))

@@ -434,6 +434,12 @@ BAD: list[tuple[str, Changes, str, str]] = [
         "spec",
         "a deprecated policy can't be the default: set default: true on another StoragePolicy first",
     ),
+    (
+        "StoragePolicy",
+        {"writeQuorum": "all"},
+        "spec.writeQuorum",
+        'Unsupported value: "all": supported values: "majority", "local", "each-region"',
+    ),
     ("StoragePolicy", {"etag": "sha1"}, "spec.etag", 'Unsupported value: "sha1": supported values: "md5", "xxh3"'),
     (
         "StorageQuota",

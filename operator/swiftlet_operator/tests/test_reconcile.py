@@ -337,6 +337,7 @@ async def test_how_objects_of_a_policy_are_stored_changes_without_a_restart() ->
         ({"aggregateBelow": "4Mi", "etag": "xxh3"}, {"aggregate_below": 4194304, "etag": "xxh3"}),
         ({"aggregateBelow": "64Mi"}, {"aggregate_below": 4194304}),
         ({"etag": "xxh3"}, {"etag": "xxh3"}),
+        ({"writeQuorum": "majority"}, {}),
     ):
         scene.kube.put(own("StoragePolicy", "gold", {"index": 0, "name": "gold", "default": True, **more}))
         await scene.settle()

@@ -54,6 +54,12 @@ class Options:
     """Whether, with `metadata_url`, objects are stored and deleted directly, too: then they are in listings, or gone
     from them, a second or two later. False: they are only read directly.
     """
+    region: str | None = None
+    """Region in which the program runs, as the store names its regions. What goes to the devices directly is read from
+    near ones, and written there where the storage policy's write quorum is `local`. None: from any, and to most.
+    """
+    zone: str | None = None
+    """Zone of that region, whose devices are the nearest."""
     ca_file: str | None = None
     """File with the certificate authorities to believe, in PEM; None: those of the system."""
     insecure: bool = False
@@ -66,6 +72,8 @@ class Options:
             least = 0 if field.name.startswith(("retr", "segments_above", "ranges_above")) else 1e-3
             if isinstance(value, (int, float)) and not isinstance(value, bool) and value < least:
                 raise ConfigurationError(f"option {field.name} is {value}; it has to be larger")
+        if self.zone is not None and self.region is None:
+            raise ConfigurationError("option zone needs region: equal names of zones in two regions are two zones")
         if self.metadata_url is not None and not _is_base(self.metadata_url):
             raise ConfigurationError(
                 f"option metadata_url is {self.metadata_url!r}; it has to be a URL without a path: http://HOST:PORT"

@@ -12,17 +12,20 @@ from swiftlet.client.credentials import DIRECTORY_VARIABLE, MOUNTED_AT
 from swiftlet.client.options import Options
 
 METADATA_VARIABLE = "SWIFTLET_METADATA_URL"
+PLACE_VARIABLES = {"region": "SWIFTLET_REGION", "zone": "SWIFTLET_ZONE"}
 _ENTRY = "metadataUrl"
 
 
 def find_options(environment: Mapping[str, str] | None = None, mounted_at: str = MOUNTED_AT, **given: Any) -> Options:
-    """Return options; `metadata_url`, if it is not given, as SWIFTLET_METADATA_URL or the mounted Secret says.
+    """Return options; `metadata_url`, if it is not given, as SWIFTLET_METADATA_URL or the mounted Secret says, `region`
+    and `zone` as SWIFTLET_REGION and SWIFTLET_ZONE say.
 
     The Secret's URL counts only where the native package is installed: who mounts a Secret need not know of it.
     """
     found = os.environ if environment is None else environment
     url = found.get(METADATA_VARIABLE) or _mounted(found.get(DIRECTORY_VARIABLE) or mounted_at)
-    return Options(**{"metadata_url": url, **given})
+    place = {name: found.get(variable) or None for name, variable in PLACE_VARIABLES.items()}
+    return Options(**{"metadata_url": url, **place, **given})
 
 
 def _mounted(directory: str) -> str | None:

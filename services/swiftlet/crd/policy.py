@@ -8,6 +8,7 @@ from pydantic import Field
 
 from swiftlet.crd.base import NamedRef, PoolName, Quantity, Replicas, View
 from swiftlet.quantities import quantity_bytes
+from swiftlet.ring.model import WriteQuorum
 
 
 class StoragePolicySpec(View):
@@ -21,6 +22,7 @@ class StoragePolicySpec(View):
     replicas: Replicas | None = None
     aggregate_below: Quantity = "1Mi"
     etag: Literal["md5", "xxh3"] = "md5"
+    write_quorum: WriteQuorum = "majority"
     pools: Annotated[tuple[PoolName, ...], Field(max_length=32)] = ()
 
     @property

@@ -35,7 +35,6 @@ from swiftlet.front.secure import CertificateInUse
 from swiftlet.front.withdrawing import Withdrawals, withdrawal
 from swiftlet.names import HashPath
 from swiftlet.native_values import bits_of
-from swiftlet.placement.owed import share
 from swiftlet.placement.rings import Rings
 from swiftlet.timestamp import NONCE_BITS, Timestamp
 from swiftlet.web.access import AccessBatch
@@ -189,7 +188,7 @@ class ProxyFront:
             self._state = f"off: the front can't be started: {error}"
             raise
         objects = self._api.objects
-        routes = Routes(front, self._rings, self._peers, objects.is_suppressed, objects.place)
+        routes = Routes(front, self._rings, self._peers, objects.is_suppressed, objects.place, objects.quorums)
         containers = None
         if self._container_peers is not None and self._settings.writes:
             containers = ContainerRoutes(front, self._rings, self._container_peers)
@@ -335,21 +334,19 @@ class ProxyFront:
         if grant is None or withdrawn != self._withdrawals.count:
             return False
         running.routes.tell(grant.policy)
-        rows = self._rows(grant) if write else []
+        rows, awaited = self._rows(grant) if write else ([], 0)
         pools = running.lending.pools(grant.limits)
         if write and running.containers is not None:
             running.containers.refresh()
-        return running.front.grant(
-            write, token, prefix, grant.container, grant.policy, grant.xxh3_etags, rows, seen, grant.valid_s, pools
-        )
+        what = grant.container, grant.policy, grant.xxh3_etags, rows, awaited
+        return running.front.grant(write, token, prefix, *what, seen, grant.valid_s, pools)
 
-    def _rows(self, grant: Grant) -> list[int]:
-        """Return which container replicas each replica of an object has to update, as bits."""
-        ring, slots = self._rings.container(), int(self._rings.objects(grant.policy).replica_count)
-        path = grant.path
-        partition = ring.partition_of(self._settings.hash_path(path.account, path.container))
-        replicas = len(ring.primaries(partition))
-        return [bits_of(share(path, replicas, index, slots).replicas) for index in range(slots)]
+    def _rows(self, grant: Grant) -> tuple[list[int], int]:
+        """Return which container replicas each copy of an object has to update, and which of them clients wait for, as
+        bits.
+        """
+        shares, awaited = self._api.objects.shares(grant.path, grant.policy)
+        return [bits_of(share) for share in shares], bits_of(awaited)
 
     async def renew(self) -> None:
         """Renew grants that are used, until cancelled."""

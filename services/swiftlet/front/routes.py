@@ -10,8 +10,10 @@ from typing import Protocol, runtime_checkable
 from swiftlet_native import Front, TransportPeer
 
 from swiftlet.errors import NodeError, Unavailable
+from swiftlet.placement.copies import WriteQuorums, majority
 from swiftlet.placement.plan import ANYWHERE, Place
 from swiftlet.placement.rings import Rings
+from swiftlet.placement.write_plan import writes_near
 from swiftlet.ring.lookup import Ring
 from swiftlet.ring.model import Device
 
@@ -49,14 +51,18 @@ class Routes:
         peers: Peers,
         is_suppressed: Callable[[Device], bool],
         place: Place = ANYWHERE,
+        quorums: WriteQuorums = majority,
     ) -> None:
-        """`is_suppressed` returns whether other devices should be asked first; the nearest to `place` are read."""
+        """`is_suppressed` returns whether other devices should be asked first; the nearest to `place` are read, and
+        written where that is what `quorums` says.
+        """
         self._front = front
         self._rings = rings
         self._peers = peers
         self._is_suppressed = is_suppressed
         self._place = place
-        self._told: dict[int, tuple[Ring, list[TransportPeer | None]]] = {}
+        self._quorums = quorums
+        self._told: dict[int, tuple[Ring, list[TransportPeer | None], bool]] = {}
 
     def tell(self, policy: int) -> None:
         """Inform the front where the objects of the policy are, or that it is not known."""
@@ -67,13 +73,15 @@ class Routes:
                 self._front.unroute(policy)
             return
         peers = [self._peer(device) for device in ring.devices]
+        is_near = self._quorums(policy) == "local" and writes_near(ring, self._place)
         told = self._told.get(policy)
-        if told is not None and told[0] is ring and told[1] == peers:
+        if told is not None and told[0] is ring and told[1:] == (peers, is_near):
             return
         distances = [0 if device is None else self._place.distance(device) for device in ring.devices]
         rows = [row.tobytes() for row in ring.rows]
-        self._front.route(policy, ring.part_power, [*rows], _devices(ring, peers), distances)
-        self._told[policy] = ring, peers
+        near = _near(ring, self._place) if is_near else None
+        self._front.route(policy, ring.part_power, [*rows], _devices(ring, peers), distances, near)
+        self._told[policy] = ring, peers, is_near
 
     def refresh(self) -> None:
         """Inform the front again about all policies that it knows."""
@@ -155,6 +163,23 @@ class ContainerRoutes:
         if self._finding is not None:
             self._finding.cancel()
             await asyncio.gather(self._finding, return_exceptions=True)
+
+
+def _near(ring: Ring, place: Place) -> tuple[int, list[tuple[int, int, int, bool] | None]]:
+    """Return the number of the place's region, and where each device of a ring is, by numbers as `Front.route` has
+    them.
+    """
+    numbers: dict[tuple[str | None, ...], int] = {}
+
+    def number(*domain: str | None) -> int:
+        return numbers.setdefault(domain, len(numbers))
+
+    def site(device: Device) -> tuple[int, int, int, bool]:
+        region, zone, node = device.region, device.zone, device.node
+        return number(region), number(region, zone), number(region, zone, node), bool(device.weight)
+
+    sites = [None if device is None else site(device) for device in ring.devices]
+    return number(place.region), sites
 
 
 def _devices(ring: Ring, peers: list[TransportPeer | None]) -> list[tuple[TransportPeer, str] | None]:

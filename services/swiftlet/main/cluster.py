@@ -11,6 +11,7 @@ from swiftlet.boundaries.objects import ObjectTransport
 from swiftlet.main.background import in_background
 from swiftlet.main.nodes import use_listing_transport
 from swiftlet.placement.cluster_objects import ClusterObjects
+from swiftlet.placement.copies import WriteQuorums
 from swiftlet.placement.fanout import drain_background
 from swiftlet.placement.health import NodeHealth
 from swiftlet.placement.listing_changes import ListingChanges
@@ -34,10 +35,12 @@ def use_cluster(
     waits: RowWaits,
     rings: Rings,
     transport: ObjectTransport,
+    quorums: WriteQuorums,
     place: Place = ANYWHERE,
 ) -> tuple[ClusterListings, ClusterObjects, RowRouter, ListingChanges]:
     """Return listings, objects over `transport`, what brings the rows of objects to listings, and what knows of changes
-    of containers; for the life of `app`. What is near `place` is read first.
+    of containers; for the life of `app`. `quorums` tells what acknowledges a policy's writes; what is near `place` is
+    read first.
     """
     listing_transport = use_listing_transport(app, cluster, timeouts)
     lagging = Lagging()
@@ -46,7 +49,7 @@ def use_cluster(
     )
     changes = ListingChanges(rings.container, listing_transport, cluster.hash_path)
     queues = RowQueues(rings.container, listing_transport, cluster.hash_path)
-    rows = RowRouter(rings, queues, Acknowledgements(transport), cluster.hash_path, waits, lagging)
+    rows = RowRouter(rings, queues, Acknowledgements(transport), cluster.hash_path, waits, lagging, place, quorums)
     objects = ClusterObjects(
         rings,
         transport,
@@ -56,6 +59,7 @@ def use_cluster(
         waits.straggler_wait_s,
         write_timeout_s=timeouts.answer_timeout_s,
         place=place,
+        quorums=quorums,
     )
 
     async def telling(_app: web.Application) -> AsyncIterator[None]:

@@ -25,7 +25,7 @@ from swiftlet.model import Amounts, Bounds, Claim, Confirmation, DatabaseName, E
 from swiftlet.names import HashPath
 from swiftlet.placement.fanout import NODE_TROUBLE
 from swiftlet.placement.health import NodeHealth
-from swiftlet.placement.plan import write_quorum
+from swiftlet.placement.quorums import write_quorum
 from swiftlet.placement.rings import Rings
 from swiftlet.ring.model import Device
 from swiftlet.timestamp import Timestamp

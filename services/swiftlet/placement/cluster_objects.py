@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from collections.abc import Collection, Sequence
 
 from swiftlet.boundaries.objects import ObjectTransport
-from swiftlet.model import ObjectKey
 from swiftlet.names import HashPath, Path
+from swiftlet.placement.copies import WriteQuorums, majority
 from swiftlet.placement.health import NodeHealth
 from swiftlet.placement.metrics import NEWEST_READS
 from swiftlet.placement.missed import Missed
-from swiftlet.placement.objects import Bound, ReplicatedObjects
+from swiftlet.placement.objects import ReplicatedObjects
 from swiftlet.placement.plan import ANYWHERE, Place
 from swiftlet.placement.rings import Rings
 from swiftlet.placement.rows.row_updates import RowRouter, StoredRows
 from swiftlet.placement.runs import ClusterRuns
-from swiftlet.ring.model import Device
-
-T = TypeVar("T")
+from swiftlet.placement.write_plan import slots_of
 
 
 class ClusterObjects(ReplicatedObjects):
@@ -34,22 +31,27 @@ class ClusterObjects(ReplicatedObjects):
         post_quorum_wait_s: float = 0.5,
         write_timeout_s: float = 10.0,
         place: Place = ANYWHERE,
+        quorums: WriteQuorums = majority,
     ) -> None:
         """`missed.run` has to run beside this, so that devices are told what they missed."""
         self.missed = Missed(transport, health)
         waits_s = post_quorum_wait_s, write_timeout_s
-        super().__init__(rings, transport, rows, hash_path, health, self.missed, *waits_s, place)
+        where = place, quorums
+        super().__init__(
+            rings, transport, rows, hash_path, health, self.missed, *waits_s, *where, compared=NEWEST_READS.inc
+        )
         self._router = rows
         self.runs = ClusterRuns(rings, transport, health, self.is_suppressed, place)
+
+    def shares(self, path: Path, policy: int) -> tuple[Sequence[tuple[int, ...]], Collection[int]]:
+        """Return the container replicas that each copy of an object has to update, where all copies are made at once,
+        and those that the write waits for. Raises Unavailable without a ring.
+        """
+        slots = slots_of(self._rings.objects(policy), self.quorums(policy), self.place)
+        return self._router.shares(path, policy, slots)
 
     async def list_stored(self, stored: StoredRows) -> bool:
         """Bring the pending rows of objects that all their devices have stored; return whether their container is
         missing.
         """
         return await self._router.bring(stored)
-
-    async def _newest_copy(
-        self, path: Path, key: ObjectKey, operation: Callable[[Device, bool], Awaitable[T]], bound: Bound
-    ) -> T:
-        NEWEST_READS.inc()
-        return await super()._newest_copy(path, key, operation, bound)

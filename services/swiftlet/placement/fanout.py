@@ -16,7 +16,7 @@ either outcome later.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -32,7 +32,9 @@ from swiftlet.errors import (
     Unproved,
 )
 from swiftlet.placement.health import NodeHealth
-from swiftlet.placement.plan import ReadPlan, WritePlan
+from swiftlet.placement.plan import ReadPlan
+from swiftlet.placement.quorums import Quorum
+from swiftlet.placement.write_plan import WritePlan
 from swiftlet.ring.model import Device
 
 T = TypeVar("T")
@@ -64,14 +66,26 @@ class Outcome(Generic[T]):
         """Return the refusals of one kind."""
         return [error for _, error in self.refusals if isinstance(error, kind)]
 
-    def unavailable(self, what: str, needed: int) -> Unavailable:
+    def add(self, other: Outcome[T]) -> None:
+        """Add the answers of other devices."""
+        self.replies += other.replies
+        self.refusals += other.refusals
+        self.troubles += other.troubles
+        self.unproved += other.unproved
+
+    @property
+    def done(self) -> list[Device]:
+        """The devices with results."""
+        return [device for _, device, _ in self.replies]
+
+    def unavailable(self, what: str, quorum: Quorum, live: Sequence[Device] = ()) -> Unavailable:
         """Return the 503 of this outcome, which names the replicas needed, the replicas that answered, and the other
-        errors.
+        errors. `live` are further devices, which have answered so far.
         """
         answers = [*self.troubles, *self.unproved, *self.refusals]
         ailments = "; ".join(f"{device.name}: {error}" for device, error in answers) or "nothing ails the others"
-        answered = len(self.replies) + len(self.refusals)
-        return Unavailable(f"{what}: {needed} replicas must answer, {answered} did ({ailments})")
+        answered = [*self.done, *live, *(device for device, _ in self.refusals)]
+        return Unavailable(f"{what}: {quorum.told(answered)} ({ailments})")
 
 
 def _counts(device: Device, handoffs: frozenset[int], error: SwiftletError) -> bool:
@@ -83,15 +97,21 @@ class SlotRunner(Generic[T]):
     """Runs one operation per slot of a write plan, replacing devices in trouble by the plan's spares."""
 
     def __init__(self, plan: WritePlan, health: NodeHealth) -> None:
-        self._spares = self._each_spare(plan)
+        self._spares: list[Device] | None = None
+        """Those that are left; searched for when the first one is needed."""
         self._plan = plan
         self._health = health
         self.outcome: Outcome[T] = Outcome()
 
-    @staticmethod
-    def _each_spare(plan: WritePlan) -> Iterator[Device]:
-        """Yield the spares, which are searched for when the first one is needed."""
-        yield from plan.spares
+    def _spare(self, device: Device) -> Device | None:
+        """Return the next spare that may replace a device, which is then used."""
+        if self._spares is None:
+            self._spares = list(self._plan.spares)
+        for spare in self._spares:
+            if self._plan.stands_in(spare, device):
+                self._spares.remove(spare)
+                return spare
+        return None
 
     async def _slot(self, index: int, operation: Callable[[int, Device], Awaitable[T]]) -> None:
         device: Device | None = self._plan.slots[index]
@@ -101,18 +121,18 @@ class SlotRunner(Generic[T]):
             except NODE_TROUBLE as error:
                 self._health.failed(device)
                 self.outcome.troubles.append((device, error.with_traceback(None)))
-                device = next(self._spares, None)
+                device = self._spare(device)
             except Unproved as error:
                 self._health.unproved(device)
                 self.outcome.unproved.append((device, error.with_traceback(None)))
-                device = next(self._spares, None)
+                device = self._spare(device)
             except SwiftletError as error:
                 self._health.succeeded(device)
                 if _counts(device, self._plan.handoffs, error):
                     self.outcome.refusals.append((device, error.with_traceback(None)))
                 if device.id not in self._plan.handoffs or not isinstance(error, NotFound):
                     return
-                device = next(self._spares, None)
+                device = self._spare(device)
             else:
                 self._health.succeeded(device)
                 self.outcome.replies.append((index, device, reply))
@@ -135,7 +155,7 @@ class SlotRunner(Generic[T]):
         clock = asyncio.get_running_loop().time
         try:
             while pending:
-                if deadline is None and len(self.outcome.replies) >= self._plan.quorum:
+                if deadline is None and self._plan.quorum.met(self.outcome.done):
                     deadline = clock() + post_quorum_wait_s
                     at_quorum()
                 wait_s = None if deadline is None else deadline - clock()
@@ -190,7 +210,7 @@ async def finish_sent(
     slots: it returns what such a device has answered, and asks those that replace devices.
     """
     try:
-        left_s = await sent.settle(plan.quorum, post_quorum_wait_s)
+        left_s = await sent.settle(plan.quorum.count, post_quorum_wait_s)
         if left_s is not None:
             return await SlotRunner[WriteReply](plan, health).run(operation, left_s, at_quorum)
     except BaseException:

@@ -13,9 +13,10 @@ from swiftlet.placement.claims import ClusterClaims
 from swiftlet.placement.fanout import read_each, write_all
 from swiftlet.placement.health import NodeHealth
 from swiftlet.placement.outcomes import refusal
-from swiftlet.placement.plan import ANYWHERE, Place, plan_read, plan_write
+from swiftlet.placement.plan import ANYWHERE, Place, plan_read
 from swiftlet.placement.rings import Rings
 from swiftlet.placement.rows.lagging import Lagging
+from swiftlet.placement.write_plan import plan_write
 from swiftlet.ring.lookup import Ring
 from swiftlet.ring.model import Device
 from swiftlet.timestamp import ZERO, Timestamp
@@ -68,7 +69,7 @@ class ClusterListings:
     ) -> list[T]:
         plan = plan_write(ring, partition, self._health.suppressed)
         outcome = await write_all(plan, lambda _, device: operation(device), self._health, self._post_quorum_wait_s)
-        if len(outcome.replies) >= plan.quorum:
+        if plan.quorum.met(outcome.done):
             answered = {device.id for _, device, _ in outcome.replies}
             self._lagging.missed(what, (device for device in ring.primaries(partition) if device.id not in answered))
             return [reply for _, _, reply in outcome.replies]
@@ -99,7 +100,7 @@ class ClusterListings:
         outcome = await read_each(plan, bounded, self._health, lambda o: bool(o.replies))
         if outcome.replies:
             return outcome.replies[0][2]
-        if len(outcome.refused_by(NotFound)) >= plan.quorum:
+        if len(outcome.refused_by(NotFound)) >= plan.quorum.count:
             raise outcome.refused_by(NotFound)[0]
         others = [error for _, error in outcome.refusals if not isinstance(error, NotFound)]
         raise others[0] if others else outcome.unavailable(what, plan.quorum)

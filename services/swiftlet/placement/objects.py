@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from dataclasses import replace
+from typing import TypeVar
 
 from swiftlet.boundaries.objects import (
     ContainerUpdate,
@@ -22,68 +22,29 @@ from swiftlet.boundaries.objects import (
     WriteReply,
     WriteTransport,
 )
-from swiftlet.errors import GuestRefused, NotFound, SwiftletError, Unavailable, Unproved
+from swiftlet.errors import NotFound, SwiftletError, Unavailable
 from swiftlet.model import ObjectInfo, ObjectKey, ObjectRow, PostRecord, PutFooter, PutRecord
 from swiftlet.names import HashPath, Path
+from swiftlet.placement.copies import Bound, Copies, MissedWrites, OtherVersion, WriteQuorums, age, majority
 from swiftlet.placement.fanout import Outcome, SlotRunner, finish_sent, read_each, write_all
 from swiftlet.placement.health import NodeHealth
 from swiftlet.placement.outcomes import Written, acknowledged, refusal, row_of
-from swiftlet.placement.owed import OwedRows
-from swiftlet.placement.plan import ANYWHERE, Place, ReadPlan, plan_read, plan_write
+from swiftlet.placement.owed import OwedRow, OwedRows
+from swiftlet.placement.plan import ANYWHERE, Place, ids_of
+from swiftlet.placement.quorums import Quorum
 from swiftlet.placement.rings import ObjectRings
 from swiftlet.placement.transfers import Download, Upload
+from swiftlet.placement.write_plan import Near, WritePlan, near_devices, plan_write, writes_near
 from swiftlet.ring.model import Device
-from swiftlet.timestamp import ZERO, Timestamp
+from swiftlet.timestamp import Timestamp
 
 T = TypeVar("T")
 Send = Callable[[WriteTransport, Sequence[Device], Sequence[ContainerUpdate]], Awaitable[SentWrite | None]]
 """Sends a write to devices, each with its row."""
 
 
-@dataclass(slots=True)
-class Bound:
-    """The oldest version that a read may return: the newest version known, and any deletion that it finds
-    on its way.
-    """
-
-    newest: tuple[Timestamp, Timestamp] = (ZERO, ZERO)
-    deleted: Timestamp = ZERO
-
-    def met(self, absence: NotFound) -> None:
-        """Note that a device does not have the object."""
-        if absence.timestamp is not None:
-            self.deleted = max(self.deleted, absence.timestamp)
-
-    def check(self, info: ObjectInfo, version: Timestamp | None = None) -> None:
-        """Raise NotFound or OtherVersion unless this version may be returned."""
-        if info.timestamp <= self.deleted:
-            raise NotFound(f"{info.name} was deleted at {self.deleted}", self.deleted)
-        if _age(info) < self.newest or version not in (None, info.timestamp):
-            raise OtherVersion(f"the device has version {info.modified} of the object, not the requested one")
-
-
-class OtherVersion(SwiftletError):
-    """A device has another version of the object than the requested one, which may exist all the same."""
-
-
 class TooLate(SwiftletError):
     """A device was ready for an upload only after its first bytes had been sent."""
-
-
-class MissedWrites(Protocol):
-    """What devices have missed of writes that were acknowledged without them."""
-
-    def note(self, device: Device, policy: int, partition: int) -> None:
-        """Note that a write of the partition was acknowledged, or may be, without this device."""
-        ...
-
-    def behind(self, policy: int, partition: int) -> frozenset[int]:
-        """Return the ids of devices that missed something of a partition and do not know it yet."""
-        ...
-
-    def waits(self, device: Device) -> bool:
-        """Return whether a device has missed something and does not know it yet."""
-        ...
 
 
 class ReplicatedObjects:
@@ -100,10 +61,13 @@ class ReplicatedObjects:
         post_quorum_wait_s: float = 0.5,
         write_timeout_s: float = 10.0,
         place: Place = ANYWHERE,
+        quorums: WriteQuorums = majority,
+        compared: Callable[[], None] = lambda: None,
         writes: WriteTransport | None = None,
     ) -> None:
         """Copies near `place` are read first. `write_timeout_s` bounds how long one replica may hold up a streamed
-        chunk before it is dropped. With `writes` small objects and deletions are sent to all devices at once.
+        chunk before it is dropped. `quorums` tells what acknowledges writes; see `Copies` for `compared`. With `writes`
+        small objects and deletions are sent to all devices at once.
         """
         self._rings = rings
         self._transport = transport
@@ -114,6 +78,8 @@ class ReplicatedObjects:
         self._write_timeout_s = write_timeout_s
         self._missed = missed
         self._writes = writes
+        self.quorums = quorums
+        self._copies = Copies(rings, transport, health, missed, place, quorums, compared)
         self.place = place
 
     def key(self, path: Path, policy: int) -> ObjectKey:
@@ -135,7 +101,7 @@ class ReplicatedObjects:
         ) -> SentWrite | None:
             return await writes.put_all(devices, key, record, body, footer, rows)
 
-        return await self._write(path, key, record.timestamp, operation, row_of(path, record, footer), send)
+        return (await self._write(path, key, record.timestamp, operation, row_of(path, record, footer), send))[0]
 
     async def post(self, path: Path, policy: int, record: PostRecord) -> Written:
         """Replace metadata. Raises NotFound, Superseded and Unavailable."""
@@ -144,7 +110,9 @@ class ReplicatedObjects:
         async def operation(device: Device, row: ContainerUpdate) -> WriteReply:
             return await self._transport.post(device, key, record, row, proved=True)
 
-        return await self._write(path, key, record.timestamp, operation)
+        if self._is_near(key):
+            return await self._post_near(path, key, record.timestamp, operation)
+        return (await self._write(path, key, record.timestamp, operation))[0]
 
     async def delete(self, path: Path, policy: int, timestamp: Timestamp) -> Written:
         """Delete an object; the result's `existed` tells whether there was one. Raises Superseded and Unavailable."""
@@ -159,7 +127,22 @@ class ReplicatedObjects:
             return await writes.delete_all(devices, key, timestamp, str(path), rows)
 
         row = ObjectRow(path.obj or "", timestamp, deleted=True)
-        return await self._write(path, key, timestamp, operation, row, send)
+        written, done = await self._write(path, key, timestamp, operation, row, send)
+        if not written.existed and await self._copies.existed(path, key, timestamp, done):
+            return replace(written, existed=True)
+        return written
+
+    def _plan(self, key: ObjectKey) -> WritePlan:
+        """Return the plan of a write. Raises Unavailable when a region that it needs has not answered lately."""
+        ring, quorum = self._rings.objects(key.policy), self.quorums(key.policy)
+        plan = plan_write(ring, key.partition, self._health.suppressed, quorum, self.place)
+        if plan.hopeless is not None:
+            raise Unavailable(plan.hopeless)
+        return plan
+
+    def _is_near(self, key: ObjectKey) -> bool:
+        """Return whether the copies of a write are made in this region."""
+        return self.quorums(key.policy) == "local" and writes_near(self._rings.objects(key.policy), self.place)
 
     async def _write(
         self,
@@ -169,11 +152,13 @@ class ReplicatedObjects:
         operation: Callable[[Device, ContainerUpdate], Awaitable[WriteReply]],
         row: ObjectRow | None = None,
         send: Send | None = None,
-    ) -> Written:
-        """Run a write; with `row` None the row depends on what devices hold, and is read from those that have it
-        pending. `send` sends it to all devices at once.
+    ) -> tuple[Written, Sequence[Device]]:
+        """Run a write, and return which devices have done it.
+
+        With `row` None the row depends on what devices hold, and is read from those that have it pending. `send` sends
+        it to all devices at once.
         """
-        plan = plan_write(self._rings.objects(key.policy), key.partition, self._health.suppressed)
+        plan = self._plan(key)
         delivery = self._rows.delivery(path, key, timestamp, len(plan.slots))
         sent: SentWrite | None = None
         if send is not None and self._writes is not None:
@@ -200,16 +185,61 @@ class ReplicatedObjects:
         self._note_missed(key, outcome)
         existed = acknowledged(outcome, plan.quorum, str(path))
         missing = await delivery.finish(row, functools.partial(self._row_as_it_is, path, key))
-        return Written(existed, missing)
+        return Written(existed, missing), outcome.done
+
+    async def _post_near(
+        self,
+        path: Path,
+        key: ObjectKey,
+        timestamp: Timestamp,
+        operation: Callable[[Device, ContainerUpdate], Awaitable[WriteReply]],
+    ) -> Written:
+        """Run a POST on the devices of this region, and on all others that may have the object when too few here do."""
+        ring = self._rings.objects(key.policy)
+        near = near_devices(ring, key.partition, self.place)
+        here = (*near.primaries, *near.standing)
+        primaries, holders = ring.primaries(key.partition), ring.may_hold(key.partition)
+        handoffs = ids_of(holders) - ids_of(primaries)
+        slots = {device.id: number % len(primaries) for number, device in enumerate(holders)}
+        delivery = self._rows.delivery(path, key, timestamp, len(primaries))
+        outcome: Outcome[WriteReply] = Outcome()
+        for devices in (here, tuple(device for device in holders if device not in here)):
+            plan = WritePlan(devices, near.quorum, lambda: ((), handoffs))
+            told = _telling(delivery, operation, [slots[device.id] for device in devices])
+            outcome.add(await write_all(plan, told, self._health, self._post_quorum_wait_s))
+            # A primary here that has missed nothing and lacks it knows better than copies beside it.
+            if near.quorum.met(outcome.done) and not outcome.refused_by(NotFound):
+                break
+        self._note_missed(key, outcome)
+        if not near.quorum.met(outcome.done):
+            raise self._post_refused(path, near, outcome)
+        return Written(True, await delivery.finish(None, functools.partial(self._row_as_it_is, path, key)))
+
+    def _post_refused(self, path: Path, near: Near, outcome: Outcome[WriteReply]) -> SwiftletError:
+        error = refusal(outcome, near.quorum, str(path))
+        if isinstance(error, NotFound) and outcome.replies:
+            # Some device has it: whoever has not has been brought nothing yet.
+            return outcome.unavailable(str(path), near.quorum)
+        absent = [device for device, refused in outcome.refusals if isinstance(refused, NotFound)]
+        silent = [device for device, _ in (*outcome.troubles, *outcome.unproved)]
+        here = [device for device in (*near.primaries, *near.standing) if device not in silent]
+        if isinstance(error, Unavailable) and not outcome.done and near.proves_absence(absent, here):
+            return NotFound(f"{path} does not exist in region {self.place.region}, and other regions can't be asked")
+        return error
 
     def _note_missed(self, key: ObjectKey, outcome: Outcome[WriteReply]) -> None:
-        """Remember which primaries have not confirmed a write that some device has."""
+        """Remember which primaries have not confirmed a write that some device has.
+
+        Those in other regions miss every write that is made in one, and get it from the replicators. One in this region
+        that does not have what another region's devices have changed gets it from any of these, changed or not.
+        """
         if not outcome.replies:
             return
+        near = self._is_near(key)
         done = {device.id for _, device, _ in outcome.replies}
-        done.update([device.id for device, _ in outcome.refusals])
+        done.update([device.id for device, error in outcome.refusals if not (near and isinstance(error, NotFound))])
         for device in self._rings.objects(key.policy).primaries(key.partition):
-            if device.id not in done:
+            if device.id not in done and (not near or device.region == self.place.region):
                 self._missed.note(device, key.policy, key.partition)
 
     async def _row_as_it_is(self, path: Path, key: ObjectKey, devices: list[Device]) -> ObjectRow:
@@ -227,7 +257,7 @@ class ReplicatedObjects:
     async def upload(self, path: Path, policy: int, record: PutRecord, size: int | None) -> Upload:
         """Begin a streamed object; return when a quorum of devices is ready for its bytes."""
         key = self.key(path, policy)
-        plan = plan_write(self._rings.objects(policy), key.partition, self._health.suppressed)
+        plan = self._plan(key)
         delivery = self._rows.delivery(path, key, record.timestamp, len(plan.slots))
         runner: SlotRunner[PutStream] = SlotRunner(plan, self._health)
         begun = asyncio.Event()
@@ -251,7 +281,7 @@ class ReplicatedObjects:
         new_row = functools.partial(row_of, path, record)
         note = functools.partial(self._note_missed, key)
         upload = Upload(str(path), outcome, plan.quorum, self._health, self._write_timeout_s, delivery, new_row, note)
-        if len(outcome.replies) < plan.quorum:
+        if not plan.quorum.met(outcome.done):
             await upload.abort()
             raise refusal(outcome, plan.quorum, str(path))
         return upload
@@ -262,7 +292,7 @@ class ReplicatedObjects:
         """
         key = self.key(path, policy)
         if newest:
-            return (await self._newest(path, key))[0]
+            return (await self._copies.newest(path, key))[0]
 
         bound = Bound()
 
@@ -271,7 +301,7 @@ class ReplicatedObjects:
             bound.check(info)
             return info
 
-        return await self._first_copy(path, key, operation, bound)
+        return await self._copies.first(path, key, operation, bound)
 
     async def get(
         self,
@@ -287,7 +317,7 @@ class ReplicatedObjects:
         A range beyond the end opens and is empty: the caller sees the size in `info`.
         """
         key = self.key(path, policy)
-        bound = Bound(_age((await self._newest(path, key))[0])) if newest else Bound()
+        bound = Bound(age((await self._copies.newest(path, key))[0])) if newest else Bound()
 
         async def operation(device: Device, proved: bool) -> tuple[Device, GetStream]:
             stream = await self._transport.get(device, key, start, stop, proved=proved and not newest)
@@ -298,7 +328,7 @@ class ReplicatedObjects:
                 raise
             return device, stream
 
-        device, stream = await self._first_copy(path, key, operation, bound)
+        device, stream = await self._copies.first(path, key, operation, bound)
         return Download(self, key, device, stream, start, stop)
 
     def is_suppressed(self, device: Device) -> bool:
@@ -313,8 +343,6 @@ class ReplicatedObjects:
         self, key: ObjectKey, info: ObjectInfo, start: int, stop: int, without: set[int]
     ) -> tuple[Device, GetStream]:
         """Open the same version on another device, from byte `start` on. Raises Unavailable when none is left."""
-        ring = self._rings.objects(key.policy)
-        plan = plan_read(ring, key.partition, self._health.suppressed, place=self.place)
 
         async def operation(device: Device) -> tuple[Device, GetStream]:
             stream = await self._transport.get(device, key, start, stop)
@@ -325,85 +353,27 @@ class ReplicatedObjects:
                 )
             return device, stream
 
-        rest = tuple(device for device in plan.devices if device.id not in without)
-        others = ReadPlan((), plan.quorum, lambda: (rest, plan.handoffs))
+        others = self._copies.others(key, without)
         outcome = await read_each(others, operation, self._health, lambda o: bool(o.replies))
         if not outcome.replies:
-            raise outcome.unavailable(info.name, 1)
-        return outcome.replies[0][2]
-
-    async def _newest(self, path: Path, key: ObjectKey, strict: bool = True) -> tuple[ObjectInfo, list[Device]]:
-        """Return the newest version that any replica has, and the devices that have it.
-
-        A quorum of the primaries must answer. Handoffs are asked too, as an acknowledged write may be mostly there; but
-        a handoff may be older than all primaries, so it can't stand in for one. Unless `strict`, tombstones of handoffs
-        count as well, and any device that has the object is believed.
-        """
-        plan = plan_read(self._rings.objects(key.policy), key.partition)
-        devices = plan.devices
-        answers = await asyncio.gather(
-            *(self._transport.head(device, key) for device in devices), return_exceptions=True
-        )
-        found = [(a, d) for a, d in zip(answers, devices, strict=True) if isinstance(a, ObjectInfo)]
-        gone = [a.timestamp for a in answers if isinstance(a, NotFound) and a.timestamp is not None]
-        odd = [a for a in answers if isinstance(a, BaseException) and not isinstance(a, SwiftletError)]
-        # A refusal of a guest is about the request, not about what a device has.
-        odd += [a for a in answers if isinstance(a, GuestRefused)]
-        if odd:
-            raise odd[0]
-        primary = [a for a, d in zip(answers, devices, strict=True) if d.id not in plan.handoffs]
-        answered = sum(isinstance(a, ObjectInfo | NotFound) for a in primary)
-        handoff = [a for a, d in zip(answers, devices, strict=True) if d.id in plan.handoffs]
-        buried = sum(isinstance(a, NotFound) and a.timestamp is not None for a in handoff)
-        if answered < plan.quorum and (strict or not (found or answered + buried >= plan.quorum)):
-            raise Unavailable(
-                f"{path}: {answered} of {len(primary)} replicas answered, too few to know the newest version"
-            )
-        if not found or (gone and max(gone) >= max(info.timestamp for info, _ in found)):
-            raise NotFound(f"{path} does not exist", max(gone, default=None))
-        newest = max((info for info, _ in found), key=_age)
-        return newest, [device for info, device in found if _age(info) == _age(newest)]
-
-    async def _first_copy(
-        self, path: Path, key: ObjectKey, operation: Callable[[Device, bool], Awaitable[T]], bound: Bound
-    ) -> T:
-        behind = self._health.behind() | self._missed.behind(key.policy, key.partition)
-        ring = self._rings.objects(key.policy)
-        plan = plan_read(ring, key.partition, self._health.suppressed, behind=behind, place=self.place)
-
-        async def bounded(device: Device) -> T:
-            if device.id in self._missed.behind(key.policy, key.partition):
-                raise Unproved(f"{device.name} has missed a write of the partition")
-            try:
-                return await operation(device, True)
-            except NotFound as absence:
-                bound.met(absence)
-                raise
-
-        outcome = await read_each(plan, bounded, self._health, lambda o: bool(o.replies))
-        if outcome.replies:
-            return outcome.replies[0][2]
-        absent = outcome.refused_by(NotFound)
-        if len(absent) >= plan.quorum:
-            raise NotFound(f"{path} does not exist", max((e.timestamp for e in absent if e.timestamp), default=None))
-        if outcome.unproved:
-            return await self._newest_copy(path, key, operation, bound)
-        raise outcome.unavailable(str(path), plan.quorum)
-
-    async def _newest_copy(
-        self, path: Path, key: ObjectKey, operation: Callable[[Device, bool], Awaitable[T]], bound: Bound
-    ) -> T:
-        """Run a read on a device with the newest version, when no device is left that can't have missed anything."""
-        info, devices = await self._newest(path, key, strict=False)
-        bound.newest = max(bound.newest, _age(info))
-        outcome = await read_each(
-            ReadPlan(devices, 1), lambda device: operation(device, False), self._health, lambda o: bool(o.replies)
-        )
-        if not outcome.replies:
-            raise outcome.unavailable(str(path), 1)
+            raise outcome.unavailable(info.name, Quorum(1))
         return outcome.replies[0][2]
 
 
-def _age(info: ObjectInfo) -> tuple[Timestamp, Timestamp]:
-    """Return the key by which a newer replica sorts after an older one: its data first, then its metadata."""
-    return info.timestamp, info.meta_timestamp
+def _telling(
+    delivery: OwedRow,
+    operation: Callable[[Device, ContainerUpdate], Awaitable[WriteReply]],
+    slots: Sequence[int],
+) -> Callable[[int, Device], Awaitable[WriteReply]]:
+    """Return the operation with the row that its device keeps, of whose answer the row's delivery is told.
+
+    `slots` are those of the plan's slots by which rows are distributed.
+    """
+
+    async def told(index: int, device: Device) -> WriteReply:
+        slot = slots[index]
+        reply = await operation(device, delivery.share(slot))
+        delivery.replied(slot, device, reply)
+        return reply
+
+    return told

@@ -1,9 +1,8 @@
-"""Read and write plans: the order in which the devices of one partition are asked. Pure.
+"""Read plans: the order in which the devices of one partition are asked. Pure.
 
-A write goes to the partition's primaries; a primary in trouble is replaced by the next handoff, so that the number of
-copies is right from the first moment. A read asks primaries, then handoffs in ring order. The nearest primaries come
-first (`Place`), and those that are as near as each other in random order, which spreads the load. Devices that failed
-lately are asked last: skipped while others can answer, but used when they are all that is left.
+A read asks primaries, then handoffs in ring order. The nearest primaries come first (`Place`), and those that are as
+near as each other in random order, which spreads the load. Devices that failed lately are asked last: skipped while
+others can answer, but used when they are all that is left.
 """
 
 from __future__ import annotations
@@ -11,7 +10,9 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
+from swiftlet.placement.quorums import Quorum
 from swiftlet.ring.lookup import Ring
 from swiftlet.ring.model import Device
 
@@ -21,7 +22,8 @@ Rest = tuple[tuple[Device, ...], frozenset[int]]
 """The devices of a plan after the first ones, and the ids of those in it that are handoffs."""
 
 
-def _never(_device: Device) -> bool:
+def never(_device: Device) -> bool:
+    """Return False: nobody is suppressed."""
     return False
 
 
@@ -45,42 +47,6 @@ class Place:
 ANYWHERE = Place()
 
 
-def write_quorum(replicas: int) -> int:
-    """Return how many durable copies acknowledge a write: floor(r/2) + 1, so that two quorums always share a copy."""
-    return replicas // 2 + 1
-
-
-class WritePlan:
-    """One write: `slots[i]` is replica i's first choice, `spares` replace devices in trouble, in order.
-
-    Most writes need no spares, so these are searched for only when they are needed.
-    """
-
-    __slots__ = ("_find", "_found", "quorum", "slots")
-
-    def __init__(self, slots: tuple[Device, ...], quorum: int, find: Callable[[], Rest] = lambda: ((), frozenset())):
-        """`find` returns the spares, and the ids of all devices in the plan that are not primaries."""
-        self.slots = slots
-        self.quorum = quorum
-        self._find = find
-        self._found: Rest | None = None
-
-    def _rest(self) -> Rest:
-        if self._found is None:
-            self._found = self._find()
-        return self._found
-
-    @property
-    def spares(self) -> tuple[Device, ...]:
-        """The devices that replace those in trouble."""
-        return self._rest()[0]
-
-    @property
-    def handoffs(self) -> frozenset[int]:
-        """Ids of the devices that are not primaries."""
-        return self._rest()[1]
-
-
 class ReadPlan:
     """The devices of a read in the order in which they are asked; `handoffs` are the ids of those that are not
     primaries.
@@ -90,7 +56,7 @@ class ReadPlan:
 
     __slots__ = ("_find", "_found", "first", "quorum")
 
-    def __init__(self, first: Sequence[Device], quorum: int, find: Callable[[], Rest] = lambda: ((), frozenset())):
+    def __init__(self, first: Sequence[Device], quorum: Quorum, find: Callable[[], Rest] = lambda: ((), frozenset())):
         """`find` returns the devices after the first ones, and the ids of the handoffs."""
         self.first = first
         self.quorum = quorum
@@ -118,54 +84,21 @@ class ReadPlan:
         yield from self._rest()[0]
 
 
-def _ids(devices: list[Device]) -> frozenset[int]:
+def ids_of(devices: Sequence[Device]) -> frozenset[int]:
+    """Return the ids of devices."""
     return frozenset(device.id for device in devices)
 
 
-def _spares(ring: Ring, partition: int, count: int) -> list[Device]:
-    found: list[Device] = []
-    for device in ring.handoffs(partition):
-        if len(found) == count:
-            break
-        found.append(device)
-    return found
-
-
-def plan_write(ring: Ring, partition: int, suppressed: Suppressed = _never) -> WritePlan:
-    """Return the plan of a write: primaries as slots, and as many handoffs as spares.
-
-    Suppressed devices change places with spares that are not suppressed.
-    """
-    primaries = ring.primaries(partition)
-    if any(suppressed(device) for device in primaries):
-        return _with_spares(primaries, _spares(ring, partition, len(primaries)), suppressed)
-
-    def find() -> Rest:
-        spares = _spares(ring, partition, len(primaries))
-        return tuple(sorted(spares, key=suppressed)), _ids(spares)
-
-    return WritePlan(primaries, write_quorum(len(primaries)), find)
-
-
-def _with_spares(primaries: Sequence[Device], spares: list[Device], suppressed: Suppressed) -> WritePlan:
-    sound = [device for device in spares if not suppressed(device)]
-    slots: list[Device] = []
-    last: list[Device] = []
-    for device in primaries:
-        if suppressed(device) and sound:
-            last.append(device)
-            slots.append(sound.pop(0))
-        else:
-            slots.append(device)
-    last.extend(device for device in spares if suppressed(device))
-    rest = (*sound, *last), _ids(spares)
-    return WritePlan(tuple(slots), write_quorum(len(primaries)), lambda: rest)
+def standing_in(ring: Ring, partition: int, count: int, region: str | None = None) -> list[Device]:
+    """Return the first `count` handoffs of a partition, or those of one region."""
+    handoffs = ring.handoffs(partition)
+    return list(islice(handoffs if region is None else (d for d in handoffs if d.region == region), count))
 
 
 def plan_read(
     ring: Ring,
     partition: int,
-    suppressed: Suppressed = _never,
+    suppressed: Suppressed = never,
     shuffle: Callable[[list[Device]], None] = random.shuffle,
     behind: Collection[int] = (),
     place: Place = ANYWHERE,
@@ -182,9 +115,9 @@ def plan_read(
     late = [device for device in primaries if suppressed(device)]
 
     def rest() -> Rest:
-        spares = _spares(ring, partition, len(primaries))
+        spares = standing_in(ring, partition, len(primaries))
         late_spares = [device for device in spares if suppressed(device)]
-        return (*(d for d in spares if d not in late_spares), *late, *late_spares), _ids(spares)
+        return (*(d for d in spares if d not in late_spares), *late, *late_spares), ids_of(spares)
 
     first = [device for device in primaries if device not in late] if late else primaries
-    return ReadPlan(first, write_quorum(len(primaries)), rest)
+    return ReadPlan(first, Quorum.of(primaries), rest)

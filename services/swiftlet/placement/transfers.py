@@ -18,6 +18,7 @@ from swiftlet.placement.fanout import NODE_TROUBLE, Outcome
 from swiftlet.placement.health import NodeHealth
 from swiftlet.placement.outcomes import Written, acknowledged, refusal
 from swiftlet.placement.owed import OwedRow
+from swiftlet.placement.quorums import Quorum
 from swiftlet.ring.model import Device
 
 
@@ -39,14 +40,14 @@ class Upload:
     """A streamed object on its way to all replicas; each chunk is passed to every live replica uncopied.
 
     A replica that fails or holds up a chunk longer than the write timeout is dropped; the upload fails with Unavailable
-    once fewer than a quorum are left.
+    once those that are left are no quorum.
     """
 
     def __init__(
         self,
         what: str,
         outcome: Outcome[PutStream],
-        quorum: int,
+        quorum: Quorum,
         health: NodeHealth,
         write_timeout_s: float,
         delivery: OwedRow,
@@ -77,9 +78,10 @@ class Upload:
                 await self._drop(slot, NodeTimeout(f"took no data for {self._write_timeout_s} s"))
             except SwiftletError as error:
                 await self._drop(slot, error)
-        if len(self._live) < self._quorum:
+        live = [device for _, device, _ in self._live]
+        if not self._quorum.met(live):
             await self.abort()
-            raise refusal(self._history, self._quorum, self._what)
+            raise refusal(self._history, self._quorum, self._what, live)
 
     async def _drop(self, slot: tuple[int, Device, PutStream], error: SwiftletError) -> None:
         _, device, stream = slot
@@ -107,7 +109,7 @@ class Upload:
             else:
                 self._history.replies.append((index, device, reply))
                 self._delivery.replied(index, device, reply)
-                if len(self._history.replies) == self._quorum:
+                if self._quorum.met(self._history.done):
                     self._delivery.begin(row)
 
         await asyncio.gather(*(one(slot) for slot in self._live))

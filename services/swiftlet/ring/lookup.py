@@ -33,6 +33,7 @@ class Ring:
         "devices",
         "part_power",
         "partition_count",
+        "regions",
         "replica_count",
         "version",
     )
@@ -69,6 +70,8 @@ class Ring:
         self._shift = 32 - part_power
         present = [device for device in self.devices if device is not None]
         self._weighted = sum(bool(device.weight) for device in present)
+        self.regions = frozenset(device.region for device in present if device.weight)
+        """The regions that have devices which are not being drained."""
         self._levels: tuple[tuple[Callable[[Device], object], int], ...] = tuple(
             (tier, len({tier(device) for device in present})) for tier in (_region, _zone, _node)
         )
@@ -136,6 +139,20 @@ class Ring:
         rest = [device for device in self._rotated(partition) if device.id not in taken]
         rest.sort(key=lambda device: not device.weight)
         yield from rest
+
+    def may_hold(self, partition: int) -> tuple[Device, ...]:
+        """Return the devices on which writes may have left an object of a partition: its primaries, and of the handoffs
+        the first in each region, as many as there are primaries.
+        """
+        holders = list(self.primaries(partition))
+        wanted = dict.fromkeys(self.regions, len(holders))
+        for device in self.handoffs(partition):
+            if wanted.get(device.region):
+                wanted[device.region] -= 1
+                holders.append(device)
+            if not any(wanted.values()):
+                break
+        return tuple(holders)
 
     def partitions_of(self, device_id: int) -> Iterator[tuple[int, int]]:
         """Yield (partition, replica) for all that a device holds, by replica, then partition. Raises KeyError for an

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
+from typing import Literal
 
 MAX_DEVICES = 0xFFFF
 """The largest number of devices: ids have 16 bits, and the highest value stands for "nobody"."""
@@ -17,6 +18,10 @@ MAX_PART_POWER = 32
 MAX_REPLICAS = 32
 DIGEST_SIZE = 16
 """Bytes in the digest of a name."""
+WriteQuorum = Literal["majority", "local", "each-region"]
+"""Which durable copies acknowledge a write: most of its replicas wherever they are, as many in the writer's region, or
+most of the replicas in each region of the ring.
+"""
 
 
 class RingError(Exception):

@@ -12,6 +12,7 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from swiftlet.errors import SettingsError
+from swiftlet.ring.model import WriteQuorum
 from swiftlet.settings.files import read_yaml
 from swiftlet.settings.sections import PolicySection
 
@@ -91,6 +92,11 @@ class Policies:
         """Return the name of a policy, or its number when it is not known here."""
         policy = self.at(index)
         return policy.name if policy is not None else str(index)
+
+    def write_quorum(self, index: int) -> WriteQuorum:
+        """Return what acknowledges writes of a policy; `majority` while it is not known here."""
+        policy = self.at(index)
+        return policy.write_quorum if policy is not None else "majority"
 
     def take(self, announced: Sequence[PolicySection], usable: Callable[[int], bool]) -> bool:
         """Put those in force that are known already or `usable`, by index; return whether anything changed.

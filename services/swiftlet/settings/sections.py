@@ -10,6 +10,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from swiftlet.names import HashPath
+from swiftlet.ring.model import WriteQuorum
 from swiftlet.settings.base import MIB, DeviceName, Host, Port, Seconds, Section
 from swiftlet.settings.replication import RoundsSection
 from swiftlet.settings.secret import MIN_KEY_BYTES, read_key_file, read_suffix_file, suffix_id
@@ -237,6 +238,12 @@ class PolicySection(Section):
         default="md5",
         description="The hash in ETags of new objects: md5, or xxh3 (`xxh3-` and the 32 hex digits of XXH3-128), which "
         "takes much less of the processor. A client that sends an MD5 as the ETag of its PUT gets that in both cases.",
+    )
+    write_quorum: WriteQuorum = Field(
+        default="majority",
+        description="Which durable copies acknowledge a write: majority, most of its replicas, wherever they are; "
+        "local, as many in the region of the proxy, from where replicators bring them to the others; each-region, most "
+        "of the replicas in each region. local counts for proxies that have a region; others write as majority.",
     )
 
 

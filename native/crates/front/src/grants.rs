@@ -37,6 +37,8 @@ pub struct Granted {
     pub xxh3_etags: bool,
     /// For writes: for each replica of the object, the container replicas whose update it keeps pending, as bits.
     pub rows: Arc<[u32]>,
+    /// For writes: the container replicas that have to list it before the client is answered, as bits.
+    pub awaited: u32,
     /// For PUTs: the pools of room, each of which an object takes a part of.
     pub pools: Arc<[u64]>,
 }
@@ -141,6 +143,7 @@ mod tests {
             policy,
             xxh3_etags: false,
             rows: Arc::new([]),
+            awaited: 0,
             pools: Arc::new([]),
         }
     }

@@ -20,6 +20,8 @@ pub struct Made {
     pub container: Arc<[u8]>,
     /// For each replica of the object, the container replicas whose update it keeps pending, as bits.
     pub rows: Arc<[u32]>,
+    /// The container replicas that have to list it before the client is answered, as bits.
+    pub awaited: u32,
     /// What a listing has of it.
     pub row: Row,
     /// The object.
@@ -100,7 +102,7 @@ mod tests {
         let rows = Arc::from([1, 2, 4]);
         let (container, devices) = (container.as_bytes().into(), vec![0, 1, 2]);
         let (holders, id, parts) = (Vec::new(), String::new(), vec![token]);
-        Made { token, container, rows, row, key, timestamp: token, devices, holders, id, parts }
+        Made { token, container, rows, awaited: 7, row, key, timestamp: token, devices, holders, id, parts }
     }
 
     #[test]

@@ -270,6 +270,7 @@ mod tests {
             token: 0,
             container: b"/a/c/"[..].into(),
             rows: Arc::new([]),
+            awaited: 0,
             row: Row { name: name.into(), timestamp, size, ..Row::default() },
             key: Key { policy: 0, partition: 0, digest: [0; 16] },
             timestamp,

@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 
 use swiftlet_transport::{Peer, Pool};
 
+use crate::near::Near;
+
 /// How long a failed device is not asked.
 const FAILED_FOR: Duration = Duration::from_secs(10);
 /// How long a device that may have missed writes is not asked for reads.
@@ -78,6 +80,8 @@ pub struct Policy {
     part_power: u32,
     rows: Vec<Vec<u16>>,
     devices: Vec<Option<Arc<Device>>>,
+    /// Where writes stay in one region, its devices.
+    near: Option<Near>,
 }
 
 impl Policy {
@@ -92,7 +96,14 @@ impl Policy {
         if full.iter().any(|row| row.len() != partitions) || last.len() > partitions {
             return Err(Unusable);
         }
-        Ok(Self { part_power, rows, devices: devices.into_iter().map(|one| one.map(Arc::new)).collect() })
+        let devices = devices.into_iter().map(|one| one.map(Arc::new)).collect();
+        Ok(Self { part_power, rows, devices, near: None })
+    }
+
+    /// The same whose writes are made on these devices of one region.
+    #[must_use]
+    pub fn writing(self, near: Near) -> Self {
+        Self { near: Some(near.of(1 << self.part_power)), ..self }
     }
 
     pub(crate) fn partition(&self, digest: &[u8; 16]) -> u32 {
@@ -103,11 +114,21 @@ impl Policy {
     /// All devices of the partition in the order of its replicas, with their numbers; None if any must not be asked.
     pub(crate) fn all(&self, partition: u32, now: Instant) -> Option<Vec<(u16, Arc<Device>)>> {
         let at = partition as usize;
-        let device = |id: &u16| {
-            let device = self.devices.get(usize::from(*id))?.as_ref()?;
-            device.is_sound(now).then(|| (*id, Arc::clone(device)))
-        };
-        self.rows.iter().filter_map(|row| row.get(at)).map(device).collect()
+        self.rows.iter().filter_map(|row| row.get(at)).map(|id| self.sound(*id, now)).collect()
+    }
+
+    fn sound(&self, id: u16, now: Instant) -> Option<(u16, Arc<Device>)> {
+        let device = self.devices.get(usize::from(id))?.as_ref()?;
+        device.is_sound(now).then(|| (id, Arc::clone(device)))
+    }
+
+    /// The devices that get a write of the partition, with their numbers; None if any must not be asked, or where one
+    /// region is to have it and has too few for a quorum.
+    pub(crate) fn to_write(&self, partition: u32, now: Instant) -> Option<Vec<(u16, Arc<Device>)>> {
+        let Some(near) = &self.near else { return self.all(partition, now) };
+        let found = near.devices(&self.rows, partition);
+        let quorum = self.replicas(partition) / 2 + 1;
+        (found.len() >= quorum).then(|| found.iter().map(|id| self.sound(*id, now)).collect())?
     }
 
     /// The memory of the transport to its devices.
@@ -137,6 +158,7 @@ mod tests {
     use swiftlet_transport::{Address, Config, Node};
 
     use super::*;
+    use crate::near::Site;
 
     #[test]
     fn a_primary_that_may_be_asked() {
@@ -173,6 +195,20 @@ mod tests {
         assert_eq!([name(0, now), name(1, now)].map(|one| one.expect("one")), ["c", "c"], "the nearest");
         policy.choose(0, 0, now).expect("c").failed(now);
         assert_eq!(name(0, now).as_deref(), Some("a"), "the next one");
+        let sites = [0, 1, 0].map(|region| Some(Site { region, zone: region, node: region, weighted: true }));
+        let writing = |region| {
+            let policy = Policy::new(1, rows.clone(), vec![device("a"), None, device("c")]).expect("a ring");
+            policy.writing(Near::new(region, sites.to_vec()))
+        };
+        let written = |policy: &Policy, now| {
+            let found = policy.to_write(0, now)?;
+            Some(found.iter().map(|(id, _)| *id).collect::<Vec<_>>())
+        };
+        assert_eq!(written(&writing(0), now), Some(vec![0, 2]));
+        assert_eq!(written(&writing(1), now), None, "one device is no quorum of two");
+        let policy = writing(0);
+        policy.all(0, now).expect("both")[1].1.failed(now);
+        assert_eq!(written(&policy, now), None);
         assert!(Policy::new(2, rows, Vec::new()).is_err());
         assert!(Policy::new(33, vec![vec![]], Vec::new()).is_err());
     }

@@ -41,7 +41,7 @@ pub(crate) fn planned(
     }
     let policy = shared.policy(granted.policy)?;
     let key = Key { policy: granted.policy, partition: policy.partition(&digest), digest };
-    let (devices, peers): (Vec<u16>, Vec<Arc<Device>>) = policy.all(key.partition, now)?.into_iter().unzip();
+    let (devices, peers): (Vec<u16>, Vec<Arc<Device>>) = policy.to_write(key.partition, now)?.into_iter().unzip();
     if peers.is_empty() || peers.len() != granted.rows.len() || peers.len() > MAX_REPLICAS {
         return None;
     }
@@ -68,10 +68,9 @@ pub(crate) fn planned(
     let each: Vec<_> = peers.iter().zip(granted.rows.iter()).map(|(device, row)| (device.name(), *row)).collect();
     let terms = Terms { timeout, trace: id.clone(), guest: None };
     let calls = calls(&mut request, &data, &each, &terms).ok()?;
-    let Granted { container, rows, .. } = granted;
-    let (holders, token) = (peers.clone(), 0);
-    let made =
-        Made { token, container, rows, row, key, timestamp, devices, holders, id: id.clone(), parts: Vec::new() };
+    let Granted { container, rows, awaited, .. } = granted;
+    let (holders, token, parts) = (peers.clone(), 0, Vec::new());
+    let made = Made { token, container, rows, awaited, row, key, timestamp, devices, holders, id: id.clone(), parts };
     let start = asked.method.name().len() + 1;
     let storing = Storing {
         method: asked.method,

@@ -1,10 +1,11 @@
 //! Rows on their way from the thread to container servers: batches by container, what is durable, and the
 //! acknowledgements to the objects' devices. Nothing is sent here: [`Updates::todo`] says what has to be done.
 //!
-//! A batch has been *taken* when all of the container's replicas have its rows; then its clients are answered. Whenever
-//! that does not succeed, whole and soon, the batch goes to Python, which delivers it as it delivers all rows: those
-//! that were taken change nothing then. A batch that has been taken and does not become durable everywhere stays
-//! pending at the objects' devices, which deliver it later.
+//! A batch has been *taken* when all of the container's replicas have its rows. Its clients are answered when those
+//! have them that their writes wait for: all, or those of one region. Whenever that does not succeed, whole and soon,
+//! the batch goes to Python, which delivers it as it delivers all rows: those that were taken change nothing then. A
+//! batch that was answered and is not taken, or does not become durable everywhere, stays pending at the objects'
+//! devices, which deliver it later.
 //!
 //! Fault model: container servers may refuse, be silent, be lost after they have taken rows, or be started anew, and
 //! devices may not hear of acknowledgements. Everything that waits here is bounded, in number or by the connections
@@ -44,7 +45,7 @@ const PAUSE_AT_MOST: Duration = Duration::from_millis(500);
 const MOST_UNDER_WAY: usize = 2;
 /// The largest number of containers of which something is remembered.
 const MAX_LANES: usize = 10_000;
-/// The largest number of rows that wait to be durable; more are left to the devices.
+/// The largest number of rows that were answered and wait to be durable; more are left to the devices.
 const MAX_NOT_DURABLE: usize = 100_000;
 
 /// The fields of [`Rows`] as they are counted.
@@ -202,6 +203,17 @@ struct Batch {
     servers: Vec<u64>,
     /// By replica.
     taken: Vec<Option<Position>>,
+    /// Whether its clients have been answered.
+    answered: bool,
+}
+
+impl Batch {
+    /// Whether all replicas have it that its clients wait for.
+    fn is_enough(&self) -> bool {
+        let awaited = self.made.iter().fold(0, |all, one| all | one.awaited);
+        let mut missing = self.taken.iter().enumerate().filter(|(_, taken)| taken.is_none());
+        missing.all(|(replica, _)| awaited >> replica & 1 == 0)
+    }
 }
 
 /// Rows that all replicas have taken.
@@ -342,7 +354,41 @@ impl Updates {
             self.todo.push(Do::Call(Arc::clone(device), Box::new(call), token));
         }
         let taken = vec![None; servers.len()];
-        self.batches.insert(batch, Batch { made, servers, taken });
+        self.batches.insert(batch, Batch { made, servers, taken, answered: false });
+        self.answer(batch, now);
+    }
+
+    /// Have the clients of a batch answered as soon as those replicas have taken it that they wait for.
+    fn answer(&mut self, id: u64, now: Instant) {
+        let Some(batch) = self.batches.get_mut(&id).filter(|batch| !batch.answered && batch.is_enough()) else {
+            return;
+        };
+        batch.answered = true;
+        let rows = batch.made.len();
+        self.counts.taken.fetch_add(rows as u64, Relaxed);
+        self.counts.delivering.fetch_sub(rows, Relaxed);
+        self.todo.push(Do::Answer(batch.made.iter().map(|one| one.token).collect()));
+        let container = Arc::clone(&batch.made[0].container);
+        if rows > MAX_NOT_DURABLE.saturating_sub(self.counts.not_durable.load(Relaxed)) {
+            self.counts.left_pending.fetch_add(rows as u64, Relaxed);
+            if let Some(batch) = self.batches.remove(&id)
+                && !batch.taken.contains(&None)
+            {
+                self.todo.extend(Listed::of(&batch.made).map(Do::Listed));
+            }
+        } else {
+            self.counts.not_durable.fetch_add(rows, Relaxed);
+        }
+        if let Some(lane) = self.lanes.get_mut(&container) {
+            lane.under_way -= 1;
+        }
+        self.send(&container, now);
+    }
+
+    /// Leave the rows of a batch that was answered to the objects' devices.
+    fn leave_pending(&mut self, rows: usize) {
+        self.counts.not_durable.fetch_sub(rows, Relaxed);
+        self.counts.left_pending.fetch_add(rows as u64, Relaxed);
     }
 
     /// Note an event of a call.
@@ -371,46 +417,51 @@ impl Updates {
         };
         if position.is_some() {
             batch.taken[replica] = position;
-            if batch.taken.contains(&None) {
-                return;
+            let is_whole = !batch.taken.contains(&None);
+            self.unpause(id);
+            self.answer(id, now);
+            if is_whole && let Some(batch) = self.batches.remove(&id) {
+                self.all_have(id, batch);
             }
+            return;
         }
         let Some(batch) = self.batches.remove(&id) else { return };
         let container = Arc::clone(&batch.made[0].container);
         if let Some(lane) = self.lanes.get_mut(&container) {
-            lane.under_way -= 1;
-            if position.is_some() {
-                (lane.pause, lane.paused_until) = (PAUSE, None);
-            } else if !lane.is_paused(now) {
+            lane.under_way -= usize::from(!batch.answered);
+            if !lane.is_paused(now) {
                 // Else it is about the same as what was refused just before.
                 lane.pause(now);
             }
         }
-        if position.is_some() {
-            self.all_have(id, batch);
+        if batch.answered {
+            self.leave_pending(batch.made.len());
         } else {
             self.give_up(batch.made, true);
         }
         self.send(&container, now);
     }
 
-    /// Have the clients of a batch answered that all replicas have taken, and ask when it is durable.
+    /// End the pause of a container whose replicas have all taken a batch.
+    fn unpause(&mut self, id: u64) {
+        let whole = self.batches.get(&id).filter(|batch| !batch.taken.contains(&None));
+        if let Some(lane) = whole.and_then(|batch| self.lanes.get_mut(&batch.made[0].container)) {
+            (lane.pause, lane.paused_until) = (PAUSE, None);
+        }
+    }
+
+    /// Ask when a batch is durable that all replicas have taken.
     fn all_have(&mut self, id: u64, batch: Batch) {
-        let Batch { made, servers, taken } = batch;
-        self.counts.taken.fetch_add(made.len() as u64, Relaxed);
-        self.counts.delivering.fetch_sub(made.len(), Relaxed);
-        self.todo.push(Do::Answer(made.iter().map(|one| one.token).collect()));
+        let Batch { made, servers, taken, .. } = batch;
         self.todo.extend(Listed::of(&made).map(Do::Listed));
-        let room = MAX_NOT_DURABLE.saturating_sub(self.counts.not_durable.load(Relaxed));
-        let mut is_asked = made.len() <= room;
+        let mut is_asked = true;
         for (server, upto) in servers.iter().zip(taken.into_iter().flatten()) {
             is_asked = is_asked && self.servers.taken(*server, upto, id, &mut self.todo);
         }
         if is_asked {
-            self.counts.not_durable.fetch_add(made.len(), Relaxed);
             self.taken.insert(id, Taken { made, left: servers.len() });
         } else {
-            self.counts.left_pending.fetch_add(made.len() as u64, Relaxed);
+            self.leave_pending(made.len());
         }
     }
 
@@ -419,8 +470,7 @@ impl Updates {
         let outcome = self.servers.said_durable(server, what, now, &mut self.todo);
         for id in outcome.lost {
             if let Some(Taken { made, .. }) = self.taken.remove(&id) {
-                self.counts.not_durable.fetch_sub(made.len(), Relaxed);
-                self.counts.left_pending.fetch_add(made.len() as u64, Relaxed);
+                self.leave_pending(made.len());
             }
         }
         for id in outcome.durable {

@@ -12,8 +12,8 @@ use swiftlet_front::grants::{Granted, Holder, Seen};
 use swiftlet_front::head::parse;
 use swiftlet_front::name::split;
 use swiftlet_front::{
-    Amounts, Batch, Changes as Counters, Device, Front as Inner, Handed, Handshakes, Level, Listed, Policy, Secure,
-    Secured, Served, Settings, Spent,
+    Amounts, Batch, Changes as Counters, Device, Front as Inner, Handed, Handshakes, Level, Listed, Near, Policy,
+    Secure, Secured, Served, Settings, Site, Spent,
 };
 use swiftlet_store::model::Key;
 
@@ -89,6 +89,9 @@ fn holders(py: Python<'_>, holders: Vec<Holder>) -> Vec<HolderParts<'_>> {
     let parts = |(write, token, prefix): Holder| (write, PyBytes::new(py, &token), PyBytes::new(py, &prefix));
     holders.into_iter().map(parts).collect()
 }
+
+/// A region, and for each device of a ring its region, zone and node by numbers, and whether it has any weight.
+type NearParts = (u32, Vec<Option<(u32, u32, u32, bool)>>);
 
 /// The table of a ring, and its devices.
 fn ring(
@@ -277,7 +280,7 @@ impl Front {
     }
 
     /// Add a grant; returns whether there was room.
-    #[pyo3(signature = (write, token, prefix, container, policy, xxh3_etags, rows, seen, valid_s, pools, /))]
+    #[pyo3(signature = (write, token, prefix, container, policy, xxh3_etags, rows, awaited, seen, valid_s, pools, /))]
     #[allow(clippy::too_many_arguments, reason = "one crossing of the border for everything about a grant")]
     fn grant(
         &self,
@@ -288,12 +291,13 @@ impl Front {
         policy: u16,
         xxh3_etags: bool,
         rows: Vec<u32>,
+        awaited: u32,
         seen: (usize, u64),
         valid_s: f64,
         pools: Vec<u64>,
     ) -> PyResult<bool> {
         let (container, rows, pools) = (container.as_slice().into(), rows.into(), pools.into());
-        let granted = Granted { container, policy, xxh3_etags, rows, pools };
+        let granted = Granted { container, policy, xxh3_etags, rows, awaited, pools };
         let seen = Seen { slot: seen.0, at: seen.1 };
         Ok(self.0.grant(holder(write, &token, &prefix), granted, seen, seconds(valid_s)?))
     }
@@ -353,7 +357,7 @@ impl Front {
     }
 
     /// Set where a policy's objects are.
-    #[pyo3(signature = (policy, part_power, rows, devices, distances, /))]
+    #[pyo3(signature = (policy, part_power, rows, devices, distances, near, /))]
     fn route(
         &self,
         policy: u16,
@@ -361,8 +365,20 @@ impl Front {
         rows: Vec<Bytes>,
         devices: Vec<Option<(PyRef<'_, TransportPeer>, String)>>,
         distances: Vec<u8>,
+        near: Option<NearParts>,
     ) -> PyResult<()> {
-        self.0.route(policy, Some(ring(part_power, &rows, devices, &distances)?));
+        let count = devices.len();
+        let ring = ring(part_power, &rows, devices, &distances)?;
+        let Some((region, sites)) = near else {
+            self.0.route(policy, Some(ring));
+            return Ok(());
+        };
+        if sites.len() != count {
+            return Err(PyValueError::new_err("there must be a site for each device"));
+        }
+        let site = |(region, zone, node, weighted)| Site { region, zone, node, weighted };
+        let sites = sites.into_iter().map(|one| one.map(site)).collect();
+        self.0.route(policy, Some(ring.writing(Near::new(region, sites))));
         Ok(())
     }
 

@@ -167,6 +167,7 @@ async def _grant(api: GrantsApi, token: Token, asked: Asked) -> dict[str, object
         "bytes": None if held is None else total,
         "policy": {"index": info.policy, "name": known.name if known is not None else None},
         "etag": api.facts.options.etag_kind(info.policy),
+        "write_quorum": api.facts.options.policies.write_quorum(info.policy),
         "container_replicas": replicas,
         "ring_version": ring.version,
         "hash_path": {

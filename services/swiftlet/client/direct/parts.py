@@ -11,7 +11,7 @@ import base64
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 from swiftlet.client.direct.errors import GoByHttp
 from swiftlet.client.direct.grants import Granted, Grants, Kind
@@ -26,12 +26,14 @@ from swiftlet.model import ObjectInfo, ObjectKey
 from swiftlet.names import HashPath, Path
 from swiftlet.placement.health import NodeHealth
 from swiftlet.placement.objects import ReplicatedObjects
-from swiftlet.ring.model import Device
+from swiftlet.placement.plan import Place
+from swiftlet.ring.model import Device, WriteQuorum
 from swiftlet.timestamp import TimestampClock
 from swiftlet.transport.native_replicas import NativeGetStream, NativeReplicas
 
 NOT_PLAIN_S = 10.0
 """Seconds for which an object that a device has not shown to a guest is read through a proxy."""
+_QUORUMS: tuple[WriteQuorum, ...] = get_args(WriteQuorum)
 MAX_NOT_PLAIN = 1024
 """Such objects that are remembered; of more, the oldest are forgotten."""
 
@@ -46,6 +48,8 @@ class Rights:
     policy: int
     etag: str
     """What the ETag of a new object is: `md5` or `xxh3`."""
+    write_quorum: WriteQuorum
+    """Which copies acknowledge a write."""
     max_size: int
     container_replicas: int
     hash_path: HashPath
@@ -111,6 +115,7 @@ class Parts:
         """Nothing is connected before the first request."""
         self._metadata = metadata
         self._options = options
+        self._place = Place(options.region, options.zone)
         self.grants: Grants[Rights] = Grants(self._ask)
         self.rings = DirectRings(metadata.ring)
         self.health = AskedHealth()
@@ -159,6 +164,8 @@ class Parts:
             rights.hash_path,
             self.health,
             self.behind,
+            place=self._place,
+            quorums=lambda _policy: rights.write_quorum,
             writes=calls,
         )
 
@@ -220,6 +227,7 @@ class Parts:
             account=account,
             policy=int(answer["policy"]["index"]),
             etag=str(answer["etag"]),
+            write_quorum=_known_quorum(answer["write_quorum"]),
             max_size=int(answer["max_size"]),
             container_replicas=int(answer["container_replicas"]),
             hash_path=HashPath(base64.b64decode(secret["prefix"]), base64.b64decode(secret["suffix"])),
@@ -255,3 +263,11 @@ class Parts:
             closing = asyncio.ensure_future(caller.close())
             self._closing.add(closing)
             closing.add_done_callback(self._closing.discard)
+
+
+def _known_quorum(name: object) -> WriteQuorum:
+    """Return a write quorum that this client knows; ValueError for one that it could not keep."""
+    for known in _QUORUMS:
+        if known == name:
+            return known
+    raise ValueError(f"write_quorum {name!r}")

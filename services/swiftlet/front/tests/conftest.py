@@ -98,9 +98,8 @@ class FrontedProxy:
         grant = await Deciding(api).decide(token, prefix, write=True)
         assert grant is not None
         rows, seen = self.front._rows(grant), api.changes.of_grants(ACCOUNT)
-        self.running.front.grant(
-            True, token.encode(), prefix.encode(), grant.container, 0, False, rows, seen, PATIENCE_S, []
-        )
+        what = grant.container, 0, False, *rows
+        self.running.front.grant(True, token.encode(), prefix.encode(), *what, seen, PATIENCE_S, [])
 
     async def read(self, name: str = "c/o", headers: Mapping[str, str] | None = None, method: str = "GET") -> Answer:
         """What a read through the front gives: asked until the front is the one that answers."""

@@ -30,6 +30,7 @@ from swiftlet.main.ring_names import ACCOUNT, CONTAINER
 from swiftlet.main.rings import RingSet
 from swiftlet.placement.rows.row_delivery import RowWaits
 from swiftlet.settings import ReplicatorSettings
+from swiftlet.settings.policies import Policies
 from swiftlet.timestamp import TimestampClock
 from swiftlet.web.logs import get_logger
 from swiftlet.web.statusz import STATUS
@@ -43,6 +44,7 @@ def use_container_sync(
     app: web.Application,
     settings: ReplicatorSettings,
     rings: RingSet,
+    policies: Policies,
     transport: ObjectTransport,
     nodes: Callable[[], set[str]],
 ) -> None:
@@ -56,7 +58,9 @@ def use_container_sync(
     realms = use_realms(app, settings.realms)
     rings.add(ACCOUNT)
     rings.add(CONTAINER)
-    listings, objects, _, _ = use_cluster(app, cluster, settings.replicator, RowWaits(), rings, transport)
+    listings, objects, _, _ = use_cluster(
+        app, cluster, settings.replicator, RowWaits(), rings, transport, policies.write_quorum
+    )
     here = Here(
         registry=SyncRegistry(listings, TimestampClock().next),
         listings=listings,

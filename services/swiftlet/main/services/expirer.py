@@ -43,7 +43,9 @@ def use_expirer(
     rings.add(ACCOUNT)
     rings.add(CONTAINER)
     cluster, waits = settings.cluster, RowWaits()
-    listings, objects, rows, _ = use_cluster(app, cluster, settings.replicator, waits, rings, transport)
+    listings, objects, rows, _ = use_cluster(
+        app, cluster, settings.replicator, waits, rings, transport, policies.write_quorum
+    )
     clock = TimestampClock()
     nodes = partial(nodes_of, rings, policies)
     mine = {address.partition("/")[0] for address in settings.replicator.devices}

@@ -55,9 +55,11 @@ def create_app(
     waits = RowWaits(settings.proxy.row_wait_s, settings.proxy.post_quorum_wait_s)
     transport = use_object_transport(app, settings.cluster, settings.proxy, settings.service)
     place = Place(settings.proxy.region, settings.proxy.zone)
-    listings, objects, rows, known = use_cluster(app, settings.cluster, settings.proxy, waits, rings, transport, place)
-    finish_slow_replicas(app, settings.drain_s, rows.drain)
     policies = use_policies(app, settings, rings)
+    listings, objects, rows, known = use_cluster(
+        app, settings.cluster, settings.proxy, waits, rings, transport, policies.write_quorum, place
+    )
+    finish_slow_replicas(app, settings.drain_s, rows.drain)
     users = use_users(app, settings.auth, versions)
     clock, withdrawals = TimestampClock(), Withdrawals()
     revocations = Revocations(listings, clock)

@@ -85,7 +85,7 @@ def _objects(app: web.Application, settings: ReplicatorSettings, by_hand: bool) 
     transport = use_object_transport(app, settings.cluster, section, settings.service)
     if not by_hand:
         use_expirer(app, settings, rings, policies, transport)
-        use_container_sync(app, settings, rings, transport, lambda: nodes_of(rings, policies))
+        use_container_sync(app, settings, rings, policies, transport, lambda: nodes_of(rings, policies))
         use_objects_audit(app, settings, rings, policies, transport)
     names = {policy.index: policy.name for policy in policies}
     notices = Notices()

@@ -12,8 +12,8 @@ from aiohttp import ClientSession, web
 from swiftlet.main.cluster import finish_slow_replicas
 from swiftlet.placement.fanout import write_all
 from swiftlet.placement.health import NodeHealth
-from swiftlet.placement.plan import plan_write
 from swiftlet.placement.tests.cluster import make_ring
+from swiftlet.placement.write_plan import plan_write
 from swiftlet.ring.model import Device
 
 

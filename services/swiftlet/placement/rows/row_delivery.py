@@ -27,7 +27,7 @@ from swiftlet.errors import NotFound, SwiftletError
 from swiftlet.model import ObjectRow
 from swiftlet.placement.metrics import UPDATE_OUTCOMES
 from swiftlet.placement.owed import ReadRow
-from swiftlet.placement.plan import write_quorum
+from swiftlet.placement.quorums import write_quorum
 from swiftlet.placement.rows.row_queues import RowQueues, Taken
 from swiftlet.ring.model import Device
 
@@ -98,6 +98,15 @@ class RowWaits:
     """Seconds for which it waits for the remaining replicas of the container once most have answered."""
 
 
+@dataclass(frozen=True, slots=True)
+class Awaited:
+    """The container replicas that a write waits for; the others get its row as well, when they get to it."""
+
+    replicas: frozenset[int]
+    are_most: Callable[[Collection[int]], bool]
+    """Returns whether those of them that have answered are so many that the rest gets little more time."""
+
+
 class RowDelivery:
     """The delivery of one row; it is created before the write, and told of each object server's answer.
 
@@ -112,10 +121,12 @@ class RowDelivery:
         share_of: Callable[[int], ContainerUpdate],
         replicas: int,
         late: Callable[[Collection[int]], None] = lambda _replicas: None,
+        awaited: Awaited | None = None,
     ) -> None:
         """`share_of` a slot returns the container replicas it keeps the row for; `replicas` are all of them.
 
         `late` is called with the replicas that have not taken the row when the write is answered, while others have.
+        `awaited` says which of them the write waits for; for all when it is None.
         """
         self._queues = queues
         self._tell = acknowledge
@@ -123,6 +134,7 @@ class RowDelivery:
         self._share_of = share_of
         self._replicas = replicas
         self._late = late
+        self._awaited = awaited or Awaited(frozenset(range(replicas)), lambda said: len(said) >= write_quorum(replicas))
         self._answers: dict[int, Answer] = {}
         self._asked: dict[int, asyncio.Future[Taken]] = {}
         self._pending: list[tuple[int, Device | None, tuple[int, ...]]] = []
@@ -265,8 +277,8 @@ class RowDelivery:
         if not self._unanswered():
             self._wait_no_more()
             return
-        said = sum(answer is not Answer.SILENT for answer in self._answers.values())
-        if not self._mostly and said >= write_quorum(self._replicas):
+        said = [one for one in self._awaited.replicas if self._answers.get(one, Answer.SILENT) is not Answer.SILENT]
+        if not self._mostly and self._awaited.are_most(said):
             self._mostly = True
             loop = asyncio.get_running_loop()
             ends_s = min(self._ends.when(), loop.time() + self._waits.straggler_wait_s)
@@ -279,4 +291,4 @@ class RowDelivery:
 
     def _unanswered(self) -> bool:
         """Whether an answer is still unknown: a future may be done before its result has been noted."""
-        return any(replica not in self._answers for replica in self._asked)
+        return any(replica in self._awaited.replicas and replica not in self._answers for replica in self._asked)

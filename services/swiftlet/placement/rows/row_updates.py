@@ -14,12 +14,16 @@ from dataclasses import dataclass
 from swiftlet.boundaries.objects import ContainerUpdate
 from swiftlet.model import ObjectKey, ObjectRow
 from swiftlet.names import HashPath, Path
+from swiftlet.placement.copies import WriteQuorums, majority
 from swiftlet.placement.owed import share
+from swiftlet.placement.plan import ANYWHERE, Place
+from swiftlet.placement.quorums import Quorum, write_quorum
 from swiftlet.placement.rings import Rings
 from swiftlet.placement.rows.acknowledgements import Acknowledgements
 from swiftlet.placement.rows.lagging import Lagging
-from swiftlet.placement.rows.row_delivery import Acknowledge, RowDelivery, RowWaits
+from swiftlet.placement.rows.row_delivery import Acknowledge, Awaited, RowDelivery, RowWaits
 from swiftlet.placement.rows.row_queues import RowQueues
+from swiftlet.placement.write_plan import writes_near
 from swiftlet.ring.model import Device
 from swiftlet.timestamp import Timestamp
 
@@ -50,14 +54,21 @@ class RowRouter:
         hash_path: HashPath,
         waits: RowWaits | None = None,
         lagging: Lagging | None = None,
+        place: Place = ANYWHERE,
+        quorums: WriteQuorums = majority,
     ) -> None:
-        """`waits` bounds the time that a write spends on its row; replicas that take longer are noted in `lagging`."""
+        """`waits` bounds the time that a write spends on its row; replicas that take longer are noted in `lagging`.
+
+        By the `quorums` of policies a write waits for all replicas, or for those in the region of `place`.
+        """
         self._rings = rings
         self._queues = queues
         self._acknowledgements = acknowledgements
         self._hash_path = hash_path
         self._waits = waits or RowWaits()
         self._lagging = lagging or Lagging()
+        self._place = place
+        self._quorums = quorums
 
     def delivery(self, path: Path, key: ObjectKey, timestamp: Timestamp, slots: int) -> RowDelivery:
         """Return the delivery of the row of a write with so many slots; nothing is sent yet."""
@@ -69,21 +80,41 @@ class RowRouter:
             assert device is not None
             self._acknowledgements.add(device, key, timestamp)
 
-        return self._delivery(shares, holders, acknowledge)
+        return self._delivery(shares, holders, acknowledge, key.policy)
+
+    def shares(self, path: Path, policy: int, slots: int) -> tuple[Sequence[tuple[int, ...]], Collection[int]]:
+        """Return the container replicas that each slot of a write keeps the row for, and those that it waits for."""
+        assert path.container is not None
+        holders = self._holders(path.account, path.container)
+        awaited = self._awaited(policy, holders)
+        found = [share(path, len(holders), index, slots).replicas for index in range(slots)]
+        return found, range(len(holders)) if awaited is None else awaited.replicas
 
     def _holders(self, account: str, container: str) -> Sequence[Device]:
         ring = self._rings.container()
         return ring.primaries(ring.partition_of(self._hash_path(account, container)))
 
     def _delivery(
-        self, shares: Sequence[ContainerUpdate], holders: Sequence[Device], acknowledge: Acknowledge
+        self, shares: Sequence[ContainerUpdate], holders: Sequence[Device], acknowledge: Acknowledge, policy: int
     ) -> RowDelivery:
         account, container = shares[0].account, shares[0].container
 
         def late(replicas: Collection[int]) -> None:
             self._lagging.missed(f"/{account}/{container}", [holders[replica] for replica in replicas])
 
-        return RowDelivery(self._queues, acknowledge, self._waits, shares.__getitem__, len(holders), late)
+        awaited = self._awaited(policy, holders)
+        return RowDelivery(self._queues, acknowledge, self._waits, shares.__getitem__, len(holders), late, awaited)
+
+    def _awaited(self, policy: int, holders: Sequence[Device]) -> Awaited | None:
+        """Return which of a container's replicas a write waits for; None for all, of which most are enough."""
+        quorum = self._quorums(policy)
+        if quorum == "each-region":
+            each = Quorum.in_each_region(holders)
+            return Awaited(frozenset(range(len(holders))), lambda said: each.met([holders[one] for one in said]))
+        if quorum == "local" and writes_near(self._rings.objects(policy), self._place):
+            near = near_replicas(holders, self._place)
+            return Awaited(near, lambda said: len(said) >= write_quorum(len(near)))
+        return None
 
     async def bring(self, stored: StoredRows) -> bool:
         """Bring rows, and wait as a write waits for its own; return whether the container is missing.
@@ -101,7 +132,8 @@ class RowRouter:
             for device, versions in told.values():
                 self._acknowledgements.add_all(device, versions)
 
-        return await self._delivery(shares, holders, acknowledge).finish_all(stored.rows, len(shares))
+        delivery = self._delivery(shares, holders, acknowledge, stored.written[0][0].policy)
+        return await delivery.finish_all(stored.rows, len(shares))
 
     async def drain(self, timeout_s: float) -> None:
         """Let rows in progress finish at shutdown, and send their acknowledgements; then give up."""
@@ -109,3 +141,8 @@ class RowRouter:
         ends_s = clock() + timeout_s
         await self._queues.drain(timeout_s)
         await self._acknowledgements.drain(max(0.0, ends_s - clock()))
+
+
+def near_replicas(holders: Sequence[Device], place: Place) -> frozenset[int]:
+    """Return which of a container's replicas are in the region of a place."""
+    return frozenset(number for number, device in enumerate(holders) if device.region == place.region)

@@ -29,7 +29,7 @@ from swiftlet.placement.rows.row_delivery import RowWaits
 from swiftlet.placement.rows.row_queues import RowQueues
 from swiftlet.placement.rows.row_updates import RowRouter
 from swiftlet.ring import Ring, RingBuilder
-from swiftlet.ring.model import Device
+from swiftlet.ring.model import Device, WriteQuorum
 from swiftlet.servers.objects.pending_delivery import DeliveryTimes, PendingDelivery
 from swiftlet.servers.objects.pool import DevicePool
 from swiftlet.testing.storage.memory_listing import Fault, MemoryListingTransport
@@ -108,6 +108,8 @@ class MemoryCluster:
         make_table: Callable[[Directory], UpdateTable] | None = None,
         regions: tuple[str, ...] = ("r",),
         place: Place = ANYWHERE,
+        quorum: WriteQuorum = "majority",
+        patience_s: float = PATIENCE_S,
     ) -> None:
         """`suppress_after` failures in a row a device is asked last; `make_table` is for databases of containers."""
         self.rings = OneRing(make_ring(devices, replicas, regions=regions))
@@ -121,7 +123,7 @@ class MemoryCluster:
         self.listing_transport = MemoryListingTransport(self.databases)
         self.rows = RowQueues(self.rings.container, self.listing_transport, HASH_PATH)
         self.pending = {device.address: MemoryPending() for device in self.devices}
-        self.transport = MemoryObjectTransport(self.stores, PATIENCE_S, self.pending)
+        self.transport = MemoryObjectTransport(self.stores, patience_s, self.pending)
         self.health = NodeHealth(limit=suppress_after)
         lagging = Lagging()
         self.listings = ClusterListings(
@@ -129,7 +131,13 @@ class MemoryCluster:
         )
         self.acknowledgements = Acknowledgements(self.transport, interval_s=0.01)
         queues = RowQueues(self.rings.container, self.listing_transport, HASH_PATH)
-        self.router = RowRouter(self.rings, queues, self.acknowledgements, HASH_PATH, RowWaits(1.0, 0.2), lagging)
+
+        def quorums(_policy: int) -> WriteQuorum:
+            return quorum
+
+        self.router = RowRouter(
+            self.rings, queues, self.acknowledgements, HASH_PATH, RowWaits(1.0, 0.2), lagging, place, quorums
+        )
         self.objects = ClusterObjects(
             self.rings,
             self.transport,
@@ -139,6 +147,7 @@ class MemoryCluster:
             post_quorum_wait_s=1.0,
             write_timeout_s=0.05,
             place=place,
+            quorums=quorums,
         )
 
     async def close(self) -> None:
@@ -275,9 +284,11 @@ async def memory_cluster(
     make_table: Callable[[Directory], UpdateTable] | None = None,
     regions: tuple[str, ...] = ("r",),
     place: Place = ANYWHERE,
+    quorum: WriteQuorum = "majority",
+    patience_s: float = PATIENCE_S,
 ) -> AsyncIterator[MemoryCluster]:
-    """A cluster for as long as the context lasts, read from `place`."""
-    cluster = MemoryCluster(root, devices, replicas, suppress_after, make_table, regions, place)
+    """A cluster for as long as the context lasts, used from `place`."""
+    cluster = MemoryCluster(root, devices, replicas, suppress_after, make_table, regions, place, quorum, patience_s)
     for database in cluster.databases.values():
         database.start_folding()
     try:
@@ -294,5 +305,5 @@ def reading_order(monkeypatch: pytest.MonkeyPatch, *order: Device) -> None:
         devices.sort(key=lambda device: ranks.get(device.id, len(ranks)))
 
     ordered = functools.partial(plan_read, shuffle=shuffle)
-    for module in ("objects", "listings"):
+    for module in ("copies", "listings"):
         monkeypatch.setattr(f"swiftlet.placement.{module}.plan_read", ordered)

@@ -200,9 +200,7 @@ def replicator(transport: MemoryObjectTransport, cluster: MemoryCluster, device:
 
 
 async def run(root: Directory, seed: int, devices: int, most_down: int) -> History:
-    async with memory_cluster(root, devices=devices) as cluster:
-        cluster.transport = MemoryObjectTransport(cluster.stores, patience_s=0.0)
-        cluster.objects._transport = cluster.transport
+    async with memory_cluster(root, devices=devices, patience_s=0.0) as cluster:
         await cluster.make_container()
         history = History(cluster, seed, most_down)
         for _ in range(STEPS):

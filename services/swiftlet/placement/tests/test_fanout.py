@@ -11,12 +11,14 @@ from swiftlet.errors import DiskFull, NodeTimeout, NodeUnreachable, NotFound, Su
 from swiftlet.placement.fanout import Outcome, drain_background, finish_sent, read_each, write_all
 from swiftlet.placement.health import NodeHealth
 from swiftlet.placement.outcomes import refusal
-from swiftlet.placement.plan import ReadPlan, WritePlan
+from swiftlet.placement.plan import ReadPlan
+from swiftlet.placement.quorums import Quorum
 from swiftlet.placement.tests.test_plan_health import DEVICES
+from swiftlet.placement.write_plan import WritePlan
 from swiftlet.ring.model import Device
 from swiftlet.timestamp import Timestamp
 
-PLAN = WritePlan(tuple(DEVICES[:3]), 2, lambda: (tuple(DEVICES[3:]), frozenset()))
+PLAN = WritePlan(tuple(DEVICES[:3]), Quorum(2), lambda: (tuple(DEVICES[3:]), frozenset()))
 
 
 async def test_all_slots_answer() -> None:
@@ -50,7 +52,7 @@ async def test_too_few_devices_name_what_ails_them() -> None:
         return 0
 
     outcome = await write_all(PLAN, operation, NodeHealth())
-    error = refusal(outcome, 2, "/a/c/o")
+    error = refusal(outcome, Quorum(2), "/a/c/o")
     assert isinstance(error, Unavailable)
     assert "2 replicas must answer, 1 did" in str(error)
     assert "d5: silent for 10 s" in str(error)
@@ -91,7 +93,7 @@ async def test_considered_refusals_are_kept_apart_from_trouble() -> None:
         return 1
 
     outcome = await write_all(PLAN, operation, NodeHealth())
-    error = refusal(outcome, 2, "/a/c/o")
+    error = refusal(outcome, Quorum(2), "/a/c/o")
     assert isinstance(error, Superseded)
     assert error.timestamp == newer
 
@@ -107,7 +109,7 @@ async def test_reads_go_down_the_list_until_one_has_it() -> None:
             raise NotFound("not here")
         return "here"
 
-    plan = ReadPlan(DEVICES, 2)
+    plan = ReadPlan(DEVICES, Quorum(2))
     outcome: Outcome[str] = await read_each(plan, operation, NodeHealth(), lambda o: bool(o.replies))
     assert asked == [0, 1, 2]
     assert outcome.replies[0][2] == "here"

@@ -7,7 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from swiftlet.placement.health import NodeHealth
-from swiftlet.placement.plan import Place, plan_read, plan_write, write_quorum
+from swiftlet.placement.plan import Place, plan_read
+from swiftlet.placement.quorums import Quorum, write_quorum
+from swiftlet.placement.write_plan import plan_write
 from swiftlet.ring.model import Device
 
 
@@ -40,7 +42,7 @@ def test_two_quorums_share_a_copy(replicas: int, quorum: int) -> None:
 
 def test_a_write_goes_to_primaries_with_as_many_spares() -> None:
     plan = plan_write(_Ring(), 0)  # type: ignore[arg-type]
-    assert (ids(plan.slots), ids(plan.spares), plan.quorum) == ([0, 1, 2], [3, 4, 5], 2)
+    assert (ids(plan.slots), ids(plan.spares), plan.quorum) == ([0, 1, 2], [3, 4, 5], Quorum(2))
 
 
 def test_failed_primaries_change_places_with_sound_handoffs() -> None:
@@ -54,7 +56,7 @@ def test_reads_ask_failed_devices_last() -> None:
     order = plan_read(_Ring(), 0, lambda d: d.id == 0, shuffle=lambda devices: devices.reverse())  # type: ignore[arg-type]
     assert ids(order.devices) == [2, 1, 3, 4, 5, 0]
     assert order.handoffs == {3, 4, 5}
-    assert order.quorum == 2
+    assert order.quorum == Quorum(2)
 
 
 @pytest.mark.parametrize(

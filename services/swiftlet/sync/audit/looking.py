@@ -11,7 +11,6 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from itertools import islice
 
 from swiftlet.boundaries.objects import ObjectTransport
 from swiftlet.errors import NotFound, SwiftletError
@@ -60,7 +59,7 @@ class Objects:
         return verdict, looked
 
     async def _look_everywhere(self, ring: Ring, primaries: Sequence[Device], key: ObjectKey, name: str) -> Looked:
-        handoffs = list(islice(ring.handoffs(key.partition), len(primaries)))
+        handoffs = [device for device in ring.may_hold(key.partition) if device not in primaries]
         aside = await self._look(handoffs, key, name)
         again = await self._look(primaries, key, name)
         return Looked(_merged([aside.truth, again.truth]), aside.complete and again.complete)

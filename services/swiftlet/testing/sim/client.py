@@ -12,7 +12,7 @@ from enum import Enum
 
 from swiftlet.errors import NotFound, Superseded, SwiftletError
 from swiftlet.model import PostRecord
-from swiftlet.placement.plan import WritePlan, plan_write
+from swiftlet.placement.write_plan import WritePlan, plan_write
 from swiftlet.ring.lookup import Ring
 from swiftlet.testing.sim.network import Network, Outcome, Timeline
 from swiftlet.testing.sim.node import EPOCH_S, Node
@@ -87,7 +87,7 @@ class _Fan:
         self._proxy = proxy
         self._rows = rows
         self._write = write
-        self._quorum = plan.quorum
+        self._quorum = plan.quorum.count
         self._slots = [device.id for device in plan.slots]
         self._spares = [device.id for device in plan.spares] if write.verb is not Verb.POST else []
         self._stored = 0

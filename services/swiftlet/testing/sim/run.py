@@ -12,7 +12,7 @@ from functools import partial
 from random import Random
 
 from swiftlet.model import Entry
-from swiftlet.placement.plan import write_quorum
+from swiftlet.placement.quorums import write_quorum
 from swiftlet.ring.builder import RingBuilder
 from swiftlet.sync.session.compare import IN_FLIGHT_S, need_of
 from swiftlet.sync.session.topology import BATCHED

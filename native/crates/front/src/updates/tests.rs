@@ -85,7 +85,7 @@ impl World {
         let (container, rows) = (container.as_bytes().into(), Arc::from(SHARES));
         let (devices, holders) = (vec![0, 1, 2], self.holders.clone());
         let (id, parts) = ("tx".to_owned(), Vec::new());
-        Made { token, container, rows, row, key, timestamp: token, devices, holders, id, parts }
+        Made { token, container, rows, awaited: 7, row, key, timestamp: token, devices, holders, id, parts }
     }
 
     fn make(&mut self, token: u64, container: &str) {
@@ -479,4 +479,79 @@ fn room_is_told_of_rows_that_all_replicas_have_taken() {
     }
     let listed = &world.listed[0];
     assert_eq!((listed.row.as_slice(), listed.timestamp, listed.slices.len()), (&b"1"[..], 1, 2));
+}
+
+/// Rows whose writes wait for these container replicas alone.
+fn make_awaiting(world: &mut World, tokens: &[u64], awaited: u32) {
+    let made = tokens.iter().map(|token| Made { awaited, ..world.made(*token, "/a/c/") }).collect();
+    world.updates.add(made, world.now);
+    world.carry_out();
+}
+
+#[test]
+fn clients_wait_for_the_replicas_of_their_region_alone() {
+    let mut world = World::new();
+    make_awaiting(&mut world, &[1, 2], 1);
+    make_awaiting(&mut world, &[3], 1);
+    make_awaiting(&mut world, &[4], 1);
+    assert_eq!(world.calls.len(), 6, "a third batch waits");
+    world.answer_from("c1", UPDATE, &at(8, 10));
+    assert!(world.take_answered().is_empty());
+    world.answer_from("c0", UPDATE, &at(7, 10));
+    assert_eq!(world.take_answered(), [1, 2]);
+    world.answer_from("c0", UPDATE, &at(7, 11));
+    world.answer_from("c0", UPDATE, &at(7, 12));
+    assert_eq!(world.take_answered(), [3, 4], "it does not wait for what others have not taken");
+    let rows = world.rows();
+    assert_eq!((rows.taken, rows.delivering, rows.not_durable), (4, 0, 4));
+    for position in [11, 12, 13] {
+        world.answer_from("c2", UPDATE, &at(9, position));
+    }
+    world.answer(UPDATE, &at(8, 12));
+    while world.answer(DURABLE, &ok(Vec::new())) > 0 {}
+    world.later(Duration::from_millis(200));
+    assert_eq!(world.acknowledged(), all(&[1, 2, 3, 4]));
+    assert_eq!((world.rows().not_durable, world.rows().left_pending), (0, 0));
+}
+
+#[test]
+fn what_another_region_does_not_take_stays_pending() {
+    for answer in [What::Failed(Error::Deadline), refused(Status::NodeBusy)] {
+        let mut world = World::new();
+        make_awaiting(&mut world, &[1, 2], 1);
+        world.answer_from("c0", UPDATE, &at(1, 1));
+        assert_eq!(world.take_answered(), [1, 2]);
+        world.answer_from("c1", UPDATE, &answer);
+        world.answer(UPDATE, &at(1, 1));
+        let rows = world.rows();
+        assert_eq!((rows.taken, rows.left_pending, rows.not_durable, rows.delivering), (2, 2, 0, 0));
+        assert!(world.calls.is_empty() && world.take_left().is_empty());
+        make_awaiting(&mut world, &[3], 1);
+        assert_eq!(world.take_left(), [3], "Python delivers for a while");
+    }
+}
+
+#[test]
+fn without_a_replica_in_their_region_clients_wait_for_none() {
+    let mut world = World::new();
+    for token in 1..=4 {
+        make_awaiting(&mut world, &[token], 0);
+    }
+    assert_eq!(world.take_answered(), [1, 2, 3, 4]);
+    assert_eq!(world.answer(UPDATE, &at(1, 1)), 12);
+    while world.answer(DURABLE, &ok(Vec::new())) > 0 {}
+    world.later(Duration::from_millis(200));
+    assert_eq!(world.acknowledged(), all(&[1, 2, 3, 4]));
+}
+
+#[test]
+fn answered_rows_that_are_too_many_stay_pending_at_once() {
+    let mut world = World::new();
+    world.counts.not_durable.store(MAX_NOT_DURABLE - 1, Relaxed);
+    make_awaiting(&mut world, &[1, 2], 1);
+    world.answer_from("c0", UPDATE, &at(1, 1));
+    assert_eq!(world.take_answered(), [1, 2]);
+    world.answer(UPDATE, &at(1, 1));
+    assert!(world.calls.is_empty());
+    assert_eq!(world.rows().left_pending, 2);
 }
