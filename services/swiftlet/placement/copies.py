@@ -1,9 +1,12 @@
 """Which copy of an object is read: the first good one, the newest one, and where they are looked for.
 
+Readers in one of several regions ask the primaries of their own region first. When these lack the object, all devices
+that may have it are asked at the same time, and the newest copy counts: that takes one trip, not one for each of them.
+When these can't be asked, or may have missed something, those of other regions are read.
+
 Of a policy whose writes are `local` an object may be in one region alone for a while, on devices that stand in for the
-primaries of other regions. Its readers ask the primaries of their own region first. When none of them gives a copy, all
-devices of all regions that may have one are compared, because what stands in may be older than what is elsewhere; only
-where nothing stands in for primaries that can't be asked, those of other regions are read at once.
+primaries of other regions. What stands in may be older than what is elsewhere. So all devices are compared as well
+where something stands in for a primary that gives no copy, and where one may have missed something.
 
 Fault model: that of the fan-out. A region may be out of reach: then the newest copy within reach counts, and an object
 that the reader's own region should have and does not is said not to exist.
@@ -25,7 +28,7 @@ from swiftlet.placement.health import NodeHealth
 from swiftlet.placement.plan import ANYWHERE, Place, ReadPlan, ids_of, plan_read
 from swiftlet.placement.quorums import Quorum, by_region
 from swiftlet.placement.rings import ObjectRings
-from swiftlet.placement.write_plan import near_devices
+from swiftlet.placement.write_plan import near_devices, writes_near
 from swiftlet.ring.lookup import Ring
 from swiftlet.ring.model import Device, WriteQuorum
 from swiftlet.timestamp import ZERO, Timestamp
@@ -132,8 +135,9 @@ class Copies:
 
     async def first(self, path: Path, key: ObjectKey, operation: Operation[T], bound: Bound) -> T:
         """Return what the operation returns on the first device with a good copy. Raises NotFound and Unavailable."""
-        if self._quorums(key.policy) == "local":
-            return await self._first_of_local(path, key, operation, bound)
+        ring = self._rings.objects(key.policy)
+        if self._quorums(key.policy) == "local" or (len(ring.regions) > 1 and writes_near(ring, self._place)):
+            return await self._first_by_region(path, key, operation, bound)
         plan = self._plan(key)
         outcome = await self._read(plan, key, operation, bound)
         if outcome.replies:
@@ -142,10 +146,11 @@ class Copies:
         if len(absent) >= plan.quorum.count:
             raise NotFound(f"{path} does not exist", _newest_deletion(absent))
         if outcome.unproved:
+            self._compared()
             return await self._newest_copy(path, key, operation, bound)
         raise outcome.unavailable(str(path), plan.quorum)
 
-    async def _first_of_local(self, path: Path, key: ObjectKey, operation: Operation[T], bound: Bound) -> T:
+    async def _first_by_region(self, path: Path, key: ObjectKey, operation: Operation[T], bound: Bound) -> T:
         plan = self._plan(key)
         near = near_devices(self._rings.objects(key.policy), key.partition, self._place)
         order = [device for device in plan.first if device in near.primaries]
@@ -153,17 +158,21 @@ class Copies:
         if outcome.replies:
             return outcome.replies[0][2]
         absent = [device for device, error in outcome.refusals if isinstance(error, NotFound)]
-        beside = await self._versions(key, near.standing)
-        if not (absent or outcome.unproved or beside.found or beside.gone):
+        is_local = self._quorums(key.policy) == "local"
+        beside = await self._versions(key, near.standing) if is_local else Versions()
+        may_be_newer = is_local and bool(outcome.unproved or beside.found or beside.gone)
+        if not absent and not may_be_newer:
             # Those who should have it here could not be asked, and nothing was written beside them.
             rest = [device for device in plan.first if device not in near.primaries]
             outcome = await self._read(ReadPlan(rest, plan.quorum), key, operation, bound, until_absent=True)
             if outcome.replies:
                 return outcome.replies[0][2]
+        if outcome.unproved:
+            self._compared()
         try:
             return await self._newest_copy(path, key, operation, bound)
         except Unavailable as unavailable:
-            if not near.proves_absence(absent, [*absent, *beside.answered]):
+            if not is_local or not near.proves_absence(absent, [*absent, *beside.answered]):
                 raise
             raise NotFound(
                 f"{path} does not exist in region {self._place.region}, and other regions can't be asked"
@@ -202,8 +211,7 @@ class Copies:
         return await read_each(plan, lambda device: operation(device, False), self._health, lambda o: bool(o.replies))
 
     async def _newest_copy(self, path: Path, key: ObjectKey, operation: Operation[T], bound: Bound) -> T:
-        """Run a read on a device with the newest version, when no device is left that can't have missed anything."""
-        self._compared()
+        """Run a read on a device with the newest version of all that can be asked."""
         info, devices = await self.newest(path, key, strict=False)
         bound.newest = max(bound.newest, age(info))
         outcome = await self._one_of(devices, operation)

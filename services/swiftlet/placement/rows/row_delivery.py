@@ -105,6 +105,8 @@ class Awaited:
     replicas: frozenset[int]
     are_most: Callable[[Collection[int]], bool]
     """Returns whether those of them that have answered are so many that the rest gets little more time."""
+    or_all: bool = False
+    """Whether all others are waited for as well while none of these lists the row."""
 
 
 class RowDelivery:
@@ -291,4 +293,7 @@ class RowDelivery:
 
     def _unanswered(self) -> bool:
         """Whether an answer is still unknown: a future may be done before its result has been noted."""
-        return any(replica in self._awaited.replicas and replica not in self._answers for replica in self._asked)
+        awaited = self._awaited.replicas
+        if self._awaited.or_all and not any(self._answers.get(replica) in _SHOWS for replica in awaited):
+            awaited = frozenset(self._asked)
+        return any(replica in awaited and replica not in self._answers for replica in self._asked)

@@ -59,7 +59,7 @@ class RowRouter:
     ) -> None:
         """`waits` bounds the time that a write spends on its row; replicas that take longer are noted in `lagging`.
 
-        By the `quorums` of policies a write waits for all replicas, or for those in the region of `place`.
+        By the `quorums` of policies a write waits for all replicas, or for those in the region of `place`, if any.
         """
         self._rings = rings
         self._queues = queues
@@ -107,14 +107,15 @@ class RowRouter:
 
     def _awaited(self, policy: int, holders: Sequence[Device]) -> Awaited | None:
         """Return which of a container's replicas a write waits for; None for all, of which most are enough."""
-        quorum = self._quorums(policy)
+        quorum, near = self._quorums(policy), near_replicas(holders, self._place)
         if quorum == "each-region":
             each = Quorum.in_each_region(holders)
             return Awaited(frozenset(range(len(holders))), lambda said: each.met([holders[one] for one in said]))
-        if quorum == "local" and writes_near(self._rings.objects(policy), self._place):
-            near = near_replicas(holders, self._place)
-            return Awaited(near, lambda said: len(said) >= write_quorum(len(near)))
-        return None
+        is_local = quorum == "local" and writes_near(self._rings.objects(policy), self._place)
+        if not is_local and len(near) in (0, len(holders)):
+            return None
+        # Listings are read from near replicas, so those in other regions cost the write no trip of its own.
+        return Awaited(near, lambda said: len(said) >= write_quorum(len(near)), or_all=not is_local)
 
     async def bring(self, stored: StoredRows) -> bool:
         """Bring rows, and wait as a write waits for its own; return whether the container is missing.

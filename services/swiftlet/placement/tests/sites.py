@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
+from contextvars import ContextVar
 from pathlib import Path as Directory
 from typing import TypeVar
 
+from swiftlet.boundaries.objects import ContainerUpdate, WriteReply
 from swiftlet.listing.pool import ListingStore
-from swiftlet.model import ObjectInfo, PostRecord
+from swiftlet.model import ObjectInfo, ObjectKey, PostRecord, PutFooter, PutRecord
 from swiftlet.names import Path
 from swiftlet.placement.cluster_objects import ClusterObjects
 from swiftlet.placement.fanout import drain_background
 from swiftlet.placement.health import NodeHealth
+from swiftlet.placement.listings import ClusterListings
 from swiftlet.placement.outcomes import Written
 from swiftlet.placement.plan import ANYWHERE, Place
 from swiftlet.placement.rows.acknowledgements import Acknowledgements
@@ -32,19 +35,109 @@ from swiftlet.placement.tests.cluster import (
 )
 from swiftlet.placement.tests.test_cluster_history import replicator
 from swiftlet.ring.model import Device, WriteQuorum
+from swiftlet.store.protocol import Store
 from swiftlet.testing.storage.memory_listing import Fault, MemoryListingTransport
-from swiftlet.testing.storage.memory_objects import MemoryObjectTransport
+from swiftlet.testing.storage.memory_objects import MemoryObjectTransport, MemoryPutStream
 
 T = TypeVar("T")
+_OPENING = ContextVar("opening", default=False)
+"""Whether calls are parts of one that has crossed already."""
 REGIONS = ("east", "north", "west")
+
+
+class WideArea:
+    """Counts round trips between regions: requests that are on their way at the same time make one.
+
+    Whoever calls another region waits until nothing else goes on; then all who wait go on together.
+    """
+
+    def __init__(self) -> None:
+        """Nobody waits before `trips`."""
+        self._waiting: list[asyncio.Future[None]] = []
+        self._counting = False
+        self.at_work = 0
+        """Requests within the region that are being carried out."""
+
+    async def cross(self) -> None:
+        """Wait for the next trip."""
+        if self._counting:
+            self._waiting.append(asyncio.get_running_loop().create_future())
+            await self._waiting[-1]
+
+    async def trips(self, work: Awaitable[object]) -> int:
+        """Return after how many trips this is done."""
+        count, self._counting = 0, True
+        task = asyncio.ensure_future(work)
+        try:
+            while not task.done():
+                for _ in range(50):
+                    await asyncio.sleep(0)
+                if task.done():
+                    break
+                if self.at_work or not self._waiting:
+                    await asyncio.sleep(0.001)
+                    continue
+                count += 1
+                self._release()
+            await task
+        finally:
+            self._counting = False
+            self._release()
+        return count
+
+    def _release(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for one in waiting:
+            if not one.done():
+                one.set_result(None)
+
+
+class FarObjects(MemoryObjectTransport):
+    """Objects of devices, of which some are in other regions."""
+
+    def __init__(self, cluster: MemoryCluster, place: Place, wide_area: WideArea) -> None:
+        """As somebody at this place has them."""
+        super().__init__(cluster.stores, 0.0, cluster.pending)
+        self.doubts = cluster.transport.doubts
+        self._place = place
+        self._wide_area = wide_area
+
+    async def _reach(self, device: Device) -> Store:
+        await self._cross(device)
+        return await super()._reach(device)
+
+    async def _cross(self, device: Device) -> None:
+        if self._place.distance(device) == 2 and not _OPENING.get():
+            await self._wide_area.cross()
+
+    async def open_put(
+        self, device: Device, key: ObjectKey, record: PutRecord, size: int | None, row: ContainerUpdate | None
+    ) -> MemoryPutStream:
+        """As the native transport does it: one question whether the device takes it, and one answer at the end."""
+        await self._cross(device)
+        opening = _OPENING.set(True)
+        try:
+            stream = await super().open_put(device, key, record, size, row)
+        finally:
+            _OPENING.reset(opening)
+        commit = stream.commit
+
+        async def crossing(footer: PutFooter) -> WriteReply:
+            await self._cross(device)
+            return await commit(footer)
+
+        stream.commit = crossing  # type: ignore[method-assign]
+        return stream
 
 
 class SlowDatabases(MemoryListingTransport):
     """Databases of which some answer only when they may."""
 
-    def __init__(self, databases: Mapping[str, ListingStore]) -> None:
+    def __init__(self, databases: Mapping[str, ListingStore], place: Place, wide_area: WideArea) -> None:
         """None is slow at first."""
         super().__init__(databases)
+        self._place = place
+        self._wide_area = wide_area
         self.slow: set[str] = set()
         """Names of devices that wait for `go_on`."""
         self.go_on = asyncio.Event()
@@ -52,7 +145,13 @@ class SlowDatabases(MemoryListingTransport):
     async def _ask(self, device: Device, request: Callable[[ListingStore], Awaitable[T]]) -> T:
         if device.name in self.slow:
             await self.go_on.wait()
-        return await super()._ask(device, request)
+        if self._place.distance(device) == 2:
+            await self._wide_area.cross()
+        self._wide_area.at_work += 1
+        try:
+            return await super()._ask(device, request)
+        finally:
+            self._wide_area.at_work -= 1
 
 
 class Site:
@@ -62,9 +161,9 @@ class Site:
         """Reach all devices of the cluster."""
         self.cluster = cluster
         self.place = place
-        self.transport = MemoryObjectTransport(cluster.stores, 0.0, cluster.pending)
-        self.transport.doubts = cluster.transport.doubts
-        self.databases = SlowDatabases(cluster.databases)
+        self.wide_area = WideArea()
+        self.transport = FarObjects(cluster, place, self.wide_area)
+        self.databases = SlowDatabases(cluster.databases, place, self.wide_area)
         self.acknowledgements = Acknowledgements(self.transport, interval_s=0.0)
         self.queues = RowQueues(cluster.rings.container, self.databases, HASH_PATH)
 
@@ -75,6 +174,7 @@ class Site:
             cluster.rings, self.queues, self.acknowledgements, HASH_PATH, RowWaits(5.0, 0.2), None, place, quorums
         )
         self.health = NodeHealth(limit=suppress_after)
+        self.listings = ClusterListings(cluster.rings, self.databases, HASH_PATH, self.health, place=place)
         self.objects = ClusterObjects(
             cluster.rings, self.transport, self.router, HASH_PATH, self.health, 1.0, 0.05, place, quorums
         )
