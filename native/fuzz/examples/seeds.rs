@@ -5,14 +5,16 @@ use std::path::Path;
 use std::sync::Arc;
 
 use swiftlet_erasure::Scheme;
+use swiftlet_fragments::block::Block;
 use swiftlet_fragments::cutting::Cutter;
-use swiftlet_fragments::slot::Change;
+use swiftlet_fragments::request::{Answer, Request as Asked};
+use swiftlet_fragments::slot::{Change, Shown};
 use swiftlet_fragments::{Accepted, Ballot, Device, Outcome, Version, decision};
 use swiftlet_fuzz::lived;
-use swiftlet_node::message::{Found, Request, Written, encode_footer, lists};
+use swiftlet_node::message::{Found, Request, Written, encode_footer, fragments, lists};
 use swiftlet_node::{Refusal, Status};
 use swiftlet_store::disk::Disk;
-use swiftlet_store::model::{Entry, EntryKind, Footer, Info, Key, PostMeta, PutMeta};
+use swiftlet_store::model::{Entry, EntryKind, Footer, FragmentInfo, Info, Key, PostMeta, PutMeta};
 use swiftlet_store::pairs::{PairRoots, Step};
 use swiftlet_wire::frame::{END, Encoder, Kind, LENT};
 use swiftlet_wire::message::{
@@ -126,6 +128,7 @@ fn node(root: &Path) {
         let number = request.method() as u8;
         save(root, "objects", &format!("method-{number}"), &[&[number], &request.encode("d1").unwrap()]);
     }
+    about_fragments(root, key);
     let info = Info {
         name: b"/a/c/o".to_vec(),
         timestamp: 5,
@@ -147,6 +150,56 @@ fn node(root: &Path) {
     save(root, "objects", "entries", &[&[0], &lists::encode_entries(&[entry, entry])]);
     let refusal = Refusal { status: Status::Superseded, timestamp: 9, text: "newer".to_owned() };
     save(root, "objects", "refusal", &[&[Status::Superseded as u8], &refusal.encode()]);
+}
+
+/// Requests about a fragment, and their answers.
+fn about_fragments(root: &Path, key: Key) {
+    let version = Version { timestamp: 5, generation: 6 };
+    let chosen: Arc<[Device]> = (0..3).map(|number| Device { number, incarnation: 7 }).collect();
+    let ballot = Ballot { round: 2, nonce: 9 };
+    let accepted = Accepted { ballot, outcome: Outcome::Abort };
+    let meta = PutMeta { name: b"/a/c/o".to_vec(), timestamp: 5, ..PutMeta::default() };
+    let about = |asked| fragments::Request::About { key, asked };
+    let requests = [
+        fragments::Request::Keep { key, certain: true, cell_bytes: 64, size: Some(7), meta: meta.clone() },
+        fragments::Request::Newest { key, below: Some(version), start: 1, stop: 2 },
+        fragments::Request::Cells { key, version, first: 1, end: 2 },
+        about(Asked::Commit(version)),
+        about(Asked::Settle(version)),
+        about(Asked::Promise { version, chosen: chosen.clone(), ballot }),
+        about(Asked::Accept { version, chosen: chosen.clone(), accepted }),
+        about(Asked::Decide { version, outcome: Outcome::Commit }),
+        about(Asked::Show),
+        fragments::Request::Incarnation,
+    ];
+    for (at, request) in requests.into_iter().enumerate() {
+        let number = request.method() as u8;
+        let raw = Request::Fragment(request).encode("d1").unwrap();
+        save(root, "objects", &format!("method-{number}-{at}"), &[&[number], &raw]);
+    }
+    let answers = [
+        Answer::Done,
+        Answer::Superseded(version),
+        Answer::Outbid(ballot),
+        Answer::Decided(Outcome::Commit),
+        Answer::Promised { accepted: Some(accepted), fragment: true },
+        Answer::Showing(Some(Shown { version, settled: true, chosen: chosen.clone() })),
+    ];
+    for (at, answer) in answers.iter().enumerate() {
+        let raw = fragments::encode_answer(answer).unwrap();
+        save(root, "objects", &format!("fragment-answer-{at}"), &[&[0], &raw]);
+    }
+    let mut cutter = Cutter::new(Scheme::new(2, 1).unwrap(), 8).unwrap();
+    cutter.push(b"an object of some stripes", |_| ()).unwrap();
+    let block = cutter.finish(|_| ()).block(1, version.generation, chosen).unwrap();
+    let cells = fragments::Cells { first: 0, xxh3: block.cells.clone() };
+    let block = Block { cells: Vec::new(), ..block };
+    let footer = fragments::Footer { etag: b"etag".to_vec(), block: block.clone() };
+    save(root, "objects", "fragment-footer", &[&[0], &footer.encode().unwrap()]);
+    let info = FragmentInfo { meta, etag: b"etag".to_vec(), block };
+    let newest = fragments::Newest { committed: Some(version), floor: None, fragment: Some((info, cells.clone())) };
+    save(root, "objects", "fragment-newest", &[&[0], &newest.encode().unwrap()]);
+    save(root, "objects", "fragment-cells", &[&[0], &fragments::Given::Cells(cells).encode().unwrap()]);
 }
 
 fn store(root: &Path) {
@@ -194,7 +247,7 @@ fn erasure(root: &Path) {
     save(root, "erasure", "no-scheme", &[&[17, 1, 1], &[0; 24]]);
 }
 
-fn fragments(root: &Path) {
+fn coded(root: &Path) {
     let chosen: Arc<[Device]> = (0..9).map(|number| Device { number, incarnation: 7 }).collect();
     let object: Vec<u8> = (0..999_u16).map(|at| (at % 251) as u8).collect();
     let order: Vec<u8> = (0..9_u8).map(|at| at.wrapping_mul(89)).collect();
@@ -242,6 +295,6 @@ fn main() {
     node(Path::new(&root));
     store(Path::new(&root));
     erasure(Path::new(&root));
-    fragments(Path::new(&root));
+    coded(Path::new(&root));
     pairs(Path::new(&root));
 }

@@ -1,6 +1,6 @@
 //! What is asked of object servers and what they answer; Python has the same codec.
 
-use swiftlet_node::message::{Found, Request, Written, decode_footer, encode_footer, lists};
+use swiftlet_node::message::{Found, Request, Written, decode_footer, encode_footer, fragments, lists};
 use swiftlet_node::{Refusal, Status};
 
 /// A message: its number (a method, a status), then its bytes. What is accepted is, made anew, the same bytes.
@@ -29,6 +29,18 @@ pub fn objects(data: &[u8]) {
     }
     if let Ok(entries) = lists::decode_entries(raw) {
         assert_eq!(lists::encode_entries(&entries), raw);
+    }
+    if let Ok(footer) = fragments::Footer::decode(raw) {
+        assert_eq!(footer.encode().as_deref(), Ok(raw));
+    }
+    if let Ok(answer) = fragments::decode_answer(raw) {
+        assert_eq!(fragments::encode_answer(&answer).as_deref(), Ok(raw));
+    }
+    if let Ok(newest) = fragments::Newest::decode(raw) {
+        assert_eq!(newest.encode().as_deref(), Ok(raw));
+    }
+    if let Ok(given) = fragments::Given::decode(raw) {
+        assert_eq!(given.encode().as_deref(), Ok(raw));
     }
     assert_ne!(Refusal::decode(number, raw).status, Status::Ok, "a refusal that is none");
 }

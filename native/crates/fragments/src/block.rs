@@ -112,6 +112,19 @@ impl Block {
 
     /// A block from its bytes, all of them.
     pub fn parse(bytes: &[u8]) -> Result<Self, BlockError> {
+        let complete = Self::parse_with(bytes, true)?;
+        complete.check()?;
+        Ok(complete)
+    }
+
+    /// A block whose bytes end before the digests of its cells, which is what is sent of one.
+    pub fn parse_without_cells(bytes: &[u8]) -> Result<Self, BlockError> {
+        let block = Self::parse_with(bytes, false)?;
+        block.check_devices()?;
+        Ok(block)
+    }
+
+    fn parse_with(bytes: &[u8], cells: bool) -> Result<Self, BlockError> {
         let mut cursor = Cursor(bytes);
         let [version, data, parity, index] = cursor.bytes().ok_or(BlockError::Length)?;
         if version != VERSION {
@@ -121,17 +134,17 @@ impl Block {
         if usize::from(index) >= scheme.cells() {
             return Err(BlockError::Index(index));
         }
-        let block = Self::parse_rest(&mut cursor, scheme, index.into())?;
-        let complete = block.ok_or(BlockError::Length)?;
-        if !cursor.0.is_empty() {
-            return Err(BlockError::Length);
-        }
-        complete.check()?;
-        Ok(complete)
+        let block = Self::parse_rest(&mut cursor, scheme, index.into(), cells)?;
+        if cursor.0.is_empty() { block.ok_or(BlockError::Length) } else { Err(BlockError::Length) }
     }
 
     /// Nothing if there are too few bytes.
-    fn parse_rest(cursor: &mut Cursor<'_>, scheme: Scheme, index: usize) -> Result<Option<Self>, BlockError> {
+    fn parse_rest(
+        cursor: &mut Cursor<'_>,
+        scheme: Scheme,
+        index: usize,
+        with_cells: bool,
+    ) -> Result<Option<Self>, BlockError> {
         let (Some(cell_bytes), Some(object_bytes)) = (cursor.u32(), cursor.u64()) else { return Ok(None) };
         let cell_bytes = usize::try_from(cell_bytes).unwrap_or(MAX_CELL_BYTES + 1);
         let geometry = Geometry::new(scheme, cell_bytes, object_bytes)?;
@@ -143,7 +156,8 @@ impl Block {
             let (generation, object_xxh3) = (cursor.u64()?, u128::from_be_bytes(cursor.bytes()?));
             let chosen: Option<Arc<[Device]>> = (0..scheme.cells()).map(|_| cursor.device()).collect();
             let totals: Option<Arc<[u64]>> = (0..scheme.cells()).map(|_| cursor.u64()).collect();
-            let cells: Option<Vec<u64>> = (0..stripes).map(|_| cursor.u64()).collect();
+            let count = if with_cells { stripes } else { 0 };
+            let cells: Option<Vec<u64>> = (0..count).map(|_| cursor.u64()).collect();
             let (chosen, totals, cells) = (chosen?, totals?, cells?);
             Some(Self { geometry, cell_bytes, index, generation, object_xxh3, chosen, totals, cells })
         };
@@ -162,6 +176,11 @@ impl Block {
         if self.index >= cells {
             return Err(BlockError::Index(self.index as u8));
         }
+        self.check_devices()?;
+        if total(&self.cells) == self.totals[self.index] { Ok(()) } else { Err(BlockError::Cells) }
+    }
+
+    fn check_devices(&self) -> Result<(), BlockError> {
         if self.generation == u64::MAX {
             return Err(BlockError::Generation);
         }
@@ -170,7 +189,7 @@ impl Block {
                 return Err(BlockError::Repeated(*device));
             }
         }
-        if total(&self.cells) == self.totals[self.index] { Ok(()) } else { Err(BlockError::Cells) }
+        Ok(())
     }
 
     /// Bytes of the fragment.

@@ -11,9 +11,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+use swiftlet_fragments::request::Answer;
 use swiftlet_store::model::Footer;
 use swiftlet_transport::{Body, Call, Chunk, Completions, Error as TransportError, Peer, Sink, Ticket, Upload, What};
 
+use crate::message::fragments::{Footer as FragmentFooter, decode_answer};
 use crate::message::{Found, Malformed, Request, Written, encode_footer};
 use crate::status::{Refusal, Status};
 
@@ -344,8 +346,17 @@ impl PutStream {
     }
 
     /// The body is complete; waits for the answers.
-    pub fn commit(mut self, footer: &Footer) -> Vec<Result<Written, Failure>> {
-        let raw = encode_footer(footer);
+    pub fn commit(self, footer: &Footer) -> Vec<Result<Written, Failure>> {
+        self.finish(encode_footer(footer)).into_iter().map(written).collect()
+    }
+
+    /// A fragment is complete; waits for the answers.
+    pub fn keep(self, footer: &FragmentFooter) -> Vec<Result<Answer, Failure>> {
+        let answers = self.finish(footer.encode()).into_iter();
+        answers.map(|answer| Ok(decode_answer(&answer?.header)?)).collect()
+    }
+
+    fn finish(mut self, raw: Result<Vec<u8>, Malformed>) -> Vec<Result<Fetched, Failure>> {
         for upload in self.uploads.iter_mut().filter_map(Option::take) {
             let ticket = upload.ticket().clone();
             let ended = raw.as_ref().is_ok_and(|raw| upload.end(raw.clone()).is_ok());
@@ -355,7 +366,7 @@ impl PutStream {
         }
         let answers = Answers::new(Arc::clone(&self.answers.events), 0);
         let answers = std::mem::replace(&mut self.answers, answers);
-        answers.finish(self.deadline).into_iter().map(written).collect()
+        answers.finish(self.deadline)
     }
 }
 

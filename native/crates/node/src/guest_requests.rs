@@ -123,6 +123,7 @@ impl Asked {
             | Request::Suffixes(..)
             | Request::Entries(..)
             | Request::Acknowledge(_)
+            | Request::Fragment(_)
             | Request::Revoke { .. } => Err(forbidden("only members of the cluster may do this")),
         }
     }

@@ -12,6 +12,7 @@ mod container_server;
 mod device;
 mod doubts;
 mod download;
+mod fragments;
 mod gather;
 mod guest_requests;
 mod guests;

@@ -5,6 +5,7 @@ use swiftlet_store::model::{Entry, EntryKind, Footer, Info, Key, PostMeta, PutMe
 pub use crate::codec::Malformed;
 use crate::codec::{Reader, Writer};
 
+pub mod fragments;
 pub mod guests;
 pub mod updates;
 
@@ -131,6 +132,8 @@ pub enum Request {
         /// The size of its data, if it is known.
         size: Option<u64>,
     },
+    /// About a fragment.
+    Fragment(fragments::Request),
 }
 
 /// Numbers of methods in the transport; 0 is the transport's own.
@@ -151,7 +154,7 @@ mod method {
 }
 
 /// All methods have lower numbers.
-pub(crate) const METHODS: usize = 14;
+pub(crate) const METHODS: usize = 19;
 /// An unknown size.
 const UNKNOWN: u64 = u64::MAX;
 
@@ -172,6 +175,11 @@ pub fn method_name(number: u16) -> Option<&'static str> {
         method::ACKNOWLEDGE => "acknowledge",
         method::PREPARE => "prepare",
         method::REVOKE => "revoke",
+        fragments::method::KEEP => "keep-fragment",
+        fragments::method::ABOUT => "about-fragment",
+        fragments::method::NEWEST => "newest-fragment",
+        fragments::method::CELLS => "cells",
+        fragments::method::INCARNATION => "incarnation",
         _ => return None,
     })
 }
@@ -271,6 +279,7 @@ impl Request {
             Self::Acknowledge(_) => method::ACKNOWLEDGE,
             Self::Prepare { .. } => method::PREPARE,
             Self::Revoke { .. } => method::REVOKE,
+            Self::Fragment(request) => request.method(),
         }
     }
 
@@ -368,6 +377,7 @@ impl Request {
                 out.text(container);
                 out.u64(*before_ms);
             }
+            Self::Fragment(request) => request.put(&mut out)?,
         }
         out.finish()
     }
@@ -446,6 +456,9 @@ impl Request {
             method::REVOKE => {
                 let (account, container) = (from.text()?, from.text()?);
                 Self::Revoke { account, container, before_ms: from.u64()? }
+            }
+            fragments::method::KEEP..=fragments::method::INCARNATION => {
+                Self::Fragment(fragments::Request::take(number, from)?)
             }
             _ => return Err(Malformed("an unknown method")),
         })

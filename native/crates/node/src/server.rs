@@ -13,14 +13,15 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 
 use swiftlet_store::model::{Key, PostMeta};
-use swiftlet_store::{Done, Store};
+use swiftlet_store::{Done, Shape, Store};
 use swiftlet_transport::{Body, Chunk, Handler, Incoming, Receiver, Responder};
 
 use crate::device::{Device, DeviceStats, Limits, Permit, Who};
 use crate::doubts::Doubts;
+use crate::fragments::{Keeping, about};
 use crate::guest_requests::{Covered, covered};
 use crate::guests::{Guests, now_ms};
-use crate::message::{Found, Request, ToRead, lists};
+use crate::message::{Found, Request, ToRead, fragments, lists};
 use crate::reading::{self, Answered, EMPTY_XXH3, Held};
 use crate::reply::Reply;
 use crate::status::{Refusal, Status};
@@ -150,6 +151,9 @@ impl Server {
                 let most = if who == Who::Guest { size.unwrap_or(0) } else { u64::MAX };
                 work.upload(Asked { key, meta, footer, row, size, aggregate_below, most }).map(Some)
             }
+            (Request::Fragment(asked @ fragments::Request::Keep { .. }), None) => {
+                work.keep(asked, incoming.body_bytes).map(Some)
+            }
             (_, None) => Err(work.refused(Refusal::new(Status::WireError, "this request takes no body"))),
             (request, Some(body)) => work.whole(request, &body).map(|()| None),
         }
@@ -227,10 +231,30 @@ impl Work {
         }
     }
 
+    /// Handle a fragment whose cells come in chunks.
+    fn keep(mut self, asked: fragments::Request, bytes: Option<u64>) -> Result<Box<dyn Receiver>, Box<Refused>> {
+        let fragments::Request::Keep { key, certain, cell_bytes, size, meta } = asked else {
+            return Err(self.refused(Refusal::new(Status::WireError, "this request takes no body")));
+        };
+        let (size, usual) = (size.or(bytes), self.store.aggregate_below(key.policy));
+        // What is known to be large goes to its file at once; else memory may fill up to the limit.
+        let is_large = size.is_some_and(|size| size > usual);
+        let held = if is_large { 0 } else { size.unwrap_or(usual) };
+        if let Err(refusal) = self.permit.hold(held as usize) {
+            return Err(self.refused(refusal));
+        }
+        let aggregate_below = Some(if is_large { 0 } else { usual });
+        let shape = Shape { cell_bytes: cell_bytes as usize, size, aggregate_below };
+        let keeping = Keeping { key, certain, shape, meta };
+        Ok(Box::new(upload::begin(keeping, self.store, self.permit, self.reply)))
+    }
+
     /// Handle a request that is here as a whole.
     fn whole(mut self, request: Request, body: &Chunk) -> Result<(), Box<Refused>> {
         let checked = match &request {
-            Request::Put { footer: None, .. } => Err(Refusal::new(Status::WireError, "the body has no footer")),
+            Request::Put { footer: None, .. } | Request::Fragment(fragments::Request::Keep { .. }) => {
+                Err(Refusal::new(Status::WireError, "the body has no footer"))
+            }
             Request::Put { row, .. } => self.check_write(*row, body.len()),
             _ if !body.is_empty() => Err(Refusal::new(Status::WireError, "this request takes no body")),
             Request::Post { row, .. } | Request::Delete { row, .. } | Request::Prepare { row, .. } => {
@@ -265,6 +289,9 @@ impl Work {
             Request::Delete { key, timestamp, name, row } => {
                 let (store, done) = self.written(key, timestamp, row, true, false);
                 store.submit_delete_with_row(key, timestamp, name, row, done);
+            }
+            Request::Fragment(fragments::Request::About { key, asked }) => {
+                about(&self.store, key, asked, self.reply, self.permit);
             }
             Request::Acknowledge(versions) => {
                 self.store.acknowledge(&versions);
@@ -361,6 +388,7 @@ fn look(store: &Arc<Store>, permit: Permit, reply: &Reply, request: &Request) ->
         Request::Entries(policy, partition, suffix) => {
             lists::encode_entries(&store.entries((*policy, *partition), *suffix)?)
         }
+        Request::Fragment(request) => return crate::fragments::look(store, permit, request),
         Request::Put { .. }
         | Request::Post { .. }
         | Request::Delete { .. }

@@ -1,4 +1,5 @@
-//! A PUT whose body comes in chunks: hashed and written by the device's threads, in order, one job at a time.
+//! A body that comes in chunks, of an object or a fragment: hashed and written by the device's threads, in order, one
+//! job at a time.
 //!
 //! Fault model: the sender may die at any byte, or send nothing until the deadline; the device may fail or fill up in
 //! the middle. Without a matching footer nothing is kept: the store's writer removes what it has. A chunk's memory is
@@ -18,7 +19,30 @@ use crate::reply::Reply;
 use crate::status::{Refusal, Status};
 use crate::written::{AcceptedWrite, answer_written};
 
-/// The request.
+/// What a body becomes.
+pub(crate) trait Taking: Send + Sync + 'static {
+    /// What it is written with.
+    type Writer: Send;
+    /// What follows the body.
+    type Footer;
+
+    /// The most bytes of the body that are taken.
+    fn most(&self) -> u64;
+
+    /// Begin, before the first byte.
+    fn begin(&self, store: &Arc<Store>) -> Result<Self::Writer, Refusal>;
+
+    /// Append bytes.
+    fn write(writer: &mut Self::Writer, bytes: &[u8]) -> swiftlet_store::Result<()>;
+
+    /// The footer, from the bytes behind the body.
+    fn footer(&self, raw: &[u8], from_guest: bool) -> Result<Self::Footer, Refusal>;
+
+    /// Make it durable, and answer.
+    fn commit(&self, store: &Arc<Store>, end: (Self::Writer, Self::Footer), reply: Reply, permit: Option<Permit>);
+}
+
+/// A PUT.
 pub(crate) struct Asked {
     pub(crate) key: Key,
     pub(crate) meta: PutMeta,
@@ -31,8 +55,44 @@ pub(crate) struct Asked {
     pub(crate) most: u64,
 }
 
-#[derive(Default)]
-struct State {
+impl Taking for Asked {
+    type Writer = Writer;
+    type Footer = Footer;
+
+    fn most(&self) -> u64 {
+        self.most
+    }
+
+    fn begin(&self, store: &Arc<Store>) -> Result<Writer, Refusal> {
+        open(store, self.key, self.meta.timestamp, self.size, Some(self.aggregate_below))
+    }
+
+    fn write(writer: &mut Writer, bytes: &[u8]) -> swiftlet_store::Result<()> {
+        writer.write(bytes)
+    }
+
+    fn footer(&self, raw: &[u8], from_guest: bool) -> Result<Footer, Refusal> {
+        let footer = match &self.footer {
+            Some(footer) => footer.clone(),
+            None => decode_footer(raw)?,
+        };
+        if from_guest && !is_etag(&footer.etag) {
+            return Err(Refusal::new(Status::Forbidden, "the ETag has none of the forms that there are"));
+        }
+        Ok(footer)
+    }
+
+    fn commit(&self, store: &Arc<Store>, end: (Writer, Footer), reply: Reply, permit: Option<Permit>) {
+        let (mut writer, footer) = end;
+        let (key, timestamp, row) = (self.key, self.meta.timestamp, self.row);
+        writer.set_row(row);
+        let store = Arc::clone(store);
+        let write = AcceptedWrite { store, key, timestamp, row, deletes: false, doubts: None };
+        writer.submit_commit(&self.meta, &footer, answer_written(reply, permit, write));
+    }
+}
+
+struct State<W> {
     chunks: VecDeque<Chunk>,
     /// Bytes that have been received.
     received: u64,
@@ -41,35 +101,45 @@ struct State {
     running: bool,
     over: bool,
     /// Created by the first job.
-    writer: Option<Writer>,
+    writer: Option<W>,
     reply: Option<Reply>,
     permit: Option<Permit>,
 }
 
-struct Upload {
-    asked: Asked,
+struct Upload<T: Taking> {
+    asked: T,
     store: Arc<Store>,
-    state: Mutex<State>,
+    state: Mutex<State<T::Writer>>,
     device: Arc<Device>,
 }
 
 /// The transport's end; when it is dropped before the end, the upload is cancelled.
-pub(crate) struct Receiving {
-    upload: Arc<Upload>,
+pub(crate) struct Receiving<T: Taking> {
+    upload: Arc<Upload<T>>,
     ended: bool,
 }
 
 /// Begin an upload: a refusal is sent before its data.
-pub(crate) fn begin(asked: Asked, store: Arc<Store>, permit: Permit, reply: Reply) -> Receiving {
+pub(crate) fn begin<T: Taking>(asked: T, store: Arc<Store>, permit: Permit, reply: Reply) -> Receiving<T> {
     let device = Arc::clone(&permit.device);
-    let state = State { reply: Some(reply), permit: Some(permit), ..State::default() };
+    let state = State {
+        chunks: VecDeque::new(),
+        received: 0,
+        end: None,
+        given_up: false,
+        running: false,
+        over: false,
+        writer: None,
+        reply: Some(reply),
+        permit: Some(permit),
+    };
     let upload = Arc::new(Upload { asked, store, state: Mutex::new(state), device });
     upload.schedule(upload.lock());
     Receiving { upload, ended: false }
 }
 
 /// An upload whose body and footer are here already.
-pub(crate) fn whole(asked: Asked, store: Arc<Store>, permit: Permit, reply: Reply, body: Chunk) {
+pub(crate) fn whole<T: Taking>(asked: T, store: Arc<Store>, permit: Permit, reply: Reply, body: Chunk) {
     let mut receiving = begin(asked, store, permit, reply);
     receiving.chunk(body);
     receiving.end(&[]);
@@ -102,12 +172,12 @@ enum Step {
     GiveUp,
 }
 
-impl Upload {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl<T: Taking> Upload<T> {
+    fn lock(&self) -> MutexGuard<'_, State<T::Writer>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn schedule(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
+    fn schedule(self: &Arc<Self>, mut state: MutexGuard<'_, State<T::Writer>>) {
         if !state.running && !state.over {
             state.running = true;
             drop(state);
@@ -117,11 +187,11 @@ impl Upload {
     }
 
     /// What to do next. None ends the job: the writer waits for the next one.
-    fn step(&self, writer: &mut Option<Writer>) -> Option<Step> {
+    fn step(&self, writer: &mut Option<T::Writer>) -> Option<Step> {
         let mut state = self.lock();
         let step = if state.given_up {
             Some(Step::GiveUp)
-        } else if state.received > self.asked.most {
+        } else if state.received > self.asked.most() {
             Some(Step::TooLong)
         } else if writer.is_none() {
             Some(Step::Begin)
@@ -141,9 +211,9 @@ impl Upload {
         let mut writer = self.lock().writer.take();
         while let Some(step) = self.step(&mut writer) {
             let outcome = match (step, &mut writer) {
-                (Step::Begin, _) => self.begin().map(|opened| writer = Some(opened)),
+                (Step::Begin, _) => self.asked.begin(&self.store).map(|opened| writer = Some(opened)),
                 (Step::TooLong, _) => Err(Refusal::new(Status::SizeMismatch, "the body is longer than was announced")),
-                (Step::Write(chunk), Some(open)) => open.write(&chunk).map_err(Refusal::from),
+                (Step::Write(chunk), Some(open)) => T::write(open, &chunk).map_err(Refusal::from),
                 (Step::Commit(footer), _) => {
                     if let Some(writer) = writer.take() {
                         self.commit(writer, &footer);
@@ -165,11 +235,6 @@ impl Upload {
         }
     }
 
-    fn begin(&self) -> Result<Writer, Refusal> {
-        let Asked { key, meta, size, aggregate_below, .. } = &self.asked;
-        open(&self.store, *key, meta.timestamp, *size, Some(*aggregate_below))
-    }
-
     fn refuse(&self, refusal: &Refusal) {
         let (reply, permit) = self.finish();
         drop(permit);
@@ -187,35 +252,18 @@ impl Upload {
         (state.reply.take(), state.permit.take())
     }
 
-    fn commit(&self, mut writer: Writer, footer: &[u8]) {
-        let footer = match &self.asked.footer {
-            Some(footer) => Ok(footer.clone()),
-            None => decode_footer(footer),
-        };
-        let footer = match footer {
+    fn commit(&self, writer: T::Writer, footer: &[u8]) {
+        let from_guest = self.lock().reply.as_ref().is_some_and(Reply::is_guests);
+        let footer = match self.asked.footer(footer, from_guest) {
             Ok(footer) => footer,
-            Err(malformed) => return self.refuse(&malformed.into()),
+            Err(refusal) => return self.refuse(&refusal),
         };
-        if self.lock().reply.as_ref().is_some_and(Reply::is_guests) && !is_etag(&footer.etag) {
-            return self.refuse(&Refusal::new(Status::Forbidden, "the ETag has none of the forms that there are"));
-        }
         let (Some(reply), permit) = self.finish() else { return };
-        let Asked { key, meta, row, .. } = &self.asked;
-        let timestamp = meta.timestamp;
-        writer.set_row(*row);
-        let write = AcceptedWrite {
-            store: Arc::clone(&self.store),
-            key: *key,
-            timestamp,
-            row: *row,
-            deletes: false,
-            doubts: None,
-        };
-        writer.submit_commit(meta, &footer, answer_written(reply, permit, write));
+        self.asked.commit(&self.store, (writer, footer), reply, permit);
     }
 }
 
-impl Receiver for Receiving {
+impl<T: Taking> Receiver for Receiving<T> {
     fn chunk(&mut self, chunk: Chunk) {
         let mut state = self.upload.lock();
         if state.over {
@@ -240,7 +288,7 @@ impl Receiver for Receiving {
     }
 }
 
-impl Receiving {
+impl<T: Taking> Receiving<T> {
     fn give_up(&self) {
         let mut state = self.upload.lock();
         state.given_up = true;
@@ -249,7 +297,7 @@ impl Receiving {
     }
 }
 
-impl Drop for Receiving {
+impl<T: Taking> Drop for Receiving<T> {
     fn drop(&mut self) {
         if !self.ended {
             self.give_up();

@@ -8,8 +8,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use common::{LONG, MIB, Machine, World, config, content, eventually};
+use swiftlet_fragments::Version;
+use swiftlet_fragments::request::Request as About;
 use swiftlet_node::message::guests::{Told, encode};
-use swiftlet_node::message::{Found, Request, Written};
+use swiftlet_node::message::{Found, Request, Written, fragments};
 use swiftlet_node::{Guests, LONGEST_LIFE_MS, Limits, Refusal, Status};
 use swiftlet_store::Store;
 use swiftlet_store::model::{Entry, EntryKind, Footer, Key, PostMeta, PutMeta};
@@ -384,6 +386,9 @@ fn internal_operations_are_for_members() {
         meta_timestamp: 0,
         content_type_timestamp: 0,
     };
+    let version = Version { timestamp: 5, generation: 6 };
+    let (key, meta) = (place("o"), meta("o"));
+    let keep = fragments::Request::Keep { key, certain: true, cell_bytes: 64, size: Some(1), meta };
     for request in [
         Request::Remove { key: place("o"), entry },
         Request::Policies,
@@ -392,6 +397,12 @@ fn internal_operations_are_for_members() {
         Request::Entries(1, 0, 0),
         Request::Acknowledge(vec![(place("o"), 5)]),
         Request::Revoke { account: b"AUTH_a".to_vec(), container: Vec::new(), before_ms: 1 },
+        Request::Fragment(fragments::Request::About { key: place("o"), asked: About::Show }),
+        Request::Fragment(fragments::Request::About { key: place("o"), asked: About::Commit(version) }),
+        Request::Fragment(fragments::Request::Newest { key: place("o"), below: None, start: 0, stop: 9 }),
+        Request::Fragment(fragments::Request::Cells { key: place("o"), version, first: 0, end: 1 }),
+        Request::Fragment(fragments::Request::Incarnation),
+        Request::Fragment(keep),
     ] {
         assert_eq!(visit.status(&grant(), "o", &request, b""), Status::Forbidden, "{request:?}");
         // Without what guests have before it, it is no request of a guest.

@@ -2,13 +2,21 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+use std::sync::Arc;
+
 use proptest::prelude::*;
+use swiftlet_erasure::Scheme;
+use swiftlet_fragments::block::Block;
+use swiftlet_fragments::cutting::Cutter;
+use swiftlet_fragments::request::{Answer, Request as Asked};
+use swiftlet_fragments::slot::Shown;
+use swiftlet_fragments::{Accepted, Ballot, Device, Outcome, Version};
 use swiftlet_node::message::updates::{
     AskDurable, DURABLE, MAX_BATCH_BYTES, MAX_BATCH_ROWS, Taken, UPDATE, Update, decode_taken, encode_taken,
 };
-use swiftlet_node::message::{Found, Request, Written, decode_footer, encode_footer, lists};
+use swiftlet_node::message::{Found, Request, Written, decode_footer, encode_footer, fragments, lists};
 use swiftlet_node::{Limits, Refusal, Status};
-use swiftlet_store::model::{Entry, EntryKind, Footer, Info, Key, PostMeta, PutMeta};
+use swiftlet_store::model::{Entry, EntryKind, Footer, FragmentInfo, Info, Key, PostMeta, PutMeta};
 
 fn text() -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(any::<u8>(), 0..40)
@@ -88,7 +96,93 @@ fn request() -> impl Strategy<Value = Request> {
         prop::collection::vec((key(), any::<u64>()), 0..20).prop_map(Request::Acknowledge),
         (key(), any::<(u64, u32)>(), prop::option::of(0..u64::MAX))
             .prop_map(|(key, (timestamp, row), size)| { Request::Prepare { key, timestamp, row, size } }),
+        fragment_request().prop_map(Request::Fragment),
     ]
+}
+
+fn version() -> impl Strategy<Value = Version> {
+    (any::<u64>(), 0..u64::MAX).prop_map(|(timestamp, generation)| Version { timestamp, generation })
+}
+
+fn chosen() -> impl Strategy<Value = Arc<[Device]>> {
+    let device = any::<(u32, u64)>().prop_map(|(number, incarnation)| Device { number, incarnation });
+    prop::collection::vec(device, 0..24).prop_map(Arc::from)
+}
+
+fn outcome() -> impl Strategy<Value = Outcome> {
+    any::<bool>().prop_map(|commit| if commit { Outcome::Commit } else { Outcome::Abort })
+}
+
+fn accepted() -> impl Strategy<Value = Accepted> {
+    (any::<(u32, u64)>(), outcome())
+        .prop_map(|((round, nonce), outcome)| Accepted { ballot: Ballot { round, nonce }, outcome })
+}
+
+fn asked() -> impl Strategy<Value = Asked> {
+    prop_oneof![
+        version().prop_map(Asked::Commit),
+        version().prop_map(Asked::Settle),
+        Just(Asked::Show),
+        (version(), outcome()).prop_map(|(version, outcome)| Asked::Decide { version, outcome }),
+        (version(), chosen(), accepted()).prop_map(|(version, chosen, accepted)| Asked::Accept {
+            version,
+            chosen,
+            accepted
+        }),
+        (version(), chosen(), any::<(u32, u64)>()).prop_map(|(version, chosen, (round, nonce))| Asked::Promise {
+            version,
+            chosen,
+            ballot: Ballot { round, nonce }
+        }),
+    ]
+}
+
+fn fragment_request() -> impl Strategy<Value = fragments::Request> {
+    let keep = (key(), any::<(bool, u64, u64)>(), 1..=16_u32 << 20, prop::option::of(0..u64::MAX), text(), pairs());
+    let keep = keep.prop_map(|(key, (certain, timestamp, delete_at), cell_bytes, size, name, metadata)| {
+        let sysmeta = metadata.clone();
+        let meta = PutMeta { name, timestamp, content_type: b"t".to_vec(), metadata, sysmeta, delete_at };
+        fragments::Request::Keep { key, certain, cell_bytes, size, meta }
+    });
+    prop_oneof![
+        keep,
+        Just(fragments::Request::Incarnation),
+        (key(), asked()).prop_map(|(key, asked)| fragments::Request::About { key, asked }),
+        (key(), prop::option::of(version()), any::<(u64, u64)>())
+            .prop_map(|(key, below, (start, stop))| fragments::Request::Newest { key, below, start, stop }),
+        (key(), version(), any::<(u64, u64)>()).prop_map(|(key, version, (first, end))| fragments::Request::Cells {
+            key,
+            version,
+            first,
+            end
+        }),
+    ]
+}
+
+fn fragment_answer() -> impl Strategy<Value = Answer> {
+    prop_oneof![
+        Just(Answer::Done),
+        Just(Answer::Missing),
+        Just(Answer::Busy),
+        version().prop_map(Answer::Superseded),
+        any::<(u32, u64)>().prop_map(|(round, nonce)| Answer::Outbid(Ballot { round, nonce })),
+        outcome().prop_map(Answer::Decided),
+        (prop::option::of(accepted()), any::<bool>())
+            .prop_map(|(accepted, fragment)| Answer::Promised { accepted, fragment }),
+        prop::option::of((version(), any::<bool>(), chosen())).prop_map(|shown| Answer::Showing(
+            shown.map(|(version, settled, chosen)| Shown { version, settled, chosen })
+        )),
+    ]
+}
+
+/// What is stored with a fragment of a small object, without digests of cells.
+fn fragment_info(object: &[u8], version: Version, meta: PutMeta) -> FragmentInfo {
+    let mut cutter = Cutter::new(Scheme::new(2, 1).unwrap(), 8).unwrap();
+    cutter.push(object, |_| ()).unwrap();
+    let chosen = (0..3).map(|number| Device { number, incarnation: 1 }).collect();
+    let block = cutter.finish(|_| ()).block(1, version.generation, chosen).unwrap();
+    let meta = PutMeta { timestamp: version.timestamp, ..meta };
+    FragmentInfo { meta, etag: b"etag".to_vec(), block: Block { cells: Vec::new(), ..block } }
 }
 
 proptest! {
@@ -104,13 +198,51 @@ proptest! {
     }
 
     #[test]
-    fn garbage_is_no_panic_and_no_memory(method in 0..14_u16, raw in prop::collection::vec(any::<u8>(), 0..200)) {
+    fn garbage_is_no_panic_and_no_memory(method in 0..19_u16, raw in prop::collection::vec(any::<u8>(), 0..200)) {
         let _ = Request::decode(method, &raw);
         let _ = Found::decode(&raw);
         let _ = Written::decode(&raw);
         let _ = decode_footer(&raw);
         let _ = lists::decode_entries(&raw);
         let _ = Refusal::decode(method, &raw);
+        let _ = fragments::Footer::decode(&raw);
+        let _ = fragments::decode_answer(&raw);
+        let _ = fragments::Newest::decode(&raw);
+        let _ = fragments::Given::decode(&raw);
+        let _ = fragments::decode_incarnation(&raw);
+    }
+
+    #[test]
+    fn answers_about_fragments_come_back(
+        answer in fragment_answer(), object in prop::collection::vec(any::<u8>(), 0..60), version in version(),
+        floor in prop::option::of(version()), name in text(), metadata in pairs(),
+        first in any::<u64>(), xxh3 in prop::collection::vec(any::<u64>(), 0..9),
+    ) {
+        let raw = fragments::encode_answer(&answer).unwrap();
+        prop_assert_eq!(fragments::decode_answer(&raw), Ok(answer.clone()));
+        let cells = fragments::Cells { first, xxh3 };
+        for given in [fragments::Given::Not(answer), fragments::Given::Cells(cells.clone())] {
+            let raw = given.encode().unwrap();
+            prop_assert_eq!(fragments::Given::decode(&raw), Ok(given));
+            for cut in 0..raw.len() {
+                prop_assert!(fragments::Given::decode(&raw[..cut]).is_err());
+            }
+        }
+        let meta = PutMeta { name, metadata, ..PutMeta::default() };
+        let info = fragment_info(&object, version, meta);
+        let footer = fragments::Footer { etag: info.etag.clone(), block: info.block.clone() };
+        let raw = footer.encode().unwrap();
+        prop_assert_eq!(fragments::Footer::decode(&raw), Ok(footer));
+        let newest = fragments::Newest { committed: Some(version), floor, fragment: Some((info, cells)) };
+        let raw = newest.encode().unwrap();
+        prop_assert_eq!(fragments::Newest::decode(&raw), Ok(newest.clone()));
+        for cut in 0..raw.len() {
+            prop_assert!(fragments::Newest::decode(&raw[..cut]).is_err());
+        }
+        let other = fragments::Newest { committed: floor.filter(|floor| *floor != version), ..newest };
+        prop_assert!(fragments::Newest::decode(&other.encode().unwrap()).is_err(), "a fragment of another version");
+        let nothing = fragments::Newest { committed: None, floor, fragment: None };
+        prop_assert_eq!(fragments::Newest::decode(&nothing.encode().unwrap()), Ok(nothing));
     }
 
     #[test]
@@ -158,6 +290,33 @@ proptest! {
 }
 
 #[test]
+fn what_may_not_be_asked_about_a_fragment_is_refused() {
+    let key = Key { policy: 0, partition: 0, digest: [0; 16] };
+    let about = |asked| Request::Fragment(fragments::Request::About { key, asked });
+    let version = Version { timestamp: 1, generation: 2 };
+    let chosen: Arc<[Device]> = Arc::new([]);
+    let with_bytes = [Asked::Prepare { version, chosen: chosen.clone() }, Asked::Keep { version, chosen }];
+    for asked in with_bytes.into_iter().chain([Asked::Delete { timestamp: 1 }, Asked::Fetch(version)]) {
+        assert!(about(asked).encode("d0").is_err());
+    }
+    for asked in [Asked::Commit(Version::deletion(1)), Asked::Settle(Version::deletion(1))] {
+        let request = about(asked);
+        assert!(Request::decode(request.method(), &request.encode("d0").unwrap()).is_err());
+    }
+    let meta = PutMeta::default();
+    for cell_bytes in [0, (16 << 20) + 1] {
+        let keep = fragments::Request::Keep { key, certain: false, cell_bytes, size: None, meta: meta.clone() };
+        let raw = Request::Fragment(keep.clone()).encode("d0").unwrap();
+        assert!(Request::decode(keep.method(), &raw).is_err(), "{cell_bytes}");
+    }
+    let mut raw = about(Asked::Show).encode("d0").unwrap();
+    raw[4] = 2;
+    assert!(Request::decode(about(Asked::Show).method(), &raw).is_err(), "another version");
+    let many = fragments::Given::Cells(fragments::Cells { first: 0, xxh3: vec![0; 1025] });
+    assert!(fragments::Given::decode(&many.encode().unwrap()).is_err());
+}
+
+#[test]
 fn a_row_needs_a_name_in_a_container() {
     for name in ["", "/a", "/a/c", "/a/c/", "//c/o", "/a//o", "a/c/o"] {
         let key = Key { policy: 0, partition: 0, digest: [0; 16] };
@@ -200,12 +359,24 @@ fn the_document_has_the_same_errors_methods_and_limits() {
         (Request::Policies, "POLICIES"),
         (Request::Acknowledge(Vec::new()), "ACKNOWLEDGE"),
         (Request::Prepare { key, timestamp: 0, row: 0, size: None }, "PREPARE"),
+        (Request::Fragment(fragments::Request::About { key, asked: Asked::Show }), "ABOUT FRAGMENT"),
+        (
+            Request::Fragment(fragments::Request::Cells {
+                key,
+                version: Version { timestamp: 0, generation: 0 },
+                first: 0,
+                end: 0,
+            }),
+            "CELLS",
+        ),
     ] {
         assert!(transport.contains(&format!("\n| {} | {name} | ", request.method())), "{name}");
     }
     for (number, name) in [(UPDATE, "UPDATE"), (DURABLE, "DURABLE")] {
         assert!(transport.contains(&format!("\n| {number} | {name} | ")), "{name}");
     }
+    assert_eq!((fragments::MAX_READ_CELLS, fragments::MAX_READ_BYTES), (1024, 4 << 20));
+    assert!(transport.contains("1024 cells and 4 MiB"));
     assert_eq!((MAX_BATCH_ROWS, MAX_BATCH_BYTES), (1000, 1_000_000));
     assert!(transport.contains("1,000 rows and 1,000,000 bytes"));
     let Limits { threads, max_requests, buffer_bytes } = Limits::default();

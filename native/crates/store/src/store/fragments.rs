@@ -42,6 +42,12 @@ pub struct Undecided {
 }
 
 impl Store {
+    /// What tells this device from one that is put in its place, empty: that one must not answer for it.
+    #[must_use]
+    pub fn incarnation(&self) -> u64 {
+        swiftlet_hash::xxh3_64(&self.inner.device.id)
+    }
+
     /// Begin a fragment that comes in cell by cell. A full disk is refused before the first byte if its size is known.
     pub fn create_fragment(&self, key: Key, shape: Shape) -> Result<FragmentWriter> {
         if shape.cell_bytes == 0 {

@@ -1,0 +1,174 @@
+//! Fragments of objects with erasure coding: they come in, are decided about, and are read.
+//!
+//! Fault model: that of the server and of the store. Only members of the cluster may ask. What the device answers is
+//! decided by the store, and durable before it is sent; a device that was put in the place of a chosen one says nothing
+//! for it; cells are checked before they are sent, each answer has no more
+//! than its limits, and each cell has its digest beside it.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use swiftlet_erasure::Geometry;
+use swiftlet_fragments::block::Block;
+use swiftlet_fragments::request::{Answer, Request as About};
+use swiftlet_store::model::{FragmentInfo, Key, PutMeta};
+use swiftlet_store::{Fetched, Fragment, FragmentWriter, Shape, Store, Told};
+use swiftlet_transport::{Body, Chunk};
+
+use crate::device::Permit;
+use crate::message::fragments::{Cells, Footer, Given, MAX_READ_BYTES, MAX_READ_CELLS, Newest, Request, encode_answer};
+use crate::reading::{Answered, Held};
+use crate::reply::Reply;
+use crate::status::{Refusal, Status};
+use crate::upload::Taking;
+
+/// A fragment that is to be kept.
+pub(crate) struct Keeping {
+    pub(crate) key: Key,
+    pub(crate) certain: bool,
+    pub(crate) shape: Shape,
+    pub(crate) meta: PutMeta,
+}
+
+impl Taking for Keeping {
+    type Writer = FragmentWriter;
+    type Footer = Footer;
+
+    fn most(&self) -> u64 {
+        self.shape.size.unwrap_or(u64::MAX)
+    }
+
+    fn begin(&self, store: &Arc<Store>) -> Result<FragmentWriter, Refusal> {
+        Ok(store.create_fragment(self.key, self.shape)?)
+    }
+
+    fn write(writer: &mut FragmentWriter, bytes: &[u8]) -> swiftlet_store::Result<()> {
+        writer.write(bytes)
+    }
+
+    fn footer(&self, raw: &[u8], _from_guest: bool) -> Result<Footer, Refusal> {
+        Ok(Footer::decode(raw)?)
+    }
+
+    fn commit(
+        &self,
+        store: &Arc<Store>,
+        (writer, footer): (FragmentWriter, Footer),
+        reply: Reply,
+        permit: Option<Permit>,
+    ) {
+        let told = told(reply, permit);
+        let block = &footer.block;
+        if !self.certain && block.chosen.get(block.index).is_none_or(|chosen| chosen.incarnation != store.incarnation())
+        {
+            drop(writer);
+            told(Ok(Answer::Missing));
+        } else if self.certain {
+            writer.submit_keep(&self.meta, &footer.etag, footer.block, told);
+        } else {
+            writer.submit_prepare(&self.meta, &footer.etag, footer.block, told);
+        }
+    }
+}
+
+/// Called by the store with its answer: releases what the request held, then answers.
+fn told(reply: Reply, permit: Option<Permit>) -> Told {
+    Box::new(move |outcome| {
+        drop(permit);
+        let header = outcome.map_err(Refusal::from).and_then(|answer| Ok(encode_answer(&answer)?));
+        match header {
+            Ok(header) => reply.answer(header, Body::Empty),
+            Err(refusal) => reply.refuse(&refusal),
+        }
+    })
+}
+
+/// Ask the store about a fragment; it answers when what it says is durable. About a write that has chosen another
+/// device, though one of this name, it has no voice.
+pub(crate) fn about(store: &Store, key: Key, asked: About, reply: Reply, permit: Permit) {
+    if let About::Promise { chosen, .. } | About::Accept { chosen, .. } = &asked
+        && !chosen.iter().any(|chosen| chosen.incarnation == store.incarnation())
+    {
+        return told(reply, Some(permit))(Ok(Answer::Missing));
+    }
+    store.submit_about_fragment(key, asked, told(reply, Some(permit)));
+}
+
+/// Read something of a fragment, in a thread of the device.
+pub(crate) fn look(store: &Store, permit: Permit, request: &Request) -> Answered {
+    match request {
+        Request::Newest { key, below, start, stop } => {
+            let newest = store.newest_fragment(key, *below)?;
+            let (committed, floor) = (newest.committed, newest.floor);
+            let Some(fragment) = newest.fragment else {
+                return Ok((Newest { committed, floor, fragment: None }.encode()?, Body::Empty));
+            };
+            let FragmentInfo { meta, etag, block } = fragment.info();
+            let wanted = touched(&block.geometry, block.index, *start..*stop);
+            let info = FragmentInfo { meta: meta.clone(), etag: etag.clone(), block: without_cells(block) };
+            let (cells, body) = cells(&fragment, wanted, permit)?;
+            Ok((Newest { committed, floor, fragment: Some((info, cells)) }.encode()?, body))
+        }
+        Request::Cells { key, version, first, end } => match store.fragment(key, *version)? {
+            Fetched::Fragment(fragment) => {
+                let (cells, body) = cells(&fragment, *first..*end, permit)?;
+                Ok((Given::Cells(cells).encode()?, body))
+            }
+            Fetched::Not(answer) => Ok((Given::Not(answer).encode()?, Body::Empty)),
+        },
+        Request::Incarnation => Ok((store.incarnation().to_be_bytes().to_vec(), Body::Empty)),
+        Request::Keep { .. } | Request::About { .. } => {
+            Err(Refusal::new(Status::NodeError, "a request that changes something was taken for one that reads"))
+        }
+    }
+}
+
+fn without_cells(block: &Block) -> Block {
+    Block {
+        geometry: block.geometry,
+        chosen: block.chosen.clone(),
+        totals: block.totals.clone(),
+        cells: Vec::new(),
+        ..*block
+    }
+}
+
+/// The cells of a data fragment that have some of these bytes of the object.
+fn touched(geometry: &Geometry, index: usize, bytes: Range<u64>) -> Range<u64> {
+    if index >= geometry.scheme().data() {
+        return 0..0;
+    }
+    let mut stripes = geometry.stripes_of(bytes.clone());
+    let has_some = |number: u64| {
+        let within = geometry
+            .stripe(number)
+            .map_or(0..0, |stripe| bytes.start.max(stripe.offset)..bytes.end.min(stripe.offset + stripe.bytes as u64));
+        geometry.pieces(within).any(|piece| piece.cell == index)
+    };
+    // Of those between the first and the last one all data cells are.
+    if !stripes.is_empty() && !has_some(stripes.start) {
+        stripes.start += 1;
+    }
+    if !stripes.is_empty() && !has_some(stripes.end - 1) {
+        stripes.end -= 1;
+    }
+    stripes
+}
+
+/// As many of these cells as one answer has.
+fn cells(fragment: &Fragment, wanted: Range<u64>, mut permit: Permit) -> Result<(Cells, Body), Refusal> {
+    let block = &fragment.info().block;
+    let most = (MAX_READ_BYTES / block.cell_bytes as u64).clamp(1, MAX_READ_CELLS);
+    let end = wanted.end.min(block.geometry.stripes()).min(wanted.start.saturating_add(most));
+    if wanted.start >= end {
+        return Ok((Cells { first: wanted.start, xxh3: Vec::new() }, Body::Empty));
+    }
+    permit.hold(fragment.bytes_of(wanted.start..end) as usize)?;
+    let bytes = fragment.cells(wanted.start..end)?;
+    let xxh3 = block.cells[wanted.start as usize..end as usize].to_vec();
+    let body = match bytes.is_empty() {
+        true => Body::Empty,
+        false => Body::Chunk(Chunk::from_owner(Box::new(Held::new(bytes, permit)))),
+    };
+    Ok((Cells { first: wanted.start, xxh3 }, body))
+}
