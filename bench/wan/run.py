@@ -63,16 +63,18 @@ def up(congestion: str) -> None:
 def measure(rounds: int, mib: int, threads: int, congestion: str) -> None:
     """Print what a client in `DRIVER` gets from a store over all regions, in its region alone, and in another one."""
     print(f"client in {DRIVER}, {threads} at a time for large objects, congestion control {congestion}\n")
-    for name, where, proxy in (
-        ("three regions", REGIONS, DRIVER),
-        ("its own region", (DRIVER,), DRIVER),
-        ("another region", ("il",), "il"),
+    for name, where, proxy, write_quorum in (
+        ("three regions, majority", REGIONS, DRIVER, "majority"),
+        ("three regions, each-region", REGIONS, DRIVER, "each-region"),
+        ("three regions, local", REGIONS, DRIVER, "local"),
+        ("its own region", (DRIVER,), DRIVER, "majority"),
+        ("another region", ("il",), "il", "majority"),
     ):
         with (
             tempfile.TemporaryDirectory(dir=_memory()) as directory,
             Lab(Path(directory), REGIONS, LINKS, congestion) as lab,
         ):
-            store = Store(lab, Path(directory) / "store", where)
+            store = Store(lab, Path(directory) / "store", where, write_quorum)
             store.start()
             store.prove()
             _print(name, _drive(store.endpoint(proxy), store.key, rounds, mib, threads))

@@ -28,13 +28,24 @@ USER = "test:tester"
 class Store:
     """One store over all regions: every object, container and account has a replica in each of `where`."""
 
-    def __init__(self, lab: Lab, directory: Path, where: Sequence[str] | None = None, replicas: int = 3) -> None:
-        """Write its files below a directory. With fewer regions than replicas there are more devices in each."""
+    def __init__(
+        self,
+        lab: Lab,
+        directory: Path,
+        where: Sequence[str] | None = None,
+        write_quorum: str = "majority",
+        replicas: int = 3,
+    ) -> None:
+        """Write its files below a directory. With fewer regions than replicas there are more devices in each.
+
+        With another quorum than `majority` each region has as many devices as there are replicas, for its handoffs.
+        """
         self.key = secrets.token_urlsafe(18)
         self._lab = lab
         self._directory = directory
         self._where = tuple(where or lab.regions)
-        devices = -(-replicas // len(self._where))
+        self._write_quorum = write_quorum
+        devices = -(-replicas // len(self._where)) if write_quorum == "majority" else replicas
         self._names = [f"d{number}" for number in range(devices)]
         (directory / "rings").mkdir(parents=True, exist_ok=True)
         (directory / "cluster.key").write_text(secrets.token_hex(32) + "\n")
@@ -99,7 +110,8 @@ class Store:
         sockets.mkdir(parents=True, exist_ok=True)
         if len(str(sockets)) <= _LONGEST_SOCKET_DIRECTORY:
             cluster["native_socket_directory"] = str(sockets)
-        return {"cluster": cluster, "policies": [{"index": 0, "name": "gold", "default": True}]}
+        policy = {"index": 0, "name": "gold", "default": True, "write_quorum": self._write_quorum}
+        return {"cluster": cluster, "policies": [policy]}
 
     def _services(self, region: str) -> list[tuple[str, str, dict[str, Any]]]:
         """Return the subcommand, name and settings of each service of a region."""
