@@ -11,7 +11,7 @@ use swiftlet_fragments::request::{Answer, Request as Asked};
 use swiftlet_fragments::slot::{Change, Shown};
 use swiftlet_fragments::{Accepted, Ballot, Device, Outcome, Version, decision};
 use swiftlet_fuzz::lived;
-use swiftlet_node::message::{Found, Request, Written, encode_footer, fragments, lists};
+use swiftlet_node::message::{Found, Request, Written, encode_footer, fragments, lists, many};
 use swiftlet_node::{Refusal, Status};
 use swiftlet_store::disk::Disk;
 use swiftlet_store::model::{Entry, EntryKind, Footer, FragmentInfo, Info, Key, PostMeta, PutMeta};
@@ -123,6 +123,7 @@ fn node(root: &Path) {
         Request::Entries(1, 7, 3),
         Request::Acknowledge(vec![(key, 5), (key, 6)]),
         Request::Prepare { key, timestamp: 5, row: 1, size: Some(7) },
+        Request::Many(2),
     ];
     for request in requests {
         let number = request.method() as u8;
@@ -143,6 +144,14 @@ fn node(root: &Path) {
         delete_at: 0,
     };
     save(root, "objects", "found", &[&[0], &Found { info, body_xxh3: Some(9) }.encode().unwrap()]);
+    let mut many = Vec::new();
+    many::push(&mut many, b"o", &Request::Head { key, proved: true }, b"").unwrap();
+    many::push(&mut many, b"o", &Request::Delete { key, timestamp: 5, name: b"/a/c/o".to_vec(), row: 1 }, b"").unwrap();
+    save(root, "objects", "many", &[&[2], &many]);
+    let mut answers = Vec::new();
+    many::push_answer(&mut answers, 0, &Written { pending: true, existed: false }.encode(), b"").unwrap();
+    many::push_answer(&mut answers, 6, b"\0", b"bytes").unwrap();
+    save(root, "objects", "many-answers", &[&[2], &answers]);
     save(root, "objects", "written", &[&[0], &Written { pending: true, existed: false }.encode()]);
     save(root, "objects", "footer", &[&[0], &encode_footer(&footer).unwrap()]);
     save(root, "objects", "numbers", &[&[0], &lists::encode_numbers(&[1, 2])]);

@@ -1,6 +1,6 @@
 //! What is asked of object servers and what they answer; Python has the same codec.
 
-use swiftlet_node::message::{Found, Request, Written, decode_footer, encode_footer, fragments, lists};
+use swiftlet_node::message::{Found, Request, Written, decode_footer, encode_footer, fragments, lists, many};
 use swiftlet_node::{Refusal, Status};
 
 /// A message: its number (a method, a status), then its bytes. What is accepted is, made anew, the same bytes.
@@ -10,6 +10,23 @@ pub fn objects(data: &[u8]) {
     if let Ok((device, request)) = Request::decode(number, raw) {
         assert_eq!(request.method(), number);
         assert_eq!(request.encode(&device).as_deref(), Ok(raw));
+    }
+    if let Ok(all) = many::requests(usize::from(number), raw) {
+        let mut again = Vec::new();
+        for one in &all {
+            match Request::from_fields(one.method, one.fields) {
+                Ok(request) => assert_eq!(many::push(&mut again, one.object, &request, one.body), Ok(())),
+                Err(_) => again.clear(),
+            }
+        }
+        assert!(again == raw || all.iter().any(|one| Request::from_fields(one.method, one.fields).is_err()));
+    }
+    if let Ok(all) = many::answers(usize::from(number), raw) {
+        let mut again = Vec::new();
+        for one in &all {
+            assert_eq!(many::push_answer(&mut again, one.status, one.header, one.body), Ok(()));
+        }
+        assert_eq!(again, raw);
     }
     if let Ok(found) = Found::decode(raw) {
         // A checksum that is not said to be one is not kept.

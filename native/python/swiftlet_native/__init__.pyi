@@ -81,6 +81,9 @@ __version__: Final[str]
 def md5(data: Buffer, /) -> bytes:
     """MD5 of a buffer: 16 bytes."""
 
+def md5_of_each(all: Sequence[Buffer], /) -> list[bytes]:
+    """MD5 of each buffer, computed side by side, which is quicker than one after the other."""
+
 def xxh3_64(data: Buffer, /) -> int:
     """xxh3 of a buffer in 64 bits, seed 0."""
 
@@ -543,6 +546,45 @@ class TransportWrite:
     def cancel(self) -> None:
         """End it where there is no answer yet."""
 
+_One: TypeAlias = tuple[int, bytes, bytes]
+"""Status, header, and bytes of the object."""
+
+@final
+class TransportMany:
+    """Many requests to a device in one message, until it is sent; `object` is the object's name of a guest, else empty.
+
+    False: there is no room for it, as 256 requests or 2 MiB are in it. ValueError for what is over a limit.
+    """
+
+    def __new__(cls, device: str, grant: bytes | None, /) -> TransportMany: ...
+    def put(self, object: Buffer, place: _Place, row: int, version: _Version, footer: _Footer, body: Buffer, /) -> bool:
+        """Store a small object; its bytes are copied."""
+
+    def get(self, object: Buffer, place: _Place, whole: int, proved: bool, /) -> bool:
+        """Read an object that has at most `whole` bytes; a larger one is described, with no bytes."""
+
+    def head(self, object: Buffer, place: _Place, proved: bool, /) -> bool:
+        """Describe an object."""
+
+    def delete(self, object: Buffer, place: _Place, row: int, timestamp: int, name: bytes, /) -> bool:
+        """Store a tombstone."""
+
+@final
+class TransportManySent:
+    """Messages that were sent to devices. An "answered" event says that something can be taken: as `TransportWrite`."""
+
+    def take(self) -> tuple[list[tuple[int, _Answer]], bool]:
+        """What has come since the last time, with the numbers of the messages; and whether all have been answered.
+
+        "many": a `_One` for each request. "refused" and "failed": as of a write.
+        """
+
+    def hurry(self) -> None:
+        """Be told at once of what has come, and of each answer that comes."""
+
+    def cancel(self) -> None:
+        """End it where there is no answer yet."""
+
 _RunPart: TypeAlias = tuple[TransportPeer, str, _Place, int, int, int | None, bytes | None, bool]
 """Peer, device, place, first byte, the byte behind the last; size and ETag of the whole object, if it must have these;
 whether it must have none of the marks."""
@@ -660,6 +702,11 @@ class TransportNode:
         /,
     ) -> TransportWrite:
         """Store a tombstone at all of these devices; otherwise as `put`."""
+
+    def send_many(
+        self, token: int, messages: list[tuple[TransportPeer, TransportMany]], timeout_s: float, trace: str, /
+    ) -> TransportManySent:
+        """Send messages; each can be sent once. ValueError for what is over a limit; all else is an answer."""
 
     def run(
         self,

@@ -81,9 +81,13 @@ class Attempts:
                 return result
         raise AssertionError("the last attempt has neither returned nor raised")
 
-    async def delete(self, attempt: Callable[[], Awaitable[None]], *, is_conditional: bool = False) -> None:
-        """Delete by attempts: what is gone after an attempt that may have had its effect has been deleted."""
-        uncertain = False
+    async def delete(
+        self, attempt: Callable[[], Awaitable[None]], *, is_conditional: bool = False, uncertain: bool = False
+    ) -> None:
+        """Delete by attempts: what is gone after an attempt that may have had its effect has been deleted.
+
+        With `uncertain` there was such an attempt before.
+        """
 
         async def once() -> None:
             nonlocal uncertain

@@ -6,11 +6,13 @@ from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterab
 from contextlib import asynccontextmanager
 from os import PathLike
 from pathlib import Path
-from typing import Any, Self, TypeAlias
+from typing import Any, Self
 
 from swiftlet.client.account import Account
+from swiftlet.client.batches import Batches, Item, Names, flat
+from swiftlet.client.batches import Name as Name
 from swiftlet.client.bodies import Source, body_of
-from swiftlet.client.concurrency import run_all, run_each
+from swiftlet.client.concurrency import run_all
 from swiftlet.client.credentials import Credentials, find_credentials
 from swiftlet.client.downloads import Downloads
 from swiftlet.client.errors import ClientError, ConfigurationError
@@ -36,9 +38,6 @@ from swiftlet.client.values import (
 )
 from swiftlet.client.way import Way
 
-Name: TypeAlias = tuple[str, str]
-"""A container and the name of an object in it."""
-
 
 class AsyncClient:
     """An account of a store, for programs with an event loop; see `Client` for those without.
@@ -59,6 +58,8 @@ class AsyncClient:
         self._account = Account(self._http, self._objects.attempts)
         self._uploads = Uploads(self._objects, self._account)
         self._downloads = Downloads(self._objects, self._account)
+        self.batches = Batches(self._objects, self._uploads.put)
+        """Many objects, with their outcomes in groups."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.credentials, self.options)
@@ -249,23 +250,27 @@ class AsyncClient:
 
     # --- many objects ---
 
-    def get_many(
-        self, names: Iterable[Name] | AsyncIterable[Name]
-    ) -> AsyncGenerator[tuple[Name, Content | ClientError], None]:
-        """Yield each name with its content, or with the error, as they come; `options.concurrency` at a time."""
-        return run_each(names, lambda name: self.get(*name), self.options.concurrency)
+    def get_many(self, names: Names) -> AsyncGenerator[tuple[Name, Content | ClientError], None]:
+        """Yield each name with its content, or with the error, as they come; several are under way at a time.
+
+        Directly, small objects are asked for in one message for each device and 64 names. The same holds for the other
+        methods for many objects; over HTTP, `options.concurrency` requests are made at a time.
+        """
+        return flat(self.batches.get(names))
 
     def put_many(
-        self, items: Iterable[tuple[Name, Source]] | AsyncIterable[tuple[Name, Source]]
-    ) -> AsyncGenerator[tuple[tuple[Name, Source], Written | ClientError], None]:
+        self, items: Iterable[Item] | AsyncIterable[Item]
+    ) -> AsyncGenerator[tuple[Item, Written | ClientError], None]:
         """Store many objects; yield each item with what has come of it, as they end."""
-        return run_each(items, lambda item: self.put(*item[0], item[1]), self.options.concurrency)
+        return flat(self.batches.put(items))
 
-    def delete_many(
-        self, names: Iterable[Name] | AsyncIterable[Name]
-    ) -> AsyncGenerator[tuple[Name, ClientError | None], None]:
+    def delete_many(self, names: Names) -> AsyncGenerator[tuple[Name, ClientError | None], None]:
         """Delete many objects; yield each name with None, or with the error, as they end."""
-        return run_each(names, lambda name: self.delete(*name), self.options.concurrency)
+        return flat(self.batches.delete(names))
+
+    def head_many(self, names: Names) -> AsyncGenerator[tuple[Name, ObjectInfo | ClientError], None]:
+        """Yield each name with what the store tells of it, or with the error, as they come."""
+        return flat(self.batches.head(names))
 
     # --- containers and the account ---
 

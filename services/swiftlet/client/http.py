@@ -237,6 +237,11 @@ class HttpWay:
         """Send requests with `http`."""
         self._http = http
 
+    @property
+    def many(self) -> None:
+        """Return None: each object is asked for singly."""
+        return None
+
     async def head(self, request: ObjectRequest) -> ObjectInfo:
         """Return what the store tells of an object."""
         async with self._http.request("HEAD", str(request), query=request.query, headers=request.headers) as answer:

@@ -79,10 +79,10 @@ class Objects:
 
         return await self.attempts.run(once, is_repeatable=lambda: body.is_repeatable, is_conditional=is_conditional)
 
-    async def delete(self, request: ObjectRequest) -> None:
-        """Delete an object; NotFound when there is none."""
+    async def delete(self, request: ObjectRequest, *, uncertain: bool = False) -> None:
+        """Delete an object; NotFound when there is none, unless an attempt before may have deleted it (`uncertain`)."""
         is_conditional = bool(_CONDITIONS & {name.lower() for name in request.headers})
-        await self.attempts.delete(lambda: self.way.delete(request), is_conditional=is_conditional)
+        await self.attempts.delete(lambda: self.way.delete(request), is_conditional=is_conditional, uncertain=uncertain)
 
 
 class Reading:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import io
-from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from itertools import islice
 from os import PathLike
 from typing import Any, Self, TypeVar
 
+from swiftlet.client.batches import some_of, weight
 from swiftlet.client.bodies import Source
 from swiftlet.client.client import AsyncClient, Name
 from swiftlet.client.credentials import Credentials
@@ -33,6 +33,8 @@ from swiftlet.client.values import (
 
 T = TypeVar("T")
 _ENTRIES = 1000
+_TAKEN_WITHIN_S = 0.01
+"""Seconds after which items that a caller has made are passed on, even if there could be more of them."""
 
 
 class ObjectFile(io.RawIOBase):
@@ -285,25 +287,22 @@ class Client:
     # --- many objects ---
 
     def get_many(self, names: Iterable[Name]) -> Iterator[tuple[Name, Content | ClientError]]:
-        """Yield each name with its content, or with the error, as they come; `options.concurrency` at a time."""
-        return _iterate(self.asynchronous.get_many(self._elsewhere(names)), 1)
+        """Yield each name with its content, or with the error, as they come; several are under way at a time."""
+        return _flat(self.asynchronous.batches.get(_elsewhere(names)))
 
     def put_many(
         self, items: Iterable[tuple[Name, Source]]
     ) -> Iterator[tuple[tuple[Name, Source], Written | ClientError]]:
         """Store many objects; yield each item with what has come of it, as they end."""
-        return _iterate(self.asynchronous.put_many(self._elsewhere(items)), 1)
+        return _flat(self.asynchronous.batches.put(_elsewhere(items, weight)))
 
     def delete_many(self, names: Iterable[Name]) -> Iterator[tuple[Name, ClientError | None]]:
         """Delete many objects; yield each name with None, or with the error, as they end."""
-        return _iterate(self.asynchronous.delete_many(self._elsewhere(names)), 1)
+        return _flat(self.asynchronous.batches.delete(_elsewhere(names)))
 
-    async def _elsewhere(self, items: Iterable[T]) -> AsyncGenerator[T, None]:
-        """Yield items that are made by another thread than the event loop's: they may come from this client."""
-        iterator = iter(items)
-        while taken := await asyncio.to_thread(list, islice(iterator, self.asynchronous.options.concurrency)):
-            for item in taken:
-                yield item
+    def head_many(self, names: Iterable[Name]) -> Iterator[tuple[Name, ObjectInfo | ClientError]]:
+        """Yield each name with what the store tells of it, or with the error, as they come."""
+        return _flat(self.asynchronous.batches.head(_elsewhere(names)))
 
     # --- containers and the account ---
 
@@ -353,6 +352,20 @@ class Client:
     def storage_url(self) -> str:
         """Return the URL of the account; logs in if need be."""
         return run(self.asynchronous.storage_url())
+
+
+async def _elsewhere(items: Iterable[T], weigh: Callable[[T], int] = lambda item: 0) -> AsyncGenerator[T, None]:
+    """Yield items that are made by another thread than the event loop's: they may come from this client."""
+    iterator = iter(items)
+    while taken := await asyncio.to_thread(some_of, iterator, weigh, _TAKEN_WITHIN_S):
+        for item in taken:
+            yield item
+
+
+def _flat(groups: AsyncGenerator[list[T], None]) -> Iterator[T]:
+    """Yield what is in the groups that an asynchronous generator yields."""
+    for group in _iterate(groups, 1):
+        yield from group
 
 
 def _iterate(items: AsyncGenerator[T, None], at_once: int) -> Iterator[T]:

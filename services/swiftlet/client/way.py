@@ -7,11 +7,12 @@ middle of a body, dividing into pieces and comparing digests are done above it, 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+from enum import Enum
 from typing import Protocol
 
 from swiftlet.client.bodies import Body
-from swiftlet.client.values import ObjectInfo, ObjectRequest, Span, Written
+from swiftlet.client.values import Content, ObjectInfo, ObjectRequest, Span, Written
 
 
 class Stream(Protocol):
@@ -28,8 +29,40 @@ class Stream(Protocol):
         """Let go of what is left unread; no harm if that is nothing."""
 
 
+class Deletion(Enum):
+    """The outcome of one of many deletions."""
+
+    DONE = "done"
+    ABSENT = "absent"
+    """There was no object."""
+    UNCERTAIN = "uncertain"
+    """It has to be deleted singly, and may be gone by then."""
+    SINGLY = "singly"
+    """It has to be deleted singly."""
+
+
+class Many(Protocol):
+    """One attempt at requests for many objects of a container; what it does not do is done by single requests."""
+
+    async def get(self, container: str, names: Sequence[str]) -> list[Content | None]:
+        """Return objects with their bytes, compared; None of those that have to be asked for singly."""
+
+    async def head(self, container: str, names: Sequence[str]) -> list[ObjectInfo | None]:
+        """Return what the store tells of objects; None of those that have to be asked for singly."""
+
+    async def put(self, container: str, objects: Sequence[tuple[str, bytes]]) -> list[Written | None]:
+        """Store objects without metadata; None of those that have to be stored singly."""
+
+    async def delete(self, container: str, names: Sequence[str]) -> list[Deletion]:
+        """Delete objects; say of each what has come of it."""
+
+
 class Way(Protocol):
     """One attempt at a request for an object."""
+
+    @property
+    def many(self) -> Many | None:
+        """Return what asks for many objects at once; None where each is asked for singly."""
 
     async def head(self, request: ObjectRequest) -> ObjectInfo:
         """Return what the store tells of an object."""

@@ -133,6 +133,12 @@ class Copies:
         self._quorums = quorums
         self._compared = compared
 
+    def first_reader(self, key: ObjectKey) -> Device | None:
+        """Return the device that is asked first; None when that one may have missed something."""
+        first = self._plan(key).first
+        missed = self._missed.behind(key.policy, key.partition)
+        return first[0] if first and first[0].id not in missed else None
+
     async def first(self, path: Path, key: ObjectKey, operation: Operation[T], bound: Bound) -> T:
         """Return what the operation returns on the first device with a good copy. Raises NotFound and Unavailable."""
         ring = self._rings.objects(key.policy)

@@ -87,6 +87,14 @@ class ReplicatedObjects:
         digest = self._hash_path.of(path)
         return ObjectKey(policy, self._rings.objects(policy).partition_of(digest), digest)
 
+    def first_reader(self, key: ObjectKey) -> Device | None:
+        """Return the device that a read asks first; None when that one may have missed something."""
+        return self._copies.first_reader(key)
+
+    def plan_write(self, key: ObjectKey) -> WritePlan:
+        """Return the plan of a write. Raises Unavailable when a region that it needs has not answered lately."""
+        return self._plan(key)
+
     async def put(self, path: Path, policy: int, record: PutRecord, body: bytes, footer: PutFooter) -> Written:
         """Store a small object. Raises Superseded when a quorum has a newer version, and Unavailable
         without a quorum.

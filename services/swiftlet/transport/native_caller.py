@@ -17,7 +17,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from swiftlet_native import TransportNode, TransportPeer, TransportTicket
+from swiftlet_native import TransportMany, TransportNode, TransportPeer, TransportTicket
 
 from swiftlet.boundaries.objects import ContainerUpdate
 from swiftlet.context import request_id
@@ -37,6 +37,7 @@ from swiftlet.transport.native_calls import (
     failure,
     outcome,
 )
+from swiftlet.transport.native_many import NativeMany
 from swiftlet.transport.native_writes import Make, NativeWrite, Told, targets_of
 
 _MAX_TRACE = 80
@@ -208,6 +209,23 @@ class NativeCaller(ABC):
             self.mute(token)
             raise NodeError(f"the request can't be made: {error}") from error
         return write
+
+    async def many(
+        self,
+        messages: Sequence[tuple[Device, TransportMany]],
+        dialect: Dialect = MEMBERS,
+        told: Told = lambda version, now_ms: None,
+    ) -> NativeMany:
+        """Send messages with many requests each. Raises NodeError when they can't be sent."""
+        peers = [(await self.peer(device), message) for device, message in messages]
+        sent = NativeMany([device for device, _ in messages], dialect, self._failure, told)
+        node, token = self.listen(sent)
+        try:
+            sent.begun(node.send_many(token, peers, self.settings.answer_timeout_s, trace()))
+        except ValueError as error:
+            self.mute(token)
+            raise NodeError(f"the requests can't be made: {error}") from error
+        return sent
 
     async def read(self, device: Device, message: Message, dialect: Dialect = MEMBERS) -> Reading:
         """Send a request whose answer may be long; return when its head has arrived."""

@@ -117,6 +117,12 @@ impl<'a> Reader<'a> {
         Ok(self.raw(usize::from(len))?.to_vec())
     }
 
+    /// A text where it is.
+    pub(crate) fn slice(&mut self) -> Result<&'a [u8], Malformed> {
+        let len = self.u16()?;
+        self.raw(usize::from(len))
+    }
+
     pub(crate) fn pairs(&mut self) -> Result<Pairs, Malformed> {
         let count = usize::from(self.u16()?);
         // A pair has at least 4 bytes: nothing is set aside for what can't be there.

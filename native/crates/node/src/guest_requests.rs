@@ -34,6 +34,24 @@ pub(crate) struct Covered {
     pub(crate) request: Request,
     /// The version of the ring that this server has for the object's policy.
     pub(crate) ring: u64,
+    /// By which requests are covered that are many in one message.
+    pub(crate) shown: Option<Shown>,
+}
+
+/// A grant that a guest has shown, and that counts, for many requests.
+pub(crate) struct Shown {
+    known: Arc<Guests>,
+    passed: Arc<Passed>,
+    now_ms: u64,
+}
+
+impl Shown {
+    /// Check one of the requests.
+    pub(crate) fn check(&self, object: &[u8], request: &Request, body_bytes: u64) -> Result<(), Refusal> {
+        let name = name_of(&self.passed.grant, object)?;
+        let (passed, now_ms) = (Arc::clone(&self.passed), self.now_ms);
+        Asked { passed, name, now_ms, body_bytes: Some(body_bytes) }.check(&self.known, request)
+    }
 }
 
 fn forbidden(why: &str) -> Refusal {
@@ -47,7 +65,7 @@ fn must(holds: bool, why: &str) -> Result<(), Refusal> {
 
 /// Read a guest's request, and check it. `body_bytes`: the size of its body, if that is known.
 pub(crate) fn covered(
-    known: &Guests,
+    known: &Arc<Guests>,
     guest: &Guest,
     (method, header): (u16, &[u8]),
     body_bytes: Option<u64>,
@@ -56,10 +74,15 @@ pub(crate) fn covered(
     let guests::Parts { grant: signed, object, header } = guests::decode(header)?;
     let passed = known.pass(guest, &signed, now_ms)?;
     let (device, request) = Request::decode(method, header)?;
+    let ring = known.ring(passed.grant.policy);
+    if matches!(request, Request::Many(_)) {
+        must(object.is_empty(), "many requests name their objects themselves")?;
+        let shown = Some(Shown { known: Arc::clone(known), passed, now_ms });
+        return Ok(Covered { device, request, ring, shown });
+    }
     let name = name_of(&passed.grant, &object)?;
-    let asked = Asked { passed, name, now_ms, body_bytes };
-    asked.check(known, &request)?;
-    Ok(Covered { device, request, ring: known.ring(asked.passed.grant.policy) })
+    Asked { passed, name, now_ms, body_bytes }.check(known, &request)?;
+    Ok(Covered { device, request, ring, shown: None })
 }
 
 /// `/account/container/object`.
@@ -124,6 +147,7 @@ impl Asked {
             | Request::Entries(..)
             | Request::Acknowledge(_)
             | Request::Fragment(_)
+            | Request::Many(_)
             | Request::Revoke { .. } => Err(forbidden("only members of the cluster may do this")),
         }
     }

@@ -16,6 +16,7 @@ mod fragments;
 mod gather;
 mod guest_requests;
 mod guests;
+mod many;
 pub mod message;
 pub mod parts;
 pub mod plain;

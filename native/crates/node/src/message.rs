@@ -7,6 +7,7 @@ use crate::codec::{Reader, Writer};
 
 pub mod fragments;
 pub mod guests;
+pub mod many;
 pub mod updates;
 
 /// The largest number of versions in one ACKNOWLEDGE.
@@ -134,6 +135,8 @@ pub enum Request {
     },
     /// About a fragment.
     Fragment(fragments::Request),
+    /// So many requests, which are the body: see [`many`].
+    Many(u16),
 }
 
 /// Numbers of methods in the transport; 0 is the transport's own.
@@ -151,10 +154,11 @@ mod method {
     pub(super) const ACKNOWLEDGE: u16 = 11;
     pub(super) const PREPARE: u16 = 12;
     pub(super) const REVOKE: u16 = 13;
+    pub(super) const MANY: u16 = 19;
 }
 
 /// All methods have lower numbers.
-pub(crate) const METHODS: usize = 19;
+pub(crate) const METHODS: usize = 20;
 /// An unknown size.
 const UNKNOWN: u64 = u64::MAX;
 
@@ -180,6 +184,7 @@ pub fn method_name(number: u16) -> Option<&'static str> {
         fragments::method::NEWEST => "newest-fragment",
         fragments::method::CELLS => "cells",
         fragments::method::INCARNATION => "incarnation",
+        method::MANY => "many",
         _ => return None,
     })
 }
@@ -280,6 +285,7 @@ impl Request {
             Self::Prepare { .. } => method::PREPARE,
             Self::Revoke { .. } => method::REVOKE,
             Self::Fragment(request) => request.method(),
+            Self::Many(_) => method::MANY,
         }
     }
 
@@ -300,9 +306,24 @@ impl Request {
     pub fn encode(&self, device: &str) -> Result<Vec<u8>, Malformed> {
         let mut out = Writer::default();
         out.text(device.as_bytes());
+        self.put_fields(&mut out)?;
+        out.finish()
+    }
+
+    /// What `encode` appends to the device's name.
+    ///
+    /// # Errors
+    /// As `encode`.
+    pub fn fields(&self) -> Result<Vec<u8>, Malformed> {
+        let mut out = Writer::default();
+        self.put_fields(&mut out)?;
+        out.finish()
+    }
+
+    fn put_fields(&self, out: &mut Writer) -> Result<(), Malformed> {
         match self {
             Self::Put { key, meta, footer, row } => {
-                put_key(&mut out, key);
+                put_key(out, key);
                 out.u32(*row);
                 out.u64(meta.timestamp);
                 out.u64(meta.delete_at);
@@ -311,21 +332,21 @@ impl Request {
                 out.pairs(&meta.metadata);
                 out.pairs(&meta.sysmeta);
                 out.u8(u8::from(footer.is_some()));
-                footer.iter().for_each(|footer| put_footer(&mut out, footer));
+                footer.iter().for_each(|footer| put_footer(out, footer));
             }
             Self::Get { key, start, stop, whole, proved } => {
-                put_key(&mut out, key);
+                put_key(out, key);
                 out.u64(*start);
                 out.u64(*stop);
                 out.u64(*whole);
                 out.u8(u8::from(*proved));
             }
             Self::Head { key, proved } => {
-                put_key(&mut out, key);
+                put_key(out, key);
                 out.u8(u8::from(*proved));
             }
             Self::Post { key, meta, row, proved } => {
-                put_key(&mut out, key);
+                put_key(out, key);
                 out.u32(*row);
                 out.u64(meta.timestamp);
                 out.u64(meta.delete_at);
@@ -336,14 +357,14 @@ impl Request {
                 out.u8(u8::from(*proved));
             }
             Self::Delete { key, timestamp, name, row } => {
-                put_key(&mut out, key);
+                put_key(out, key);
                 out.u32(*row);
                 out.u64(*timestamp);
                 out.text(name);
             }
             Self::Remove { key, entry } => {
-                put_key(&mut out, key);
-                put_entry(&mut out, entry);
+                put_key(out, key);
+                put_entry(out, entry);
             }
             Self::Policies => {}
             Self::Partitions(policy) => out.u16(*policy),
@@ -362,12 +383,12 @@ impl Request {
                 }
                 out.u32(versions.len() as u32);
                 for (key, timestamp) in versions {
-                    put_key(&mut out, key);
+                    put_key(out, key);
                     out.u64(*timestamp);
                 }
             }
             Self::Prepare { key, timestamp, row, size } => {
-                put_key(&mut out, key);
+                put_key(out, key);
                 out.u32(*row);
                 out.u64(*timestamp);
                 out.u64(size.unwrap_or(UNKNOWN));
@@ -377,9 +398,10 @@ impl Request {
                 out.text(container);
                 out.u64(*before_ms);
             }
-            Self::Fragment(request) => request.put(&mut out)?,
+            Self::Fragment(request) => request.put(out)?,
+            Self::Many(count) => out.u16(*count),
         }
-        out.finish()
+        Ok(())
     }
 
     /// The inverse of `method` and `encode`: the device and the request.
@@ -392,6 +414,17 @@ impl Request {
         let request = Self::take(number, &mut from)?;
         from.end()?;
         Ok((device, request))
+    }
+
+    /// The inverse of `method` and `fields`.
+    ///
+    /// # Errors
+    /// It is no request.
+    pub fn from_fields(number: u16, fields: &[u8]) -> Result<Self, Malformed> {
+        let mut from = Reader(fields);
+        let request = Self::take(number, &mut from)?;
+        from.end()?;
+        Ok(request)
     }
 
     fn take(number: u16, from: &mut Reader<'_>) -> Result<Self, Malformed> {
@@ -460,6 +493,7 @@ impl Request {
             fragments::method::KEEP..=fragments::method::INCARNATION => {
                 Self::Fragment(fragments::Request::take(number, from)?)
             }
+            method::MANY => Self::Many(from.u16()?),
             _ => return Err(Malformed("an unknown method")),
         })
     }

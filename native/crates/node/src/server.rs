@@ -19,8 +19,9 @@ use swiftlet_transport::{Body, Chunk, Handler, Incoming, Receiver, Responder};
 use crate::device::{Device, DeviceStats, Limits, Permit, Who};
 use crate::doubts::Doubts;
 use crate::fragments::{Keeping, about};
-use crate::guest_requests::{Covered, covered};
+use crate::guest_requests::{Covered, Shown, covered};
 use crate::guests::{Guests, now_ms};
+use crate::many::{self, Many};
 use crate::message::{Found, Request, ToRead, fragments, lists};
 use crate::reading::{self, Answered, EMPTY_XXH3, Held};
 use crate::reply::Reply;
@@ -98,20 +99,21 @@ impl Server {
         }
     }
 
-    /// The device that is asked, and the request.
-    fn read(&self, incoming: &Incoming, reply: &mut Reply) -> Result<(String, Request), Refusal> {
+    /// The device that is asked, the request, and a guest's grant for many.
+    fn read(&self, incoming: &Incoming, reply: &mut Reply) -> Result<(String, Request, Option<Shown>), Refusal> {
         let Some(guest) = &incoming.guest else {
-            return Ok(Request::decode(incoming.method, &incoming.header)?);
+            let (device, request) = Request::decode(incoming.method, &incoming.header)?;
+            return Ok((device, request, None));
         };
         reply.tell_guest(0);
         let Some(guests) = &self.guests else {
             return Err(Refusal::new(Status::Forbidden, "guests are not served here"));
         };
         let body_bytes = incoming.body.as_ref().map(|body| body.len() as u64).or(incoming.body_bytes);
-        let Covered { device, request, ring } =
+        let Covered { device, request, ring, shown } =
             covered(guests, guest, (incoming.method, &incoming.header), body_bytes)?;
         reply.tell_guest(ring);
-        Ok((device, request))
+        Ok((device, request, shown))
     }
 
     /// Handle what concerns the whole server; returns whether that was it.
@@ -124,7 +126,7 @@ impl Server {
     }
 
     fn begin(&self, incoming: Incoming, mut reply: Reply) -> Result<Option<Box<dyn Receiver>>, Box<Refused>> {
-        let (device, request) = match self.read(&incoming, &mut reply) {
+        let (device, request, shown) = match self.read(&incoming, &mut reply) {
             Ok(read) => read,
             Err(refusal) => return Err(Refused::new(reply, refusal)),
         };
@@ -144,6 +146,10 @@ impl Server {
         };
         let work = Work { store, permit, reply, deadline: incoming.deadline };
         match (request, incoming.body) {
+            (Request::Many(count), body) => {
+                let bytes = body.as_ref().map(|body| body.len() as u64).or(incoming.body_bytes);
+                work.many(usize::from(count), shown, bytes, body)
+            }
             (Request::Put { key, meta, footer, row }, None) => {
                 let size = footer.as_ref().map(|footer| footer.size).or(incoming.body_bytes);
                 let aggregate_below = work.store.aggregate_below(key.policy);
@@ -213,6 +219,26 @@ impl Work {
             return Err(Refusal::new(Status::NodeBusy, "many container updates are pending; use a proxy meanwhile"));
         }
         self.permit.hold(bytes)
+    }
+
+    /// Handle many requests, whose body may still have to come.
+    fn many(
+        mut self,
+        count: usize,
+        shown: Option<Shown>,
+        bytes: Option<u64>,
+        body: Option<Chunk>,
+    ) -> Result<Option<Box<dyn Receiver>>, Box<Refused>> {
+        let bytes = match many::check(count, bytes).and_then(|bytes| self.permit.hold(bytes).map(|()| bytes)) {
+            Ok(bytes) => bytes,
+            Err(refusal) => return Err(self.refused(refusal)),
+        };
+        let Self { store, permit, reply, .. } = self;
+        let device = Arc::clone(&permit.device);
+        let many = Many { store, permit, reply, shown, count };
+        let Some(body) = body else { return Ok(Some(Box::new(many::Receiving::new(many, bytes)))) };
+        device.run(move || many.work(body.to_vec()));
+        Ok(None)
     }
 
     /// Handle a body that comes in chunks.
@@ -393,6 +419,7 @@ fn look(store: &Arc<Store>, permit: Permit, reply: &Reply, request: &Request) ->
         | Request::Post { .. }
         | Request::Delete { .. }
         | Request::Acknowledge(_)
+        | Request::Many(_)
         | Request::Revoke { .. } => {
             return Err(Refusal::new(Status::NodeError, "the run contains a write"));
         }

@@ -24,25 +24,35 @@ pub(crate) struct AcceptedWrite {
     pub(crate) doubts: Option<Arc<Doubts>>,
 }
 
+impl AcceptedWrite {
+    /// What is answered once the store has done its part, or has not.
+    pub(crate) fn outcome(&self, outcome: swiftlet_store::Result<bool>, is_guest: bool) -> Result<Written, Refusal> {
+        let Self { store, key, timestamp, row, deletes, doubts } = self;
+        let existed = match outcome {
+            Ok(_) => true,
+            Err(Error::NotFound(Some(_))) if *deletes => false,
+            Err(Error::NotFound(_)) if doubts.as_ref().is_some_and(|doubts| doubts.has(key.policy, key.partition)) => {
+                return Err(unproved());
+            }
+            Err(error) => return Err(error.into()),
+        };
+        // The same version may have been here without a row: it is sent again.
+        store.keep_pending(*key, *timestamp, *row);
+        if is_guest {
+            store.deliver_alone(key, *timestamp);
+        }
+        Ok(Written { pending: *row != 0, existed })
+    }
+}
+
 /// Called by the store when a write is durable, or has failed: releases what it held, then answers.
 pub(crate) fn answer_written(reply: Reply, permit: Option<Permit>, write: AcceptedWrite) -> Done {
     Box::new(move |outcome| {
         drop(permit);
-        let AcceptedWrite { store, key, timestamp, row, deletes, doubts } = write;
-        let existed = match outcome {
-            Ok(_) => true,
-            Err(Error::NotFound(Some(_))) if deletes => false,
-            Err(Error::NotFound(_)) if doubts.is_some_and(|doubts| doubts.has(key.policy, key.partition)) => {
-                return reply.refuse(&unproved());
-            }
-            Err(error) => return reply.refuse(&error.into()),
-        };
-        // The same version may have been here without a row: it is sent again.
-        store.keep_pending(key, timestamp, row);
-        if reply.is_guests() {
-            store.deliver_alone(&key, timestamp);
+        match write.outcome(outcome, reply.is_guests()) {
+            Ok(written) => reply.answer(written.encode(), Body::Empty),
+            Err(refusal) => reply.refuse(&refusal),
         }
-        reply.answer(Written { pending: row != 0, existed }.encode(), Body::Empty);
     })
 }
 

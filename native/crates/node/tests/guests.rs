@@ -11,6 +11,7 @@ use common::{LONG, MIB, Machine, World, config, content, eventually};
 use swiftlet_fragments::Version;
 use swiftlet_fragments::request::Request as About;
 use swiftlet_node::message::guests::{Told, encode};
+use swiftlet_node::message::many::{self, MAX_MANY, MAX_MANY_ANSWER_BYTES, MAX_MANY_BYTES};
 use swiftlet_node::message::{Found, Request, Written, fragments};
 use swiftlet_node::{Guests, LONGEST_LIFE_MS, Limits, Refusal, Status};
 use swiftlet_store::Store;
@@ -183,6 +184,20 @@ impl Visit {
 
     fn status(&self, grant: &Grant, object: &str, request: &Request, body: &[u8]) -> Status {
         self.ask(grant, object, request, body).0
+    }
+
+    /// What is answered to each of many requests, and to the message: its status.
+    fn ask_many(&self, grant: &Grant, all: &[(&str, Request, &[u8])]) -> (Status, Vec<Answered>) {
+        let mut body = Vec::new();
+        for (object, request, data) in all {
+            many::push(&mut body, object.as_bytes(), request, data).unwrap();
+        }
+        let (status, _, answers) = self.ask(grant, "", &Request::Many(all.len() as u16), &body);
+        if status != Status::Ok {
+            return (status, Vec::new());
+        }
+        let of = |one: many::OneAnswer<'_>| (Status::of(one.status).unwrap(), one.header.to_vec(), one.body.to_vec());
+        (status, many::answers(all.len(), &answers).unwrap().into_iter().map(of).collect())
     }
 
     fn by_member(&self, request: &Request, body: &[u8]) -> Status {
@@ -544,4 +559,135 @@ fn a_guest_that_opens_too_much_is_stopped_and_nobody_else() {
         answered += events.wait(LONG).into_iter().filter(|event| matches!(event.what, What::Reply { .. })).count();
     }
     assert_eq!(visit.by_member(&get("o"), b""), Status::NotFound);
+}
+
+/// A GET of an object of at most so many bytes.
+fn get_up_to(object: &str, whole: u64) -> Request {
+    Request::Get { key: place(object), start: 0, stop: 0, whole, proved: false }
+}
+
+#[test]
+fn many_requests_in_one_message_are_answered_one_by_one() {
+    let visit = Visit::new();
+    let names: Vec<String> = (0..64).map(|number| format!("o{number}")).collect();
+    let data: Vec<Vec<u8>> = (0..64).map(|number| content(number, 10_240 + number as usize)).collect();
+    let puts: Vec<_> =
+        names.iter().zip(&data).map(|(name, data)| (name.as_str(), put(name, data), data.as_slice())).collect();
+    let batches = || visit.machine.stores[0].counters().batches.load(std::sync::atomic::Ordering::Relaxed);
+    let before = batches();
+    let (status, answers) = visit.ask_many(&grant(), &puts);
+    assert_eq!((status, answers.len()), (Status::Ok, 64));
+    let written = Written { pending: true, existed: true }.encode();
+    assert!(answers.iter().all(|(status, header, _)| (*status, header) == (Status::Ok, &written)));
+    assert_eq!(batches() - before, 1, "they share a commit");
+
+    let mut asked: Vec<(&str, Request, &[u8])> =
+        names.iter().map(|name| (name.as_str(), get_up_to(name, 100_000), &b""[..])).collect();
+    asked.push(("none", get_up_to("none", 100_000), b""));
+    asked.push(("o1", get_up_to("o1", 10_240), b""));
+    asked.push(("o2", Request::Head { key: place("o2"), proved: false }, b""));
+    let (status, answers) = visit.ask_many(&grant(), &asked);
+    assert_eq!(status, Status::Ok);
+    for (at, data) in data.iter().enumerate() {
+        let (status, header, body) = &answers[at];
+        let found = Found::decode(header).unwrap();
+        assert_eq!((*status, found.body_xxh3), (Status::Ok, Some(swiftlet_hash::xxh3_64(data))));
+        assert!(body == data);
+    }
+    assert_eq!(answers[64].0, Status::NotFound);
+    for (at, size) in [(65, 10_241), (66, 10_242)] {
+        let (status, header, body) = &answers[at];
+        let size_told = Found::decode(header).unwrap().info.size;
+        assert_eq!((*status, size_told, body.len()), (Status::Ok, size, 0), "described alone");
+    }
+
+    let deletions: Vec<_> = ["o3", "none"].iter().map(|name| (*name, delete(name), &b""[..])).collect();
+    let (_, answers) = visit.ask_many(&grant(), &deletions);
+    let existed = |at: usize| Written::decode(&answers[at].1).unwrap().existed;
+    assert_eq!((existed(0), existed(1)), (true, false));
+    assert_eq!(visit.status(&grant(), "o3", &get("o3"), b""), Status::NotFound);
+}
+
+#[test]
+fn a_grant_covers_each_of_many_requests() {
+    let visit = Visit::new();
+    let reading = Grant { operations: Operations::GET, ..grant() };
+    let narrow = Grant { scope: Scope::Prefix("a/".to_owned()), ..grant() };
+    let small = Grant { slice_objects: 1, ..grant() };
+    let data = content(1, 1000);
+    for (grant, expected) in [
+        (grant(), [Status::Ok, Status::Ok, Status::Forbidden, Status::WireError, Status::Forbidden]),
+        (reading, [Status::Forbidden, Status::Forbidden, Status::Forbidden, Status::Forbidden, Status::Forbidden]),
+        (narrow, [Status::Forbidden, Status::Ok, Status::Forbidden, Status::Forbidden, Status::Forbidden]),
+        (small, [Status::Ok, Status::Forbidden, Status::Forbidden, Status::WireError, Status::Forbidden]),
+    ] {
+        let all = [
+            ("b", put("b", &data), &data[..]),
+            ("a/b", put("a/b", &data), &data[..]),
+            ("b", put("c", &data), &data[..]),
+            (
+                "b",
+                Request::Post {
+                    key: place("b"),
+                    meta: PostMeta { timestamp: at(now_ms()), ..PostMeta::default() },
+                    row: 1,
+                    proved: false,
+                },
+                &b""[..],
+            ),
+            ("b", Request::Policies, &b""[..]),
+        ];
+        let (status, answers) = visit.ask_many(&grant, &all);
+        assert_eq!(status, Status::Ok);
+        assert_eq!(answers.iter().map(|one| one.0).collect::<Vec<_>>(), expected, "{grant:?}");
+    }
+    let wrong = content(2, 1000);
+    let all = [("b", put("b", &data), &wrong[..]), ("b", put("b", &data), &data[..10]), ("b", get("b"), &b"x"[..])];
+    let (_, answers) = visit.ask_many(&grant(), &all);
+    let statuses: Vec<_> = answers.iter().map(|one| one.0).collect();
+    assert_eq!(statuses, [Status::ChecksumMismatch, Status::Forbidden, Status::WireError]);
+    let ended = Grant { issued_ms: now_ms() - 2000, ends_ms: now_ms() - 1000, ..grant() };
+    assert_eq!(visit.ask_many(&ended, &[("b", get("b"), b"")]).0, Status::Unauthorized, "the whole message");
+}
+
+#[test]
+fn many_requests_have_limits() {
+    let visit = Visit::new();
+    let many = |count: u16, body: &[u8]| visit.status(&grant(), "", &Request::Many(count), body);
+    let mut one = Vec::new();
+    many::push(&mut one, b"o", &get("o"), b"").unwrap();
+    assert_eq!(many(1, &one), Status::Ok);
+    for (count, body) in
+        [(0, &b""[..]), (2, &one[..]), (1, &one[1..]), (1, &b""[..]), (1, &[&one[..], &[0]].concat()[..])]
+    {
+        assert_eq!(many(count, body), Status::WireError, "{count}");
+    }
+    assert_eq!(many(MAX_MANY as u16 + 1, &one.repeat(MAX_MANY + 1)), Status::WireError);
+    assert_eq!(many(MAX_MANY as u16, &one.repeat(MAX_MANY)), Status::Ok);
+    assert_eq!(many(1, &vec![0; MAX_MANY_BYTES + 1]), Status::WireError);
+    assert_eq!(many(1, &vec![0; MAX_MANY_BYTES]), Status::WireError, "no requests");
+    assert_eq!(visit.status(&grant(), "o", &Request::Many(1), &one), Status::Forbidden, "a name of its own");
+
+    let large = content(1, MIB);
+    assert_eq!(visit.status(&grant(), "large", &put("large", &large), &large), Status::Ok);
+    let all: Vec<_> = (0..8).map(|_| ("large", get_up_to("large", 2 << 20), &b""[..])).collect();
+    let (_, answers) = visit.ask_many(&grant(), &all);
+    let whole = answers.iter().filter(|(status, _, body)| *status == Status::Ok && body.len() == MIB).count();
+    let described = answers.iter().filter(|(status, _, body)| *status == Status::Ok && body.is_empty()).count();
+    assert_eq!((whole, described), (MAX_MANY_ANSWER_BYTES / MIB - 1, 8 + 1 - MAX_MANY_ANSWER_BYTES / MIB));
+    eventually("all bytes are given back", || visit.machine.server.stats()["d0"].buffered_bytes == 0);
+}
+
+#[test]
+fn members_send_many_requests_too() {
+    let visit = Visit::new();
+    let mut body = Vec::new();
+    let data = content(1, 70_000);
+    many::push(&mut body, b"", &put("o", &data), &data).unwrap();
+    many::push(&mut body, b"", &Request::Policies, b"").unwrap();
+    let request = Request::Many(2);
+    let (status, _, answers) = call(&visit.member, request.method(), request.encode("d0").unwrap(), &body).unwrap();
+    let statuses: Vec<_> = many::answers(2, &answers).unwrap().iter().map(|one| one.status).collect();
+    assert_eq!((status, statuses), (Status::Ok, vec![Status::Ok as u16, Status::WireError as u16]));
+    assert_eq!(visit.by_member(&get("o"), b""), Status::Ok);
 }

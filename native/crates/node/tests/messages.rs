@@ -11,6 +11,7 @@ use swiftlet_fragments::cutting::Cutter;
 use swiftlet_fragments::request::{Answer, Request as Asked};
 use swiftlet_fragments::slot::Shown;
 use swiftlet_fragments::{Accepted, Ballot, Device, Outcome, Version};
+use swiftlet_node::message::many::{self, MAX_MANY, MAX_MANY_ANSWER_BYTES, MAX_MANY_BYTES};
 use swiftlet_node::message::updates::{
     AskDurable, DURABLE, MAX_BATCH_BYTES, MAX_BATCH_ROWS, Taken, UPDATE, Update, decode_taken, encode_taken,
 };
@@ -94,6 +95,7 @@ fn request() -> impl Strategy<Value = Request> {
         (any::<(u16, u32)>(), 0..4096_u16)
             .prop_map(|((policy, partition), at)| Request::Entries(policy, partition, at)),
         prop::collection::vec((key(), any::<u64>()), 0..20).prop_map(Request::Acknowledge),
+        any::<u16>().prop_map(Request::Many),
         (key(), any::<(u64, u32)>(), prop::option::of(0..u64::MAX))
             .prop_map(|(key, (timestamp, row), size)| { Request::Prepare { key, timestamp, row, size } }),
         fragment_request().prop_map(Request::Fragment),
@@ -198,12 +200,13 @@ proptest! {
     }
 
     #[test]
-    fn garbage_is_no_panic_and_no_memory(method in 0..19_u16, raw in prop::collection::vec(any::<u8>(), 0..200)) {
+    fn garbage_is_no_panic_and_no_memory(method in 0..20_u16, raw in prop::collection::vec(any::<u8>(), 0..200)) {
         let _ = Request::decode(method, &raw);
         let _ = Found::decode(&raw);
         let _ = Written::decode(&raw);
         let _ = decode_footer(&raw);
         let _ = lists::decode_entries(&raw);
+        let _ = (many::requests(usize::from(method), &raw), many::answers(usize::from(method), &raw));
         let _ = Refusal::decode(method, &raw);
         let _ = fragments::Footer::decode(&raw);
         let _ = fragments::decode_answer(&raw);
@@ -261,6 +264,33 @@ proptest! {
         let found = Found { info, body_xxh3 };
         prop_assert_eq!(Found::decode(&found.encode().unwrap()), Ok(found));
         prop_assert_eq!(lists::decode_entries(&lists::encode_entries(&entries)), Ok(entries));
+    }
+}
+
+proptest! {
+    #[test]
+    fn many_requests_come_back_and_none_that_are_cut(
+        all in prop::collection::vec((text(), request(), text()), 1..5), status in any::<u16>(),
+    ) {
+        let (mut raw, mut answers) = (Vec::new(), Vec::new());
+        for (object, request, body) in &all {
+            many::push(&mut raw, object, request, body).unwrap();
+            many::push_answer(&mut answers, status, object, body).unwrap();
+        }
+        let back = many::requests(all.len(), &raw).unwrap();
+        for (one, (object, request, body)) in back.iter().zip(&all) {
+            prop_assert_eq!((one.object, one.body), (&object[..], &body[..]));
+            prop_assert_eq!(&Request::from_fields(one.method, one.fields), &Ok(request.clone()));
+        }
+        let back = many::answers(all.len(), &answers).unwrap();
+        for (one, (object, _, body)) in back.iter().zip(&all) {
+            prop_assert_eq!((one.status, one.header, one.body), (status, &object[..], &body[..]));
+        }
+        for cut in 0..raw.len() {
+            prop_assert!(many::requests(all.len(), &raw[..cut]).is_err());
+        }
+        prop_assert!(many::requests(all.len() - 1, &raw).is_err());
+        prop_assert!(many::answers(all.len() + 1, &answers).is_err());
     }
 }
 
@@ -369,6 +399,7 @@ fn the_document_has_the_same_errors_methods_and_limits() {
             }),
             "CELLS",
         ),
+        (Request::Many(1), "MANY"),
     ] {
         assert!(transport.contains(&format!("\n| {} | {name} | ", request.method())), "{name}");
     }
@@ -379,6 +410,13 @@ fn the_document_has_the_same_errors_methods_and_limits() {
     assert!(transport.contains("1024 cells and 4 MiB"));
     assert_eq!((MAX_BATCH_ROWS, MAX_BATCH_BYTES), (1000, 1_000_000));
     assert!(transport.contains("1,000 rows and 1,000,000 bytes"));
+    let most = format!(
+        "{MAX_MANY} requests and {} MiB of them, and {} MiB of answers",
+        MAX_MANY_BYTES >> 20,
+        MAX_MANY_ANSWER_BYTES >> 20
+    );
+    let flowing = transport.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(flowing.contains(&most), "{most}");
     let Limits { threads, max_requests, buffer_bytes } = Limits::default();
     let limits = format!("{threads} threads, {max_requests} requests at work, {} MiB", buffer_bytes >> 20);
     assert!(transport.contains(&limits), "{limits}");

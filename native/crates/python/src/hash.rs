@@ -33,6 +33,20 @@ pub(crate) fn md5<'py>(py: Python<'py>, data: Bytes) -> Bound<'py, PyBytes> {
     PyBytes::new(py, &digest(py, &data, MD5_DETACH_BYTES, swiftlet_hash::md5))
 }
 
+/// MD5 of each of several buffers, computed side by side.
+#[pyfunction]
+#[pyo3(signature = (all, /))]
+pub(crate) fn md5_of_each<'py>(py: Python<'py>, all: Vec<Bytes>) -> Vec<Bound<'py, PyBytes>> {
+    let slices: Vec<&[u8]> = all.iter().map(Bytes::as_slice).collect();
+    let bytes: usize = slices.iter().map(|slice| slice.len()).sum();
+    let digests = if bytes < MD5_DETACH_BYTES {
+        swiftlet_hash::md5_of_each(&slices)
+    } else {
+        py.detach(|| swiftlet_hash::md5_of_each(&slices))
+    };
+    digests.iter().map(|digest| PyBytes::new(py, digest)).collect()
+}
+
 /// xxh3 of a buffer in 64 bits.
 #[pyfunction]
 #[pyo3(signature = (data, /))]

@@ -14,6 +14,7 @@ mod front;
 mod guests;
 mod hash;
 mod load;
+mod many;
 mod object_server;
 mod object_wire;
 mod pairs;
@@ -51,9 +52,11 @@ mod _native {
     #[pymodule_export]
     use super::guests::{cluster_key_id, guest_answer, guest_header, guest_session, read_guest_session, sign_grant};
     #[pymodule_export]
-    use super::hash::{Hasher, md5, xxh3_64, xxh3_128};
+    use super::hash::{Hasher, md5, md5_of_each, xxh3_64, xxh3_128};
     #[pymodule_export]
     use super::load::Load;
+    #[pymodule_export]
+    use super::many::{TransportMany, TransportManySent};
     #[pymodule_export]
     use super::object_server::ObjectServer;
     #[pymodule_export]

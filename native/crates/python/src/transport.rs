@@ -23,6 +23,7 @@ use crate::buffer::Bytes;
 use crate::chunks::{TransportWindow, payload};
 use crate::encryption::Encryption;
 use crate::hash::Hasher;
+use crate::many::{TransportMany, TransportManySent};
 use crate::object_wire::{FooterParts, VersionParts, footer_of, meta_of};
 use crate::peers::TransportPeer;
 use crate::rdma::Rdma;
@@ -257,6 +258,18 @@ impl TransportNode {
         let request = Request::Delete { key: key(place), timestamp, name, row: 0 };
         let terms = Terms { timeout: seconds(timeout_s)?, trace, guest };
         TransportWrite::send(&self.groups, token, &targets, request, &Chunk::from(Vec::new()), &terms)
+    }
+
+    /// Send messages with many requests each; an "answered" event tells that there is something to take.
+    #[pyo3(signature = (token, messages, timeout_s, trace, /))]
+    fn send_many(
+        &self,
+        token: u64,
+        messages: Vec<(PyRef<'_, TransportPeer>, PyRef<'_, TransportMany>)>,
+        timeout_s: f64,
+        trace: &str,
+    ) -> PyResult<TransportManySent> {
+        TransportManySent::send(&self.groups, token, &messages, timeout_s, trace)
     }
 
     /// Begin a run; a "sent" event tells a reader that found nothing that there are bytes, an "end" that it is over.

@@ -83,7 +83,7 @@ impl TransportWrite {
 }
 
 /// What a guest is told with an answer: the ring's version, and the server's clock in milliseconds.
-type ToldParts = (u64, u64);
+pub(crate) type ToldParts = (u64, u64);
 
 /// An answer: its kind, its value, what a guest is told with it.
 type AnswerParts<'py> = (&'static str, Bound<'py, PyAny>, Option<ToldParts>);

@@ -175,21 +175,27 @@ impl Queue {
 
     /// Add a request to the next batch; `done` is called by the committing thread.
     pub(crate) fn push(&self, key: Key, op: Op, done: Done) {
-        self.push_for(key, op, Reply::Done(done));
+        self.push_each([(key, op, Reply::Done(done))]);
+    }
+
+    /// Add many requests to the next batch, all at once.
+    pub(crate) fn push_all(&self, all: impl IntoIterator<Item = (Key, Op, Done)>) {
+        self.push_each(all.into_iter().map(|(key, op, done)| (key, op, Reply::Done(done))));
     }
 
     /// Add a request about a fragment; `told` is called by the committing thread.
     pub(crate) fn push_asked(&self, key: Key, asked: Asked, told: Told) {
-        self.push_for(key, Op::Fragments(asked), Reply::Told(told));
+        self.push_each([(key, Op::Fragments(asked), Reply::Told(told))]);
     }
 
-    fn push_for(&self, key: Key, op: Op, reply: Reply) {
+    fn push_each(&self, all: impl IntoIterator<Item = (Key, Op, Reply)>) {
         let mut waiting = self.lock();
         if waiting.closed {
             drop(waiting);
-            return reply.give(Err(Error::DeviceFailed("the store is closed".into())));
+            let closed = || Error::DeviceFailed("the store is closed".into());
+            return all.into_iter().for_each(|(_, _, reply)| reply.give(Err(closed())));
         }
-        waiting.ops.push_back(Pending { key, op, reply });
+        waiting.ops.extend(all.into_iter().map(|(key, op, reply)| Pending { key, op, reply }));
         let wake = waiting.awaited > 0 && waiting.ops.len() >= waiting.awaited;
         drop(waiting);
         if wake {

@@ -226,6 +226,31 @@ pub(crate) fn get(inner: &Arc<Inner>, key: &Key) -> Result<Object> {
     })
 }
 
+/// An object for reading if it has at most so many bytes, else its description.
+pub(crate) fn get_up_to(inner: &Arc<Inner>, key: &Key, most: u64) -> Result<Result<Object, Info>> {
+    readable(inner, key, |found| {
+        let slot = &found.held.slot;
+        let (place, len) = (slot.place, slot.bytes());
+        let want = if len > most.saturating_add(HEAD_BYTES) { HEAD_BYTES } else { len };
+        let mut raw = read_record(inner, key, &*found.pinned.file, place, len, want)?;
+        let info = merged(inner, key, &raw, found.post.as_ref())?;
+        if raw.header.size > most {
+            return Ok(Err(info));
+        }
+        read_rest(inner, &*found.pinned.file, place, &mut raw, len)?;
+        found_object(inner, key, found, raw, info).map(Ok)
+    })
+}
+
+/// Read what is missing of a record of so many bytes in a volume.
+fn read_rest(inner: &Inner, file: &dyn File, place: Place, raw: &mut Raw, len: u64) -> Result<()> {
+    let had = raw.bytes.len() as u64;
+    if raw.header.kind != Kind::Large && had < len {
+        inner.device.io("read a volume", file.append_at(&mut raw.bytes, (len - had) as usize, place.offset() + had))?;
+    }
+    Ok(())
+}
+
 /// The object of a record that was read up to the end of its part in the volume.
 fn found_object(inner: &Arc<Inner>, key: &Key, found: Found, raw: Raw, info: Info) -> Result<Object, Trouble> {
     let Found { pinned, held, .. } = found;

@@ -31,6 +31,33 @@ const RECLAIMED_AT_ONCE: usize = 256;
 
 pub use self::fragments::Undecided;
 
+enum Write {
+    Put { meta: PutMeta, footer: Footer, data: Vec<u8> },
+    Delete { timestamp: Timestamp, name: Vec<u8> },
+}
+
+/// One of many writes that are submitted at once.
+pub struct Submission {
+    key: Key,
+    op: Write,
+    row: u32,
+    done: Done,
+}
+
+impl Submission {
+    /// A small object, which is here as a whole, with the container replicas (bits) that its update is for.
+    #[must_use]
+    pub fn put(key: Key, meta: PutMeta, footer: Footer, data: Vec<u8>, row: u32, done: Done) -> Self {
+        Self { key, op: Write::Put { meta, footer, data }, row, done }
+    }
+
+    /// A tombstone.
+    #[must_use]
+    pub fn delete(key: Key, timestamp: Timestamp, name: Vec<u8>, row: u32, done: Done) -> Self {
+        Self { key, op: Write::Delete { timestamp, name }, row, done }
+    }
+}
+
 /// All objects of all storage policies on one device. It may be used by many threads.
 pub struct Store {
     pub(crate) inner: Arc<Inner>,
@@ -155,16 +182,39 @@ impl Store {
     }
 
     fn check_and_push_put(&self, key: Key, meta: &PutMeta, footer: &Footer, data: Vec<u8>, row: u32, done: Done) {
-        if let Err(error) = self.inner.device.check().and_then(|()| self.inner.device.check_room(data.len() as u64)) {
-            return done(Err(error));
-        }
-        if data.len() as u64 > MAX_AGGREGATE {
-            return done(Err(Error::SizeMismatch(format!("{} bytes do not fit into a volume", data.len()))));
-        }
-        match check_footer(footer, data.len() as u64, swiftlet_hash::xxh3_64(&data)) {
-            Ok(()) => self.inner.queue.push(key, put_op(key, meta, footer, data, row), done),
+        match self.put_of(key, meta, footer, data, row) {
+            Ok(op) => self.inner.queue.push(key, op, done),
             Err(error) => done(Err(error)),
         }
+    }
+
+    /// Submit many writes at once, so that they share a commit; each is answered by itself.
+    pub fn submit_all(&self, all: Vec<Submission>) {
+        let mut ready = Vec::with_capacity(all.len());
+        for Submission { key, op, row, done } in all {
+            match self.op_of(key, op, row) {
+                Ok(op) => ready.push((key, op, done)),
+                Err(error) => done(Err(error)),
+            }
+        }
+        self.inner.queue.push_all(ready);
+    }
+
+    fn op_of(&self, key: Key, write: Write, row: u32) -> Result<Op> {
+        match write {
+            Write::Delete { timestamp, name } => Ok(Op::Delete { timestamp, name, row }),
+            Write::Put { meta, footer, data } => self.put_of(key, &meta, &footer, data, row),
+        }
+    }
+
+    fn put_of(&self, key: Key, meta: &PutMeta, footer: &Footer, data: Vec<u8>, row: u32) -> Result<Op> {
+        self.inner.device.check()?;
+        self.inner.device.check_room(data.len() as u64)?;
+        if data.len() as u64 > MAX_AGGREGATE {
+            return Err(Error::SizeMismatch(format!("{} bytes do not fit into a volume", data.len())));
+        }
+        check_footer(footer, data.len() as u64, swiftlet_hash::xxh3_64(&data))?;
+        Ok(put_op(key, meta, footer, data, row))
     }
 
     /// Store a small object; false when the same version was already here.
@@ -202,6 +252,11 @@ impl Store {
     /// An object, checked: small ones as a whole, large ones chunk by chunk as they are read.
     pub fn get(&self, key: &Key) -> Result<Object> {
         read::get(&self.inner, key)
+    }
+
+    /// The same if it has at most so many bytes, else its description alone, of which less is read.
+    pub fn get_up_to(&self, key: &Key, most: u64) -> Result<std::result::Result<Object, Info>> {
+        read::get_up_to(&self.inner, key, most)
     }
 
     /// The same, checked and for up to 4 MiB, in memory that `room` returns, piece by piece and each exactly as large

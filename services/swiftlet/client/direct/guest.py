@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from swiftlet_native import ObjectWire, TransportNode, guest_answer, guest_header
+from swiftlet_native import ObjectWire, TransportMany, TransportNode, guest_answer, guest_header
 
 from swiftlet.boundaries.objects import ContainerUpdate
 from swiftlet.errors import GuestRefused, NodeError, SwiftletError
@@ -18,6 +18,7 @@ from swiftlet.ring.model import Device
 from swiftlet.timestamp import Timestamp
 from swiftlet.transport.native_caller import Message, NativeCaller, machine
 from swiftlet.transport.native_calls import NativeSettings, Reading, Writing, refused
+from swiftlet.transport.native_many import NativeMany
 from swiftlet.transport.native_writes import NativeWrite, Told, delete_all, put_all
 
 _ABOUT_GUESTS = frozenset({"Unauthorized", "Forbidden", "ClockDiffers", "NotPlain"})
@@ -107,6 +108,10 @@ class GuestCalls:
         """Store a tombstone at devices, each with its row, by one native call."""
         make = delete_all((self.grant, self.name), key, timestamp, name)
         return await self.caller.write(devices, rows, make, self, self.told)
+
+    async def many(self, messages: Sequence[tuple[Device, TransportMany]]) -> NativeMany:
+        """Send messages with many requests each, which name their objects themselves."""
+        return await self.caller.many(messages, self, self.told)
 
     def _as_guest(self, message: Message) -> Message:
         method, header = message

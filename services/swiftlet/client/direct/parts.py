@@ -147,8 +147,8 @@ class Parts:
             raise GoByHttp(str(error)) from error
         return granted
 
-    def objects(self, rights: Rights, name: str) -> ReplicatedObjects:
-        """Return objects with their replicas, for one request for the object of this name."""
+    def calls(self, rights: Rights, name: str) -> GuestCalls:
+        """Return the calls of one request for the object of this name."""
         policy = rights.policy
 
         def told(version: int, now_ms: int) -> None:
@@ -156,7 +156,11 @@ class Parts:
             self._device_ahead_ns = now_ms * 1_000_000 - time.time_ns()
             self.rings.told(policy, version)
 
-        calls = GuestCalls(rights.caller, rights.signed, name.encode(), told)
+        return GuestCalls(rights.caller, rights.signed, name.encode(), told)
+
+    def objects(self, rights: Rights, name: str) -> ReplicatedObjects:
+        """Return objects with their replicas, for one request for the object of this name."""
+        calls = self.calls(rights, name)
         return ReplicatedObjects(
             self.rings,
             GuestReplicas(calls, self.health),

@@ -10,10 +10,11 @@ import mimetypes
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import lru_cache
 
 from swiftlet.client.errors import status_error
-from swiftlet.client.values import ObjectInfo, ObjectRequest, Span
+from swiftlet.client.values import ObjectInfo, ObjectRequest, Span, metadata_of
 from swiftlet.model import ObjectInfo as StoredInfo
 from swiftlet.names import MAX_CONTAINER_NAME, MAX_OBJECT_NAME
 
@@ -104,16 +105,22 @@ def _canonical(name: str) -> str:
 
 def described(stored: StoredInfo) -> ObjectInfo:
     """Return what a proxy would tell of an object in its answer's headers."""
-    return ObjectInfo.from_headers(
-        {
-            "Content-Length": str(stored.size),
-            "Content-Type": stored.content_type,
-            "ETag": stored.etag,
-            "Last-Modified": stored.modified.http_date,
-            "X-Timestamp": stored.modified.normal,
-            "Accept-Ranges": "bytes",
-            **stored.metadata,
-        }
+    headers = {
+        "content-length": str(stored.size),
+        "content-type": stored.content_type,
+        "etag": stored.etag,
+        "last-modified": stored.modified.http_date,
+        "x-timestamp": stored.modified.normal,
+        "accept-ranges": "bytes",
+    }
+    headers.update((name.lower(), value) for name, value in stored.metadata.items())
+    return ObjectInfo(
+        size=stored.size,
+        etag=stored.etag,
+        content_type=stored.content_type,
+        last_modified=datetime.fromtimestamp(stored.modified.http_seconds, UTC),
+        metadata=metadata_of(headers, _META.lower()),
+        headers=headers,
     )
 
 

@@ -23,6 +23,7 @@ from swiftlet.client.concurrency import in_thread
 from swiftlet.client.direct import plain
 from swiftlet.client.direct.errors import GoByHttp
 from swiftlet.client.direct.grants import Kind
+from swiftlet.client.direct.many import DirectMany
 from swiftlet.client.direct.metadata import MetadataServer
 from swiftlet.client.direct.parts import Parts, Rights
 from swiftlet.client.errors import ConnectionFailed, status_error
@@ -66,7 +67,13 @@ class DirectWay:
         self._metadata = MetadataServer(http, metadata_url)
         self._writes = options.write_directly
         self._parts = PartsByLoop(lambda: Parts(self._metadata, options))
+        self._many = DirectMany(self._parts.here, writes=self._writes)
         http.beside.append(self._parts)
+
+    @property
+    def many(self) -> DirectMany:
+        """Return what moves many objects at once."""
+        return self._many
 
     async def head(self, request: ObjectRequest) -> ObjectInfo:
         """Return what the store tells of an object."""

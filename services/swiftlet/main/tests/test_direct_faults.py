@@ -14,10 +14,13 @@ from pathlib import Path
 
 import pytest
 
+from swiftlet.client.batches import Batches
 from swiftlet.client.bodies import BytesBody, StreamBody
 from swiftlet.client.direct.way import DirectWay
 from swiftlet.client.errors import ConnectionFailed, NotFound
-from swiftlet.client.values import ObjectRequest
+from swiftlet.client.objects import Objects
+from swiftlet.client.options import Options
+from swiftlet.client.values import Content, ObjectRequest, Written
 from swiftlet.main.tests.direct_cluster import DEVICES, DirectCluster
 from swiftlet.main.tests.test_direct_way import Counted, make_container, parts_of, way_to
 from swiftlet.ring import codec
@@ -96,6 +99,28 @@ async def test_a_device_that_can_not_be_reached_is_done_without(
         assert await read(way, request) == SMALL
         with pytest.raises(NotFound):
             await way.head(ObjectRequest(CONTAINER, "deleted"))
+
+
+async def test_many_objects_of_which_one_device_has_nothing(
+    cluster: DirectCluster, way: DirectWay, networks: list[Network]
+) -> None:
+    """What a message does not do is done singly; the two devices that are left are a quorum."""
+    objects = Objects(way, Options(retry_wait_s=0.001))
+    batches = Batches(objects, objects.put)
+    names = [(CONTAINER, f"many/{number}") for number in range(8)]
+    await way.put(ObjectRequest(CONTAINER, "many/none"), BytesBody(b""))
+    await way.close()
+    networks[1].is_down = True
+    put = [one async for group in batches.put([(name, SMALL) for name in names]) for _, one in group]
+    assert [one.size for one in put if isinstance(one, Written)] == [len(SMALL)] * 8
+    networks[1].is_down = False
+    got = [one async for group in batches.get(names) for _, one in group]
+    assert [one.data for one in got if isinstance(one, Content)] == [SMALL] * 8
+    await way.close()
+    networks[2].is_down = True
+    gone = [one async for group in batches.delete(names) for _, one in group]
+    assert gone == [None] * 8
+    networks[2].is_down = False
 
 
 async def test_a_device_that_dies_in_the_middle_of_a_get_is_replaced(

@@ -20,6 +20,7 @@ from typing import Any
 
 import pytest
 
+from swiftlet.client.batches import Batches
 from swiftlet.client.bodies import BytesBody
 from swiftlet.client.client import AsyncClient
 from swiftlet.client.commands.main import run
@@ -29,6 +30,7 @@ from swiftlet.client.direct.parts import Parts, Rights
 from swiftlet.client.direct.way import DirectWay
 from swiftlet.client.errors import Forbidden, NotFound, NotModified, PreconditionFailed
 from swiftlet.client.http import Http
+from swiftlet.client.objects import Objects
 from swiftlet.client.options import Options
 from swiftlet.client.values import ObjectRequest, Span
 from swiftlet.main.tests.direct_cluster import DirectCluster
@@ -148,6 +150,50 @@ async def test_with_a_grant_in_hand_only_devices_are_asked_once(
     with Counted(cluster, way) as deleted:
         await way.delete(request)
     assert (deleted.http, deleted.devices) == ([], 3)
+
+
+async def test_for_64_names_each_device_is_asked_once(cluster: DirectCluster, way: DirectWay, container: str) -> None:
+    objects = Objects(way, Options())
+    batches = Batches(objects, objects.put)
+    names = [(container, f"o{number}") for number in range(64)]
+    items = [(name, bytes([number]) * 10_000) for number, name in enumerate(names)]
+    await way.put(ObjectRequest(container, "warm"), BytesBody(DATA))
+    assert await read(way, ObjectRequest(container, "warm")) == DATA
+
+    async def outcomes(groups: AsyncIterator[list[tuple[Any, Any]]]) -> list[Any]:
+        return [outcome async for group in groups for _, outcome in group]
+
+    with Counted(cluster, way) as put:
+        assert [one.size for one in await outcomes(batches.put(items))] == [10_000] * 64
+    assert (put.http, put.devices) == ([], 3), "there are three devices"
+
+    async def reads() -> None:
+        assert [one.data for one in await outcomes(batches.get(names))] == [data for _, data in items]
+        assert [one.size for one in await outcomes(batches.head(names))] == [10_000] * 64
+
+    counted = await counted_reads(cluster, way, reads)
+    assert counted.http == []
+    assert counted.devices <= 6
+    over_http = Objects(way._over_http, Options())
+    assert (await over_http.get(ObjectRequest(*names[5]))).data == items[5][1]
+    with Counted(cluster, way) as deleted:
+        assert await outcomes(batches.delete(names)) == [None] * 64
+    assert (deleted.http, deleted.devices) == ([], 3)
+    assert all(isinstance(one, NotFound) for one in await outcomes(batches.get(names[:3])))
+
+
+async def test_names_of_a_batch_that_can_not_go_directly_go_over_http(
+    cluster: DirectCluster, way: DirectWay, container: str
+) -> None:
+    objects = Objects(way, Options())
+    batches = Batches(objects, objects.put)
+    manifest = {"X-Object-Manifest": f"{container}/segments"}
+    assert (await cluster.there(cluster.http("PUT", f"{container}/link", headers=manifest)))[0] == 201
+    names = [(container, "link"), (container, "plain"), ("none", "a"), (container, "x" * 1025)]
+    put = [one async for group in batches.put([(name, b"1") for name in names[1:]]) for _, one in group]
+    assert [type(one).__name__ for one in put] == ["Written", "NotFound", "BadRequest"]
+    got = [one async for group in batches.get(names) for _, one in group]
+    assert [type(one).__name__ for one in got] == ["Content", "Content", "NotFound", "BadRequest"]
 
 
 async def test_what_one_way_stores_the_other_reads(cluster: DirectCluster, way: DirectWay, container: str) -> None:

@@ -10,9 +10,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from swiftlet.client.batches import Batches, flat
 from swiftlet.client.bodies import BytesBody, StreamBody
 from swiftlet.client.errors import ConfigurationError, NotFound, NotRepeatable, PreconditionFailed, RangeNotSatisfiable
-from swiftlet.client.values import ObjectRequest, Span
+from swiftlet.client.objects import Objects
+from swiftlet.client.options import Options
+from swiftlet.client.values import Content, ObjectInfo, ObjectRequest, Span, Written
 from swiftlet.client.way import Way
 
 DATA = bytes(range(256)) * 400
@@ -101,6 +104,35 @@ class WayContract:
                 await attempt(request("deleted"))
         with pytest.raises(NotFound):
             await way.get(request("deleted"), None)
+
+    async def test_many(self, way: Way) -> None:
+        """Each name has its own outcome, whether the way has messages for many names or not."""
+        objects = Objects(way, Options(retry_wait_s=0.001))
+        batches = Batches(objects, objects.put)
+        names = [("ways", f"many/{number}") for number in range(70)]
+        none = ("ways", "many/none")
+        bodies = {name: name[1].encode() * 100 for name in names}
+        bodies[names[1]], bodies[names[2]] = b"", DATA * 4
+        written = {item[0]: one async for item, one in flat(batches.put(bodies.items()))}
+        for name, body in bodies.items():
+            one = written[name]
+            assert isinstance(one, Written)
+            assert (one.etag, one.size) == (hashlib.md5(body, usedforsecurity=False).hexdigest(), len(body))
+        got = {name: one async for name, one in flat(batches.get([*names, none]))}
+        told = {name: one async for name, one in flat(batches.head([*names, none]))}
+        for name, body in bodies.items():
+            content, info = got[name], told[name]
+            assert isinstance(content, Content)
+            assert isinstance(info, ObjectInfo)
+            assert (content.data, content.info.etag) == (body, written[name].etag)  # type: ignore[union-attr]
+            assert (info.size, info.etag) == (len(body), content.info.etag)
+        assert isinstance(got[none], NotFound)
+        assert isinstance(told[none], NotFound)
+        gone = {name: one async for name, one in flat(batches.delete([*names, none]))}
+        assert isinstance(gone.pop(none), NotFound)
+        assert list(gone.values()) == [None] * len(names)
+        with pytest.raises(NotFound):
+            await way.head(ObjectRequest(*names[0]))
 
     async def test_it_can_be_used_after_it_was_closed(self, way: Way) -> None:
         """Connections are made again."""

@@ -11,6 +11,7 @@ from swiftlet.client.bodies import Body
 from swiftlet.client.digests import etag_of
 from swiftlet.client.errors import ClientError, ConnectionFailed, status_error
 from swiftlet.client.values import ObjectInfo, ObjectRequest, Span, Written
+from swiftlet.client.way import Many
 
 _LIKE_MD5 = "0" * 32
 PIECE = 10
@@ -40,6 +41,8 @@ class MemoryWay:
     calls: list[str] = field(default_factory=list)
     closed: int = 0
     """Streams that were closed."""
+    many: Many | None = None
+    """What asks for many objects at once."""
 
     async def _begin(self, call: str) -> Fault:
         self.calls.append(call)

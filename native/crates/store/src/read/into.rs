@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use swiftlet_hash::{Digests, Hasher};
 
-use super::{Object, found_object, large_file, merged, readable};
+use super::{Object, found_object, large_file, merged, read_rest, readable};
 use crate::aggregate::MAX_AGGREGATE;
 use crate::disk::File;
 use crate::error::Result;
@@ -55,11 +55,7 @@ pub(crate) fn get<M: AsMut<[u8]>>(
             }
             return Ok(Got::Pieces(info, pieces));
         }
-        let had = raw.bytes.len() as u64;
-        if raw.header.kind != Kind::Large && had < len {
-            let rest = file.append_at(&mut raw.bytes, (len - had) as usize, place.offset() + had);
-            inner.device.io("read a volume", rest)?;
-        }
+        read_rest(inner, file, place, &mut raw, len)?;
         found_object(inner, key, found, raw, info).map(Got::Object)
     })
 }
