@@ -10,6 +10,7 @@ from typing import Protocol
 import xxhash
 
 XXH3 = "xxh3-"
+_SHORT = "xxh3-64:"
 _MD5 = re.compile(r"[0-9a-f]{32}")
 _XXH3 = re.compile(r"xxh3-[0-9a-f]{32}")
 Buffer = bytes | bytearray | memoryview
@@ -36,6 +37,17 @@ class _Md5:
         return self._state.hexdigest()
 
 
+class _Xxh3Short:
+    def __init__(self) -> None:
+        self._state = xxhash.xxh3_64()
+
+    def update(self, data: Buffer, /) -> None:
+        self._state.update(data)
+
+    def etag(self) -> str:
+        return checksum_of(self._state.intdigest())
+
+
 class _Xxh3:
     def __init__(self) -> None:
         self._state = xxhash.xxh3_128()
@@ -47,10 +59,17 @@ class _Xxh3:
         return XXH3 + self._state.hexdigest()
 
 
+def checksum_of(xxh3: int) -> str:
+    """Return the XXH3-64 of bytes as the checksum that devices tell of an object."""
+    return f"{_SHORT}{xxh3:016x}"
+
+
 def digest_for(etag: str) -> Digest | None:
-    """Return a digest that makes ETags like this one; None when it is not made from bytes."""
+    """Return a digest that makes ETags, or checksums, like this one; None when it is not made from bytes."""
     if _MD5.fullmatch(etag):
         return _Md5()
+    if etag.startswith(_SHORT):
+        return _Xxh3Short()
     return _Xxh3() if _XXH3.fullmatch(etag) else None
 
 

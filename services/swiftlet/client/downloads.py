@@ -93,8 +93,9 @@ class Downloads:
                 await _compare(descriptor, piece, str(request))
 
         await run_all(pieces, fetch, self._options.concurrency)
-        if info.etag_is_of_bytes and self._options.verify and digest_for(info.etag) is not None:
-            await _compare(descriptor, _Piece(0, size, info.etag), str(request))
+        expected = info.checksum or info.etag
+        if info.etag_is_of_bytes and self._options.verify and digest_for(expected) is not None:
+            await _compare(descriptor, _Piece(0, size, expected), str(request))
             is_verified = True
         return Downloaded(size, info, is_verified and self._options.verify)
 

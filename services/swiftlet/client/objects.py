@@ -89,7 +89,8 @@ class Reading:
     """The bytes of an object, or of a range of it: an asynchronous iterator and context manager.
 
     When the connection breaks, the bytes that are missing are asked for, of the same version. At the end of a whole
-    object its digest is compared with its ETag; ChecksumMismatch when they differ.
+    object its digest is compared with its ETag, or with the checksum that devices have told; ChecksumMismatch when they
+    differ.
     """
 
     def __init__(
@@ -105,7 +106,8 @@ class Reading:
         self._meter = meter or Meter(None, None)
         self._moved = 0
         is_whole = span is None and self.info.etag_is_of_bytes
-        self._digest: Digest | None = digest_for(self.info.etag) if is_whole and objects.options.verify else None
+        self._expected = self.info.checksum or self.info.etag
+        self._digest: Digest | None = digest_for(self._expected) if is_whole and objects.options.verify else None
 
     @property
     def is_verified(self) -> bool:
@@ -142,9 +144,9 @@ class Reading:
                 await self._objects.attempts.pause(number, error)
                 number += 1
                 await self._continue(error)
-        if self._digest is not None and self._digest.etag() != self.info.etag:
+        if self._digest is not None and self._digest.etag() != self._expected:
             self._meter.add(-self._moved)
-            raise ChecksumMismatch(f"{self._request}: the bytes that came are not those of the ETag {self.info.etag}")
+            raise ChecksumMismatch(f"{self._request}: the bytes that came are not those of the ETag {self._expected}")
 
     async def read(self) -> bytes:
         """Return all the bytes."""

@@ -103,6 +103,8 @@ class ObjectInfo:
     version_id: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
     """All headers of the answer, by names in lower case."""
+    checksum: str = ""
+    """What the bytes can be compared with in place of the ETag: the XXH3-64 with which devices have stored them."""
 
     @property
     def etag_is_of_bytes(self) -> bool:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 
+from swiftlet.client.digests import checksum_of
 from swiftlet.client.errors import status_error
 from swiftlet.client.values import ObjectInfo, ObjectRequest, Span, metadata_of
 from swiftlet.model import ObjectInfo as StoredInfo
@@ -121,6 +122,7 @@ def described(stored: StoredInfo) -> ObjectInfo:
         last_modified=datetime.fromtimestamp(stored.modified.http_seconds, UTC),
         metadata=metadata_of(headers, _META.lower()),
         headers=headers,
+        checksum=checksum_of(stored.xxh3),
     )
 
 

@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import TypeVar
 
 from swiftlet_native import Hasher
@@ -189,11 +190,17 @@ class DirectWay:
             at, upload = await _stamped(to, opened)
             begun = True
             hasher = _hasher(to)
+            hashing: asyncio.Future[None] | None = None
             try:
                 async with aclosing(body.chunks()) as chunks:
                     async for chunk in chunks:
-                        await in_thread(lambda chunk=chunk: hasher.update(chunk))  # type: ignore[misc]
+                        if hashing is not None:
+                            await hashing
+                        # It is hashed while it is sent, and while the next one is read.
+                        hashing = asyncio.ensure_future(in_thread(partial(hasher.update, chunk)))
                         await upload.write(memoryview(chunk))
+                if hashing is not None:
+                    await hashing
                 footer = _footer(to, hasher)
                 try:
                     await upload.commit(footer)
@@ -201,6 +208,8 @@ class DirectWay:
                     if error.timestamp > to.parts.clock.now():
                         raise
             finally:
+                if hashing is not None and not hashing.done():
+                    await asyncio.wait([hashing])
                 await upload.abort()
             return _written(footer, at)
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
+import xxhash
 
 from swiftlet.client.attempts import Attempts
 from swiftlet.client.bodies import Body, BytesBody, StreamBody
+from swiftlet.client.digests import checksum_of
 from swiftlet.client.errors import (
     ChecksumMismatch,
     ClientError,
@@ -23,7 +26,7 @@ from swiftlet.client.hedging import Hedge, Latencies
 from swiftlet.client.objects import Objects
 from swiftlet.client.options import Options
 from swiftlet.client.progress import Meter
-from swiftlet.client.values import ObjectRequest, Span
+from swiftlet.client.values import ObjectInfo, ObjectRequest, Span
 from swiftlet.testing.ways.memory import Fault, MemoryWay
 
 NAME = ObjectRequest("c", "o")
@@ -224,3 +227,26 @@ async def test_waits_are_what_the_store_asks_for() -> None:
     assert await attempts.run(attempt) == "done"
     assert waits[:2] == [5, 10]
     assert 0.2 <= waits[2] <= 0.6
+
+
+class Told(MemoryWay):
+    """A way that tells a checksum beside the ETag."""
+
+    def __init__(self, stored: bytes) -> None:
+        super().__init__(objects={("c", "o"): DATA})
+        self.checksum = checksum_of(xxhash.xxh3_64_intdigest(stored))
+
+    def _find(self, method: str, request: ObjectRequest) -> tuple[bytes, ObjectInfo]:
+        data, info = super()._find(method, request)
+        return data, replace(info, checksum=self.checksum)
+
+
+async def test_whole_objects_are_compared_with_the_checksum_that_is_told() -> None:
+    """Also after they broke off in the middle; a range is not."""
+    way = Told(DATA)
+    way.faults = faults(Fault(after_bytes=40))
+    assert (await objects(way, retries=2).get(NAME)).data == DATA
+    with pytest.raises(ChecksumMismatch):
+        await objects(Told(DATA[1:]), retries=0).get(NAME)
+    assert (await objects(Told(DATA[1:])).get(NAME, Span(1, 5))).data == DATA[1:5]
+    assert (await objects(Told(DATA[1:]), verify=False).get(NAME)).data == DATA

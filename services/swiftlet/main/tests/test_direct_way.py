@@ -19,12 +19,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from swiftlet_native import xxh3_64
 
 from swiftlet.client.batches import Batches
 from swiftlet.client.bodies import BytesBody
 from swiftlet.client.client import AsyncClient
 from swiftlet.client.commands.main import run
 from swiftlet.client.credentials import V1
+from swiftlet.client.digests import checksum_of
 from swiftlet.client.direct.grants import Granted
 from swiftlet.client.direct.parts import Parts, Rights
 from swiftlet.client.direct.way import DirectWay
@@ -143,6 +145,7 @@ async def test_with_a_grant_in_hand_only_devices_are_asked_once(
 
     later = await counted_reads(cluster, way, reads)
     assert (later.http, later.devices) == ([], 3)
+    assert (await way.head(request)).checksum == checksum_of(xxh3_64(DATA)), "by which whole objects are verified"
     with Counted(cluster, way) as large:
         await way.put(request, BytesBody(LARGE))
     assert (large.http, large.devices) == ([], 6), "a device is asked whether it takes it, and then given it"
