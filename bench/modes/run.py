@@ -21,7 +21,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -31,6 +31,8 @@ from swiftlet.client import V1, AsyncClient, Options
 CONTAINER = "modes"
 SIZES = (10 << 10, 1 << 20, 10 << 20)
 AT_ONCE = (1, 8)
+BATCH = 256
+"""Names that are given at once: 64 go in a message."""
 NAMES = 16
 """Objects that are written over and read, in turn."""
 _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
@@ -54,11 +56,12 @@ class Measured:
 class Bench:
     """A store, and a client for each mode."""
 
-    def __init__(self, cluster: Cluster, seconds: float) -> None:
+    def __init__(self, cluster: Cluster, seconds: float, sizes: Sequence[int]) -> None:
         login = V1(auth_url=cluster.auth_url, user=cluster.user, key=cluster.key)
         options = {"hedge": False}
         self.cluster = cluster
         self.seconds = seconds
+        self.sizes = sizes
         self.modes = {
             "M1": AsyncClient(login, Options(**options)),  # type: ignore[arg-type]
             "M2": AsyncClient(login, Options(**options, metadata_url=cluster.url("metadata"))),  # type: ignore[arg-type]
@@ -71,8 +74,8 @@ class Bench:
             total += int(fields[11]) + int(fields[12])
         return total * _TICK_S
 
-    async def round(self, client: AsyncClient, work: Work, at_once: int, into: Measured) -> None:
-        """Work for the time of a round, and note what came of it."""
+    async def round(self, client: AsyncClient, work: Work, at_once: int, into: Measured, objects: int = 1) -> None:
+        """Work for the time of a round, each time with so many objects, and note what came of it."""
         done = 0
         gc.collect()
         began, store_s, client_s = time.monotonic(), self._store_s(), _own_s()
@@ -83,7 +86,7 @@ class Bench:
             while time.monotonic() < began + self.seconds:
                 await work(client, f"object-{at % NAMES}")
                 at += at_once
-                done += 1
+                done += objects
 
         await asyncio.gather(*(one(number) for number in range(at_once)))
         into.rates.append(done / (time.monotonic() - began))
@@ -98,7 +101,7 @@ class Bench:
         cells = " | ".join(f"{mode}: objects/s | client, ms | store, ms" for mode in self.modes)
         _say(f"| size | | at once | {cells} | M2/M1 |")
         _say("|---|---|---|---|---|---|---|---|---|---|")
-        for size in SIZES:
+        for size in self.sizes:
             body = random.Random(size).randbytes(size)
 
             async def put(client: AsyncClient, name: str, body: bytes = body) -> object:
@@ -119,8 +122,31 @@ class Bench:
                     one, two = measured["M1"], measured["M2"]
                     ratio = statistics.median(two.rates) / statistics.median(one.rates)
                     _say(f"| {size >> 10:,} KiB | {what} | {at_once} | {one.row()} | {two.row()} | {ratio:.2f} |")
+        await self._batches(rounds)
         for client in self.modes.values():
             await client.close()
+
+    async def _batches(self, rounds: int) -> None:
+        """Measure many small objects at a time, beside single ones: M2 in messages, M1 by eight requests at a time."""
+        body = random.Random(1).randbytes(SIZES[0])
+        names = [(CONTAINER, f"object-{number}") for number in range(BATCH)]
+
+        async def put(client: AsyncClient, _: str) -> object:
+            return [outcome async for _, outcome in client.put_many((name, body) for name in names)]
+
+        async def get(client: AsyncClient, _: str) -> object:
+            return [outcome async for _, outcome in client.get_many(names)]
+
+        for client in self.modes.values():
+            await put(client, "")
+        for what, work in (("PUT of many", put), ("GET of many", get)):
+            measured = {mode: Measured() for mode in self.modes}
+            for number in range(rounds):
+                for mode in list(self.modes)[:: 1 if number % 2 else -1]:
+                    await self.round(self.modes[mode], work, 1, measured[mode], BATCH)
+            one, two = measured["M1"], measured["M2"]
+            ratio = statistics.median(two.rates) / statistics.median(one.rates)
+            _say(f"| {SIZES[0] >> 10:,} KiB | {what} | {BATCH} | {one.row()} | {two.row()} | {ratio:.2f} |")
 
 
 def _own_s() -> float:
@@ -138,12 +164,13 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=1.5)
+    parser.add_argument("--sizes", type=int, nargs="*", default=SIZES, help="in bytes")
     arguments = parser.parse_args()
     folder = Path(tempfile.mkdtemp())
     cluster = start_cluster(folder / "store", "--workers", "1", settings={"SWIFTLET_CLUSTER__DIRECT_ACCESS": "true"})
     try:
         _say(f"load {os.getloadavg()[0]:.1f}, {os.cpu_count()} processors\n")
-        asyncio.run(Bench(cluster, arguments.seconds).run(arguments.rounds))
+        asyncio.run(Bench(cluster, arguments.seconds, arguments.sizes).run(arguments.rounds))
         _say(f"\nload {os.getloadavg()[0]:.1f}")
     finally:
         cluster.stop()

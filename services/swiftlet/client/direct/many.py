@@ -24,14 +24,14 @@ from swiftlet.client.direct.parts import Parts, Rights
 from swiftlet.client.values import Content, ObjectInfo, ObjectRequest, Written
 from swiftlet.client.way import Deletion
 from swiftlet.context import new_request_id, request_id
-from swiftlet.errors import NodeError, SwiftletError
+from swiftlet.errors import NodeError, SwiftletError, Unavailable
 from swiftlet.model import ObjectInfo as StoredInfo
 from swiftlet.model import ObjectKey
 from swiftlet.names import Path
 from swiftlet.native_values import bits_of, info_of, place, raw, raw_pairs
 from swiftlet.placement.objects import ReplicatedObjects
 from swiftlet.placement.owed import share
-from swiftlet.placement.plan import WritePlan
+from swiftlet.placement.write_plan import WritePlan
 from swiftlet.ring.model import Device
 from swiftlet.timestamp import Timestamp
 from swiftlet.transport.native_many import NativeMany, One
@@ -80,7 +80,7 @@ class _Write:
     key: ObjectKey
     plan: WritePlan
     at: Timestamp
-    done: int = 0
+    done: list[Device] = field(default_factory=list)
     existed: bool = False
     has_failed: bool = False
     late: set[int] = field(default_factory=set)
@@ -89,12 +89,12 @@ class _Write:
     @property
     def is_decided(self) -> bool:
         """Whether it needs no further answer."""
-        return self.has_failed or not self.late or self.done >= self.plan.quorum
+        return self.has_failed or not self.late or self.plan.quorum.met(self.done)
 
     @property
     def is_done(self) -> bool:
         """Whether it counts: all devices have done it, or most of them while others only are late."""
-        return not self.has_failed and self.done >= self.plan.quorum
+        return not self.has_failed and self.plan.quorum.met(self.done)
 
 
 class DirectMany:
@@ -174,9 +174,11 @@ class DirectMany:
         if parts.devices.lasts:
             return None
         try:
-            return await parts.granted(container, kind, None)
+            granted = await parts.granted(container, kind, None)
         except GoByHttp:
             return None
+        # Where copies are made in a region alone, others may have to be compared.
+        return None if granted.rights.write_quorum == "local" else granted
 
     async def _read(
         self, container: str, names: Sequence[str], push: Callable[[TransportMany, bytes, ObjectKey], bool]
@@ -223,7 +225,10 @@ class DirectMany:
             if name is None:
                 continue
             path = parts.path(rights, container, name)
-            write = self._planned(parts, objects, rights, path)
+            try:
+                write = self._planned(parts, objects, rights, path)
+            except Unavailable:
+                continue
             try:
                 slots = write.plan.slots
                 for slot, device in enumerate(slots):
@@ -294,7 +299,7 @@ def _take(message: _Message, answer: Sequence[One] | SwiftletError, writes: dict
         except ValueError:
             status, existed = 1, False
         if status == 0:
-            write.done += 1
+            write.done.append(message.device)
             write.existed |= existed
         else:
             write.has_failed = True
