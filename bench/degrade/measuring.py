@@ -6,7 +6,7 @@ import json
 import threading
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -100,26 +100,36 @@ def measure_on(mode: Mode, scene: Scene, seconds: float, objects: int) -> Measur
     cluster = scene.cluster
     client = Client(cluster.endpoint, cluster.user, cluster.key)
     target = Target(f"{cluster.endpoint}{client.base}", client.token)
-    hand = _Hand(mode, scene)
-    options = Options(f"degrade-{mode.name}", runs=len(PHASES), report=hand.at, keeps=True)
+    hand = Hand(
+        breaks=lambda: mode.breaks(scene),
+        mends=lambda: mode.mends(scene),
+        until_whole=lambda over: until_whole(cluster, over),
+    )
+    return under_load(mode.name, mode.what, target, hand, seconds, objects)
+
+
+def under_load(name: str, what: str, target: Target, hand: Hand, seconds: float, objects: int) -> Measured:
+    """Load a store while a hand breaks it and mends it."""
+    options = Options(f"degrade-{name}", runs=len(PHASES), report=hand.at, keeps=True)
     try:
         result = run(scenario(seconds, objects), target, options)
     finally:
         hand.end()
-    return Measured(
-        mode.name,
-        mode.what,
-        tuple(_phase(name, step) for name, step in zip(PHASES, result.steps, strict=True)),
-        hand.whole_s,
-        result.began,
-    )
+    phases = tuple(_phase(phase, step) for phase, step in zip(PHASES, result.steps, strict=True))
+    return Measured(name, what, phases, hand.whole_s, result.began)
 
 
-class _Hand:
-    """Breaks the store when the second run begins, and mends it when the third does, while the load goes on."""
+class Hand:
+    """Breaks a store when the second run begins, and mends it when the third does, while the load goes on."""
 
-    def __init__(self, mode: Mode, scene: Scene) -> None:
-        self._mode, self._scene = mode, scene
+    def __init__(
+        self,
+        breaks: Callable[[], None],
+        mends: Callable[[], None],
+        until_whole: Callable[[threading.Event], float | None],
+    ) -> None:
+        """`until_whole` waits for all copies after mending; it gives up when it is told that all is over."""
+        self._breaks, self._mends, self._until_whole = breaks, mends, until_whole
         self._done = 0
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
@@ -138,10 +148,10 @@ class _Hand:
     def _act(self, phase: int) -> None:
         try:
             if phase == 1:
-                self._mode.breaks(self._scene)
+                self._breaks()
                 return
-            self._mode.mends(self._scene)
-            self.whole_s = until_whole(self._scene.cluster, self._over)
+            self._mends()
+            self.whole_s = self._until_whole(self._over)
         except BaseException as error:
             self._error = error
 

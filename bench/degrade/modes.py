@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 
 import psutil
 
-from e2e.standalone.cluster import Cluster
+from e2e.standalone.cluster import Cluster, start_cluster
 from swiftlet.main.commands.standalone.plan import NATIVE_PORT_OFFSET
 from swiftlet.sync.failures.tests.redis_server import RedisServer
 
@@ -168,8 +168,9 @@ def _removes(group: Path) -> None:
 
 
 def _on_a_small_disk(scene: Scene) -> None:
+    """Mount a small file system over an empty device of a store that has been started once."""
+    start_cluster(scene.data, settings=scene.settings).stop()
     place = scene.devices(DEVICE)
-    place.mkdir(parents=True)
     _run("mount", "-t", "tmpfs", "-o", f"size={FULL_DISK_BYTES}", "tmpfs", str(place))
     scene.undo.callback(subprocess.run, ["umount", str(place)], check=False)
 

@@ -14,11 +14,13 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
+from bench.degrade import peer
 from bench.degrade.measuring import Measured, measure
 from bench.degrade.modes import MODES, NotHereError, is_own_network
 from bench.degrade.page import HEADS, render, rows
@@ -33,6 +35,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=10, help="of each phase (default 10)")
     parser.add_argument("--objects", type=int, default=2000, help="stored in advance (default 2000)")
     parser.add_argument("--directory", type=Path, help="where stores are (default: a temporary one)")
+    parser.add_argument("--peer", action="store_true", help="OpenStack Swift too, where the mode makes sense for it")
     parser.add_argument("--html", type=Path, help="write the page with the pictures here")
     parser.add_argument("--json", type=Path, help="write what was measured here")
     arguments = parser.parse_args()
@@ -40,22 +43,23 @@ def main() -> None:
     environment = facts()
     found: list[Measured] = []
     skipped: dict[str, str] = {}
+    failed = False
     if arguments.directory is not None:
         arguments.directory.mkdir(parents=True, exist_ok=True)
     print(f"load of the machine: {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors\n")
     print(f"| {' | '.join(HEADS)} |\n|{'---|' * len(HEADS)}", flush=True)
     with tempfile.TemporaryDirectory(prefix="degrade-", dir=arguments.directory) as directory:
-        for name in arguments.modes:
+        for name, measured in _wanted(arguments, Path(directory)):
             try:
-                found.append(measure(MODES[name], Path(directory), arguments.seconds, arguments.objects))
+                found.append(measured())
+                _print(found[-1])
             except NotHereError as error:
                 skipped[name] = str(error)
-                print(f"{name}: not done: {error}", file=sys.stderr, flush=True)
-                continue
+            except Exception as error:
+                # The others are measured all the same.
+                skipped[name], failed = f"it failed: {error}", True
             finally:
                 shutil.rmtree(Path(directory) / name, ignore_errors=True)
-            for row in rows(found[-1:]):
-                print(f"| {' | '.join(row)} |", flush=True)
     for name, why in skipped.items():
         print(f"\nNot done: {name}: {why}")
     if arguments.html is not None:
@@ -63,6 +67,21 @@ def main() -> None:
     if arguments.json is not None:
         known = [{**asdict(one), "phases": [_plain(phase) for phase in one.phases]} for one in found]
         arguments.json.write_text(json.dumps({"environment": environment, "modes": known}, indent=1) + "\n", "utf-8")
+    raise SystemExit(int(failed))
+
+
+def _wanted(arguments: argparse.Namespace, directory: Path) -> Iterator[tuple[str, Callable[[], Measured]]]:
+    """All that is to be measured, by name."""
+    how = (directory, arguments.seconds, arguments.objects)
+    for name in arguments.modes:
+        yield name, partial(measure, MODES[name], *how)
+        if arguments.peer and name in peer.MODES:
+            yield f"{name}, OpenStack", partial(peer.measure, name, *how)
+
+
+def _print(one: Measured) -> None:
+    for row in rows([one]):
+        print(f"| {' | '.join(row)} |", flush=True)
 
 
 def _plain(phase: object) -> dict[str, object]:

@@ -8,8 +8,10 @@ and TempAuth.
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from bench.peers.processes import Processes, children_cpu_s
@@ -195,13 +197,16 @@ class OpenStack:
     def start_storage(self, kinds: tuple[str, ...] = ("object",)) -> None:
         """Start these servers and rsync on all nodes."""
         for node in range(self.nodes):
-            for kind in kinds:
-                command = self._command("daemon", f"swift-{kind}-server", str(self._etc / f"{kind}-{node}.conf"))
-                self._processes.start(f"{node}-{kind}", command)
+            self._start(node, kinds)
             rsync = ["rsync", "--daemon", "--no-detach", "--config", str(self._etc / f"rsync-{node}.conf")]
             self._processes.start(f"{node}-rsync", rsync)
         ports = [_KINDS[kind] for kind in kinds] + [873]
         self._processes.wait_for((address_of(node), port) for node in range(self.nodes) for port in ports)
+
+    def _start(self, node: int, kinds: Sequence[str]) -> None:
+        for kind in kinds:
+            command = self._command("daemon", f"swift-{kind}-server", str(self._etc / f"{kind}-{node}.conf"))
+            self._processes.start(f"{node}-{kind}", command)
 
     def start_proxy(self) -> None:
         """Start memcached and the proxy."""
@@ -226,6 +231,20 @@ class OpenStack:
     def kill_node(self, node: int) -> None:
         """End all servers of a node: connections are refused."""
         self._processes.stop(f"{node}-")
+
+    def end_servers(self, node: int, kinds: Sequence[str]) -> None:
+        """End some servers of a node."""
+        for kind in kinds:
+            self._processes.stop(f"{node}-{kind}")
+
+    def start_servers(self, node: int, kinds: Sequence[str]) -> None:
+        """Start servers of a node that were ended."""
+        self._start(node, kinds)
+        self._processes.wait_for((address_of(node), _KINDS[kind]) for kind in kinds)
+
+    def empty_disk(self, node: int) -> None:
+        """Take all objects away from a node's device, as if its disk had been replaced; databases stay."""
+        shutil.rmtree(self._devices(node) / "d" / "objects", ignore_errors=True)
 
     def stop(self) -> None:
         """Stop all processes of the store."""
