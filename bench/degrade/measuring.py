@@ -110,7 +110,8 @@ def measure_on(mode: Mode, scene: Scene, seconds: float, objects: int) -> Measur
 
 def under_load(name: str, what: str, target: Target, hand: Hand, seconds: float, objects: int) -> Measured:
     """Load a store while a hand breaks it and mends it."""
-    options = Options(f"degrade-{name}", runs=len(PHASES), report=hand.at, keeps=True)
+    prefix = f"degrade-{name.partition(',')[0]}"
+    options = Options(prefix, runs=len(PHASES), report=hand.at, keeps=True)
     try:
         result = run(scenario(seconds, objects), target, options)
     finally:
