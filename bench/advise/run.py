@@ -189,7 +189,7 @@ def compared(cluster: Cluster, costs: UnitCosts, runs: int) -> Iterator[Row]:
 
 
 def say(text: str) -> None:
-    """Tell who waits."""
+    """Print progress to standard error."""
     print(text, file=sys.stderr, flush=True)
 
 

@@ -29,7 +29,7 @@ _LONG = "so-long-that-no-socket-fits-and-the-services-speak-tcp-to-each-other"
 
 @dataclass(frozen=True)
 class Phase:
-    """What clients noticed in one phase."""
+    """One phase, as clients noticed it."""
 
     name: str
     operations_per_s: float

@@ -31,7 +31,7 @@ OBJECT, CONTAINER, DEVICE, DATABASES = "object-1", "container-1", "d1", "c1"
 SLOW_DISK_BYTES_PER_S, SLOW_DISK_IOS = 2_000_000, 40
 SLOW_NETWORK = "20mbit"
 LOST_PACKETS = 3
-"""Of a hundred."""
+"""So many of a hundred packets are lost."""
 FULL_DISK_BYTES = 3 << 30
 """Of memory, for a file system that also holds a third and more of what is written in all phases."""
 _BLKIO = Path("/sys/fs/cgroup/blkio")

@@ -18,7 +18,7 @@ HEADS = ("mode", "phase", "op/s", "p50", "p99", "max", "failed", "whole again af
 def render(
     found: Sequence[Measured], skipped: Mapping[str, str], environment: Mapping[str, Any], seconds: float
 ) -> str:
-    """The page."""
+    """Return the page: the table, what was not done, two plots of each mode, and the environment."""
     parts = [
         "<!doctype html>",
         '<html lang="en"><head><meta charset="utf-8">',
