@@ -10,6 +10,7 @@ mapper target is made), and machines that lose power.
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import socket
@@ -34,6 +35,7 @@ LOST_PACKETS = 3
 """So many of a hundred packets are lost."""
 FULL_DISK_BYTES = 3 << 30
 """Of memory, for a file system that also holds a third and more of what is written in all phases."""
+_LEAST_PIECE = 4096
 _BLKIO = Path("/sys/fs/cgroup/blkio")
 
 
@@ -177,9 +179,18 @@ def _on_a_small_disk(scene: Scene) -> None:
 
 
 def _fills_the_disk(scene: Scene) -> None:
+    """Take all room, in pieces: the store takes some of it at the same time."""
     place = scene.devices(DEVICE)
     with (place / "ballast").open("wb") as file:
-        os.posix_fallocate(file.fileno(), 0, shutil.disk_usage(place).free)
+        size, piece = 0, 64 << 20
+        while piece >= _LEAST_PIECE:
+            try:
+                os.posix_fallocate(file.fileno(), size, piece)
+                size += piece
+            except OSError as error:
+                if error.errno != errno.ENOSPC:
+                    raise
+                piece //= 2
 
 
 def _frees_the_disk(scene: Scene) -> None:
