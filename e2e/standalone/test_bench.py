@@ -68,7 +68,9 @@ def test_unit_costs_are_measured_by_service_and_operation(
     cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As little of it as shows that everything is there; numbers of so few operations mean nothing."""
-    for name, value in {"SETTLE_S": 0.0, "REST_S": 0.1, "LEAST_A_STEP": 20, "MOST_A_STEP": 20}.items():
+    short = {"SETTLE_S": 0.0, "REST_S": 0.1, "SLOW_S": 0.5, "LEAST_A_STEP": 20, "MOST_A_STEP": 20}
+    # As many listings as of the others, so that there are some of them among so few.
+    for name, value in {**short, "LISTED": 48.0}.items():
         monkeypatch.setattr(measuring, name, value)
     monkeypatch.setattr(measuring.measure, "__defaults__", ((1000, 1_100_000),))
     out = tmp_path / "costs.json"
