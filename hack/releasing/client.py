@@ -32,6 +32,7 @@ SHARED = (
     "placement/copies.py",
     "placement/fanout.py",
     "placement/health.py",
+    "placement/hedges.py",
     "placement/objects.py",
     "placement/outcomes.py",
     "placement/owed.py",

@@ -131,6 +131,9 @@ class Front:
     def storing(self) -> int:
         """Writes that devices carry out, or whose rows are being listed."""
 
+    def hedged(self) -> int:
+        """Reads for which a second device was asked since the last call."""
+
     def grant(
         self,
         write: bool,

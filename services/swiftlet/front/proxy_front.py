@@ -35,6 +35,7 @@ from swiftlet.front.secure import CertificateInUse
 from swiftlet.front.withdrawing import Withdrawals, withdrawal
 from swiftlet.names import HashPath
 from swiftlet.native_values import bits_of
+from swiftlet.placement.metrics import HEDGED_READS
 from swiftlet.placement.rings import Rings
 from swiftlet.timestamp import NONCE_BITS, Timestamp
 from swiftlet.web.access import AccessBatch
@@ -395,6 +396,7 @@ class _Running:
     def take_records(self) -> None:
         """Log and count what the front has done since the last call."""
         self.access_records.take()
+        HEDGED_READS.inc(self.front.hedged())
         self.row_records.take()
         self.handshakes.take()
 

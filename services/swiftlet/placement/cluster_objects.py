@@ -8,7 +8,8 @@ from swiftlet.boundaries.objects import ObjectTransport
 from swiftlet.names import HashPath, Path
 from swiftlet.placement.copies import WriteQuorums, majority
 from swiftlet.placement.health import NodeHealth
-from swiftlet.placement.metrics import NEWEST_READS
+from swiftlet.placement.hedges import Hedges
+from swiftlet.placement.metrics import HEDGED_READS, NEWEST_READS
 from swiftlet.placement.missed import Missed
 from swiftlet.placement.objects import ReplicatedObjects
 from swiftlet.placement.plan import ANYWHERE, Place
@@ -38,7 +39,16 @@ class ClusterObjects(ReplicatedObjects):
         waits_s = post_quorum_wait_s, write_timeout_s
         where = place, quorums
         super().__init__(
-            rings, transport, rows, hash_path, health, self.missed, *waits_s, *where, compared=NEWEST_READS.inc
+            rings,
+            transport,
+            rows,
+            hash_path,
+            health,
+            self.missed,
+            *waits_s,
+            *where,
+            compared=NEWEST_READS.inc,
+            hedges=Hedges(HEDGED_READS.inc),
         )
         self._router = rows
         self.runs = ClusterRuns(rings, transport, health, self.is_suppressed, place)

@@ -25,6 +25,7 @@ from swiftlet.model import ObjectInfo, ObjectKey
 from swiftlet.names import Path
 from swiftlet.placement.fanout import Outcome, read_each
 from swiftlet.placement.health import NodeHealth
+from swiftlet.placement.hedges import Hedged, Hedges
 from swiftlet.placement.plan import ANYWHERE, Place, ReadPlan, ids_of, plan_read
 from swiftlet.placement.quorums import Quorum, by_region
 from swiftlet.placement.rings import ObjectRings
@@ -38,6 +39,10 @@ Operation = Callable[[Device, bool], Awaitable[T]]
 """Reads from a device; with True only what the device knows to be no older than what was acknowledged."""
 WriteQuorums = Callable[[int], WriteQuorum]
 """Returns what acknowledges the writes of a policy, by its index."""
+
+
+async def _nothing(_result: object) -> None:
+    """Discard something that needs no ending."""
 
 
 def majority(_policy: int) -> WriteQuorum:
@@ -121,9 +126,10 @@ class Copies:
         place: Place = ANYWHERE,
         quorums: WriteQuorums = majority,
         compared: Callable[[], None] = lambda: None,
+        hedges: Hedges | None = None,
     ) -> None:
         """Copies near `place` are read first. `compared` is called when versions are compared because no device is left
-        that can't have missed anything.
+        that can't have missed anything. `hedges` tells when the next device is asked beside one that is late.
         """
         self._rings = rings
         self._transport = transport
@@ -132,6 +138,7 @@ class Copies:
         self._place = place
         self._quorums = quorums
         self._compared = compared
+        self._hedges = hedges
 
     def first_reader(self, key: ObjectKey) -> Device | None:
         """Return the device that is asked first; None when that one may have missed something."""
@@ -139,13 +146,23 @@ class Copies:
         missed = self._missed.behind(key.policy, key.partition)
         return first[0] if first and first[0].id not in missed else None
 
-    async def first(self, path: Path, key: ObjectKey, operation: Operation[T], bound: Bound) -> T:
-        """Return what the operation returns on the first device with a good copy. Raises NotFound and Unavailable."""
+    async def first(
+        self,
+        path: Path,
+        key: ObjectKey,
+        operation: Operation[T],
+        bound: Bound,
+        discard: Callable[[T], Awaitable[None]] = _nothing,
+    ) -> T:
+        """Return what the operation returns on the first device with a good copy. Raises NotFound and Unavailable.
+
+        `discard` gets what it returns on another device that has been asked, too.
+        """
         ring = self._rings.objects(key.policy)
         if self._quorums(key.policy) == "local" or (len(ring.regions) > 1 and writes_near(ring, self._place)):
-            return await self._first_by_region(path, key, operation, bound)
+            return await self._first_by_region(path, key, operation, bound, discard)
         plan = self._plan(key)
-        outcome = await self._read(plan, key, operation, bound)
+        outcome = await self._read(plan, key, operation, bound, hedged=self._hedged(plan.first, discard))
         if outcome.replies:
             return outcome.replies[0][2]
         absent = outcome.refused_by(NotFound)
@@ -156,15 +173,23 @@ class Copies:
             return await self._newest_copy(path, key, operation, bound)
         raise outcome.unavailable(str(path), plan.quorum)
 
-    async def _first_by_region(self, path: Path, key: ObjectKey, operation: Operation[T], bound: Bound) -> T:
-        plan = self._plan(key)
+    async def _first_by_region(
+        self,
+        path: Path,
+        key: ObjectKey,
+        operation: Operation[T],
+        bound: Bound,
+        discard: Callable[[T], Awaitable[None]],
+    ) -> T:
+        plan, is_local = self._plan(key), self._quorums(key.policy) == "local"
         near = near_devices(self._rings.objects(key.policy), key.partition, self._place)
         order = [device for device in plan.first if device in near.primaries]
-        outcome = await self._read(ReadPlan(order, plan.quorum), key, operation, bound)
+        # Of local writes other regions may have something older.
+        hedged = self._hedged(order if is_local else plan.first, discard)
+        outcome = await self._read(ReadPlan(order, plan.quorum), key, operation, bound, hedged=hedged)
         if outcome.replies:
             return outcome.replies[0][2]
         absent = [device for device, error in outcome.refusals if isinstance(error, NotFound)]
-        is_local = self._quorums(key.policy) == "local"
         beside = await self._versions(key, near.standing) if is_local else Versions()
         may_be_newer = is_local and bool(outcome.unproved or beside.found or beside.gone)
         if not absent and not may_be_newer:
@@ -190,7 +215,13 @@ class Copies:
         return plan_read(ring, key.partition, self._health.suppressed, behind=behind, place=self._place)
 
     async def _read(
-        self, plan: ReadPlan, key: ObjectKey, operation: Operation[T], bound: Bound, until_absent: bool = False
+        self,
+        plan: ReadPlan,
+        key: ObjectKey,
+        operation: Operation[T],
+        bound: Bound,
+        until_absent: bool = False,
+        hedged: Hedged[T] | None = None,
     ) -> Outcome[T]:
         """Ask one device after the other for a copy that is no older than what was acknowledged; with `until_absent`
         no more after one that has none.
@@ -208,7 +239,10 @@ class Copies:
         def enough(outcome: Outcome[T]) -> bool:
             return bool(outcome.replies) or (until_absent and bool(outcome.refusals))
 
-        return await read_each(plan, bounded, self._health, enough)
+        return await read_each(plan, bounded, self._health, enough, hedged)
+
+    def _hedged(self, others: Sequence[Device], discard: Callable[[T], Awaitable[None]]) -> Hedged[T] | None:
+        return None if self._hedges is None else Hedged(self._hedges, others, discard)
 
     async def _one_of(self, devices: Sequence[Device], operation: Operation[T]) -> Outcome[T]:
         """Read on the nearest of devices that have the newest version."""

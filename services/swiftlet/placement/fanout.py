@@ -32,6 +32,7 @@ from swiftlet.errors import (
     Unproved,
 )
 from swiftlet.placement.health import NodeHealth
+from swiftlet.placement.hedges import Hedged
 from swiftlet.placement.plan import ReadPlan
 from swiftlet.placement.quorums import Quorum
 from swiftlet.placement.write_plan import WritePlan
@@ -229,15 +230,23 @@ async def read_each(
     operation: Callable[[Device], Awaitable[T]],
     health: NodeHealth,
     good_enough: Callable[[Outcome[T]], bool],
+    hedged: Hedged[T] | None = None,
 ) -> Outcome[T]:
-    """Ask devices one after the other until `good_enough` is true of the outcome or no device is left.
+    """Ask devices one after the other until `good_enough` is true of the outcome or no device is left. When one is
+    late, `hedged` asks another at the same time.
 
     Raises GuestRefused, which no other device would decide otherwise.
     """
     outcome: Outcome[T] = Outcome()
+    asked: list[int] = []
     for index, device in enumerate(plan):
+        answered = device
         try:
-            reply = await operation(device)
+            if hedged is None:
+                reply = await operation(device)
+            else:
+                asked.append(device.id)
+                answered, reply = await hedged.first(operation, device, asked)
         except NODE_TROUBLE as error:
             health.failed(device)
             outcome.troubles.append((device, error.with_traceback(None)))
@@ -252,8 +261,8 @@ async def read_each(
             if _counts(device, plan.handoffs, error):
                 outcome.refusals.append((device, error.with_traceback(None)))
         else:
-            health.succeeded(device)
-            outcome.replies.append((index, device, reply))
+            health.succeeded(answered)
+            outcome.replies.append((index, answered, reply))
         if good_enough(outcome) or (outcome.unproved and index + 1 == len(plan.first)):
             # A handoff may be older than a primary that has missed something.
             break

@@ -27,6 +27,11 @@ NEWEST_READS = Counter(
     "swiftlet_newest_reads_total",
     "Reads that compared what all replicas have, because none that may not have missed a write had the object.",
 )
+HEDGED_READS = Counter(
+    "swiftlet_hedged_reads_total",
+    "Reads for which another device was asked as well, because the first one took longer than 95 of 100 of its "
+    "answers.",
+)
 MISSED = Counter(
     "swiftlet_missed_writes_total",
     "Replicas of acknowledged writes that their devices did not confirm; each device is told of the partition.",

@@ -28,6 +28,7 @@ from swiftlet.names import HashPath, Path
 from swiftlet.placement.copies import Bound, Copies, MissedWrites, OtherVersion, WriteQuorums, age, majority
 from swiftlet.placement.fanout import Outcome, SlotRunner, finish_sent, read_each, write_all
 from swiftlet.placement.health import NodeHealth
+from swiftlet.placement.hedges import Hedges
 from swiftlet.placement.outcomes import Written, acknowledged, refusal, row_of
 from swiftlet.placement.owed import OwedRow, OwedRows
 from swiftlet.placement.plan import ANYWHERE, Place, ids_of
@@ -63,11 +64,12 @@ class ReplicatedObjects:
         place: Place = ANYWHERE,
         quorums: WriteQuorums = majority,
         compared: Callable[[], None] = lambda: None,
+        hedges: Hedges | None = None,
         writes: WriteTransport | None = None,
     ) -> None:
         """Copies near `place` are read first. `write_timeout_s` bounds how long one replica may hold up a streamed
-        chunk before it is dropped. `quorums` tells what acknowledges writes; see `Copies` for `compared`. With `writes`
-        small objects and deletions are sent to all devices at once.
+        chunk before it is dropped. `quorums` tells what acknowledges writes; see `Copies` for `compared` and `hedges`.
+        With `writes` small objects and deletions are sent to all devices at once.
         """
         self._rings = rings
         self._transport = transport
@@ -79,7 +81,7 @@ class ReplicatedObjects:
         self._missed = missed
         self._writes = writes
         self.quorums = quorums
-        self._copies = Copies(rings, transport, health, missed, place, quorums, compared)
+        self._copies = Copies(rings, transport, health, missed, place, quorums, compared, hedges)
         self.place = place
 
     def key(self, path: Path, policy: int) -> ObjectKey:
@@ -336,7 +338,10 @@ class ReplicatedObjects:
                 raise
             return device, stream
 
-        device, stream = await self._copies.first(path, key, operation, bound)
+        async def discard(opened: tuple[Device, GetStream]) -> None:
+            await opened[1].close()
+
+        device, stream = await self._copies.first(path, key, operation, bound, discard)
         return Download(self, key, device, stream, start, stop)
 
     def is_suppressed(self, device: Device) -> bool:

@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use rustix::io::Errno;
 use swiftlet_node::Replica;
+use swiftlet_node::message::Request;
 use swiftlet_transport::Ticket;
 
 use crate::body::Body;
@@ -29,15 +30,32 @@ pub(crate) struct Asking {
     pub(crate) close: bool,
     pub(crate) id: String,
     pub(crate) begun: Instant,
-    pub(crate) device: Arc<Device>,
-    pub(crate) ticket: Ticket,
+    /// What devices are asked.
+    pub(crate) request: Request,
+    pub(crate) attempts: [Option<Attempt>; 2],
+    /// When a second device is asked, if it was not.
+    pub(crate) late: Option<Instant>,
     /// The most bytes that its answer may have.
     pub(crate) limit: u64,
     /// What is reserved for it of the room for large answers.
     pub(crate) reserved: u64,
+}
+
+/// One device that was asked.
+pub(crate) struct Attempt {
+    /// In the place of a replica in the token of its events.
+    pub(crate) id: u8,
+    pub(crate) device: Arc<Device>,
+    pub(crate) ticket: Ticket,
+    pub(crate) begun: Instant,
     /// The answer of the device whose bytes are still coming.
     pub(crate) coming: Option<Box<Weighed>>,
 }
+
+/// The first id of an attempt: those below are replicas of a write.
+pub(crate) const FIRST_ATTEMPT: u8 = 32;
+/// The number of ids: the events of an attempt that was cancelled come before the same id is used again.
+const ATTEMPTS: u8 = 200;
 
 /// A write that the object's devices carry out, and whose row is then listed.
 pub(crate) struct Storing {
@@ -130,6 +148,8 @@ pub(crate) struct Connection {
     pub(crate) bounces: u32,
     /// Whether Python has decided about the request that was read.
     pub(crate) is_decided: bool,
+    /// The number of attempts so far, below `ATTEMPTS`.
+    attempts: u8,
 }
 
 impl Connection {
@@ -145,7 +165,14 @@ impl Connection {
         let state = if secure.is_some() { State::Handshaking } else { State::Idle };
         let (link, read) = (Link::new(socket, address, secure)?, Vec::new());
         let (body, readable, ended, is_decided) = (None, true, false, false);
-        Ok(Self { link, remote, read, body, state, readable, ended, active: now, bounces, is_decided })
+        let attempts = 0;
+        Ok(Self { link, remote, read, body, state, readable, ended, active: now, bounces, is_decided, attempts })
+    }
+
+    /// The id of another attempt.
+    pub(crate) fn next_attempt(&mut self) -> u8 {
+        self.attempts = (self.attempts + 1) % ATTEMPTS;
+        FIRST_ATTEMPT + self.attempts
     }
 
     /// Read once; of a request's beginning not more than may have to be kept for others.

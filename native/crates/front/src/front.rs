@@ -67,6 +67,7 @@ impl Front {
             secure,
             bridged: AtomicUsize::new(0),
             storing: AtomicUsize::new(0),
+            hedged: AtomicU64::new(0),
             newest: AtomicU64::new(0),
             silent: Mutex::default(),
             rows: Arc::default(),
@@ -213,6 +214,12 @@ impl Front {
     #[must_use]
     pub fn storing(&self) -> usize {
         self.shared.storing.load(Ordering::Acquire)
+    }
+
+    /// Reads for which a second device was asked since the last call.
+    #[must_use]
+    pub fn hedged(&self) -> u64 {
+        self.shared.hedged.swap(0, Ordering::Relaxed)
     }
 
     /// Numbers of container servers in their ring that have failed since the last call.

@@ -15,6 +15,7 @@ mod date;
 mod front;
 pub mod grants;
 pub mod head;
+mod hedging;
 mod link;
 mod made;
 pub mod name;

@@ -20,6 +20,7 @@ use swiftlet_transport::{Completions, together};
 
 use crate::connection::{Connection, Read, State, Writing};
 use crate::date::http_date;
+use crate::hedging::Hedging;
 use crate::made::Made;
 use crate::random::Random;
 use crate::shared::{Command, Handed, Served, Shared};
@@ -53,7 +54,7 @@ const OUT_OF_DESCRIPTORS: Duration = Duration::from_secs(1);
 const ANSWER_GRACE: Duration = Duration::from_secs(2);
 /// How long listing the rows may take.
 const LISTED_GRACE: Duration = Duration::from_secs(60);
-/// Bits of a number: connection, replica of a request to devices, generation, listener.
+/// Bits of a number: connection, replica of a write or attempt at a read, generation, listener.
 const REPLICA_SHIFT: u32 = 32;
 /// In the place of a replica: the event is one of the pair behind a connection with TLS.
 const PAIR: u64 = 0xff << REPLICA_SHIFT;
@@ -99,6 +100,7 @@ pub(crate) struct Reactor {
     left_to_python: Vec<Made>,
     undecided: Undecided,
     updates: Updates,
+    hedging: Hedging,
     /// Answers to what `updates` asks.
     update_events: Arc<Completions>,
     date: (u64, String),
@@ -151,6 +153,7 @@ impl Reactor {
             left_to_python: Vec::new(),
             undecided: Undecided::default(),
             updates,
+            hedging: Hedging::default(),
             update_events,
             date: (u64::MAX, String::new()),
             later: VecDeque::new(),
@@ -169,7 +172,8 @@ impl Reactor {
         let mut events: Vec<epoll::Event> = Vec::with_capacity(256);
         while !self.stopping {
             let full = self.listeners.iter().any(|one| !one.listening);
-            let next = self.updates.due().map_or(self.next_tick, |due| due.min(self.next_tick));
+            let due = [self.updates.due(), self.hedging.next()].into_iter().flatten();
+            let next = due.fold(self.next_tick, Instant::min);
             let wait = next.saturating_duration_since(Instant::now()).min(if full { FULL_TICK } else { TICK });
             let wait = if self.later.is_empty() { wait } else { Duration::ZERO };
             let wait = Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: i64::from(wait.subsec_nanos()) };
@@ -207,6 +211,7 @@ impl Reactor {
         }
         self.digest();
         self.deliver(now);
+        self.hedge(now);
     }
 
     fn commands(&mut self, now: Instant) {
@@ -343,7 +348,7 @@ impl Reactor {
     fn leave_state(&mut self, state: &State) {
         match state {
             State::Asking(asking) => {
-                asking.ticket.cancel();
+                asking.attempts.iter().flatten().for_each(|one| one.ticket.cancel());
                 self.reserved -= asking.reserved;
             }
             // Devices may go on: what some of them store, whoever does it again makes a newer version of.

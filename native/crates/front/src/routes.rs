@@ -1,11 +1,12 @@
 //! Where objects are: a policy's ring, and which of its devices may be asked.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use swiftlet_transport::{Peer, Pool};
 
+use crate::hedging::Latencies;
 use crate::near::Near;
 
 /// How long a failed device is not asked.
@@ -25,6 +26,7 @@ pub struct Device {
     failed_until: AtomicU64,
     /// Milliseconds after `begun` until which it is not asked for reads.
     unproved_until: AtomicU64,
+    latencies: Mutex<Latencies>,
 }
 
 impl Device {
@@ -32,7 +34,8 @@ impl Device {
     #[must_use]
     pub fn new(peer: Peer, name: &str) -> Self {
         let name = name.to_owned();
-        Self { peer, name, distance: 0, begun: Instant::now(), failed_until: 0.into(), unproved_until: 0.into() }
+        let (begun, latencies) = (Instant::now(), Mutex::default());
+        Self { peer, name, distance: 0, begun, failed_until: 0.into(), unproved_until: 0.into(), latencies }
     }
 
     /// The same so far away.
@@ -59,6 +62,20 @@ impl Device {
 
     pub(crate) fn unproved(&self, now: Instant) {
         self.unproved_until.store(self.since(now) + UNPROVED_FOR.as_millis() as u64, Relaxed);
+    }
+
+    fn latencies(&self) -> MutexGuard<'_, Latencies> {
+        self.latencies.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Note that it has answered a read after so long, or not yet.
+    pub(crate) fn took(&self, time: Duration) {
+        self.latencies().add(time);
+    }
+
+    /// How long it may take until another one is asked for a read, if that is known.
+    pub(crate) fn late(&self) -> Option<Duration> {
+        self.latencies().late()
     }
 
     fn is_proved(&self, now: Instant) -> bool {
@@ -143,9 +160,21 @@ impl Policy {
 
     /// One of the nearest of the partition's devices that may be asked, chosen by a random number.
     pub(crate) fn choose(&self, partition: u32, random: u64, now: Instant) -> Option<Arc<Device>> {
+        self.choose_but(None, partition, random, now)
+    }
+
+    /// The same without one of them.
+    pub(crate) fn choose_but(
+        &self,
+        without: Option<&Arc<Device>>,
+        partition: u32,
+        random: u64,
+        now: Instant,
+    ) -> Option<Arc<Device>> {
         let at = partition as usize;
         let holding = self.rows.iter().filter_map(|row| row.get(at));
         let known = holding.filter_map(|id| self.devices.get(usize::from(*id))?.as_ref());
+        let known = known.filter(|device| without.is_none_or(|other| !Arc::ptr_eq(device, other)));
         let mut sound: Vec<_> = known.filter(|device| device.is_sound(now) && device.is_proved(now)).collect();
         let nearest = sound.iter().map(|device| device.distance).min()?;
         sound.retain(|device| device.distance == nearest);

@@ -159,6 +159,8 @@ pub(crate) struct Shared {
     pub(crate) bridged: AtomicUsize,
     /// Writes that devices carry out, or whose rows are being listed.
     pub(crate) storing: AtomicUsize,
+    /// Reads for which a second device was asked, since somebody counted.
+    pub(crate) hedged: AtomicU64,
     /// The newest timestamp that was given to a write.
     pub(crate) newest: AtomicU64,
     /// Numbers of container servers that have failed; they are those of a ring, so there is room.

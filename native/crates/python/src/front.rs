@@ -274,6 +274,11 @@ impl Front {
         self.0.storing()
     }
 
+    /// Reads for which a second device was asked since the last call.
+    fn hedged(&self) -> u64 {
+        self.0.hedged()
+    }
+
     /// Answers that were sent.
     fn served(&self) -> Vec<ServedParts> {
         self.0.served().into_iter().map(served).collect()

@@ -13,12 +13,12 @@ use swiftlet_hash::md5_of_each;
 use swiftlet_node::Status;
 use swiftlet_node::message::Request;
 use swiftlet_store::model::Key;
-use swiftlet_transport::{Call, Chunk, Completions, Event, Sink, Ticket, What};
+use swiftlet_transport::{Call, Chunk, Completions, Event, Sink, What};
 
 use super::{REPLICA_SHIFT, Reactor, Then, number};
 use crate::answer::{self, Given, MAX_BYTES};
 use crate::body::{Body, Content};
-use crate::connection::{Asking, State, Storing, Writing};
+use crate::connection::{Asking, Attempt, State, Storing, Writing};
 use crate::grants::{Granted, Holder};
 use crate::head::{self, Asked, Method, SHORT_BODY};
 use crate::link::Link;
@@ -53,23 +53,17 @@ impl Reactor {
             return Then::HandOver;
         };
         let id = self.random.id();
-        let Some(ticket) = call(&self.shared, &self.devices, &device, &request, number, &id) else {
+        let start = asked.method.name().len() + 1;
+        let (method, target) = (asked.method, start..start + asked.target.len());
+        let (bytes, close) = (asked.bytes, !asked.keep_alive);
+        let late = device.late().map(|late| now + late);
+        let attempt = connection.next_attempt();
+        let Some(first) = call(&self.shared, &self.devices, device, &request, (number, attempt), &id, now) else {
             return Then::HandOver;
         };
-        let start = asked.method.name().len() + 1;
-        let asking = Asking {
-            method: asked.method,
-            target: start..start + asked.target.len(),
-            bytes: asked.bytes,
-            close: !asked.keep_alive,
-            id,
-            begun: now,
-            device,
-            ticket,
-            limit,
-            reserved,
-            coming: None,
-        };
+        self.hedging.begin(late, number);
+        let attempts = [Some(first), None];
+        let asking = Asking { method, target, bytes, close, id, begun: now, request, attempts, late, limit, reserved };
         self.reserved += reserved;
         connection.state = State::Asking(Box::new(asking));
         Then::Wait
@@ -109,18 +103,50 @@ impl Reactor {
         for Event { token, what } in self.devices.drain() {
             let Some(index) = self.index_of(token) else { continue };
             match self.slots[index].connection.as_ref().map(|one| &one.state) {
-                Some(State::Asking(_)) => self.answered(index, what),
+                Some(State::Asking(_)) => self.answered(index, (token >> REPLICA_SHIFT & 0xff) as u8, what),
                 Some(State::Storing(_)) => self.stored(index, (token >> REPLICA_SHIFT & 0xff) as usize, &what),
                 _ => {}
             }
         }
     }
 
-    fn answered(&mut self, index: usize, what: What) {
+    /// Ask a second device for those reads whose first one is late.
+    pub(super) fn hedge(&mut self, now: Instant) {
+        while let Some(number) = self.hedging.late(now) {
+            if let Some(index) = self.index_of(number) {
+                self.ask_another(index, number, now);
+            }
+        }
+    }
+
+    fn ask_another(&mut self, index: usize, number: u64, now: Instant) {
+        let Some(connection) = &mut self.slots[index].connection else { return };
+        let attempt = connection.next_attempt();
+        let State::Asking(asking) = &mut connection.state else { return };
+        if asking.late.is_none_or(|late| late > now) {
+            return; // It was another request.
+        }
+        asking.late = None;
+        let [Some(Attempt { device, coming: None, .. }), second @ None] = &mut asking.attempts else { return };
+        let (Request::Get { key, .. } | Request::Head { key, .. }) = &asking.request else { return };
+        let Some(policy) = self.shared.policy(key.policy) else { return };
+        let Some(other) = policy.choose_but(Some(device), key.partition, self.random.number(), now) else { return };
+        if self.hedging.take() {
+            *second = call(&self.shared, &self.devices, other, &asking.request, (number, attempt), &asking.id, now);
+            self.shared.hedged.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn answered(&mut self, index: usize, attempt: u8, what: What) {
         let now = Instant::now();
         self.refresh_date();
         let Some(connection) = &mut self.slots[index].connection else { return };
         let State::Asking(asking) = &mut connection.state else { return };
+        let Some(slot) = asking.attempts.iter_mut().find(|one| one.as_ref().is_some_and(|one| one.id == attempt))
+        else {
+            return; // It was cancelled.
+        };
+        let Some(one) = slot else { return };
         let good = match what {
             What::Sent(_) => return,
             What::Reply { status, header, body, whole, .. } if status == Status::Ok as u16 => {
@@ -129,29 +155,43 @@ impl Reactor {
                     Some(weighed) if whole => weighed.told(body),
                     None => None,
                     coming => {
-                        asking.coming = coming.map(Box::new);
+                        one.coming = coming.map(Box::new);
                         return;
                     }
                 }
             }
             What::Chunk(chunk) => {
-                if asking.coming.as_mut().is_some_and(|coming| coming.take(chunk)) {
+                if one.coming.as_mut().is_some_and(|coming| coming.take(chunk)) {
                     return;
                 }
                 None
             }
-            What::End(footer) => asking.coming.take().and_then(|coming| coming.ended(&footer)),
+            What::End(footer) => one.coming.take().and_then(|coming| coming.ended(&footer)),
             What::Reply { status, .. } if status == Status::Unproved as u16 => {
-                asking.device.unproved(now);
+                one.device.unproved(now);
                 None
             }
             What::Failed(_) => {
-                asking.device.failed(now);
+                one.device.failed(now);
                 None
             }
             _ => None,
         };
-        let Some(Told { info, outcome, body }) = good else { return self.hand_over(index) };
+        let Some(Told { info, outcome, body }) = good else {
+            *slot = None;
+            // Another device may still have it.
+            if asking.attempts.iter().all(Option::is_none) {
+                self.hand_over(index);
+            }
+            return;
+        };
+        for one in asking.attempts.iter().flatten() {
+            // What a device has not answered takes so long at least.
+            one.device.took(now.saturating_duration_since(one.begun));
+            if one.id != attempt {
+                one.ticket.cancel();
+            }
+        }
         let State::Asking(asking) = mem::replace(&mut connection.state, State::Idle) else { return };
         let close = asking.close || (self.leaving && connection.has_only(asking.bytes));
         let head = answer::head(&info, outcome, &Given { id: &asking.id, date: &self.date.1, close });
@@ -308,6 +348,9 @@ impl Reactor {
         let token = number(index, self.slots[index].generation);
         let Some(connection) = &mut self.slots[index].connection else { return };
         let State::Storing(storing) = &mut connection.state else { return };
+        if replica >= storing.devices.len() {
+            return; // Of a read before it.
+        }
         if matches!(what, What::Failed(_)) {
             storing.devices[replica].failed(Instant::now());
         }
@@ -413,19 +456,22 @@ fn placed(
     Some((policy.choose(partition, random, now)?, reading::request(asked, key, limit)))
 }
 
+/// Ask a device; `attempt` is the attempt's id for the connection of this number.
 fn call(
     shared: &Shared,
     devices: &Arc<Completions>,
-    device: &Device,
+    device: Arc<Device>,
     request: &Request,
-    token: u64,
+    (number, attempt): (u64, u8),
     id: &str,
-) -> Option<Ticket> {
+    now: Instant,
+) -> Option<Attempt> {
     let header = request.encode(device.name()).ok()?;
     let timeout = shared.settings.answer_timeout;
     let call = Call { method: request.method(), timeout, trace: id.to_owned(), header, ..Call::default() };
     let sink = Arc::clone(devices) as Arc<dyn Sink>;
-    device.peer().call(call, &sink, token).ok()
+    let ticket = device.peer().call(call, &sink, number | u64::from(attempt) << REPLICA_SHIFT).ok()?;
+    Some(Attempt { id: attempt, device, ticket, begun: now, coming: None })
 }
 
 #[cfg(test)]
