@@ -61,16 +61,17 @@ class Certificates:
 
     def reload(self) -> bool:
         """Read the files if they changed; return whether they had. SettingsError leaves the last good pair in use."""
-        try:
-            look = look_at([self._cert_file, self._key_file])
-        except OSError as error:
-            raise SettingsError(f"proxy.tls_cert_file: can't read {error.filename}: {error.strerror}") from error
-        if look == self._seen:
-            return False
-        # A context that fails halfway has half a pair, so a new one is tried each time.
-        context = _context()
-        self._load(context)
-        pem = self._read_pem()
+        while True:
+            look = self._look()
+            if look == self._seen:
+                return False
+            # A context that fails halfway has half a pair, so a new one is tried each time.
+            context = _context()
+            self._load(context)
+            pem = self._read_pem()
+            # What was put in place meanwhile would be in one of the two alone, and would count as unread.
+            if self._look() == look:
+                break
         with self._lock:
             self._pass_on(*pem)
             self._current, self._seen, self.pem, self.expires_at = context, look, pem, self._read_expiry()
@@ -86,6 +87,12 @@ class Certificates:
             self._use = use
             if use is not None:
                 use(*self.pem)
+
+    def _look(self) -> Look:
+        try:
+            return look_at([self._cert_file, self._key_file])
+        except OSError as error:
+            raise SettingsError(f"proxy.tls_cert_file: can't read {error.filename}: {error.strerror}") from error
 
     def _read_pem(self) -> tuple[bytes, bytes]:
         try:

@@ -151,3 +151,24 @@ def test_a_key_with_a_password_is_refused_and_nobody_is_asked_for_it(tmp_path: P
 
     with pytest.raises(SettingsError, match="is encrypted"):
         Certificates(files.cert, files.key)
+
+
+def test_a_pair_that_comes_while_another_is_read_is_used_whole_and_read_once(
+    tmp_path: Path, pairs: tuple[Pair, Pair], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = pairs
+    files = PairFiles(tmp_path, first)
+    certificates = Certificates(files.cert, files.key)
+    files.put(first.cert, first.key)
+    read, waiting = certificates._read_pem, [second]
+
+    def late() -> tuple[bytes, bytes]:
+        if waiting:
+            pair = waiting.pop()
+            files.put(pair.cert, pair.key)
+        return read()
+
+    monkeypatch.setattr(certificates, "_read_pem", late)
+    assert certificates.reload()
+    assert certificates.pem == (second.cert, second.key)
+    assert not certificates.reload()
