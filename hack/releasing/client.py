@@ -57,6 +57,7 @@ SHARED = (
     "transport/modes.py",
     "transport/native_caller.py",
     "transport/native_calls.py",
+    "transport/native_group.py",
     "transport/native_many.py",
     "transport/native_replicas.py",
     "transport/native_writes.py",

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import pytest
-from swiftlet_native import TransportBuffer, TransportChunk, TransportNode, TransportPeer, TransportWrite
+from swiftlet_native import TransportBuffer, TransportChunk, TransportGroup, TransportNode, TransportPeer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -132,7 +132,7 @@ def test_a_write_goes_to_all_devices_and_the_first_failure_is_told() -> None:
     version = (1, 0, b"/a/c/o", b"text/plain", [(b"X-Object-Meta-A", b"1")], nothing)
     place = (0, 1, bytes(16))
 
-    def failures(token: int, write: TransportWrite) -> dict[int, object]:
+    def failures(token: int, write: TransportGroup) -> dict[int, object]:
         found: dict[int, object] = {}
         is_over = False
         while not is_over:

@@ -523,31 +523,31 @@ _Guest: TypeAlias = tuple[bytes, bytes]
 """A grant, and an object's name."""
 _Version: TypeAlias = tuple[int, int, bytes, bytes, _Pairs, _Pairs]
 """timestamp, delete at, name, content type, metadata, sysmeta."""
+_One: TypeAlias = tuple[int, bytes, bytes]
+"""Status, header, and bytes of the object."""
 _Answer: TypeAlias = tuple[str, object, tuple[int, int] | None]
 """What it is, its value, and what a guest is told with it: version of the ring, clock in ms since 1970.
 
-"written": (whether a container update is pending, whether there was an object). "refused": (status, header). "failed":
-(kind, text), as of the event of this name.
+"written", to a write: (whether a container update is pending, whether there was an object). "many", to a message: a
+list with a `_One` for each of its requests. "refused": (status, header). "failed": (kind, text), as of the event of
+this name.
 """
 
 @final
-class TransportWrite:
-    """A write that was sent to several devices. An "answered" event says that something can be taken.
+class TransportGroup:
+    """Calls that were made together. An "answered" event says that something can be taken.
 
-    That is when all devices have done it, when the first one has not, and from then on with each answer.
+    That is when all were answered with success, when the first one was not, and from then on with each answer.
     """
 
     def take(self) -> tuple[list[tuple[int, _Answer]], bool]:
-        """What has come since the last time, with the numbers of the targets; and whether all have answered."""
+        """What has come since the last time, with the numbers of the calls; and whether all have been answered."""
 
     def hurry(self) -> None:
         """Be told at once of what has come, and of each answer that comes."""
 
     def cancel(self) -> None:
         """End it where there is no answer yet."""
-
-_One: TypeAlias = tuple[int, bytes, bytes]
-"""Status, header, and bytes of the object."""
 
 @final
 class TransportMany:
@@ -568,22 +568,6 @@ class TransportMany:
 
     def delete(self, object: Buffer, place: _Place, row: int, timestamp: int, name: bytes, /) -> bool:
         """Store a tombstone."""
-
-@final
-class TransportManySent:
-    """Messages that were sent to devices. An "answered" event says that something can be taken: as `TransportWrite`."""
-
-    def take(self) -> tuple[list[tuple[int, _Answer]], bool]:
-        """What has come since the last time, with the numbers of the messages; and whether all have been answered.
-
-        "many": a `_One` for each request. "refused" and "failed": as of a write.
-        """
-
-    def hurry(self) -> None:
-        """Be told at once of what has come, and of each answer that comes."""
-
-    def cancel(self) -> None:
-        """End it where there is no answer yet."""
 
 _RunPart: TypeAlias = tuple[TransportPeer, str, _Place, int, int, int | None, bytes | None, bool]
 """Peer, device, place, first byte, the byte behind the last; size and ETag of the whole object, if it must have these;
@@ -661,7 +645,7 @@ class TransportNode:
         "chunk": (bytes, TransportWindow). "end": footer. "failed": (kind, text), the kind being one of unreachable (it
         was not sent), lost, deadline, cancelled, overloaded, no-memory, going-away, remote (the handler failed) or
         invalid; it does not matter which side said so. "memory": TransportBuffer or None. "digested": bytes.
-        "answered": None, as `TransportWrite` says. A reply that is whole, "end", "failed" and "memory" are the last
+        "answered": None, as `TransportGroup` says. A reply that is whole, "end", "failed" and "memory" are the last
         ones of their token.
         """
 
@@ -683,7 +667,7 @@ class TransportNode:
         timeout_s: float,
         trace: str,
         /,
-    ) -> TransportWrite:
+    ) -> TransportGroup:
         """Store a small object at all of these devices; its bytes are shared, as by `TransportUpload.send`.
 
         ValueError for what is over a limit; all else is an answer.
@@ -700,12 +684,12 @@ class TransportNode:
         timeout_s: float,
         trace: str,
         /,
-    ) -> TransportWrite:
+    ) -> TransportGroup:
         """Store a tombstone at all of these devices; otherwise as `put`."""
 
     def send_many(
         self, token: int, messages: list[tuple[TransportPeer, TransportMany]], timeout_s: float, trace: str, /
-    ) -> TransportManySent:
+    ) -> TransportGroup:
         """Send messages; each can be sent once. ValueError for what is over a limit; all else is an answer."""
 
     def run(

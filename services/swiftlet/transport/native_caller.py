@@ -37,8 +37,9 @@ from swiftlet.transport.native_calls import (
     failure,
     outcome,
 )
+from swiftlet.transport.native_group import Told
 from swiftlet.transport.native_many import NativeMany
-from swiftlet.transport.native_writes import Make, NativeWrite, Told, targets_of
+from swiftlet.transport.native_writes import Make, NativeWrite, targets_of
 
 _MAX_TRACE = 80
 """Characters of the longest id of a request."""

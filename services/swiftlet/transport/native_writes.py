@@ -6,11 +6,10 @@ is slow lets the others wait for half of the caller's patience.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from typing import cast
 
-from swiftlet_native import TransportNode, TransportPeer, TransportWrite
+from swiftlet_native import TransportGroup, TransportNode, TransportPeer
 
 from swiftlet.boundaries.objects import ContainerUpdate, WriteReply
 from swiftlet.errors import SwiftletError
@@ -18,114 +17,62 @@ from swiftlet.model import ObjectKey, PutFooter, PutRecord
 from swiftlet.native_values import bits_of, delete_at, place, raw, raw_pairs
 from swiftlet.ring.model import Device
 from swiftlet.timestamp import Timestamp
-from swiftlet.transport.native_calls import CallFailed, Dialect, Failure
+from swiftlet.transport.native_calls import Dialect, Failure
+from swiftlet.transport.native_group import NativeGroup, Told
 
 Target = tuple[TransportPeer, str, int]
 """A peer, a device of it, and the container replicas (bits) whose rows it keeps."""
 Guest = tuple[bytes, bytes] | None
 """The grant of a guest, and the name of the object; None: a member of the cluster writes."""
-Make = Callable[[TransportNode, int, list[Target], float, str], TransportWrite]
+Make = Callable[[TransportNode, int, list[Target], float, str], TransportGroup]
 """Makes the native call: with the token of its events, to these targets, within so many seconds, for a request's id."""
-Told = Callable[[int, int], None]
-"""Called with what guests are told in each answer: the version of the policy's ring, and the clock in ms since 1970."""
 
 _REPLIES = {(pending, existed): WriteReply(pending, existed) for pending in (False, True) for existed in (False, True)}
 
 
-class NativeWrite:
-    """Behaves as `swiftlet.boundaries.objects.SentWrite` requires; the listener of its call."""
-
-    __slots__ = ("_devices", "_dialect", "_fail", "_found", "_is_over", "_is_sound", "_news", "_sent", "_told")
+class NativeWrite(NativeGroup[WriteReply]):
+    """Behaves as `swiftlet.boundaries.objects.SentWrite` requires."""
 
     def __init__(
         self, devices: Sequence[Device], dialect: Dialect, fail: Failure, told: Told = lambda version, now_ms: None
     ) -> None:
         """Begin before anything was sent: `begun` follows."""
-        self._devices = devices
-        self._dialect = dialect
-        self._fail = fail
-        self._told = told
-        self._found: list[WriteReply | SwiftletError | None] = [None] * len(devices)
-        self._is_sound = True
-        self._is_over = False
-        self._news = asyncio.Event()
-        self._sent: TransportWrite | None = None
-
-    def begun(self, sent: TransportWrite) -> None:
-        """Note the native call."""
-        self._sent = sent
+        super().__init__(devices, dialect, fail, told, _reply)
 
     @property
     def replies(self) -> Sequence[WriteReply]:
         """Return what the devices have answered."""
-        return cast("list[WriteReply]", self._found)
-
-    def event(self, kind: str, value: object) -> bool:
-        """Take what has come; return whether that was the last."""
-        if kind == "failed":
-            failed = CallFailed(*cast("tuple[str, str]", value))
-            for index, found in enumerate(self._found):
-                if found is None:
-                    self._note(index, self._fail(self._devices[index], failed))
-            self._is_over = True
-        else:
-            self._take()
-        # Who waits for later news waits for another event.
-        news, self._news = self._news, asyncio.Event()
-        news.set()
-        return self._is_over
-
-    def _take(self) -> None:
-        assert self._sent is not None
-        answers, self._is_over = self._sent.take()
-        for index, (kind, value, told) in answers:
-            if told is not None:
-                self._told(*told)
-            if kind == "written":
-                self._found[index] = _REPLIES[cast("tuple[bool, bool]", value)]
-            elif kind == "refused":
-                status, header = cast("tuple[int, bytes]", value)
-                self._note(index, self._dialect.refused(self._devices[index], status, header))
-            else:
-                failed = CallFailed(*cast("tuple[str, str]", value))
-                self._note(index, self._fail(self._devices[index], failed))
-
-    def _note(self, index: int, error: SwiftletError) -> None:
-        self._found[index] = error
-        self._is_sound = False
+        return cast("list[WriteReply]", self.answers)
 
     async def settle(self, quorum: int, patience_s: float) -> float | None:
         """Return None once all devices have done it, else for how long to wait for others after a quorum."""
         half_s = patience_s / 2
-        if self._is_sound and not self._is_over:
-            timer = asyncio.get_running_loop().call_later(half_s, self._news.set)
-            try:
-                await self._news.wait()
-            finally:
-                timer.cancel()
+        if self._is_sound and not self.is_over:
+            await self.news(half_s)
         if not self._is_sound:
             return patience_s
-        if self._is_over:
+        if self.is_over:
             return None
-        # From now on each answer is told of.
-        assert self._sent is not None
-        self._sent.hurry()
-        self._take()
-        done = sum(isinstance(found, WriteReply) for found in self._found)
+        self.hurry()
+        done = sum(isinstance(answer, WriteReply) for answer in self.answers)
         return half_s if done >= quorum else patience_s
+
+    @property
+    def _is_sound(self) -> bool:
+        """Whether no device has failed or refused."""
+        return not any(isinstance(answer, SwiftletError) for answer in self.answers)
 
     async def reply(self, index: int) -> WriteReply:
         """Return what a device answers, or raise its error."""
-        while (found := self._found[index]) is None:
-            await self._news.wait()
-        if isinstance(found, SwiftletError):
-            raise found
-        return found
+        while (answer := self.answers[index]) is None:
+            await self.news()
+        if isinstance(answer, SwiftletError):
+            raise answer
+        return answer
 
-    def cancel(self) -> None:
-        """Wait for nothing any more."""
-        assert self._sent is not None
-        self._sent.cancel()
+
+def _reply(value: object) -> WriteReply:
+    return _REPLIES[cast("tuple[bool, bool]", value)]
 
 
 def put_all(
@@ -146,7 +93,7 @@ def put_all(
     )
     end = footer.size, footer.xxh3, raw(footer.etag)
 
-    def make(node: TransportNode, token: int, targets: list[Target], timeout_s: float, trace: str) -> TransportWrite:
+    def make(node: TransportNode, token: int, targets: list[Target], timeout_s: float, trace: str) -> TransportGroup:
         return node.put(token, targets, guest, place(key), version, end, body, timeout_s, trace)
 
     return make
@@ -155,7 +102,7 @@ def put_all(
 def delete_all(guest: Guest, key: ObjectKey, timestamp: Timestamp, name: str) -> Make:
     """Return what stores a tombstone at several devices."""
 
-    def make(node: TransportNode, token: int, targets: list[Target], timeout_s: float, trace: str) -> TransportWrite:
+    def make(node: TransportNode, token: int, targets: list[Target], timeout_s: float, trace: str) -> TransportGroup:
         return node.delete(token, targets, guest, place(key), timestamp.value, raw(name), timeout_s, trace)
 
     return make

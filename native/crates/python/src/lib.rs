@@ -11,6 +11,7 @@ mod copies;
 mod doubts;
 mod encryption;
 mod front;
+mod group;
 mod guests;
 mod hash;
 mod load;
@@ -50,13 +51,15 @@ mod _native {
     #[pymodule_export]
     use super::front::{Changes, Front};
     #[pymodule_export]
+    use super::group::TransportGroup;
+    #[pymodule_export]
     use super::guests::{cluster_key_id, guest_answer, guest_header, guest_session, read_guest_session, sign_grant};
     #[pymodule_export]
     use super::hash::{Hasher, md5, md5_of_each, xxh3_64, xxh3_128};
     #[pymodule_export]
     use super::load::Load;
     #[pymodule_export]
-    use super::many::{TransportMany, TransportManySent};
+    use super::many::TransportMany;
     #[pymodule_export]
     use super::object_server::ObjectServer;
     #[pymodule_export]
@@ -81,8 +84,6 @@ mod _native {
     use super::transport::TransportNode;
     #[pymodule_export]
     use super::updates::UpdateTable;
-    #[pymodule_export]
-    use super::writes::TransportWrite;
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -1,27 +1,20 @@
 //! Many requests in one message for Python: messages to several devices are sent by one call, and their answers told of
 //! together.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
-use swiftlet_node::message::guests::{Told, encode};
+use swiftlet_node::message::Request;
+use swiftlet_node::message::guests::encode;
 use swiftlet_node::message::many::{self, MAX_MANY, MAX_MANY_ANSWER_BYTES, MAX_MANY_BYTES};
-use swiftlet_node::message::{Malformed, Request};
-use swiftlet_node::{Answer, Gather, Status};
-use swiftlet_transport::{Body, Call, Chunk, Error, Sink, Ticket, together};
+use swiftlet_transport::{Body, Call, Chunk};
 
 use crate::buffer::Bytes;
+use crate::group::{Expected, Groups, TransportGroup, malformed};
 use crate::object_wire::{FooterParts, VersionParts, footer_of, meta_of};
 use crate::peers::TransportPeer;
 use crate::store::{Place, key};
-use crate::values::{invalid, kind, seconds};
-use crate::writes::{Groups, ToldParts};
-
-fn malformed(error: Malformed) -> PyErr {
-    PyValueError::new_err(error.0)
-}
+use crate::values::seconds;
 
 #[derive(Default)]
 struct Building {
@@ -113,88 +106,18 @@ impl TransportMany {
     }
 }
 
-/// Messages that were sent.
-#[pyclass(frozen, module = "swiftlet_native")]
-pub(crate) struct TransportManySent {
-    gather: Arc<Gather>,
-    tickets: Vec<Ticket>,
-    /// Of each message, and whether a guest has sent it.
-    sent: Vec<(usize, bool)>,
-}
-
-impl TransportManySent {
-    pub(crate) fn send(
-        groups: &Groups,
-        token: u64,
-        messages: &[(PyRef<'_, TransportPeer>, PyRef<'_, TransportMany>)],
-        timeout_s: f64,
-        trace: &str,
-    ) -> PyResult<Self> {
-        let mut calls = Vec::with_capacity(messages.len());
-        let mut sent = Vec::with_capacity(messages.len());
-        for (peer, message) in messages {
-            let (call, count) = message.call(timeout_s, trace)?;
-            calls.push((peer.peer(), call));
-            sent.push((count, message.grant.is_some()));
-        }
-        // Answers have a status and two lengths beside what is counted.
-        let gather = groups.gather(token, messages.len(), MAX_MANY_ANSWER_BYTES + MAX_MANY * 2048);
-        let sink = Arc::clone(&gather) as Arc<dyn Sink>;
-        let made = together(|| {
-            let calls = calls.into_iter().zip(0..);
-            calls.map(|((peer, call), number)| peer.call(call, &sink, number)).collect::<Result<Vec<_>, Error>>()
-        });
-        Ok(Self { gather, tickets: made.map_err(invalid)?, sent })
-    }
-}
-
-/// An answer to one of many requests.
-type OneParts<'py> = (u16, Bound<'py, PyBytes>, Bound<'py, PyBytes>);
-/// An answer to a message: its kind, its value, what a guest is told with it.
-type AnswerParts<'py> = (&'static str, Bound<'py, PyAny>, Option<ToldParts>);
-
-fn parts<'py>(py: Python<'py>, answer: Answer, (count, is_guest): (usize, bool)) -> PyResult<AnswerParts<'py>> {
-    let failed = |kind: &'static str, why: String| Ok(("failed", (kind, why).into_pyobject(py)?.into_any(), None));
-    let reply = match answer {
-        Ok(reply) => reply,
-        Err(error) => return failed(kind(&error), error.to_string()),
-    };
-    let bad = |Malformed(why): Malformed| failed("invalid", format!("an answer that can't be decoded: {why}"));
-    let (told, header) = match Told::decode(&reply.header) {
-        Ok((told, header)) if is_guest => (Some((told.ring, told.now_ms)), header),
-        Err(malformed) if is_guest => return bad(malformed),
-        _ => (None, &reply.header[..]),
-    };
-    if reply.status != Status::Ok as u16 {
-        return Ok(("refused", (reply.status, PyBytes::new(py, header)).into_pyobject(py)?.into_any(), told));
-    }
-    let all = match many::answers(count, &reply.body) {
-        Ok(all) => all,
-        Err(malformed) => return bad(malformed),
-    };
-    let one = |one: many::OneAnswer<'_>| -> OneParts<'py> {
-        (one.status, PyBytes::new(py, one.header), PyBytes::new(py, one.body))
-    };
-    let all: Vec<OneParts<'py>> = all.into_iter().map(one).collect();
-    Ok(("many", all.into_pyobject(py)?.into_any(), told))
-}
-
-#[pymethods]
-impl TransportManySent {
-    /// Answers since the last time, with the numbers of their messages, and whether all have come.
-    fn take<'py>(&self, py: Python<'py>) -> PyResult<(Vec<(usize, AnswerParts<'py>)>, bool)> {
-        let (answers, is_over) = self.gather.take();
-        let answers = answers.into_iter().map(|(at, answer)| Ok((at, parts(py, answer, self.sent[at])?)));
-        Ok((answers.collect::<PyResult<_>>()?, is_over))
-    }
-
-    /// Be told of each answer as it comes.
-    fn hurry(&self) {
-        self.gather.hurry();
-    }
-
-    /// Cancel what has not been answered.
-    fn cancel(&self) {
-        together(|| self.tickets.iter().for_each(Ticket::cancel));
-    }
+/// Send messages.
+pub(crate) fn send(
+    groups: &Groups,
+    token: u64,
+    messages: &[(PyRef<'_, TransportPeer>, PyRef<'_, TransportMany>)],
+    timeout_s: f64,
+    trace: &str,
+) -> PyResult<TransportGroup> {
+    let calls = messages.iter().map(|(peer, message)| {
+        let (call, count) = message.call(timeout_s, trace)?;
+        Ok((peer.peer(), call, Expected { many: Some(count), is_guest: message.grant.is_some() }))
+    });
+    // Answers have a status and two lengths beside what is counted.
+    groups.send(token, calls.collect::<PyResult<_>>()?, MAX_MANY_ANSWER_BYTES + MAX_MANY * 2048)
 }

@@ -22,8 +22,9 @@ use crate::bodies::{Bodies, TransportBuffer, TransportDigester};
 use crate::buffer::Bytes;
 use crate::chunks::{TransportWindow, payload};
 use crate::encryption::Encryption;
+use crate::group::{Groups, TransportGroup};
 use crate::hash::Hasher;
-use crate::many::{TransportMany, TransportManySent};
+use crate::many::{self, TransportMany};
 use crate::object_wire::{FooterParts, VersionParts, footer_of, meta_of};
 use crate::peers::TransportPeer;
 use crate::rdma::Rdma;
@@ -31,7 +32,7 @@ use crate::run::{RunPart, TransportRun};
 use crate::store::{Place, key};
 use crate::uploads::Uploads;
 use crate::values::{Parts, kind, os_error, seconds};
-use crate::writes::{Groups, Target, TransportWrite};
+use crate::writes::{self, Target};
 
 fn chunk_size(size: usize) -> PyResult<usize> {
     let fits = (1..=swiftlet_transport::limits::CHUNK_BYTES).contains(&size);
@@ -235,10 +236,10 @@ impl TransportNode {
         body: &Bound<'_, PyAny>,
         timeout_s: f64,
         trace: String,
-    ) -> PyResult<TransportWrite> {
+    ) -> PyResult<TransportGroup> {
         let request = Request::Put { key: key(place), meta: meta_of(version), footer: Some(footer_of(footer)), row: 0 };
         let terms = Terms { timeout: seconds(timeout_s)?, trace, guest };
-        TransportWrite::send(&self.groups, token, &targets, request, &payload(body)?, &terms)
+        writes::send(&self.groups, token, &targets, request, &payload(body)?, &terms)
     }
 
     /// Delete an object at all of these devices; an "answered" event tells that there is something to take.
@@ -254,10 +255,10 @@ impl TransportNode {
         name: Vec<u8>,
         timeout_s: f64,
         trace: String,
-    ) -> PyResult<TransportWrite> {
+    ) -> PyResult<TransportGroup> {
         let request = Request::Delete { key: key(place), timestamp, name, row: 0 };
         let terms = Terms { timeout: seconds(timeout_s)?, trace, guest };
-        TransportWrite::send(&self.groups, token, &targets, request, &Chunk::from(Vec::new()), &terms)
+        writes::send(&self.groups, token, &targets, request, &Chunk::from(Vec::new()), &terms)
     }
 
     /// Send messages with many requests each; an "answered" event tells that there is something to take.
@@ -268,8 +269,8 @@ impl TransportNode {
         messages: Vec<(PyRef<'_, TransportPeer>, PyRef<'_, TransportMany>)>,
         timeout_s: f64,
         trace: &str,
-    ) -> PyResult<TransportManySent> {
-        TransportManySent::send(&self.groups, token, &messages, timeout_s, trace)
+    ) -> PyResult<TransportGroup> {
+        many::send(&self.groups, token, &messages, timeout_s, trace)
     }
 
     /// Begin a run; a "sent" event tells a reader that found nothing that there are bytes, an "end" that it is over.

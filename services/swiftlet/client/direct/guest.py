@@ -18,8 +18,9 @@ from swiftlet.ring.model import Device
 from swiftlet.timestamp import Timestamp
 from swiftlet.transport.native_caller import Message, NativeCaller, machine
 from swiftlet.transport.native_calls import NativeSettings, Reading, Writing, refused
+from swiftlet.transport.native_group import Told
 from swiftlet.transport.native_many import NativeMany
-from swiftlet.transport.native_writes import NativeWrite, Told, delete_all, put_all
+from swiftlet.transport.native_writes import NativeWrite, delete_all, put_all
 
 _ABOUT_GUESTS = frozenset({"Unauthorized", "Forbidden", "ClockDiffers", "NotPlain"})
 POOL_BYTES = 64 << 20

@@ -6,42 +6,23 @@ import asyncio
 from typing import Any, cast
 
 import pytest
-from swiftlet_native import TransportMany, TransportManySent
+from swiftlet_native import TransportGroup, TransportMany
 
 from swiftlet.errors import NodeBusy, NodeUnreachable
 from swiftlet.placement.tests.test_plan_health import DEVICES
 from swiftlet.transport.native_calls import MEMBERS, failure
 from swiftlet.transport.native_many import NativeMany
+from swiftlet.transport.tests.answering import Answering
 
 ONE = (0, b"header", b"bytes")
 
 
-class Native:
-    """Gives answers when it is told to."""
-
-    def __init__(self, messages: int) -> None:
-        self.here: list[tuple[int, Any]] = []
-        self.left = messages
-        self.calls: list[str] = []
-
-    def take(self) -> tuple[list[tuple[int, Any]], bool]:
-        here, self.here = self.here, []
-        self.left -= len(here)
-        return here, self.left == 0
-
-    def hurry(self) -> None:
-        self.calls.append("hurry")
-
-    def cancel(self) -> None:
-        self.calls.append("cancel")
-
-
-def begun(messages: int = 3) -> tuple[NativeMany, Native, list[tuple[int, int]]]:
+def begun(messages: int = 3) -> tuple[NativeMany, Answering, list[tuple[int, int]]]:
     """Return messages that were sent, what answers them, and what a guest is told."""
     told: list[tuple[int, int]] = []
     sent = NativeMany(DEVICES[:messages], MEMBERS, failure, lambda *news: told.append(news))
-    native = Native(messages)
-    sent.begun(cast(TransportManySent, native))
+    native = Answering(messages)
+    sent.begun(cast(TransportGroup, native))
     return sent, native, told
 
 

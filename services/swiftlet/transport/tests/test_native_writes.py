@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, cast
+from typing import cast
 
 import pytest
-from swiftlet_native import ObjectWire, TransportWrite
+from swiftlet_native import ObjectWire, TransportGroup
 
 from swiftlet.errors import DiskFull, NodeUnreachable
 from swiftlet.placement.tests.test_plan_health import DEVICES
 from swiftlet.transport.native_calls import MEMBERS, failure
 from swiftlet.transport.native_writes import NativeWrite
+from swiftlet.transport.tests.answering import Answering
 
 DONE = ("written", (True, False), None)
 FULL = ("refused", (19, bytes(8) + b"\0\4full"), None)
@@ -19,32 +20,12 @@ GONE = ("failed", ("unreachable", "refused"), None)
 PATIENCE_S = 1000.0
 
 
-class Native:
-    """Gives answers when it is told to."""
-
-    def __init__(self, devices: int) -> None:
-        self.here: list[tuple[int, Any]] = []
-        self.left = devices
-        self.calls: list[str] = []
-
-    def take(self) -> tuple[list[tuple[int, Any]], bool]:
-        here, self.here = self.here, []
-        self.left -= len(here)
-        return here, self.left == 0
-
-    def hurry(self) -> None:
-        self.calls.append("hurry")
-
-    def cancel(self) -> None:
-        self.calls.append("cancel")
-
-
-def begun(devices: int = 3) -> tuple[NativeWrite, Native, list[tuple[int, int]]]:
+def begun(devices: int = 3) -> tuple[NativeWrite, Answering, list[tuple[int, int]]]:
     """Return a write that was sent to devices, what answers it, and what a guest is told."""
     told: list[tuple[int, int]] = []
     write = NativeWrite(DEVICES[:devices], MEMBERS, failure, lambda *news: told.append(news))
-    native = Native(devices)
-    write.begun(cast(TransportWrite, native))
+    native = Answering(devices)
+    write.begun(cast(TransportGroup, native))
     return write, native, told
 
 
@@ -88,6 +69,17 @@ async def test_one_that_is_slow_is_waited_for_a_while(quorum: int, left_s: float
     assert (await write.reply(0)).pending
     write.cancel()
     assert native.calls == ["hurry", "cancel"]
+
+
+async def test_the_loop_goes_on_while_one_that_is_slow_is_waited_for() -> None:
+    write, native, _ = begun()
+    native.here = [(0, DONE), (2, DONE)]
+    await write.settle(2, 0.01)
+    slow = asyncio.ensure_future(write.reply(1))
+    await asyncio.sleep(0)
+    native.here = [(1, DONE)]
+    assert write.event("answered", None)
+    assert (await slow).pending
 
 
 async def test_a_client_that_is_closed_waits_for_nobody() -> None:
