@@ -25,6 +25,8 @@ from urllib.parse import urlsplit
 
 import yaml
 
+from swiftlet.main.commands.standalone.plan import NATIVE_PORT_OFFSET
+
 SOURCES = Path(__file__).parents[2] / "services"
 START_WITHIN_S = 90.0
 END_WITHIN_S = 60.0
@@ -141,7 +143,7 @@ def start_cluster(
     data.mkdir(parents=True, exist_ok=True)
     ready_file = data / "ready.json"
     ready_file.unlink(missing_ok=True)
-    proxy_port, base_port = port or _free_port(), _free_port()
+    proxy_port, base_port = port or _free_port(), _free_port(NATIVE_PORT_OFFSET)
     command = [sys.executable, "-m", "swiftlet.main", "standalone", "--data", str(data), "--port", str(proxy_port)]
     command += ["--base-port", str(base_port), "--no-restart", "--quiet", "--ready-file", str(ready_file), *options]
     command += end_with_us()
@@ -190,12 +192,13 @@ def _front() -> dict[str, str]:
     return {} if front is None else {"SWIFTLET_PROXY__FRONT": front, "SWIFTLET_PROXY__FRONT_PUT": front}
 
 
-def _free_port() -> int:
-    """A port with room above it, outside of the range from which clients' ports are taken."""
-    blocks = deque(range(20_000, 32_000, 20))
+def _free_port(*offsets: int) -> int:
+    """A port with room above it and above those that are so much higher, below those of which clients' are taken."""
+    blocks = deque(range(20_000, 32_000 - max(offsets, default=0), 20))
     blocks.rotate(-os.getpid())
     for port in blocks:
-        if _reserve(port) and not any(_listens(one) for one in range(port, port + 16)):
+        firsts = (port, *(port + offset for offset in offsets))
+        if all(map(_reserve, firsts)) and not any(_listens(first + more) for first in firsts for more in range(16)):
             return port
     raise AssertionError("no free ports")
 
