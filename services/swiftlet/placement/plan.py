@@ -47,41 +47,60 @@ class Place:
 ANYWHERE = Place()
 
 
-class ReadPlan:
-    """The devices of a read in the order in which they are asked; `handoffs` are the ids of those that are not
-    primaries.
+class LazyPlan:
+    """What plans have in common: behind the first devices there are others, and handoffs among them.
 
-    Nearly every read ends at one of the `first` devices, so handoffs are searched for only when they are needed.
+    Nearly every request ends at the first devices, so the others are searched for only when they are needed.
     """
 
-    __slots__ = ("_find", "_found", "first", "quorum")
+    __slots__ = ("_find", "_found", "quorum")
 
-    def __init__(self, first: Sequence[Device], quorum: Quorum, find: Callable[[], Rest] = lambda: ((), frozenset())):
-        """`find` returns the devices after the first ones, and the ids of the handoffs."""
-        self.first = first
+    def __init__(self, quorum: Quorum, find: Callable[[], Rest]):
+        """`find` returns the other devices, and the ids of all devices in the plan that are not primaries."""
         self.quorum = quorum
         self._find = find
         self._found: Rest | None = None
 
-    def _rest(self) -> Rest:
-        if self._found is None:
-            self._found = self._find()
-        return self._found
+    @property
+    def rest(self) -> tuple[Device, ...]:
+        """The other devices, in the order in which they are asked."""
+        return self._all()[0]
 
     @property
     def handoffs(self) -> frozenset[int]:
         """Ids of the devices that are not primaries."""
-        return self._rest()[1]
+        return self._all()[1]
+
+    def _all(self) -> Rest:
+        if self._found is None:
+            self._found = self._find()
+        return self._found
+
+
+def nobody() -> Rest:
+    """Return no other devices."""
+    return (), frozenset()
+
+
+class ReadPlan(LazyPlan):
+    """The devices of a read in the order in which they are asked: the `first`, then the `rest`."""
+
+    __slots__ = ("first",)
+
+    def __init__(self, first: Sequence[Device], quorum: Quorum, find: Callable[[], Rest] = nobody):
+        """`find` is as of `LazyPlan`."""
+        super().__init__(quorum, find)
+        self.first = first
 
     @property
     def devices(self) -> tuple[Device, ...]:
         """Return all devices of the plan, in the order in which they are asked."""
-        return (*self.first, *self._rest()[0])
+        return (*self.first, *self.rest)
 
     def __iter__(self) -> Iterator[Device]:
         """Yield the devices in the order in which they are asked."""
         yield from self.first
-        yield from self._rest()[0]
+        yield from self.rest
 
 
 def ids_of(devices: Sequence[Device]) -> frozenset[int]:

@@ -15,50 +15,35 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
-from swiftlet.placement.plan import ANYWHERE, Place, Rest, Suppressed, ids_of, never, standing_in
+from swiftlet.placement.plan import ANYWHERE, LazyPlan, Place, Rest, Suppressed, ids_of, never, nobody, standing_in
 from swiftlet.placement.quorums import Quorum, by_region, write_quorum
 from swiftlet.ring.lookup import Ring
 from swiftlet.ring.model import Device, WriteQuorum
 
 
-class WritePlan:
-    """One write: `slots[i]` is replica i's first choice, `spares` replace devices in trouble, in order.
+class WritePlan(LazyPlan):
+    """One write: `slots[i]` is replica i's first choice, `spares` replace devices in trouble, in order."""
 
-    Most writes need no spares, so these are searched for only when they are needed.
-    """
-
-    __slots__ = ("_find", "_found", "hopeless", "quorum", "slots")
+    __slots__ = ("hopeless", "slots")
 
     def __init__(
         self,
         slots: tuple[Device, ...],
         quorum: Quorum,
-        find: Callable[[], Rest] = lambda: ((), frozenset()),
+        find: Callable[[], Rest] = nobody,
         hopeless: str | None = None,
     ):
-        """`find` returns the spares, and the ids of all devices in the plan that are not primaries. `hopeless` is why
-        the quorum can't be reached unless devices answer that failed lately; None when it can.
+        """`find` is as of `LazyPlan`. `hopeless` is why the quorum can't be reached unless devices answer that failed
+        lately; None when it can.
         """
+        super().__init__(quorum, find)
         self.slots = slots
-        self.quorum = quorum
         self.hopeless = hopeless
-        self._find = find
-        self._found: Rest | None = None
-
-    def _rest(self) -> Rest:
-        if self._found is None:
-            self._found = self._find()
-        return self._found
 
     @property
     def spares(self) -> tuple[Device, ...]:
         """The devices that replace those in trouble."""
-        return self._rest()[0]
-
-    @property
-    def handoffs(self) -> frozenset[int]:
-        """Ids of the devices that are not primaries."""
-        return self._rest()[1]
+        return self.rest
 
     def stands_in(self, spare: Device, device: Device) -> bool:
         """Return whether a spare may replace a device."""
