@@ -33,7 +33,7 @@ _MBIT_PER_MIB_S = 8 * 1.048576
 _SLOW, _FAST = Link(12.5, 32.6 * _MBIT_PER_MIB_S), Link(12.5, 60.2 * _MBIT_PER_MIB_S)
 LINKS = {("il", "nj"): _SLOW, ("il", "ga"): _SLOW, ("nj", "ga"): _FAST}
 PLACE = ROOT / "build" / "wan"
-"""Where `up` keeps the lab's files."""
+"""The folder in which `up` keeps the files of the lab."""
 
 
 def up(congestion: str) -> None:

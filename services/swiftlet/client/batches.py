@@ -20,7 +20,7 @@ from swiftlet.client.concurrency import in_thread, run_all, run_each
 from swiftlet.client.errors import ClientError, status_error
 from swiftlet.client.objects import Objects
 from swiftlet.client.values import Content, ObjectInfo, ObjectRequest, Written
-from swiftlet.client.way import Deletion, Many
+from swiftlet.client.way import MAX_SMALL_BYTES, Deletion, Many
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -33,8 +33,6 @@ Groups: TypeAlias = AsyncGenerator[list[tuple[T, R | ClientError]], None]
 """Items with their outcomes, as they come."""
 MAX_NAMES = 64
 """Names that are asked for at once."""
-_MAX_SMALL_BYTES = 256 << 10
-"""The size in bytes above which a body is stored by itself."""
 _MAX_BYTES = 2 << 20
 """Bytes of bodies in memory after which no further item is taken for a batch."""
 _MAX_BATCHES = 2
@@ -108,7 +106,7 @@ class Batches:
 
     async def _small(self, source: Source) -> bytes | None:
         """Return a source's bytes if they are few, and can be read again: then it may be one of many."""
-        most = min(_MAX_SMALL_BYTES, self._objects.options.segments_above_bytes)
+        most = min(MAX_SMALL_BYTES, self._objects.options.segments_above_bytes)
         if isinstance(source, (bytes, bytearray, memoryview)):
             size = memoryview(source).nbytes
             return (source if isinstance(source, bytes) else bytes(source)) if size <= most else None

@@ -29,6 +29,10 @@ class Stream(Protocol):
         """Let go of what is left unread; no harm if that is nothing."""
 
 
+MAX_SMALL_BYTES = 256 << 10
+"""The largest object in bytes that is one of many; larger ones are moved by themselves."""
+
+
 class Deletion(Enum):
     """The outcome of one of many deletions."""
 

@@ -35,7 +35,7 @@ class NativeGroup(Generic[A]):
         self.answers: list[A | SwiftletError | None] = [None] * len(devices)
         """What the devices have answered; None of those that have not yet."""
         self.is_over = False
-        """Whether all have."""
+        """Whether all devices have answered."""
         self._devices = devices
         self._dialect = dialect
         self._fail = fail

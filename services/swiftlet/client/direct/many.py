@@ -22,7 +22,7 @@ from swiftlet.client.direct.errors import GoByHttp
 from swiftlet.client.direct.grants import Granted, Kind
 from swiftlet.client.direct.parts import Parts, Rights
 from swiftlet.client.values import Content, ObjectInfo, ObjectRequest, Written
-from swiftlet.client.way import Deletion
+from swiftlet.client.way import MAX_SMALL_BYTES, Deletion
 from swiftlet.context import new_request_id, request_id
 from swiftlet.errors import NodeError, SwiftletError, Unavailable
 from swiftlet.model import ObjectInfo as StoredInfo
@@ -37,8 +37,6 @@ from swiftlet.timestamp import Timestamp
 from swiftlet.transport.native_many import NativeMany, One
 
 T = TypeVar("T")
-MAX_SMALL_BYTES = 256 << 10
-"""The largest object in bytes that is one of many; larger ones are moved by themselves."""
 PATIENCE_S = 0.5
 """Seconds for which the slowest device is waited for, when others have answered."""
 

@@ -42,7 +42,7 @@ class MemoryWay:
     closed: int = 0
     """Streams that were closed."""
     many: Many | None = None
-    """What asks for many objects at once."""
+    """The answer to who wants to ask for many objects at once; None: each is asked for singly."""
 
     async def _begin(self, call: str) -> Fault:
         self.calls.append(call)
@@ -70,7 +70,7 @@ class MemoryWay:
         return self._find("HEAD", request)[1]
 
     async def get(self, request: ObjectRequest, span: Span | None) -> MemoryStream:
-        """Return the bytes."""
+        """Return a stream of the bytes, which breaks where the fault says so."""
         fault = await self._begin("GET" if span is None else f"GET {span.start}")
         data, info = self._find("GET", request)
         if span is not None and span.start >= max(1, len(data)):
@@ -78,7 +78,7 @@ class MemoryWay:
         return MemoryStream(data[span.start : span.stop] if span else data, info, fault, self._closed)
 
     async def put(self, request: ObjectRequest, body: Body) -> Written:
-        """Store the bytes."""
+        """Keep the bytes of the body under the name; 412 for one that must be new and is not."""
         fault = await self._begin("PUT")
         data = b"".join([bytes(piece) async for piece in body.chunks()])
         key = (request.container, request.name)
@@ -90,7 +90,7 @@ class MemoryWay:
         return Written(etag=etag_of(data, _LIKE_MD5) or "", size=len(data))
 
     async def delete(self, request: ObjectRequest) -> None:
-        """Delete the object."""
+        """Forget the object; 404 when there is none."""
         fault = await self._begin("DELETE")
         self._find("DELETE", request)
         del self.objects[request.container, request.name]
@@ -98,7 +98,7 @@ class MemoryWay:
             raise fault.error
 
     async def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: a dictionary has no connections."""
 
     def _closed(self) -> None:
         self.closed += 1
@@ -108,14 +108,14 @@ class MemoryStream:
     """A body that may break after some bytes."""
 
     def __init__(self, data: bytes, info: ObjectInfo, fault: Fault, closed: Callable[[], None]) -> None:
-        """Give `data`."""
+        """Give `data`, as far as the fault lets it; `closed` is called at the end."""
         self.info = info
         self._data = data
         self._fault = fault
         self._closed = closed
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        """Yield small pieces."""
+        """Yield pieces of `PIECE` bytes, larger ones of a large object; ConnectionFailed where the fault is."""
         end = len(self._data) if self._fault.after_bytes is None else self._fault.after_bytes
         step = max(PIECE, end // _MOST_PIECES)
         for start in range(0, end, step):
@@ -124,5 +124,5 @@ class MemoryStream:
             raise self._fault.error or ConnectionFailed("the connection broke")
 
     async def close(self) -> None:
-        """Count it."""
+        """Say that the stream was closed."""
         self._closed()
