@@ -52,6 +52,10 @@ COPY native/target/wheels${RDMA:+-rdma} /wheels
 
 FROM native-${NATIVE} AS native
 
+# --- the wheel by itself, which a release has beside the image: --target native-wheel --output DIR ---
+FROM scratch AS native-wheel
+COPY --from=native /wheels /
+
 # --- what goes to /usr/local: packages, the native package, and last what changes most often ---
 FROM --platform=$TARGETPLATFORM ${PYTHON_IMAGE} AS packages
 WORKDIR /src

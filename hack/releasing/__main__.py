@@ -2,7 +2,7 @@
 
 python -m hack.releasing check  [--snapshot]
 python -m hack.releasing write  [--snapshot] --repository NAME --base-url URL --sign KEY|none --helm PROGRAM
-                                --layouts FOLDER...
+                                --layouts FOLDER... --wheels FOLDER...
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--sign", default="none")
     parser.add_argument("--helm", default="helm")
     parser.add_argument("--layouts", nargs="+", type=Path, default=[])
+    parser.add_argument("--wheels", nargs="+", type=Path, default=[])
     options = parser.parse_args(arguments)
     try:
         release = find_release(snapshot=options.snapshot)
@@ -60,6 +61,8 @@ def write(release: Release, options: argparse.Namespace) -> None:
         chart.sign(package, signer)
     made = plugin.archives(release, DIST)
     client.build(DIST, release)
+    for folder in options.wheels:
+        client.take_native(folder, DIST)
     (DIST / "swiftlet.krew.yaml").write_text(plugin.manifest(release, made, options.base_url), "utf-8")
     with tempfile.TemporaryDirectory() as folder:
         olm.write_bundle(options.helm, package, release, f"{options.repository}@{digest}", Path(folder))

@@ -15,7 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from hack.releasing.version import ROOT, Release, ReleaseError
+from hack.releasing.version import ROOT, Release, ReleaseError, declared
 
 _DEFINITION = Path(__file__).with_name("client.toml")
 _SERVICES = ROOT / "services"
@@ -89,9 +89,34 @@ def build(target: Path, release: Release | None = None) -> Path:
         return Path(shutil.move(wheel, target / wheel.name))
 
 
+def take_native(folder: Path, target: Path) -> Path:
+    """Copy the one native wheel in a folder, which the image of a platform was made with; the path of the copy.
+
+    Direct access needs it beside the client's wheel. Its version is the one that files declare, of snapshots as well.
+    ReleaseError if it is another one, if there is not exactly one wheel, or if other machines could not install it.
+    """
+    found = sorted(folder.glob("*.whl"))
+    if len(found) != 1:
+        raise ReleaseError(f"{folder} has {len(found)} wheels, not one; remove it and start again")
+    name, version, _, abi, platform = found[0].stem.split("-")
+    if (name, version) != ("swiftlet_native", native_version()):
+        raise ReleaseError(f"{found[0].name} is not swiftlet_native {native_version()}; remove it and start again")
+    if abi != "abi3" or not platform.startswith("manylinux"):
+        raise ReleaseError(f"{found[0].name} is for machines like this one; build it without --compatibility linux")
+    return Path(shutil.copy(found[0], target))
+
+
+def native_version() -> str:
+    """The version of the native package that the client goes with."""
+    return declared()["native/Cargo.toml"]
+
+
 def _lay_out(source: Path, release: Release | None) -> None:
     """Copy what the wheel consists of."""
-    shutil.copy(_DEFINITION, source / "pyproject.toml")
+    definition = _DEFINITION.read_text("utf-8")
+    # They call each other by one version's names and types.
+    pinned = definition.replace('"swiftlet-native"', f'"swiftlet-native=={native_version()}"')
+    (source / "pyproject.toml").write_text(pinned, "utf-8")
     shutil.copy(ROOT / "LICENSE", source)
     shutil.copy(ROOT / "requirements" / "client.in", source / "requirements.in")
     package = source / "swiftlet"

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from hack.releasing import client
-from hack.releasing.version import ROOT, Release
+from hack.releasing.version import ROOT, Release, ReleaseError
 
 IMPORT_ALL = """
 import importlib.abc, pkgutil, sys
@@ -72,7 +72,8 @@ def test_it_says_what_it_needs(unpacked: Path) -> None:
     (metadata,) = unpacked.glob("*.dist-info/METADATA")
     lines = metadata.read_text("utf-8").splitlines()
     needs = {line.removeprefix("Requires-Dist: ") for line in lines if line.startswith("Requires-Dist: ")}
-    assert needs == {"aiohttp", "click", "xxhash", 'fsspec; extra == "fsspec"', 'swiftlet-native; extra == "direct"'}
+    native = f'swiftlet-native=={client.native_version()}; extra == "direct"'
+    assert needs == {"aiohttp", "click", "xxhash", 'fsspec; extra == "fsspec"', native}
     # PEP 440's form of a snapshot.
     assert "Version: 0.1.0.dev0+g0123456789" in lines
 
@@ -83,3 +84,35 @@ def test_it_needs_nothing_of_the_services(unpacked: Path) -> None:
         [sys.executable, "-c", IMPORT_ALL, str(unpacked)], env=environment, capture_output=True, text=True, timeout=120
     )
     assert done.returncode == 0, done.stderr
+
+
+def native_wheel(folder: Path, version: str = "", platform: str = "manylinux_2_34_x86_64") -> str:
+    name = f"swiftlet_native-{version or client.native_version()}-cp311-abi3-{platform}.whl"
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_bytes(platform.encode())
+    return name
+
+
+def test_the_native_wheel_of_a_platform_is_taken(tmp_path: Path) -> None:
+    name = native_wheel(tmp_path / "amd64")
+    taken = client.take_native(tmp_path / "amd64", tmp_path)
+    assert (taken, taken.read_bytes()) == (tmp_path / name, b"manylinux_2_34_x86_64")
+
+
+@pytest.mark.parametrize(
+    ("versions", "platform", "told"),
+    [
+        ((), "", "has 0 wheels, not one"),
+        (("", "9.9.9"), "manylinux_2_34_x86_64", "has 2 wheels, not one"),
+        (("9.9.9",), "manylinux_2_34_x86_64", "9.9.9-cp311-abi3-manylinux_2_34_x86_64.whl is not swiftlet_native"),
+        (("",), "linux_x86_64", "is for machines like this one"),
+    ],
+)
+def test_any_other_is_refused(tmp_path: Path, versions: tuple[str, ...], platform: str, told: str) -> None:
+    folder = tmp_path / "amd64"
+    folder.mkdir()
+    for version in versions:
+        native_wheel(folder, version, platform)
+    with pytest.raises(ReleaseError, match=told):
+        client.take_native(folder, tmp_path)
+    assert list(tmp_path.glob("*.whl")) == []
