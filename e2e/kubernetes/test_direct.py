@@ -34,6 +34,7 @@ def namespace(operator: Namespace) -> Iterator[Namespace]:
         found = documents()
         made.apply(yaml.safe_dump_all([found["StorageCluster"], found["StorageUser"]]))
         made.wait_until_true("storagecluster", "datasets", "Ready", READY_WITHIN_S)
+        made.wait_until_true("storagecluster", "datasets", "DirectAccessAvailable", READY_WITHIN_S)
         made.wait_until_true("storageuser", "trainer", "Ready", READY_WITHIN_S)
         yield made
 

@@ -12,7 +12,7 @@ from swiftlet_operator.build.certificate import build_certificate
 from swiftlet_operator.build.redis import build_redis_secret
 from swiftlet_operator.build.ring_maps import build_builder_maps, build_ring_maps, build_ring_object
 from swiftlet_operator.build.secrets import build_keys, build_users
-from swiftlet_operator.build.site import CONTAINER, STORAGE, all_groups
+from swiftlet_operator.build.site import CONTAINER, METADATA, STORAGE, all_groups
 from swiftlet_operator.checks import Verdict, check, policies_of, replicas_of
 from swiftlet_operator.keys import are_lost, keys_of, made_again
 from swiftlet_operator.manifests import (
@@ -293,12 +293,16 @@ def _serving(world: World, states: Sequence[RingState], live: dict[str, Domain],
     storage = say.available("StorageAvailable", STORAGE, live, objects, min(s.task.shape.replicas for s in objects))
     replicas = min(s.task.shape.replicas for s in databases)
     containers = say.available("ContainersAvailable", CONTAINER, live, databases, replicas)
+    direct = say.direct_access_available(world)
     degraded = say.degraded(world, live, replacing(world, published(states)).message)
     return [
         explained(storage, reasons, lambda part: part.component == STORAGE),
         explained(containers, reasons, lambda part: part.component == CONTAINER),
         explained(say.proxies_available(world, live), reasons, lambda part: serves_api(world, part)),
         explained_degraded(degraded, reasons, has_data=any(state.before is not None for state in states)),
+        explained(direct, reasons, lambda part: part.component == METADATA)
+        if world.cluster.spec.direct_access.enabled
+        else direct,
         pods_healthy(reasons),
         capacity_available(levels(world)),
         replicas_spread(world, states),

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from swiftlet.crd import Fact, Pool, ProxySpec
-from swiftlet_operator.build.site import PROXY, Group
+from swiftlet_operator.build.site import METADATA, PROXY, Group
 from swiftlet_operator.checks import Verdict, offers
 from swiftlet_operator.manifests import DEPLOYMENT, POOL_LABEL, labels_of, name_of
 from swiftlet_operator.plan.ring_tasks import RingState
@@ -85,6 +85,17 @@ def proxies_available(world: World, live: Mapping[str, Domain]) -> Fact:
     if ready:
         return Fact("ProxiesAvailable", "True", "Ready", "at least one pod serves the API")
     return Fact("ProxiesAvailable", "False", "PodsNotReady", "no pod serves the API; see the proxies' events and logs")
+
+
+def direct_access_available(world: World) -> Fact:
+    """Return whether clients can get grants for direct access: a metadata server serves."""
+    type_, name = "DirectAccessAvailable", f"{world.cluster.meta.name}-{METADATA}"
+    if not world.cluster.spec.direct_access.enabled:
+        return Fact(type_, "False", "NotWanted", "spec.directAccess.enabled is not set")
+    if ((world.child(DEPLOYMENT, name) or {}).get("status") or {}).get("readyReplicas"):
+        return Fact(type_, "True", "Ready", "at least one metadata server gives grants")
+    message = f"no pod of Deployment {name} is ready, so clients use the proxies; see its events and logs"
+    return Fact(type_, "False", "PodsNotReady", message)
 
 
 def progressing(world: World, held: Mapping[str, str], live: Mapping[str, Domain]) -> Fact:

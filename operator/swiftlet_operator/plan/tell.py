@@ -54,6 +54,7 @@ _EXPECTED = {
     "SpecValid": AWAITED,
     "CertificateReady": frozenset({"NotWanted", "NotRequested", "Issuing"}),
     "APIExposed": frozenset({"NotWanted", "NotMade", "NotAttached"}),
+    "DirectAccessAvailable": frozenset({"NotWanted"}),
     "TransportEncrypted": ENCRYPTING,
     "KeysSealed": frozenset({"Pending"}),
 }

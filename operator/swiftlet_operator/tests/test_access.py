@@ -177,6 +177,20 @@ async def test_realms_reach_who_reads_them_when_their_secret_is_there() -> None:
     assert mounting() == {("store-proxy", "proxy"), ("store-disks", "replicator")}
 
 
+async def test_direct_access_is_available_while_a_metadata_server_is_ready() -> None:
+    scene = await settled("minimal")
+    assert scene.condition("DirectAccessAvailable") == ("False", "NotWanted")
+    scene.cluster["spec"]["directAccess"] = {"enabled": True}
+    told = []
+    for ready in (0, 1, 0):
+        scene.kube.find("Deployment", "store-metadata")["status"] = {"replicas": 1, "readyReplicas": ready}
+        await scene.step()
+        told.append(scene.condition("DirectAccessAvailable"))
+    assert told == [("False", "PodsNotReady"), ("True", "Ready"), ("False", "PodsNotReady")]
+    assert "clients use the proxies" in scene.message("DirectAccessAvailable")
+    assert scene.condition("Ready")[0] == "True"
+
+
 async def test_direct_access_is_turned_on_and_off_with_all_that_it_needs() -> None:
     scene = await settled()
     scene.kube.put(own("StorageUser", "anna", {"account": "test", "user": "anna"}))
