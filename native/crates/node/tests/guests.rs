@@ -391,6 +391,172 @@ fn a_body_is_as_long_as_was_announced() {
     eventually("nothing is left of what was refused", || visit.machine.directories[0].large() == 1);
 }
 
+/// A client's end, and the server as its peer: by a session of its own, or by that of all tests.
+fn another(visit: &Visit, session: Session) -> (Node, Peer) {
+    let small = swiftlet_transport::Config { pool: Pool::new(2 << 20).unwrap(), ..config("another") };
+    let node = Node::start(small, &[Arc::new(TcpFabric) as Arc<dyn Fabric>], None).unwrap();
+    node.set_session(session, session.secret(&key()));
+    let peer = node.peer(visit.world.address(&visit.member));
+    (node, peer)
+}
+
+/// Begin an upload of so many bytes by a grant.
+fn begin(peer: &Peer, signed: &[u8], object: &str, bytes: usize, sink: &Arc<dyn Sink>) -> swiftlet_transport::Upload {
+    let request = Request::Put { key: place(object), meta: meta(object), footer: None, row: 1 };
+    let header = encode(signed, object.as_bytes(), &request.encode("d0").unwrap()).unwrap();
+    let call = Call { method: 1, timeout: LONG, trace: "t".into(), header, ..Call::default() };
+    peer.upload(call, Some(bytes as u64), sink, 1).unwrap()
+}
+
+#[test]
+fn a_grant_that_ends_in_the_middle_of_a_stream_lets_it_end() {
+    let visit = Visit::new();
+    let data = content(1, 5 * MIB);
+    assert_eq!(visit.status(&grant(), "read", &put("read", &data), &data), Status::Ok);
+    // On a machine that stands still it may have ended before anything began: then it gets longer.
+    for life_ms in [400, 4_000, 40_000] {
+        let short = Grant { ends_ms: now_ms() + life_ms, ..grant() };
+        let signed = short.sign(&key()).unwrap();
+        let (sending, reading) = (Completions::new().unwrap(), Completions::new().unwrap());
+        let (to_send, to_read) = (Arc::clone(&sending) as Arc<dyn Sink>, Arc::clone(&reading) as Arc<dyn Sink>);
+        let upload = begin(&visit.guest, &signed, "sent", data.len(), &to_send);
+        let header = encode(&signed, b"read", &get("read").encode("d0").unwrap()).unwrap();
+        let call = Call { method: 2, timeout: LONG, trace: "t".into(), header, ..Call::default() };
+        drop(visit.guest.call(call, &to_read, 1).unwrap());
+        // What is read stays in the window until it is taken, so that the answer goes on only then.
+        let mut events = Vec::new();
+        while !events.iter().any(|event: &swiftlet_transport::Event| matches!(event.what, What::Reply { .. })) {
+            events.extend(reading.wait(LONG));
+        }
+        upload.send(Chunk::from(data[..MIB].to_vec())).unwrap();
+        eventually("it has ended", || now_ms() > short.ends_ms);
+        assert_eq!(visit.ask_by(&signed, "o", &get("o"), b"").0, Status::Unauthorized, "nothing new by it");
+        let mut read = Vec::new();
+        let mut refused = false;
+        'all: loop {
+            for event in std::mem::take(&mut events) {
+                match event.what {
+                    What::Reply { status, .. } => refused = Status::of(status) == Some(Status::Unauthorized),
+                    What::Chunk(chunk) => read.extend_from_slice(&chunk),
+                    What::End(_) => break 'all,
+                    What::Sent(_) => {}
+                    What::Failed(error) => panic!("{error}"),
+                }
+                if refused {
+                    break 'all;
+                }
+            }
+            events = reading.wait(LONG);
+        }
+        if refused {
+            continue;
+        }
+        assert!(read == data, "what had begun was read to its end");
+        for piece in data[MIB..].chunks(MIB) {
+            upload.send(Chunk::from(piece.to_vec())).unwrap();
+        }
+        upload.end(swiftlet_node::message::encode_footer(&footer(&data)).unwrap()).unwrap();
+        let mut status = None;
+        while status.is_none() {
+            for event in sending.wait(LONG) {
+                if let What::Reply { status: told, .. } = event.what {
+                    status = Status::of(told);
+                }
+            }
+        }
+        if status == Some(Status::Ok) {
+            assert!(visit.ask(&grant(), "sent", &get("sent"), b"").2 == data);
+            return;
+        }
+    }
+    panic!("no stream had begun while its grant counted");
+}
+
+#[test]
+fn a_guest_that_dies_in_the_middle_of_a_put_leaves_nothing() {
+    let mut pool = None;
+    let visit = Visit::with(Carrier::Tcp, Limits::default(), |room| pool = Some(room.pool.clone()));
+    let pool = pool.unwrap();
+    let signed = grant().sign(&key()).unwrap();
+    // One that gets a file of its own, one that is collected in memory.
+    for bytes in [6 * MIB, 200 << 10] {
+        let (end, peer) = another(&visit, session());
+        let events = Completions::new().unwrap();
+        let sink = Arc::clone(&events) as Arc<dyn Sink>;
+        let upload = begin(&peer, &signed, "o", bytes, &sink);
+        for piece in content(1, bytes / 2).chunks(MIB) {
+            upload.send(Chunk::from(piece.to_vec())).unwrap();
+        }
+        let stats = || visit.machine.server.stats()["d0"].clone();
+        eventually("it is at work", || stats().requests == 1);
+        eventually("a part of it has come", || pool.stat().peak_bytes > 0);
+        drop(end);
+        eventually("it is over", || stats().requests == 0 && stats().buffered_bytes == 0);
+        eventually("its memory is back", || pool.stat().used_bytes == 0);
+        eventually("its space is back", || visit.machine.directories[0].large() == 0);
+        assert_eq!(visit.by_member(&get("o"), b""), Status::NotFound);
+        drop(upload);
+    }
+    assert_eq!(visit.machine.stores[0].pending_count(), 0, "no row is owed for it");
+}
+
+#[test]
+fn a_crowd_of_guests_stays_within_its_memory() {
+    let crowd: usize = std::env::var("SWIFTLET_GUESTS").map_or(60, |count| count.parse().unwrap());
+    let room = crowd * 3 / 4;
+    let mut pool = None;
+    let visit = Visit::with(Carrier::Tcp, Limits::default(), |guests| {
+        guests.max_connections = room;
+        pool = Some(guests.pool.clone());
+    });
+    let pool = pool.unwrap();
+    let data = content(1, MIB + 5);
+    let events = Completions::new().unwrap();
+    let sink = Arc::clone(&events) as Arc<dyn Sink>;
+    let signed = |session: &Session| Grant { session: session.id, ..grant() }.sign(&key()).unwrap();
+    let (mut ends, mut uploads) = (Vec::new(), Vec::new());
+    for number in 0..crowd {
+        let mut own = session();
+        own.id[..8].copy_from_slice(&(number as u64).to_be_bytes());
+        let (end, peer) = another(&visit, own);
+        let object = format!("o{number}");
+        let request = Request::Put { key: place(&object), meta: meta(&object), footer: None, row: 1 };
+        let header = encode(&signed(&own), object.as_bytes(), &request.encode("d0").unwrap()).unwrap();
+        let call = Call { method: 1, timeout: LONG, trace: "t".into(), header, ..Call::default() };
+        let upload = peer.upload(call, Some(data.len() as u64), &sink, number as u64).unwrap();
+        // The last bytes follow later, so that all are under way before any is complete.
+        drop(upload.send(Chunk::from(data[..MIB].to_vec())));
+        ends.push((end, peer));
+        uploads.push(upload);
+    }
+    eventually("there is no more room", || visit.machine.node.as_ref().unwrap().guests() == room);
+    for upload in uploads {
+        // To who was refused this says so once more.
+        drop(upload.send(Chunk::from(data[MIB..].to_vec())));
+        drop(upload.end(swiftlet_node::message::encode_footer(&footer(&data)).unwrap()));
+    }
+    let (mut stored, mut turned_away, mut busy) = (0, 0, 0);
+    while stored + turned_away + busy < crowd {
+        for event in events.wait(LONG) {
+            match event.what {
+                What::Reply { status, .. } if Status::of(status) == Some(Status::Ok) => stored += 1,
+                What::Reply { status, .. } if Status::of(status) == Some(Status::NodeBusy) => busy += 1,
+                What::Failed(Error::Unreachable(why)) if why.contains("too many connections") => turned_away += 1,
+                What::Sent(_) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+    assert_eq!((stored + busy, turned_away), (room, crowd - room));
+    assert!(stored > 0);
+    let usage = pool.stat();
+    assert!(usage.peak_bytes <= usage.limit_bytes && usage.limit_bytes == 8 << 20, "{usage:?}");
+    eventually("all memory is back", || pool.stat().used_bytes == 0);
+    let members = visit.machine.node.as_ref().unwrap().pool().stat();
+    assert_eq!(members.peak_bytes, 0, "guests have used nothing of members");
+    assert_eq!(visit.machine.server.stats()["d0"].buffered_bytes, 0);
+}
+
 #[test]
 fn internal_operations_are_for_members() {
     let visit = Visit::new();

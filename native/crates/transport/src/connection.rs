@@ -62,8 +62,6 @@ pub(crate) enum Fail {
     Io(io::Error),
     Violation(Violation),
     Denied(Denied),
-    /// Guests have as many connections as they may.
-    Crowded,
     /// The peer is silent.
     Silent,
     /// The handshake took too long.
@@ -93,7 +91,6 @@ impl std::fmt::Display for Fail {
             Fail::Io(error) => error.fmt(to),
             Fail::Violation(violation) => violation.fmt(to),
             Fail::Denied(denied) => denied.fmt(to),
-            Fail::Crowded => to.write_str("guests have too many connections"),
             Fail::Silent => to.write_str("the peer has sent nothing for too long"),
             Fail::Slow => to.write_str("the handshake took too long"),
             Fail::Stopped => to.write_str("this process is ending"),
@@ -167,6 +164,8 @@ pub(crate) struct Connection {
     pub(crate) peer_name: Arc<str>,
     /// Who the client is if it is a guest.
     guest: Option<Arc<Guest>>,
+    /// Whether it counts among the connections of guests, also while its handshake is under way.
+    has_guests_place: bool,
     draining: bool,
 }
 
@@ -208,6 +207,7 @@ impl Connection {
             metrics,
             peer_name,
             guest: None,
+            has_guests_place: false,
             draining: false,
         }
     }
@@ -459,7 +459,7 @@ impl Connection {
     /// The connection is over: tell everybody. Returns the chunks that the peer may still be reading.
     pub(crate) fn fail(&mut self, fail: &Fail, around: &mut Around<'_>) -> Lent {
         let error = Error::Lost(fail.to_string());
-        if self.is_guests() {
+        if self.has_guests_place {
             around.settings.guests_open.fetch_sub(1, Relaxed);
         }
         if !matches!(fail, Fail::Drained) {

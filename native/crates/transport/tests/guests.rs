@@ -13,7 +13,7 @@ use common::{Client, ECHO, HOLD, PUT, Seen, World, call, config, eventually, pat
 use swiftlet_transport::guest::Session;
 use swiftlet_transport::{Body, Call, Carrier, Chunk, Config, Guests, Key, Node, Peer, Pool};
 use swiftlet_wire::frame::{END, Kind, LENT};
-use swiftlet_wire::handshake::Credentials;
+use swiftlet_wire::handshake::{self, Credentials, Identity, Limits};
 use swiftlet_wire::message::{Offer, Place, Request, decode_cancel, encode_region, encode_tried};
 
 const MIB: usize = 1 << 20;
@@ -140,6 +140,28 @@ fn guests_that_hold_all_their_memory_keep_no_member_waiting() {
     eventually("the guest is gone", || visited.server.guests() == 0);
     visited.seen.chunks.lock().unwrap().clear();
     eventually("its memory is back", || visited.guests.stat().used_bytes == 0);
+}
+
+#[test]
+fn a_place_is_taken_with_the_first_word_and_given_back() {
+    let visited = Visited::new(Carrier::Tcp, |room| room.max_connections = 3);
+    let greet = || {
+        let mut raw = raw::connect(&visited.world, "server");
+        let (session, secret) = session();
+        let limits = Limits { window_bytes: 1 << 20, lent: false, streams: 100, inline_bytes: 1 << 20 };
+        let us = Identity { name: "raw".to_owned(), machine: "machine".to_owned(), limits };
+        let (_, hello) = handshake::Client::new(Credentials::Guest(session, secret), &us, "server", &[7; 32]);
+        raw.frame(Kind::Hello, 0, 0, &hello);
+        let answer = raw.next().unwrap().0.kind;
+        (raw, answer)
+    };
+    let (one, two, three) = (greet(), visited.raw(), greet());
+    assert_eq!((one.1, three.1, visited.server.guests()), (Kind::Welcome, Kind::Welcome, 3));
+    assert_eq!(greet().1, Kind::Refuse, "who has no place is told so before it could send a request");
+    visited.is_well();
+    drop((one, two, three));
+    eventually("all places are free", || visited.server.guests() == 0);
+    assert_eq!(greet().1, Kind::Welcome);
 }
 
 #[test]

@@ -40,14 +40,22 @@ DEVICES = ["d0", "d1", "d2"]
 class DirectCluster:
     """Where everything is, and a session with the token of an owner."""
 
-    def __init__(self, root: Path, object_servers: int = 1, guest_offset: int | None = None, **cluster: Any) -> None:
-        """Prepare the files; `cluster` are further settings of the section.
+    def __init__(
+        self,
+        root: Path,
+        object_servers: int = 1,
+        guest_offset: int | None = None,
+        objects: Mapping[str, Any] | None = None,
+        **cluster: Any,
+    ) -> None:
+        """Prepare the files; `cluster` and `objects` are further settings of the sections cluster and object.
 
         Of several object servers each has one device. `guest_offset` is what guests are told of how far native ports
         are above those in the ring, if it is not the truth.
         """
         self.root = root
         self.more = cluster
+        self.more_of_objects = dict(objects or {})
         self.guest_offset = guest_offset
         self.containers, self.metadata, self.proxy, *self.object_ports = object_ports(3 + object_servers)
         self.objects = self.object_ports[0]
@@ -139,8 +147,8 @@ class DirectCluster:
     def _object_app(self, port: int) -> web.Application:
         number, count = self.object_ports.index(port), len(self.object_ports)
         devices = [device for zone, device in enumerate(DEVICES) if zone % count == number]
-        section = {"host": "127.0.0.1", "port": port, "devices": devices, "row_interval_s": 0.1}
-        section["devices_dir"] = self.root / "objects"
+        section: dict[str, Any] = {"host": "127.0.0.1", "port": port, "devices": devices, "row_interval_s": 0.1}
+        section |= {"devices_dir": self.root / "objects", **self.more_of_objects}
         return object_service.create_app(ObjectSettings.model_validate(self._settings(object=section)))
 
     async def _count(self, request: web.Request, _: web.StreamResponse) -> None:

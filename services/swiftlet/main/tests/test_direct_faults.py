@@ -8,24 +8,31 @@ import random
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
-from pathlib import Path
+from pathlib import Path as File
 
 import pytest
 
 from swiftlet.client.batches import Batches
 from swiftlet.client.bodies import BytesBody, StreamBody
+from swiftlet.client.direct.grants import Kind
 from swiftlet.client.direct.way import DirectWay
 from swiftlet.client.errors import ConnectionFailed, NotFound
 from swiftlet.client.objects import Objects
 from swiftlet.client.options import Options
 from swiftlet.client.values import Content, ObjectRequest, Written
+from swiftlet.errors import SwiftletError
+from swiftlet.main.services import replicator
 from swiftlet.main.tests.direct_cluster import DEVICES, DirectCluster
 from swiftlet.main.tests.test_direct_way import Counted, make_container, parts_of, way_to
+from swiftlet.names import Path
 from swiftlet.ring import codec
+from swiftlet.settings import ReplicatorSettings
 from swiftlet.testing.network import Network
 from swiftlet.testing.ways.conformance import read
+from swiftlet.transport.native_replicas import NativeReplicas
 
 OFFSET = 2000
 """How far the ports of the network are above those in the ring; native ports are 1000 above them."""
@@ -141,9 +148,10 @@ async def test_a_device_that_dies_in_the_middle_of_a_get_is_replaced(
 
 
 async def test_a_client_that_dies_in_the_middle_of_a_put_leaves_nothing(
-    cluster: DirectCluster, networks: list[Network], tmp_path: Path
+    cluster: DirectCluster, networks: list[Network], tmp_path: File
 ) -> None:
-    """It is killed after its second piece; the devices give up what they had of it."""
+    """It is killed after its second piece; the devices give up what they had of it, and its space."""
+    before = large_files(cluster)
     program = (
         "import asyncio, sys\n"
         "from swiftlet.client import AsyncClient, Options, V1\n"
@@ -165,8 +173,14 @@ async def test_a_client_that_dies_in_the_middle_of_a_put_leaves_nothing(
     assert child.stdout is not None
     async with asyncio.timeout(60):
         assert await child.stdout.readline() == b"half\n"
+    async with asyncio.timeout(60):
+        while len(begun := large_files(cluster) - before) < len(DEVICES):  # noqa: ASYNC110 - looking is cheap
+            await asyncio.sleep(0.02)
     child.send_signal(signal.SIGKILL)
     await child.wait()
+    async with asyncio.timeout(60):
+        while begun & large_files(cluster):  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
     status, _ = await cluster.there(cluster.http("GET", f"{CONTAINER}/killed"))
     assert status == 404
     way = way_to(cluster)
@@ -193,6 +207,45 @@ async def test_a_body_that_was_begun_is_not_sent_again(
         await way.put(request, BytesBody(LARGE))
     assert counted.http[-1] == f"PUT /v1/AUTH_test/{CONTAINER}/begun"
     assert await read(way, request) == LARGE
+
+
+async def test_a_grant_that_is_taken_away_in_the_middle_of_a_stream_lets_it_end(
+    cluster: DirectCluster, way: DirectWay, networks: list[Network]
+) -> None:
+    """It is looked at when a request begins: what has begun goes on directly, and later requests need a new one."""
+    request = ObjectRequest(CONTAINER, "revoked")
+
+    async def revoked() -> None:
+        async with cluster.session.delete(
+            f"{cluster.url}/v1/grants/AUTH_test", headers={"X-Auth-Token": cluster.token}
+        ) as answer:
+            assert answer.status == 200
+        ended = time.time()
+        asked = {"account": "AUTH_test", "container": CONTAINER, "operations": ["get"]}
+        async with asyncio.timeout(30):
+            while (await cluster.ask(asked))[1]["issued"] < ended:  # noqa: ASYNC110 - looking is cheap
+                await asyncio.sleep(0.02)
+
+    async def pieces() -> AsyncIterator[bytes]:
+        yield LARGE[: 1 << 20]
+        yield LARGE[1 << 20 : 2 << 20]
+        await cluster.there(revoked())
+        yield LARGE[2 << 20 :]
+
+    await way.put(request, BytesBody(b"older"))
+    with Counted(cluster, way) as counted:
+        await way.put(request, StreamBody(pieces(), len(LARGE)))
+        stream = await way.get(request, None)
+        parts = aiter(stream)
+        first = await anext(parts)
+        await cluster.there(revoked())
+        assert b"".join([first, *[data async for data in parts]]) == LARGE
+        await stream.close()
+    assert not [line for line in counted.http if line.endswith("/revoked")]
+    with Counted(cluster, way) as counted:
+        await way.put(request, BytesBody(SMALL))
+        assert await read(way, request) == SMALL
+    assert counted.http == ["POST /v1/grants"] * 2, "one to write, one to read"
 
 
 async def test_where_no_device_can_be_reached_all_goes_over_http(
@@ -222,19 +275,66 @@ async def test_where_no_device_can_be_reached_all_goes_over_http(
     assert counted.devices == 3
 
 
-async def test_a_damaged_replica_is_passed_over(cluster: DirectCluster, way: DirectWay) -> None:
-    request = ObjectRequest(CONTAINER, "damaged")
-    await way.put(request, BytesBody(SMALL))
-    damaged = 0
-    for device in DEVICES[:2]:
-        for path in (cluster.root / "objects" / device).rglob("*"):
-            if path.is_file() and (at := path.read_bytes().find(SMALL)) >= 0:
-                with path.open("r+b") as file:
-                    os.pwrite(file.fileno(), b"damaged", at + 10_000)
-                damaged += 1
-    assert damaged == 2
-    for _ in range(4):
-        assert await read(way, request) == SMALL
+def large_files(cluster: DirectCluster) -> set[File]:
+    """Return the files of large objects on all devices, with those that are being written."""
+    return {path for path in (cluster.root / "objects").glob("*/large/**/*") if path.is_file()}
+
+
+def damage(cluster: DirectCluster, device: str, data: bytes) -> None:
+    """Change some bytes of an object with these bytes, where a device has it."""
+    for path in (cluster.root / "objects" / device).rglob("*"):
+        if path.is_file() and "quarantined" not in path.parts and (at := path.read_bytes().find(data)) >= 0:
+            with path.open("r+b") as file:
+                os.pwrite(file.fileno(), b"damaged", at + len(data) // 2)
+            return
+    raise AssertionError(f"{device} does not have it")
+
+
+async def replicate(cluster: DirectCluster) -> None:
+    """Do a round of replication of all devices."""
+    devices = [f"127.0.0.1:{port}/{device}" for port, device in zip(cluster.object_ports, DEVICES, strict=True)]
+    settings = cluster._settings(replicator={"host": "127.0.0.1", "port": 1, "devices": devices})
+    report = await replicator.run_once(ReplicatorSettings.model_validate(settings), (), None, None)
+    assert not report.failed
+
+
+async def test_a_damaged_replica_is_passed_over_and_repaired(cluster: DirectCluster, way: DirectWay) -> None:
+    """What a guest's read finds is set aside at once, as what a member's finds: the next round brings it back."""
+    stored = {"damaged": random.Random(3).randbytes(20_000), "large": random.Random(4).randbytes(3 << 20)}
+    await way.put(ObjectRequest(CONTAINER, "warm"), BytesBody(b""))
+    # Rounds leave alone what is so young that it may still be on its way: these objects are not.
+    parts = parts_of(way)
+    parts._ahead_ns -= 30 * 10**9
+    parts.clock._last_ticks = 0
+    for name, data in stored.items():
+        await way.put(ObjectRequest(CONTAINER, name), BytesBody(data))
+        for device in DEVICES[:2]:
+            damage(cluster, device, data)
+
+    async def at_each(name: str) -> list[str]:
+        """Return what reads of each device end with."""
+        rights = (await parts.granted(CONTAINER, Kind.READ, None)).rights
+        replicas = NativeReplicas(parts.calls(rights, name))
+        key = parts.objects(rights, name).key(Path(rights.account, CONTAINER, name), rights.policy)
+        outcomes = []
+        for device in parts.rings.objects(rights.policy).devices:
+            assert device is not None
+            try:
+                stream = await replicas.get(device, key)
+                body = b"".join([bytes(data) async for data in stream.chunks()])
+                outcomes.append("whole" if body == stored[name] else "damaged")
+            except SwiftletError as error:
+                outcomes.append(type(error).__name__)
+        return outcomes
+
+    for name, data in stored.items():
+        for _ in range(4):
+            assert await read(way, ObjectRequest(CONTAINER, name)) == data
+        assert set((await at_each(name))[:2]) <= {"ChecksumMismatch", "NotFound"}
+        assert (await at_each(name)) == ["NotFound", "NotFound", "whole"], "a damaged copy is read once"
+    await cluster.there(replicate(cluster))
+    for name in stored:
+        assert await at_each(name) == ["whole"] * 3
 
 
 async def test_a_newer_ring_is_fetched_when_a_device_tells_of_it(cluster: DirectCluster, way: DirectWay) -> None:

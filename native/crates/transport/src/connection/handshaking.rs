@@ -1,7 +1,10 @@
 //! The handshake of a connection, and what it begins with after it.
 //!
 //! Fault model: whoever connects may be nobody, or a guest that pretends to be a member's peer. What a guest may not use
-//! (members' memory, in both directions) is never offered to it, and a frame of it that expects it is a violation.
+//! (members' memory, in both directions) is never offered to it, and a frame of it that expects it is a violation. A
+//! guest has its place from HELLO on, so that nobody is sent away after the handshake, when a request is under way and
+//! it can't be told any more whether it was carried out. Strangers can take places that way, from guests alone, and only
+//! for as long as a handshake may last.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, OnceLock};
@@ -70,7 +73,7 @@ impl Connection {
 
     /// Whether the client who says HELLO is let in, and the answer.
     fn greeted(
-        &self,
+        &mut self,
         around: &Around<'_>,
         hello: &[u8],
     ) -> Result<Result<(handshake::Server, Vec<u8>), Refusal>, Fail> {
@@ -78,26 +81,28 @@ impl Connection {
         let (keys, us) = (settings.keys(), settings.identity(self.link.lends()));
         let admission = Admission { keys: &keys, us: &us, guests: settings.guest_limits(), now_s: now_s() };
         let greeted = handshake::Server::greeted(&admission, hello, &nonce()?)?;
-        Ok(greeted.and_then(|(server, welcome)| {
-            let is_full = |guests: &Guests| settings.guests_open.load(Relaxed) >= guests.max_connections;
-            match &settings.guests {
-                Some(guests) if server.guest().is_some() && is_full(guests) => Err(Refusal::Full),
-                _ => Ok((server, welcome)),
-            }
+        Ok(greeted.and_then(|(server, welcome)| match &settings.guests {
+            Some(guests) if server.guest().is_some() && !self.take_place(around, guests) => Err(Refusal::Full),
+            _ => Ok((server, welcome)),
         }))
     }
 
-    /// From now on the client is a guest: it is counted, and has the memory of guests.
-    fn receive_guest(&mut self, around: &mut Around<'_>, agreed: &Agreed) -> Result<(), Fail> {
-        let (Some(session), Some(guests)) = (agreed.guest, &around.settings.guests) else { return Ok(()) };
+    /// Count this connection among those of guests; false if they have as many as they may.
+    fn take_place(&mut self, around: &Around<'_>, guests: &Guests) -> bool {
+        let free = |open: usize| Some(open + 1).filter(|open| *open <= guests.max_connections);
+        self.has_guests_place = around.settings.guests_open.fetch_update(Relaxed, Relaxed, free).is_ok();
+        self.has_guests_place
+    }
+
+    /// From now on the client is a guest, and has the memory of guests.
+    fn receive_guest(&mut self, around: &mut Around<'_>, agreed: &Agreed) {
+        let (Some(session), Some(guests)) = (agreed.guest, &around.settings.guests) else { return };
         self.guest = Some(Arc::new(Guest { session, memory: OnceLock::new() }));
         around.pool = &guests.pool;
-        let before = around.settings.guests_open.fetch_add(1, Relaxed);
-        if before >= guests.max_connections { Err(Fail::Crowded) } else { Ok(()) }
     }
 
     fn open(&mut self, around: &mut Around<'_>, agreed: Agreed) -> Result<(), Fail> {
-        self.receive_guest(around, &agreed)?;
+        self.receive_guest(around, &agreed);
         self.stage = Stage::Open;
         self.encoder.begin_session(agreed.session);
         self.decoder.begin_session(agreed.session);
