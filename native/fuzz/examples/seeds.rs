@@ -161,6 +161,56 @@ fn node(root: &Path) {
     save(root, "objects", "refusal", &[&[Status::Superseded as u8], &refusal.encode()]);
 }
 
+/// A message of a guest as `swiftlet_fuzz::guests` reads it: by this grant, unchanged, with this lie.
+fn guest_message(which: u8, lie: u8, object: &[u8], request: &Request, body: &[u8]) -> Vec<u8> {
+    let header = request.encode("d0").unwrap();
+    let head = [&(object.len() as u16).to_be_bytes()[..], object, &header].concat();
+    let front = [which, 0, 0, 0, lie, request.method() as u8];
+    [&front[..], &(head.len() as u16).to_be_bytes(), &head, body].concat()
+}
+
+/// What guests ask: each kind of request by each grant, alone and among many.
+fn guests(root: &Path) {
+    let key = Key { policy: 1, partition: 7, digest: [3; 16] };
+    let pairs = vec![(b"X-Object-Meta-Colour".to_vec(), b"red".to_vec())];
+    let meta = PutMeta {
+        name: b"/AUTH_a/c/o".to_vec(),
+        timestamp: 5,
+        content_type: b"text/plain".to_vec(),
+        metadata: pairs.clone(),
+        ..PutMeta::default()
+    };
+    let post = PostMeta { timestamp: 6, metadata: pairs, content_type: Some(b"text/x".to_vec()), ..Default::default() };
+    let footer = Some(Footer { size: 4, etag: vec![b'a'; 32], xxh3: 9 });
+    let requests: [(Request, &[u8]); 7] = [
+        (Request::Put { key, meta, footer, row: 1 }, b"data"),
+        (Request::Get { key, start: 0, stop: 7, whole: 100, proved: false }, b""),
+        (Request::Head { key, proved: true }, b""),
+        (Request::Post { key, meta: post, row: 4, proved: false }, b""),
+        (Request::Delete { key, timestamp: 7, name: b"/AUTH_a/c/o".to_vec(), row: 1 }, b""),
+        (Request::Prepare { key, timestamp: 5, row: 1, size: Some(7) }, b""),
+        (Request::Policies, b""),
+    ];
+    let mut all = Vec::new();
+    for (at, (request, body)) in requests.iter().enumerate() {
+        many::push(&mut all, if at % 2 == 0 { b"o" } else { b"p/o" }, request, body).unwrap();
+        let message = guest_message(at as u8, at as u8 * 3 + 1, b"o", request, body);
+        save(root, "guests", &format!("method-{}", request.method()), &[&message]);
+    }
+    let count = Request::Many(requests.len() as u16);
+    for which in 0..14 {
+        save(root, "guests", &format!("many-{which}"), &[&guest_message(which, which, b"", &count, &all)]);
+    }
+    let mut widened = guest_message(4, 0, b"", &count, &all);
+    // The operations of a grant: at 40, one byte.
+    widened.splice(1..4, [0, 40, 1, 31]);
+    save(root, "guests", "widened", &[&widened]);
+    widened.splice(1..5, [[0, 30, 255].to_vec(), vec![0xff; 255]].concat());
+    save(root, "guests", "huge", &[&widened]);
+    let cut = guest_message(0, 0, b"", &count, &all[..all.len() - 1]);
+    save(root, "guests", "cut-off", &[&cut]);
+}
+
 /// Requests about a fragment, and their answers.
 fn about_fragments(root: &Path, key: Key) {
     let version = Version { timestamp: 5, generation: 6 };
@@ -302,6 +352,7 @@ fn main() {
     let root = std::env::args().nth(1).expect("a directory");
     wire(Path::new(&root));
     node(Path::new(&root));
+    guests(Path::new(&root));
     store(Path::new(&root));
     erasure(Path::new(&root));
     coded(Path::new(&root));

@@ -9,6 +9,7 @@
 mod device;
 mod erasure;
 mod fragments;
+mod guests;
 mod node;
 mod updates;
 mod wire;
@@ -16,6 +17,7 @@ mod wire;
 pub use device::{device, lived};
 pub use erasure::erasure;
 pub use fragments::fragments;
+pub use guests::guests;
 pub use node::objects;
 pub use swiftlet_store::fuzzing::{branches, checkpoint, record};
 pub use updates::{journal, rows};
@@ -30,6 +32,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("messages", messages),
     ("handshake", handshake),
     ("grants", grants),
+    ("guests", guests),
     ("objects", objects),
     ("record", record),
     ("checkpoint", checkpoint),

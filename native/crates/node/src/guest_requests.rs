@@ -67,10 +67,20 @@ fn must(holds: bool, why: &str) -> Result<(), Refusal> {
 pub(crate) fn covered(
     known: &Arc<Guests>,
     guest: &Guest,
+    message: (u16, &[u8]),
+    body_bytes: Option<u64>,
+) -> Result<Covered, Refusal> {
+    covered_at(now_ms(), known, guest, message, body_bytes)
+}
+
+/// The same at a time.
+pub(crate) fn covered_at(
+    now_ms: u64,
+    known: &Arc<Guests>,
+    guest: &Guest,
     (method, header): (u16, &[u8]),
     body_bytes: Option<u64>,
 ) -> Result<Covered, Refusal> {
-    let now_ms = now_ms();
     let guests::Parts { grant: signed, object, header } = guests::decode(header)?;
     let passed = known.pass(guest, &signed, now_ms)?;
     let (device, request) = Request::decode(method, header)?;

@@ -13,6 +13,8 @@ mod device;
 mod doubts;
 mod download;
 mod fragments;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod gather;
 mod guest_requests;
 mod guests;

@@ -107,24 +107,29 @@ impl Many {
 
 /// A request that may be carried out.
 fn accepted(store: &Store, shown: Option<&Shown>, is_guest: bool, one: &One<'_>) -> Result<Request, Refusal> {
+    let request = allowed(shown, one)?;
+    if let Request::Put { row, .. } | Request::Delete { row, .. } = &request
+        && (*row != 0 && store.has_too_many_pending() || is_guest && store.has_many_pending())
+    {
+        return Err(Refusal::new(Status::NodeBusy, "many container updates are pending; try again later"));
+    }
+    Ok(request)
+}
+
+/// A request that is one of those that can be in a message, and that its grant covers if it is a guest's.
+pub(crate) fn allowed(shown: Option<&Shown>, one: &One<'_>) -> Result<Request, Refusal> {
     let request = Request::from_fields(one.method, one.fields)?;
     if let Some(shown) = shown {
         shown.check(one.object, &request, one.body.len() as u64)?;
     }
     match &request {
-        Request::Put { footer: Some(_), row, .. } | Request::Delete { row, .. } => {
-            let is_busy = *row != 0 && store.has_too_many_pending() || is_guest && store.has_many_pending();
-            if is_busy {
-                return Err(Refusal::new(Status::NodeBusy, "many container updates are pending; try again later"));
-            }
+        Request::Put { footer: Some(_), .. } => Ok(request),
+        Request::Delete { .. } | Request::Get { .. } | Request::Head { .. } if one.body.is_empty() => Ok(request),
+        Request::Delete { .. } | Request::Get { .. } | Request::Head { .. } => {
+            Err(Refusal::new(Status::WireError, "this request takes no body"))
         }
-        Request::Get { .. } | Request::Head { .. } => {}
-        _ => return Err(Refusal::new(Status::WireError, "a request that can't be one of many")),
+        _ => Err(Refusal::new(Status::WireError, "a request that can't be one of many")),
     }
-    if !one.body.is_empty() && !matches!(request, Request::Put { .. }) {
-        return Err(Refusal::new(Status::WireError, "this request takes no body"));
-    }
-    Ok(request)
 }
 
 /// A write for the store; None of anything else.
