@@ -144,6 +144,8 @@ impl World {
         if let Some((known, room)) = guests {
             server = server.with_guests(known);
             config.guests = Some(room);
+            // It is not about silence, and many clients on a busy machine are silent for a while.
+            config.silence = LONG;
         }
         let server = Arc::new(server);
         let handler = Arc::clone(&server) as Arc<dyn Handler>;
