@@ -53,7 +53,8 @@ impl AsRef<[u8]> for Held<Object> {
 
 /// Bytes of an object: small ones are checked as a whole before anything is sent, large ones piece by piece.
 pub(crate) fn read(store: &Store, key: &Key, wanted: ToRead, permit: Permit, reply: &Reply) -> Answered {
-    let object = match reply.lends() {
+    // A guest sees its memory at once: what it may not be shown must not be read into it.
+    let object = match reply.lends().filter(|_| !reply.is_guests()) {
         None => store.get(key)?,
         Some(pool) => match store.get_into(key, |bytes| pool.spare(bytes))? {
             Got::Object(object) => object,

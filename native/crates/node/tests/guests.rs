@@ -19,7 +19,7 @@ use swiftlet_store::model::{Entry, EntryKind, Footer, Key, PostMeta, PutMeta};
 use swiftlet_transport::guest::{Grant, Operations, Scope, Session};
 use swiftlet_transport::{
     Body, Call, Carrier, Chunk, Completions, Error, Fabric, Guests as Room, Key as ClusterKey, Node, Peer, Pool,
-    SameNodeFabric, Sink, TcpFabric, What,
+    Regions, SameNodeFabric, Sink, TcpFabric, What,
 };
 
 const POWER: u8 = 6;
@@ -205,8 +205,7 @@ impl Visit {
     }
 }
 
-fn whole_life(carrier: Carrier) {
-    let visit = Visit::with(carrier, Limits::default(), |_| ());
+fn whole_life(visit: &Visit) {
     for size in [0, 10_240, 300 << 10, 5 * MIB + 3] {
         let (data, name) = (content(1, size), format!("o{size}"));
         let (status, header, _) = visit.ask(&grant(), &name, &put(&name, &data), &data);
@@ -235,18 +234,51 @@ fn whole_life(carrier: Carrier) {
 
 #[test]
 fn a_guest_stores_reads_changes_and_deletes() {
-    whole_life(Carrier::Tcp);
+    whole_life(&Visit::new());
 }
 
 #[test]
-fn a_guest_on_the_same_node_shares_no_memory() {
-    whole_life(Carrier::SameNode);
-    let visit = Visit::with(Carrier::SameNode, Limits::default(), |_| ());
-    let data = content(2, 3 * MIB);
-    assert_eq!(visit.status(&grant(), "o", &put("o", &data), &data), Status::Ok);
-    assert!(visit.ask(&grant(), "o", &get("o"), b"").2 == data);
-    let counters = visit.guest.metrics().snapshot();
-    assert_eq!((counters.carrier, counters.lent_bytes), (Some(Carrier::SameNode), 0));
+fn a_guest_on_the_same_node_is_served_with_and_without_memory_of_its_own() {
+    for shared in [0, 4 << 20] {
+        let near = || Visit::with(Carrier::SameNode, Limits::default(), |room| room.shared = Regions::new(shared));
+        whole_life(&near());
+        let visit = near();
+        let data = content(2, 3 * MIB);
+        let pool = visit.guest.pool();
+        let chunk = |data: &[u8]| {
+            let mut buffer = pool.chunk(data.len()).unwrap();
+            buffer.as_mut_slice().copy_from_slice(data);
+            buffer.freeze(data.len())
+        };
+        let events = Completions::new().unwrap();
+        let sink = Arc::clone(&events) as Arc<dyn Sink>;
+        let upload = begin(&visit.guest, &grant().sign(&key()).unwrap(), "o", data.len(), &sink);
+        data.chunks(MIB).for_each(|piece| upload.send(chunk(piece)).unwrap());
+        upload.end(swiftlet_node::message::encode_footer(&footer(&data)).unwrap()).unwrap();
+        while !events.wait(LONG).iter().any(|event| matches!(event.what, What::Reply { status: 0, .. })) {}
+        assert!(visit.ask(&grant(), "o", &get("o"), b"").2 == data);
+        let counters = visit.guest.metrics().snapshot();
+        let lent = if shared == 0 { 0 } else { data.len() as u64 };
+        assert_eq!((counters.carrier, counters.lent_bytes), (Some(Carrier::SameNode), lent));
+        let rows = visit.machine.node.as_ref().unwrap().report();
+        let row = rows.iter().find(|row| row.name == "guests").unwrap();
+        assert_eq!((row.counters.lent_bytes, row.counters.fetched_bytes), (lent, lent));
+        assert_eq!(visit.machine.node.as_ref().unwrap().pool().stat().peak_bytes, 0, "it is not that of members");
+    }
+}
+
+#[test]
+fn what_is_not_shown_to_a_guest_is_not_in_its_memory_either() {
+    let visit = Visit::with(Carrier::SameNode, Limits::default(), |room| room.shared = Regions::new(4 << 20));
+    for size in [100 << 10, 3 * MIB] {
+        let data = content(1, size);
+        let hidden = PutMeta { sysmeta: vec![(b"X-Object-Sysmeta-Slo-Etag".to_vec(), b"1".to_vec())], ..meta("o") };
+        let request = Request::Put { key: place("o"), meta: hidden, footer: Some(footer(&data)), row: 0 };
+        assert_eq!(visit.by_member(&request, &data), Status::Ok);
+        assert_eq!(visit.status(&grant(), "o", &get("o"), b""), Status::NotPlain);
+        let rows = visit.machine.node.as_ref().unwrap().report();
+        assert_eq!(rows.iter().find(|row| row.name == "guests").unwrap().counters.lent_bytes, 0);
+    }
 }
 
 #[test]

@@ -30,10 +30,10 @@ use crate::around::{Around, Lent, refuse};
 use crate::command::Submit;
 use crate::key::Key;
 use crate::link::{Carrier, Link, unless_blocked};
-use crate::memory::Region;
+use crate::memory::{Region, Shown};
 use crate::metrics::PeerMetrics;
 use crate::outbox::Outbox;
-use crate::pool::Buffer;
+use crate::pool::{Buffer, Pool};
 
 pub(crate) use stream::Stream;
 
@@ -150,6 +150,10 @@ pub(crate) struct Connection {
     /// Chunks that the peer may be reading in our memory.
     lent: Lent,
     region: Option<Arc<Region>>,
+    /// The memory that a guest shows: what it lends is copied from it.
+    shown: Option<Arc<Shown>>,
+    /// The memory from which is lent to a guest.
+    guest_region: Option<Pool>,
     /// Whether chunks of our pool may be lent.
     may_lend: bool,
     /// Whether the peer has reported its trial.
@@ -197,6 +201,8 @@ impl Connection {
             ready: VecDeque::new(),
             lent: HashMap::new(),
             region: None,
+            shown: None,
+            guest_region: None,
             may_lend: false,
             was_tried: false,
             fetching: fetching::Fetching::Unknown,
@@ -229,9 +235,21 @@ impl Connection {
         self.guest.is_some()
     }
 
-    /// Whether both ends use each other's memory. A guest's never does: it would see all that others have there.
-    fn shares_memory(&self) -> bool {
-        self.link.lends() && self.limits.lent && self.guest.is_none()
+    /// Whether both ends use each other's memory. A guest on another machine never does: RDMA would show it our pool.
+    fn shares_memory(&self, around: &Around<'_>) -> bool {
+        let is_member_or_near = self.guest.is_none() || self.may_share_with_guest(around);
+        self.link.lends() && self.limits.lent && is_member_or_near
+    }
+
+    /// Whether a guest at the other end may show us memory, and be shown some of its own.
+    fn may_share_with_guest(&self, around: &Around<'_>) -> bool {
+        let has_shared = around.settings.guests.as_ref().is_some_and(|guests| guests.shared.is_some());
+        has_shared && self.link.lends() && self.link.card().is_none()
+    }
+
+    /// The memory from which is lent on this connection: the pool, and to a guest its own region.
+    fn lending<'a>(&'a self, around: &'a Around<'_>) -> &'a Pool {
+        self.guest_region.as_ref().unwrap_or(around.pool)
     }
 
     pub(crate) fn is_open(&self) -> bool {
@@ -397,7 +415,7 @@ impl Connection {
 
     fn take_region(&mut self, around: &Around<'_>, meta: &[u8]) -> Result<(), Fail> {
         let (number, bytes, card) = decode_region(meta)?;
-        let expected = self.shares_memory() && number == REGION;
+        let expected = self.shares_memory(around) && number == REGION;
         if !expected || self.link.card().is_none() != card.is_empty() {
             return Err(Violation("a memory region that was not expected").into());
         }
@@ -405,8 +423,13 @@ impl Connection {
             return Ok(self.meet(around, bytes, card)?);
         }
         let descriptor = self.link.detach().ok_or(Violation("a region without a descriptor"))?;
-        if self.region.is_some() {
+        if self.region.is_some() || self.shown.is_some() {
             return Err(Violation("a second memory region").into());
+        }
+        if self.is_guests() {
+            self.shown = Some(Arc::new(Shown::new(descriptor, bytes)?));
+            self.fetching = fetching::Fetching::Works(bytes);
+            return Ok(());
         }
         self.region = Some(Arc::new(Region::foreign(descriptor, bytes)?));
         Ok(())

@@ -4,9 +4,13 @@
 //! [foreign](Region::foreign) one is a peer's. Fault model of a foreign one: the peer may pass any descriptor, and
 //! change bytes at any time. So seals, file system and size are checked before it is mapped, all offsets are checked
 //! against the size, and no decision depends on bytes that are read from it more than once.
+//!
+//! A guest's memory is not mapped at all: [`Shown`] copies from it. What a guest was given to read stays in use until
+//! the guest has let go of it, which it need not tell: [`Region::is_held_by_others`] asks the system.
 
 #![allow(unsafe_code, reason = "maps are pointers; everything that is done with them is here")]
 
+use std::ffi::c_int;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::NonNull;
@@ -19,6 +23,13 @@ use rustix::mm::{MapFlags, ProtFlags};
 const TMPFS: i64 = 0x0102_1994;
 /// More than any pool has: a peer can't make us map all of our address space.
 const MAX_FOREIGN_BYTES: u64 = 1 << 40;
+
+// Leases are not in rustix.
+const F_SETLEASE: c_int = 1024;
+const F_WRLCK: c_int = 1;
+unsafe extern "C" {
+    fn fcntl(descriptor: c_int, command: c_int, ...) -> c_int;
+}
 
 /// Mapped shared memory of a fixed size.
 #[derive(Debug)]
@@ -54,17 +65,7 @@ impl Region {
     /// # Errors
     /// It is not a sealed memfd of the size that was announced.
     pub fn foreign(file: OwnedFd, bytes: u64) -> io::Result<Self> {
-        let wrong = |what| io::Error::new(io::ErrorKind::InvalidData, what);
-        let seals = rustix::fs::fcntl_get_seals(&file).map_err(|_| wrong("a region that is no memfd"))?;
-        if !seals.contains(SealFlags::SHRINK | SealFlags::GROW) {
-            return Err(wrong("a region that may change its size"));
-        }
-        if rustix::fs::fstatfs(&file)?.f_type as i64 != TMPFS {
-            return Err(wrong("a region on another file system than tmpfs"));
-        }
-        if rustix::fs::fstat(&file)?.st_size as u64 != bytes || bytes == 0 || bytes > MAX_FOREIGN_BYTES {
-            return Err(wrong("a region of another size than announced"));
-        }
+        check_foreign(&file, bytes)?;
         Self::map(file, bytes as usize, ProtFlags::READ)
     }
 
@@ -98,6 +99,16 @@ impl Region {
         Ok(rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?)
     }
 
+    /// Whether another process still has it, or may have: then its pages are in use, whatever was agreed.
+    pub(crate) fn is_held_by_others(&self) -> bool {
+        // The system grants a write lease only on a file that nobody else has open or mapped for reading. Closing the
+        // descriptor ends the lease.
+        let Ok(own) = self.for_reading() else { return true };
+        // SAFETY: the descriptor is open, and this command of fcntl takes an integer.
+        let granted = unsafe { fcntl(std::os::fd::AsRawFd::as_raw_fd(&own), F_SETLEASE, F_WRLCK) };
+        granted != 0
+    }
+
     /// Bytes of it.
     ///
     /// # Panics
@@ -122,6 +133,40 @@ impl Region {
         assert!(offset <= self.bytes && length <= self.bytes - offset, "outside of the region");
         // SAFETY: within the map; exclusive by the caller's promise.
         unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr().add(offset), length) }
+    }
+}
+
+/// Refuse what is not a sealed memfd of the size that was announced.
+fn check_foreign(file: &OwnedFd, bytes: u64) -> io::Result<()> {
+    let wrong = |what| io::Error::new(io::ErrorKind::InvalidData, what);
+    let seals = rustix::fs::fcntl_get_seals(file).map_err(|_| wrong("a region that is no memfd"))?;
+    if !seals.contains(SealFlags::SHRINK | SealFlags::GROW) {
+        return Err(wrong("a region that may change its size"));
+    }
+    if rustix::fs::fstatfs(file)?.f_type as i64 != TMPFS {
+        return Err(wrong("a region on another file system than tmpfs"));
+    }
+    if rustix::fs::fstat(file)?.st_size as u64 != bytes || bytes == 0 || bytes > MAX_FOREIGN_BYTES {
+        return Err(wrong("a region of another size than announced"));
+    }
+    Ok(())
+}
+
+/// Memory that a guest shows: only copied from, by the system, so that no page of it is ever ours. Reading where the
+/// guest has written nothing yet gives zeros, and takes no memory.
+#[derive(Debug)]
+pub(crate) struct Shown(std::fs::File);
+
+impl Shown {
+    /// The same checks as of [`Region::foreign`].
+    pub(crate) fn new(file: OwnedFd, bytes: u64) -> io::Result<Self> {
+        check_foreign(&file, bytes)?;
+        Ok(Self(file.into()))
+    }
+
+    /// Copy from this address on.
+    pub(crate) fn copy(&self, address: u64, into: &mut [u8]) -> io::Result<()> {
+        std::os::unix::fs::FileExt::read_exact_at(&self.0, into, address)
     }
 }
 
@@ -171,6 +216,31 @@ mod tests {
         let mut block = Block { offset: 4096, bytes: 4096 };
         block.slice_mut(&ours)[0] = 7;
         assert_eq!(theirs.slice(4096, 1), [7]);
+    }
+
+    #[test]
+    fn who_still_has_a_region_is_noticed() {
+        let ours = Region::new(1 << 20).expect("memory");
+        assert!(!ours.is_held_by_others());
+        let lent = ours.for_reading().expect("a descriptor");
+        assert!(ours.is_held_by_others(), "a descriptor is enough");
+        let theirs = Region::foreign(lent, 1 << 20).expect("mapped");
+        assert!(ours.is_held_by_others());
+        drop(theirs);
+        assert!(!ours.is_held_by_others());
+    }
+
+    #[test]
+    fn what_is_shown_is_copied_and_only_from_within() {
+        let theirs = Region::new(8192).expect("memory");
+        let mut block = Block { offset: 4096, bytes: 4096 };
+        block.slice_mut(&theirs)[0] = 7;
+        let shown = Shown::new(theirs.for_reading().expect("a descriptor"), 8192).expect("shown");
+        let mut copy = [1; 2];
+        shown.copy(4095, &mut copy).expect("copied");
+        assert_eq!(copy, [0, 7]);
+        assert!(shown.copy(8191, &mut copy).is_err());
+        assert!(Shown::new(theirs.for_reading().expect("a descriptor"), 4096).is_err());
     }
 
     #[test]

@@ -15,6 +15,7 @@ use crate::metrics::{PeerMetrics, PeerSnapshot, Registry};
 use crate::pool::Pool;
 use crate::reactor::{Reactor, World};
 use crate::settings::{Config, Settings};
+use crate::shared::Copies;
 
 /// Counters of one peer.
 #[derive(Clone, Debug)]
@@ -58,6 +59,7 @@ impl Node {
             session: RwLock::default(),
             guests: config.guests,
             guests_open: AtomicUsize::new(0),
+            copies: Copies::default(),
             pool: config.pool,
             window_bytes: config.window_bytes,
             max_streams: config.max_streams,

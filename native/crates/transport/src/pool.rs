@@ -97,12 +97,22 @@ impl Pool {
     pub fn new(limit_bytes: usize) -> io::Result<Self> {
         let limit = (limit_bytes / CHUNK_BYTES).max(2) * CHUNK_BYTES;
         let small_bytes = (limit / 8 / CHUNK_BYTES).max(1) * CHUNK_BYTES;
+        Self::with(limit, small_bytes, (limit - small_bytes).div_ceil(2))
+    }
+
+    /// Memory of so many MiB from which answers are lent to one peer. Nothing is received into it, so that answers may
+    /// have all of it.
+    pub(crate) fn of_answers(mib: usize) -> io::Result<Self> {
+        Self::with(mib * CHUNK_BYTES, 0, mib * CHUNK_BYTES)
+    }
+
+    fn with(limit: usize, small_bytes: usize, uploads_bytes: usize) -> io::Result<Self> {
         let state = State {
             small: Arena::new(0, small_bytes),
             chunks: Arena::new(small_bytes, limit - small_bytes),
             waiting: VecDeque::new(),
             uploads: VecDeque::new(),
-            uploads_bytes: (limit - small_bytes).div_ceil(2),
+            uploads_bytes,
             peak: 0,
         };
         Ok(Self(Arc::new(Inner { region: Arc::new(Region::new(limit)?), small_bytes, state: Mutex::new(state) })))

@@ -9,6 +9,7 @@ use swiftlet_wire::handshake::{Credentials, Identity, Key, Limits};
 use swiftlet_wire::limits::DEAD_AFTER_MS;
 
 use crate::pool::Pool;
+use crate::shared::{Copies, Regions};
 
 /// The default number of bytes of one body in memory that is received into.
 pub const WINDOW_BYTES: u32 = 2 << 20;
@@ -26,20 +27,29 @@ pub struct Guests {
     pub max_streams: u32,
     /// Bytes of bodies inside them.
     pub inline_bytes: u32,
+    /// What is shared with those on the same machine; None: nothing is.
+    pub shared: Option<Regions>,
 }
 
 impl Guests {
     /// The usual limits.
     #[must_use]
     pub fn new(pool: Pool) -> Self {
-        Self { pool, max_connections: 2048, window_bytes: 1 << 20, max_streams: 128, inline_bytes: 1 << 20 }
+        Self {
+            pool,
+            max_connections: 2048,
+            window_bytes: 1 << 20,
+            max_streams: 128,
+            inline_bytes: 1 << 20,
+            shared: None,
+        }
     }
 
-    /// Guests never lend or borrow memory: that would show them the whole pool.
-    fn limits(&self) -> Limits {
+    /// `lent`: whether memory can be shared on this connection.
+    fn limits(&self, lent: bool) -> Limits {
         Limits {
             window_bytes: self.window_bytes,
-            lent: false,
+            lent: lent && self.shared.is_some(),
             streams: self.max_streams,
             inline_bytes: self.inline_bytes,
         }
@@ -106,6 +116,8 @@ pub(crate) struct Settings {
     pub(crate) guests: Option<Guests>,
     /// Connections that guests have.
     pub(crate) guests_open: AtomicUsize,
+    /// Copies from what guests show.
+    pub(crate) copies: Copies,
     pub(crate) pool: Pool,
     pub(crate) window_bytes: u32,
     pub(crate) max_streams: u32,
@@ -128,9 +140,9 @@ impl Settings {
         }
     }
 
-    /// The limits of guests, if they are let in.
-    pub(crate) fn guest_limits(&self) -> Option<Limits> {
-        self.guests.as_ref().map(Guests::limits)
+    /// The limits of guests, if they are let in; `lent`: whether memory can be shared on this connection.
+    pub(crate) fn guest_limits(&self, lent: bool) -> Option<Limits> {
+        self.guests.as_ref().map(|guests| guests.limits(lent))
     }
 
     pub(crate) fn limits(&self, lent: bool) -> Limits {

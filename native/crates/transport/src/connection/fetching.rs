@@ -1,6 +1,6 @@
-//! Lent chunks that the link fetches into our memory: RDMA.
+//! Lent chunks that are brought into our memory: by RDMA, and by copying from what a guest on this machine shows.
 //!
-//! Nothing is lent before TRIED has reported that a trial fetch succeeded; so where RDMA does not work the connection
+//! With RDMA nothing is lent before TRIED has reported that a trial fetch succeeded; so where RDMA does not work the connection
 //! simply sends its data. The side with the smaller card tries first, and the other one when it has received the
 //! outcome: UCX does not cope well with two processes that connect their devices to each other at the same moment.
 //! Fault model: a fetch that fails or does not end (the link says so) breaks the connection, and the next one makes a
@@ -78,7 +78,7 @@ impl Connection {
 
     /// Handle TRIED: whether the peer can fetch from our region. It is our turn now, if it was not before.
     pub(super) fn tried(&mut self, around: &Around<'_>, (region, works): (u32, bool)) -> Result<(), Fail> {
-        let expected = self.link.card().is_some() && self.shares_memory() && region == REGION && !self.was_tried;
+        let expected = self.link.card().is_some() && self.shares_memory(around) && region == REGION && !self.was_tried;
         require(expected, "a trial of a memory region that was not announced")?;
         self.was_tried = true;
         if works {
@@ -122,8 +122,11 @@ impl Connection {
         fetch.stage = FetchStage::Flying;
         stream.flow.inflow.fetch(fetch.length);
         let (shared, key, offset) = (around.shared.clone(), self.key, fetch.offset);
-        let then = move |result| shared.post(Command::Fetched(key, id, offset, result));
-        self.link.fetch(fetch.address, buffer, Box::new(then));
+        let then = Box::new(move |result| shared.post(Command::Fetched(key, id, offset, result)));
+        match &self.shown {
+            Some(shown) => around.settings.copies.copy(shown, fetch.address, buffer, then),
+            None => self.link.fetch(fetch.address, buffer, then),
+        }
         None
     }
 

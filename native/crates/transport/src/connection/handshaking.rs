@@ -1,7 +1,8 @@
 //! The handshake of a connection, and what it begins with after it.
 //!
 //! Fault model: whoever connects may be nobody, or a guest that pretends to be a member's peer. What a guest may not use
-//! (members' memory, in both directions) is never offered to it, and a frame of it that expects it is a violation. A
+//! (members' memory, in both directions) is never offered to it, and a frame of it that expects it is a violation; what
+//! it may use instead is in `shared`. A
 //! guest has its place from HELLO on, so that nobody is sent away after the handshake, when a request is under way and
 //! it can't be told any more whether it was carried out. Strangers can take places that way, from guests alone, and only
 //! for as long as a handshake may last.
@@ -79,7 +80,12 @@ impl Connection {
     ) -> Result<Result<(handshake::Server, Vec<u8>), Refusal>, Fail> {
         let settings = around.settings;
         let (keys, us) = (settings.keys(), settings.identity(self.link.lends()));
-        let admission = Admission { keys: &keys, us: &us, guests: settings.guest_limits(), now_s: now_s() };
+        let admission = Admission {
+            keys: &keys,
+            us: &us,
+            guests: settings.guest_limits(self.may_share_with_guest(around)),
+            now_s: now_s(),
+        };
         let greeted = handshake::Server::greeted(&admission, hello, &nonce()?)?;
         Ok(greeted.and_then(|(server, welcome)| match &settings.guests {
             Some(guests) if server.guest().is_some() && !self.take_place(around, guests) => Err(Refusal::Full),
@@ -112,8 +118,11 @@ impl Connection {
         let card = self.link.card().map(<[u8]>::to_vec);
         // What fetches is a TCP connection until a fetch has succeeded.
         self.metrics.set_carrier(Some(if card.is_some() { Carrier::Tcp } else { self.carrier() }));
-        if self.shares_memory() {
-            let region = around.pool.region();
+        if self.is_guests() && self.shares_memory(around) {
+            self.guest_region = around.settings.guests.as_ref().and_then(|guests| guests.shared.as_ref()?.take());
+        }
+        if self.shares_memory(around) && self.is_guests() == self.guest_region.is_some() {
+            let region = Arc::clone(self.lending(around).region());
             if card.is_none() {
                 self.link.attach(region.for_reading()?);
                 self.may_lend = true;

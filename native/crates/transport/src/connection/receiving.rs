@@ -214,7 +214,7 @@ impl Connection {
             self.want(around, id);
             return Ok(());
         };
-        if self.link.card().is_some() {
+        if self.link.card().is_some() || self.shown.is_some() {
             return self.offered_to_fetch(around, id, offer, place);
         }
         let region = self.region.as_ref().filter(|_| place.region == super::REGION);

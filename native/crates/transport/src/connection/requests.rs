@@ -207,7 +207,7 @@ impl Connection {
             return Ok(());
         }
         let settings = around.settings;
-        let limits = settings.guest_limits().filter(|_| self.is_guests()).unwrap_or(settings.limits(false));
+        let limits = settings.guest_limits(false).filter(|_| self.is_guests()).unwrap_or(settings.limits(false));
         let inline_bytes = body.as_ref().map_or(0, Chunk::len);
         let too_many = self.streams.len() >= limits.streams as usize
             || self.inline_open > 0 && self.inline_open + inline_bytes > limits.inline_bytes as usize;
@@ -240,7 +240,7 @@ impl Connection {
             connection: self.key,
             stream: id,
             cancelled: Arc::clone(&cancelled),
-            lends: self.may_lend.then(|| around.pool.clone()),
+            lends: self.may_lend.then(|| self.lending(around).clone()),
             answered: false,
         };
         let mut receiver = handler.request(incoming, responder);

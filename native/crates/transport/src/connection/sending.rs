@@ -12,7 +12,7 @@ use super::stream::{Item, Owner};
 use super::{Connection, Fail, REGION};
 use crate::api::{Error, Next};
 use crate::around::Around;
-use crate::pool::Chunk;
+use crate::pool::{Chunk, Pool};
 
 /// The most data that is queued for the link ahead of frames of other requests.
 const QUEUED_BYTES: usize = 1 << 20;
@@ -105,7 +105,7 @@ impl Connection {
 
     /// Offer what there is room for. Returns `false` if the stream is gone.
     fn offer(&mut self, around: &mut Around<'_>, id: u64) -> bool {
-        let lends = self.may_lend;
+        let lends = self.may_lend.then(|| self.lending(around).clone());
         // More than the receiver takes at once would only lie about, and be out of the cache when its turn comes.
         let ahead = u64::from(self.limits.window_bytes).max(CHUNK_BYTES as u64);
         loop {
@@ -144,10 +144,10 @@ impl Connection {
             if !outflow.has_room(length) || outflow.in_flight() + length as u64 > ahead {
                 return true;
             }
-            if lends {
+            if let Some(pool) = &lends {
                 // A body is lent as a whole or sent: what can't be lent now waits for what is being sent.
                 let is_answer = matches!(stream.owner, Owner::Server { .. });
-                match lendable(&mut stream.items[stream.offered], is_answer, around) {
+                match lendable(&mut stream.items[stream.offered], is_answer, pool) {
                     Ok(true) if !stream.flow.outflow.may_lend() => return true,
                     Ok(true) => {
                         self.lend(around, id);
@@ -170,9 +170,10 @@ impl Connection {
 
     /// Lend the next piece, which [`lendable`] has found to be in the pool.
     fn lend(&mut self, around: &mut Around<'_>, id: u64) {
+        let region = Arc::clone(self.lending(around).region());
         let Some(stream) = self.streams.get_mut(&id) else { return };
         let Some(Item::Chunk(chunk)) = stream.items.pop_front() else { return };
-        let Some(address) = chunk.address_in(around.pool.region()) else { return };
+        let Some(address) = chunk.address_in(&region) else { return };
         let length = chunk.len() as u32;
         let offset = stream.flow.outflow.lend(length);
         let place = Some(Place { region: REGION, address });
@@ -194,19 +195,19 @@ impl Connection {
 /// Whether a piece is in our pool; one of a file, or of an answer, is copied into it if there is memory. That copy
 /// replaces the one into the socket, and saves the receiver its own. An upload stays where it is: the memory that
 /// answers are received into should not wait for slow servers.
-fn lendable(item: &mut Item, is_answer: bool, around: &Around<'_>) -> std::io::Result<bool> {
+fn lendable(item: &mut Item, is_answer: bool, pool: &Pool) -> std::io::Result<bool> {
     match item {
-        Item::Chunk(chunk) if chunk.address_in(around.pool.region()).is_some() => Ok(true),
+        Item::Chunk(chunk) if chunk.address_in(pool.region()).is_some() => Ok(true),
         Item::Chunk(_) if !is_answer => Ok(false),
         Item::Chunk(chunk) => {
-            let Some(mut buffer) = around.pool.chunk(chunk.len()) else { return Ok(false) };
+            let Some(mut buffer) = pool.chunk(chunk.len()) else { return Ok(false) };
             buffer.as_mut_slice().copy_from_slice(chunk);
             *chunk = buffer.freeze(chunk.len());
             Ok(true)
         }
         Item::File(range) => {
             let bytes = range.bytes as usize;
-            let Some(mut buffer) = around.pool.chunk(bytes) else { return Ok(false) };
+            let Some(mut buffer) = pool.chunk(bytes) else { return Ok(false) };
             Arc::clone(&range.file).read_exact_at(buffer.as_mut_slice(), range.offset)?;
             let chunk: Chunk = buffer.freeze(bytes);
             *item = Item::Chunk(chunk);

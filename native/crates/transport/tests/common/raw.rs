@@ -1,10 +1,12 @@
 //! A client that speaks the protocol by hand over a blocking stream, so as to break its rules.
 
-use std::io::{ErrorKind, Read, Write};
+use std::io::{ErrorKind, IoSlice, Read, Write};
 use std::net::TcpStream;
+use std::os::fd::BorrowedFd;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
 use swiftlet_transport::Carrier;
 use swiftlet_wire::frame::{Decoder, Encoder, Found, Head, Kind};
 use swiftlet_wire::handshake::{Client, Credentials, Identity, Limits};
@@ -57,6 +59,8 @@ impl Write for TlsStream {
 
 pub struct Raw {
     pub stream: Box<dyn Stream>,
+    /// The same stream where descriptors can be passed.
+    local: Option<UnixStream>,
     pub encoder: Encoder,
     decoder: Decoder,
     received: Vec<u8>,
@@ -66,10 +70,12 @@ pub struct Raw {
 
 pub fn connect(world: &World, name: &str) -> Raw {
     let patience = Some(Duration::from_secs(10));
+    let mut local = None;
     let stream: Box<dyn Stream> = match world.carrier {
         Carrier::SameNode => {
             let stream = UnixStream::connect(socket_path(&world.directory, name)).unwrap();
             stream.set_read_timeout(patience).unwrap();
+            local = Some(stream.try_clone().unwrap());
             Box::new(stream)
         }
         Carrier::Simulated => {
@@ -88,7 +94,8 @@ pub fn connect(world: &World, name: &str) -> Raw {
             Box::new(stream)
         }
     };
-    Raw { stream, encoder: Encoder::default(), decoder: Decoder::default(), received: Vec::new(), record: Vec::new() }
+    let (encoder, decoder) = (Encoder::default(), Decoder::default());
+    Raw { stream, local, encoder, decoder, received: Vec::new(), record: Vec::new() }
 }
 
 impl Raw {
@@ -102,6 +109,19 @@ impl Raw {
         let mut bytes = Vec::new();
         self.encoder.encode(&mut bytes, kind, flags, stream, &[meta], 0);
         self.send(&bytes);
+    }
+
+    /// A frame with which a descriptor is passed.
+    pub fn frame_with(&mut self, kind: Kind, meta: &[u8], descriptor: BorrowedFd<'_>) {
+        let mut bytes = Vec::new();
+        self.encoder.encode(&mut bytes, kind, 0, 0, &[meta], 0);
+        let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        let descriptors = [descriptor];
+        control.push(SendAncillaryMessage::ScmRights(&descriptors));
+        let socket = self.local.as_ref().expect("a local socket");
+        let sent = rustix::net::sendmsg(socket, &[IoSlice::new(&bytes)], &mut control, SendFlags::empty()).unwrap();
+        assert_eq!(sent, bytes.len());
     }
 
     /// The next frame, its meta part and body; `None` when the server has closed.
