@@ -615,7 +615,8 @@ class TransportNode:
         encryption: str = "none",
         authorities: list[str] | None = None,
     ) -> TransportNode:
-        """With `authorities` (PEM) this is a guest, which connects by TLS to servers with a certificate by one of them.
+        """Without keys this is a guest, which shows servers with a socket in `socket_directory` what it uploads. With
+        `authorities` (PEM) this is a guest, which connects by TLS to servers with a certificate by one of them.
 
         `rdma`: fetch bodies by RDMA from and to peers that have it too, by TCP all others. `silence_s`: a peer
         that is silent for so many seconds, 1 to 60, is given up; ValueError for others. `encryption`: `none` connects
@@ -903,10 +904,11 @@ class ObjectServer:
         silence_s: float = 1.5,
         doubts: Mapping[str, Doubts] | None = None,
         encryption: str = "none",
-        guests: tuple[int, int] | None = None,
+        guests: tuple[int, int, int] | None = None,
         hash_path: tuple[bytes, bytes] = ...,
     ) -> ObjectServer:
-        """`guests`: the bytes of memory and the connections that guests together may have; None lets none in.
+        """`guests`: the bytes of memory and the connections that guests together may have, and the bytes of memory that
+        is shared with those on this machine; None lets none in.
         `hash_path`: what the cluster has before and after names when it hashes them, by which guests' are checked.
 
         `stores` by device name, and their `doubts` (none: nothing is in doubt); `unused`: devices that can't be

@@ -60,6 +60,10 @@ class Options:
     """
     zone: str | None = None
     """Zone of that region, whose devices are the nearest."""
+    socket_directory: str | None = None
+    """Directory in which object servers of this machine have their sockets, `cluster.native_socket_directory` of the
+    store: what goes to them directly goes through shared memory. None, or where a server has none: over TCP.
+    """
     ca_file: str | None = None
     """File with the certificate authorities to believe, in PEM; None: those of the system."""
     insecure: bool = False

@@ -12,13 +12,17 @@ from swiftlet.client.credentials import DIRECTORY_VARIABLE, MOUNTED_AT
 from swiftlet.client.options import Options
 
 METADATA_VARIABLE = "SWIFTLET_METADATA_URL"
-PLACE_VARIABLES = {"region": "SWIFTLET_REGION", "zone": "SWIFTLET_ZONE"}
+PLACE_VARIABLES = {
+    "region": "SWIFTLET_REGION",
+    "zone": "SWIFTLET_ZONE",
+    "socket_directory": "SWIFTLET_SOCKET_DIRECTORY",
+}
 _ENTRY = "metadataUrl"
 
 
 def find_options(environment: Mapping[str, str] | None = None, mounted_at: str = MOUNTED_AT, **given: Any) -> Options:
-    """Return options; `metadata_url`, if it is not given, as SWIFTLET_METADATA_URL or the mounted Secret says, `region`
-    and `zone` as SWIFTLET_REGION and SWIFTLET_ZONE say.
+    """Return options; `metadata_url`, if it is not given, as SWIFTLET_METADATA_URL or the mounted Secret says, `region`,
+    `zone` and `socket_directory` as SWIFTLET_REGION, SWIFTLET_ZONE and SWIFTLET_SOCKET_DIRECTORY say.
 
     The Secret's URL counts only where the native package is installed: who mounts a Secret need not know of it.
     """

@@ -113,7 +113,7 @@ class ClusterSection(Section):
     native_socket_directory: Path | None = Field(
         default=None,
         description="Directory for the sockets by which services on one machine pass each other bytes in shared "
-        "memory instead of over TCP. Not set: they use TCP.",
+        "memory instead of over TCP, and object servers those of clients with direct access. Not set: they use TCP.",
     )
 
     direct_access: bool = Field(
@@ -518,6 +518,14 @@ class ObjectSection(NodeTimeouts):
         ge=1,
         le=65_536,
         description="Connections that clients with direct access may have together; further ones are refused.",
+    )
+    guest_shared_bytes: int = Field(
+        default=64 * MIB,
+        ge=0,
+        le=1 << 40,
+        description="Bytes of memory from which objects are passed to clients with direct access on this machine, 4 MiB "
+        "for each connection, if cluster.native_socket_directory is set; allocated as needed. Of further connections "
+        "the objects go through their sockets.",
     )
     compact_bytes_per_s: int = Field(
         default=50 * MIB,

@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use swiftlet_node::message::method_name;
 use swiftlet_node::{DeviceStats, Guests, Limits, Server, Status};
-use swiftlet_transport::{Guests as GuestRoom, Handler, Key, Pool};
+use swiftlet_transport::{Guests as GuestRoom, Handler, Key, Pool, Regions};
 
 use crate::doubts::Doubts;
 use crate::encryption::Encryption;
@@ -32,8 +32,8 @@ fn keys_of(keys: &[Vec<u8>]) -> Vec<Key> {
     keys.iter().map(|key| Key::new(key)).collect()
 }
 
-/// The room that guests have: bytes of memory, connections.
-type Room = (usize, usize);
+/// The room that guests have: bytes of memory, connections, bytes of memory that is shared with those on this machine.
+type Room = (usize, usize, usize);
 
 fn status_name(status: Status) -> &'static str {
     if status == Status::Ok { "ok" } else { status.name() }
@@ -92,9 +92,9 @@ impl ObjectServer {
         let doubts = doubts.unwrap_or_default().into_iter();
         let doubts: HashMap<_, _> = doubts.map(|(name, doubts)| (name, doubts.get().shared())).collect();
         let mut config = config(&name, machine, &keys, pool_bytes, threads, silence_s)?;
-        if let Some((bytes, max_connections)) = guests {
+        if let Some((bytes, max_connections, shared_bytes)) = guests {
             let room = GuestRoom::new(Pool::new(bytes).map_err(os_error)?);
-            config.guests = Some(GuestRoom { max_connections, ..room });
+            config.guests = Some(GuestRoom { max_connections, shared: Regions::new(shared_bytes), ..room });
         }
         let guests = guests.map(|_| Arc::new(Guests::new(keys_of(&keys), hash_path)));
         let encryption = Encryption::start(encryption, rdma, &keys, guests.is_some())?;

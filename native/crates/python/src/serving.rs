@@ -18,6 +18,7 @@ pub(crate) struct ServingNode {
     node: Mutex<Option<(Node, Rdma)>>,
     encryption: Encryption,
     directory: Option<PathBuf>,
+    lets_guests_in: bool,
     name: String,
 }
 
@@ -31,10 +32,10 @@ impl ServingNode {
         encryption: Encryption,
         directory: Option<PathBuf>,
     ) -> std::io::Result<Self> {
-        let name = config.name.clone();
+        let (name, lets_guests_in) = (config.name.clone(), config.guests.is_some());
         let rdma = Rdma::start(rdma, &config)?;
         let node = Node::start(config, &[], Some(handler))?;
-        Ok(Self { node: Mutex::new(Some((node, rdma))), encryption, directory, name })
+        Ok(Self { node: Mutex::new(Some((node, rdma))), encryption, directory, lets_guests_in, name })
     }
 
     fn with<T>(&self, work: impl FnOnce(&Node, &Rdma) -> PyResult<T>) -> PyResult<T> {
@@ -46,7 +47,8 @@ impl ServingNode {
     /// Accept connections by TCP and, with a directory, on the same node. Returns the TCP port.
     pub(crate) fn listen(&self, host: &str, port: u16) -> PyResult<u16> {
         self.with(|node, rdma| {
-            listen(node, (rdma, &self.encryption), &self.name, self.directory.as_deref(), host, port)
+            let directory = (self.directory.as_deref(), self.lets_guests_in);
+            listen(node, (rdma, &self.encryption), &self.name, directory, host, port)
         })
     }
 

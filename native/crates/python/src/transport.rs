@@ -14,8 +14,8 @@ use pyo3::types::{PyBytes, PyDict};
 use swiftlet_node::message::Request;
 use swiftlet_node::{Ahead, Terms};
 use swiftlet_transport::{
-    Address, Chunk, Completions, Config, Event, Fabric, Key, Node, Pool, SameNodeAcceptor, SameNodeFabric, Sink,
-    TcpAcceptor, What, guest,
+    Address, Carrier, Chunk, Completions, Config, Event, Fabric, Key, Node, Pool, SameNodeAcceptor, SameNodeFabric,
+    Sink, TcpAcceptor, What, guest,
 };
 
 use crate::bodies::{Bodies, TransportBuffer, TransportDigester};
@@ -64,12 +64,13 @@ pub(crate) fn config(
     Ok(config)
 }
 
-/// Accept connections by TCP and, with a directory, on the same node. Returns the TCP port.
+/// Accept connections by TCP and, with a directory, on the same node, where guests may be other users. Returns the TCP
+/// port.
 pub(crate) fn listen(
     node: &Node,
     (rdma, encryption): (&Rdma, &Encryption),
     name: &str,
-    directory: Option<&Path>,
+    (directory, for_guests): (Option<&Path>, bool),
     host: &str,
     port: u16,
 ) -> PyResult<u16> {
@@ -77,7 +78,11 @@ pub(crate) fn listen(
     let acceptor = TcpAcceptor::bind(std::net::SocketAddr::new(host, port)).map_err(os_error)?;
     let port = acceptor.address().map_err(os_error)?.port();
     if let Some(directory) = directory {
-        node.listen(Box::new(SameNodeAcceptor::bind(directory, name).map_err(os_error)?));
+        let acceptor = SameNodeAcceptor::bind(directory, name).map_err(os_error)?;
+        if for_guests {
+            acceptor.let_all_users_in().map_err(os_error)?;
+        }
+        node.listen(Box::new(acceptor));
     }
     node.listen(encryption.acceptor(rdma.acceptor(acceptor)));
     Ok(port)
@@ -165,7 +170,10 @@ impl TransportNode {
             Some(authorities) => Encryption::of_guest(&authorities)?,
             None => Encryption::start(encryption, rdma, &keys, false)?,
         };
-        let uploads = rdma.then(|| Arc::new(Uploads::new(&config.pool)));
+        // Without a key it is a guest, which shows servers on its machine its memory; members send them what they upload.
+        let shows = keys.is_empty() && socket_directory.is_some();
+        let by = if rdma { Some(Carrier::Rdma) } else { shows.then_some(Carrier::SameNode) };
+        let uploads = by.map(|carrier| Arc::new(Uploads::new(&config.pool, carrier)));
         let rdma = py.detach(|| Rdma::start(rdma, &config)).map_err(os_error)?;
         let mut fabrics: Vec<Arc<dyn Fabric>> = Vec::new();
         if let Some(directory) = &socket_directory {
@@ -182,7 +190,7 @@ impl TransportNode {
     /// Accept connections by TCP and, with a directory, on the same node. Returns the TCP port.
     #[pyo3(signature = (host, port, /))]
     fn listen(&self, host: &str, port: u16) -> PyResult<u16> {
-        listen(&self.node, (&self.rdma, &self.encryption), &self.name, self.directory.as_deref(), host, port)
+        listen(&self.node, (&self.rdma, &self.encryption), &self.name, (self.directory.as_deref(), false), host, port)
     }
 
     /// Connect as a guest from now on, by this session and its secret.

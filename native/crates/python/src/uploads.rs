@@ -1,4 +1,5 @@
-//! Uploads that peers fetch by RDMA: only bytes in the pool can be fetched, so they are copied there.
+//! Uploads that peers bring to themselves, by RDMA or from what a guest shows a server on its machine: only bytes in the
+//! pool can be brought, so they are copied there.
 //!
 //! The copy replaces the one that a socket would make. One is enough for all replicas of an object, as the same bytes
 //! are sent to each. At most half of the pool is used for it, and it never waits: answers are received into the same
@@ -13,17 +14,20 @@ use swiftlet_transport::{Carrier, Chunk, Peer, Pool};
 /// Shorter bytes are sent in a frame: a fetch has a cost, too.
 const LEAST_BYTES: usize = 4096;
 
-/// Copies uploads into the pool of a node that has RDMA.
+/// Copies uploads into the pool of a node whose peers bring them to themselves.
 pub(crate) struct Uploads {
     pool: Pool,
+    /// By what.
+    carrier: Carrier,
     /// The last bytes that were copied, and their copy. As long as the original is kept, no other bytes can have its
     /// address.
     last: Mutex<Option<(Chunk, Chunk)>>,
 }
 
 impl Uploads {
-    pub(crate) fn new(pool: &Pool) -> Self {
-        Self { pool: pool.clone(), last: Mutex::default() }
+    /// For the peers on connections of this kind.
+    pub(crate) fn new(pool: &Pool, carrier: Carrier) -> Self {
+        Self { pool: pool.clone(), carrier, last: Mutex::default() }
     }
 
     /// A piece in the form in which this peer should get it; `whole`: it is the complete body, which is part of the
@@ -31,7 +35,7 @@ impl Uploads {
     pub(crate) fn piece(&self, py: Python<'_>, peer: &Peer, piece: Chunk, whole: bool) -> Chunk {
         let least = if whole { INLINE_BYTES + 1 } else { LEAST_BYTES };
         let fits = (least..=CHUNK_BYTES).contains(&piece.len());
-        if !fits || piece.is_in(&self.pool) || peer.metrics().snapshot().carrier != Some(Carrier::Rdma) {
+        if !fits || piece.is_in(&self.pool) || peer.metrics().snapshot().carrier != Some(self.carrier) {
             return piece;
         }
         py.detach(|| self.copy(piece))

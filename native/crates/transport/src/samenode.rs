@@ -151,6 +151,14 @@ impl SameNodeAcceptor {
         Ok(Self { listener, path })
     }
 
+    /// Let processes of all users connect who find the socket: who they are, the handshake decides.
+    ///
+    /// # Errors
+    /// The socket is gone.
+    pub fn let_all_users_in(&self) -> io::Result<()> {
+        std::fs::set_permissions(&self.path, std::os::unix::fs::PermissionsExt::from_mode(0o666))
+    }
+
     /// Where it listens.
     #[must_use]
     pub fn path(&self) -> &Path {

@@ -1,13 +1,15 @@
 """Connections to object servers as a guest: by a session of a metadata server, each request with its grant.
 
 Fault model: as of `swiftlet.transport.native_caller`. Answers of object servers are read as those of strangers: what is
-malformed is a NodeError of that server.
+malformed is a NodeError of that server. On one machine a server sees all of this client's memory for transfers; bytes
+of its answers that it changes while they are read are not those of their checksum.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from swiftlet_native import ObjectWire, TransportMany, TransportNode, guest_answer, guest_header
 
@@ -31,14 +33,26 @@ class GuestCaller(NativeCaller):
     """The connections of one session, in one event loop."""
 
     def __init__(
-        self, session: bytes, secret: bytes, port_offset: int, authorities: Sequence[str], ends: float, timeout_s: float
+        self,
+        session: bytes,
+        secret: bytes,
+        port_offset: int,
+        authorities: Sequence[str],
+        ends: float,
+        timeout_s: float,
+        socket_directory: str | None = None,
     ) -> None:
         """`ends` is when no connection can be made by the session any more, on this client's monotonic clock.
 
-        With `authorities` (PEM) connections are encrypted, to servers with a certificate by one of them.
+        With `authorities` (PEM) connections are encrypted, to servers with a certificate by one of them. Servers of
+        this machine with a socket in `socket_directory` are reached by that, and share memory with this client.
         """
         settings = NativeSettings(
-            connect_timeout_s=timeout_s, pool_bytes=POOL_BYTES, port_offset=port_offset, name="guest"
+            connect_timeout_s=timeout_s,
+            pool_bytes=POOL_BYTES,
+            port_offset=port_offset,
+            socket_directory=None if socket_directory is None else Path(socket_directory),
+            name="guest",
         )
         super().__init__(settings)
         self.session = session
@@ -57,6 +71,7 @@ class GuestCaller(NativeCaller):
             machine(),
             [],
             pool_bytes=self.settings.pool_bytes,
+            socket_directory=self.settings.socket_directory,
             silence_s=self.settings.silence_s,
             authorities=self._authorities or None,
         )

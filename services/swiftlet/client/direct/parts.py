@@ -252,6 +252,7 @@ class Parts:
             [str(one) for one in answer["authorities"]],
             begun + shown["expires"] - answer["now"],
             self._options.connect_timeout_s,
+            self._options.socket_directory,
         )
         if self._caller is not None:
             self._former.append(self._caller)

@@ -90,6 +90,11 @@ def create_app(settings: ObjectSettings) -> web.Application:
     return app
 
 
+def guests_room(section: ObjectSection) -> tuple[int, int, int]:
+    """Return the memory, connections and shared memory of clients with direct access."""
+    return section.guest_pool_bytes, section.guest_connections, section.guest_shared_bytes
+
+
 def limit_aggregates(stores: Iterable[NativeStore], policies: Policies) -> None:
     """Set the size up to which objects of each policy share volume files."""
     for store in stores:
@@ -135,7 +140,7 @@ def use_native_server(
             rdma=cluster.rdma_mode,
             silence_s=cluster.peer_silence_s,
             encryption=cluster.encryption,
-            guests=(section.guest_pool_bytes, section.guest_connections) if cluster.direct_access else None,
+            guests=guests_room(section) if cluster.direct_access else None,
             hash_path=(cluster.hash_path.prefix, cluster.hash_path.suffix),
         ),
         {name: doubts[name] for name in stores},

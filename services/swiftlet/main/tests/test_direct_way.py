@@ -12,11 +12,12 @@ import json
 import logging
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from swiftlet_native import xxh3_64
@@ -43,9 +44,9 @@ LARGE = DATA * 300
 """More than goes in one frame."""
 
 
-def way_to(cluster: DirectCluster, user: str = "test:tester", write_directly: bool = True) -> DirectWay:
+def way_to(cluster: DirectCluster, user: str = "test:tester", **chosen: Any) -> DirectWay:
     login = V1(auth_url=f"http://127.0.0.1:{cluster.proxy}/auth/v1.0", user=user, key="secret")
-    options = Options(retry_wait_s=0.001, write_directly=write_directly)
+    options = Options(retry_wait_s=0.001, **chosen)
     return DirectWay(Http(login, options), options, cluster.url)
 
 
@@ -119,6 +120,42 @@ def parts_of(way: DirectWay) -> Parts:
 
 class TestDirectWay(WayContract):
     """Real object servers over TCP."""
+
+
+@pytest.fixture(scope="module")
+def near(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DirectCluster]:
+    # The system allows only short paths of sockets.
+    with tempfile.TemporaryDirectory() as sockets:
+        root = tmp_path_factory.mktemp("near")
+        with DirectCluster(root, native_socket_directory=sockets).in_thread() as cluster:
+            cluster.wait(make_container(cluster, "ways"))
+            yield cluster
+
+
+class TestDirectWayOnOneMachine(WayContract):
+    """Real object servers over their sockets, and through memory that each client has for itself."""
+
+    @pytest.fixture
+    async def way(self, near: DirectCluster) -> AsyncIterator[DirectWay]:
+        made = way_to(near, socket_directory=near.more["native_socket_directory"])
+        yield made
+        await made.close()
+
+    async def test_large_objects_go_through_memory(self, near: DirectCluster, way: DirectWay) -> None:
+        """The first pieces to a device go through its socket, as nothing is known of it before; the rest is shown."""
+        request = ObjectRequest("ways", "memory")
+        await way.put(request, BytesBody(DATA))
+        await way.put(request, BytesBody(LARGE))
+
+        async def reads() -> None:
+            assert await read(way, request) == LARGE
+
+        await counted_reads(near, way, reads)
+        caller = parts_of(way)._caller
+        assert caller is not None
+        (row,) = caller.report()
+        assert (row["transport"], row["lent_bytes"]) == ("same-node", 3 * len(LARGE))
+        assert cast("int", row["received_bytes"]) < len(LARGE), "its bytes did not come through the socket"
 
 
 async def test_with_a_grant_in_hand_only_devices_are_asked_once(

@@ -63,8 +63,10 @@ class NativeServerSettings:
     """Seconds of silence after which the connection of a client is closed."""
     encryption: Encryption = "none"
     """Whether clients must, may or can't encrypt."""
-    guests: tuple[int, int] | None = None
-    """The bytes of memory and the connections that clients with grants may have together; None: there are none."""
+    guests: tuple[int, int, int] | None = None
+    """The bytes of memory and the connections that clients with grants may have together, and the bytes of memory that
+    is shared with those on this machine; None: there are none.
+    """
     hash_path: tuple[bytes, bytes] = (b"", b"")
     """What is hashed before and after names."""
 
