@@ -96,7 +96,7 @@ mod tests {
     #[test]
     fn regions_are_limited_and_come_back_when_nobody_has_them() {
         assert!(Regions::new((REGION_MIB << 20) - 1).is_none());
-        let regions = Regions::new(2 * REGION_MIB << 20).expect("room for two");
+        let regions = Regions::new((2 * REGION_MIB) << 20).expect("room for two");
         let (one, two) = (regions.take().expect("the first"), regions.take().expect("the second"));
         assert!(regions.take().is_none());
         drop(one);
