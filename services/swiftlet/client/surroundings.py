@@ -21,8 +21,8 @@ _ENTRY = "metadataUrl"
 
 
 def find_options(environment: Mapping[str, str] | None = None, mounted_at: str = MOUNTED_AT, **given: Any) -> Options:
-    """Return options; `metadata_url`, if it is not given, as SWIFTLET_METADATA_URL or the mounted Secret says, `region`,
-    `zone` and `socket_directory` as SWIFTLET_REGION, SWIFTLET_ZONE and SWIFTLET_SOCKET_DIRECTORY say.
+    """Return options; `metadata_url`, if it is not given, as SWIFTLET_METADATA_URL or the mounted Secret says;
+    `region`, `zone` and `socket_directory` as SWIFTLET_REGION, SWIFTLET_ZONE and SWIFTLET_SOCKET_DIRECTORY say.
 
     The Secret's URL counts only where the native package is installed: who mounts a Secret need not know of it.
     """
