@@ -524,8 +524,8 @@ class ObjectSection(NodeTimeouts):
         ge=0,
         le=1 << 40,
         description="Bytes of memory from which objects are passed to clients with direct access on this machine, 4 "
-        "MiB for each connection, if cluster.native_socket_directory is set; allocated as needed. Of further connections "
-        "the objects go through their sockets.",
+        "MiB for each connection, if cluster.native_socket_directory is set; allocated as needed. Of further "
+        "connections the objects go through their sockets.",
     )
     compact_bytes_per_s: int = Field(
         default=50 * MIB,
