@@ -52,6 +52,7 @@ SHARED = (
     "ring/plan.py",
     "ring/rebalance.py",
     "ring/topology.py",
+    "segments.py",
     "timestamp.py",
     "transport/__init__.py",
     "transport/modes.py",

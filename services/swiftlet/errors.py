@@ -170,3 +170,7 @@ def device_error(error: OSError, what: str) -> SwiftletError:
     if error.errno in _NO_SPACE:
         return DiskFull(f"{what}: no space left on the device")
     return DeviceFailed(f"{what}: {error.strerror or error}")
+
+
+class BrokenSegment(SwiftletError):
+    """A segment of a large object is missing or differs from the manifest; the text names it."""

@@ -37,6 +37,7 @@ _STATUS: dict[type[SwiftletError], int] = {
     errors.Superseded: 409,
     errors.NotEmpty: 409,
     errors.PolicyConflict: 409,
+    errors.BrokenSegment: 409,
     errors.TooMuchMetadata: 400,
     errors.PageTooCostly: 400,
     errors.ChecksumMismatch: 422,

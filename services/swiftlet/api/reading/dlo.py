@@ -22,11 +22,11 @@ from swiftlet.api.http.content_types import split_link, split_mark
 from swiftlet.api.http.problems import ApiError
 from swiftlet.api.reading.readables import OBJECT_MANIFEST, Reader, Stored, object_headers
 from swiftlet.api.reading.segment_stream import Source
-from swiftlet.api.reading.segments import BrokenSegment, Layout, Segment
 from swiftlet.api.reading.slo import expander, open_segments
-from swiftlet.errors import InvalidName
+from swiftlet.errors import BrokenSegment, InvalidName
 from swiftlet.model import ListingQuery, ObjectRow, Subdir
 from swiftlet.names import Path, decode
+from swiftlet.segments import Layout, Segment
 
 
 async def prepare(new: NewObject) -> None:

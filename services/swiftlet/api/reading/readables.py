@@ -16,11 +16,11 @@ from swiftlet.api.context.policy_lookup import with_policy
 from swiftlet.api.http.content_types import split_mark
 from swiftlet.api.http.reserved import is_reserved
 from swiftlet.api.reading.segment_stream import Source
-from swiftlet.api.reading.segments import MAX_DEPTH, BrokenSegment
-from swiftlet.errors import NotFound, Unavailable
+from swiftlet.errors import BrokenSegment, NotFound, Unavailable
 from swiftlet.model import ObjectInfo
 from swiftlet.names import Path
 from swiftlet.placement.transfers import Download
+from swiftlet.segments import MAX_DEPTH
 from swiftlet.timestamp import Timestamp
 
 STATIC_LARGE_OBJECT = "X-Static-Large-Object"

@@ -21,10 +21,10 @@ from swiftlet.api.context.policy_lookup import container_of
 from swiftlet.api.http.reserved import is_reserved
 from swiftlet.api.reading.readables import LINK_TARGET, OBJECT_MANIFEST, STATIC_LARGE_OBJECT, Reader, Stored
 from swiftlet.api.reading.segment_stream import Source
-from swiftlet.api.reading.segments import Piece
 from swiftlet.boundaries.objects import Marks, RunEnd, RunPart
 from swiftlet.errors import SwiftletError
 from swiftlet.placement.runs import ClusterRun, RunPlan
+from swiftlet.segments import Piece
 
 RUN_PIECES = 256
 """The largest number of pieces in one run."""

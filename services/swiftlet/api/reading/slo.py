@@ -18,10 +18,10 @@ from swiftlet.api.reading.links import follow
 from swiftlet.api.reading.readables import STATIC_LARGE_OBJECT, Readable, Reader, Stored, is_made_up, object_headers
 from swiftlet.api.reading.segment_runs import Batch, Runs
 from swiftlet.api.reading.segment_stream import Bytes, SegmentStream, Source
-from swiftlet.api.reading.segments import BrokenSegment, Expand, Layout, Piece, Segment, following, pieces_of
 from swiftlet.api.reading.slo_manifest import layout_of, load_entries, raw_format
-from swiftlet.errors import Forbidden, NotFound, Unauthorized
+from swiftlet.errors import BrokenSegment, Forbidden, NotFound, Unauthorized
 from swiftlet.model import ObjectInfo
+from swiftlet.segments import Expand, Layout, Piece, Segment, following, pieces_of
 
 ETAG, SIZE = "Slo-Etag", "Slo-Size"
 """Keys in the manifest's system metadata."""

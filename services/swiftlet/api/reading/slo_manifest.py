@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -18,9 +17,9 @@ from urllib.parse import quote
 from swiftlet.api.http.manifest_json import load_list
 from swiftlet.api.http.problems import ApiError
 from swiftlet.api.http.ranges import RangeSpec, parse_range
-from swiftlet.api.reading.segments import Layout, Segment
 from swiftlet.errors import InvalidName
 from swiftlet.names import Path, parse_path
+from swiftlet.segments import Layout, etag_of, segment_of
 from swiftlet.settings.sections import LimitsSection
 from swiftlet.timestamp import Timestamp
 
@@ -208,20 +207,6 @@ def stored_form(wanted: Sequence[Wanted], found: Mapping[Path, Found]) -> tuple[
     return total, etag_of(entries), json.dumps(entries).encode()
 
 
-def etag_of(entries: Sequence[Mapping[str, Any]]) -> str:
-    """Return the whole's entity tag: the MD5 of its segments' tags, each with its range where it has one."""
-    digest = hashlib.md5(usedforsecurity=False)
-    for entry in entries:
-        if "data" in entry:
-            text = hashlib.md5(base64.b64decode(entry["data"]), usedforsecurity=False).hexdigest()
-        elif "range" in entry:
-            text = f"{entry['hash']}:{entry['range']};"
-        else:
-            text = entry["hash"]
-        digest.update(text.encode("utf-8"))
-    return digest.hexdigest()
-
-
 def load_entries(stored: bytes) -> list[dict[str, Any]]:
     """Return the entries of a stored manifest; 500 when it is damaged."""
     try:
@@ -272,32 +257,7 @@ def _stored_length(entry: Mapping[str, object]) -> int:
 
 def layout_of(stored: bytes, account: str) -> Layout:
     """Return the segments of a stored manifest."""
-    return Layout([_segment(entry, account) for entry in load_entries(stored)])
-
-
-def _segment(entry: Mapping[str, Any], account: str) -> Segment:
-    if "data" in entry:
-        data = base64.b64decode(entry["data"])
-        return Segment(len(data), data)
-    size = int(entry["bytes"])
-    first, stop = 0, size
-    if "range" in entry:
-        first, last = map(int, entry["range"].split("-"))
-        stop = last + 1
-    return Segment(
-        stop - first,
-        path=path_of(entry, account),
-        start=first,
-        size=size,
-        etag=entry["hash"],
-        nested=bool(entry.get("sub_slo")),
-    )
-
-
-def path_of(entry: Mapping[str, Any], account: str) -> Path:
-    """Return the object that a stored entry refers to."""
-    container, _, obj = entry["name"].removeprefix("/").partition("/")
-    return Path(account, container, obj)
+    return Layout([segment_of(entry, account) for entry in load_entries(stored)])
 
 
 def raw_format(entries: Sequence[Mapping[str, Any]]) -> bytes:

@@ -20,7 +20,7 @@ from swiftlet.api.http.problems import ApiError, status_of
 from swiftlet.api.reading import slo
 from swiftlet.api.reading.links import current_version
 from swiftlet.api.reading.resolver import reader_of
-from swiftlet.api.reading.slo_manifest import load_entries, path_of
+from swiftlet.api.reading.slo_manifest import load_entries
 from swiftlet.api.reading.version_reads import find_version
 from swiftlet.api.reading.versioning import NULL
 from swiftlet.api.requests.objects import delete_one
@@ -28,6 +28,7 @@ from swiftlet.api.writing.version_writes import delete_version
 from swiftlet.api.writing.write_conditions import check_write
 from swiftlet.errors import NotFound, SwiftletError
 from swiftlet.names import Path
+from swiftlet.segments import path_of
 
 _FACTOR = 10
 """How many times more segments than one manifest may have are deleted, nested ones included."""

@@ -8,7 +8,7 @@ from typing import overload
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swiftlet.api.reading.segments import Layout, Segment, following, pieces_of
+from swiftlet.segments import Layout, Segment, following, pieces_of
 
 
 async def never(segment: Segment) -> Layout:

@@ -10,13 +10,13 @@ from pathlib import Path as Directory
 
 import pytest
 
-from swiftlet.api.reading.segments import MAX_DEPTH
 from swiftlet.api.tests.large import WHOLE, entry, md5, put_large, put_manifest
 from swiftlet.api.tests.proxy import SMALL, Answer, Proxy, proxy_of
 from swiftlet.api.tests.signing import KEY, temp_url
 from swiftlet.api.tests.versions import list_json, put
 from swiftlet.auth.identity import Role
 from swiftlet.placement.tests.cluster import ACCOUNT, MemoryCluster
+from swiftlet.segments import MAX_DEPTH
 from swiftlet.settings.linking import SymlinkSection
 
 BODY = b"0123456789"

@@ -1,29 +1,25 @@
 """Large objects as sequences of segments: which bytes of which objects make up a range of the whole.
 
-Pure except for `expand`, which fetches a nested manifest when, and only when, bytes of it are needed.
+Proxies and clients that read segments from the devices share it. Pure except for `expand`, which fetches a nested
+manifest when, and only when, bytes of it are needed.
 """
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from bisect import bisect_right
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import Any
 
-from swiftlet.api.http.problems import ApiError
+from swiftlet.errors import BrokenSegment
 from swiftlet.names import Path
 
 MAX_DEPTH = 10
 """How many levels of nested manifests are followed, the outermost included; the reference's recursion limit."""
-
-
-class BrokenSegment(ApiError):
-    """A segment is missing or differs from the manifest: 409, or a cut connection once bytes have been sent."""
-
-    def __init__(self, reason: str) -> None:
-        """`reason` names the segment."""
-        super().__init__(409, reason)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,3 +119,43 @@ async def pieces_of(
                         yield piece
         if end >= stop:
             return
+
+
+def segment_of(entry: Mapping[str, Any], account: str) -> Segment:
+    """Return an entry of a manifest as it is stored; KeyError, TypeError or ValueError when it is damaged."""
+    if "data" in entry:
+        data = base64.b64decode(entry["data"])
+        return Segment(len(data), data)
+    size = int(entry["bytes"])
+    first, stop = 0, size
+    if "range" in entry:
+        first, last = map(int, entry["range"].split("-"))
+        stop = last + 1
+    return Segment(
+        stop - first,
+        path=path_of(entry, account),
+        start=first,
+        size=size,
+        etag=entry["hash"],
+        nested=bool(entry.get("sub_slo")),
+    )
+
+
+def path_of(entry: Mapping[str, Any], account: str) -> Path:
+    """Return the object that a stored entry refers to."""
+    container, _, obj = entry["name"].removeprefix("/").partition("/")
+    return Path(account, container, obj)
+
+
+def etag_of(entries: Sequence[Mapping[str, Any]]) -> str:
+    """Return the whole's entity tag: the MD5 of its segments' tags, each with its range where it has one."""
+    digest = hashlib.md5(usedforsecurity=False)
+    for entry in entries:
+        if "data" in entry:
+            text = hashlib.md5(base64.b64decode(entry["data"]), usedforsecurity=False).hexdigest()
+        elif "range" in entry:
+            text = f"{entry['hash']}:{entry['range']};"
+        else:
+            text = entry["hash"]
+        digest.update(text.encode("utf-8"))
+    return digest.hexdigest()
