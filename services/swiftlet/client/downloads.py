@@ -70,7 +70,7 @@ class Downloads:
         async with reading:
             if info.size is None or info.size <= limit or info.is_dynamic_large or not info.etag:
                 size = await _write_from(reading, descriptor, 0)
-                return Downloaded(size, info, reading.is_verified)
+                return Downloaded(size, info, reading.is_verified or reading.is_compared)
         # The answer was only looked at: its bytes come in ranges.
         return await self._in_ranges(request, info, descriptor, meter)
 
@@ -89,7 +89,7 @@ class Downloads:
                 raise ConnectionFailed(f"{request}: another version was stored during the download") from error
             if got != piece.stop - piece.start:
                 raise ChecksumMismatch(f"{request}: {got} bytes came instead of {piece.stop - piece.start}")
-            if piece.etag and self._options.verify:
+            if piece.etag and self._options.verify and not reading.is_compared:
                 await _compare(descriptor, piece, str(request))
 
         await run_all(pieces, fetch, self._options.concurrency)

@@ -278,6 +278,7 @@ class HttpStream:
         self._answer = answer
         self._name = name
         self.info = ObjectInfo.from_headers(answer.headers)
+        self.is_compared = False
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         """Yield the bytes as they come."""

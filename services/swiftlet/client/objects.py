@@ -105,6 +105,7 @@ class Reading:
         self._stream = stream
         self._meter = meter or Meter(None, None)
         self._moved = 0
+        self._is_continued = False
         is_whole = span is None and self.info.etag_is_of_bytes
         self._expected = self.info.checksum or self.info.etag
         self._digest: Digest | None = digest_for(self._expected) if is_whole and objects.options.verify else None
@@ -113,6 +114,11 @@ class Reading:
     def is_verified(self) -> bool:
         """Whether the end of the bytes comes with a comparison of their digest."""
         return self._digest is not None
+
+    @property
+    def is_compared(self) -> bool:
+        """Whether the way has compared all bytes, which have been read, with digests with which they were stored."""
+        return not self._is_continued and self._stream.is_compared
 
     async def __aenter__(self) -> Reading:
         """Read within the block."""
@@ -164,6 +170,7 @@ class Reading:
 
     async def _continue(self, cause: ConnectionFailed) -> None:
         await self._stream.close()
+        self._is_continued = True
         start = (0 if self._span is None else self._span.start) + self._moved
         stop = None if self._span is None else self._span.stop
         if start == (self.info.size if stop is None else min(stop, self.info.size or stop)):
@@ -182,6 +189,7 @@ class _Ended:
 
     def __init__(self, info: ObjectInfo) -> None:
         self.info = info
+        self.is_compared = False
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         """Return itself, which has nothing."""

@@ -22,6 +22,10 @@ class Stream(Protocol):
     def info(self) -> ObjectInfo:
         """Return the description of the object from the head of the answer."""
 
+    @property
+    def is_compared(self) -> bool:
+        """Return whether all bytes have been read, and compared with digests with which they were stored."""
+
     def __aiter__(self) -> AsyncIterator[bytes]:
         """Return the bytes as they come; ConnectionFailed when they end before all are there."""
 

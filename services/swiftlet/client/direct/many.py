@@ -189,7 +189,7 @@ class DirectMany:
         parts, rights = self._parts(), granted.rights
         objects, outbox = parts.objects(rights, ""), _Outbox(rights.signed)
         for number, name in enumerate(names):
-            if parts.is_not_plain(container, name) or not plain.is_read(ObjectRequest(container, name)):
+            if parts.not_plain.has(container, name) or not plain.is_read(ObjectRequest(container, name)):
                 continue
             key = objects.key(parts.path(rights, container, name), rights.policy)
             device = objects.first_reader(key)

@@ -16,6 +16,7 @@ from typing import Any, get_args
 from swiftlet.client.direct.errors import GoByHttp
 from swiftlet.client.direct.grants import Granted, Grants, Kind
 from swiftlet.client.direct.guest import GuestCaller, GuestCalls
+from swiftlet.client.direct.large_stream import Ahead
 from swiftlet.client.direct.metadata import MetadataServer
 from swiftlet.client.direct.outage import Outage
 from swiftlet.client.direct.owed import Behind, RowsOfDevices
@@ -31,10 +32,10 @@ from swiftlet.ring.model import Device, WriteQuorum
 from swiftlet.timestamp import TimestampClock
 from swiftlet.transport.native_replicas import NativeGetStream, NativeReplicas
 
-NOT_PLAIN_S = 10.0
-"""Seconds for which an object that a device has not shown to a guest is read through a proxy."""
+LATELY_S = 10.0
+"""Seconds for which it is remembered that devices have not shown an object to a guest, or a proxy has to read it."""
 _QUORUMS: tuple[WriteQuorum, ...] = get_args(WriteQuorum)
-MAX_NOT_PLAIN = 1024
+MAX_LATELY = 1024
 """Such objects that are remembered; of more, the oldest are forgotten."""
 
 
@@ -53,6 +54,29 @@ class Rights:
     max_size: int
     container_replicas: int
     hash_path: HashPath
+
+
+class Lately:
+    """Objects about which something was learned a moment ago."""
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self._until: dict[tuple[str, str], float] = {}
+
+    def note(self, container: str, name: str) -> None:
+        """Remember an object."""
+        self._until[container, name] = time.monotonic() + LATELY_S
+        if len(self._until) > MAX_LATELY:
+            del self._until[next(iter(self._until))]
+
+    def has(self, container: str, name: str) -> bool:
+        """Return whether an object was noted a moment ago."""
+        until = self._until.get((container, name))
+        return until is not None and time.monotonic() < until
+
+    def clear(self) -> None:
+        """Forget all of them."""
+        self._until.clear()
 
 
 class AskedHealth(NodeHealth):
@@ -125,7 +149,11 @@ class Parts:
         self.servers = Outage("the metadata servers")
         self.answers = 0
         """The number of answers of devices so far."""
-        self._not_plain: dict[tuple[str, str], float] = {}
+        self.not_plain = Lately()
+        """Objects that devices do not show to guests: mostly large ones, whose ranges are read next."""
+        self.by_proxies = Lately()
+        """Large objects that could not be read from the devices."""
+        self.ahead = Ahead()
         self._ahead_ns = 0
         """How far the servers' clock is ahead of this machine's."""
         self._device_ahead_ns = 0
@@ -176,17 +204,6 @@ class Parts:
     def path(self, rights: Rights, container: str, name: str) -> Path:
         """Return the place of an object."""
         return Path(rights.account, container, name)
-
-    def note_not_plain(self, container: str, name: str) -> None:
-        """Remember that a proxy has to read an object, which is mostly a large one whose ranges are read next."""
-        self._not_plain[container, name] = time.monotonic() + NOT_PLAIN_S
-        if len(self._not_plain) > MAX_NOT_PLAIN:
-            del self._not_plain[next(iter(self._not_plain))]
-
-    def is_not_plain(self, container: str, name: str) -> bool:
-        """Return whether that was said of an object a moment ago."""
-        until = self._not_plain.get((container, name))
-        return until is not None and time.monotonic() < until
 
     def follow_devices(self) -> None:
         """Take the time from the object server that answered last."""

@@ -1,5 +1,8 @@
 """The direct way: one attempt at a request, made to the devices where that can be done, otherwise over HTTP.
 
+What devices do not show as it is stored may be a large object; then its segments are read from the devices
+(`swiftlet.client.direct.large`).
+
 A request that fails directly is made over HTTP at once: the same bytes under the same name are the same object, and a
 read changes nothing. What may have been deleted and is not there is deleted. A body that can be read only once and has
 been begun is not sent again: then the caller is told.
@@ -10,6 +13,7 @@ Connections belong to an event loop and to a process, as those over HTTP do: see
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -22,8 +26,9 @@ from swiftlet_native import Hasher
 from swiftlet.client.bodies import Body, BytesBody
 from swiftlet.client.concurrency import in_thread
 from swiftlet.client.direct import plain
-from swiftlet.client.direct.errors import GoByHttp
+from swiftlet.client.direct.errors import GoByHttp, ShownByProxies
 from swiftlet.client.direct.grants import Kind
+from swiftlet.client.direct.large import BY_HTTP_BYTES, LargeObjects
 from swiftlet.client.direct.many import DirectMany
 from swiftlet.client.direct.metadata import MetadataServer
 from swiftlet.client.direct.parts import Parts, Rights
@@ -42,6 +47,7 @@ from swiftlet.placement.transfers import Download, Upload
 from swiftlet.timestamp import Timestamp
 
 T = TypeVar("T")
+_log = logging.getLogger("swiftlet.client")
 SMALL_BYTES = 1 << 20
 """A body of up to so many bytes is sent in one frame to each device; guests' frames may have no more."""
 _ATTEMPTS = 5
@@ -68,6 +74,7 @@ class DirectWay:
         self._metadata = MetadataServer(http, metadata_url)
         self._writes = options.write_directly
         self._parts = PartsByLoop(lambda: Parts(self._metadata, options))
+        self._large = LargeObjects(http, self._read, self._metadata.account, lambda: self._parts.here().ahead)
         self._many = DirectMany(self._parts.here, writes=self._writes)
         http.beside.append(self._parts)
 
@@ -93,6 +100,27 @@ class DirectWay:
 
     async def get(self, request: ObjectRequest, span: Span | None) -> Stream:
         """Return the object's bytes, or those of a range, once the answer has begun."""
+        if plain.is_read(request, span):
+            try:
+                return await self._read(request, span)
+            except ShownByProxies:
+                if span is None or span.stop is None or span.stop - span.start > BY_HTTP_BYTES:
+                    return await self._get_made_up(request, span)
+            except GoByHttp:
+                pass
+        proxied = await self._over_http.get(request, span)
+        try:
+            stream = await self._large_stream(request, span, proxied.info)
+        except BaseException:
+            await proxied.close()
+            raise
+        if stream is None:
+            return proxied
+        await proxied.close()
+        return stream
+
+    async def _read(self, request: ObjectRequest, span: Span | None) -> Stream:
+        """Return bytes of a plain object from devices. Raises GoByHttp and the errors of an answer."""
 
         async def attempt(to: Directly) -> Stream:
             start, stop = (0, None) if span is None else (span.start, span.stop)
@@ -107,12 +135,29 @@ class DirectWay:
                 raise
             return DirectStream(download, info, str(request))
 
-        if plain.is_read(request, span):
-            try:
-                return await self._try(request, Kind.READ, attempt, what="GET")
-            except GoByHttp:
-                pass
+        return await self._try(request, Kind.READ, attempt, what="GET")
+
+    async def _get_made_up(self, request: ObjectRequest, span: Span | None) -> Stream:
+        """Return bytes of what is not stored as they are: of a large object from devices, of others over HTTP."""
+        if not self._parts.here().by_proxies.has(request.container, request.name):
+            info = await self._over_http.head(request)
+            stream = await self._large_stream(request, span, info)
+            if stream is not None:
+                return stream
         return await self._over_http.get(request, span)
+
+    async def _large_stream(self, request: ObjectRequest, span: Span | None, info: ObjectInfo) -> Stream | None:
+        """Return bytes of a large object, which a proxy has described, from devices; None where that can't be done."""
+        parts = self._parts.here()
+        place = request.container, request.name
+        if parts.devices.lasts or parts.by_proxies.has(*place) or not self._large.is_worth_it(request, span, info):
+            return None
+        try:
+            return await self._large.open(request, span, info)
+        except GoByHttp as reason:
+            _log.debug("GET %s goes over HTTP: %s", request, reason)
+            parts.by_proxies.note(*place)
+            return None
 
     async def put(self, request: ObjectRequest, body: Body) -> Written:
         """Store an object; return when it is durable."""
@@ -236,8 +281,8 @@ class DirectWay:
         parts = self._parts.here()
         if parts.devices.lasts:
             raise GoByHttp("the devices could not be reached a moment ago")
-        if kind is Kind.READ and parts.is_not_plain(request.container, request.name):
-            raise GoByHttp("a device has not shown the object to a guest a moment ago")
+        if kind is Kind.READ and parts.not_plain.has(request.container, request.name):
+            raise ShownByProxies("a device has not shown the object to a guest a moment ago")
         token = request_id.set(new_request_id())
         try:
             for is_last in (False, True):
@@ -257,7 +302,8 @@ class DirectWay:
                     else:
                         is_last = True
                         if refusal.kind == "NotPlain":
-                            parts.note_not_plain(request.container, request.name)
+                            parts.not_plain.note(request.container, request.name)
+                            raise ShownByProxies(str(refusal)) from refusal
                     if is_last:
                         if refusal.kind == "Unauthorized":
                             parts.grants.refused(request.container, kind, str(refusal))
@@ -316,6 +362,7 @@ class DirectStream:
         self._download = download
         self._name = name
         self.info = info
+        self.is_compared = False
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         """Yield the bytes as they come; another device goes on where one fails."""

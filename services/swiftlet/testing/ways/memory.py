@@ -110,6 +110,7 @@ class MemoryStream:
     def __init__(self, data: bytes, info: ObjectInfo, fault: Fault, closed: Callable[[], None]) -> None:
         """Give `data`, as far as the fault lets it; `closed` is called at the end."""
         self.info = info
+        self.is_compared = False
         self._data = data
         self._fault = fault
         self._closed = closed
