@@ -20,7 +20,7 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 from swiftlet.client.direct.errors import GoByHttp, ShownByProxies
-from swiftlet.client.direct.large_stream import PROBLEMS, Ahead, LargeStream, Part, parts_of
+from swiftlet.client.direct.large_stream import AT_ONCE, PROBLEMS, Ahead, LargeStream, Part, parts_of
 from swiftlet.client.errors import ClientError
 from swiftlet.client.http import Http, HttpWay
 from swiftlet.client.values import ObjectInfo, ObjectRequest, Span
@@ -78,7 +78,7 @@ class LargeObjects:
         start, stop = _bounds(span, layout.size)
         begins, segments = layout.since(start)
         pieces = pieces_of(following(segments), start, stop, self._expand, begins=begins)
-        at_once = self._http.options.concurrency
+        at_once = min(AT_ONCE, self._http.options.concurrency)
         stream = LargeStream(_parts(pieces), self._open_part, self._ahead(), at_once, info, str(request))
         try:
             await stream.begin()

@@ -28,7 +28,9 @@ from swiftlet.segments import Piece
 
 PART_BYTES = 8 << 20
 """The largest number of bytes that one request asks for."""
-AHEAD_BYTES = 64 << 20
+AT_ONCE = 4
+"""Requests of one stream at a time: more cost processor time, as their bytes wait longer in memory."""
+AHEAD_BYTES = 32 << 20
 """Memory for parts that wait for their turn, of all large objects that are read in an event loop."""
 PROBLEMS = (ClientError, GoByHttp, SwiftletError)
 """What may be wrong with a part."""

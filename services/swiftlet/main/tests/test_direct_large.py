@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -89,7 +89,9 @@ async def put_segments(way: Way, prefix: str, count: int = 3) -> list[tuple[str,
     return found
 
 
-async def put_manifest(way: Way, name: str, entries: list[dict[str, object]], container: str = CONTAINER) -> None:
+async def put_manifest(
+    way: Way, name: str, entries: Sequence[Mapping[str, object]], container: str = CONTAINER
+) -> None:
     request = ObjectRequest(container, name, {"X-Object-Meta-A": "b"}, {"multipart-manifest": "put"})
     await way.put(request, BytesBody(json.dumps(entries).encode()))
 
