@@ -202,7 +202,7 @@ class _Inline:
         self._data = data
 
     async def __aiter__(self) -> AsyncGenerator[bytes, None]:
-        """Yield the bytes."""
+        """Yield the bytes in one piece, as they are in memory."""
         yield self._data
 
     async def close(self) -> None:

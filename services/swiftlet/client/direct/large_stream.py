@@ -33,7 +33,7 @@ AT_ONCE = 4
 AHEAD_BYTES = 32 << 20
 """Memory for parts that wait for their turn, of all large objects that are read in an event loop."""
 PROBLEMS = (ClientError, GoByHttp, SwiftletError)
-"""What may be wrong with a part."""
+"""Errors by which a part is not what the manifest says, or can't be had."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Part:
 
     @property
     def bytes(self) -> int:
-        """Return their number."""
+        """Return how many bytes it has."""
         return self.stop - self.start
 
     @property

@@ -60,11 +60,11 @@ class Lately:
     """Objects about which something was learned a moment ago."""
 
     def __init__(self) -> None:
-        """Begin with none."""
+        """Begin with no object."""
         self._until: dict[tuple[str, str], float] = {}
 
     def note(self, container: str, name: str) -> None:
-        """Remember an object."""
+        """Remember an object for `LATELY_S`."""
         self._until[container, name] = time.monotonic() + LATELY_S
         if len(self._until) > MAX_LATELY:
             del self._until[next(iter(self._until))]
