@@ -73,7 +73,8 @@ def pack(wheel: Path, to: Path) -> None:
         add(interpreter, "bin/python3")
         loaded.append(interpreter)
         add_tree(Path(sysconfig.get_path("stdlib")), STDLIB)
-        for found in distributions("swiftlet"):
+        # The suite of the client's ways is run there as well.
+        for found in (*distributions("swiftlet"), *distributions("pytest"), *distributions("pytest-asyncio")):
             for file in found.files or []:
                 if not file.parts[0].startswith(("..", "__editable__")) and file.parts[0] != NATIVE:
                     add(Path(str(found.locate_file(file))), f"{SITE}/{file}")

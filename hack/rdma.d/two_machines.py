@@ -1,4 +1,4 @@
-"""Settings, rings and a user for services on two machines: a proxy on one, object and container server on another.
+"""Settings, rings and a user for services on two machines: proxy and metadata server on one, the others on another.
 
     .venv/bin/python hack/rdma.d/two_machines.py FOLDER STORAGE-ADDRESS PROXY-ADDRESS
 
@@ -19,7 +19,7 @@ from swiftlet.auth.users import hash_secret
 from swiftlet.ring import RingBuilder
 from swiftlet.ring.codec import save
 
-OBJECT_PORT, CONTAINER_PORT, PROXY_PORT = 6200, 6300, 8080
+OBJECT_PORT, CONTAINER_PORT, PROXY_PORT, METADATA_PORT = 6200, 6300, 8080, 8090
 USER, KEY = "test:tester", "testing"
 
 
@@ -41,6 +41,7 @@ def settings(folder: Path, storage: str, proxy: str) -> dict[str, Any]:
             "native_pool_bytes": 64 << 20,
             "rdma": "required",
             "peer_silence_s": 20.0,
+            "direct_access": True,
         },
         "auth": {"users_file": str(folder / "users.yaml"), "token_life_s": 86_400},
         "proxy": {
@@ -50,6 +51,12 @@ def settings(folder: Path, storage: str, proxy: str) -> dict[str, Any]:
             "connect_timeout_s": 30,
             "answer_timeout_s": 120,
             "row_wait_s": 60,
+        },
+        "metadata": {
+            "host": proxy,
+            "port": METADATA_PORT,
+            "connect_timeout_s": 30,
+            "answer_timeout_s": 120,
         },
         "object": {
             "host": storage,
