@@ -201,6 +201,10 @@ fn guests(root: &Path) {
     for which in 0..14 {
         save(root, "guests", &format!("many-{which}"), &[&guest_message(which, which, b"", &count, &all)]);
     }
+    // By the grant that covers most, so that nothing but the lie can be why it is refused.
+    for lie in 0..9 {
+        save(root, "guests", &format!("lie-{lie}"), &[&guest_message(0, lie, b"", &count, &all)]);
+    }
     let mut widened = guest_message(4, 0, b"", &count, &all);
     // The operations of a grant: at 40, one byte.
     widened.splice(1..4, [0, 40, 1, 31]);

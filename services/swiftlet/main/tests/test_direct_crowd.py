@@ -26,8 +26,8 @@ AT_ONCE = 100
 
 
 def data_of(number: int) -> bytes:
-    """Return what a client stores: every eighth has more than goes in one frame."""
-    return number.to_bytes(4, "big") * (500_000 if number % 8 == 0 else 2_500)
+    """Return what a client stores: every twentieth has more than goes in one frame."""
+    return number.to_bytes(4, "big") * (500_000 if number % 20 == 0 else 2_500)
 
 
 @pytest.mark.parametrize(
