@@ -15,7 +15,7 @@ use common::raw::{self, Raw};
 use common::{Client, ECHO, FILE_BYTES, GET, HOLD, PUT, Seen, World, call, config, eventually, get_header, pattern};
 use rustix::fs::{MemfdFlags, SealFlags};
 use swiftlet_transport::guest::Session;
-use swiftlet_transport::{Body, Call, Carrier, Config, Guests, Key, Node, Peer, Pool, Regions};
+use swiftlet_transport::{Body, Call, Carrier, Config, Guests, Key, Node, Peer, Pool, Regions, TcpAcceptor};
 use swiftlet_wire::frame::{END, Kind, LENT};
 use swiftlet_wire::handshake::Credentials;
 use swiftlet_wire::message::{Offer, Place, Request, encode_region, encode_tried};
@@ -242,6 +242,28 @@ fn a_guest_that_changes_what_it_has_sent_changes_nothing() {
     visited.seen.chunks.lock().unwrap().clear();
     eventually("its memory is back", || visited.guests.stat().used_bytes == 0);
     visited.is_well();
+}
+
+#[test]
+fn a_socket_under_a_servers_name_is_not_the_server() {
+    let world = World::new(Carrier::SameNode);
+    let room = || Some(Guests { shared: Regions::new(4 * MIB), ..Guests::new(Pool::new(8 << 20).unwrap()) });
+    // It has another key, so it knows no secret of the session.
+    let stranger = Config { keys: vec![Key::new(b"other")], guests: room(), ..config("server", 8 << 20) };
+    let (_stranger, seen) = world.server(stranger);
+    let server = Config { guests: room(), ..config("server", 8 << 20) };
+    let node = Node::start(server, &[], Some(Arc::new(common::Server::new()))).unwrap();
+    let acceptor = TcpAcceptor::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    world.addresses.lock().unwrap().insert("server".to_owned(), acceptor.address().unwrap());
+    node.listen(Box::new(acceptor));
+    let guest = world.client(config("guest", 32 << 20));
+    let (session, secret) = session();
+    guest.node.set_session(session, secret);
+    let peer = guest.node.peer(world.address("server"));
+    assert_eq!(guest.ask(&peer, put(&guest, MIB)).status, 201);
+    let counters = peer.metrics().snapshot();
+    assert_eq!((counters.carrier, counters.lent_bytes), (Some(Carrier::Tcp), 0), "it has been shown nothing");
+    assert_eq!(seen.received.load(SeqCst), 0);
 }
 
 #[test]
