@@ -48,7 +48,7 @@ async def serve(cluster: DirectCluster, pipe: Connection) -> None:
 
 
 def servers(cluster: DirectCluster, pipe: Connection) -> None:
-    """Run the servers."""
+    """Run all servers of the cluster in this process, until the pipe says otherwise."""
     configure_logging("object", level="error")
     uvloop.run(serve(cluster, pipe))
 
@@ -61,7 +61,7 @@ class Measured:
         self.used: list[float] = []
 
     def medians(self) -> tuple[float, float]:
-        """Return them."""
+        """Return the medians of both over all rounds."""
         return statistics.median(self.seconds), statistics.median(self.used)
 
 
