@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path as File
 
 import pytest
@@ -29,6 +30,7 @@ from swiftlet.main.tests.direct_cluster import DEVICES, DirectCluster
 from swiftlet.main.tests.test_direct_way import Counted, make_container, parts_of, way_to
 from swiftlet.names import Path
 from swiftlet.ring import codec
+from swiftlet.servers.objects import native_server
 from swiftlet.settings import ReplicatorSettings
 from swiftlet.testing.network import Network
 from swiftlet.testing.ways.conformance import read
@@ -45,9 +47,12 @@ SMALL = random.Random(2).randbytes(20_000)
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DirectCluster]:
     """A cluster of three object servers with a device each."""
     folder = tmp_path_factory.mktemp("cluster")
-    with DirectCluster(folder, object_servers=len(DEVICES), guest_offset=OFFSET).in_thread() as cluster:
-        cluster.wait(make_container(cluster, CONTAINER))
-        yield cluster
+    with pytest.MonkeyPatch.context() as patch:
+        # Object servers look for the versions of rings as often as they measure.
+        patch.setattr(native_server, "MEASURE_S", 0.2)
+        with DirectCluster(folder, object_servers=len(DEVICES), guest_offset=OFFSET).in_thread() as cluster:
+            cluster.wait(make_container(cluster, CONTAINER))
+            yield cluster
 
 
 @pytest.fixture
@@ -350,7 +355,44 @@ async def test_a_newer_ring_is_fetched_when_a_device_tells_of_it(cluster: Direct
             with Counted(cluster, way) as counted:
                 assert await read(way, request) == SMALL
             assert "GET /v1/AUTH_test" not in " ".join(counted.http), "nobody waits for the ring"
+            await asyncio.sleep(0.05)
     assert parts.rings.objects(0).version == newer.version
+
+
+async def test_a_device_that_has_moved_is_found_by_the_newer_ring(
+    cluster: DirectCluster, way: DirectWay, networks: list[Network]
+) -> None:
+    """By the older one it can't be reached, and is done without."""
+    request = ObjectRequest(CONTAINER, "moved")
+    path = cluster.root / "rings" / "object-0.ring"
+    ring = codec.load(path)
+
+    def publish(version: int, **changes: int) -> None:
+        last = [one is not None and one.device == DEVICES[2] for one in ring.devices]
+        devices = [
+            replace(one, **changes) if is_last and one else one for one, is_last in zip(ring.devices, last, strict=True)
+        ]
+        codec.save(type(ring)(version, ring.part_power, ring.replica_count, tuple(devices), ring.rows), path)
+
+    async def has_ring(version: int) -> None:
+        async with asyncio.timeout(60):
+            while True:
+                await way.put(request, BytesBody(b"older"))
+                if parts_of(way).rings.objects(0).version == version:
+                    return
+                await asyncio.sleep(0.05)
+
+    publish(ring.version + 1, port=1)
+    await has_ring(ring.version + 1)
+    with Counted(cluster, way) as counted:
+        await way.put(request, BytesBody(SMALL))
+        assert await read(way, request) == SMALL
+    assert not [line for line in counted.http if line.endswith("/moved")]
+    publish(ring.version + 2)
+    await has_ring(ring.version + 2)
+    with Counted(cluster, way) as counted:
+        await way.put(request, BytesBody(SMALL))
+    assert (counted.http, counted.devices) == ([], 3)
 
 
 async def _pieces() -> AsyncIterator[bytes]:
