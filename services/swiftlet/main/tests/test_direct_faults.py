@@ -30,6 +30,7 @@ from swiftlet.main.tests.direct_cluster import DEVICES, DirectCluster
 from swiftlet.main.tests.test_direct_way import Counted, make_container, parts_of, way_to
 from swiftlet.names import Path
 from swiftlet.ring import codec
+from swiftlet.ring.model import Device
 from swiftlet.servers.objects import native_server
 from swiftlet.settings import ReplicatorSettings
 from swiftlet.testing.network import Network
@@ -367,12 +368,12 @@ async def test_a_device_that_has_moved_is_found_by_the_newer_ring(
     path = cluster.root / "rings" / "object-0.ring"
     ring = codec.load(path)
 
-    def publish(version: int, **changes: int) -> None:
-        last = [one is not None and one.device == DEVICES[2] for one in ring.devices]
-        devices = [
-            replace(one, **changes) if is_last and one else one for one, is_last in zip(ring.devices, last, strict=True)
-        ]
-        codec.save(type(ring)(version, ring.part_power, ring.replica_count, tuple(devices), ring.rows), path)
+    def publish(version: int, port: int | None = None) -> None:
+        def at(one: Device | None) -> Device | None:
+            return replace(one, port=port) if port is not None and one is not None and one.device == DEVICES[2] else one
+
+        devices = tuple(at(one) for one in ring.devices)
+        codec.save(type(ring)(version, ring.part_power, ring.replica_count, devices, ring.rows), path)
 
     async def has_ring(version: int) -> None:
         async with asyncio.timeout(60):
