@@ -39,9 +39,24 @@ impl Assembly {
         if self.stripes.is_empty() {
             return Ok(None);
         }
-        let cells: Vec<usize> = self.pieces().map(|piece| piece.cell).collect();
-        self.plan = self.restorer.plan(self.stripes.start, &cells)?;
+        self.plan = self.planned(self.stripes.start)?;
         Ok(Some(&self.plan.wanted))
+    }
+
+    /// The cells of a later stripe that will have to be read, as long as the same fragments can be read.
+    pub fn later(&self, stripe: u64) -> Result<Vec<Wanted>, Short> {
+        Ok(self.planned(stripe)?.wanted)
+    }
+
+    /// The stripes that are yet to come.
+    #[must_use]
+    pub fn left(&self) -> Range<u64> {
+        self.stripes.clone()
+    }
+
+    fn planned(&self, stripe: u64) -> Result<Plan, Short> {
+        let cells: Vec<usize> = self.pieces(stripe).map(|piece| piece.cell).collect();
+        self.restorer.plan(stripe, &cells)
     }
 
     /// Take the cells that were wanted, in their order, and give the stripe's bytes. A cell that is wrong is named, and
@@ -53,7 +68,7 @@ impl Assembly {
         let restored = self.restorer.restore(number, &self.plan, cells, &mut made);
         restored.map_err(|_| Short::Count)?;
         self.made = made;
-        for piece in self.pieces() {
+        for piece in self.pieces(number) {
             let read = self.plan.wanted.iter().position(|wanted| wanted.index == piece.cell);
             let cell = match read {
                 Some(at) => cells[at].bytes,
@@ -76,10 +91,10 @@ impl Assembly {
         &self.made[start..start + length(index)]
     }
 
-    /// The pieces of the range in the current stripe.
-    fn pieces(&self) -> impl Iterator<Item = Piece> + use<> {
+    /// The pieces of the range in a stripe.
+    fn pieces(&self, stripe: u64) -> impl Iterator<Item = Piece> + use<> {
         let geometry = self.restorer.geometry;
-        let stripe = geometry.stripe(self.stripes.start);
+        let stripe = geometry.stripe(stripe);
         let bytes = stripe.map_or(0..0, |stripe| {
             self.bytes.start.max(stripe.offset)..self.bytes.end.min(stripe.offset + stripe.bytes as u64)
         });

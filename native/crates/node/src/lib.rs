@@ -3,11 +3,13 @@
 //!
 //! [`Server`] answers the methods of `docs/transport.md` from the stores of one process: requests are received,
 //! checked, hashed and written in native threads. [`Client`] makes requests, and [`Run`] reads many objects as one
-//! stream. [`ContainerServer`] takes container updates. [`message`] has the form of requests and answers, without any I/O.
+//! stream. [`ContainerServer`] takes container updates; [`coded`] writes and
+//! reads objects with erasure coding. [`message`] has the form of requests and answers, without any I/O.
 
 mod ahead;
 mod client;
 mod codec;
+pub mod coded;
 mod container_server;
 mod device;
 mod doubts;

@@ -1,0 +1,106 @@
+//! Where an object's fragments are.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use swiftlet_erasure::Scheme;
+use swiftlet_fragments::{Device, Terms};
+use swiftlet_store::model::Key;
+use swiftlet_transport::Peer;
+
+/// A device: the server it is at, and its name there.
+pub type Target = (Peer, String);
+
+/// The largest cell that is written: it is sent in one piece.
+pub const MOST_CELL_BYTES: usize = 1 << 20;
+/// Partitions of a store that a partition of the ring has.
+const PARTITIONS: u32 = 32;
+
+/// The devices of a ring by their numbers, and what they have said of themselves.
+#[derive(Debug)]
+pub struct Devices(Vec<Option<(Target, AtomicU64)>>);
+
+impl Devices {
+    /// These devices; the ring has none at some numbers.
+    #[must_use]
+    pub fn new(targets: Vec<Option<Target>>) -> Arc<Self> {
+        Arc::new(Self(targets.into_iter().map(|target| Some((target?, AtomicU64::new(0)))).collect()))
+    }
+
+    fn get(&self, number: u32) -> Option<&(Target, AtomicU64)> {
+        self.0.get(number as usize)?.as_ref()
+    }
+
+    pub(crate) fn target(&self, number: u32) -> Option<&Target> {
+        self.get(number).map(|(target, _)| target)
+    }
+
+    /// The device as it is chosen: with the incarnation that it had when it was asked last. One that was never heard of
+    /// has 0, and nobody answers for it.
+    pub(crate) fn chosen(&self, number: u32) -> Device {
+        let incarnation = self.get(number).map_or(0, |(_, incarnation)| incarnation.load(Relaxed));
+        Device { number, incarnation }
+    }
+
+    pub(crate) fn learn(&self, number: u32, incarnation: u64) {
+        if let Some((_, known)) = self.get(number) {
+            known.store(incarnation, Relaxed);
+        }
+    }
+}
+
+/// The places of one object.
+#[derive(Clone, Debug)]
+pub struct Places {
+    pub(crate) devices: Arc<Devices>,
+    /// The device at each place.
+    pub(crate) at: Vec<u32>,
+    /// Devices that stand in for others, the first one first.
+    pub(crate) spares: Vec<u32>,
+    pub(crate) scheme: Scheme,
+    pub(crate) cell_bytes: usize,
+    key: Key,
+}
+
+impl Places {
+    /// The object with this key, whose partition is the ring's, coded in this way; its devices by their numbers.
+    ///
+    /// # Errors
+    /// The devices are not one for each fragment, or are repeated, or the partition or the cells are too large.
+    pub fn new(
+        devices: Arc<Devices>,
+        key: Key,
+        (scheme, cell_bytes): (Scheme, usize),
+        at: Vec<u32>,
+        spares: Vec<u32>,
+    ) -> Result<Self, &'static str> {
+        if at.len() != scheme.cells() {
+            return Err("an object needs one device for each fragment");
+        }
+        let mut once = BTreeSet::new();
+        if !at.iter().chain(&spares).all(|number| once.insert(*number)) {
+            return Err("a device is there twice for one object");
+        }
+        if key.partition >= 1 << 27 {
+            return Err("a policy with erasure coding has 2^27 partitions at most");
+        }
+        if !(1..=MOST_CELL_BYTES).contains(&cell_bytes) {
+            return Err("a cell has 1 byte to 1 MiB");
+        }
+        Ok(Self { devices, at, spares, scheme, cell_bytes, key })
+    }
+
+    pub(crate) fn terms(&self) -> Terms {
+        Terms::of(self.scheme)
+    }
+
+    /// The key of a fragment.
+    pub(crate) fn key(&self, place: usize) -> Key {
+        Key { partition: PARTITIONS * self.key.partition + place as u32, ..self.key }
+    }
+
+    pub(crate) fn stripe_bytes(&self) -> u64 {
+        (self.scheme.data() * self.cell_bytes) as u64
+    }
+}
