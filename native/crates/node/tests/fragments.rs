@@ -8,7 +8,7 @@
 
 mod common;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use common::{LONG, Machine, World, content, only_file};
@@ -17,18 +17,19 @@ use swiftlet_fragments::assembly::Assembly;
 use swiftlet_fragments::block::Block;
 use swiftlet_fragments::cutting::{Cut, Cutter};
 use swiftlet_fragments::read::{Read, Step};
-use swiftlet_fragments::recovery::{End, Recovery};
+use swiftlet_fragments::recovery::End;
 use swiftlet_fragments::request::{Answer, Request as Asked};
 use swiftlet_fragments::restoring::{Given as GivenCell, Wanted};
 use swiftlet_fragments::write::{Verdict, Write};
 use swiftlet_fragments::{Ballot, Device, Outcome, Terms, Version};
+use swiftlet_node::coded::{Devices, Places, Recovering};
 use swiftlet_node::message::Request;
 use swiftlet_node::message::fragments::{
     Footer, Given, MAX_READ_CELLS, Newest, Request as FragmentRequest, decode_answer, decode_incarnation,
 };
 use swiftlet_node::{Failure, Limits, Status};
 use swiftlet_store::model::{Key, PutMeta};
-use swiftlet_transport::{Carrier, Chunk, Peer};
+use swiftlet_transport::{Carrier, Chunk, Completions, Peer, Sink, What};
 
 const CELL: usize = 1024;
 /// Messages of a write without faults: six of each step, and one more to who commits after the others were told.
@@ -163,24 +164,27 @@ impl Cluster {
         }
     }
 
-    /// What became of a version, decided by a device that has waited for its proxy.
-    fn recover(&self, number: u64, version: Version, round: u32) -> End {
-        let ballot = Ballot { round, nonce: 42 };
-        let mut recovery = Recovery::new(terms(), version, self.chosen.clone(), ballot);
-        let mut waiting: VecDeque<(usize, Asked)> = recovery.start().into();
-        loop {
-            while let Some((place, asked)) = waiting.pop_front() {
-                let Some(answer) = self.tell(number, place, asked.clone()) else { continue };
-                match asked {
-                    Asked::Promise { .. } => waiting.extend(recovery.promised(place, &answer)),
-                    _ => recovery.accepted(place, &answer),
-                }
-            }
-            if let Some(end) = recovery.end() {
-                return end;
-            }
-            waiting = recovery.wait_no_longer().into();
-        }
+    /// What becomes of a version, decided by devices that have waited for its proxy, each with a round of its own, all
+    /// at the same time.
+    fn recover(&self, number: u64, version: Version, rounds: &[u32]) -> Vec<End> {
+        let mut targets: Vec<_> = self.targets.iter().cloned().map(Some).collect();
+        self.away.iter().for_each(|place| targets[*place] = None);
+        let of_ring = Key { partition: key(number, 0).partition / 32, ..key(number, 0) };
+        let devices = Devices::new(targets);
+        let places = Places::new(devices, of_ring, (scheme(), CELL), (0..6).collect(), Vec::new()).unwrap();
+        let start = |round: &u32| {
+            let events = Completions::new().unwrap();
+            let ballot = Ballot { round: *round, nonce: u64::from(*round) * 42 };
+            let (about, sink) = ((version, self.chosen.clone()), (events.clone() as Arc<dyn Sink>, 7));
+            (Recovering::start(places.clone(), about, ballot, (LONG, "tx"), sink).unwrap(), events)
+        };
+        let started: Vec<_> = rounds.iter().map(start).collect();
+        let ended = started.iter().map(|(recovering, events)| {
+            let told = events.wait(LONG);
+            assert!(matches!(&told[..], [event] if event.token == 7 && matches!(event.what, What::End(_))));
+            recovering.end().unwrap()
+        });
+        ended.collect()
     }
 
     /// Let all that know of undecided versions of an object find out, and settle what counts.
@@ -190,10 +194,9 @@ impl Cluster {
                 if undecided.key.digest != key(number, 0).digest {
                     continue;
                 }
-                let End::Decided(outcome) = self.recover(number, undecided.version, round) else { continue };
-                for place in 0..6 {
-                    self.tell(number, place, Asked::Decide { version: undecided.version, outcome });
-                    if outcome == Outcome::Commit {
+                // A round of sync settles what was decided.
+                if self.recover(number, undecided.version, &[round]) == [End::Decided(Outcome::Commit)] {
+                    for place in 0..6 {
                         self.tell(number, place, Asked::Settle(undecided.version));
                     }
                 }
@@ -382,6 +385,48 @@ fn a_writer_may_stop_between_any_two_messages() {
     }
 }
 
+/// Several devices try to decide at the same time, with two others away; and later those with all others.
+#[test]
+fn rivals_decide_the_same() {
+    let mut cluster = Cluster::new(Carrier::Simulated);
+    let object = content(1, 9000);
+    let (mut number, mut seen) = (0, BTreeSet::new());
+    for most in [4, 6, 8, 9, 11, 12] {
+        for away in patterns().into_iter().filter(|away| away.len() == 2).step_by(3) {
+            number += 1;
+            let what = format!("stopped after {most}, without {away:?}");
+            assert_ne!(cluster.write(number, version(10), &object, most).0, Some(Verdict::Failed));
+            cluster.away = away;
+            let (mut round, mut outcomes) = (1, BTreeSet::new());
+            while outcomes.is_empty() {
+                for end in cluster.recover(number, version(10), &[round, round + 1, round + 2]) {
+                    match end {
+                        End::Decided(outcome) => drop(outcomes.insert(outcome)),
+                        End::Later(seen) => assert!(seen >= round, "{what}: {end:?}"),
+                        End::Superseded => panic!("{what}: nothing is newer"),
+                    }
+                }
+                round += 3;
+            }
+            cluster.away.clear();
+            for end in cluster.recover(number, version(10), &[round, round + 1]) {
+                let End::Decided(outcome) = end else { panic!("{what}: {end:?} after it was decided") };
+                outcomes.insert(outcome);
+            }
+            assert_eq!(outcomes.len(), 1, "{what}: {outcomes:?}");
+            let found = cluster.read(number, 0..u64::MAX);
+            let is_there = outcomes.contains(&Outcome::Commit);
+            assert_eq!(found, if is_there { Ok((version(10), object.clone())) } else { Err(Step::NotFound) }, "{what}");
+            seen.extend(outcomes);
+        }
+    }
+    assert_eq!(seen.len(), 2, "some were committed, and some aborted");
+    // Half of the devices decide nothing.
+    cluster.write(99, version(10), &object, 9);
+    cluster.away = vec![0, 2, 4];
+    assert_eq!(cluster.recover(99, version(10), &[1]), [End::Later(1)]);
+}
+
 #[test]
 fn two_attempts_at_one_version_are_never_mixed() {
     let cluster = Cluster::new(Carrier::Tcp);
@@ -427,7 +472,7 @@ fn who_replaces_a_chosen_device_does_not_answer_for_it() {
     assert_eq!(cluster.tell(1, 5, promise), Some(Answer::Missing));
     assert_eq!(cluster.keep(1, 5, version(10), &coded(&object), false), Ok(Answer::Missing));
     assert_eq!(cluster.cells(1, 5, version(10), 0..1), Some(Given::Not(Answer::Missing)));
-    assert_eq!(cluster.recover(1, version(10), 2), End::Decided(Outcome::Commit));
+    assert_eq!(cluster.recover(1, version(10), &[2]), [End::Decided(Outcome::Commit)]);
     cluster.recover_all(1, 3);
     assert_eq!(cluster.read(1, 0..u64::MAX), Ok((version(10), object)));
 }
