@@ -43,6 +43,12 @@ impl Assembly {
         Ok(Some(&self.plan.wanted))
     }
 
+    /// Go on with these fragments, and no others. Ask again what is wanted.
+    pub fn read_from(&mut self, usable: &[usize]) {
+        self.restorer = Restorer::new(self.restorer.geometry, usable);
+        self.plan = Plan::default();
+    }
+
     /// The cells of a later stripe that will have to be read, as long as the same fragments can be read.
     pub fn later(&self, stripe: u64) -> Result<Vec<Wanted>, Short> {
         Ok(self.planned(stripe)?.wanted)

@@ -1,6 +1,7 @@
 //! A lost fragment from k others, with the proof that it is the one that was lost.
 
 use std::fmt;
+use std::ops::Range;
 
 use swiftlet_hash::xxh3_64;
 
@@ -42,6 +43,23 @@ impl Rebuild {
     /// A fragment can't be read any more. Ask again what is wanted.
     pub fn lose(&mut self, index: usize) {
         self.restorer.lose(index);
+    }
+
+    /// Go on with these fragments, and no others. Ask again what is wanted.
+    pub fn read_from(&mut self, usable: &[usize]) {
+        self.restorer = Restorer::new(self.restorer.geometry, usable);
+        self.plan = Plan::default();
+    }
+
+    /// The cells that will have to be read for a later one, as long as the same fragments can be read.
+    pub fn later(&self, stripe: u64) -> Result<Vec<Wanted>, Short> {
+        Ok(self.restorer.plan(stripe, &[self.index])?.wanted)
+    }
+
+    /// The stripes that are yet to come.
+    #[must_use]
+    pub fn left(&self) -> Range<u64> {
+        self.cells.len() as u64..self.source.geometry.stripes()
     }
 
     /// The cells that have to be read for the next cell of the fragment; nothing after the last one.

@@ -3,7 +3,8 @@
 //! What is decided is decided by `swiftlet_fragments`; what is here sends, waits and holds bytes. [`Writing`] codes a
 //! body as it comes, and holds no more of it than a stripe and what devices have yet to take. [`Reading`] finds the
 //! version, asks for the cells of a range ahead of its caller, and replaces those that are missing, late or wrong.
-//! [`Recovering`] lets devices decide about a write whose proxy is gone.
+//! [`Recovering`] lets devices decide about a write whose proxy is gone, and [`Rebuilding`] makes a fragment that a place
+//! lacks.
 //!
 //! They go on in the transport's threads and tell a sink what their caller waits for; `turn` tells them that time has
 //! passed. Fault model: any device may refuse, be slow, fall silent, send anything, or be lost at any moment, and the
@@ -14,10 +15,12 @@ mod calls;
 mod fetching;
 mod places;
 mod reading;
+mod rebuilding;
 mod recovering;
 mod writing;
 
 pub use places::{Devices, MOST_CELL_BYTES, Places, Target};
 pub use reading::{ReadEnd, ReadOptions, Reading};
+pub use rebuilding::{RebuildEnd, Rebuilding};
 pub use recovering::Recovering;
 pub use writing::{NotNow, Room, WriteEnd, WriteOptions, Writing};

@@ -15,9 +15,12 @@ use std::time::Duration;
 
 use common::{LONG, Machine, World, config, content, eventually, meta, only_file, unique};
 use swiftlet_erasure::Scheme;
+use swiftlet_fragments::Version;
+use swiftlet_fragments::request::Answer as SlotAnswer;
 use swiftlet_fragments::write::Verdict;
 use swiftlet_node::coded::{
-    Devices, Places, ReadEnd, ReadOptions, Reading, Room, Target, WriteEnd, WriteOptions, Writing,
+    Devices, Places, ReadEnd, ReadOptions, Reading, RebuildEnd, Rebuilding, Room, Target, WriteEnd, WriteOptions,
+    Writing,
 };
 use swiftlet_node::message::Request;
 use swiftlet_node::message::fragments::{Cells, Given, Request as FragmentRequest};
@@ -319,7 +322,8 @@ fn a_rotten_cell_is_replaced() {
 /// A device that takes what it is sent, and says nothing more than what it is. Asked for cells it may lie.
 struct Odd {
     incarnation: u64,
-    lies: bool,
+    /// The digest with which it sends cells without anything in them.
+    lies: Option<u64>,
     kept: Mutex<Vec<Chunk>>,
     silent: Mutex<Vec<Responder>>,
 }
@@ -352,9 +356,9 @@ impl Handler for Handling {
         }
         let asked = Request::decode(incoming.method, &incoming.header).unwrap().1;
         match asked {
-            Request::Fragment(FragmentRequest::Cells { first, end, .. }) if self.0.lies => {
+            Request::Fragment(FragmentRequest::Cells { first, end, .. }) if self.0.lies.is_some() => {
                 let count = (end - first) as usize;
-                let header = Given::Cells(Cells { first, xxh3: vec![1; count] }).encode().unwrap();
+                let header = Given::Cells(Cells { first, xxh3: vec![self.0.lies.unwrap(); count] }).encode().unwrap();
                 let body = Body::Chunk(Chunk::from(vec![0; count * CELL]));
                 responder.answer(Answer { header, body, ..Answer::default() });
             }
@@ -366,7 +370,7 @@ impl Handler for Handling {
 
 impl Cluster {
     /// Put a device in the place of another one that falls silent.
-    fn silence(&mut self, number: usize, lies: bool) -> (Node, Arc<Odd>) {
+    fn silence(&mut self, number: usize, lies: Option<u64>) -> (Node, Arc<Odd>) {
         let name = format!("odd-{}", unique());
         let odd = Arc::new(Odd { incarnation: 77, lies, kept: Mutex::default(), silent: Mutex::default() });
         let node = Node::start(config(&name), &[], Some(Arc::new(Handling(odd.clone())))).unwrap();
@@ -380,7 +384,7 @@ impl Cluster {
 fn a_device_that_stands_still_is_dropped() {
     let mut cluster = Cluster::new(Carrier::Simulated);
     cluster.cell = 64 << 10;
-    let (_node, odd) = cluster.silence(4, false);
+    let (_node, odd) = cluster.silence(4, None);
     let object = content(1, 12 << 20);
     let options = WriteOptions { lag: Duration::from_secs(1), ..writing() };
     let end = cluster.write(cluster.places(1, 0, &[]), 10, &object, options);
@@ -389,7 +393,7 @@ fn a_device_that_stands_still_is_dropped() {
     assert!(kept < 3 << 20, "{kept} bytes of 3 MiB");
     assert!(read(cluster.places(1, 0, &[4]), &[0], 0..u64::MAX, reading()) == Ok((10, object.clone())));
     // While it is silent, others give its cells.
-    let _other = cluster.silence(1, false);
+    let _other = cluster.silence(1, None);
     let options = ReadOptions { hedge: SOON, ..reading() };
     assert!(read(cluster.places(1, 0, &[]), &[1], 0..u64::MAX, options) == Ok((10, object)));
     // With two of them there is no quorum, however long one waits.
@@ -401,16 +405,102 @@ fn a_device_that_stands_still_is_dropped() {
     assert!(end.verdict == Verdict::Failed && end.prepared <= 4, "{end:?}");
 }
 
+fn rebuild(places: Places, place: usize, timestamp: u64, generation: u64) -> RebuildEnd {
+    let events = Completions::new().unwrap();
+    let version = Version { timestamp, generation };
+    let rebuilding = Rebuilding::start(places, (place, version), (LONG, "tx"), (events.clone(), 7)).unwrap();
+    let told = events.wait(LONG);
+    assert!(matches!(&told[..], [event] if event.token == 7 && matches!(event.what, What::End(_))));
+    rebuilding.end().unwrap()
+}
+
+impl Cluster {
+    /// Put an empty device in the place of another one.
+    fn replace(&mut self, place: usize) {
+        let (machine, mut target) = self.world.machine(1, Limits::default());
+        self.machines[place] = machine;
+        self.targets[place] = target.pop();
+    }
+
+    fn generation(&self, number: u64) -> u64 {
+        let key = Key { partition: 32 * key(number).partition + 1, ..key(number) };
+        self.machines[1].stores[0].shown_fragment(&key).unwrap().unwrap().version.generation
+    }
+}
+
+#[test]
+fn a_lost_fragment_is_made_of_others() {
+    let mut cluster = Cluster::new(Carrier::Simulated);
+    let objects: Vec<Vec<u8>> = [0, 1, 5, 4 * CELL, 40_000].iter().map(|size| content(1, *size)).collect();
+    (0..).zip(&objects).for_each(|(number, object)| cluster.put(number, 10, object));
+    for place in [0, 2, 4, 5] {
+        cluster.replace(place);
+        for (number, object) in (0..).zip(&objects) {
+            let generation = cluster.generation(number);
+            let what = format!("{} bytes, fragment {place}", object.len());
+            // Another one is away meanwhile, and two others afterwards.
+            let away = (place + 1) % 6;
+            let end = rebuild(cluster.places(number, 0, &[away]), place, 10, generation);
+            assert_eq!(end, RebuildEnd::Answered(SlotAnswer::Done), "{what}");
+            let end = rebuild(cluster.places(number, 0, &[]), place, 10, generation);
+            assert_eq!(end, RebuildEnd::Answered(SlotAnswer::Done), "{what}, again");
+            let gone = [(place + 1) % 6, (place + 2) % 6];
+            let got = read(cluster.places(number, 0, &gone), &[place], 0..u64::MAX, reading());
+            assert!(got == Ok((10, object.clone())), "{what}");
+        }
+    }
+    let generation = cluster.generation(4);
+    cluster.replace(3);
+    let end = rebuild(cluster.places(4, 0, &[0, 5]), 3, 10, generation);
+    assert_eq!(end, RebuildEnd::TooFew);
+    let end = rebuild(cluster.places(4, 0, &[]), 3, 11, generation);
+    assert_eq!(end, RebuildEnd::TooFew, "there is no such version");
+    let end = rebuild(cluster.places(4, 0, &[3]), 3, 10, generation);
+    assert!(matches!(end, RebuildEnd::Failed(_)), "{end:?}");
+    for machine in &cluster.machines {
+        assert_eq!(machine.stores[0].check().unwrap(), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn a_spares_fragment_is_moved_to_its_place() {
+    let cluster = Cluster::new(Carrier::Simulated);
+    let object = content(1, 40_000);
+    cluster.write_surely(cluster.places(1, 1, &[2]), 10, &object);
+    cluster.is_everywhere(1, 10, &[2]);
+    // Of the others so few are there that it could not be made of them.
+    let end = rebuild(cluster.places(1, 1, &[0, 3, 4, 5]), 2, 10, cluster.generation(1));
+    assert_eq!(end, RebuildEnd::Answered(SlotAnswer::Done));
+    assert!(read(cluster.places(1, 0, &[0, 5]), &[2], 0..u64::MAX, reading()) == Ok((10, object)));
+}
+
+#[test]
+fn what_is_not_the_fragment_is_not_kept() {
+    let mut cluster = Cluster::new(Carrier::Simulated);
+    let object = content(1, 40 * CELL);
+    cluster.put(1, 10, &object);
+    let generation = cluster.generation(1);
+    cluster.replace(5);
+    // Its cells have the digests that it says, and are of another object.
+    let _odd = cluster.silence(3, Some(swiftlet_hash::xxh3_64(&[0; CELL])));
+    let without_it = rebuild(cluster.places(1, 0, &[3]), 5, 10, generation);
+    cluster.replace(5);
+    assert_eq!(without_it, RebuildEnd::Answered(SlotAnswer::Done));
+    assert_eq!(rebuild(cluster.places(1, 0, &[]), 5, 10, generation), RebuildEnd::Unproved);
+    let key = Key { partition: 32 * key(1).partition + 5, ..key(1) };
+    assert_eq!(shown(&cluster.machines[5], &key), None);
+}
+
 #[test]
 fn cells_with_other_digests_are_replaced() {
     let mut cluster = Cluster::new(Carrier::Simulated);
     let object = content(1, 100 * CELL);
     cluster.put(1, 10, &object);
-    let _nodes = [cluster.silence(2, true), cluster.silence(4, true)];
+    let _nodes = [cluster.silence(2, Some(1)), cluster.silence(4, Some(1))];
     let got = read(cluster.places(1, 0, &[]), &[0, 1, 3], 0..u64::MAX, reading());
     assert!(got == Ok((10, object)));
     // A third one is too many, and what it sends isn't passed on.
-    let _third = cluster.silence(3, true);
+    let _third = cluster.silence(3, Some(1));
     let options = ReadOptions { timeout: SOON * 10, ..reading() };
     let got = read(cluster.places(1, 0, &[]), &[0, 1, 5], 10_000..u64::MAX, options);
     assert_eq!(got.map(|(at, bytes)| (at, bytes.len())), Err(ReadEnd::Unavailable));

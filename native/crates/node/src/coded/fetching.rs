@@ -1,5 +1,5 @@
-//! A range of one version of an object, from cells that come in any order: which are asked for, of whom, and what they
-//! give. No I/O.
+//! A range of one version of an object, or one of its fragments, from cells that come in any order: which are asked for,
+//! of whom, and what they give. No I/O.
 //!
 //! Fault model: whoever is asked for cells may not have them, be late, or send other bytes. Cells of a fragment are then
 //! asked for at the next device that may have it; after the last one, other fragments stand in for it, as they do while
@@ -11,10 +11,11 @@ use std::sync::Arc;
 
 use swiftlet_fragments::Version;
 use swiftlet_fragments::assembly::Assembly;
-use swiftlet_fragments::restoring::{Given, Short, Wanted};
+use swiftlet_fragments::rebuilding::Rebuild;
+use swiftlet_fragments::restoring::{Given as GivenCell, Short, Wanted};
 use swiftlet_store::model::FragmentInfo;
 
-use crate::message::fragments::Cells;
+use crate::message::fragments::{Cells, Given};
 
 /// A cell that has come, in the answer in which it came.
 #[derive(Clone, Debug)]
@@ -35,7 +36,7 @@ pub(super) struct Wish {
 /// What there is next.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Next {
-    /// The bytes of a stripe.
+    /// The bytes of a stripe, or its cell.
     Bytes(Vec<u8>),
     /// Cells have to come first.
     Wait,
@@ -43,13 +44,62 @@ pub(super) enum Next {
     End,
 }
 
-/// A range that is being read.
+/// What is made of the cells of each stripe.
+#[derive(Debug)]
+pub(super) enum Making {
+    /// The bytes of a range.
+    Bytes(Assembly),
+    /// A cell of a fragment.
+    Fragment(Rebuild),
+}
+
+impl Making {
+    fn read_from(&mut self, usable: &[usize]) {
+        match self {
+            Self::Bytes(assembly) => assembly.read_from(usable),
+            Self::Fragment(rebuild) => rebuild.read_from(usable),
+        }
+    }
+
+    fn left(&self) -> Range<u64> {
+        match self {
+            Self::Bytes(assembly) => assembly.left(),
+            Self::Fragment(rebuild) => rebuild.left(),
+        }
+    }
+
+    fn later(&self, stripe: u64) -> Result<Vec<Wanted>, Short> {
+        match self {
+            Self::Bytes(assembly) => assembly.later(stripe),
+            Self::Fragment(rebuild) => rebuild.later(stripe),
+        }
+    }
+
+    fn wanted(&mut self) -> Result<Option<Vec<Wanted>>, Short> {
+        let wanted = match self {
+            Self::Bytes(assembly) => assembly.wanted(),
+            Self::Fragment(rebuild) => rebuild.wanted(),
+        };
+        Ok(wanted?.map(<[Wanted]>::to_vec))
+    }
+
+    fn give(&mut self, cells: &[GivenCell<'_>]) -> Result<Vec<u8>, Short> {
+        match self {
+            Self::Bytes(assembly) => {
+                let mut bytes = Vec::with_capacity(cells.iter().map(|cell| cell.bytes.len()).sum());
+                assembly.give(cells, |piece| bytes.extend_from_slice(piece))?;
+                Ok(bytes)
+            }
+            Self::Fragment(rebuild) => rebuild.give(cells).map(<[u8]>::to_vec),
+        }
+    }
+}
+
+/// What is being read.
 #[derive(Debug)]
 pub(super) struct Fetching {
     pub(super) info: FragmentInfo,
-    /// What wasn't given yet.
-    bytes: Range<u64>,
-    assembly: Assembly,
+    making: Making,
     /// For each fragment the devices that may have it, the one that is asked first.
     sources: Vec<VecDeque<u32>>,
     late: BTreeSet<usize>,
@@ -66,15 +116,28 @@ pub(super) struct Fetching {
 
 impl Fetching {
     /// These bytes, from `sources`: for each fragment the devices that may have it.
-    pub(super) fn new(info: FragmentInfo, bytes: Range<u64>, sources: Vec<VecDeque<u32>>, window: u64) -> Self {
-        let size = info.block.geometry.object_bytes();
-        let bytes = bytes.start.min(size)..bytes.end.min(size);
-        let assembly = Assembly::new(info.block.geometry, bytes.clone(), &[]);
-        let end = assembly.left().start;
+    pub(super) fn bytes(info: FragmentInfo, bytes: Range<u64>, sources: Vec<VecDeque<u32>>, window: u64) -> Self {
+        let making = Making::Bytes(Assembly::new(info.block.geometry, bytes, &[]));
+        Self::new(info, making, sources, window)
+    }
+
+    /// The cells of a fragment.
+    pub(super) fn fragment(info: FragmentInfo, index: usize, sources: Vec<VecDeque<u32>>, window: u64) -> Self {
+        let making = Making::Fragment(Rebuild::new(info.block.clone(), index, &[]));
+        Self::new(info, making, sources, window)
+    }
+
+    fn new(info: FragmentInfo, making: Making, sources: Vec<VecDeque<u32>>, window: u64) -> Self {
+        let end = making.left().start;
         let (late, cells, asked) = (BTreeSet::new(), BTreeMap::new(), BTreeSet::new());
-        let mut fetching = Self { info, bytes, assembly, sources, late, cells, asked, window, end, planned: 0 };
+        let mut fetching = Self { info, making, sources, late, cells, asked, window, end, planned: 0 };
         fetching.plan();
         fetching
+    }
+
+    /// What was made, when all of it was.
+    pub(super) fn made(self) -> Making {
+        self.making
     }
 
     pub(super) fn version(&self) -> Version {
@@ -83,7 +146,7 @@ impl Fetching {
 
     /// The first stripe that wasn't given yet.
     pub(super) fn first(&self) -> u64 {
-        self.assembly.left().start
+        self.making.left().start
     }
 
     /// Go on with the fragments that can be read now.
@@ -94,19 +157,19 @@ impl Fetching {
         if usable.len() < self.info.block.geometry.scheme().data() {
             usable.extend(late);
         }
-        self.assembly = Assembly::new(self.info.block.geometry, self.bytes.clone(), &usable);
+        self.making.read_from(&usable);
         self.planned = 0;
     }
 
     /// The cells to ask for now; they count as asked for.
     pub(super) fn wishes(&mut self) -> Result<Vec<Wish>, Short> {
-        let left = self.assembly.left();
+        let left = self.making.left();
         while self.end < left.end && self.end < left.start + self.window {
             self.end = left.end.min(self.end + self.window);
         }
         let mut wishes: Vec<Wish> = Vec::new();
         for stripe in left.start.max(self.planned)..self.end {
-            for Wanted { index, .. } in self.assembly.later(stripe)? {
+            for Wanted { index, .. } in self.making.later(stripe)? {
                 let Some(&device) = self.sources[index].front() else { continue };
                 if self.cells.contains_key(&(stripe, index)) || !self.asked.insert((stripe, index)) {
                     continue;
@@ -123,6 +186,20 @@ impl Fetching {
         }
         self.planned = self.end;
         Ok(wishes)
+    }
+
+    /// A device has answered with cells, or without.
+    pub(super) fn answered(&mut self, wish: &Wish, given: Option<&(Given, Vec<u8>)>) {
+        let Range { start, end } = wish.stripes;
+        let is_good = match given {
+            Some((Given::Cells(cells), body)) if cells.first == start && cells.xxh3.len() as u64 == end - start => {
+                self.came(wish.index, cells, body)
+            }
+            _ => false,
+        };
+        if !is_good {
+            self.failed(wish);
+        }
     }
 
     /// Cells of a fragment have come, one behind the other; false if they are not what they say they are.
@@ -155,7 +232,7 @@ impl Fetching {
     }
 
     /// A device doesn't give these cells of a fragment: nothing of the fragment is asked of it any more.
-    pub(super) fn failed(&mut self, Wish { index, device, stripes }: &Wish) {
+    fn failed(&mut self, Wish { index, device, stripes }: &Wish) {
         stripes.clone().for_each(|stripe| {
             self.asked.remove(&(stripe, *index));
         });
@@ -180,16 +257,16 @@ impl Fetching {
     pub(super) fn next(&mut self) -> Result<Next, Short> {
         loop {
             let number = self.first();
-            let Some(wanted) = self.assembly.wanted()?.map(<[Wanted]>::to_vec) else { return Ok(Next::End) };
+            let Some(wanted) = self.making.wanted()? else { return Ok(Next::End) };
             let here: Option<Vec<&Cell>> =
                 wanted.iter().map(|wanted| self.cells.get(&(number, wanted.index))).collect();
             let Some(here) = here else { return Ok(Next::Wait) };
-            let given: Vec<Given<'_>> =
-                here.iter().map(|cell| Given { bytes: &cell.answer[cell.within.clone()], xxh3: cell.xxh3 }).collect();
-            let mut bytes = Vec::with_capacity(given.iter().map(|cell| cell.bytes.len()).sum());
-            match self.assembly.give(&given, |piece| bytes.extend_from_slice(piece)) {
-                Ok(()) => {
-                    self.bytes.start += bytes.len() as u64;
+            let given: Vec<GivenCell<'_>> = here
+                .iter()
+                .map(|cell| GivenCell { bytes: &cell.answer[cell.within.clone()], xxh3: cell.xxh3 })
+                .collect();
+            match self.making.give(&given) {
+                Ok(bytes) => {
                     self.cells = self.cells.split_off(&(number + 1, 0));
                     self.asked = self.asked.split_off(&(number + 1, 0));
                     return Ok(Next::Bytes(bytes));

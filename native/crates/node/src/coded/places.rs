@@ -1,19 +1,23 @@
 //! Where an object's fragments are.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use swiftlet_erasure::Scheme;
-use swiftlet_fragments::{Device, Terms};
-use swiftlet_store::model::Key;
+use swiftlet_fragments::{Device, Terms, Version};
+use swiftlet_store::model::{FragmentInfo, Key};
 use swiftlet_transport::Peer;
+
+use crate::message::fragments::{MAX_READ_BYTES, MAX_READ_CELLS, Request};
 
 /// A device: the server it is at, and its name there.
 pub type Target = (Peer, String);
 
 /// The largest cell that is written: it is sent in one piece.
 pub const MOST_CELL_BYTES: usize = 1 << 20;
+/// Bytes of an object that are asked for at once, but for one stripe at least.
+const MOST_WINDOW: u64 = 4 << 20;
 /// Partitions of a store that a partition of the ring has.
 const PARTITIONS: u32 = 32;
 
@@ -102,5 +106,38 @@ impl Places {
 
     pub(crate) fn stripe_bytes(&self) -> u64 {
         (self.scheme.data() * self.cell_bytes) as u64
+    }
+
+    /// Stripes that are asked for at once: one answer has as many cells at least.
+    pub(crate) fn window(&self) -> u64 {
+        let most = (MAX_READ_BYTES / self.cell_bytes as u64).min(MAX_READ_CELLS);
+        (MOST_WINDOW / self.stripe_bytes()).clamp(1, most)
+    }
+
+    /// Whether this can be what is stored with a fragment of the object.
+    pub(crate) fn fits(&self, index: usize, info: &FragmentInfo) -> bool {
+        let block = &info.block;
+        block.index == index
+            && block.geometry.scheme() == self.scheme
+            && block.cell_bytes == self.cell_bytes
+            && !info.version().is_deletion()
+    }
+
+    /// For each fragment the devices that may have it: at its place, chosen for it, or one that has said so.
+    pub(crate) fn sources(&self, info: &FragmentInfo, holders: &[(usize, u32)]) -> Vec<VecDeque<u32>> {
+        let mut sources: Vec<VecDeque<u32>> = self.at.iter().map(|device| VecDeque::from([*device])).collect();
+        let chosen = info.block.chosen.iter().map(|device| device.number).enumerate();
+        for (index, device) in chosen.chain(holders.iter().copied()) {
+            if !sources[index].contains(&device) {
+                sources[index].push_back(device);
+            }
+        }
+        sources
+    }
+
+    /// The question what is stored with a version.
+    pub(crate) fn describe(&self, index: usize, version: Version) -> Request {
+        let next = Version { generation: version.generation.saturating_add(1), ..version };
+        Request::Newest { key: self.key(index), below: Some(next), start: 0, stop: 0 }
     }
 }

@@ -26,10 +26,7 @@ use super::calls::{Answering, Whole, ask};
 use super::fetching::{Fetching, Next, Wish};
 use super::places::Places;
 use crate::client::Failure;
-use crate::message::fragments::{Cells, Given, MAX_READ_BYTES, MAX_READ_CELLS, Newest, Request};
-
-/// Bytes of an object that are asked for at once, but for one stripe at least.
-const MOST_WINDOW: u64 = 4 << 20;
+use crate::message::fragments::{Cells, Given, MAX_READ_BYTES, Newest, Request};
 
 /// How a read waits.
 #[derive(Clone, Debug)]
@@ -222,27 +219,21 @@ impl Inner {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Stripes in a window: one answer has as many cells at least.
-    fn window(&self) -> u64 {
-        let most = (MAX_READ_BYTES / self.places.cell_bytes as u64).min(MAX_READ_CELLS);
-        (MOST_WINDOW / self.places.stripe_bytes()).clamp(1, most)
-    }
-
     fn ask(&self, state: &mut State, index: usize, device: u32, kind: Kind) {
         let (key, cell_bytes) = (self.places.key(index), self.places.cell_bytes);
         let (request, most) = match &kind {
             // The first one of all sends cells.
             Kind::Newest if state.next == 0 => {
-                let stop =
-                    self.range.start.saturating_add(self.window() * self.places.stripe_bytes()).min(self.range.end);
+                let stop = self
+                    .range
+                    .start
+                    .saturating_add(self.places.window() * self.places.stripe_bytes())
+                    .min(self.range.end);
                 let request = Request::Newest { key, below: state.below, start: self.range.start, stop };
                 (request, MAX_READ_BYTES as usize + cell_bytes)
             }
             Kind::Newest => (Request::Newest { key, below: state.below, start: 0, stop: 0 }, 0),
-            Kind::Describe(version) => {
-                let next = Version { generation: version.generation.saturating_add(1), ..*version };
-                (Request::Newest { key, below: Some(next), start: 0, stop: 0 }, 0)
-            }
+            Kind::Describe(version) => (self.places.describe(index, *version), 0),
             Kind::Cells(version, stripes) => {
                 let most = (stripes.end - stripes.start) as usize * cell_bytes;
                 (Request::Cells { key, version: *version, first: stripes.start, end: stripes.end }, most)
@@ -354,16 +345,8 @@ impl Inner {
                 if let Some(answer) = answer {
                     state.read.fetched(version, index, &answer);
                 }
-                let Stage::Fetching(fetching) = &mut state.stage else { return };
-                let is_asked_for = |cells: &Cells| {
-                    cells.first == stripes.start && cells.xxh3.len() as u64 == stripes.end - stripes.start
-                };
-                let is_good = match given {
-                    Ok((Given::Cells(cells), body)) => is_asked_for(&cells) && fetching.came(index, &cells, &body),
-                    _ => false,
-                };
-                if !is_good {
-                    fetching.failed(&Wish { index, device, stripes });
+                if let Stage::Fetching(fetching) = &mut state.stage {
+                    fetching.answered(&Wish { index, device, stripes }, given.as_ref().ok());
                 }
             }
         }
@@ -372,12 +355,7 @@ impl Inner {
     /// Remember what a device says of a version; false if it can't be true.
     fn learn(&self, state: &mut State, holder: (usize, u32), newest: Newest, body: Vec<u8>) -> bool {
         let Some((info, cells)) = newest.fragment else { return true };
-        let (block, places) = (&info.block, &self.places);
-        if block.index != holder.0
-            || block.geometry.scheme() != places.scheme
-            || block.cell_bytes != places.cell_bytes
-            || info.version().is_deletion()
-        {
+        if !self.places.fits(holder.0, &info) {
             return false;
         }
         let version = info.version();
@@ -411,14 +389,8 @@ impl Inner {
     fn fetch(&self, state: &mut State, version: Version) {
         state.cancel();
         let Some(known) = state.known.get_mut(&version) else { return };
-        let mut sources: Vec<VecDeque<u32>> = self.places.at.iter().map(|device| VecDeque::from([*device])).collect();
-        let chosen = known.info.block.chosen.iter().map(|device| device.number).enumerate();
-        for (index, device) in chosen.chain(known.holders.iter().copied()) {
-            if !sources[index].contains(&device) {
-                sources[index].push_back(device);
-            }
-        }
-        let mut fetching = Fetching::new(known.info.clone(), self.range.clone(), sources, self.window());
+        let sources = self.places.sources(&known.info, &known.holders);
+        let mut fetching = Fetching::bytes(known.info.clone(), self.range.clone(), sources, self.places.window());
         for (index, cells, body) in std::mem::take(&mut known.cells) {
             fetching.came(index, &cells, &body);
         }
