@@ -86,6 +86,19 @@ def test_a_digest_that_was_left_out_is_refused() -> None:
         only_md5.xxh3_64()
 
 
+def test_streams_are_digested_side_by_side() -> None:
+    bodies = [bytes([number]) * (100_000 + number) for number in range(11)]
+    hashers = [Hasher(md5=number != 3) for number in range(11)]
+    for cut in (slice(0, 70), slice(70, 50_000), slice(50_000, None)):
+        Hasher.update_each([(hasher, memoryview(body)[cut]) for hasher, body in zip(hashers, bodies, strict=True)])
+    for number, (hasher, body) in enumerate(zip(hashers, bodies, strict=True)):
+        assert (hasher.size, hasher.xxh3_64()) == (len(body), xxh3_64(body))
+        assert number == 3 or hasher.md5_digest() == md5(body)
+    Hasher.update_each([])
+    with pytest.raises(ValueError, match="twice"):
+        Hasher.update_each([(hashers[0], b"1"), (hashers[0], b"2")])
+
+
 def test_any_contiguous_buffer_is_taken(digest: Callable[[Buffer], object]) -> None:
     data = bytes(range(256)) * 16
     with mmap.mmap(-1, len(data)) as mapped:

@@ -41,8 +41,11 @@ class Body(Protocol):
     def reads_once(self) -> bool:
         """Whether it can be read only once."""
 
-    def chunks(self) -> AsyncGenerator[Buffer, None]:
-        """Return the bytes from the beginning; NotRepeatable when they can't be read again."""
+    def chunks(self, *, hashed: bool = True) -> AsyncGenerator[Buffer, None]:
+        """Return the bytes from the beginning; NotRepeatable when they can't be read again.
+
+        Without `hashed` nobody is going to ask whether an ETag `matches` these bytes.
+        """
 
     def whole(self) -> Buffer | None:
         """Return all bytes if they are in memory in one piece; None when they come by `chunks`."""
@@ -74,7 +77,7 @@ class BytesBody:
         """Return False."""
         return False
 
-    async def chunks(self) -> AsyncGenerator[Buffer, None]:
+    async def chunks(self, *, hashed: bool = True) -> AsyncGenerator[Buffer, None]:
         """Yield the bytes."""
         for start in range(0, len(self.data), CHUNK):
             yield self.data[start : start + CHUNK]
@@ -103,7 +106,7 @@ class FileBody:
         self.start = start
         with local_errors(path):
             self._size = max(0, path.stat().st_size - start) if size is None else size
-        self._digests = Both()
+        self._digests: Both | None = None
 
     @property
     def size(self) -> int:
@@ -120,9 +123,9 @@ class FileBody:
         """Return False."""
         return False
 
-    async def chunks(self) -> AsyncGenerator[Buffer, None]:
+    async def chunks(self, *, hashed: bool = True) -> AsyncGenerator[Buffer, None]:
         """Yield the bytes; LocalError when the file can't be read or has become shorter."""
-        digests = self._digests = Both()
+        digests = self._digests = Both() if hashed else None
         with local_errors(self.path):
             descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
             reading: asyncio.Future[bytes] | None = None
@@ -149,14 +152,15 @@ class FileBody:
         """Return None: they are read piece by piece."""
         return None
 
-    def _read(self, descriptor: int, size: int, position: int, digests: Both) -> bytes:
+    def _read(self, descriptor: int, size: int, position: int, digests: Both | None) -> bytes:
         data = os.pread(descriptor, size, position)
         while len(data) < size:
             more = os.pread(descriptor, size - len(data), position + len(data))
             if not more:
                 raise LocalError(f"{self.path} has become shorter while it was read")
             data += more
-        digests.update(data)
+        if digests is not None:
+            digests.update(data)
         return data
 
     def state(self) -> object:
@@ -167,7 +171,7 @@ class FileBody:
 
     async def matches(self, etag: str) -> bool:
         """Whether the ETag is that of the bytes which were sent."""
-        return self._digests.matches(etag)
+        return self._digests is not None and self._digests.matches(etag)
 
 
 class StreamBody:
@@ -178,7 +182,7 @@ class StreamBody:
         self._source = source
         self._size = size
         self._begun = False
-        self._digests = Both()
+        self._digests: Both | None = None
 
     @property
     def size(self) -> int | None:
@@ -195,17 +199,19 @@ class StreamBody:
         """Return True: a stream has no beginning to go back to."""
         return True
 
-    async def chunks(self) -> AsyncGenerator[Buffer, None]:
+    async def chunks(self, *, hashed: bool = True) -> AsyncGenerator[Buffer, None]:
         """Yield the bytes, once."""
         if self._begun:
             raise NotRepeatable("the body can be read only once, and a request has begun to send it before")
         self._begun = True
+        digests = self._digests = Both() if hashed else None
         seen = 0
         async for data in self._source:
             seen += len(data)
             if self._size is not None and seen > self._size:
                 raise ConfigurationError(f"the body is longer than the {self._size} bytes that were announced")
-            self._digests.update(data)
+            if digests is not None:
+                digests.update(data)
             yield data
         if self._size is not None and seen < self._size:
             raise ConfigurationError(f"the body ended after {seen} of the {self._size} bytes that were announced")
@@ -216,7 +222,7 @@ class StreamBody:
 
     async def matches(self, etag: str) -> bool:
         """Whether the ETag is that of the bytes which were sent."""
-        return self._digests.matches(etag)
+        return self._digests is not None and self._digests.matches(etag)
 
 
 def body_of(source: Source, size: int | None = None) -> Body:

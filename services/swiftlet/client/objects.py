@@ -226,10 +226,10 @@ class _Counted:
         """Return the answer of the body that is sent."""
         return self._body.reads_once
 
-    async def chunks(self) -> AsyncGenerator[Buffer, None]:
+    async def chunks(self, *, hashed: bool = True) -> AsyncGenerator[Buffer, None]:
         """Yield the bytes, and count what was taken."""
         self.take_back()
-        async with aclosing(self._body.chunks()) as chunks:
+        async with aclosing(self._body.chunks(hashed=hashed)) as chunks:
             async for data in chunks:
                 yield data
                 self.moved += len(data)

@@ -2,7 +2,7 @@
 
 use twox_hash::xxhash3_128::Hasher as Xxh3;
 
-use crate::md5::Md5;
+use crate::md5::{self, Md5};
 use crate::xxh3_64;
 
 /// How much is given to one digest before the other one gets the same bytes. Half of a common 32 KiB first-level
@@ -56,6 +56,32 @@ impl Hasher {
             (Some(md5), None) => md5.update(data),
             (None, Some(xxh3)) => xxh3.write(data),
             (None, None) => {}
+        }
+    }
+
+    /// Digest the next bytes of each of several streams, MD5 side by side: in little more than the time of one, where
+    /// the processor can.
+    pub fn update_each(hashers: &mut [&mut Self], inputs: &[&[u8]]) {
+        let longest = inputs.iter().map(|input| input.len()).max().unwrap_or_default();
+        for start in (0..longest).step_by(SLICE_BYTES) {
+            let slices: Vec<&[u8]> = inputs
+                .iter()
+                .map(|input| &input[start.min(input.len())..(start + SLICE_BYTES).min(input.len())])
+                .collect();
+            let (mut streams, mut of_streams) = (Vec::new(), Vec::new());
+            for (hasher, slice) in hashers.iter_mut().zip(&slices) {
+                if let Some(md5) = &mut hasher.md5 {
+                    streams.push(md5);
+                    of_streams.push(*slice);
+                }
+            }
+            md5::many::update(&mut streams, &of_streams);
+            for (hasher, slice) in hashers.iter_mut().zip(slices) {
+                hasher.size += slice.len() as u64;
+                if let Some(xxh3) = &mut hasher.xxh3 {
+                    xxh3.write(slice);
+                }
+            }
         }
     }
 

@@ -108,6 +108,26 @@ impl Hasher {
         }
     }
 
+    /// Digest the next bytes of each of several streams, side by side.
+    #[staticmethod]
+    #[pyo3(signature = (pieces, /))]
+    fn update_each(py: Python<'_>, pieces: Vec<(PyRef<'_, Self>, Bytes)>) -> PyResult<()> {
+        let mut all: Vec<(&Mutex<swiftlet_hash::Hasher>, &[u8])> =
+            pieces.iter().map(|(hasher, data)| (&*hasher.state, data.as_slice())).collect();
+        // Two calls take the locks of streams that they share in the same order.
+        all.sort_by_key(|(state, _)| std::ptr::from_ref(*state));
+        if all.windows(2).any(|two| std::ptr::eq(two[0].0, two[1].0)) {
+            return Err(PyValueError::new_err("a Hasher is named twice"));
+        }
+        py.detach(|| {
+            let mut held: Vec<MutexGuard<'_, swiftlet_hash::Hasher>> =
+                all.iter().map(|(state, _)| state.lock().unwrap_or_else(PoisonError::into_inner)).collect();
+            let inputs: Vec<&[u8]> = all.iter().map(|(_, data)| *data).collect();
+            swiftlet_hash::Hasher::update_each(&mut held.iter_mut().map(|one| &mut **one).collect::<Vec<_>>(), &inputs);
+        });
+        Ok(())
+    }
+
     /// How many bytes were digested.
     #[getter]
     fn size(&self, py: Python<'_>) -> u64 {

@@ -16,6 +16,7 @@ from typing import Any, get_args
 from swiftlet.client.direct.errors import GoByHttp
 from swiftlet.client.direct.grants import Granted, Grants, Kind
 from swiftlet.client.direct.guest import GuestCaller, GuestCalls
+from swiftlet.client.direct.hashing import Hashing
 from swiftlet.client.direct.large_stream import Ahead
 from swiftlet.client.direct.metadata import MetadataServer
 from swiftlet.client.direct.outage import Outage
@@ -154,6 +155,7 @@ class Parts:
         self.by_proxies = Lately()
         """Large objects that could not be read from the devices."""
         self.ahead = Ahead()
+        self.hashing = Hashing()
         self._ahead_ns = 0
         """How far the servers' clock is ahead of this machine's."""
         self._device_ahead_ns = 0

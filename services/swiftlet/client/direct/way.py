@@ -18,13 +18,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
 from typing import TypeVar
 
 from swiftlet_native import Hasher
 
 from swiftlet.client.bodies import Body, BytesBody
-from swiftlet.client.concurrency import in_thread
 from swiftlet.client.direct import plain
 from swiftlet.client.direct.errors import GoByHttp, ShownByProxies
 from swiftlet.client.direct.grants import Kind
@@ -237,12 +235,13 @@ class DirectWay:
             hasher = _hasher(to)
             hashing: asyncio.Future[None] | None = None
             try:
-                async with aclosing(body.chunks()) as chunks:
+                # What the devices store is compared with the digest in the footer.
+                async with aclosing(body.chunks(hashed=False)) as chunks:
                     async for chunk in chunks:
                         if hashing is not None:
                             await hashing
                         # It is hashed while it is sent, and while the next one is read.
-                        hashing = asyncio.ensure_future(in_thread(partial(hasher.update, chunk)))
+                        hashing = to.parts.hashing.update(hasher, chunk)
                         await upload.write(memoryview(chunk))
                 if hashing is not None:
                     await hashing

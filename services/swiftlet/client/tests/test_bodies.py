@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import io
 import os
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from swiftlet.client.bodies import CHUNK, FileBody, body_of
+from swiftlet.client.bodies import CHUNK, FileBody, StreamBody, body_of
 from swiftlet.client.digests import digest_for
 from swiftlet.client.errors import ConfigurationError, LocalError
 
@@ -33,6 +34,17 @@ async def test_a_file_is_read_again_and_in_parts(tmp_path: Path, size: int) -> N
         for _ in range(2):
             assert b"".join([bytes(piece) async for piece in body.chunks()]) == content[start:]
             assert await body.matches(etag(content[start:]))
+
+
+async def test_bytes_are_not_hashed_when_nobody_will_ask(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"abc")
+    for body in (FileBody(tmp_path / "file"), StreamBody(stream())):
+        assert b"".join([bytes(piece) async for piece in body.chunks(hashed=False)]) == b"abc"
+        assert not await body.matches(etag(b"abc"))
+
+
+async def stream() -> AsyncIterator[bytes]:
+    yield b"abc"
 
 
 async def test_a_file_that_is_left_in_the_middle_is_closed(tmp_path: Path) -> None:

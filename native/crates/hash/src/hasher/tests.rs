@@ -134,3 +134,35 @@ proptest! {
         prop_assert_eq!((hasher.xxh3_64(), hasher.xxh3_128()), (Some(xxh3_64(&data)), Some(xxh3_128(&data))));
     }
 }
+
+proptest! {
+    #[test]
+    fn streams_that_are_digested_side_by_side_have_the_digests_that_they_have_alone(
+        lengths in prop::collection::vec((0_usize..300, 0_usize..2 * SLICE_BYTES, 0_usize..200), 1..11),
+        with_md5 in prop::collection::vec(any::<bool>(), 11),
+    ) {
+        let bodies: Vec<Vec<u8>> = lengths.iter().map(|(first, second, third)| counting(first + second + third)).collect();
+        let mut together: Vec<Hasher> = with_md5
+            .iter()
+            .take(bodies.len())
+            .map(|md5| Hasher::new(Digests { md5: *md5, xxh3: true }))
+            .collect();
+        for piece in 0..3 {
+            let inputs: Vec<&[u8]> = bodies
+                .iter()
+                .zip(&lengths)
+                .map(|(body, (first, second, _))| match piece {
+                    0 => &body[..*first],
+                    1 => &body[*first..first + second],
+                    _ => &body[first + second..],
+                })
+                .collect();
+            Hasher::update_each(&mut together.iter_mut().collect::<Vec<_>>(), &inputs);
+        }
+        for (hasher, body) in together.iter().zip(&bodies) {
+            prop_assert_eq!(hasher.size(), body.len() as u64);
+            prop_assert_eq!(hasher.xxh3_128(), Some(xxh3_128(body)));
+            prop_assert!(hasher.md5().is_none_or(|digest| digest == md5(body)));
+        }
+    }
+}

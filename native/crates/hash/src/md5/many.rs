@@ -4,7 +4,9 @@
 //! little longer than one: six times the bytes per second with AVX2. Which inputs come together is up to the caller;
 //! lanes go on as long as at least [`WORTH`] inputs have whole blocks left, and each input is ended by itself.
 
-use super::{BLOCK_BYTES, Md5, compress};
+#[cfg(not(target_arch = "x86_64"))]
+use super::compress;
+use super::{BLOCK_BYTES, Md5};
 
 const LANES: usize = 8;
 /// With fewer inputs one after the other is faster.
@@ -19,28 +21,48 @@ pub(crate) fn digests(inputs: &[&[u8]]) -> Vec<[u8; 16]> {
 
 fn digests_of_some(inputs: &[&[u8]], in_lanes: bool) -> Vec<[u8; 16]> {
     let mut streams: Vec<Md5> = inputs.iter().map(|_| Md5::new()).collect();
-    let (mut blocks, rests): (Vec<Blocks<'_>>, Vec<&[u8]>) = inputs.iter().map(|input| input.as_chunks()).unzip();
-    loop {
-        let active: Vec<usize> = (0..blocks.len()).filter(|at| !blocks[*at].is_empty()).collect();
-        if !in_lanes || active.len() < WORTH {
-            break;
-        }
-        let count = active.iter().map(|at| blocks[*at].len()).min().unwrap_or_default();
-        // Lanes without an input repeat the first one.
-        let input = |lane: usize| active[if lane < active.len() { lane } else { 0 }];
-        let mut states = std::array::from_fn(|lane| streams[input(lane)].state);
-        compress_lanes(&mut states, &std::array::from_fn(|lane| &blocks[input(lane)][..count]));
-        for (at, state) in active.into_iter().zip(states) {
-            streams[at].state = state;
-            blocks[at] = &blocks[at][count..];
-        }
-    }
-    for (((stream, blocks), rest), input) in streams.iter_mut().zip(blocks).zip(rests).zip(inputs) {
-        compress(&mut stream.state, blocks);
-        stream.size = input.len() as u64;
-        stream.partial[..rest.len()].copy_from_slice(rest);
-    }
+    update_some(&mut streams.iter_mut().collect::<Vec<_>>(), inputs, in_lanes);
     streams.iter().map(Md5::digest).collect()
+}
+
+/// Digest the next bytes of each stream.
+pub(crate) fn update(streams: &mut [&mut Md5], inputs: &[&[u8]]) {
+    let in_lanes = has_lanes();
+    for (streams, inputs) in streams.chunks_mut(LANES).zip(inputs.chunks(LANES)) {
+        update_some(streams, inputs, in_lanes);
+    }
+}
+
+fn update_some(streams: &mut [&mut Md5], inputs: &[&[u8]], in_lanes: bool) {
+    let mut rests: Vec<&[u8]> = inputs.to_vec();
+    if in_lanes {
+        // Blocks that were begun are completed first.
+        for (stream, rest) in streams.iter_mut().zip(&mut rests) {
+            let begun = stream.pending();
+            let (first, later) = rest.split_at(rest.len().min((BLOCK_BYTES - begun) % BLOCK_BYTES));
+            stream.update(first);
+            *rest = later;
+        }
+        loop {
+            let active: Vec<usize> = (0..rests.len()).filter(|at| rests[*at].len() >= BLOCK_BYTES).collect();
+            if active.len() < WORTH {
+                break;
+            }
+            let count = active.iter().map(|at| rests[*at].len() / BLOCK_BYTES).min().unwrap_or_default();
+            // Lanes without an input repeat the first one.
+            let input = |lane: usize| active[if lane < active.len() { lane } else { 0 }];
+            let mut states = std::array::from_fn(|lane| streams[input(lane)].state);
+            compress_lanes(&mut states, &std::array::from_fn(|lane| &rests[input(lane)].as_chunks().0[..count]));
+            for (at, state) in active.into_iter().zip(states) {
+                streams[at].state = state;
+                streams[at].size += (count * BLOCK_BYTES) as u64;
+                rests[at] = &rests[at][count * BLOCK_BYTES..];
+            }
+        }
+    }
+    for (stream, rest) in streams.iter_mut().zip(rests) {
+        stream.update(rest);
+    }
 }
 
 #[cfg(target_arch = "x86_64")]
