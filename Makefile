@@ -252,9 +252,13 @@ SOAK_ARGS ?= .cache/soak
 soak: setup ## requests that cost much, one kind after the other, and how long each keeps a worker from others, for MINUTES
 	@.venv/bin/python -m bench.soak.run $(SOAK_ARGS) --minutes $(MINUTES)
 
+# make bench-modes SWIFTX_ARGS='--sizes 1 10 100 1000 5000 --scale 1 --directory /mnt/large'
+SWIFTX_ARGS ?=
 .PHONY: bench-modes
-bench-modes: setup ## objects through the proxies and directly to and from the devices, in one run
+bench-modes: setup ## objects through the proxies and directly, and both beside OpenStack Swift (installs it; root)
 	@.venv/bin/python -m bench.modes.run --rounds 7 --seconds 1
+	@bench/peers/prepare.sh
+	@unshare --net .venv/bin/python -m bench.modes.swiftx $(SWIFTX_ARGS)
 
 .PHONY: wan
 wan: setup ## three regions joined by emulated wide-area links, with a store over them (as root)

@@ -22,11 +22,17 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+
+from swiftlet_native import ObjectWire
 
 from e2e.standalone.cluster import Cluster, start_cluster
 from swiftlet.client import V1, AsyncClient, Options
+from swiftlet.client.direct.grants import Kind
+from swiftlet.client.direct.way import DirectWay
+from swiftlet.native_values import place
+from swiftlet.transport.native_replicas import made
 
 CONTAINER = "modes"
 SIZES = (10 << 10, 1 << 20, 10 << 20)
@@ -56,12 +62,13 @@ class Measured:
 class Bench:
     """A store, and a client for each mode."""
 
-    def __init__(self, cluster: Cluster, seconds: float, sizes: Sequence[int]) -> None:
+    def __init__(self, cluster: Cluster, seconds: float, sizes: Sequence[int], whole_bytes: int) -> None:
         login = V1(auth_url=cluster.auth_url, user=cluster.user, key=cluster.key)
         options = {"hedge": False}
         self.cluster = cluster
         self.seconds = seconds
         self.sizes = sizes
+        self.whole_bytes = whole_bytes
         self.modes = {
             "M1": AsyncClient(login, Options(**options)),  # type: ignore[arg-type]
             "M2": AsyncClient(login, Options(**options, metadata_url=cluster.url("metadata"))),  # type: ignore[arg-type]
@@ -123,8 +130,41 @@ class Bench:
                     ratio = statistics.median(two.rates) / statistics.median(one.rates)
                     _say(f"| {size >> 10:,} KiB | {what} | {at_once} | {one.row()} | {two.row()} | {ratio:.2f} |")
         await self._batches(rounds)
+        if self.whole_bytes:
+            await self.whole(self.whole_bytes, rounds)
         for client in self.modes.values():
             await client.close()
+
+    async def whole(self, size: int, rounds: int) -> None:
+        """Measure one large plain object, read as programs do, beside what the transport alone brings of it."""
+        client, block = self.modes["M2"], random.Random(size).randbytes(1 << 20)
+        body = block * (size >> 20)
+        once = AsyncClient(client.credentials, replace(client.options, segments_above_bytes=1 << 40))
+        async with once:
+            await once.put(CONTAINER, "whole", body)
+        del body
+
+        async def stream(client: AsyncClient, name: str) -> object:
+            async with client.open(CONTAINER, name) as reading:
+                return sum([len(data) async for data in reading])
+
+        async def alone(client: AsyncClient, name: str) -> object:
+            return await transported(client, CONTAINER, name)
+
+        found: dict[str, list[float]] = {}
+        kinds = (("M1", "M1", stream), ("M2", "M2", stream), ("the transport alone", "M2", alone))
+        _say(f"\n| GET of {size >> 20:,} MiB | MiB/s | part of the transport alone | each |\n|---|---|---|---|")
+        for _ in range(rounds):
+            for name, mode, work in kinds:
+                began = time.monotonic()
+                if await work(self.modes[mode], "whole") != size:
+                    raise RuntimeError(f"{name}: not all bytes came")
+                found.setdefault(name, []).append((size >> 20) / (time.monotonic() - began))
+        best = statistics.median(found["the transport alone"])
+        for name, rates in found.items():
+            each = ", ".join(f"{rate:,.0f}" for rate in rates)
+            _say(f"| {name} | {statistics.median(rates):,.0f} | {statistics.median(rates) / best:.2f} | {each} |")
+        await self.modes["M1"].delete(CONTAINER, "whole")
 
     async def _batches(self, rounds: int) -> None:
         """Measure many small objects at a time, beside single ones: M2 in messages, M1 by eight requests at a time."""
@@ -149,6 +189,22 @@ class Bench:
             _say(f"| {SIZES[0] >> 10:,} KiB | {what} | {BATCH} | {one.row()} | {two.row()} | {ratio:.2f} |")
 
 
+async def transported(client: AsyncClient, container: str, name: str) -> int:
+    """Read an object from its first device by the transport's calls, look at nothing, and return its size."""
+    way = client._objects.way
+    assert isinstance(way, DirectWay)
+    parts = way._parts.here()
+    rights = (await parts.granted(container, Kind.READ, None)).rights
+    key = parts.objects(rights, name).key(parts.path(rights, container, name), rights.policy)
+    device = parts.rings.objects(rights.policy).primaries(key.partition)[0]
+    message = made(device, ObjectWire.get, place(key), 0, 2**64 - 1, False)
+    reading = await parts.calls(rights, name).read(device, message)
+    size = 0
+    while (piece := await reading.piece()) is not None:
+        size += len(piece)
+    return size
+
+
 def _own_s() -> float:
     use = resource.getrusage(resource.RUSAGE_SELF)
     return use.ru_utime + use.ru_stime
@@ -165,12 +221,13 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=1.5)
     parser.add_argument("--sizes", type=int, nargs="*", default=SIZES, help="in bytes")
+    parser.add_argument("--whole", type=int, default=1024, help="MiB of the object that is read at once; 0: none")
     arguments = parser.parse_args()
     folder = Path(tempfile.mkdtemp())
     cluster = start_cluster(folder / "store", "--workers", "1", settings={"SWIFTLET_CLUSTER__DIRECT_ACCESS": "true"})
     try:
         _say(f"load {os.getloadavg()[0]:.1f}, {os.cpu_count()} processors\n")
-        asyncio.run(Bench(cluster, arguments.seconds, arguments.sizes).run(arguments.rounds))
+        asyncio.run(Bench(cluster, arguments.seconds, arguments.sizes, arguments.whole << 20).run(arguments.rounds))
         _say(f"\nload {os.getloadavg()[0]:.1f}")
     finally:
         cluster.stop()
