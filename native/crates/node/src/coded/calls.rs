@@ -59,8 +59,9 @@ impl Answering {
             What::Reply { status, header, .. } if status != Status::Ok as u16 => {
                 Some(Err(Failure::Refused(Refusal::decode(status, &header))))
             }
-            What::Reply { header, body, whole, .. } => {
+            What::Reply { header, body, body_bytes, whole, .. } => {
                 self.header = Some(header);
+                self.body.reserve_exact(body_bytes.map_or(0, |bytes| bytes.min(self.most as u64)) as usize);
                 self.more(body.as_deref().unwrap_or_default()).or_else(|| whole.then(|| self.end()))
             }
             What::Chunk(chunk) => self.more(&chunk),

@@ -20,7 +20,7 @@ use crate::message::fragments::{Cells, Given};
 /// A cell that has come, in the answer in which it came.
 #[derive(Clone, Debug)]
 struct Cell {
-    answer: Arc<[u8]>,
+    answer: Arc<Vec<u8>>,
     within: Range<usize>,
     xxh3: u64,
 }
@@ -189,11 +189,11 @@ impl Fetching {
     }
 
     /// A device has answered with cells, or without.
-    pub(super) fn answered(&mut self, wish: &Wish, given: Option<&(Given, Vec<u8>)>) {
+    pub(super) fn answered(&mut self, wish: &Wish, given: Option<(Given, Vec<u8>)>) {
         let Range { start, end } = wish.stripes;
         let is_good = match given {
             Some((Given::Cells(cells), body)) if cells.first == start && cells.xxh3.len() as u64 == end - start => {
-                self.came(wish.index, cells, body)
+                self.came(wish.index, &cells, body)
             }
             _ => false,
         };
@@ -203,7 +203,7 @@ impl Fetching {
     }
 
     /// Cells of a fragment have come, one behind the other; false if they are not what they say they are.
-    pub(super) fn came(&mut self, index: usize, cells: &Cells, answer: &[u8]) -> bool {
+    pub(super) fn came(&mut self, index: usize, cells: &Cells, answer: Vec<u8>) -> bool {
         let geometry = self.info.block.geometry;
         let Some(end) = cells.first.checked_add(cells.xxh3.len() as u64).filter(|end| *end <= geometry.stripes())
         else {
@@ -213,7 +213,7 @@ impl Fetching {
         if span.end - span.start != answer.len() as u64 {
             return false;
         }
-        let answer: Arc<[u8]> = answer.into();
+        let answer = Arc::new(answer);
         for (stripe, xxh3) in (cells.first..end).zip(&cells.xxh3) {
             let cell = geometry.stripe(stripe).and_then(|stripe| stripe.cell(index));
             let within = cell.map_or(0..0, |cell| {

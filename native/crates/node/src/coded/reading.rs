@@ -346,7 +346,7 @@ impl Inner {
                     state.read.fetched(version, index, &answer);
                 }
                 if let Stage::Fetching(fetching) = &mut state.stage {
-                    fetching.answered(&Wish { index, device, stripes }, given.as_ref().ok());
+                    fetching.answered(&Wish { index, device, stripes }, given.ok());
                 }
             }
         }
@@ -392,7 +392,7 @@ impl Inner {
         let sources = self.places.sources(&known.info, &known.holders);
         let mut fetching = Fetching::bytes(known.info.clone(), self.range.clone(), sources, self.places.window());
         for (index, cells, body) in std::mem::take(&mut known.cells) {
-            fetching.came(index, &cells, &body);
+            fetching.came(index, &cells, body);
         }
         state.stage = Stage::Fetching(Box::new(fetching));
     }

@@ -216,7 +216,7 @@ impl Inner {
             Asked::Cells(wish) => {
                 let given = answer.ok().and_then(|(header, body)| Some((Given::decode(&header).ok()?, body)));
                 if let Stage::Making(fetching) = &mut state.stage {
-                    fetching.answered(&wish, given.as_ref());
+                    fetching.answered(&wish, given);
                 }
             }
         }
