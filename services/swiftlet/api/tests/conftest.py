@@ -18,9 +18,19 @@ async def cluster(tmp_path: Path) -> AsyncIterator[MemoryCluster]:
         yield made
 
 
+THROUGH_FRONT = frozenset(
+    f"test_{name}"
+    for name in (
+        *("acls", "conditional_requests", "conditions_ranges", "cors", "dlo", "expiry", "headers", "object_versioning"),
+        *("proxy_answers", "slo_read", "static_web", "symlinks", "temp_url"),
+    )
+)
+"""The files whose requests come through the native front, which reads what they read once more: what reads objects."""
+
+
 @pytest.fixture
-async def proxy(cluster: MemoryCluster, tmp_path: Path) -> AsyncIterator[Proxy]:
-    async with proxy_of(cluster, tmp_path, through_front=True) as made:
+async def proxy(cluster: MemoryCluster, tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Proxy]:
+    async with proxy_of(cluster, tmp_path, through_front=request.path.stem in THROUGH_FRONT) as made:
         yield made
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
@@ -37,8 +36,6 @@ from swiftlet.web.app import create_base_app
 POLICIES = Policies([PolicySection(index=0, name="gold", default=True), PolicySection(index=1, name="silver")])
 SMALL = 1000
 """Larger objects are streamed."""
-FRONT_VARIABLE = "API_TESTS_FRONT"
-"""Environment variable: set, reads come through the native front, and each is made twice, by Python and by it."""
 _TWICE = frozenset({200, 206, 304, 412, 416})
 """Statuses of answers to reads that the front may give."""
 _OF_ONE_ANSWER = ("Date", "X-Trans-Id", "X-Openstack-Request-Id")
@@ -83,7 +80,7 @@ class Proxy:
     withdrawals: Withdrawals = field(default_factory=Withdrawals)
     """Told of what changes in the caches of `api`."""
     twice: bool = False
-    """Whether reads are made again, with an equal answer."""
+    """Whether reads are made again, by the front, with an equal answer."""
 
     def url(self, path: str, query: str = "") -> URL:
         """A URL below the account, quoted already."""
@@ -170,7 +167,8 @@ async def proxy_of(
 ) -> AsyncIterator[Proxy]:
     """A proxy of this cluster; several share what is stored, and processes of one proxy their `changes`.
 
-    One that `through_front` has the devices replaced by native ones, if reads are to come through the front.
+    Requests come to one that is made `through_front` by the native front, and its devices are native ones. What is read
+    is read twice then: Python answers first, and the front once it has been given the grant.
     """
     users = root / "users.yaml"
     users.write_text(_USERS)
@@ -205,8 +203,7 @@ async def proxy_of(
     token = {"X-Auth-Token": tokens.issue(Identity(ACCOUNT, "tester", frozenset({Role.ADMIN})))[0]}
     async with AsyncExitStack() as stack:
         server = TestServer(app)
-        twice = through_front and bool(os.environ.get(FRONT_VARIABLE))
-        if twice:
+        if through_front:
             server, _, _ = await stack.enter_async_context(front_server(app, api, cluster, root, withdrawals))
         client = await stack.enter_async_context(TestClient(server, auto_decompress=False))
-        yield Proxy(cluster, api, client, clock, token, withdrawals, twice)
+        yield Proxy(cluster, api, client, clock, token, withdrawals, through_front)
