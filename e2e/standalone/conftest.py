@@ -52,23 +52,41 @@ class Stores:
 
 
 HERE = Path(__file__).parent
-SHARED: list[Stores] = []
-"""The stores that run in this process: they end with the last test of this folder, not with the last of all."""
+QUIET, KILLED = "quiet_stores", "stores"
+"""Fixtures with the stores that tests of this folder share."""
+_ORDER = (frozenset({QUIET}), frozenset({QUIET, KILLED}), frozenset({KILLED}), frozenset[str]())
+"""Files by the shared stores that they use, in the order in which they run: so each store has an end."""
+SHARED: dict[str, Stores] = {}
+"""The stores that run in this process, by their fixtures."""
+_users = pytest.StashKey[frozenset[str]]()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Bring files of this folder that use the same shared stores together."""
+    here = [place for place, item in enumerate(items) if HERE in item.path.parents]
+    used: dict[Path, frozenset[str]] = {}
+    for place in here:
+        names = getattr(items[place], "fixturenames", ())
+        used[items[place].path] = used.get(items[place].path, frozenset()) | {QUIET, KILLED}.intersection(names)
+    ordered = sorted((items[place] for place in here), key=lambda item: _ORDER.index(used[item.path]))
+    for place, item in zip(here, ordered, strict=True):
+        item.stash[_users] = used[item.path]
+        items[place] = item
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(nextitem: pytest.Item | None) -> None:
-    """Stop the shared stores when the next test is none of this folder: a store at rest takes time from others."""
-    if nextitem is None or HERE not in nextitem.path.parents:
-        codes = [known.drop() for known in SHARED]
-        assert not any(codes), "a store did not end well"
+    """Stop the shared stores that no further file uses: a store at rest takes time from others."""
+    wanted = frozenset[str]() if nextitem is None else nextitem.stash.get(_users, frozenset())
+    codes = [known.drop() for name, known in SHARED.items() if name not in wanted]
+    assert not any(codes), "a store did not end well"
 
 
 @pytest.fixture(scope="session")
 def quiet_stores(tmp_path_factory: pytest.TempPathFactory) -> Stores:
     """Return the store whose services nobody kills."""
-    SHARED.append(Stores(tmp_path_factory, {}))
-    return SHARED[-1]
+    return SHARED.setdefault(QUIET, Stores(tmp_path_factory, {}))
 
 
 @pytest.fixture(scope="module")
@@ -80,8 +98,7 @@ def cluster(quiet_stores: Stores) -> Cluster:
 @pytest.fixture(scope="session")
 def stores(tmp_path_factory: pytest.TempPathFactory) -> Stores:
     """Return the store of test files that kill services."""
-    SHARED.append(Stores(tmp_path_factory, QUICK))
-    return SHARED[-1]
+    return SHARED.setdefault(KILLED, Stores(tmp_path_factory, QUICK))
 
 
 @pytest.fixture
