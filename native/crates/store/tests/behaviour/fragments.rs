@@ -3,13 +3,11 @@
 //! Fault model: as for objects, see `crash` and `damage`. After each crash the device answers as the slots do that its
 //! acknowledged answers made, and each fragment has its bytes.
 
-mod common;
-
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use common::fragments::{CELL, KEYS, Model, Worker, chosen, fragment, index_of, key, meta, written};
-use common::{config, random};
+use crate::common::fragments::{CELL, KEYS, Model, Worker, chosen, fragment, index_of, key, meta, written};
+use crate::common::{config, random};
 use swiftlet_erasure::Geometry;
 use swiftlet_fragments::request::{Answer, Request};
 use swiftlet_fragments::slot::MAX_FRAGMENTS;
@@ -210,12 +208,12 @@ fn what_comes_has_to_be_what_the_footer_says() {
 fn whole_objects_and_fragments_are_kept_apart() {
     let disk = SimulatedDisk::new(1, Faults::default());
     let store = open(&disk);
-    let data = common::content(1, 100);
+    let data = crate::common::content(1, 100);
     settle(&store, 0, version(10));
-    let refused = store.put(key(0), &common::put_meta(20), &common::footer(&data), data.clone());
+    let refused = store.put(key(0), &crate::common::put_meta(20), &crate::common::footer(&data), data.clone());
     assert!(matches!(refused, Err(Error::Format(_))), "{refused:?}");
-    assert!(matches!(store.post(key(0), common::post_meta(20, None)), Err(Error::Format(_))));
-    store.put(key(1), &common::put_meta(20), &common::footer(&data), data).expect("an object");
+    assert!(matches!(store.post(key(0), crate::common::post_meta(20, None)), Err(Error::Format(_))));
+    store.put(key(1), &crate::common::put_meta(20), &crate::common::footer(&data), data).expect("an object");
     assert!(matches!(prepare(&store, 1, version(30)), Err(Error::Format(_))));
     assert!(matches!(store.about_fragment(key(1), Request::Commit(version(30))), Err(Error::Format(_))));
     // Deletions are the same for both.

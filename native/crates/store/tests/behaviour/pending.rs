@@ -1,13 +1,11 @@
 //! Pending container updates: as durable as their writes, gone when acknowledged, never forgotten by a crash.
 
-mod common;
-
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use common::{config, content, footer, key, put_meta, random};
+use crate::common::{config, content, footer, key, put_meta, random};
 use swiftlet_store::disk::{Faults, SimulatedDisk};
 use swiftlet_store::model::PostMeta;
 use swiftlet_store::{Done, Error, Store};

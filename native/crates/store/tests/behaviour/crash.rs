@@ -3,12 +3,10 @@
 //! Fault model: see `disk::SimulatedDisk`: what was not synced is lost, torn or written in another order. After each
 //! crash every acknowledged write is there byte for byte, none is half visible, and the index is what the volumes say.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use common::{Worker, config};
+use crate::common::{Worker, config};
 use swiftlet_store::Store;
 use swiftlet_store::disk::{Faults, SimulatedDisk};
 
@@ -43,7 +41,7 @@ fn run(seed: u64, rounds: &[Faults]) -> BTreeMap<&'static str, u64> {
 }
 
 fn chance(seed: u64, limit: u64) -> u64 {
-    common::random(seed).below(limit)
+    crate::common::random(seed).below(limit)
 }
 
 #[test]

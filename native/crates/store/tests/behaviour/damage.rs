@@ -1,10 +1,8 @@
 //! Flipped bits, full disks, newer formats.
 
-mod common;
-
 use std::sync::Arc;
 
-use common::{KEYS, Worker, config, content, footer, key, put_meta, seen};
+use crate::common::{KEYS, Worker, config, content, footer, key, put_meta, seen};
 use swiftlet_store::disk::{Disk, Faults, SimulatedDisk};
 use swiftlet_store::{Error, Store};
 
@@ -39,7 +37,7 @@ fn flipped_bits_are_found_and_never_served() {
         let (disk, worker) = lived(seed);
         let files: Vec<_> = disk.files().into_iter().filter(|(path, size)| path.contains('/') && *size > 0).collect();
         let total: u64 = files.iter().map(|(_, size)| size).sum();
-        let mut random = common::random(seed + 77);
+        let mut random = crate::common::random(seed + 77);
         for _ in 0..500 {
             flips += 1;
             let disk = disk.copy();

@@ -1,12 +1,10 @@
 //! Work beside everything else: it keeps to its rates, ends at once when the store is closed, and loses nothing by that.
 
-mod common;
-
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use common::{content, footer, key, put_meta};
+use crate::common::{content, footer, key, put_meta};
 use swiftlet_store::{Config, Error, Store};
 
 /// A directory that is gone after the test.

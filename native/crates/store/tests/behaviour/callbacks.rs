@@ -1,11 +1,9 @@
 //! Behaviour that the Python side's conformance suite does not see: threads, callbacks, large files, expiry, holes.
 
-mod common;
-
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, mpsc};
 
-use common::{config, content, footer, key, post_meta, put_meta};
+use crate::common::{config, content, footer, key, post_meta, put_meta};
 use swiftlet_store::disk::{Faults, SimulatedDisk};
 use swiftlet_store::model::{Key, PutMeta};
 use swiftlet_store::{Config, Error, Got, Store};

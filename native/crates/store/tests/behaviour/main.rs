@@ -1,0 +1,11 @@
+//! The store from outside. One program, as the store is compiled into each: most of the time of building tests.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod callbacks;
+mod crash;
+mod damage;
+mod fragments;
+mod pending;
+mod upkeep;
