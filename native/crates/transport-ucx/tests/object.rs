@@ -10,7 +10,7 @@
 #![cfg(feature = "ucx")]
 #![allow(unreachable_pub, clippy::unwrap_used, reason = "tests")]
 
-#[path = "../../node/tests/common/mod.rs"]
+#[path = "../../node/tests/behaviour/common/mod.rs"]
 mod common;
 mod ucx;
 

@@ -2,11 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-mod common;
-
 use std::collections::HashMap;
 
-use common::{LONG, MIB, World, content, key, put};
+use crate::common::{LONG, MIB, World, content, key, put};
 use proptest::prelude::*;
 use swiftlet_node::message::{Request, Written};
 use swiftlet_node::{Failure, Limits, Refusal, Status};

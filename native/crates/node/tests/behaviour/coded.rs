@@ -6,14 +6,12 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-mod common;
-
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use common::{LONG, Machine, World, config, content, eventually, meta, only_file, unique};
+use crate::common::{LONG, Machine, World, config, content, eventually, meta, only_file, unique};
 use swiftlet_erasure::Scheme;
 use swiftlet_fragments::Version;
 use swiftlet_fragments::request::Answer as SlotAnswer;

@@ -6,12 +6,10 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-mod common;
-
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use common::{LONG, Machine, World, content, only_file};
+use crate::common::{LONG, Machine, World, content, only_file};
 use swiftlet_erasure::Scheme;
 use swiftlet_fragments::assembly::Assembly;
 use swiftlet_fragments::block::Block;

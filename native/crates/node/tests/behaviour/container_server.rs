@@ -2,13 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-mod common;
-
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use common::{LONG, World, config, disk, eventually};
+use crate::common::{LONG, World, config, disk, eventually};
 use swiftlet_node::message::updates::{AskDurable, DURABLE, MAX_BATCH_BYTES, Row, Taken, UPDATE, Update, decode_taken};
 use swiftlet_node::{ContainerServer, Refusal, Status};
 use swiftlet_store::disk::{Disk, Faults, SimulatedDisk};
@@ -51,7 +49,7 @@ impl Server {
         let broken = Err("it is not mounted".to_owned());
         let devices = HashMap::from([("d0".to_owned(), Ok(Arc::clone(&updates))), ("broken".to_owned(), broken)]);
         let handler = Arc::new(ContainerServer::new(devices)) as Arc<dyn Handler>;
-        let name = format!("containers-{}", common::unique());
+        let name = format!("containers-{}", crate::common::unique());
         let node = Node::start(config(&name), &[], Some(handler)).unwrap();
         let tcp = if world.carrier == Carrier::Simulated {
             node.listen(world.network.listen(&name).unwrap());

@@ -2,12 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-mod common;
-
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use common::{LONG, MIB, Machine, World, config, content, eventually};
+use crate::common::{LONG, MIB, Machine, World, config, content, eventually};
 use swiftlet_fragments::Version;
 use swiftlet_fragments::request::Request as About;
 use swiftlet_node::message::guests::{Told, encode};
@@ -147,8 +145,8 @@ impl Visit {
         let world = World::new(carrier);
         let known = Arc::new(Guests::new(vec![key()], (b"before".to_vec(), b"after".to_vec())));
         known.set_ring(1, RING);
-        let directory = common::Directory::new();
-        let stores = vec![Arc::new(Store::open(&directory.0, common::store_config()).unwrap())];
+        let directory = crate::common::Directory::new();
+        let stores = vec![Arc::new(Store::open(&directory.0, crate::common::store_config()).unwrap())];
         let mut space = Room::new(Pool::new(8 << 20).unwrap());
         room(&mut space);
         let (node, server, targets) = world.serve_all(&stores, limits, Some((Arc::clone(&known), space)));

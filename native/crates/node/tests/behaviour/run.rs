@@ -5,13 +5,11 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-mod common;
-
 use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::{LONG, MIB, World, content, eventually, footer, key, meta, only_file, put};
+use crate::common::{LONG, MIB, World, content, eventually, footer, key, meta, only_file, put};
 use swiftlet_node::message::{Found, Request};
 use swiftlet_node::{Ahead, Failure, Limits, Marks, Part, Run, RunEnd, RunOptions, Status};
 use swiftlet_transport::{Carrier, Chunk, Completions, Peer, Sink, What};

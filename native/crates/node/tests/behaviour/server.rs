@@ -3,13 +3,13 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-mod common;
-
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
-use common::{AGGREGATE, LONG, MIB, World, content, disk, eventually, footer, get, key, meta, only_file, put, range};
+use crate::common::{
+    AGGREGATE, LONG, MIB, World, content, disk, eventually, footer, get, key, meta, only_file, put, range,
+};
 use swiftlet_node::message::{Request, Written, lists};
 use swiftlet_node::{Failure, Limits, Status};
 use swiftlet_store::disk::Faults;
@@ -523,7 +523,7 @@ fn who_takes_nothing_of_an_answer_keeps_nobody_waiting(world: &World) {
 }
 
 /// What was sent is let go of by the transport a moment after the peer has it.
-fn nothing_is_held(machine: &common::Machine) {
+fn nothing_is_held(machine: &crate::common::Machine) {
     let idle = |stats: swiftlet_node::DeviceStats| stats.requests == 0 && stats.buffered_bytes == 0;
     eventually("nothing is held", || machine.server.stats().into_values().all(idle));
 }

@@ -1,0 +1,13 @@
+//! Object servers and their callers, over real connections. One program, as all of them are compiled into each: most of the
+//! time of building tests.
+
+mod coded;
+mod common;
+mod container_server;
+mod fragments;
+mod guests;
+mod memory;
+mod messages;
+mod model;
+mod run;
+mod server;
