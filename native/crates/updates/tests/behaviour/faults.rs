@@ -5,20 +5,18 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-mod common;
-
 use std::io::IoSlice;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use common::{Content, LONG, ask, config, database, disk, encode, held, limited, open, rows, take};
+use crate::common::{Content, LONG, ask, config, database, disk, encode, held, limited, open, rows, take};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
 use swiftlet_store::disk::{Disk, Faults, SimulatedDisk};
 use swiftlet_updates::{Config, Refused, Taken, Updates};
 
-fn content(rows: &[(String, common::Columns)]) -> Content {
+fn content(rows: &[(String, crate::common::Columns)]) -> Content {
     rows.iter().cloned().collect()
 }
 

@@ -7,12 +7,12 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-mod common;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use common::{Columns, Content, ask, content, database, disk, encode, limited, merge, merge_all, open, stored, take};
+use crate::common::{
+    Columns, Content, ask, content, database, disk, encode, limited, merge, merge_all, open, stored, take,
+};
 use proptest::prelude::*;
 use swiftlet_store::disk::{Disk, Faults, SimulatedDisk};
 use swiftlet_updates::{Config, OutAlready, Refused, Updates};
@@ -188,7 +188,7 @@ impl World {
         let model = std::mem::take(&mut self.model);
         let (mut held, mut have) = (All::new(), folded.clone());
         for number in 0..DATABASES {
-            let rows = common::held(&self.updates, &database(number));
+            let rows = crate::common::held(&self.updates, &database(number));
             let have = have.entry(number).or_default();
             merge_all(have, &rows);
             let (promised, ever) = (promised.get(&number), model.ever.get(&number));
@@ -315,7 +315,7 @@ proptest! {
     #[test]
     fn a_merge_has_no_order(rows in prop::collection::vec(batch(), 1..4), turn in 0..4_usize) {
         let disk = disk(1);
-        let updates = open(&disk, common::config());
+        let updates = open(&disk, crate::common::config());
         let mut expected = Content::new();
         for batch in &rows {
             batch.iter().for_each(|(name, columns)| merge(&mut expected, name, &stored(columns.clone())));
@@ -330,7 +330,7 @@ proptest! {
                 updates.sync();
                 prop_assert_eq!(&*answers.lock().unwrap(), &[Ok(())]);
             }
-            prop_assert_eq!(&common::held(&updates, &database(number)), &expected);
+            prop_assert_eq!(&crate::common::held(&updates, &database(number)), &expected);
         }
     }
 }

@@ -2,9 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-mod common;
-
-use common::{Columns, encode, rows};
+use crate::common::{Columns, encode, rows};
 use proptest::prelude::*;
 use swiftlet_updates::{MAX_BATCH_BYTES, Refused, Row, Rows, count_rows};
 

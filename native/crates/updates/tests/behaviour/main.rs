@@ -1,0 +1,6 @@
+//! Container updates from outside, in one program.
+
+mod common;
+mod decode;
+mod faults;
+mod model;
