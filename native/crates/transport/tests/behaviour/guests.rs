@@ -2,14 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-mod common;
-
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
-use common::raw::{self, Raw};
-use common::{Client, ECHO, HOLD, PUT, Seen, World, call, config, eventually, pattern};
+use crate::common::raw::{self, Raw};
+use crate::common::{Client, ECHO, HOLD, PUT, Seen, World, call, config, eventually, pattern};
 use swiftlet_transport::guest::Session;
 use swiftlet_transport::{Body, Call, Carrier, Chunk, Config, Guests, Key, Node, Peer, Pool};
 use swiftlet_wire::frame::{END, Kind, LENT};

@@ -1,7 +1,15 @@
-//! What every carrier must do, run over each of them that needs no device.
+//! The transport from outside, in one program: what every carrier must do, run over each that needs no device, and the rest.
 
+#![allow(unreachable_pub, clippy::unwrap_used, reason = "tests")]
+
+#[path = "../common/mod.rs"]
 mod common;
+#[path = "../suite/mod.rs"]
 mod suite;
+
+mod encrypted;
+mod guests;
+mod shared;
 
 /// Before each test: nothing.
 fn prepare() {}

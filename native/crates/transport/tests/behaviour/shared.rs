@@ -2,8 +2,6 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-mod common;
-
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
@@ -11,8 +9,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
-use common::raw::{self, Raw};
-use common::{Client, ECHO, FILE_BYTES, GET, HOLD, PUT, Seen, World, call, config, eventually, get_header, pattern};
+use crate::common::raw::{self, Raw};
+use crate::common::{
+    Client, ECHO, FILE_BYTES, GET, HOLD, PUT, Seen, World, call, config, eventually, get_header, pattern,
+};
 use rustix::fs::{MemfdFlags, SealFlags};
 use swiftlet_transport::guest::Session;
 use swiftlet_transport::{Body, Call, Carrier, Config, Guests, Key, Node, Peer, Pool, Regions, TcpAcceptor};
@@ -252,7 +252,7 @@ fn a_socket_under_a_servers_name_is_not_the_server() {
     let stranger = Config { keys: vec![Key::new(b"other")], guests: room(), ..config("server", 8 << 20) };
     let (_stranger, seen) = world.server(stranger);
     let server = Config { guests: room(), ..config("server", 8 << 20) };
-    let node = Node::start(server, &[], Some(Arc::new(common::Server::new()))).unwrap();
+    let node = Node::start(server, &[], Some(Arc::new(crate::common::Server::new()))).unwrap();
     let acceptor = TcpAcceptor::bind("127.0.0.1:0".parse().unwrap()).unwrap();
     world.addresses.lock().unwrap().insert("server".to_owned(), acceptor.address().unwrap());
     node.listen(Box::new(acceptor));

@@ -2,14 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-mod common;
-
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use common::{Client, ECHO, GET, Outcome, PUT, Server, call, config, eventually, get_header, pattern, tls};
+use crate::common::{Client, ECHO, GET, Outcome, PUT, Server, call, config, eventually, get_header, pattern, tls};
 use swiftlet_transport::{
     Address, Body, Call, Carrier, Completions, EncryptedAcceptor, EncryptedFabric, Error, Fabric, Node, TcpAcceptor,
     TcpFabric, Tls,
@@ -54,7 +52,8 @@ fn at(address: SocketAddr) -> Address {
 
 fn echo(client: &Client, address: SocketAddr) -> (Outcome, Option<Carrier>) {
     let peer = client.node.peer(at(address));
-    let sent = Call { body: Body::Chunk(b"hello".to_vec().into()), timeout: common::silence() * 2, ..call(ECHO) };
+    let sent =
+        Call { body: Body::Chunk(b"hello".to_vec().into()), timeout: crate::common::silence() * 2, ..call(ECHO) };
     let outcome = client.ask(&peer, sent);
     (outcome, peer.metrics().snapshot().carrier)
 }
