@@ -6,13 +6,16 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+#[path = "behaviour/common/mod.rs"]
+mod common;
+
 use std::io::{self, IoSlice};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-use crate::common::{Directory, MIB, World, content, key, meta, store_config};
+use common::{Directory, MIB, World, content, key, meta, store_config};
 use swiftlet_node::message::Request;
 use swiftlet_node::{Limits, PutStream};
 use swiftlet_store::Store;
