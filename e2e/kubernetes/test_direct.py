@@ -16,7 +16,7 @@ from swiftlet_operator.plugin.main import main
 
 DONE_WITHIN_S = 300
 INDIRECT = "can't be used directly"
-"""What the client says, once, when objects go over HTTP instead."""
+"""The client says so once, when objects go over HTTP instead."""
 
 
 def documents() -> dict[str, dict[str, Any]]:

@@ -24,6 +24,7 @@ from swiftlet.placement.tests.cluster import HOUR
 from swiftlet.ring import RingBuilder
 from swiftlet.ring.codec import load, save
 from swiftlet.settings import ContainerSettings, MetadataSettings, ObjectSettings, ProxySettings
+from swiftlet.testing.network import Network
 from swiftlet.testing.ports import object_ports
 from swiftlet.transport.http_client import NodeClient
 from swiftlet.transport.http_devices import HttpDevices
@@ -254,3 +255,16 @@ async def _answers(port: int) -> bool:
 
 
 _HASH = hash_secret("secret")
+
+
+@asynccontextmanager
+async def networks_before(cluster: DirectCluster, offset: int) -> AsyncIterator[list[Network]]:
+    """Yield a network before each device, in their order, whose ports are `offset` above those in the ring."""
+    networks = [Network(port + 1000) for port in cluster.object_ports]
+    async with AsyncExitStack() as stack:
+        for network in networks:
+            server = await asyncio.start_server(network.serve, "127.0.0.1", network.port - 1000 + offset)
+            stack.callback(server.close)
+        yield networks
+    for network in networks:
+        await network.end()

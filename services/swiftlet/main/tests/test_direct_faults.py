@@ -10,7 +10,6 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path as File
 
@@ -26,7 +25,7 @@ from swiftlet.client.options import Options
 from swiftlet.client.values import Content, ObjectRequest, Written
 from swiftlet.errors import SwiftletError
 from swiftlet.main.services import replicator
-from swiftlet.main.tests.direct_cluster import DEVICES, DirectCluster
+from swiftlet.main.tests.direct_cluster import DEVICES, DirectCluster, networks_before
 from swiftlet.main.tests.test_direct_way import Counted, make_container, parts_of, way_to
 from swiftlet.names import Path
 from swiftlet.ring import codec
@@ -59,14 +58,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DirectCluster]
 @pytest.fixture
 async def networks(cluster: DirectCluster) -> AsyncIterator[list[Network]]:
     """The networks to the devices, in their order."""
-    networks = [Network(port + 1000) for port in cluster.object_ports]
-    async with AsyncExitStack() as stack:
-        for network in networks:
-            server = await asyncio.start_server(network.serve, "127.0.0.1", network.port - 1000 + OFFSET)
-            stack.callback(server.close)
-        yield networks
-    for network in networks:
-        await network.end()
+    async with networks_before(cluster, OFFSET) as made:
+        yield made
 
 
 @pytest.fixture

@@ -2,62 +2,19 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
-use std::time::Duration;
 
 use crate::common::raw::{self, Raw};
-use crate::common::{Client, ECHO, HOLD, PUT, Seen, World, call, config, eventually, pattern};
-use swiftlet_transport::guest::Session;
-use swiftlet_transport::{Body, Call, Carrier, Chunk, Config, Guests, Key, Node, Peer, Pool};
+use crate::common::{ECHO, HOLD, PUT, call, config, eventually, pattern};
+use crate::visited::{MIB, Visited, session};
+use swiftlet_transport::{Body, Call, Carrier, Chunk, Guests};
 use swiftlet_wire::frame::{END, Kind, LENT};
 use swiftlet_wire::handshake::{self, Credentials, Identity, Limits};
 use swiftlet_wire::message::{Offer, Place, Request, decode_cancel, encode_region, encode_tried};
 
-const MIB: usize = 1 << 20;
-
-fn session() -> (Session, Key) {
-    let key = Key::new(b"secret");
-    let session = Session { key_id: key.id(), id: [3; 16], ends_s: u64::MAX };
-    (session, session.secret(&key))
-}
-
-/// A server that lets guests in, and a member.
-struct Visited {
-    world: World,
-    server: Node,
-    seen: Arc<Seen>,
-    member: Client,
-    peer: Peer,
-    guests: Pool,
-    members: Pool,
-}
-
-impl Visited {
-    fn new(carrier: Carrier, change: impl FnOnce(&mut Guests)) -> Self {
-        let world = World::new(carrier);
-        let (members, guests) = (Pool::new(32 << 20).unwrap(), Pool::new(4 << 20).unwrap());
-        let mut room = Guests::new(guests.clone());
-        change(&mut room);
-        // Guests here say nothing unless they are told to.
-        let plain = Config { silence: Duration::from_secs(60), ..config("server", 2 << 20) };
-        let (server, seen) = world.server(Config { pool: members.clone(), guests: Some(room), ..plain });
-        let member = world.client(config("member", 32 << 20));
-        let peer = member.node.peer(world.address("server"));
-        Self { world, server, seen, member, peer, guests, members }
-    }
-
-    /// A guest that does as it likes, and says that it takes lent memory.
-    fn raw(&self) -> Raw {
-        let mut raw = raw::connect(&self.world, "server");
-        let (session, secret) = session();
-        raw.shake_hands_by(Credentials::Guest(session, secret), "server", true);
-        raw
-    }
-
-    fn is_well(&self) {
-        assert_eq!(self.member.ask(&self.peer, call(ECHO)).status, 200);
-    }
+/// A server with little memory for guests.
+fn visited(carrier: Carrier, change: impl FnOnce(&mut Guests)) -> Visited {
+    Visited::with(carrier, 4 * MIB, change)
 }
 
 fn request(method: u16) -> Vec<u8> {
@@ -66,7 +23,7 @@ fn request(method: u16) -> Vec<u8> {
 
 #[test]
 fn thousands_of_streams_are_too_many() {
-    let visited = Visited::new(Carrier::Tcp, |room| room.max_streams = 4);
+    let visited = visited(Carrier::Tcp, |room| room.max_streams = 4);
     let mut raw = visited.raw();
     for stream in 1..=2000 {
         raw.frame(Kind::Request, END, stream, &request(HOLD));
@@ -82,7 +39,7 @@ fn thousands_of_streams_are_too_many() {
 #[test]
 fn memory_is_never_shared_with_guests() {
     for carrier in [Carrier::Tcp, Carrier::SameNode] {
-        let visited = Visited::new(carrier, |_| ());
+        let visited = visited(carrier, |_| ());
         let mut raw = visited.raw();
         // What comes first is the answer: the server has not announced its memory.
         raw.frame(Kind::Ping, 0, 0, &7_u64.to_be_bytes());
@@ -114,7 +71,7 @@ fn memory_is_never_shared_with_guests() {
 
 #[test]
 fn guests_that_hold_all_their_memory_keep_no_member_waiting() {
-    let visited = Visited::new(Carrier::Tcp, |_| ());
+    let visited = visited(Carrier::Tcp, |_| ());
     let guest = visited.world.client(config("guest", 32 << 20));
     let (session, secret) = session();
     guest.node.set_session(session, secret);
@@ -142,7 +99,7 @@ fn guests_that_hold_all_their_memory_keep_no_member_waiting() {
 
 #[test]
 fn a_place_is_taken_with_the_first_word_and_given_back() {
-    let visited = Visited::new(Carrier::Tcp, |room| room.max_connections = 3);
+    let visited = visited(Carrier::Tcp, |room| room.max_connections = 3);
     let greet = || {
         let mut raw = raw::connect(&visited.world, "server");
         let (session, secret) = session();
@@ -164,7 +121,7 @@ fn a_place_is_taken_with_the_first_word_and_given_back() {
 
 #[test]
 fn many_guests_come_and_go() {
-    let visited = Visited::new(Carrier::Tcp, |room| room.max_connections = 100);
+    let visited = visited(Carrier::Tcp, |room| room.max_connections = 100);
     let mut all: Vec<Raw> = (0..100).map(|_| visited.raw()).collect();
     eventually("all are in", || visited.server.guests() == 100);
     for (stream, raw) in (1..).zip(&mut all) {

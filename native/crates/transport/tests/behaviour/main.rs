@@ -10,6 +10,7 @@ mod suite;
 mod encrypted;
 mod guests;
 mod shared;
+mod visited;
 
 /// Before each test: nothing.
 fn prepare() {}

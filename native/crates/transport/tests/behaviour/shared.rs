@@ -7,68 +7,29 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
-use std::time::Duration;
 
-use crate::common::raw::{self, Raw};
-use crate::common::{
-    Client, ECHO, FILE_BYTES, GET, HOLD, PUT, Seen, World, call, config, eventually, get_header, pattern,
-};
+use crate::common::raw::Raw;
+use crate::common::{Client, ECHO, FILE_BYTES, GET, HOLD, PUT, World, call, config, eventually, get_header, pattern};
+use crate::visited::{MIB, Visited, session};
 use rustix::fs::{MemfdFlags, SealFlags};
-use swiftlet_transport::guest::Session;
 use swiftlet_transport::{Body, Call, Carrier, Config, Guests, Key, Node, Peer, Pool, Regions, TcpAcceptor};
 use swiftlet_wire::frame::{END, Kind, LENT};
-use swiftlet_wire::handshake::Credentials;
 use swiftlet_wire::message::{Offer, Place, Request, encode_region, encode_tried};
 
-const MIB: usize = 1 << 20;
 /// Room for so many regions.
 const REGIONS: usize = 2;
 
-fn session() -> (Session, Key) {
-    let key = Key::new(b"secret");
-    let session = Session { key_id: key.id(), id: [3; 16], ends_s: u64::MAX };
-    (session, session.secret(&key))
-}
-
-struct Visited {
-    world: World,
-    server: Node,
-    seen: Arc<Seen>,
-    member: Client,
-    peer: Peer,
-    guests: Pool,
-    members: Pool,
+fn visited() -> Visited {
+    Visited::with(Carrier::SameNode, 8 * MIB, |room| room.shared = Regions::new(REGIONS * 4 * MIB))
 }
 
 impl Visited {
-    fn new() -> Self {
-        let world = World::new(Carrier::SameNode);
-        let (members, guests) = (Pool::new(32 << 20).unwrap(), Pool::new(8 << 20).unwrap());
-        let room = Guests { shared: Regions::new(REGIONS * 4 * MIB), ..Guests::new(guests.clone()) };
-        let plain = Config { silence: Duration::from_secs(60), ..config("server", 2 << 20) };
-        let (server, seen) = world.server(Config { pool: members.clone(), guests: Some(room), ..plain });
-        let member = world.client(config("member", 32 << 20));
-        let peer = member.node.peer(world.address("server"));
-        Self { world, server, seen, member, peer, guests, members }
-    }
-
     fn guest(&self) -> (Client, Peer) {
         let guest = self.world.client(config("guest", 32 << 20));
         let (session, secret) = session();
         guest.node.set_session(session, secret);
         let peer = guest.node.peer(self.world.address("server"));
         (guest, peer)
-    }
-
-    fn raw(&self) -> Raw {
-        let mut raw = raw::connect(&self.world, "server");
-        let (session, secret) = session();
-        raw.shake_hands_by(Credentials::Guest(session, secret), "server", true);
-        raw
-    }
-
-    fn is_well(&self) {
-        assert_eq!(self.member.ask(&self.peer, call(ECHO)).status, 200);
     }
 
     /// What guests were lent, and what was copied from them.
@@ -91,7 +52,7 @@ fn get(kind: u8, bytes: usize) -> Call {
 
 #[test]
 fn bodies_go_through_memory_that_is_the_guests_own() {
-    let visited = Visited::new();
+    let visited = visited();
     let (guest, peer) = visited.guest();
     for _ in 0..10 {
         assert_eq!(guest.ask(&peer, put(&guest, MIB)).status, 201);
@@ -117,7 +78,7 @@ fn bodies_go_through_memory_that_is_the_guests_own() {
 
 #[test]
 fn regions_are_limited_and_come_back_when_guests_die() {
-    let visited = Visited::new();
+    let visited = visited();
     let lent_to = |guest: &(Client, Peer)| {
         let before = visited.of_guests().0;
         let answer = guest.0.ask(&guest.1, get(0, FILE_BYTES));
@@ -159,7 +120,7 @@ fn offer(address: u64, length: u32) -> Vec<u8> {
 
 #[test]
 fn what_a_guest_shows_is_checked() {
-    let visited = Visited::new();
+    let visited = visited();
     let pipe: OwnedFd = rustix::pipe::pipe().unwrap().0;
     let region = |bytes: usize| encode_region(1, bytes as u64, b"");
     type Wrong<'a> = (&'a str, Box<dyn Fn(&mut Raw) + 'a>);
@@ -224,7 +185,7 @@ fn what_a_guest_shows_is_checked() {
 
 #[test]
 fn a_guest_that_changes_what_it_has_sent_changes_nothing() {
-    let visited = Visited::new();
+    let visited = visited();
     let mut raw = visited.raw();
     let file = sealed();
     file.write_all_at(&pattern(0, MIB), 0).unwrap();
@@ -268,7 +229,7 @@ fn a_socket_under_a_servers_name_is_not_the_server() {
 
 #[test]
 fn a_guest_that_gives_nothing_back_keeps_only_its_own_waiting() {
-    let visited = Visited::new();
+    let visited = visited();
     let mut raw = visited.raw();
     // More than its region has; it never says DONE.
     for stream in 1..=3 {
