@@ -6,13 +6,16 @@
 //! [`Recovering`] lets devices decide about a write whose proxy is gone, and [`Rebuilding`] makes a fragment that a place
 //! lacks.
 //!
-//! They go on in the transport's threads and tell a sink what their caller waits for; `turn` tells them that time has
-//! passed. Fault model: any device may refuse, be slow, fall silent, send anything, or be lost at any moment, and the
-//! caller may go away at any moment. An object is never mixed of two writes, and a write is acknowledged only when a
-//! quorum has said that it is durable.
+//! They have one frame (`operation`): the lock, what was asked and not answered, who is told. They go on in the
+//! transport's threads and tell a sink what their caller waits for; `turn` tells them that time has passed.
+//!
+//! Fault model: any device may refuse, be slow, fall silent, send anything, or be lost at any moment, and the caller may
+//! go away at any moment. An object is never mixed of two writes, and a write is acknowledged only when a quorum has said
+//! that it is durable.
 
-mod calls;
+mod answering;
 mod fetching;
+mod operation;
 mod places;
 mod reading;
 mod rebuilding;

@@ -13,20 +13,21 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 use swiftlet_fragments::Version;
 use swiftlet_fragments::read::{Read, Step};
 use swiftlet_fragments::request::Answer;
 use swiftlet_store::model::FragmentInfo;
-use swiftlet_transport::{Chunk, Error as TransportError, Event, Sink, Ticket, What};
+use swiftlet_transport::Sink;
 
-use super::calls::{Answering, Whole, ask};
+use super::answering::Whole;
 use super::fetching::{Fetching, Next, Wish};
+use super::operation::{self, Operation};
 use super::places::Places;
 use crate::client::Failure;
-use crate::message::fragments::{Cells, Given, MAX_READ_BYTES, Newest, Request};
+use crate::message::fragments::{Cells, Given, Newest, Request};
 
 /// How a read waits.
 #[derive(Clone, Debug)]
@@ -63,15 +64,15 @@ enum Kind {
     Cells(Version, Range<u64>),
 }
 
+/// What a request is about: which fragment, of which device.
 #[derive(Debug)]
-struct Asked {
+struct About {
     index: usize,
     device: u32,
     kind: Kind,
-    answering: Answering,
-    since: Instant,
-    ticket: Option<Ticket>,
 }
+
+type Asking = operation::Asking<About>;
 
 /// What is known of a version.
 #[derive(Debug)]
@@ -94,6 +95,8 @@ enum Stage {
 }
 
 struct State {
+    range: Range<u64>,
+    options: ReadOptions,
     read: Read,
     stage: Stage,
     /// Only older versions are asked for.
@@ -102,29 +105,16 @@ struct State {
     first: VecDeque<usize>,
     /// What the first places have told.
     told: Vec<(usize, Answer)>,
-    asked: BTreeMap<u64, Asked>,
-    next: u64,
     known: BTreeMap<Version, Known>,
     floor: Option<Version>,
     opened: Option<FragmentInfo>,
     passed: u64,
     taken: u64,
-    refused: Vec<(u32, Failure)>,
-}
-
-struct Inner {
-    me: Weak<Self>,
-    places: Places,
-    range: Range<u64>,
-    options: ReadOptions,
-    sink: Arc<dyn Sink>,
-    token: u64,
-    state: Mutex<State>,
 }
 
 /// A read. Its sink is told `Sent` when it is known what the object is, then `Chunk`s, and `End` when it is over, for
 /// whatever reason. When it is dropped, nothing more is asked for.
-pub struct Reading(Arc<Inner>);
+pub struct Reading(Operation<State>);
 
 impl Reading {
     /// Begin to read these bytes of an object: to its end if there are fewer, and none if the range is empty. The places
@@ -135,232 +125,122 @@ impl Reading {
         first: &[usize],
         range: Range<u64>,
         options: ReadOptions,
-        (sink, token): (Arc<dyn Sink>, u64),
+        sink: (Arc<dyn Sink>, u64),
     ) -> Self {
+        let (timeout, trace) = (options.timeout, options.trace.clone());
         let state = State {
+            range,
+            options,
             read: Read::new(places.terms()),
             stage: Stage::Asking { everyone: false },
             below: None,
             first: first.iter().copied().filter(|place| *place < places.at.len()).collect(),
             told: Vec::new(),
-            asked: BTreeMap::new(),
-            next: 0,
             known: BTreeMap::new(),
             floor: None,
             opened: None,
             passed: 0,
             taken: 0,
-            refused: Vec::new(),
         };
-        let state = Mutex::new(state);
-        let inner = Arc::new_cyclic(|me| Inner { me: me.clone(), places, range, options, sink, token, state });
-        let mut state = inner.lock();
-        (0..inner.places.terms().refusals()).for_each(|_| inner.ask_next(&mut state));
-        inner.go_on(&mut state);
-        drop(state);
-        Self(inner)
+        Self(Operation::start(places, state, (timeout, &trace), sink, |state, asking| {
+            (0..asking.places.terms().refusals()).for_each(|_| state.ask_next(asking));
+        }))
     }
 
     /// The caller has released so many bytes.
     pub fn taken(&self, bytes: u64) {
-        let mut state = self.0.lock();
-        state.taken += bytes;
-        self.0.go_on(&mut state);
+        self.0.act(|state, _| state.taken += bytes);
     }
 
     /// Time has passed: ask others for what is late. Returns after which time it is to be called again.
     pub fn turn(&self) -> Duration {
-        let mut state = self.0.lock();
-        self.0.hedge(&mut state);
-        self.0.go_on(&mut state);
-        let hedge = self.0.options.hedge;
-        let waiting = state.asked.values().map(|asked| hedge.saturating_sub(asked.since.elapsed()));
-        waiting.filter(|left| !left.is_zero()).min().unwrap_or(hedge)
+        self.0.act(State::hedge);
+        self.0.look(|state, asking| asking.until_late(state.options.hedge).unwrap_or(state.options.hedge))
     }
 
     /// What the object is, once it is known: with a fragment's block without digests of cells.
     #[must_use]
     pub fn info(&self) -> Option<FragmentInfo> {
-        self.0.lock().opened.clone()
+        self.0.look(|state, _| state.opened.clone())
     }
 
     /// How it has ended; nothing while it is under way.
     #[must_use]
     pub fn end(&self) -> Option<ReadEnd> {
-        if let Stage::Over(end) = self.0.lock().stage { Some(end) } else { None }
+        self.0.look(|state, _| if let Stage::Over(end) = state.stage { Some(end) } else { None })
     }
 
     /// Why devices, by their numbers, gave no answer.
     #[must_use]
     pub fn refused(&self) -> Vec<(u32, Failure)> {
-        self.0.lock().refused.clone()
-    }
-}
-
-impl Drop for Reading {
-    fn drop(&mut self) {
-        self.0.lock().cancel();
+        self.0.look(|_, asking| asking.refused.clone())
     }
 }
 
 impl State {
-    /// Nobody is listened to any more who was asked before.
-    fn cancel(&mut self) {
-        for asked in std::mem::take(&mut self.asked).into_values() {
-            if let Some(ticket) = asked.ticket {
-                ticket.cancel();
-            }
-        }
-    }
-}
-
-impl Inner {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn ask(&self, state: &mut State, index: usize, device: u32, kind: Kind) {
-        let (key, cell_bytes) = (self.places.key(index), self.places.cell_bytes);
-        let (request, most) = match &kind {
+    fn ask(&self, asking: &mut Asking, index: usize, device: u32, kind: Kind) {
+        let key = asking.places.key(index);
+        let request = match &kind {
             // The first one of all sends cells.
-            Kind::Newest if state.next == 0 => {
-                let stop = self
-                    .range
-                    .start
-                    .saturating_add(self.places.window() * self.places.stripe_bytes())
-                    .min(self.range.end);
-                let request = Request::Newest { key, below: state.below, start: self.range.start, stop };
-                (request, MAX_READ_BYTES as usize + cell_bytes)
+            Kind::Newest if asking.is_first() => {
+                let window = asking.places.window() * asking.places.stripe_bytes();
+                let stop = self.range.start.saturating_add(window).min(self.range.end);
+                Request::Newest { key, below: self.below, start: self.range.start, stop }
             }
-            Kind::Newest => (Request::Newest { key, below: state.below, start: 0, stop: 0 }, 0),
-            Kind::Describe(version) => (self.places.describe(index, *version), 0),
+            Kind::Newest => Request::Newest { key, below: self.below, start: 0, stop: 0 },
+            Kind::Describe(version) => asking.places.describe(index, *version),
             Kind::Cells(version, stripes) => {
-                let most = (stripes.end - stripes.start) as usize * cell_bytes;
-                (Request::Cells { key, version: *version, first: stripes.start, end: stripes.end }, most)
+                Request::Cells { key, version: *version, first: stripes.start, end: stripes.end }
             }
         };
-        let token = state.next;
-        state.next += 1;
-        let asked = self.me.upgrade().ok_or(Failure::Lost(TransportError::Cancelled)).and_then(|me| {
-            let options = (self.options.timeout, self.options.trace.as_str());
-            ask(&self.places, device, request, options, (&(me as Arc<dyn Sink>), token))
-        });
-        let (ticket, failure) = match asked {
-            Ok(ticket) => (Some(ticket), None),
-            Err(failure) => (None, Some(failure)),
-        };
-        let answering = Answering::new(most);
-        state.asked.insert(token, Asked { index, device, kind, answering, since: Instant::now(), ticket });
-        if let Some(failure) = failure {
-            self.answered(state, token, Err(failure));
-        }
+        asking.ask(About { index, device, kind }, device, request);
     }
 
     /// Ask the next of the first places, if there is one.
-    fn ask_next(&self, state: &mut State) {
-        if let Some(place) = state.first.pop_front() {
-            self.ask(state, place, self.places.at[place], Kind::Newest);
+    fn ask_next(&mut self, asking: &mut Asking) {
+        if let Some(place) = self.first.pop_front() {
+            self.ask(asking, place, asking.places.at[place], Kind::Newest);
         }
     }
 
     /// The first places have told what they can: go on with the newest version of theirs; with everyone if that is none.
-    fn compare(&self, state: &mut State) {
-        let mut told = std::mem::take(&mut state.told);
+    fn compare(&mut self, asking: &mut Asking) {
+        let mut told = std::mem::take(&mut self.told);
         told.sort_by_key(|(_, answer)| match answer {
             Answer::Newest { committed, floor } => std::cmp::Reverse((*committed).max(*floor)),
             _ => std::cmp::Reverse(None),
         });
-        let steps = told.iter().map(|(place, answer)| state.read.newest(Some(*place), answer));
+        let steps = told.iter().map(|(place, answer)| self.read.newest(Some(*place), answer));
         match steps.into_iter().next().filter(|step| *step != Step::Wait) {
-            Some(step) => self.step(state, step),
-            None => self.ask_everyone(state, None),
+            Some(step) => self.step(asking, step),
+            None => self.ask_everyone(asking, None),
         }
     }
 
     /// Ask all places, and spares for all of their fragments: for the newest version, or about one.
-    fn ask_everyone(&self, state: &mut State, about: Option<Version>) {
-        state.cancel();
-        state.stage = match about {
+    fn ask_everyone(&mut self, asking: &mut Asking, about: Option<Version>) {
+        asking.forget();
+        self.stage = match about {
             None => Stage::Asking { everyone: true },
             Some(_) => Stage::Describing,
         };
         let kind = about.map_or(Kind::Newest, Kind::Describe);
-        for (index, device) in self.places.at.iter().enumerate() {
-            self.ask(state, index, *device, kind.clone());
-        }
-        for device in &self.places.spares {
-            for index in 0..self.places.at.len() {
-                self.ask(state, index, *device, kind.clone());
-            }
-        }
-    }
-
-    fn answered(&self, state: &mut State, token: u64, answer: Result<Whole, Failure>) {
-        let Some(Asked { index, device, kind, .. }) = state.asked.remove(&token) else { return };
-        if let Err(failure) = &answer {
-            state.refused.push((device, failure.clone()));
-        }
-        match kind {
-            Kind::Newest => {
-                let newest = answer.and_then(|(header, body)| Ok((Newest::decode(&header)?, body)));
-                let told = newest.ok().and_then(|(newest, body)| {
-                    let told = Answer::Newest { committed: newest.committed, floor: newest.floor };
-                    state.floor = state.floor.max(newest.floor);
-                    self.learn(state, (index, device), newest, body).then_some(told)
-                });
-                match (told, &state.stage) {
-                    (Some(told), Stage::Asking { everyone: false }) => {
-                        state.told.push((index, told));
-                        if state.told.len() >= self.places.terms().refusals() {
-                            self.compare(state);
-                        }
-                    }
-                    (Some(told), _) => {
-                        let place = (self.places.at[index] == device).then_some(index);
-                        let step = state.read.newest(place, &told);
-                        self.step(state, step);
-                    }
-                    (None, Stage::Asking { everyone: false }) => self.ask_next(state),
-                    (None, _) => {}
-                }
-            }
-            Kind::Describe(version) => {
-                if let Ok((header, body)) = answer
-                    && let Ok(newest) = Newest::decode(&header)
-                    && self.learn(state, (index, device), newest, body)
-                    && state.known.contains_key(&version)
-                {
-                    self.fetch(state, version);
-                }
-            }
-            Kind::Cells(version, stripes) => {
-                let given = answer.and_then(|(header, body)| Ok((Given::decode(&header)?, body)));
-                let answer = match &given {
-                    Ok((Given::Not(answer), _)) => Some(answer.clone()),
-                    Ok((Given::Cells(_), _)) => {
-                        state.known.get(&version).map(|known| Answer::Fragment(known.info.block.chosen.clone()))
-                    }
-                    Err(_) => None,
-                };
-                if let Some(answer) = answer {
-                    state.read.fetched(version, index, &answer);
-                }
-                if let Stage::Fetching(fetching) = &mut state.stage {
-                    fetching.answered(&Wish { index, device, stripes }, given.ok());
-                }
-            }
+        let places = &asking.places;
+        let mut asked: Vec<(usize, u32)> = places.at.iter().copied().enumerate().collect();
+        asked.extend(places.spares.iter().flat_map(|device| (0..places.at.len()).map(|index| (index, *device))));
+        for (index, device) in asked {
+            self.ask(asking, index, device, kind.clone());
         }
     }
 
     /// Remember what a device says of a version; false if it can't be true.
-    fn learn(&self, state: &mut State, holder: (usize, u32), newest: Newest, body: Vec<u8>) -> bool {
+    fn learn(&mut self, asking: &mut Asking, holder: (usize, u32), newest: Newest, body: Vec<u8>) -> bool {
         let Some((info, cells)) = newest.fragment else { return true };
-        if !self.places.fits(holder.0, &info) {
+        if !asking.places.fits(holder.0, &info) {
             return false;
         }
         let version = info.version();
-        let known =
-            state.known.entry(version).or_insert_with(|| Known { info, holders: Vec::new(), cells: Vec::new() });
+        let known = self.known.entry(version).or_insert_with(|| Known { info, holders: Vec::new(), cells: Vec::new() });
         known.holders.push(holder);
         if !cells.xxh3.is_empty() {
             known.cells.push((holder.0, cells, body));
@@ -368,122 +248,79 @@ impl Inner {
         true
     }
 
-    fn step(&self, state: &mut State, step: Step) {
+    fn step(&mut self, asking: &mut Asking, step: Step) {
         match step {
             Step::Wait | Step::Give(_) => {}
             Step::Ask(below) => {
-                state.below = below;
-                self.ask_everyone(state, None);
+                self.below = below;
+                self.ask_everyone(asking, None);
             }
-            Step::Fetch(version) if state.known.contains_key(&version) => self.fetch(state, version),
-            Step::Fetch(version) => self.ask_everyone(state, Some(version)),
+            Step::Fetch(version) if self.known.contains_key(&version) => self.fetch(asking, version),
+            Step::Fetch(version) => self.ask_everyone(asking, Some(version)),
             Step::NotFound => {
-                let end = ReadEnd::NotFound(state.floor.filter(|floor| floor.is_deletion()));
-                self.end(state, end);
+                let end = ReadEnd::NotFound(self.floor.filter(|floor| floor.is_deletion()));
+                self.end(asking, end);
             }
-            Step::Unavailable => self.end(state, ReadEnd::Unavailable),
+            Step::Unavailable => self.end(asking, ReadEnd::Unavailable),
         }
     }
 
     /// Begin to fetch the range of a version that is known.
-    fn fetch(&self, state: &mut State, version: Version) {
-        state.cancel();
-        let Some(known) = state.known.get_mut(&version) else { return };
-        let sources = self.places.sources(&known.info, &known.holders);
-        let mut fetching = Fetching::bytes(known.info.clone(), self.range.clone(), sources, self.places.window());
+    fn fetch(&mut self, asking: &mut Asking, version: Version) {
+        asking.forget();
+        let Some(known) = self.known.get_mut(&version) else { return };
+        let sources = asking.places.sources(&known.info, &known.holders);
+        let mut fetching = Fetching::bytes(known.info.clone(), self.range.clone(), sources, asking.places.window());
         for (index, cells, body) in std::mem::take(&mut known.cells) {
             fetching.came(index, &cells, body);
         }
-        state.stage = Stage::Fetching(Box::new(fetching));
+        self.stage = Stage::Fetching(Box::new(fetching));
     }
 
-    fn end(&self, state: &mut State, end: ReadEnd) {
-        state.cancel();
-        state.stage = Stage::Over(end);
-        self.sink.events(&mut vec![Event { token: self.token, what: What::End(Vec::new()) }]);
+    fn end(&mut self, asking: &mut Asking, end: ReadEnd) {
+        asking.forget();
+        self.stage = Stage::Over(end);
+        asking.end();
     }
 
-    /// Draw the consequences of what was heard: pass on what there is, and ask for more.
-    fn go_on(&self, state: &mut State) {
-        loop {
-            match &mut state.stage {
-                Stage::Over(_) => return,
-                Stage::Asking { .. } | Stage::Describing if !state.asked.is_empty() => return,
-                Stage::Asking { everyone: false } => self.compare(state),
-                Stage::Asking { .. } | Stage::Describing => {
-                    let step = state.read.wait_no_longer();
-                    self.step(state, step);
-                }
-                Stage::Fetching(fetching) => {
-                    let version = fetching.version();
-                    let may_pass = state.passed.saturating_sub(state.taken) <= self.options.ahead_bytes;
-                    let next = if may_pass { fetching.next() } else { Ok(Next::Wait) };
-                    let opened = state.opened.is_none().then(|| fetching.info.clone());
-                    match next {
-                        Ok(Next::Bytes(bytes)) => self.pass(state, opened, bytes),
-                        Ok(Next::End) => {
-                            self.pass(state, opened, Vec::new());
-                            return self.end(state, ReadEnd::Whole);
-                        }
-                        Ok(Next::Wait) => match fetching.wishes() {
-                            Ok(wishes) if wishes.is_empty() => return,
-                            Ok(wishes) => {
-                                for Wish { index, device, stripes } in wishes {
-                                    self.ask(state, index, device, Kind::Cells(version, stripes));
-                                }
-                            }
-                            Err(_) => self.too_few(state),
-                        },
-                        Err(_) => self.too_few(state),
-                    }
-                }
-            }
-        }
-    }
-
-    fn pass(&self, state: &mut State, opened: Option<FragmentInfo>, bytes: Vec<u8>) {
-        let mut events = Vec::new();
+    fn pass(&mut self, asking: &Asking, opened: Option<FragmentInfo>, bytes: Vec<u8>) {
         if opened.is_some() {
-            state.opened = opened;
-            events.push(Event { token: self.token, what: What::Sent(0) });
+            self.opened = opened;
+            asking.tell();
         }
         if !bytes.is_empty() {
-            state.passed += bytes.len() as u64;
-            events.push(Event { token: self.token, what: What::Chunk(Chunk::from(bytes)) });
-        }
-        if !events.is_empty() {
-            self.sink.events(&mut events);
+            self.passed += bytes.len() as u64;
+            asking.pass(bytes);
         }
     }
 
-    fn too_few(&self, state: &mut State) {
-        if state.opened.is_some() {
-            self.end(state, ReadEnd::Cut);
+    fn too_few(&mut self, asking: &mut Asking) {
+        if self.opened.is_some() {
+            self.end(asking, ReadEnd::Cut);
         } else {
-            let step = state.read.wait_no_longer();
-            self.step(state, step);
+            let step = self.read.wait_no_longer();
+            self.step(asking, step);
         }
     }
 
     /// Ask others for what is late.
-    fn hedge(&self, state: &mut State) {
-        let is_late = |asked: &&Asked| asked.since.elapsed() >= self.options.hedge;
-        match &mut state.stage {
+    fn hedge(&mut self, asking: &mut Asking) {
+        let after = self.options.hedge;
+        match &mut self.stage {
             Stage::Asking { everyone: false } => {
-                let in_time = state.asked.len() - state.asked.values().filter(is_late).count();
-                if in_time + state.told.len() >= self.places.terms().refusals() {
-                } else if !state.first.is_empty() {
-                    self.ask_next(state);
+                let in_time = asking.open().count() - asking.late(after).count();
+                if in_time + self.told.len() >= asking.places.terms().refusals() {
+                } else if !self.first.is_empty() {
+                    self.ask_next(asking);
                 } else {
-                    self.compare(state);
+                    self.compare(asking);
                 }
             }
             Stage::Fetching(fetching) => {
                 let first = fetching.first();
-                let late = state.asked.values().filter(is_late);
-                for asked in late {
-                    if matches!(&asked.kind, Kind::Cells(_, stripes) if stripes.contains(&first)) {
-                        fetching.is_late(asked.index);
+                for About { index, kind, .. } in asking.late(after) {
+                    if matches!(kind, Kind::Cells(_, stripes) if stripes.contains(&first)) {
+                        fetching.is_late(*index);
                     }
                 }
             }
@@ -492,18 +329,97 @@ impl Inner {
     }
 }
 
-impl Sink for Inner {
-    fn events(&self, events: &mut Vec<Event>) {
-        let mut state = self.lock();
-        for event in events.drain(..) {
-            let answer = match state.asked.get_mut(&event.token) {
-                Some(asked) => asked.answering.take(event.what),
-                None => None,
-            };
-            if let Some(answer) = answer {
-                self.answered(&mut state, event.token, answer);
+impl operation::State for State {
+    type About = About;
+
+    fn answered(&mut self, asking: &mut Asking, About { index, device, kind }: About, answer: Result<Whole, Failure>) {
+        match kind {
+            Kind::Newest => {
+                let newest = answer.and_then(|(header, body)| Ok((Newest::decode(&header)?, body)));
+                let told = newest.ok().and_then(|(newest, body)| {
+                    let told = Answer::Newest { committed: newest.committed, floor: newest.floor };
+                    self.floor = self.floor.max(newest.floor);
+                    self.learn(asking, (index, device), newest, body).then_some(told)
+                });
+                match (told, &self.stage) {
+                    (Some(told), Stage::Asking { everyone: false }) => {
+                        self.told.push((index, told));
+                        if self.told.len() >= asking.places.terms().refusals() {
+                            self.compare(asking);
+                        }
+                    }
+                    (Some(told), _) => {
+                        let place = (asking.places.at[index] == device).then_some(index);
+                        let step = self.read.newest(place, &told);
+                        self.step(asking, step);
+                    }
+                    (None, Stage::Asking { everyone: false }) => self.ask_next(asking),
+                    (None, _) => {}
+                }
+            }
+            Kind::Describe(version) => {
+                if let Ok((header, body)) = answer
+                    && let Ok(newest) = Newest::decode(&header)
+                    && self.learn(asking, (index, device), newest, body)
+                    && self.known.contains_key(&version)
+                {
+                    self.fetch(asking, version);
+                }
+            }
+            Kind::Cells(version, stripes) => {
+                let given = answer.and_then(|(header, body)| Ok((Given::decode(&header)?, body)));
+                let answer = match &given {
+                    Ok((Given::Not(answer), _)) => Some(answer.clone()),
+                    Ok((Given::Cells(_), _)) => {
+                        self.known.get(&version).map(|known| Answer::Fragment(known.info.block.chosen.clone()))
+                    }
+                    Err(_) => None,
+                };
+                if let Some(answer) = answer {
+                    self.read.fetched(version, index, &answer);
+                }
+                if let Stage::Fetching(fetching) = &mut self.stage {
+                    fetching.answered(&Wish { index, device, stripes }, given.ok());
+                }
             }
         }
-        self.go_on(&mut state);
+    }
+
+    /// Pass on what there is, and ask for more.
+    fn go_on(&mut self, asking: &mut Asking) {
+        loop {
+            match &mut self.stage {
+                Stage::Over(_) => return,
+                Stage::Asking { .. } | Stage::Describing if asking.open().next().is_some() => return,
+                Stage::Asking { everyone: false } => self.compare(asking),
+                Stage::Asking { .. } | Stage::Describing => {
+                    let step = self.read.wait_no_longer();
+                    self.step(asking, step);
+                }
+                Stage::Fetching(fetching) => {
+                    let version = fetching.version();
+                    let may_pass = self.passed.saturating_sub(self.taken) <= self.options.ahead_bytes;
+                    let next = if may_pass { fetching.next() } else { Ok(Next::Wait) };
+                    let opened = self.opened.is_none().then(|| fetching.info.clone());
+                    match next {
+                        Ok(Next::Bytes(bytes)) => self.pass(asking, opened, bytes),
+                        Ok(Next::End) => {
+                            self.pass(asking, opened, Vec::new());
+                            return self.end(asking, ReadEnd::Whole);
+                        }
+                        Ok(Next::Wait) => match fetching.wishes() {
+                            Ok(wishes) if wishes.is_empty() => return,
+                            Ok(wishes) => {
+                                for Wish { index, device, stripes } in wishes {
+                                    self.ask(asking, index, device, Kind::Cells(version, stripes));
+                                }
+                            }
+                            Err(_) => self.too_few(asking),
+                        },
+                        Err(_) => self.too_few(asking),
+                    }
+                }
+            }
+        }
     }
 }

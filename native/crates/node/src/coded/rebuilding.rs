@@ -6,26 +6,24 @@
 //!
 //! Fault model: that of the module above. Whoever rebuilds may stop at any moment; nothing is kept then.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use swiftlet_fragments::Version;
 use swiftlet_fragments::block::Block;
 use swiftlet_fragments::request::Answer;
 use swiftlet_store::model::FragmentInfo;
-use swiftlet_transport::{Chunk, Error as TransportError, Event, Sink, Ticket, Upload, What};
+use swiftlet_transport::{Chunk, Error as TransportError, Sink, Upload};
 
-use super::calls::{Answering, ask, call};
+use super::answering::Whole;
 use super::fetching::{Fetching, Making, Next, Wish};
+use super::operation::{self, Operation};
 use super::places::Places;
 use crate::client::Failure;
 use crate::message::fragments::{Footer, Given, Newest, Request, decode_answer};
 
 /// With more bytes than these that the device has yet to take, no further cells are made.
 const MOST_QUEUED: u64 = 1 << 20;
-/// The request that keeps the fragment; others count from 0.
-const KEEP: u64 = u64::MAX;
 
 /// How a rebuild has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,10 +38,15 @@ pub enum RebuildEnd {
     Failed(Failure),
 }
 
-enum Asked {
+enum About {
+    /// What is stored with the version, beside this fragment.
     Describe(usize),
     Cells(Wish),
+    /// The fragment, at its place.
+    Keep,
 }
+
+type Asking = operation::Asking<About>;
 
 enum Stage {
     Describing,
@@ -54,29 +57,17 @@ enum Stage {
 }
 
 struct State {
-    stage: Stage,
-    asked: BTreeMap<u64, (Asked, Answering, Option<Ticket>)>,
-    next: u64,
-    upload: Option<Upload>,
-    ticket: Option<Ticket>,
-    keeping: Answering,
-    queued: u64,
-}
-
-struct Inner {
-    me: Weak<Self>,
-    places: Places,
     place: usize,
     version: Version,
     timeout: Duration,
-    trace: String,
-    sink: Arc<dyn Sink>,
-    token: u64,
-    state: Mutex<State>,
+    stage: Stage,
+    upload: Option<Upload>,
+    /// Bytes that the device has yet to take.
+    queued: u64,
 }
 
 /// A rebuild. Its sink is told `End` when it is over. Dropped before, nothing is kept.
-pub struct Rebuilding(Arc<Inner>);
+pub struct Rebuilding(Operation<State>);
 
 impl Rebuilding {
     /// Make the fragment of a place, of a version that counts, for the device there. Each request has this time limit and
@@ -87,242 +78,155 @@ impl Rebuilding {
     pub fn start(
         places: Places,
         (place, version): (usize, Version),
-        (timeout, trace): (Duration, &str),
-        (sink, token): (Arc<dyn Sink>, u64),
+        limits: (Duration, &str),
+        sink: (Arc<dyn Sink>, u64),
     ) -> Result<Self, &'static str> {
         if place >= places.at.len() {
             return Err("there is no such place");
         }
-        let state = State {
-            stage: Stage::Describing,
-            asked: BTreeMap::new(),
-            next: 0,
-            upload: None,
-            ticket: None,
-            keeping: Answering::new(0),
-            queued: 0,
-        };
-        let (state, trace) = (Mutex::new(state), trace.to_owned());
-        let inner =
-            Arc::new_cyclic(|me| Inner { me: me.clone(), places, place, version, timeout, trace, sink, token, state });
-        let mut state = inner.lock();
-        for index in (0..inner.places.at.len()).filter(|index| *index != place) {
-            let request = inner.places.describe(index, version);
-            inner.ask(&mut state, inner.places.at[index], request, Asked::Describe(index));
-        }
-        inner.go_on(&mut state);
-        drop(state);
-        Ok(Self(inner))
+        let state = State { place, version, timeout: limits.0, stage: Stage::Describing, upload: None, queued: 0 };
+        Ok(Self(Operation::start(places, state, limits, sink, |_, asking| {
+            for index in (0..asking.places.at.len()).filter(|index| *index != place) {
+                let (device, request) = (asking.places.at[index], asking.places.describe(index, version));
+                asking.ask(About::Describe(index), device, request);
+            }
+        })))
     }
 
     /// How it has ended; nothing while it is under way.
     #[must_use]
     pub fn end(&self) -> Option<RebuildEnd> {
-        if let Stage::Over(end) = &self.0.lock().stage { Some(end.clone()) } else { None }
-    }
-}
-
-impl Drop for Rebuilding {
-    fn drop(&mut self) {
-        self.0.lock().cancel();
+        self.0.look(|state, _| if let Stage::Over(end) = &state.stage { Some(end.clone()) } else { None })
     }
 }
 
 impl State {
-    fn cancel(&mut self) {
-        let asked = std::mem::take(&mut self.asked).into_values();
-        asked.filter_map(|(_, _, ticket)| ticket).for_each(|ticket| ticket.cancel());
-        if !matches!(self.stage, Stage::Keeping)
-            && let Some(ticket) = self.ticket.take()
-        {
-            self.upload = None;
-            ticket.cancel();
-        }
-    }
-}
-
-impl Inner {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn me(&self) -> Result<Arc<dyn Sink>, Failure> {
-        self.me.upgrade().map(|me| me as Arc<dyn Sink>).ok_or(Failure::Lost(TransportError::Cancelled))
-    }
-
-    fn ask(&self, state: &mut State, device: u32, request: Request, asked: Asked) {
-        let most = match &asked {
-            Asked::Describe(_) => 0,
-            Asked::Cells(wish) => (wish.stripes.end - wish.stripes.start) as usize * self.places.cell_bytes,
-        };
-        let token = state.next;
-        state.next += 1;
-        let options = (self.timeout, self.trace.as_str());
-        let ticket = self.me().and_then(|me| ask(&self.places, device, request, options, (&me, token)));
-        match (ticket, asked) {
-            (Ok(ticket), asked) => drop(state.asked.insert(token, (asked, Answering::new(most), Some(ticket)))),
-            (Err(_), Asked::Describe(_)) => {}
-            (Err(_), Asked::Cells(wish)) => {
-                if let Stage::Making(fetching) = &mut state.stage {
-                    fetching.answered(&wish, None);
-                }
-            }
-        }
-    }
-
     /// What is stored with the version is known: begin to make the fragment, and to send it.
-    fn begin(&self, state: &mut State, info: FragmentInfo) {
-        state.cancel();
-        let to = self.places.at[self.place];
-        let mut sources = self.places.sources(&info, &[]);
+    fn begin(&mut self, asking: &mut Asking, info: FragmentInfo) {
+        asking.forget();
+        let places = &asking.places;
+        let (to, window) = (places.at[self.place], places.window());
+        let mut sources = places.sources(&info, &[]);
         sources[self.place].retain(|device| *device != to);
-        match self.open(to, &info) {
-            Ok(upload) => {
-                state.ticket = Some(upload.ticket().clone());
-                state.upload = Some(upload);
-                let fetching = Fetching::fragment(info, self.place, sources, self.places.window());
-                state.stage = Stage::Making(Box::new(fetching));
-            }
-            Err(failure) => self.end(state, RebuildEnd::Failed(failure)),
-        }
-    }
-
-    fn open(&self, to: u32, info: &FragmentInfo) -> Result<Upload, Failure> {
-        let target = self.places.devices.target(to).ok_or(Failure::Damaged("the ring has no such device"))?;
         let size = Some(info.block.geometry.fragment_bytes(self.place));
         let request = Request::Keep {
-            key: self.places.key(self.place),
+            key: places.key(self.place),
             certain: true,
-            cell_bytes: self.places.cell_bytes as u32,
+            cell_bytes: places.cell_bytes as u32,
             size,
             meta: info.meta.clone(),
         };
-        let call = call(target, request, self.timeout, &self.trace)?;
-        target.0.upload(call, size, &self.me()?, KEEP).map_err(Failure::Lost)
+        self.upload = asking.upload(self.timeout, About::Keep, to, (request, size));
+        self.stage = Stage::Making(Box::new(Fetching::fragment(info, self.place, sources, window)));
     }
 
-    fn answered(&self, state: &mut State, asked: Asked, answer: Result<(Vec<u8>, Vec<u8>), Failure>) {
-        match asked {
-            Asked::Describe(index) => {
-                let newest = answer.ok().and_then(|(header, _)| Newest::decode(&header).ok());
-                if let Some((info, _)) = newest.and_then(|newest| newest.fragment)
-                    && matches!(state.stage, Stage::Describing)
-                    && info.version() == self.version
-                    && self.places.fits(index, &info)
-                {
-                    self.begin(state, info);
-                }
-            }
-            Asked::Cells(wish) => {
-                let given = answer.ok().and_then(|(header, body)| Some((Given::decode(&header).ok()?, body)));
-                if let Stage::Making(fetching) = &mut state.stage {
-                    fetching.answered(&wish, given);
-                }
-            }
+    fn end(&mut self, asking: &mut Asking, end: RebuildEnd) {
+        if !matches!(self.stage, Stage::Over(_)) {
+            asking.forget();
+            self.upload = None;
+            self.stage = Stage::Over(end);
+            asking.end();
         }
     }
 
-    /// What the device at the place says.
-    fn kept(&self, state: &mut State, what: What) {
-        if let What::Sent(bytes) = what {
-            state.queued = state.queued.saturating_sub(bytes as u64);
-            return;
-        }
-        let Some(answer) = state.keeping.take(what) else { return };
-        let answer = answer.and_then(|(header, _)| Ok(decode_answer(&header)?));
-        (state.upload, state.ticket) = (None, None);
-        let end = match answer {
-            Ok(answer) => RebuildEnd::Answered(answer),
-            Err(failure) => RebuildEnd::Failed(failure),
-        };
-        self.end(state, end);
-    }
-
-    fn end(&self, state: &mut State, end: RebuildEnd) {
-        if !matches!(state.stage, Stage::Over(_)) {
-            state.cancel();
-            state.stage = Stage::Over(end);
-            self.sink.events(&mut vec![Event { token: self.token, what: What::End(Vec::new()) }]);
-        }
-    }
-
-    fn go_on(&self, state: &mut State) {
-        loop {
-            match &mut state.stage {
-                Stage::Over(_) | Stage::Keeping => return,
-                Stage::Describing if !state.asked.is_empty() => return,
-                Stage::Describing => return self.end(state, RebuildEnd::TooFew),
-                Stage::Making(_) if state.queued > MOST_QUEUED => return,
-                Stage::Making(fetching) => match fetching.next() {
-                    Ok(Next::Bytes(cell)) => {
-                        let sent = cell.is_empty()
-                            || state.upload.as_ref().is_some_and(|upload| {
-                                state.queued += cell.len() as u64;
-                                upload.send(Chunk::from(cell)).is_ok()
-                            });
-                        if !sent {
-                            let failure = Failure::Lost(TransportError::Overloaded);
-                            return self.end(state, RebuildEnd::Failed(failure));
-                        }
-                    }
-                    Ok(Next::End) => return self.finish(state),
-                    Ok(Next::Wait) => {
-                        let Ok(wishes) = fetching.wishes() else { return self.end(state, RebuildEnd::TooFew) };
-                        if wishes.is_empty() {
-                            return;
-                        }
-                        for wish in wishes {
-                            let (key, version) = (self.places.key(wish.index), self.version);
-                            let (first, end) = (wish.stripes.start, wish.stripes.end);
-                            let request = Request::Cells { key, version, first, end };
-                            self.ask(state, wish.device, request, Asked::Cells(wish));
-                        }
-                    }
-                    Err(_) => return self.end(state, RebuildEnd::TooFew),
-                },
-            }
-        }
+    /// Send a cell on; false if that can't be done.
+    fn send(&mut self, cell: Vec<u8>) -> bool {
+        self.queued += cell.len() as u64;
+        cell.is_empty() || self.upload.as_ref().is_some_and(|upload| upload.send(Chunk::from(cell)).is_ok())
     }
 
     /// All cells were made and sent: prove that they are the fragment, and have it kept.
-    fn finish(&self, state: &mut State) {
-        let Stage::Making(fetching) = std::mem::replace(&mut state.stage, Stage::Keeping) else { return };
+    fn finish(&mut self, asking: &mut Asking) {
+        let Stage::Making(fetching) = std::mem::replace(&mut self.stage, Stage::Keeping) else { return };
         let etag = fetching.info.etag.clone();
         let made = match fetching.made() {
             Making::Fragment(rebuild) => rebuild.finish().ok(),
             Making::Bytes(_) => None,
         };
-        let Some(block) = made else {
-            state.stage = Stage::Describing;
-            return self.end(state, RebuildEnd::Unproved);
-        };
+        let Some(block) = made else { return self.end(asking, RebuildEnd::Unproved) };
         let footer = Footer { etag, block: Block { cells: Vec::new(), ..block } };
-        let ended = footer.encode().map_err(Failure::from).and_then(|raw| match state.upload.take() {
+        let ended = footer.encode().map_err(Failure::from).and_then(|raw| match self.upload.take() {
             Some(upload) => upload.end(raw).map_err(Failure::Lost),
             None => Err(Failure::Lost(TransportError::Cancelled)),
         });
         if let Err(failure) = ended {
-            state.stage = Stage::Describing;
-            self.end(state, RebuildEnd::Failed(failure));
+            self.end(asking, RebuildEnd::Failed(failure));
         }
     }
 }
 
-impl Sink for Inner {
-    fn events(&self, events: &mut Vec<Event>) {
-        let mut state = self.lock();
-        for event in events.drain(..) {
-            if event.token == KEEP {
-                self.kept(&mut state, event.what);
-                continue;
+impl operation::State for State {
+    type About = About;
+
+    fn sent(&mut self, _about: &About, bytes: usize) {
+        self.queued = self.queued.saturating_sub(bytes as u64);
+    }
+
+    fn answered(&mut self, asking: &mut Asking, about: About, answer: Result<Whole, Failure>) {
+        match about {
+            About::Describe(index) => {
+                let newest = answer.ok().and_then(|(header, _)| Newest::decode(&header).ok());
+                if let Some((info, _)) = newest.and_then(|newest| newest.fragment)
+                    && matches!(self.stage, Stage::Describing)
+                    && info.version() == self.version
+                    && asking.places.fits(index, &info)
+                {
+                    self.begin(asking, info);
+                }
             }
-            let Some((_, answering, _)) = state.asked.get_mut(&event.token) else { continue };
-            if let Some(answer) = answering.take(event.what)
-                && let Some((asked, _, _)) = state.asked.remove(&event.token)
-            {
-                self.answered(&mut state, asked, answer);
+            About::Cells(wish) => {
+                let given = answer.ok().and_then(|(header, body)| Some((Given::decode(&header).ok()?, body)));
+                if let Stage::Making(fetching) = &mut self.stage {
+                    fetching.answered(&wish, given);
+                }
+            }
+            About::Keep => {
+                let end = match answer.and_then(|(header, _)| Ok(decode_answer(&header)?)) {
+                    Ok(answer) => RebuildEnd::Answered(answer),
+                    Err(failure) => RebuildEnd::Failed(failure),
+                };
+                self.end(asking, end);
             }
         }
-        self.go_on(&mut state);
+    }
+
+    fn go_on(&mut self, asking: &mut Asking) {
+        loop {
+            match &mut self.stage {
+                Stage::Over(_) | Stage::Keeping => return,
+                Stage::Describing if asking.open().next().is_some() => return,
+                Stage::Describing => return self.end(asking, RebuildEnd::TooFew),
+                // Why it could not be begun is yet to be heard.
+                Stage::Making(_) if self.upload.is_none() => return,
+                Stage::Making(_) if self.queued > MOST_QUEUED => return,
+                Stage::Making(fetching) => match fetching.next() {
+                    Ok(Next::Bytes(cell)) => {
+                        if !self.send(cell) {
+                            let failure = Failure::Lost(TransportError::Overloaded);
+                            return self.end(asking, RebuildEnd::Failed(failure));
+                        }
+                    }
+                    Ok(Next::End) => return self.finish(asking),
+                    Ok(Next::Wait) => {
+                        let Ok(wishes) = fetching.wishes() else { return self.end(asking, RebuildEnd::TooFew) };
+                        if wishes.is_empty() {
+                            return;
+                        }
+                        for wish in wishes {
+                            let (key, version) = (asking.places.key(wish.index), self.version);
+                            let (device, first, end) = (wish.device, wish.stripes.start, wish.stripes.end);
+                            asking.ask(About::Cells(wish), device, Request::Cells { key, version, first, end });
+                        }
+                    }
+                    Err(_) => return self.end(asking, RebuildEnd::TooFew),
+                },
+            }
+        }
+    }
+
+    fn dropped(&mut self, asking: &mut Asking) {
+        if !matches!(self.stage, Stage::Keeping) {
+            asking.forget();
+        }
     }
 }

@@ -5,8 +5,8 @@
 //! quorum would have to wait for is waited for, and one behind which a quorum is ready is dropped after a while. Once
 //! the outcome is told, the write goes on by itself: late devices are told of it as well.
 
-use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use swiftlet_erasure::Geometry;
@@ -16,9 +16,10 @@ use swiftlet_fragments::request::{Answer, Request as Asked};
 use swiftlet_fragments::write::{Sent, Verdict, Write};
 use swiftlet_fragments::{Device, Version};
 use swiftlet_store::model::PutMeta;
-use swiftlet_transport::{Chunk, Error as TransportError, Event, Sink, Ticket, Upload, What};
+use swiftlet_transport::{Chunk, Sink, Upload};
 
-use super::calls::{Answering, ask, call};
+use super::answering::Whole;
+use super::operation::{self, Operation};
 use super::places::Places;
 use crate::client::Failure;
 use crate::message::fragments::{Footer, Request, decode_answer, decode_incarnation};
@@ -75,23 +76,17 @@ pub struct WriteEnd {
     pub too_large: bool,
 }
 
-/// What a device is asked at the moment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Doing {
-    Choose,
-    Keep,
-    Commit,
+/// What the device of a place is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum About {
+    Choose(usize),
+    Keep(usize),
+    Commit(usize),
     /// Something whose answer has no consequence.
     Tell,
 }
 
-impl Doing {
-    const ALL: [Self; 4] = [Self::Choose, Self::Keep, Self::Commit, Self::Tell];
-}
-
-fn token(place: usize, doing: Doing) -> u64 {
-    (place as u64) << 2 | doing as u64
-}
+type Asking = operation::Asking<About>;
 
 #[derive(Debug, Default)]
 struct Place {
@@ -99,7 +94,6 @@ struct Place {
     is_asked: bool,
     device: Option<u32>,
     upload: Option<Upload>,
-    ticket: Option<Ticket>,
     /// Bytes that it has yet to take.
     queued: u64,
     /// Since when a quorum has been ready but for it, and it has taken nothing.
@@ -108,18 +102,11 @@ struct Place {
     counts: bool,
 }
 
-impl Place {
-    fn is_open(&self) -> bool {
-        self.ticket.is_some()
-    }
-
-    fn end(&mut self) {
-        self.upload = None;
-        self.ticket = None;
-    }
-}
-
 struct State {
+    meta: PutMeta,
+    generation: u64,
+    size: Option<u64>,
+    options: WriteOptions,
     places: Vec<Place>,
     spares: VecDeque<u32>,
     /// Places for which a device is being looked for.
@@ -127,33 +114,18 @@ struct State {
     cutter: Option<Cutter>,
     /// With the devices that were chosen, as soon as they are.
     write: Option<(Write, Arc<[Device]>)>,
-    answering: HashMap<u64, Answering>,
-    commits: usize,
     finished: Option<Instant>,
     /// The caller has found no room.
     waits: bool,
     past: Option<Version>,
     object_bytes: u64,
     too_large: bool,
-    refused: Vec<(u32, Failure)>,
     end: Option<WriteEnd>,
-}
-
-struct Inner {
-    me: Weak<Self>,
-    places: Places,
-    meta: PutMeta,
-    generation: u64,
-    size: Option<u64>,
-    options: WriteOptions,
-    sink: Arc<dyn Sink>,
-    token: u64,
-    state: Mutex<State>,
 }
 
 /// A write. Its sink is told `Sent` when there may be room again, and `End` when the outcome is known. Dropped before
 /// its body's end, nothing of it remains; after that it goes on.
-pub struct Writing(Arc<Inner>);
+pub struct Writing(Operation<State>);
 
 impl Writing {
     /// Begin. `generation` is random, and drawn for each attempt to write; `size` is the object's, if it is known.
@@ -165,52 +137,42 @@ impl Writing {
         (meta, generation): (PutMeta, u64),
         size: Option<u64>,
         options: WriteOptions,
-        (sink, token): (Arc<dyn Sink>, u64),
+        sink: (Arc<dyn Sink>, u64),
     ) -> Result<Self, &'static str> {
         if generation == u64::MAX {
             return Err("this generation is that of deletions");
         }
         let cutter = Cutter::new(places.scheme, places.cell_bytes).map_err(|_| "there are no such cells")?;
+        let (timeout, trace) = (options.timeout, options.trace.clone());
         let state = State {
+            meta,
+            generation,
+            size,
+            options,
             places: places.at.iter().map(|_| Place::default()).collect(),
             spares: places.spares.iter().copied().collect(),
             choosing: places.at.len(),
             cutter: Some(cutter),
             write: None,
-            answering: HashMap::new(),
-            commits: 0,
             finished: None,
             waits: true,
             past: None,
             object_bytes: 0,
             too_large: false,
-            refused: Vec::new(),
             end: None,
         };
-        let inner = Arc::new_cyclic(|me| Inner {
-            me: me.clone(),
-            places,
-            meta,
-            generation,
-            size,
-            options,
-            sink,
-            token,
-            state: Mutex::new(state),
-        });
-        let mut state = inner.lock();
-        (0..inner.places.at.len()).for_each(|place| inner.choose(&mut state, place));
-        inner.go_on(&mut state);
-        drop(state);
-        Ok(Self(inner))
+        Ok(Self(Operation::start(places, state, (timeout, &trace), sink, |state, asking| {
+            (0..state.places.len()).for_each(|place| state.choose(asking, place));
+        })))
     }
 
     /// Whether the next bytes may be given. To be called after each event, and when the time is over that it has said.
     pub fn turn(&self) -> Room {
-        let mut state = self.0.lock();
-        let room = self.0.room(&mut state);
-        state.waits = matches!(room, Room::Later(_));
-        room
+        self.0.act(|state, asking| {
+            let room = state.room(asking);
+            state.waits = matches!(room, Room::Later(_));
+            room
+        })
     }
 
     /// Give the body's next bytes, at most 1 MiB.
@@ -218,21 +180,21 @@ impl Writing {
     /// # Errors
     /// There is no room for them.
     pub fn push(&self, bytes: &[u8]) -> Result<(), NotNow> {
-        let mut state = self.0.lock();
-        if bytes.len() > MOST_AT_ONCE || self.0.room(&mut state) != Room::Now {
-            return Err(NotNow);
-        }
-        let Some(mut cutter) = state.cutter.take() else { return Err(NotNow) };
-        let cut = cutter.push(bytes, |cells| state.send(cells));
-        state.object_bytes += bytes.len() as u64;
-        if let Err(TooLarge) = cut {
-            state.too_large = true;
-            self.0.abandon(&mut state);
-        } else {
-            state.cutter = Some(cutter);
-        }
-        self.0.go_on(&mut state);
-        Ok(())
+        self.0.act(|state, asking| {
+            if bytes.len() > MOST_AT_ONCE || state.room(asking) != Room::Now {
+                return Err(NotNow);
+            }
+            let Some(mut cutter) = state.cutter.take() else { return Err(NotNow) };
+            let cut = cutter.push(bytes, |cells| state.send(cells));
+            state.object_bytes += bytes.len() as u64;
+            if let Err(TooLarge) = cut {
+                state.too_large = true;
+                state.abandon(asking);
+            } else {
+                state.cutter = Some(cutter);
+            }
+            Ok(())
+        })
     }
 
     /// The body is complete, and this is the object's ETag: prepare, and commit.
@@ -240,41 +202,18 @@ impl Writing {
     /// # Errors
     /// There is no room yet.
     pub fn finish(&self, etag: &[u8]) -> Result<(), NotNow> {
-        let mut state = self.0.lock();
-        if self.0.room(&mut state) != Room::Now {
-            return Err(NotNow);
-        }
-        let Some(cutter) = state.cutter.take() else { return Err(NotNow) };
-        let cut = cutter.finish(|cells| state.send(cells));
-        state.finished = Some(Instant::now());
-        let Some(chosen) = state.write.as_ref().map(|(_, chosen)| chosen.clone()) else { return Err(NotNow) };
-        for place in 0..state.places.len() {
-            let Some(upload) = state.places[place].upload.take() else { continue };
-            let block = cut.block(place, self.0.generation, chosen.clone());
-            let block = block.map(|block| Block { cells: Vec::new(), ..block });
-            let raw = block.ok().and_then(|block| Footer { etag: etag.to_vec(), block }.encode().ok());
-            let ticket = upload.ticket().clone();
-            if raw.is_none_or(|raw| upload.end(raw).is_err()) {
-                ticket.cancel();
+        self.0.act(|state, asking| {
+            if state.room(asking) != Room::Now {
+                return Err(NotNow);
             }
-        }
-        self.0.go_on(&mut state);
-        Ok(())
+            state.finish(asking, etag)
+        })
     }
 
     /// How it has ended; nothing while it is under way.
     #[must_use]
     pub fn end(&self) -> Option<WriteEnd> {
-        self.0.lock().end.clone()
-    }
-}
-
-impl Drop for Writing {
-    fn drop(&mut self) {
-        let mut state = self.0.lock();
-        if state.finished.is_none() {
-            self.0.abandon(&mut state);
-        }
+        self.0.look(|state, _| state.end.clone())
     }
 }
 
@@ -292,253 +231,179 @@ impl State {
         }
     }
 
-    fn refuse(&mut self, number: u32, failure: Failure) {
-        self.refused.push((number, failure));
-    }
-}
-
-impl Inner {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn ask(
-        &self,
-        state: &mut State,
-        (place, number, doing): (usize, u32, Doing),
-        request: Request,
-        timeout: Duration,
-    ) -> Result<(), Failure> {
-        let me = self.me.upgrade().ok_or(Failure::Lost(TransportError::Cancelled))? as Arc<dyn Sink>;
-        let token = token(place, doing);
-        ask(&self.places, number, request, (timeout, &self.options.trace), (&me, token))?;
-        state.answering.insert(token, Answering::new(0));
+    /// Send what is left of the last stripe, and the footers.
+    fn finish(&mut self, asking: &Asking, etag: &[u8]) -> Result<(), NotNow> {
+        let Some(chosen) = self.write.as_ref().map(|(_, chosen)| chosen.clone()) else { return Err(NotNow) };
+        let Some(cutter) = self.cutter.take() else { return Err(NotNow) };
+        let cut = cutter.finish(|cells| self.send(cells));
+        self.finished = Some(Instant::now());
+        for (number, place) in self.places.iter_mut().enumerate() {
+            let Some(upload) = place.upload.take() else { continue };
+            let block = cut.block(number, self.generation, chosen.clone());
+            let block = block.map(|block| Block { cells: Vec::new(), ..block });
+            let raw = block.ok().and_then(|block| Footer { etag: etag.to_vec(), block }.encode().ok());
+            if raw.is_none_or(|raw| upload.end(raw).is_err()) {
+                asking.cancel(|about| *about == About::Keep(number));
+            }
+        }
         Ok(())
     }
 
     /// Look for a device for a place: its own, then spares.
-    fn choose(&self, state: &mut State, place: usize) {
-        loop {
-            let own = !std::mem::replace(&mut state.places[place].is_asked, true);
-            let Some(number) = (if own { Some(self.places.at[place]) } else { state.spares.pop_front() }) else {
-                state.places[place].device = None;
-                state.choosing -= 1;
-                return;
-            };
-            state.places[place].device = Some(number);
-            match self.ask(state, (place, number, Doing::Choose), Request::Incarnation, self.options.choose) {
-                Ok(()) => return,
-                Err(failure) => state.refuse(number, failure),
+    fn choose(&mut self, asking: &mut Asking, number: usize) {
+        let place = &mut self.places[number];
+        let own = !std::mem::replace(&mut place.is_asked, true);
+        place.device = if own { Some(asking.places.at[number]) } else { self.spares.pop_front() };
+        match place.device {
+            Some(device) => {
+                asking.ask_within(self.options.choose, About::Choose(number), device, Request::Incarnation);
             }
+            None => self.choosing -= 1,
         }
     }
 
-    fn chosen(&self, state: &mut State, place: usize, answer: Result<Vec<u8>, Failure>) {
-        let Some(number) = state.places[place].device else { return };
-        match answer.and_then(|header| Ok(decode_incarnation(&header)?)) {
+    fn chosen(&mut self, asking: &mut Asking, place: usize, answer: Result<Whole, Failure>) {
+        let Some(device) = self.places[place].device else { return };
+        match answer.and_then(|(header, _)| Ok(decode_incarnation(&header)?)) {
             Ok(incarnation) => {
-                self.places.devices.learn(number, incarnation);
-                state.choosing -= 1;
+                asking.places.devices.learn(device, incarnation);
+                self.choosing -= 1;
             }
-            Err(failure) => {
-                state.refuse(number, failure);
-                self.choose(state, place);
-            }
+            Err(_) => self.choose(asking, place),
         }
     }
 
     /// All devices are known: begin to send them their fragments.
-    fn begin(&self, state: &mut State) {
-        let of_place = |(place, at): (&Place, &u32)| self.places.devices.chosen(place.device.unwrap_or(*at));
-        let chosen: Arc<[Device]> = state.places.iter().zip(&self.places.at).map(of_place).collect();
+    fn begin(&mut self, asking: &mut Asking) {
+        let of_place = |(place, at): (&Place, &u32)| asking.places.devices.chosen(place.device.unwrap_or(*at));
+        let chosen: Arc<[Device]> = self.places.iter().zip(&asking.places.at).map(of_place).collect();
         let version = Version { timestamp: self.meta.timestamp, generation: self.generation };
-        state.write = Some((Write::new(self.places.terms(), version, chosen.clone()), chosen));
-        let enough = state.places.iter().filter(|place| place.device.is_some()).count() >= self.places.terms().quorum();
-        for place in 0..state.places.len() {
-            let Some(number) = state.places[place].device.filter(|_| enough) else {
-                self.prepared(state, place, None);
-                continue;
-            };
-            match self.open(place, number) {
-                Ok(upload) => {
-                    state.answering.insert(token(place, Doing::Keep), Answering::new(0));
-                    let place = &mut state.places[place];
-                    place.ticket = Some(upload.ticket().clone());
-                    place.upload = Some(upload);
+        self.write = Some((Write::new(asking.places.terms(), version, chosen.clone()), chosen));
+        let enough =
+            self.places.iter().filter(|place| place.device.is_some()).count() >= asking.places.terms().quorum();
+        for place in 0..self.places.len() {
+            match self.places[place].device.filter(|_| enough) {
+                Some(device) => {
+                    let request = self.keep(&asking.places, place);
+                    let upload = asking.upload(self.options.body_timeout, About::Keep(place), device, request);
+                    self.places[place].upload = upload;
                 }
-                Err(failure) => {
-                    state.refuse(number, failure);
-                    self.prepared(state, place, None);
-                }
+                None => self.prepared(asking, place, None),
             }
         }
     }
 
-    fn open(&self, place: usize, number: u32) -> Result<Upload, Failure> {
+    /// What begins a fragment, and its bytes, if they are known.
+    fn keep(&self, places: &Places, place: usize) -> (Request, Option<u64>) {
         let fragment_bytes =
-            |size| Geometry::new(self.places.scheme, self.places.cell_bytes, size).map(|all| all.fragment_bytes(place));
+            |size| Geometry::new(places.scheme, places.cell_bytes, size).map(|all| all.fragment_bytes(place));
         let size = self.size.and_then(|size| fragment_bytes(size).ok());
-        let target = self.places.devices.target(number).ok_or(Failure::Damaged("the ring has no such device"))?;
         let request = Request::Keep {
-            key: self.places.key(place),
+            key: places.key(place),
             certain: false,
-            cell_bytes: self.places.cell_bytes as u32,
+            cell_bytes: places.cell_bytes as u32,
             size,
             meta: self.meta.clone(),
         };
-        let call = call(target, request, self.options.body_timeout, &self.options.trace)?;
-        let me = self.me.upgrade().ok_or(Failure::Lost(TransportError::Cancelled))? as Arc<dyn Sink>;
-        target.0.upload(call, size, &me, token(place, Doing::Keep)).map_err(Failure::Lost)
+        (request, size)
     }
 
     /// What a device says to its fragment; nothing if it has none.
-    fn prepared(&self, state: &mut State, place: usize, answer: Option<Answer>) {
-        state.places[place].end();
+    fn prepared(&mut self, asking: &mut Asking, place: usize, answer: Option<Answer>) {
+        self.places[place].upload = None;
         let answer = answer.unwrap_or(Answer::Busy);
-        state.places[place].counts = matches!(answer, Answer::Done | Answer::Superseded(_));
-        let sent = state.write.as_mut().map(|(write, _)| write.prepared(place, &answer));
-        self.send(state, sent.unwrap_or_default());
+        self.places[place].counts = matches!(answer, Answer::Done | Answer::Superseded(_));
+        let sent = self.write.as_mut().map(|(write, _)| write.prepared(place, &answer));
+        self.tell(asking, sent.unwrap_or_default());
     }
 
-    fn send(&self, state: &mut State, sent: Sent) {
+    fn committed(&mut self, asking: &mut Asking, place: usize, answer: Option<Answer>) {
+        let answer = answer.unwrap_or(Answer::Busy);
+        let sent = self.write.as_mut().map(|(write, _)| write.committed(place, &answer));
+        self.tell(asking, sent.unwrap_or_default());
+    }
+
+    fn tell(&self, asking: &mut Asking, sent: Sent) {
         for (place, asked) in sent {
-            let Some(number) = state.places[place].device else { continue };
-            let doing = if matches!(asked, Asked::Commit(_)) { Doing::Commit } else { Doing::Tell };
-            let request = Request::About { key: self.places.key(place), asked };
-            match self.ask(state, (place, number, doing), request, self.options.timeout) {
-                Ok(()) => state.commits += usize::from(doing == Doing::Commit),
-                Err(failure) => state.refuse(number, failure),
-            }
+            let Some(device) = self.places[place].device else { continue };
+            let about = if matches!(asked, Asked::Commit(_)) { About::Commit(place) } else { About::Tell };
+            asking.ask(about, device, Request::About { key: asking.places.key(place), asked });
         }
     }
 
-    fn hear(&self, state: &mut State, event: Event) {
-        let (place, doing) = ((event.token >> 2) as usize, Doing::ALL[(event.token & 3) as usize]);
-        if let (What::Sent(bytes), Doing::Keep) = (&event.what, doing) {
-            let place = &mut state.places[place];
-            place.queued = place.queued.saturating_sub(*bytes as u64);
-            place.still = None;
+    fn conclude(&mut self, asking: &mut Asking) {
+        if self.end.is_some() {
             return;
         }
-        let Some(answering) = state.answering.get_mut(&event.token) else { return };
-        let Some(answer) = answering.take(event.what) else { return };
-        state.answering.remove(&event.token);
-        let header = answer.map(|(header, _)| header);
-        if doing == Doing::Choose {
-            return self.chosen(state, place, header);
-        }
-        let answer = header.and_then(|header| Ok(decode_answer(&header)?));
-        if let Ok(Answer::Superseded(version)) = &answer {
-            state.past = state.past.max(Some(*version));
-        }
-        let answer = match (answer, state.places[place].device) {
-            (Ok(answer), _) => Some(answer),
-            (Err(failure), Some(number)) => {
-                state.refuse(number, failure);
-                None
-            }
-            (Err(_), None) => None,
-        };
-        match doing {
-            Doing::Keep if state.finished.is_none() => self.prepared(state, place, None),
-            Doing::Keep => self.prepared(state, place, answer),
-            Doing::Commit => {
-                state.commits -= 1;
-                let answer = answer.unwrap_or(Answer::Busy);
-                let sent = state.write.as_mut().map(|(write, _)| write.committed(place, &answer));
-                self.send(state, sent.unwrap_or_default());
-            }
-            Doing::Choose | Doing::Tell => {}
-        }
-    }
-
-    /// Draw the consequences of what was heard, and tell the caller what it waits for.
-    fn go_on(&self, state: &mut State) {
-        if state.choosing == 0 && state.write.is_none() && state.end.is_none() {
-            self.begin(state);
-        }
-        self.conclude(state);
-        if state.waits && self.room(state) == Room::Now {
-            state.waits = false;
-            self.sink.events(&mut vec![Event { token: self.token, what: What::Sent(0) }]);
-        }
-    }
-
-    fn conclude(&self, state: &mut State) {
-        if state.end.is_some() {
-            return;
-        }
-        let Some((write, _)) = &mut state.write else { return };
+        let Some((write, _)) = &mut self.write else { return };
         if write.verdict().is_none() {
-            let open = state.places.iter().filter(|place| place.is_open()).count();
-            let counts = state.places.iter().filter(|place| place.counts).count();
-            let is_answered = state.finished.is_some() && open + state.commits == 0;
-            if !is_answered && open + counts >= self.places.terms().quorum() {
+            let open = asking.open().filter(|about| matches!(about, About::Keep(_))).count();
+            let commits = asking.open().filter(|about| matches!(about, About::Commit(_))).count();
+            let counts = self.places.iter().filter(|place| place.counts).count();
+            let is_answered = self.finished.is_some() && open + commits == 0;
+            if !is_answered && open + counts >= asking.places.terms().quorum() {
                 return;
             }
             let sent = write.give_up();
-            self.cancel(state);
-            if state.finished.is_some() {
-                self.send(state, sent);
+            self.cancel(asking);
+            if self.finished.is_some() {
+                self.tell(asking, sent);
             }
         }
-        self.end(state);
+        self.end(asking);
     }
 
-    fn end(&self, state: &mut State) {
-        let verdict = state.write.as_ref().and_then(|(write, _)| write.verdict());
-        state.end = Some(WriteEnd {
+    fn end(&mut self, asking: &Asking) {
+        let verdict = self.write.as_ref().and_then(|(write, _)| write.verdict());
+        self.end = Some(WriteEnd {
             verdict: verdict.unwrap_or(Verdict::Failed),
-            past: state.past,
-            prepared: state.places.iter().filter(|place| place.counts).count(),
-            object_bytes: state.object_bytes,
-            refused: state.refused.clone(),
-            too_large: state.too_large,
+            past: self.past,
+            prepared: self.places.iter().filter(|place| place.counts).count(),
+            object_bytes: self.object_bytes,
+            refused: asking.refused.clone(),
+            too_large: self.too_large,
         });
-        state.waits = false;
-        self.sink.events(&mut vec![Event { token: self.token, what: What::End(Vec::new()) }]);
+        self.waits = false;
+        asking.end();
     }
 
-    fn cancel(&self, state: &mut State) {
-        for place in &mut state.places {
-            if let Some(ticket) = &place.ticket {
-                ticket.cancel();
-            }
-            place.upload = None;
-        }
+    /// Cancel what has not been prepared yet; its last event says so.
+    fn cancel(&mut self, asking: &Asking) {
+        asking.cancel(|about| matches!(about, About::Keep(_)));
+        self.places.iter_mut().for_each(|place| place.upload = None);
     }
 
     /// Nothing will come any more: nothing of the write remains, as no device has heard its end.
-    fn abandon(&self, state: &mut State) {
-        state.cutter = None;
-        self.cancel(state);
-        if let Some((write, _)) = &mut state.write {
+    fn abandon(&mut self, asking: &Asking) {
+        self.cutter = None;
+        self.cancel(asking);
+        if let Some((write, _)) = &mut self.write {
             write.give_up();
         }
-        if state.end.is_none() {
-            self.end(state);
+        if self.end.is_none() {
+            self.end(asking);
         }
     }
 
-    fn room(&self, state: &mut State) -> Room {
-        if state.end.is_some() {
+    fn room(&mut self, asking: &Asking) -> Room {
+        if self.end.is_some() {
             return Room::Over;
         }
-        if let Some(finished) = state.finished {
+        if let Some(finished) = self.finished {
             let left = self.options.timeout.saturating_sub(finished.elapsed());
             if left.is_zero() {
-                self.cancel(state);
+                self.cancel(asking);
             }
             return Room::Later(left.max(Duration::from_millis(100)));
         }
-        if state.write.is_none() {
+        if self.write.is_none() {
             return Room::Later(self.options.choose);
         }
         let is_ready = |place: &Place| place.upload.is_some() && place.queued <= MOST_QUEUED;
         let others_are_ready =
-            state.places.iter().filter(|place| is_ready(place)).count() >= self.places.terms().quorum();
+            self.places.iter().filter(|place| is_ready(place)).count() >= asking.places.terms().quorum();
         let mut later = Room::Now;
-        for place in state.places.iter_mut().filter(|place| place.upload.is_some() && place.queued > MOST_QUEUED) {
+        for place in self.places.iter_mut().filter(|place| place.upload.is_some() && place.queued > MOST_QUEUED) {
             let now = Instant::now();
             let still = *place.still.get_or_insert(now);
             let left = self.options.lag.saturating_sub(now - still);
@@ -559,12 +424,47 @@ impl Inner {
     }
 }
 
-impl Sink for Inner {
-    fn events(&self, events: &mut Vec<Event>) {
-        let mut state = self.lock();
-        for event in events.drain(..) {
-            self.hear(&mut state, event);
+impl operation::State for State {
+    type About = About;
+
+    fn sent(&mut self, about: &About, bytes: usize) {
+        if let About::Keep(place) = about {
+            let place = &mut self.places[*place];
+            place.queued = place.queued.saturating_sub(bytes as u64);
+            place.still = None;
         }
-        self.go_on(&mut state);
+    }
+
+    fn answered(&mut self, asking: &mut Asking, about: About, answer: Result<Whole, Failure>) {
+        if let About::Choose(place) = about {
+            return self.chosen(asking, place, answer);
+        }
+        let answer = answer.and_then(|(header, _)| Ok(decode_answer(&header)?)).ok();
+        if let Some(Answer::Superseded(version)) = &answer {
+            self.past = self.past.max(Some(*version));
+        }
+        match about {
+            About::Keep(place) => self.prepared(asking, place, answer.filter(|_| self.finished.is_some())),
+            About::Commit(place) => self.committed(asking, place, answer),
+            About::Choose(_) | About::Tell => {}
+        }
+    }
+
+    /// Begin when devices are known, end when the outcome is, and tell the caller what it waits for.
+    fn go_on(&mut self, asking: &mut Asking) {
+        if self.choosing == 0 && self.write.is_none() && self.end.is_none() {
+            self.begin(asking);
+        }
+        self.conclude(asking);
+        if self.waits && self.room(asking) == Room::Now {
+            self.waits = false;
+            asking.tell();
+        }
+    }
+
+    fn dropped(&mut self, asking: &mut Asking) {
+        if self.finished.is_none() {
+            self.abandon(asking);
+        }
     }
 }

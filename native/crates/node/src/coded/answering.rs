@@ -1,45 +1,26 @@
-//! One request to one device, and its answer as it comes in.
+//! The answer to a request as it comes in.
 
-use std::sync::Arc;
-use std::time::Duration;
+use swiftlet_transport::{Error as TransportError, What};
 
-use swiftlet_transport::{Call, Error as TransportError, Sink, Ticket, What};
-
-use super::places::{Places, Target};
 use crate::client::Failure;
-use crate::message::{Request, fragments};
+use crate::message::fragments::{MAX_READ_BYTES, Request};
 use crate::status::{Refusal, Status};
 
-/// The call that a request about fragments is.
-pub(crate) fn call(
-    (_, device): &Target,
-    request: fragments::Request,
-    timeout: Duration,
-    trace: &str,
-) -> Result<Call, Failure> {
-    let request = Request::Fragment(request);
-    let header = request.encode(device)?;
-    Ok(Call { method: request.method(), timeout, trace: trace.to_owned(), header, ..Call::default() })
-}
-
-/// Ask a device by its number in the ring.
-pub(crate) fn ask(
-    places: &Places,
-    number: u32,
-    request: fragments::Request,
-    (timeout, trace): (Duration, &str),
-    (sink, token): (&Arc<dyn Sink>, u64),
-) -> Result<Ticket, Failure> {
-    let target = places.devices.target(number).ok_or(Failure::Damaged("the ring has no such device"))?;
-    target.0.call(call(target, request, timeout, trace)?, sink, token).map_err(Failure::Lost)
-}
-
 /// A whole answer: its header, and its body.
-pub(crate) type Whole = (Vec<u8>, Vec<u8>);
+pub(super) type Whole = (Vec<u8>, Vec<u8>);
+
+/// The most bytes that the body of the answer may have.
+pub(super) fn most_bytes(request: &Request, cell_bytes: usize) -> usize {
+    match request {
+        Request::Newest { start, stop, .. } if start < stop => MAX_READ_BYTES as usize + cell_bytes,
+        Request::Cells { first, end, .. } => end.saturating_sub(*first) as usize * cell_bytes,
+        _ => 0,
+    }
+}
 
 /// An answer of which a part may have come.
 #[derive(Debug)]
-pub(crate) struct Answering {
+pub(super) struct Answering {
     header: Option<Vec<u8>>,
     body: Vec<u8>,
     most: usize,
@@ -47,12 +28,12 @@ pub(crate) struct Answering {
 
 impl Answering {
     /// An answer whose body has so many bytes at most.
-    pub(crate) fn new(most: usize) -> Self {
+    pub(super) fn new(most: usize) -> Self {
         Self { header: None, body: Vec::new(), most }
     }
 
     /// Take the next part; how the request has ended, when it has. Nothing comes after that.
-    pub(crate) fn take(&mut self, what: What) -> Option<Result<Whole, Failure>> {
+    pub(super) fn take(&mut self, what: What) -> Option<Result<Whole, Failure>> {
         match what {
             What::Sent(_) => None,
             What::Failed(error) => Some(Err(Failure::Lost(error))),

@@ -1,0 +1,270 @@
+//! The frame of every operation: what devices were asked and have not answered, and who is told what comes of it.
+//!
+//! An operation's state is behind one lock. Answers come in the transport's threads; the caller acts through
+//! [`Operation::act`]. After either, the state goes on until it waits for something. A request that could not be sent is
+//! one that failed: its failure comes as any other answer does, never while it is being asked.
+//!
+//! Fault model: that of the module above. An answer to what is not waited for any more is not heard.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use swiftlet_transport::{Call, Chunk, Error as TransportError, Event, Sink, Ticket, Upload, What};
+
+use super::answering::{Answering, Whole, most_bytes};
+use super::places::{Places, Target};
+use crate::client::Failure;
+use crate::message::{Request as Message, fragments::Request};
+
+/// What an operation makes of answers.
+pub(super) trait State: Send + Sized + 'static {
+    /// What a request is about.
+    type About: Send;
+
+    /// A device has taken so many bytes of an upload.
+    fn sent(&mut self, _about: &Self::About, _bytes: usize) {}
+
+    /// A device has answered, or it is known that it won't.
+    fn answered(&mut self, asking: &mut Asking<Self::About>, about: Self::About, answer: Result<Whole, Failure>);
+
+    /// Draw the consequences of what was heard, and of what the caller did.
+    fn go_on(&mut self, asking: &mut Asking<Self::About>);
+
+    /// The caller is gone.
+    fn dropped(&mut self, asking: &mut Asking<Self::About>) {
+        asking.forget();
+    }
+}
+
+/// A request that has not been answered.
+struct Asked<A> {
+    about: A,
+    device: u32,
+    answering: Answering,
+    since: Instant,
+    ticket: Option<Ticket>,
+}
+
+/// Asks devices, and tells the caller.
+pub(super) struct Asking<A> {
+    pub(super) places: Places,
+    /// Why devices, by their numbers, did not do what they were asked for.
+    pub(super) refused: Vec<(u32, Failure)>,
+    me: Weak<dyn Sink>,
+    timeout: Duration,
+    trace: String,
+    sink: Arc<dyn Sink>,
+    token: u64,
+    asked: BTreeMap<u64, Asked<A>>,
+    next: u64,
+    /// Those of `asked` that could not be sent.
+    unsent: VecDeque<(u64, Failure)>,
+}
+
+impl<A> Asking<A> {
+    /// Ask a device by its number in the ring.
+    pub(super) fn ask(&mut self, about: A, device: u32, request: Request) {
+        self.ask_within(self.timeout, about, device, request);
+    }
+
+    /// The same with another time limit.
+    pub(super) fn ask_within(&mut self, timeout: Duration, about: A, device: u32, request: Request) {
+        let most = most_bytes(&request, self.places.cell_bytes);
+        let token = self.next;
+        let ticket = self.call(device, request, timeout).and_then(|(target, call, me)| {
+            let (peer, _) = target;
+            peer.call(call, &me, token).map_err(Failure::Lost)
+        });
+        self.enter(about, device, most, ticket);
+    }
+
+    /// Ask a device, and go on with a body of so many bytes, if it can be asked.
+    pub(super) fn upload(
+        &mut self,
+        timeout: Duration,
+        about: A,
+        device: u32,
+        (request, size): (Request, Option<u64>),
+    ) -> Option<Upload> {
+        let token = self.next;
+        let upload = self.call(device, request, timeout).and_then(|(target, call, me)| {
+            let (peer, _) = target;
+            peer.upload(call, size, &me, token).map_err(Failure::Lost)
+        });
+        let ticket = upload.as_ref().map(|upload| upload.ticket().clone()).map_err(Clone::clone);
+        self.enter(about, device, 0, ticket);
+        upload.ok()
+    }
+
+    fn call(
+        &self,
+        device: u32,
+        request: Request,
+        timeout: Duration,
+    ) -> Result<(&Target, Call, Arc<dyn Sink>), Failure> {
+        let me = self.me.upgrade().ok_or(Failure::Lost(TransportError::Cancelled))?;
+        let target = self.places.devices.target(device).ok_or(Failure::Damaged("the ring has no such device"))?;
+        let request = Message::Fragment(request);
+        let header = request.encode(&target.1)?;
+        let trace = self.trace.clone();
+        Ok((target, Call { method: request.method(), timeout, trace, header, ..Call::default() }, me))
+    }
+
+    fn enter(&mut self, about: A, device: u32, most: usize, ticket: Result<Ticket, Failure>) {
+        let (ticket, failure) = match ticket {
+            Ok(ticket) => (Some(ticket), None),
+            Err(failure) => (None, Some(failure)),
+        };
+        self.unsent.extend(failure.map(|failure| (self.next, failure)));
+        let asked = Asked { about, device, answering: Answering::new(most), since: Instant::now(), ticket };
+        self.asked.insert(self.next, asked);
+        self.next += 1;
+    }
+
+    /// Nothing was asked yet, of nobody.
+    pub(super) fn is_first(&self) -> bool {
+        self.next == 0
+    }
+
+    /// What is waited for.
+    pub(super) fn open(&self) -> impl Iterator<Item = &A> {
+        self.asked.values().map(|asked| &asked.about)
+    }
+
+    /// What has been waited for so long.
+    pub(super) fn late(&self, after: Duration) -> impl Iterator<Item = &A> {
+        self.asked.values().filter(move |asked| asked.since.elapsed() >= after).map(|asked| &asked.about)
+    }
+
+    /// After which time something that is waited for has been for so long.
+    pub(super) fn until_late(&self, after: Duration) -> Option<Duration> {
+        let left = self.asked.values().map(|asked| after.saturating_sub(asked.since.elapsed()));
+        left.filter(|left| !left.is_zero()).min()
+    }
+
+    /// Cancel requests; they end with that failure, unless they were over before.
+    pub(super) fn cancel(&self, which: impl Fn(&A) -> bool) {
+        let asked = self.asked.values().filter(|asked| which(&asked.about));
+        asked.filter_map(|asked| asked.ticket.as_ref()).for_each(Ticket::cancel);
+    }
+
+    /// Cancel all requests, and hear no more of them.
+    pub(super) fn forget(&mut self) {
+        self.cancel(|_| true);
+        self.asked.clear();
+        self.unsent.clear();
+    }
+
+    /// The caller may look again.
+    pub(super) fn tell(&self) {
+        self.event(What::Sent(0));
+    }
+
+    /// These bytes are for the caller.
+    pub(super) fn pass(&self, bytes: Vec<u8>) {
+        self.event(What::Chunk(Chunk::from(bytes)));
+    }
+
+    /// The operation is over.
+    pub(super) fn end(&self) {
+        self.event(What::End(Vec::new()));
+    }
+
+    fn event(&self, what: What) {
+        self.sink.events(&mut vec![Event { token: self.token, what }]);
+    }
+}
+
+struct Inner<S: State>(Mutex<(S, Asking<S::About>)>);
+
+impl<S: State> Inner<S> {
+    fn lock(&self) -> MutexGuard<'_, (S, Asking<S::About>)> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Go on until something has to come first.
+fn go_on<S: State>((state, asking): &mut (S, Asking<S::About>)) {
+    state.go_on(asking);
+    while let Some((token, failure)) = asking.unsent.pop_front() {
+        answered((state, asking), token, Err(failure));
+        state.go_on(asking);
+    }
+}
+
+fn answered<S: State>((state, asking): (&mut S, &mut Asking<S::About>), token: u64, answer: Result<Whole, Failure>) {
+    let Some(Asked { about, device, .. }) = asking.asked.remove(&token) else { return };
+    asking.refused.extend(answer.as_ref().err().map(|failure| (device, failure.clone())));
+    state.answered(asking, about, answer);
+}
+
+impl<S: State> Sink for Inner<S> {
+    fn events(&self, events: &mut Vec<Event>) {
+        let mut state = self.lock();
+        for Event { token, what } in events.drain(..) {
+            let (state, asking) = &mut *state;
+            let Some(asked) = asking.asked.get_mut(&token) else { continue };
+            if let What::Sent(bytes) = what {
+                state.sent(&asked.about, bytes);
+            } else if let Some(answer) = asked.answering.take(what) {
+                answered((state, asking), token, answer);
+            }
+        }
+        go_on(&mut state);
+    }
+}
+
+/// An operation, in the hands of its caller.
+pub(super) struct Operation<S: State>(Arc<Inner<S>>);
+
+impl<S: State> Operation<S> {
+    /// Begin: with this time limit and trace of each request, and telling this sink.
+    pub(super) fn start(
+        places: Places,
+        state: S,
+        (timeout, trace): (Duration, &str),
+        (sink, token): (Arc<dyn Sink>, u64),
+        begin: impl FnOnce(&mut S, &mut Asking<S::About>),
+    ) -> Self {
+        let operation = Self(Arc::new_cyclic(|me: &Weak<Inner<S>>| {
+            let asking = Asking {
+                places,
+                refused: Vec::new(),
+                me: me.clone(),
+                timeout,
+                trace: trace.to_owned(),
+                sink,
+                token,
+                asked: BTreeMap::new(),
+                next: 0,
+                unsent: VecDeque::new(),
+            };
+            Inner(Mutex::new((state, asking)))
+        }));
+        operation.act(begin);
+        operation
+    }
+
+    /// Do something, and go on.
+    pub(super) fn act<R>(&self, act: impl FnOnce(&mut S, &mut Asking<S::About>) -> R) -> R {
+        let mut inner = self.0.lock();
+        let (state, asking) = &mut *inner;
+        let done = act(state, asking);
+        go_on(&mut inner);
+        done
+    }
+
+    /// Look at what it has come to.
+    pub(super) fn look<R>(&self, look: impl FnOnce(&S, &Asking<S::About>) -> R) -> R {
+        let (state, asking) = &*self.0.lock();
+        look(state, asking)
+    }
+}
+
+impl<S: State> Drop for Operation<S> {
+    fn drop(&mut self) {
+        let (state, asking) = &mut *self.0.lock();
+        state.dropped(asking);
+    }
+}
