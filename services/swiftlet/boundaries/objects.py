@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -47,11 +47,33 @@ class WriteReply:
     """For DELETE, whether there was an object to delete."""
 
 
+MAX_SENT_BYTES = 1 << 20
+"""The largest number of bytes that are sent to a device at a time."""
+
+
+def pieces_of(chunk: bytes | memoryview) -> Iterator[bytes | memoryview]:
+    """Yield a chunk in pieces that can be sent at a time; an empty one as it is."""
+    if len(chunk) <= MAX_SENT_BYTES:
+        yield chunk
+        return
+    view = memoryview(chunk)
+    for start in range(0, len(view), MAX_SENT_BYTES):
+        yield view[start : start + MAX_SENT_BYTES]
+
+
 class PutStream(Protocol):
     """A large object that is being sent to one device."""
 
+    def send(self, chunk: bytes | memoryview) -> bool:
+        """Begin to send a chunk of up to `MAX_SENT_BYTES`; return whether there is room for the next one."""
+        ...
+
+    async def room(self) -> None:
+        """Return when there is room for the next chunk (back-pressure)."""
+        ...
+
     async def write(self, chunk: bytes | memoryview) -> None:
-        """Send a chunk; return when there is room for the next one (back-pressure)."""
+        """Send a chunk of any size; return when there is room for the next one."""
         ...
 
     async def commit(self, footer: PutFooter) -> WriteReply:

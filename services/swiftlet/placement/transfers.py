@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 from typing import Protocol
 
-from swiftlet.boundaries.objects import GetStream, PutStream, WriteReply
+from swiftlet.boundaries.objects import GetStream, PutStream, WriteReply, pieces_of
 from swiftlet.errors import NodeError, NodeTimeout, SwiftletError
 from swiftlet.model import ObjectInfo, ObjectKey, ObjectRow, PutFooter
 from swiftlet.placement.fanout import NODE_TROUBLE, Outcome
@@ -69,11 +69,26 @@ class Upload:
         self._note_missed = note_missed
 
     async def write(self, chunk: bytes | memoryview) -> None:
-        """Send a chunk to all replicas. Raises Unavailable when too few are left; then nothing is stored."""
+        """Send a chunk to all replicas; return when each has room for the next one.
+
+        Raises Unavailable when too few are left; then nothing is stored.
+        """
+        for piece in pieces_of(chunk):
+            await self._send(piece)
+
+    async def _send(self, piece: bytes | memoryview) -> None:
+        """Send a piece to all replicas before any of them is waited for."""
+        full: list[tuple[int, Device, PutStream]] = []
         for slot in list(self._live):
             try:
+                if not slot[2].send(piece):
+                    full.append(slot)
+            except SwiftletError as error:
+                await self._drop(slot, error)
+        for slot in full:
+            try:
                 async with asyncio.timeout(self._write_timeout_s):
-                    await slot[2].write(chunk)
+                    await slot[2].room()
             except TimeoutError:
                 await self._drop(slot, NodeTimeout(f"took no data for {self._write_timeout_s} s"))
             except SwiftletError as error:

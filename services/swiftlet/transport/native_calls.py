@@ -323,13 +323,17 @@ class Writing:
             outcome(self._device, self._answer, self._fail)
             raise NodeError(f"{self._device.address} answered before it had the whole object")
 
-    async def send(self, chunk: bytes | memoryview) -> None:
-        """Send up to 1 MiB; return when there is room for more."""
+    def send(self, chunk: bytes | memoryview) -> bool:
+        """Begin to send up to 1 MiB; return whether there is room for more."""
         self.check()
         assert self.upload is not None
         if self._ended or not self.upload.send(chunk):
             raise NodeError(f"{self._device.address}: the upload was aborted")
         self._unsent += len(chunk)
+        return self._has_room
+
+    async def room(self) -> None:
+        """Return when there is room for more."""
         while not self._has_room:
             await self._wait()
             self.check()

@@ -16,7 +16,7 @@ from typing import Protocol, TypeVar
 
 from swiftlet_native import Hasher, ObjectWire
 
-from swiftlet.boundaries.objects import ContainerUpdate, WriteReply
+from swiftlet.boundaries.objects import ContainerUpdate, WriteReply, pieces_of
 from swiftlet.errors import NodeError, SizeMismatch
 from swiftlet.model import ObjectInfo, ObjectKey, PostRecord, PutFooter, PutRecord
 from swiftlet.native_values import bits_of, delete_at, info_of, place, raw, raw_pairs
@@ -27,8 +27,6 @@ from swiftlet.transport.native_calls import Reading, Writing
 
 T = TypeVar("T")
 
-_MAX_PIECE = 1024 * 1024
-"""The number of bytes that are sent at a time."""
 _END = 2**64 - 1
 
 
@@ -186,20 +184,25 @@ class NativePutStream:
         self._size = size
         self._sent = 0
 
-    async def write(self, chunk: bytes | memoryview) -> None:
-        """Send a chunk; return when there is room for the next one."""
-        view = memoryview(chunk).cast("B")
-        if self._size is not None and self._sent + len(view) > self._size:
+    def send(self, chunk: bytes | memoryview) -> bool:
+        """Begin to send a chunk of up to `MAX_SENT_BYTES`; return whether there is room for the next one."""
+        if self._size is not None and self._sent + len(chunk) > self._size:
             raise SizeMismatch(f"the body has more than the {self._size} bytes that were announced")
-        self._sent += len(view)
-        if len(view) <= _MAX_PIECE:
-            if len(view):
-                await self._writing.send(chunk)
-            else:
-                self._writing.check()
-            return
-        for start in range(0, len(view), _MAX_PIECE):
-            await self._writing.send(view[start : start + _MAX_PIECE])
+        self._sent += len(chunk)
+        if len(chunk):
+            return self._writing.send(chunk)
+        self._writing.check()
+        return True
+
+    async def room(self) -> None:
+        """Return when there is room for the next chunk."""
+        await self._writing.room()
+
+    async def write(self, chunk: bytes | memoryview) -> None:
+        """Send a chunk of any size; return when there is room for the next one."""
+        for piece in pieces_of(chunk):
+            if not self.send(piece):
+                await self.room()
 
     async def commit(self, footer: PutFooter) -> WriteReply:
         """Finish the upload; return when it is durable."""

@@ -232,28 +232,23 @@ class DirectWay:
 
             at, upload = await _stamped(to, opened)
             begun = True
-            hasher = _hasher(to)
-            hashing: asyncio.Future[None] | None = None
+            digesting = to.parts.hashing.begin(_hasher(to))
             try:
                 # What the devices store is compared with the digest in the footer.
                 async with aclosing(body.chunks(hashed=False)) as chunks:
                     async for chunk in chunks:
-                        if hashing is not None:
-                            await hashing
-                        # It is hashed while it is sent, and while the next one is read.
-                        hashing = to.parts.hashing.update(hasher, chunk)
+                        # It is digested while it is sent, and while the next ones are read.
+                        await digesting.update(chunk)
                         await upload.write(memoryview(chunk))
-                if hashing is not None:
-                    await hashing
-                footer = _footer(to, hasher)
+                await digesting.finish()
+                footer = _footer(to, digesting.hasher)
                 try:
                     await upload.commit(footer)
                 except Superseded as error:
                     if error.timestamp > to.parts.clock.now():
                         raise
             finally:
-                if hashing is not None and not hashing.done():
-                    await asyncio.wait([hashing])
+                await digesting.close()
                 await upload.abort()
             return _written(footer, at)
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from swiftlet_native import Hasher, md5
 
-from swiftlet.client.direct.hashing import TOGETHER, Hashing
+from swiftlet.client.direct.hashing import AHEAD_BYTES, TOGETHER, Hashing
 
 
 async def test_each_body_has_its_own_digest() -> None:
@@ -17,25 +17,50 @@ async def test_each_body_has_its_own_digest() -> None:
     bodies = [bytes([number]) * (100 + 1000 * number) for number in range(TOGETHER + 4)]
 
     async def digested(body: bytes) -> bytes:
-        hasher = Hasher()
+        digesting = hashing.begin(Hasher())
         for start in range(0, len(body), 700):
-            await hashing.update(hasher, body[start : start + 700])
-        return hasher.md5_digest()
+            await digesting.update(body[start : start + 700])
+        await digesting.finish()
+        return digesting.hasher.md5_digest()
 
-    given_up = asyncio.ensure_future(digested(bytes(100_000)))
+    given_up = hashing.begin(Hasher())
+    await given_up.update(bytes(100_000))
     digests = asyncio.gather(*map(digested, bodies))
     await asyncio.sleep(0)
-    given_up.cancel()
+    await given_up.close()
     assert await digests == [md5(body) for body in bodies]
-    assert given_up.cancelled()
     assert (await digested(b""), await digested(b"again")) == (md5(b""), md5(b"again"))
+
+
+async def test_who_brings_bytes_faster_than_they_are_digested_waits() -> None:
+    digesting, piece, most = Hashing().begin(Hasher()), bytes(1 << 20), 0
+    for _ in range(12):
+        await digesting.update(piece)
+        most = max(most, digesting.bytes_left)
+    assert most <= AHEAD_BYTES
+    await digesting.finish()
+    assert digesting.hasher.md5_digest() == md5(12 * piece)
+
+
+async def test_what_is_closed_reads_no_bytes_any_more() -> None:
+    digesting, data = Hashing().begin(Hasher()), bytearray(3 << 20)
+    await digesting.update(data)
+    await digesting.update(data)
+    await digesting.close()
+    data.clear()  # which a reader's hold on the bytes would forbid
+    await digesting.close()
+    assert digesting.hasher.size in (0, 3 << 20, 6 << 20)
 
 
 async def test_what_goes_wrong_is_told_to_who_waits() -> None:
     hashing, wrong = Hashing(), object()
     given: Any = wrong
+    lost = hashing.begin(given)
+    await lost.update(b"1")
     with pytest.raises(TypeError):
-        await hashing.update(given, b"1")
-    hasher = Hasher()
-    await hashing.update(hasher, b"1")
-    assert hasher.md5_digest() == md5(b"1")
+        await lost.finish()
+    await lost.close()
+    sound = hashing.begin(Hasher())
+    await sound.update(b"1")
+    await sound.finish()
+    assert sound.hasher.md5_digest() == md5(b"1")

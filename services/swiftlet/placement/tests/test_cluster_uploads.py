@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from swiftlet.boundaries.objects import ContainerUpdate
+from swiftlet.boundaries.objects import MAX_SENT_BYTES, ContainerUpdate
 from swiftlet.errors import ChecksumMismatch, NodeTimeout, SizeMismatch, Superseded, Unavailable
 from swiftlet.model import ObjectKey, PutFooter, PutRecord
 from swiftlet.placement.fanout import drain_background
@@ -115,20 +115,40 @@ async def test_a_device_that_takes_no_more_is_dropped_after_the_write_timeout(
     cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stuck = cluster.primaries()[1]
-    write = MemoryPutStream.write
     waits: list[str] = []
 
-    async def slow(stream: MemoryPutStream, chunk: bytes) -> None:
+    async def slow(stream: MemoryPutStream) -> None:
         if stream._device == stuck:
             waits.append(stuck.name)
             await asyncio.Event().wait()
-        await write(stream, chunk)
 
-    monkeypatch.setattr(MemoryPutStream, "write", slow)
+    monkeypatch.setattr(MemoryPutStream, "room", slow)
     await finish(await begin(cluster))
     assert waits == [stuck.name], "only the first chunk waited for it"
     assert cluster.holders() == {device.host for device in cluster.primaries() if device is not stuck}
     await everybody_was_told(cluster)
+
+
+async def test_each_device_has_a_chunk_before_any_of_them_is_waited_for(
+    cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps: list[tuple[str, int]] = []
+    send = MemoryPutStream.send
+
+    def sent(stream: MemoryPutStream, chunk: bytes) -> bool:
+        steps.append(("sent", len(chunk)))
+        return send(stream, chunk)
+
+    async def waited(stream: MemoryPutStream) -> None:
+        steps.append(("waited", 0))
+
+    monkeypatch.setattr(MemoryPutStream, "send", sent)
+    monkeypatch.setattr(MemoryPutStream, "room", waited)
+    upload = await begin(cluster)
+    await upload.write(bytes(MAX_SENT_BYTES + 1))
+    await upload.abort()
+    turns = [[("sent", size)] * 3 + [("waited", 0)] * 3 for size in (MAX_SENT_BYTES, 1)]
+    assert steps == turns[0] + turns[1]
 
 
 async def test_a_device_that_is_ready_too_late_is_let_go_and_blames_nobody(
@@ -242,12 +262,12 @@ async def test_one_replica_that_got_other_bytes_is_outvoted(
     cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     garbled = cluster.primaries()[0]
-    write = MemoryPutStream.write
+    send = MemoryPutStream.send
 
-    async def garble(stream: MemoryPutStream, chunk: bytes) -> None:
-        await write(stream, bytes(len(chunk)) if stream._device == garbled else chunk)
+    def garble(stream: MemoryPutStream, chunk: bytes) -> bool:
+        return send(stream, bytes(len(chunk)) if stream._device == garbled else chunk)
 
-    monkeypatch.setattr(MemoryPutStream, "write", garble)
+    monkeypatch.setattr(MemoryPutStream, "send", garble)
     await finish(await begin(cluster))
     assert cluster.holders() == {device.host for device in cluster.primaries()[1:]}
     await everybody_was_told(cluster)

@@ -359,11 +359,20 @@ class MemoryPutStream:
         self._durable = durable
         self._moved = 0
 
-    async def write(self, chunk: bytes | memoryview) -> None:
-        """Hand over a chunk."""
-        await asyncio.sleep(0)
+    def send(self, chunk: bytes | memoryview) -> bool:
+        """Hand over a chunk; there is never room at once."""
         self._moved += len(chunk)
         self._on_the_way(lambda: self._writer.write(chunk))
+        return False
+
+    async def room(self) -> None:
+        """Let others go on."""
+        await asyncio.sleep(0)
+
+    async def write(self, chunk: bytes | memoryview) -> None:
+        """Hand over a chunk, and let others go on."""
+        self.send(chunk)
+        await self.room()
 
     async def commit(self, footer: PutFooter) -> WriteReply:
         """Finish; returns once durable."""
