@@ -6,6 +6,8 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from swiftlet_native import Hasher
+
 from swiftlet.errors import SwiftletError
 from swiftlet.model import (
     Entry,
@@ -94,6 +96,11 @@ class GetStream(Protocol):
     @property
     def info(self) -> ObjectInfo:
         """The object as this device has it."""
+        ...
+
+    @property
+    def hasher(self) -> Hasher:
+        """The xxh3 of the bytes that were yielded so far."""
         ...
 
     def chunks(self) -> AsyncIterator[bytes]:

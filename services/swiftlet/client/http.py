@@ -279,6 +279,7 @@ class HttpStream:
         self._name = name
         self.info = ObjectInfo.from_headers(answer.headers)
         self.is_compared = False
+        self.digest = None
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         """Yield the bytes as they come."""

@@ -108,12 +108,17 @@ class Reading:
         self._is_continued = False
         is_whole = span is None and self.info.etag_is_of_bytes
         self._expected = self.info.checksum or self.info.etag
-        self._digest: Digest | None = digest_for(self._expected) if is_whole and objects.options.verify else None
+        self._digest: Digest | None = None
+        """That of the bytes so far, where the stream does not have it."""
+        self._is_verified = False
+        if is_whole and objects.options.verify:
+            self._digest = digest_for(self._expected) if stream.digest is None else None
+            self._is_verified = self._digest is not None or stream.digest is not None
 
     @property
     def is_verified(self) -> bool:
         """Whether the end of the bytes comes with a comparison of their digest."""
-        return self._digest is not None
+        return self._is_verified
 
     @property
     def is_compared(self) -> bool:
@@ -150,7 +155,8 @@ class Reading:
                 await self._objects.attempts.pause(number, error)
                 number += 1
                 await self._continue(error)
-        if self._digest is not None and self._digest.etag() != self._expected:
+        digest = (self._digest or self._stream.digest) if self._is_verified else None
+        if digest is not None and digest.etag() != self._expected:
             self._meter.add(-self._moved)
             raise ChecksumMismatch(f"{self._request}: the bytes that came are not those of the ETag {self._expected}")
 
@@ -171,6 +177,8 @@ class Reading:
     async def _continue(self, cause: ConnectionFailed) -> None:
         await self._stream.close()
         self._is_continued = True
+        if self._is_verified and self._digest is None:
+            self._digest = self._stream.digest
         start = (0 if self._span is None else self._span.start) + self._moved
         stop = None if self._span is None else self._span.stop
         if start == (self.info.size if stop is None else min(stop, self.info.size or stop)):
@@ -190,6 +198,7 @@ class _Ended:
     def __init__(self, info: ObjectInfo) -> None:
         self.info = info
         self.is_compared = False
+        self.digest = None
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         """Return itself, which has nothing."""

@@ -12,6 +12,7 @@ from enum import Enum
 from typing import Protocol
 
 from swiftlet.client.bodies import Body
+from swiftlet.client.digests import Digest
 from swiftlet.client.values import Content, ObjectInfo, ObjectRequest, Span, Written
 
 
@@ -25,6 +26,13 @@ class Stream(Protocol):
     @property
     def is_compared(self) -> bool:
         """Return whether all bytes have been read, and compared with digests with which they were stored."""
+
+    @property
+    def digest(self) -> Digest | None:
+        """Return the digest of the bytes that were yielded so far, made as the checksum of `info`; None: there is none.
+
+        Who reads has no other pass over them to make.
+        """
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         """Return the bytes as they come; ConnectionFailed when they end before all are there."""

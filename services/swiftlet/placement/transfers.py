@@ -11,6 +11,8 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 from typing import Protocol
 
+from swiftlet_native import Hasher
+
 from swiftlet.boundaries.objects import GetStream, PutStream, WriteReply, pieces_of
 from swiftlet.errors import NodeError, NodeTimeout, SwiftletError
 from swiftlet.model import ObjectInfo, ObjectKey, ObjectRow, PutFooter
@@ -156,9 +158,16 @@ class Download:
         self._device = device
         self._stream = stream
         self._tried = {device.id}
+        self._hasher: Hasher | None = None
+        """That of all bytes, once a device has been replaced."""
         self.info = stream.info
         self.stop = self.info.size if stop is None else min(stop, self.info.size)
         self.start = min(start, self.stop)
+
+    @property
+    def hasher(self) -> Hasher:
+        """The xxh3 of the bytes that were yielded so far."""
+        return self._stream.hasher if self._hasher is None else self._hasher
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """Yield all bytes of the range in order. Raises Unavailable when no device has the rest."""
@@ -167,12 +176,15 @@ class Download:
             try:
                 async for chunk in self._stream.chunks():
                     position += len(chunk)
+                    if self._hasher is not None:
+                        self._hasher.update(chunk)
                     yield chunk
                 if position >= self.stop:
                     return
                 raise NodeError(f"the device's answer ended {self.stop - position} bytes early")
             except NodeError:
                 self._source.failed(self._device)
+                self._hasher = self.hasher
                 with contextlib.suppress(NodeError):
                     await self._stream.close()
                 self._device, self._stream = await self._source.reopen(

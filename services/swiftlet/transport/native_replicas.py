@@ -227,6 +227,7 @@ class NativeGetStream:
         self._info = info
         self._left = expected
         self._known = known
+        self.hasher = Hasher(md5=False, xxh3=True)
 
     @property
     def info(self) -> ObjectInfo:
@@ -235,25 +236,27 @@ class NativeGetStream:
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """Yield the requested bytes; NodeError if they end early or do not match their checksum."""
-        hasher = Hasher(md5=False, xxh3=True)
-        # The last piece is held back until all of them were checked.
+        # The last piece is held back until all of them were checked. Each is digested when it is passed on.
         held = b""
         while True:
             piece = await self._reading.piece()
             if piece is None:
                 break
-            hasher.update(piece)
             self._left -= len(piece)
             if self._left < 0:
                 self._reading.cancel()
                 raise NodeError(f"{self._device.address} sent more bytes than were requested")
             if held:
+                self.hasher.update(held)
                 yield held
             held = piece
         if self._left:
             raise NodeError(f"{self._device.address} ended its answer {self._left} bytes early")
         expected = self._known if self._known is not None else int.from_bytes(self._reading.footer, "big")
-        if hasher.xxh3_64() != expected:
+        before = self.hasher.copy()
+        self.hasher.update(held)
+        if self.hasher.xxh3_64() != expected:
+            self.hasher = before
             raise NodeError(f"{self._device.address} sent bytes that do not match their checksum")
         if held:
             yield held

@@ -197,6 +197,7 @@ class _Inline:
 
     info = ObjectInfo(size=None, etag="")
     is_compared = False
+    digest = None
 
     def __init__(self, data: bytes) -> None:
         self._data = data

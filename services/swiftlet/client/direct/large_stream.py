@@ -154,6 +154,7 @@ class LargeStream:
     ) -> None:
         """Read the parts by `open_part`, at most `at_once` at a time; `info` describes the large object."""
         self.info = info
+        self.digest = None
         self._parts = parts
         self._open = open_part
         self._ahead = ahead

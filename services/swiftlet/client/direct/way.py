@@ -23,6 +23,7 @@ from typing import TypeVar
 from swiftlet_native import Hasher
 
 from swiftlet.client.bodies import Body, BytesBody
+from swiftlet.client.digests import Buffer, Digest, checksum_of
 from swiftlet.client.direct import plain
 from swiftlet.client.direct.errors import GoByHttp, ShownByProxies
 from swiftlet.client.direct.grants import Kind
@@ -358,6 +359,11 @@ class DirectStream:
         self.info = info
         self.is_compared = False
 
+    @property
+    def digest(self) -> Digest:
+        """Return the digest of the bytes that were yielded so far: it is computed while they are received."""
+        return Checksummed(self._download.hasher)
+
     async def __aiter__(self) -> AsyncIterator[bytes]:
         """Yield the bytes as they come; another device goes on where one fails."""
         try:
@@ -369,6 +375,22 @@ class DirectStream:
     async def close(self) -> None:
         """Let go of what is left unread."""
         await self._download.close()
+
+
+class Checksummed:
+    """A digest of bytes that devices have sent, which makes checksums as they tell them."""
+
+    def __init__(self, hasher: Hasher) -> None:
+        """Take the hasher over."""
+        self._hasher = hasher
+
+    def update(self, data: Buffer, /) -> None:
+        """Hash the next bytes."""
+        self._hasher.update(data)
+
+    def etag(self) -> str:
+        """Return the checksum of all bytes so far."""
+        return checksum_of(self._hasher.xxh3_64())
 
 
 async def _stamped(

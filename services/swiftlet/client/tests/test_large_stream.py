@@ -48,6 +48,7 @@ class Source:
 
 class Opened:
     is_compared = False
+    digest = None
 
     def __init__(self, source: Source, data: bytes, checksum: str, breaks: bool) -> None:
         self.info = ObjectInfo(size=SIZE, etag="", checksum=checksum)

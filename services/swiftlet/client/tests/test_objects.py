@@ -242,11 +242,24 @@ class Told(MemoryWay):
 
 
 async def test_whole_objects_are_compared_with_the_checksum_that_is_told() -> None:
-    """Also after they broke off in the middle; a range is not."""
-    way = Told(DATA)
-    way.faults = faults(Fault(after_bytes=40))
-    assert (await objects(way, retries=2).get(NAME)).data == DATA
-    with pytest.raises(ChecksumMismatch):
-        await objects(Told(DATA[1:]), retries=0).get(NAME)
-    assert (await objects(Told(DATA[1:])).get(NAME, Span(1, 5))).data == DATA[1:5]
-    assert (await objects(Told(DATA[1:]), verify=False).get(NAME)).data == DATA
+    """Also after they broke off in the middle; a range is not. The digest may be the way's own."""
+    for digests in (False, True):
+
+        def told(stored: bytes, *ordered: Fault, digests: bool = digests) -> Told:
+            way = Told(stored)
+            way.digests, way.faults = digests, faults(*ordered)
+            return way
+
+        assert (await objects(told(DATA), retries=0).get(NAME)).data == DATA
+        assert (
+            await objects(told(DATA, Fault(after_bytes=40), Fault(after_bytes=9)), retries=2).get(NAME)
+        ).data == DATA
+        for broken in ((), (Fault(after_bytes=40),)):
+            with pytest.raises(ChecksumMismatch):
+                await objects(told(DATA[1:], *broken), retries=1).get(NAME)
+        assert (await objects(told(DATA[1:])).get(NAME, Span(1, 5))).data == DATA[1:5]
+        assert (await objects(told(DATA[1:]), verify=False).get(NAME)).data == DATA
+        async with await objects(told(DATA)).open(NAME) as reading:
+            assert reading.is_verified
+        async with await objects(told(DATA), verify=False).open(NAME) as reading:
+            assert not reading.is_verified

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from swiftlet_native import Doubts
+from swiftlet_native import Doubts, Hasher
 
 from swiftlet.boundaries.objects import (
     MAX_ACKNOWLEDGED,
@@ -408,6 +408,7 @@ class MemoryGetStream:
         self._reader = reader
         self._stop = reader.info.size if stop is None else min(stop, reader.info.size)
         self._start = start
+        self.hasher = Hasher(md5=False)
 
     @property
     def info(self) -> ObjectInfo:
@@ -421,6 +422,7 @@ class MemoryGetStream:
             await asyncio.sleep(0)
             piece = self._read(position, min(_CHUNK_BYTES, self._stop - position))
             position += len(piece)
+            self.hasher.update(piece)
             yield piece
         await self.close()
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 
 from swiftlet.client.bodies import Body
-from swiftlet.client.digests import etag_of
+from swiftlet.client.digests import Digest, digest_for, etag_of
 from swiftlet.client.errors import ClientError, ConnectionFailed, status_error
 from swiftlet.client.values import ObjectInfo, ObjectRequest, Span, Written
 from swiftlet.client.way import Many
@@ -41,6 +41,8 @@ class MemoryWay:
     calls: list[str] = field(default_factory=list)
     closed: int = 0
     """Streams that were closed."""
+    digests: bool = False
+    """Whether streams have a digest of what they gave."""
     many: Many | None = None
     """The answer to who wants to ask for many objects at once; None: each is asked for singly."""
 
@@ -75,7 +77,8 @@ class MemoryWay:
         data, info = self._find("GET", request)
         if span is not None and span.start >= max(1, len(data)):
             raise status_error(416, "Range Not Satisfiable", f"GET {request}")
-        return MemoryStream(data[span.start : span.stop] if span else data, info, fault, self._closed)
+        digest = digest_for(info.checksum) if self.digests else None
+        return MemoryStream(data[span.start : span.stop] if span else data, info, fault, self._closed, digest)
 
     async def put(self, request: ObjectRequest, body: Body) -> Written:
         """Keep the bytes of the body under the name; 412 for one that must be new and is not."""
@@ -107,10 +110,13 @@ class MemoryWay:
 class MemoryStream:
     """A body that may break after some bytes."""
 
-    def __init__(self, data: bytes, info: ObjectInfo, fault: Fault, closed: Callable[[], None]) -> None:
-        """Give `data`, as far as the fault lets it; `closed` is called at the end."""
+    def __init__(
+        self, data: bytes, info: ObjectInfo, fault: Fault, closed: Callable[[], None], digest: Digest | None
+    ) -> None:
+        """Give `data`, as far as the fault lets it; `closed` is called at the end, and `digest` gets what is given."""
         self.info = info
         self.is_compared = False
+        self.digest = digest
         self._data = data
         self._fault = fault
         self._closed = closed
@@ -120,7 +126,10 @@ class MemoryStream:
         end = len(self._data) if self._fault.after_bytes is None else self._fault.after_bytes
         step = max(PIECE, end // _MOST_PIECES)
         for start in range(0, end, step):
-            yield self._data[start : min(start + step, end)]
+            piece = self._data[start : min(start + step, end)]
+            if self.digest is not None:
+                self.digest.update(piece)
+            yield piece
         if self._fault.after_bytes is not None:
             raise self._fault.error or ConnectionFailed("the connection broke")
 
