@@ -151,19 +151,23 @@ class Bench:
         async def alone(client: AsyncClient, name: str) -> object:
             return await transported(client, CONTAINER, name)
 
-        found: dict[str, list[float]] = {}
+        found: dict[str, Measured] = {}
         kinds = (("M1", "M1", stream), ("M2", "M2", stream), ("the transport alone", "M2", alone))
-        _say(f"\n| GET of {size >> 20:,} MiB | MiB/s | part of the transport alone | each |\n|---|---|---|---|")
+        _say(f"\n| GET of {size >> 20:,} MiB | MiB/s | client, ms | store, ms | part of the transport alone | each |")
+        _say("|---|---|---|---|---|---|")
         for _ in range(rounds):
             for name, mode, work in kinds:
-                began = time.monotonic()
+                began, store_s, client_s = time.monotonic(), self._store_s(), _own_s()
                 if await work(self.modes[mode], "whole") != size:
                     raise RuntimeError(f"{name}: not all bytes came")
-                found.setdefault(name, []).append((size >> 20) / (time.monotonic() - began))
-        best = statistics.median(found["the transport alone"])
-        for name, rates in found.items():
-            each = ", ".join(f"{rate:,.0f}" for rate in rates)
-            _say(f"| {name} | {statistics.median(rates):,.0f} | {statistics.median(rates) / best:.2f} | {each} |")
+                into = found.setdefault(name, Measured())
+                into.rates.append((size >> 20) / (time.monotonic() - began))
+                into.client_s.append(_own_s() - client_s)
+                into.store_s.append(self._store_s() - store_s)
+        best = statistics.median(found["the transport alone"].rates)
+        for name, measured in found.items():
+            each = ", ".join(f"{rate:,.0f}" for rate in measured.rates)
+            _say(f"| {name} | {measured.row()} | {statistics.median(measured.rates) / best:.2f} | {each} |")
         await self.modes["M1"].delete(CONTAINER, "whole")
 
     async def _batches(self, rounds: int) -> None:
