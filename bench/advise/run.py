@@ -42,9 +42,25 @@ LIMIT = 0.25
 SIZES = {"small": ("10 KB", 6000, 16), "medium": ("300 KB", 1500, 16), "large": ("6 MB", 150, 4)}
 """Size, operations and connections of each run."""
 MIX = {"create": 35, "read": 40, "update": 10, "delete": 8, "head": 5, "list": 2}
+TRIES = 3
+"""So often a step is begun in which operations fail: one may meet a busy machine, a third one meets a broken store."""
 REST_S = 10.0
 SINGLE = {"create": (64_000, 2000), "read": (64_000, 4000)}
 """Operations of which the unit cost was measured just so, with the size and how many of them."""
+
+
+class OperationsFailError(Exception):
+    """Operations failed at every try, so that what the store takes for one that succeeds can't be told."""
+
+    def __init__(self, title: str, step: StepResult) -> None:
+        """Say what failed, with an example of each kind, as of the last step."""
+        kinds = "; ".join(
+            f"{kind}: {one.count}, for example {one.example}" for kind, one in step.total.failures.items()
+        )
+        super().__init__(
+            f"{title}: operations failed in each of {TRIES} tries, in the last one {step.failed} "
+            f"({kinds}); look at the logs of the store, which says why"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,13 +125,14 @@ class Bench:
     idle: dict[str, float]
 
     def step(self, chosen: Scenario, prefix: str) -> StepResult:
-        """A step in which nothing failed."""
-        while True:
+        """A step in which nothing failed. OperationsFailError when operations failed `TRIES` times."""
+        for tried in range(1, TRIES + 1):
             options = Options(prefix, watch=self.store.watch(), settle_s=SETTLE_S)
             (step,) = run(chosen, self.target, options).steps
             if not step.failed:
                 return step
-            say(f"{chosen.title}: {step.failed} operations failed, once more")
+            say(f"{chosen.title}: {step.failed} operations failed ({tried} of {TRIES} tries)")
+        raise OperationsFailError(chosen.title, step)
 
     def used(self, step: StepResult) -> dict[str, float]:
         """The processor time of each service beyond what it takes at rest."""
@@ -219,6 +236,8 @@ def main() -> None:
             for row in compared(cluster, costs, arguments.runs):
                 print(row, flush=True)
                 bad += row.decides and not row.is_good
+        except OperationsFailError as error:
+            raise SystemExit(f"error: {error}") from error
         finally:
             cluster.stop()
     print(f"\n{'All sums are' if not bad else f'{bad} sums are not'} within {LIMIT:.0%}.")
