@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import yaml
 
-from e2e.standalone.cluster import Cluster
+from e2e.standalone.cluster import Cluster, environment
 from e2e.standalone.wire import Client
 from swiftlet.advice.costs import OPERATIONS, SERVICES, read_costs
 from swiftlet.bench.results import read_result
@@ -62,6 +65,41 @@ def test_a_scenario_of_all_operations_in_closed_and_open_loop(
     client = Client(cluster.endpoint, cluster.user, cluster.key)
     containers = client.call("GET", query="format=json").json()
     assert not [one["name"] for one in containers if "bench" in one["name"]]
+
+
+def test_two_workers_and_their_coordinator(
+    cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scenario, out, token, short = (tmp_path / name for name in ("all.yaml", "all.json", "token", "short"))
+    scenario.write_text(yaml.safe_dump({**SCENARIO, "count": 100}))
+    token.write_text("a token of enough length\n")
+    short.write_text("short")
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        address = f"127.0.0.1:{probe.getsockname()[1]}"
+    coordinator = ["bench", "coordinator", str(scenario), "--workers", "2", "--listen", address, "--json", str(out)]
+    assert run(swiftlet, [*coordinator, "--token-file", str(short)]) == 1
+    assert f"--token-file {short} has 5 characters" in capsys.readouterr().err
+    worker = [sys.executable, "-m", "swiftlet.main", "bench", "worker", "--coordinator", address]
+    # They come before the coordinator is there.
+    credentials = {"ST_AUTH": cluster.auth_url, "ST_USER": cluster.user, "ST_KEY": cluster.key}
+    workers = [
+        subprocess.Popen(
+            [*worker, "--token-file", str(token), "--name", name, "--target", cluster.endpoint],
+            env={**environment(), **credentials},
+            stdout=subprocess.PIPE,
+        )
+        for name in ("one", "two")
+    ]
+    assert run(swiftlet, [*coordinator, "--token-file", str(token)]) == 0, capsys.readouterr()
+    for one in workers:
+        printed, _ = one.communicate(timeout=60)
+        assert one.returncode == 0
+        assert b"all operations" in printed
+    assert "2 workers" in capsys.readouterr().out
+    result = read_result(out)
+    assert [(step.workers, step.connections, step.total.succeeded) for step in result.steps] == [(2, 8, 200)]
+    assert sorted(result.environment["workers"]) == ["one", "two"]
+    assert result.target == f"{cluster.endpoint}/v1/AUTH_test"
 
 
 def test_unit_costs_are_measured_by_service_and_operation(

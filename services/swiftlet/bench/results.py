@@ -10,7 +10,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from swiftlet.bench.errors import BenchError
 from swiftlet.bench.times import Times, merged
 
-VERSION = 1
+VERSION = 2
+_READABLE = (1, 2)
+"""Version 1 knows of one generator only."""
 MAX_RESULT_BYTES = 1 << 30
 """Of a document that is read."""
 MAX_POINTS = 600
@@ -93,6 +95,8 @@ class StepResult(Value):
     """One step of one run: a number of connections, or a rate."""
 
     run: int
+    workers: int = 1
+    """Generators that made it together; the other figures are of all of them."""
     connections: int
     per_second: float | None
     """Operations per second that were to begin; None in a closed loop."""
@@ -149,6 +153,8 @@ class Result(Value):
     environment: dict[str, Any]
     preparation_s: float
     is_cut_short: bool
+    lost: tuple[str, ...] = ()
+    """Workers that were lost before their last step, each with when and why."""
     steps: tuple[StepResult, ...]
 
     @property
@@ -169,8 +175,8 @@ def read_result(path: Path) -> Result:
         first = error.errors(include_url=False)[0]
         where = ".".join(str(one) for one in first["loc"]) or "the document"
         raise BenchError(f"{path} is no result of `swiftlet bench run --json`: {where}: {first['msg']}") from error
-    if result.version != VERSION:
-        raise BenchError(f"{path} has version {result.version} of results; this release reads version {VERSION}")
+    if result.version not in _READABLE:
+        raise BenchError(f"{path} has version {result.version} of results; this release reads up to version {VERSION}")
     return result
 
 
@@ -190,7 +196,8 @@ def appended(before: Result, after: Result) -> Result:
     last = max((step.run for step in before.steps), default=0)
     added = tuple(step.model_copy(update={"run": step.run + last}) for step in after.steps)
     is_cut_short = before.is_cut_short or after.is_cut_short
-    return before.model_copy(update={"steps": before.steps + added, "is_cut_short": is_cut_short})
+    changes = {"steps": before.steps + added, "is_cut_short": is_cut_short, "lost": before.lost + after.lost}
+    return before.model_copy(update={**changes, "version": VERSION})
 
 
 def differences(one: dict[str, Any], other: dict[str, Any]) -> list[str]:

@@ -66,6 +66,10 @@ class Options:
     report: Callable[[Progress], None] = field(default=lambda _: None)
     stops: Callable[[], int] = field(default=lambda: 0)
     """How often the user has asked to stop: once ends measuring, twice leaves the objects in the store."""
+    gate: Callable[[], None] = field(default=lambda: None)
+    """Returns when the next step may begin; BenchError ends the run."""
+    measured: Callable[[StepResult], None] = field(default=lambda _: None)
+    """Told of each step that has ended."""
     settle_s: float = 0.0
     """Pause before a step, and after it, while the use of the watched processes still counts: a store ends some of its
     work later."""
@@ -128,8 +132,10 @@ class _Run:
         for number in range(1, self._options.runs + 1):
             before: StepResult | None = None
             for step in steps(self._scenario):
+                self._options.gate()
                 found = self._step(number, step)
                 self._steps.append(found)
+                self._options.measured(found)
                 if self._is_cut_short:
                     return
                 if self._is_saturated(before, found):

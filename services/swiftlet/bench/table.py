@@ -52,6 +52,7 @@ def notes(result: Result) -> list[str]:
         found.append("Cut short by Ctrl-C: the last step is not complete.")
     if result.runs > 1:
         found.append(f"Medians of {result.runs} runs.")
+    found += [f"Worker lost: {one}. Steps from then on are of the other workers." for one in result.lost]
     for step in result.steps:
         if step.run == 1:
             found.append(_step_note(step))
@@ -67,6 +68,8 @@ def _step_note(step: StepResult) -> str:
     if not step.window_s:
         return f"{text}nothing was measured"
     text += f"{size_text(step.moved_bytes / step.window_s)}/s in {step.window_s:.1f} s"
+    if step.workers > 1:
+        text += f", {step.workers} workers"
     if step.per_second is None:
         rates = number_text(step.workers_operations_per_s), size_text(step.workers_bytes_per_s)
         text += f"; sum of connections' own rates (COSBench): {rates[0]} op/s, {rates[1]}/s"

@@ -2,44 +2,37 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import os
 import secrets
-import signal
-import ssl
 import textwrap
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
-from urllib.parse import urlsplit
 
-import aiohttp
 import click
-from rich.console import Console
 
 from swiftlet.bench import catalogue, comparison
 from swiftlet.bench.errors import BenchError
 from swiftlet.bench.page import render
 from swiftlet.bench.processes import Watch
 from swiftlet.bench.progress import Line
-from swiftlet.bench.results import Result, appended, check_appending, read_result
+from swiftlet.bench.results import appended, check_appending, read_result
 from swiftlet.bench.runner import Options, run
 from swiftlet.bench.scenario import Scenario
 from swiftlet.bench.table import print_result
-from swiftlet.bench.target import Target
 from swiftlet.bench.verdicts import document, print_comparison
-from swiftlet.client.commands.shared import explain
-from swiftlet.client.credentials import V1, Credentials, MountedSecret, Token, find_credentials
-from swiftlet.client.errors import ClientError, ConfigurationError
-from swiftlet.client.login import Login, log_in
+from swiftlet.client.credentials import V1
+from swiftlet.main.commands.bench_shared import (
+    LOGIN,
+    MAX_RUNS,
+    check_writable,
+    code_of,
+    console,
+    credentials_of,
+    log_in_at,
+    stops,
+    write,
+)
+from swiftlet.main.commands.bench_workers import coordinator, worker
 from swiftlet.main.commands.standalone.plan import Layout
-
-MAX_RUNS = 1000
-"""Runs of a scenario in one command."""
-_LOGIN = "/auth/v1.0"
-_FILE_WIDTH = 200
 
 
 @click.group(short_help="Measure a store, and compare results.")
@@ -136,26 +129,26 @@ def run_scenario(
     if append and json_path is None:
         raise click.UsageError("--append needs --json: it names the file that runs are added to")
     for path in (json_path, html_path):
-        _check_writable(path)
+        check_writable(path)
     before = read_result(json_path) if append and json_path is not None and json_path.exists() else None
     watch = _watch(pids, cluster)
-    store = _log_in(_credentials(target, credentials, cluster), ca_file)
+    store = log_in_at(credentials_of(target, credentials, cluster), ca_file)
     if before is not None:
         check_appending(before, chosen.document(), store.storage_url)
     line = Line()
     chosen_prefix = prefix or f"swiftlet-bench-{secrets.token_hex(4)}"
     try:
-        with _stops() as stops:
-            result = run(chosen, store, Options(chosen_prefix, runs, keep, watch, line.report, stops))
+        with stops() as asked:
+            result = run(chosen, store, Options(chosen_prefix, runs, keep, watch, line.report, asked))
     finally:
         line.clear()
-    print_result(result, _console())
+    print_result(result, console())
     whole = result if before is None else appended(before, result)
     if json_path is not None:
-        _write(json_path, whole.model_dump_json() + "\n")
+        write(json_path, whole.model_dump_json() + "\n")
     if html_path is not None:
-        _write(html_path, render(whole))
-    raise click.exceptions.Exit(_code(result))
+        write(html_path, render(whole))
+    raise click.exceptions.Exit(code_of(result))
 
 
 @bench.command(short_help="Write the page of a result.")
@@ -163,7 +156,7 @@ def run_scenario(
 @click.argument("html", type=click.Path(dir_okay=False, path_type=Path))
 def page(result: Path, html: Path) -> None:
     """Write the page with table and plots of the file RESULT, which --json has written, to the file HTML."""
-    _write(html, render(read_result(result)))
+    write(html, render(read_result(result)))
 
 
 @bench.command(short_help="Say whether two results differ.")
@@ -181,7 +174,7 @@ def compare(before: Path, after: Path, as_json: bool) -> None:
         for row in rows:
             click.echo(json.dumps(document(row)))
     else:
-        print_comparison(rows, _console())
+        print_comparison(rows, console())
     raise click.exceptions.Exit(int(any(row.verdict == comparison.WORSE for row in rows)))
 
 
@@ -206,49 +199,11 @@ def costs(store: Path, output: Path, runs: int) -> None:
     from swiftlet.advice.costs import document as costs_document
     from swiftlet.main.commands.advise.measuring import measure, read_store
 
-    _check_writable(output)
+    check_writable(output)
     local = read_store(store)
-    target = _log_in(V1(auth_url=f"{local.endpoint}{_LOGIN}", user=local.user, key=local.key), None)
+    target = log_in_at(V1(auth_url=f"{local.endpoint}{LOGIN}", user=local.user, key=local.key), None)
     found = measure(local, target, runs, lambda text: click.echo(text, err=True))
-    _write(output, json.dumps(costs_document(found), indent=1) + "\n")
-
-
-def _console() -> Console:
-    """Return standard output; a file or a pipe has long lines."""
-    found = Console()
-    return found if found.is_terminal else Console(width=_FILE_WIDTH)
-
-
-@contextmanager
-def _stops() -> Iterator[Callable[[], int]]:
-    """Within the block Ctrl-C is counted, and interrupts nothing by itself."""
-    asked: list[int] = []
-    before = signal.signal(signal.SIGINT, lambda number, _: asked.append(number))
-    try:
-        yield lambda: len(asked)
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-def _code(result: Result) -> int:
-    if result.is_cut_short:
-        return 130
-    return 1 if any(step.failed for step in result.steps) else 0
-
-
-def _check_writable(path: Path | None) -> None:
-    """Check before a run that its result can be written after it."""
-    if path is not None and not os.access(path.absolute().parent, os.W_OK):
-        raise BenchError(f"{path} can't be written: {path.absolute().parent} is no folder that may be written to")
-
-
-def _write(path: Path, text: str) -> None:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        temporary.write_text(text, "utf-8")
-        temporary.replace(path)
-    except OSError as error:
-        raise BenchError(f"{path} can't be written: {error.strerror or error}") from error
+    write(output, json.dumps(costs_document(found), indent=1) + "\n")
 
 
 def _watch(pids: str, cluster: Path | None) -> Watch | None:
@@ -265,56 +220,5 @@ def _watch(pids: str, cluster: Path | None) -> Watch | None:
     return Watch(chosen) if chosen else None
 
 
-def _credentials(target: str | None, mounted: str | None, cluster: Path | None) -> Credentials:
-    given = _where(target, dict(os.environ))
-    try:
-        found = MountedSecret(directory=mounted) if mounted is not None else find_credentials(given)
-    except ConfigurationError as error:
-        if cluster is None or "ST_AUTH" not in given:
-            raise BenchError(str(error)) from error
-        found = _of_cluster(cluster, given["ST_AUTH"])
-    path = urlsplit(target).path.rstrip("/") if target is not None else ""
-    if target is None or path in {"", _LOGIN}:
-        return replace(found, auth_url=given["ST_AUTH"]) if target and isinstance(found, MountedSecret) else found
-    match found:
-        case V1() | Token():
-            return replace(found, storage_url=target)
-        case MountedSecret():
-            return replace(found.read(), storage_url=target)
-        case _:
-            return replace(found, catalog=replace(found.catalog, storage_url=target))
-
-
-def _where(target: str | None, given: dict[str, str]) -> dict[str, str]:
-    """Return the environment with the address of a target as the place to log in at."""
-    if target is None:
-        return given
-    parts = urlsplit(target)
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
-        raise click.BadParameter(f"{target!r} is no URL such as http://127.0.0.1:8080", param_hint="--target")
-    if parts.path.rstrip("/") in {"", _LOGIN}:
-        return {**given, "ST_AUTH": f"{parts.scheme}://{parts.netloc}{_LOGIN}"}
-    return given
-
-
-def _of_cluster(cluster: Path, auth_url: str) -> Credentials:
-    path = Layout(cluster).secrets
-    try:
-        known = json.loads(path.read_text())
-        return V1(auth_url=auth_url, user=known["user"], key=known["key"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise BenchError(f"{path} has no user and key: {error}; set ST_USER and ST_KEY") from error
-
-
-def _log_in(credentials: Credentials, ca_file: Path | None) -> Target:
-    try:
-        login = asyncio.run(_asked(credentials, ca_file))
-    except ClientError as error:
-        raise BenchError(explain(error)) from error
-    return Target(login.storage_url, login.token, ca_file)
-
-
-async def _asked(credentials: Credentials, ca_file: Path | None) -> Login:
-    context = ssl.create_default_context(cafile=str(ca_file) if ca_file is not None else None)
-    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=context)) as session:
-        return await log_in(session, credentials)
+bench.add_command(coordinator)
+bench.add_command(worker)

@@ -1,0 +1,129 @@
+"""What the commands of `swiftlet bench` share: where to log in, Ctrl-C, files and exit codes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import ssl
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import aiohttp
+import click
+from rich.console import Console
+
+from swiftlet.bench.errors import BenchError
+from swiftlet.bench.results import Result
+from swiftlet.bench.target import Target
+from swiftlet.client.commands.shared import explain
+from swiftlet.client.credentials import V1, Credentials, MountedSecret, Token, find_credentials
+from swiftlet.client.errors import ClientError, ConfigurationError
+from swiftlet.client.login import Login, log_in
+from swiftlet.main.commands.standalone.plan import Layout
+
+MAX_RUNS = 1000
+"""Runs of a scenario in one command."""
+LOGIN = "/auth/v1.0"
+_FILE_WIDTH = 200
+
+
+def console() -> Console:
+    """Return standard output; a file or a pipe has long lines."""
+    found = Console()
+    return found if found.is_terminal else Console(width=_FILE_WIDTH)
+
+
+@contextmanager
+def stops() -> Iterator[Callable[[], int]]:
+    """Within the block Ctrl-C is counted, and interrupts nothing by itself."""
+    asked: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: asked.append(number))
+    try:
+        yield lambda: len(asked)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def code_of(result: Result) -> int:
+    """Return the exit code of a result: 130 when Ctrl-C cut it short, 1 when an operation failed."""
+    if result.is_cut_short:
+        return 130
+    return 1 if any(step.failed for step in result.steps) else 0
+
+
+def check_writable(path: Path | None) -> None:
+    """Check before a run that its result can be written after it."""
+    if path is not None and not os.access(path.absolute().parent, os.W_OK):
+        raise BenchError(f"{path} can't be written: {path.absolute().parent} is no folder that may be written to")
+
+
+def write(path: Path, text: str) -> None:
+    """Write a file as a whole; BenchError when that is impossible."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        temporary.write_text(text, "utf-8")
+        temporary.replace(path)
+    except OSError as error:
+        raise BenchError(f"{path} can't be written: {error.strerror or error}") from error
+
+
+def credentials_of(target: str | None, mounted: str | None, cluster: Path | None) -> Credentials:
+    """Return how to log in at a target, by a mounted Secret, the environment or the user of a local store."""
+    given = _where(target, dict(os.environ))
+    try:
+        found = MountedSecret(directory=mounted) if mounted is not None else find_credentials(given)
+    except ConfigurationError as error:
+        if cluster is None or "ST_AUTH" not in given:
+            raise BenchError(str(error)) from error
+        found = _of_cluster(cluster, given["ST_AUTH"])
+    path = urlsplit(target).path.rstrip("/") if target is not None else ""
+    if target is None or path in {"", LOGIN}:
+        return replace(found, auth_url=given["ST_AUTH"]) if target and isinstance(found, MountedSecret) else found
+    match found:
+        case V1() | Token():
+            return replace(found, storage_url=target)
+        case MountedSecret():
+            return replace(found.read(), storage_url=target)
+        case _:
+            return replace(found, catalog=replace(found.catalog, storage_url=target))
+
+
+def _where(target: str | None, given: dict[str, str]) -> dict[str, str]:
+    """Return the environment with the address of a target as the place to log in at."""
+    if target is None:
+        return given
+    parts = urlsplit(target)
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise click.BadParameter(f"{target!r} is no URL such as http://127.0.0.1:8080", param_hint="--target")
+    if parts.path.rstrip("/") in {"", LOGIN}:
+        return {**given, "ST_AUTH": f"{parts.scheme}://{parts.netloc}{LOGIN}"}
+    return given
+
+
+def _of_cluster(cluster: Path, auth_url: str) -> Credentials:
+    path = Layout(cluster).secrets
+    try:
+        known = json.loads(path.read_text())
+        return V1(auth_url=auth_url, user=known["user"], key=known["key"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise BenchError(f"{path} has no user and key: {error}; set ST_USER and ST_KEY") from error
+
+
+def log_in_at(credentials: Credentials, ca_file: Path | None) -> Target:
+    """Log in; BenchError when the store refuses."""
+    try:
+        login = asyncio.run(_asked(credentials, ca_file))
+    except ClientError as error:
+        raise BenchError(explain(error)) from error
+    return Target(login.storage_url, login.token, ca_file)
+
+
+async def _asked(credentials: Credentials, ca_file: Path | None) -> Login:
+    context = ssl.create_default_context(cafile=str(ca_file) if ca_file is not None else None)
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=context)) as session:
+        return await log_in(session, credentials)
