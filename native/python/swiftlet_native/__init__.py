@@ -2,6 +2,9 @@
 
 from swiftlet_native._native import (
     Changes,
+    CodedDevices,
+    CodedReading,
+    CodedWriting,
     ContainerServer,
     Doubts,
     Front,
@@ -63,6 +66,9 @@ from swiftlet_native._native import (
 
 __all__ = [
     "Changes",
+    "CodedDevices",
+    "CodedReading",
+    "CodedWriting",
     "ContainerServer",
     "Doubts",
     "Front",

@@ -16,6 +16,10 @@ from typing import Final, TypeAlias, final
 
 from typing_extensions import Buffer
 
+from swiftlet_native._coded import CodedDevices as CodedDevices
+from swiftlet_native._coded import CodedReading as CodedReading
+from swiftlet_native._coded import CodedWriting as CodedWriting
+from swiftlet_native._coded import _Places
 from swiftlet_native._front import Changes as Changes
 from swiftlet_native._front import Front as Front
 from swiftlet_native._guests import cluster_key_id as cluster_key_id
@@ -719,6 +723,44 @@ class TransportNode:
         checked: size and ETag, its time to go, and that metadata and system metadata have none of the `marks`.
         """
 
+    def write_coded(
+        self,
+        token: int,
+        places: _Places,
+        version: _Version,
+        generation: int,
+        size: int | None,
+        waits: tuple[float, float, float, float],
+        trace: str,
+        /,
+    ) -> CodedWriting:
+        """Write an object with erasure coding: "sent" events when there may be room where none was found, and an empty
+        "end" when the outcome is known. `generation` is random, and drawn for each attempt.
+
+        `waits` are seconds: of each request, and of all devices to have it durable after the body's end; of the whole
+        body; until a spare is asked for a device that does not say that it is there; for which one may hold up the
+        others. ValueError for places, cells or a size that can't be.
+        """
+
+    def read_coded(
+        self,
+        token: int,
+        places: _Places,
+        first: list[int],
+        start: int,
+        stop: int,
+        waits: tuple[float, float, int],
+        trace: str,
+        /,
+    ) -> CodedReading:
+        """Read bytes `[start, stop)` of an object with erasure coding, to its end if there are fewer: a "sent" event
+        when it is known what the object is, more of them when there is something to be taken where nothing was, and an
+        empty "end" when it is over. The places in `first` are asked first what it is, in their order.
+
+        `waits` are the seconds of each request, the seconds after which another device is asked as well, and the bytes
+        that may wait to be taken. ValueError for places that can't be.
+        """
+
     def upload_buffer(self, size: int, /) -> TransportBuffer | None:
         """Memory for up to 1 MiB that is to be uploaded, if there is some. Uploads have half of it at most."""
 
@@ -933,6 +975,10 @@ class ObjectServer:
 
     def set_ring(self, policy: int, version: int, /) -> None:
         """Tell guests of this version of a policy's ring with every answer."""
+
+    def set_codings(self, codings: dict[int, tuple[int, int, int] | None], /) -> None:
+        """Know these policies: the data and parity fragments and the bytes of a cell of those with erasure coding, None
+        for the others. What arrives for another coding is refused; for unknown policies everything is taken."""
 
     def guests(self) -> int:
         """How many connections guests have."""

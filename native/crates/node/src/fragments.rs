@@ -15,6 +15,7 @@ use swiftlet_store::model::{FragmentInfo, Key, PutMeta};
 use swiftlet_store::{Fetched, Fragment, FragmentWriter, Shape, Store, Told};
 use swiftlet_transport::{Body, Chunk};
 
+use crate::codings::Coding;
 use crate::device::Permit;
 use crate::message::fragments::{Cells, Footer, Given, MAX_READ_BYTES, MAX_READ_CELLS, Newest, Request, encode_answer};
 use crate::reading::{Answered, Held};
@@ -28,6 +29,8 @@ pub(crate) struct Keeping {
     pub(crate) certain: bool,
     pub(crate) shape: Shape,
     pub(crate) meta: PutMeta,
+    /// How the policy codes its objects, if it is known.
+    pub(crate) coding: Option<Coding>,
 }
 
 impl Taking for Keeping {
@@ -47,7 +50,9 @@ impl Taking for Keeping {
     }
 
     fn footer(&self, raw: &[u8], _from_guest: bool) -> Result<Footer, Refusal> {
-        Ok(Footer::decode(raw)?)
+        let footer = Footer::decode(raw)?;
+        self.coding.map_or(Ok(()), |coding| coding.check(&footer.block))?;
+        Ok(footer)
     }
 
     fn commit(

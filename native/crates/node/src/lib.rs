@@ -10,6 +10,7 @@ mod ahead;
 mod client;
 mod codec;
 pub mod coded;
+mod codings;
 mod container_server;
 mod device;
 mod doubts;
@@ -35,6 +36,7 @@ mod written;
 
 pub use ahead::Ahead;
 pub use client::{Client, ClientEvent, Failure, Fetched, MAX_TARGETS, PutStream, Submitted};
+pub use codings::Coding;
 pub use container_server::ContainerServer;
 pub use device::{DeviceStats, Limits};
 pub use doubts::Doubts;

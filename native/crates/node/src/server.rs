@@ -16,6 +16,7 @@ use swiftlet_store::model::{Key, PostMeta};
 use swiftlet_store::{Done, Shape, Store};
 use swiftlet_transport::{Body, Chunk, Handler, Incoming, Receiver, Responder};
 
+use crate::codings::{Coding, Codings};
 use crate::device::{Device, DeviceStats, Limits, Permit, Who};
 use crate::doubts::Doubts;
 use crate::fragments::{Keeping, about};
@@ -34,6 +35,7 @@ use crate::written::{AcceptedWrite, answer_written, unproved};
 pub struct Server {
     devices: HashMap<String, Arc<Device>>,
     guests: Option<Arc<Guests>>,
+    codings: Codings,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -66,7 +68,7 @@ impl Server {
             (name, Arc::new(Device::new(store, doubts, limits)))
         };
         let devices: HashMap<_, _> = devices.into_iter().map(device).collect();
-        let server = Self { devices, guests: None, threads: Mutex::default() };
+        let server = Self { devices, guests: None, codings: Codings::default(), threads: Mutex::default() };
         for (name, device) in &server.devices {
             for at in 0..limits.threads.max(1) {
                 let queue = Arc::clone(&device.queue);
@@ -82,6 +84,12 @@ impl Server {
     pub fn with_guests(mut self, guests: Arc<Guests>) -> Self {
         self.guests = Some(guests);
         self
+    }
+
+    /// Know these policies from now on, and how they code their objects; None for those that keep whole ones. What
+    /// arrives for another coding is refused; for other policies everything is taken.
+    pub fn set_codings(&self, codings: HashMap<u16, Option<Coding>>) {
+        self.codings.set(codings);
     }
 
     /// The devices' statistics, by name.
@@ -139,6 +147,10 @@ impl Server {
             return Err(Refused::new(reply, refusal));
         };
         reply.of(device);
+        let coding = match self.codings.check(&request) {
+            Ok(coding) => coding,
+            Err(refusal) => return Err(Refused::new(reply, refusal)),
+        };
         let who = if incoming.guest.is_some() { Who::Guest } else { Who::Member };
         let (store, permit) = match device.store().and_then(|store| Ok((Arc::clone(store), device.admit(who)?))) {
             Ok(taken) => taken,
@@ -158,7 +170,7 @@ impl Server {
                 work.upload(Asked { key, meta, footer, row, size, aggregate_below, most }).map(Some)
             }
             (Request::Fragment(asked @ fragments::Request::Keep { .. }), None) => {
-                work.keep(asked, incoming.body_bytes).map(Some)
+                work.keep(asked, coding, incoming.body_bytes).map(Some)
             }
             (_, None) => Err(work.refused(Refusal::new(Status::WireError, "this request takes no body"))),
             (request, Some(body)) => work.whole(request, &body).map(|()| None),
@@ -258,7 +270,12 @@ impl Work {
     }
 
     /// Handle a fragment whose cells come in chunks.
-    fn keep(mut self, asked: fragments::Request, bytes: Option<u64>) -> Result<Box<dyn Receiver>, Box<Refused>> {
+    fn keep(
+        mut self,
+        asked: fragments::Request,
+        coding: Option<Coding>,
+        bytes: Option<u64>,
+    ) -> Result<Box<dyn Receiver>, Box<Refused>> {
         let fragments::Request::Keep { key, certain, cell_bytes, size, meta } = asked else {
             return Err(self.refused(Refusal::new(Status::WireError, "this request takes no body")));
         };
@@ -271,7 +288,7 @@ impl Work {
         }
         let aggregate_below = Some(if is_large { 0 } else { usual });
         let shape = Shape { cell_bytes: cell_bytes as usize, size, aggregate_below };
-        let keeping = Keeping { key, certain, shape, meta };
+        let keeping = Keeping { key, certain, shape, meta, coding };
         Ok(Box::new(upload::begin(keeping, self.store, self.permit, self.reply)))
     }
 

@@ -6,6 +6,7 @@
 mod bodies;
 mod buffer;
 mod chunks;
+mod coded;
 mod container_server;
 mod copies;
 mod doubts;
@@ -14,6 +15,7 @@ mod front;
 mod group;
 mod guests;
 mod hash;
+mod inbox;
 mod load;
 mod many;
 mod object_server;
@@ -40,6 +42,8 @@ mod _native {
     use super::bodies::{TransportBuffer, TransportDigester};
     #[pymodule_export]
     use super::chunks::{TransportChunk, TransportWindow};
+    #[pymodule_export]
+    use super::coded::{CodedDevices, CodedReading, CodedWriting};
     #[pymodule_export]
     use super::container_server::ContainerServer;
     #[pymodule_export]

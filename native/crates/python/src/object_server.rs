@@ -6,10 +6,12 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use swiftlet_erasure::Scheme;
 use swiftlet_node::message::method_name;
-use swiftlet_node::{DeviceStats, Guests, Limits, Server, Status};
+use swiftlet_node::{Coding, DeviceStats, Guests, Limits, Server, Status};
 use swiftlet_transport::{Guests as GuestRoom, Handler, Key, Pool, Regions};
 
 use crate::doubts::Doubts;
@@ -133,6 +135,18 @@ impl ObjectServer {
         if let Some(guests) = &self.guests {
             guests.set_ring(policy, version);
         }
+    }
+
+    /// Know these policies: the data and parity fragments and bytes of a cell of those with erasure coding.
+    #[pyo3(signature = (codings, /))]
+    fn set_codings(&self, codings: HashMap<u16, Option<(usize, usize, usize)>>) -> PyResult<()> {
+        let coding = |(data, parity, cell_bytes)| -> PyResult<Coding> {
+            let scheme = Scheme::new(data, parity).map_err(|error| PyValueError::new_err(error.to_string()))?;
+            Ok(Coding { scheme, cell_bytes })
+        };
+        let one = |(policy, parts): (u16, Option<_>)| -> PyResult<_> { Ok((policy, parts.map(coding).transpose()?)) };
+        self.server.set_codings(codings.into_iter().map(one).collect::<PyResult<_>>()?);
+        Ok(())
     }
 
     /// How many connections guests have.

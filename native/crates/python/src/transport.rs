@@ -21,6 +21,7 @@ use swiftlet_transport::{
 use crate::bodies::{Bodies, TransportBuffer, TransportDigester};
 use crate::buffer::Bytes;
 use crate::chunks::{TransportWindow, payload};
+use crate::coded::{CodedReading, CodedWriting, PlacesParts, ReadWaits, WriteWaits};
 use crate::encryption::Encryption;
 use crate::group::{Groups, TransportGroup};
 use crate::hash::Hasher;
@@ -295,6 +296,40 @@ impl TransportNode {
         let sink = Arc::clone(&self.events) as Arc<dyn Sink>;
         let options = (seconds(timeout_s)?, trace, ahead_bytes, marks);
         TransportRun::start(parts, options, Arc::clone(&self.ahead), sink, token)
+    }
+
+    /// Write an object in a policy with erasure coding; "sent" when there may be room, "end" when the outcome is known.
+    #[allow(clippy::too_many_arguments, reason = "one crossing of the border for everything about a version")]
+    #[pyo3(signature = (token, places, version, generation, size, waits, trace, /))]
+    fn write_coded(
+        &self,
+        token: u64,
+        places: PlacesParts<'_>,
+        version: VersionParts,
+        generation: u64,
+        size: Option<u64>,
+        waits: WriteWaits,
+        trace: String,
+    ) -> PyResult<CodedWriting> {
+        let sink = Arc::clone(&self.events) as Arc<dyn Sink>;
+        CodedWriting::start(places, (meta_of(version), generation), size, (waits, trace), (sink, token))
+    }
+
+    /// Read a range of an object in a policy with erasure coding; "sent" when there is news, "end" when it is over.
+    #[allow(clippy::too_many_arguments, reason = "one crossing of the border for everything about a read")]
+    #[pyo3(signature = (token, places, first, start, stop, waits, trace, /))]
+    fn read_coded(
+        &self,
+        token: u64,
+        places: PlacesParts<'_>,
+        first: Vec<usize>,
+        start: u64,
+        stop: u64,
+        waits: ReadWaits,
+        trace: String,
+    ) -> PyResult<CodedReading> {
+        let sink = Arc::clone(&self.events) as Arc<dyn Sink>;
+        CodedReading::start(places, &first, start..stop.max(start), (waits, trace), (sink, token))
     }
 
     /// Wait for memory: an event with the token follows, with nothing when the time is over.

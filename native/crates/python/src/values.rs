@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use swiftlet_node::Failure;
 use swiftlet_transport::{Error, Reason};
 
 /// An `OSError`.
@@ -38,3 +40,18 @@ pub(crate) fn kind(error: &Error) -> &'static str {
 
 /// An event: its token, its name, and its data.
 pub(crate) type Parts<'py> = (u64, &'static str, Bound<'py, PyAny>);
+
+/// Kind and text of a failure of the transport.
+pub(crate) type FailedParts = Option<(&'static str, String)>;
+
+/// Status and header of a refusal.
+pub(crate) type RefusedParts<'py> = Option<(u16, Bound<'py, PyBytes>)>;
+
+/// Why a request had no good answer: one of both.
+pub(crate) fn failure_parts<'py>(py: Python<'py>, failure: &Failure) -> (FailedParts, RefusedParts<'py>) {
+    match failure {
+        Failure::Lost(error) => (Some((kind(error), error.to_string())), None),
+        Failure::Damaged(what) => (Some(("remote", (*what).to_owned())), None),
+        Failure::Refused(refusal) => (None, Some((refusal.status as u16, PyBytes::new(py, &refusal.encode())))),
+    }
+}

@@ -1,0 +1,223 @@
+//! Objects with erasure coding for Python: a body is given piece by piece, a range is taken chunk by chunk.
+//!
+//! Fault model: that of `swiftlet_node::coded`. A writer that is dropped before its body's end leaves nothing; a reader
+//! that does not come holds what was passed on, which has a limit of its own.
+
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use swiftlet_erasure::Scheme;
+use swiftlet_fragments::write::Verdict;
+use swiftlet_node::Failure;
+use swiftlet_node::coded::{Devices, Places, ReadEnd, ReadOptions, Reading, Room, WriteOptions, Writing};
+use swiftlet_store::model::{FragmentInfo, Info, PutMeta};
+use swiftlet_transport::Sink;
+
+use crate::buffer::Bytes;
+use crate::inbox::Inbox;
+use crate::peers::TransportPeer;
+use crate::store::{InfoParts, Place, key, parts};
+use crate::values::{FailedParts, RefusedParts, failure_parts, seconds};
+
+/// The devices of a ring, and what they have said of themselves.
+#[pyclass(frozen, module = "swiftlet_native")]
+pub(crate) struct CodedDevices(Arc<Devices>);
+
+#[pymethods]
+impl CodedDevices {
+    #[new]
+    #[pyo3(signature = (targets, /))]
+    fn new(targets: Vec<Option<(PyRef<'_, TransportPeer>, String)>>) -> Self {
+        let target = |(peer, device): (PyRef<'_, TransportPeer>, String)| (peer.peer(), device);
+        Self(Devices::new(targets.into_iter().map(|one| one.map(target)).collect()))
+    }
+}
+
+/// The ring's devices, the object's place in the ring, k, m and bytes of a cell, the device at each place, spares.
+pub(crate) type PlacesParts<'py> = (PyRef<'py, CodedDevices>, Place, (usize, usize, usize), Vec<u32>, Vec<u32>);
+
+fn places_of((devices, place, (data, parity, cell_bytes), at, spares): PlacesParts<'_>) -> PyResult<Places> {
+    let scheme = Scheme::new(data, parity).map_err(|error| PyValueError::new_err(error.to_string()))?;
+    Places::new(Arc::clone(&devices.0), key(place), (scheme, cell_bytes), at, spares).map_err(PyValueError::new_err)
+}
+
+/// Seconds: of each request, of the body, until a spare is asked, that a device may stand still.
+pub(crate) type WriteWaits = (f64, f64, f64, f64);
+
+/// Seconds of each request, seconds after which another device is asked as well, bytes that may wait for the reader.
+pub(crate) type ReadWaits = (f64, f64, u64);
+
+/// A device by its number, and why it had no good answer.
+type Refused<'py> = (u32, FailedParts, RefusedParts<'py>);
+
+fn refused<'py>(py: Python<'py>, all: &[(u32, Failure)]) -> Vec<Refused<'py>> {
+    let one = |(device, failure): &(u32, Failure)| {
+        let (failed, refusal) = failure_parts(py, failure);
+        (*device, failed, refusal)
+    };
+    all.iter().map(one).collect()
+}
+
+/// An operation until it is dropped.
+type Held<T> = Mutex<Option<T>>;
+
+fn lock<T>(held: &Held<T>) -> MutexGuard<'_, Option<T>> {
+    held.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A write on its way; before its body's end it is cancelled when nothing refers to it any more.
+#[pyclass(frozen, module = "swiftlet_native")]
+pub(crate) struct CodedWriting(Held<Writing>);
+
+impl CodedWriting {
+    pub(crate) fn start(
+        places: PlacesParts<'_>,
+        version: (PutMeta, u64),
+        size: Option<u64>,
+        ((timeout, body_timeout, choose, lag), trace): (WriteWaits, String),
+        sink: (Arc<dyn Sink>, u64),
+    ) -> PyResult<Self> {
+        let options = WriteOptions {
+            timeout: seconds(timeout)?,
+            body_timeout: seconds(body_timeout)?,
+            choose: seconds(choose)?,
+            lag: seconds(lag)?,
+            trace,
+        };
+        let writing = Writing::start(places_of(places)?, version, size, options, sink);
+        Ok(Self(Mutex::new(Some(writing.map_err(PyValueError::new_err)?))))
+    }
+}
+
+/// Its verdict, the timestamp of something newer, how many devices have it, its size, whether it is too large, and why
+/// devices don't have it.
+type WriteEnded<'py> = (&'static str, Option<u64>, usize, u64, bool, Vec<Refused<'py>>);
+
+#[pymethods]
+impl CodedWriting {
+    /// Seconds to wait before the next bytes: 0 for none; None when the write has ended.
+    fn turn(&self) -> Option<f64> {
+        match lock(&self.0).as_ref()?.turn() {
+            Room::Now => Some(0.0),
+            // Never none: that would be room.
+            Room::Later(wait) => Some(wait.max(Duration::from_millis(1)).as_secs_f64()),
+            Room::Over => None,
+        }
+    }
+
+    /// Give up to 1 MiB. False: there is no room for them.
+    #[pyo3(signature = (data, /))]
+    fn push(&self, data: Bytes) -> bool {
+        lock(&self.0).as_ref().is_some_and(|writing| writing.push(data.as_slice()).is_ok())
+    }
+
+    /// The body is complete. False: there is no room yet.
+    #[pyo3(signature = (etag, /))]
+    fn finish(&self, etag: Bytes) -> bool {
+        lock(&self.0).as_ref().is_some_and(|writing| writing.finish(etag.as_slice()).is_ok())
+    }
+
+    /// How it has ended.
+    fn ended<'py>(&self, py: Python<'py>) -> Option<WriteEnded<'py>> {
+        let end = lock(&self.0).as_ref()?.end()?;
+        let verdict = match end.verdict {
+            Verdict::Acknowledged => "acknowledged",
+            Verdict::Failed => "failed",
+            Verdict::Unknown => "unknown",
+        };
+        let past = end.past.map(|version| version.timestamp);
+        Some((verdict, past, end.prepared, end.object_bytes, end.too_large, refused(py, &end.refused)))
+    }
+
+    /// Wait for nothing any more; before the body's end nothing remains of it.
+    fn close(&self) {
+        drop(lock(&self.0).take());
+    }
+}
+
+/// A read on its way; nothing more is asked for when nothing refers to it any more.
+#[pyclass(frozen, module = "swiftlet_native")]
+pub(crate) struct CodedReading {
+    reading: Held<Reading>,
+    inbox: Arc<Inbox>,
+}
+
+impl CodedReading {
+    pub(crate) fn start(
+        places: PlacesParts<'_>,
+        first: &[usize],
+        range: Range<u64>,
+        ((timeout, hedge, ahead_bytes), trace): (ReadWaits, String),
+        (sink, token): (Arc<dyn Sink>, u64),
+    ) -> PyResult<Self> {
+        let options = ReadOptions { timeout: seconds(timeout)?, hedge: seconds(hedge)?, ahead_bytes, trace };
+        let inbox = Inbox::new(sink, token, false);
+        let to = Arc::clone(&inbox) as Arc<dyn Sink>;
+        let reading = Reading::start(places_of(places)?, first, range, options, (to, token));
+        Ok(Self { reading: Mutex::new(Some(reading)), inbox })
+    }
+}
+
+/// The description of the object that a fragment is of; the xxh3 of its bytes in 64 bits is not known.
+fn info_of(FragmentInfo { meta, etag, block }: FragmentInfo) -> InfoParts {
+    let timestamp = meta.timestamp;
+    parts(Info {
+        name: meta.name,
+        timestamp,
+        size: block.geometry.object_bytes(),
+        etag,
+        xxh3: 0,
+        content_type: meta.content_type,
+        metadata: meta.metadata,
+        sysmeta: meta.sysmeta,
+        meta_timestamp: timestamp,
+        content_type_timestamp: timestamp,
+        delete_at: meta.delete_at,
+    })
+}
+
+#[pymethods]
+impl CodedReading {
+    /// The next bytes, small chunks joined; None when there are none yet, and never twice without an event between.
+    fn take<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        let Some((bytes, pieces)) = self.inbox.take(py)? else { return Ok(None) };
+        drop(pieces);
+        if let Some(reading) = &*lock(&self.reading) {
+            reading.taken(bytes.as_bytes().len() as u64);
+        }
+        Ok(Some(bytes))
+    }
+
+    /// Time has passed: ask others for what is late. Seconds after which it is to be called again.
+    fn turn(&self) -> Option<f64> {
+        Some(lock(&self.reading).as_ref()?.turn().as_secs_f64())
+    }
+
+    /// What the object is, once it is known.
+    fn info(&self) -> Option<InfoParts> {
+        Some(info_of(lock(&self.reading).as_ref()?.info()?))
+    }
+
+    /// How it has ended, the timestamp of the deletion, and why devices gave no answer.
+    fn ended<'py>(&self, py: Python<'py>) -> Option<(&'static str, Option<u64>, Vec<Refused<'py>>)> {
+        let reading = lock(&self.reading);
+        let reading = reading.as_ref()?;
+        let (end, deleted) = match reading.end()? {
+            ReadEnd::Whole => ("whole", None),
+            ReadEnd::NotFound(deletion) => ("not-found", deletion.map(|version| version.timestamp)),
+            ReadEnd::Unavailable => ("unavailable", None),
+            ReadEnd::Cut => ("cut", None),
+        };
+        Some((end, deleted, refused(py, &reading.refused())))
+    }
+
+    /// Ask for nothing more, and drop what has come.
+    fn close(&self) {
+        drop(lock(&self.reading).take());
+        drop(self.inbox.all());
+    }
+}
