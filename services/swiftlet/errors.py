@@ -156,6 +156,10 @@ class Unavailable(SwiftletError):
     """Too few replicas could be asked for the answer to be trusted (HTTP 503); retry later."""
 
 
+class NotSupported(SwiftletError):
+    """The objects of this storage policy can't do that."""
+
+
 class TooManyFailures(SwiftletError):
     """There were too many failed logins lately (HTTP 429); `retry_after_s` says when to try again."""
 

@@ -94,7 +94,8 @@ class ObjectInfo:
     timestamp: Timestamp
     size: int
     etag: str
-    xxh3: int
+    xxh3: int | None
+    """xxh3-64 of the data; None of objects with erasure coding, of which each cell has its own."""
     content_type: str
     metadata: Mapping[str, str]
     sysmeta: Mapping[str, str]

@@ -105,7 +105,7 @@ class Deciding:
         known = api.tokens.read(token)
         methods = ("PUT", "DELETE")
         container = await plain_access.to_write(api, known.identity, path, methods, self._write_max_age_s)
-        if container is None:
+        if container is None or options.policies.coding(container.policy) is not None:
             return None
         limits = await limits_of(api, Path(below.account, below.container, plain_access.ANY))
         # The facts read first have become older while the others were read.
@@ -134,7 +134,8 @@ class Deciding:
             # At the end: the decision took time, in which the token has become older.
             valid_s = min(valid_s, known.expires - self._now())
         visited = identity is None and api.options.static_web.enabled and site_of(container.metadata).any
-        if has_versions(container) or visited:
+        # The front knows copies alone; objects with erasure coding are written and read by Python.
+        if has_versions(container) or visited or api.options.policies.coding(container.policy) is not None:
             return None
         return Grant(path, container.policy, valid_s)
 

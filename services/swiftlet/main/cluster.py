@@ -7,11 +7,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 from aiohttp import web
 
-from swiftlet.boundaries.objects import ObjectTransport
 from swiftlet.main.background import in_background
 from swiftlet.main.nodes import use_listing_transport
 from swiftlet.placement.cluster_objects import ClusterObjects
-from swiftlet.placement.copies import WriteQuorums
 from swiftlet.placement.fanout import drain_background
 from swiftlet.placement.health import NodeHealth
 from swiftlet.placement.listing_changes import ListingChanges
@@ -25,7 +23,9 @@ from swiftlet.placement.rows.row_delivery import RowWaits
 from swiftlet.placement.rows.row_queues import RowQueues
 from swiftlet.placement.rows.row_updates import RowRouter
 from swiftlet.settings import ClusterSection
+from swiftlet.settings.policies import Policies
 from swiftlet.settings.sections import NodeTimeouts
+from swiftlet.transport.native_objects import NativeObjectTransport
 
 
 def use_cluster(
@@ -34,13 +34,13 @@ def use_cluster(
     timeouts: NodeTimeouts,
     waits: RowWaits,
     rings: Rings,
-    transport: ObjectTransport,
-    quorums: WriteQuorums,
+    transport: NativeObjectTransport,
+    policies: Policies,
     place: Place = ANYWHERE,
 ) -> tuple[ClusterListings, ClusterObjects, RowRouter, ListingChanges]:
     """Return listings, objects over `transport`, what brings the rows of objects to listings, and what knows of changes
-    of containers; for the life of `app`. `quorums` tells what acknowledges a policy's writes; what is near `place` is
-    read first.
+    of containers; for the life of `app`. `policies` tell what acknowledges writes, and how objects are coded; what is
+    near `place` is read first.
     """
     listing_transport = use_listing_transport(app, cluster, timeouts)
     lagging = Lagging()
@@ -49,6 +49,7 @@ def use_cluster(
     )
     changes = ListingChanges(rings.container, listing_transport, cluster.hash_path)
     queues = RowQueues(rings.container, listing_transport, cluster.hash_path)
+    quorums = policies.write_quorum
     rows = RowRouter(rings, queues, Acknowledgements(transport), cluster.hash_path, waits, lagging, place, quorums)
     objects = ClusterObjects(
         rings,
@@ -60,6 +61,8 @@ def use_cluster(
         write_timeout_s=timeouts.answer_timeout_s,
         place=place,
         quorums=quorums,
+        coded=transport.coded,
+        codings=policies.coding,
     )
 
     async def telling(_app: web.Application) -> AsyncIterator[None]:

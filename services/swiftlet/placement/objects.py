@@ -34,7 +34,7 @@ from swiftlet.placement.owed import OwedRow, OwedRows
 from swiftlet.placement.plan import ANYWHERE, Place, ids_of
 from swiftlet.placement.quorums import Quorum
 from swiftlet.placement.rings import ObjectRings
-from swiftlet.placement.transfers import Download, Upload
+from swiftlet.placement.transfers import Download, ReplicatedDownload, ReplicatedUpload, Upload
 from swiftlet.placement.write_plan import Near, WritePlan, near_devices, plan_write, writes_near
 from swiftlet.ring.model import Device
 from swiftlet.timestamp import Timestamp
@@ -290,7 +290,9 @@ class ReplicatedObjects:
 
         new_row = functools.partial(row_of, path, record)
         note = functools.partial(self._note_missed, key)
-        upload = Upload(str(path), outcome, plan.quorum, self._health, self._write_timeout_s, delivery, new_row, note)
+        upload = ReplicatedUpload(
+            str(path), outcome, plan.quorum, self._health, self._write_timeout_s, delivery, new_row, note
+        )
         if not plan.quorum.met(outcome.done):
             await upload.abort()
             raise refusal(outcome, plan.quorum, str(path))
@@ -326,6 +328,18 @@ class ReplicatedObjects:
 
         A range beyond the end opens and is empty: the caller sees the size in `info`.
         """
+        return await self.get_copy(path, policy, start, stop, newest, version)
+
+    async def get_copy(
+        self,
+        path: Path,
+        policy: int,
+        start: int = 0,
+        stop: int | None = None,
+        newest: bool = False,
+        version: Timestamp | None = None,
+    ) -> ReplicatedDownload:
+        """Do as `get` in a policy that has copies."""
         key = self.key(path, policy)
         bound = Bound(age((await self._copies.newest(path, key))[0])) if newest else Bound()
 
@@ -342,7 +356,7 @@ class ReplicatedObjects:
             await opened[1].close()
 
         device, stream = await self._copies.first(path, key, operation, bound, discard)
-        return Download(self, key, device, stream, start, stop)
+        return ReplicatedDownload(self, key, device, stream, start, stop)
 
     def is_suppressed(self, device: Device) -> bool:
         """Return whether others are asked before a device: it failed lately, or does not know yet what it missed."""

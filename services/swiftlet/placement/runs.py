@@ -37,17 +37,21 @@ class ClusterRuns:
         health: NodeHealth,
         is_suppressed: Callable[[Device], bool],
         place: Place = ANYWHERE,
+        is_coded: Callable[[int], bool] = lambda policy: False,
     ) -> None:
-        """Prepare the runs of one proxy at a place; `is_suppressed` says which devices are asked last."""
+        """Prepare the runs of one proxy at a place; `is_suppressed` says which devices are asked last, `is_coded` of
+        which policies no device has whole objects.
+        """
         self._rings = rings
         self._transport = transport
         self._health = health
         self._is_suppressed = is_suppressed
         self._place = place
+        self._is_coded = is_coded
 
     def plan(self) -> RunPlan:
         """Return an empty list of parts for one run, which begins soon."""
-        return RunPlan(self._rings, self._usable, self._place)
+        return RunPlan(self._rings, self._usable, self._place, self._is_coded)
 
     def _usable(self, device: Device) -> bool:
         suppressed = self._is_suppressed(device) or device.id in self._health.behind()
@@ -60,9 +64,16 @@ class ClusterRuns:
 class RunPlan:
     """The parts of a run, and the devices from which they are requested."""
 
-    def __init__(self, rings: Rings, usable: Callable[[Device], bool], place: Place = ANYWHERE) -> None:
+    def __init__(
+        self,
+        rings: Rings,
+        usable: Callable[[Device], bool],
+        place: Place = ANYWHERE,
+        is_coded: Callable[[int], bool] = lambda policy: False,
+    ) -> None:
         """`usable` returns whether a device may be in a run, and is called once for each."""
         self._place = place
+        self._is_coded = is_coded
         self._rings = rings
         self._is_usable = usable
         self._ring: Ring | None = None
@@ -79,6 +90,8 @@ class RunPlan:
         """Add bytes `[start, stop)` of an object as the next part; return False when they have to be read
         separately.
         """
+        if self._is_coded(key.policy):
+            return False
         ring = self._rings.objects(key.policy)
         if ring is not self._ring:
             self._decide()

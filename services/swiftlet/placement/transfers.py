@@ -38,7 +38,40 @@ class Replicas(Protocol):
         ...
 
 
-class Upload:
+class Upload(Protocol):
+    """A streamed object on its way to devices."""
+
+    async def write(self, chunk: bytes | memoryview) -> None:
+        """Send a chunk. Raises Unavailable when too few devices are left; then nothing is stored."""
+        ...
+
+    async def commit(self, footer: PutFooter) -> Written:
+        """Make the object durable. Raises Superseded and Unavailable."""
+        ...
+
+    async def abort(self) -> None:
+        """Abort the upload, of which nothing is kept; does nothing after `commit`."""
+        ...
+
+
+class Download(Protocol):
+    """A range of an object on its way to a client."""
+
+    info: ObjectInfo
+    start: int
+    stop: int
+    """The end of the range, at most the object's."""
+
+    def chunks(self) -> AsyncIterator[bytes]:
+        """Yield all bytes of the range in order. Raises Unavailable when no device has the rest."""
+        ...
+
+    async def close(self) -> None:
+        """Stop; a second call does nothing."""
+        ...
+
+
+class ReplicatedUpload:
     """A streamed object on its way to all replicas; each chunk is passed to every live replica uncopied.
 
     A replica that fails or holds up a chunk longer than the write timeout is dropped; the upload fails with Unavailable
@@ -140,7 +173,7 @@ class Upload:
         await asyncio.gather(*(slot[2].abort() for slot in live))
 
 
-class Download:
+class ReplicatedDownload:
     """An object on its way to a client; a device that fails in the middle is replaced by another one."""
 
     def __init__(

@@ -87,6 +87,14 @@ class Ring:
         devices = self.devices
         return tuple([devices[row[partition]] for row in self._holding(partition)])  # type: ignore[misc]
 
+    def place_of(self, partition: int, device_id: int) -> int | None:
+        """Return the number of the replica of a partition that a device holds, None when it holds none.
+
+        In a policy with erasure coding it is the number of the fragment that the device keeps. A device that takes over
+        a replica takes over its number, and those of the other holders stay.
+        """
+        return next((place for place, row in enumerate(self._holding(partition)) if row[partition] == device_id), None)
+
     def replica_ring(self, partition: int) -> tuple[Device, ...]:
         """Return the partition's holders clockwise, the last one followed by the first.
 

@@ -23,6 +23,9 @@ WriteQuorum = Literal["majority", "local", "each-region"]
 most of the replicas in each region of the ring.
 """
 
+MAX_CODED_PART_POWER = 27
+"""The largest part power of a ring whose objects are coded: stores have 32 partitions for each of the ring's."""
+
 
 class RingError(Exception):
     """A ring can't be built as requested; `str(error)` names the field and the fix."""
@@ -68,6 +71,38 @@ class Device:
     def address(self) -> str:
         """Return `host:port/device`, the usual form of a device's address."""
         return f"{self.host}:{self.port}/{self.device}"
+
+
+@dataclass(frozen=True, slots=True)
+class Coding:
+    """How objects are coded: `data` fragments with their bytes, `parity` fragments to restore others from, and the
+    bytes of a cell, by which they are dealt out to the fragments.
+    """
+
+    data: int
+    parity: int
+    cell_bytes: int
+
+    def __str__(self) -> str:
+        return f"{self.data}+{self.parity}"
+
+    @property
+    def fragments(self) -> int:
+        """Return how many fragments an object has, each on a device of its own: the ring's replicas."""
+        return self.data + self.parity
+
+    def check_ring(self, part_power: int, replicas: float) -> None:
+        """Raise RingError unless the ring of a policy with this coding can have this shape."""
+        if replicas != self.fragments:
+            raise RingError(
+                f"replicas {replicas:g} of the ring do not fit the coding {self}: set replicas to {self.fragments}, "
+                "one for each fragment"
+            )
+        if part_power > MAX_CODED_PART_POWER:
+            raise RingError(
+                f"part_power {part_power} of the ring is more than a policy with coding may have; make the ring with "
+                f"{MAX_CODED_PART_POWER} at most"
+            )
 
 
 def check_weight(weight: float, name: str) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from swiftlet.errors import SettingsError
-from swiftlet.ring.model import WriteQuorum
+from swiftlet.ring.model import Coding, WriteQuorum
 from swiftlet.settings.files import read_yaml
 from swiftlet.settings.sections import PolicySection
 
@@ -98,11 +98,29 @@ class Policies:
         policy = self.at(index)
         return policy.write_quorum if policy is not None else "majority"
 
+    def coding(self, index: int) -> Coding | None:
+        """Return the erasure coding of a policy; None when its objects are whole, or it is not known here."""
+        policy = self.at(index)
+        return None if policy is None or policy.coding is None else policy.coding.coding
+
+    @property
+    def of_copies(self) -> list[int]:
+        """Return the indexes of the policies whose objects are whole."""
+        return [policy.index for policy in self._policies if policy.coding is None]
+
     def take(self, announced: Sequence[PolicySection], usable: Callable[[int], bool]) -> bool:
         """Put those in force that are known already or `usable`, by index; return whether anything changed.
 
-        While the new default can't be used, everything stays as it is: there is always one default.
+        While the new default can't be used, everything stays as it is: there is always one default. Raises
+        SettingsError when the coding of one that is known has changed.
         """
+        for policy in announced:
+            known = self.at(policy.index)
+            if known is not None and known.coding != policy.coding:
+                raise SettingsError(
+                    f"coding of policy {policy.name} has changed: its objects could no longer be read. Put it back, "
+                    "and add another policy for new containers"
+                )
         taken = tuple(policy for policy in announced if self.at(policy.index) is not None or usable(policy.index))
         if taken == self._policies or not any(policy.default for policy in taken):
             return False

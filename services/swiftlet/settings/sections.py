@@ -10,7 +10,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from swiftlet.names import HashPath
-from swiftlet.ring.model import WriteQuorum
+from swiftlet.ring.model import Coding, WriteQuorum
 from swiftlet.settings.base import MIB, DeviceName, Host, Port, Seconds, Section
 from swiftlet.settings.replication import RoundsSection
 from swiftlet.settings.secret import MIN_KEY_BYTES, read_key_file, read_suffix_file, suffix_id
@@ -207,6 +207,33 @@ class ClusterSection(Section):
         return read_key_file(self.key_file)
 
 
+class CodingSection(Section):
+    """Erasure coding of a policy: how the objects are divided into fragments, each on a device of its own."""
+
+    data: int = Field(
+        ge=2,
+        le=16,
+        description="Fragments with an object's bytes. Any that many fragments are enough to read it.",
+    )
+    parity: int = Field(
+        ge=1,
+        le=8,
+        description="Fragments beside them, so many devices may be lost. The ring has data + parity replicas.",
+    )
+    cell_bytes: int = Field(
+        default=64 * 1024,
+        ge=1024,
+        le=MIB,
+        description="Bytes of an object after which the next fragment follows. None of the three can be changed once "
+        "there are objects.",
+    )
+
+    @property
+    def coding(self) -> Coding:
+        """Return the same as a value."""
+        return Coding(self.data, self.parity, self.cell_bytes)
+
+
 class PolicySection(Section):
     """One storage policy: an object ring and the name clients choose it by."""
 
@@ -245,6 +272,21 @@ class PolicySection(Section):
         "local, as many in the region of the proxy, from where replicators bring them to the others; each-region, most "
         "of the replicas in each region. local counts for proxies that have a region; others write as majority.",
     )
+    coding: CodingSection | None = Field(
+        default=None,
+        description="Erasure coding of the policy's objects; without it they have as many copies as the ring has "
+        "replicas. Fixed for the policy's life. For trials: objects of such a policy can't be deleted, changed by POST "
+        "or repaired by replicators yet.",
+    )
+
+    @model_validator(mode="after")
+    def _coding_has_its_own_quorum(self) -> PolicySection:
+        if self.coding is not None and self.write_quorum != "majority":
+            raise ValueError(
+                f"write_quorum: {self.write_quorum} can't be used together with coding, whose fragments are spread "
+                "over all regions; remove one of the two"
+            )
+        return self
 
 
 class LimitsSection(Section):

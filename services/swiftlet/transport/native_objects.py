@@ -17,6 +17,7 @@ from swiftlet.ring.model import Device
 from swiftlet.timestamp import Timestamp
 from swiftlet.transport.http_devices import HttpDevices
 from swiftlet.transport.native_client import NativeClient
+from swiftlet.transport.native_coded import NativeCoded
 from swiftlet.transport.native_replicas import NativeReplicas, made, parsed
 
 
@@ -28,6 +29,8 @@ class NativeObjectTransport(NativeReplicas):
         super().__init__(client)
         self._client = client
         self._devices = devices
+        self.coded = NativeCoded(client)
+        """Objects with erasure coding."""
 
     @property
     def client(self) -> NativeClient:

@@ -46,7 +46,8 @@ class Etag:
 
     def made(self, hasher: Hasher) -> str:
         """Return the ETag, once all bytes have passed; 422 when it differs from that of the client or the source."""
-        if self.copied is not None and hasher.xxh3_64() != self.copied.xxh3:
+        known = None if self.copied is None else self.copied.xxh3
+        if known is not None and hasher.xxh3_64() != known:
             raise ApiError(422, "the bytes read from the source of the copy do not match its checksum; try again")
         etag = self._computed(hasher)
         if self.given is not None and _plain(self.given) != etag:

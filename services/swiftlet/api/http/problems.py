@@ -46,6 +46,7 @@ _STATUS: dict[type[SwiftletError], int] = {
     errors.DeviceFailed: 503,
     errors.NodeError: 503,
     errors.Unavailable: 503,
+    errors.NotSupported: 501,
     errors.Unauthorized: 401,
     errors.Forbidden: 403,
     errors.TooManyFailures: 429,

@@ -19,7 +19,8 @@ from swiftlet.api.http.ranges import RangeSpec, resolve
 from swiftlet.api.reading.readables import Readable
 from swiftlet.api.reading.segment_stream import Source
 from swiftlet.errors import Unavailable
-from swiftlet.placement.transfers import Download
+from swiftlet.placement.coded import CodedDownload
+from swiftlet.placement.transfers import ReplicatedDownload
 
 SMALL_BYTES = 64 * 1024
 """A stored object of up to so many bytes is sent in one piece with the head; an error in them can still change the
@@ -88,7 +89,7 @@ async def send_one(call: Call, readable: Readable, span: Span | None, status: in
     response = head_of(readable, span, status)
     size = response.content_length
     try:
-        if size is not None and size <= SMALL_BYTES and isinstance(source, Download):
+        if size is not None and size <= SMALL_BYTES and isinstance(source, ReplicatedDownload | CodedDownload):
             data = b"".join([chunk async for chunk in source.chunks()])
             if len(data) != size:
                 raise Unavailable(f"the storage devices sent {len(data)} of the {size} bytes of the object; try again")

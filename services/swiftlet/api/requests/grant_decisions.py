@@ -87,6 +87,8 @@ class Decisions:
             info = await self._to_read(token, asked, container)
         if info is None:
             raise ApiError(409, _USE_A_PROXY)
+        if facts.options.policies.coding(info.policy) is not None:
+            raise ApiError(409, "objects of this container have erasure coding: use a proxy")
         limits: tuple[Limited, ...] = ()
         if "put" in asked.operations:
             limits = await limits_of(facts, Path(asked.account, asked.container, plain_access.ANY))

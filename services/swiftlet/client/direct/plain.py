@@ -106,6 +106,7 @@ def _canonical(name: str) -> str:
 
 def described(stored: StoredInfo) -> ObjectInfo:
     """Return what a proxy would tell of an object in its answer's headers."""
+    assert stored.xxh3 is not None, "guests read whole objects"
     headers = {
         "content-length": str(stored.size),
         "content-type": stored.content_type,

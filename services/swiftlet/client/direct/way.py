@@ -42,7 +42,7 @@ from swiftlet.errors import GuestRefused, NotFound, Superseded, SwiftletError
 from swiftlet.model import PutFooter, PutRecord
 from swiftlet.names import Path
 from swiftlet.placement.objects import ReplicatedObjects
-from swiftlet.placement.transfers import Download, Upload
+from swiftlet.placement.transfers import ReplicatedDownload, Upload
 from swiftlet.timestamp import Timestamp
 
 T = TypeVar("T")
@@ -123,7 +123,7 @@ class DirectWay:
 
         async def attempt(to: Directly) -> Stream:
             start, stop = (0, None) if span is None else (span.start, span.stop)
-            download = await to.objects.get(to.path, to.rights.policy, start, stop)
+            download = await to.objects.get_copy(to.path, to.rights.policy, start, stop)
             try:
                 info = plain.described(download.info)
                 if span is not None and not info.size:
@@ -352,7 +352,7 @@ class PartsByLoop:
 class DirectStream:
     """The body of an object that is read from devices."""
 
-    def __init__(self, download: Download, info: ObjectInfo, name: str) -> None:
+    def __init__(self, download: ReplicatedDownload, info: ObjectInfo, name: str) -> None:
         """Take over a download that has begun."""
         self._download = download
         self._name = name

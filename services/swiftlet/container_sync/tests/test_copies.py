@@ -20,7 +20,7 @@ from swiftlet.listing.shards import shard_name
 from swiftlet.model import DatabaseId, DatabaseKind, DatabaseName, MetadataItem, ObjectRow
 from swiftlet.names import Path as Name
 from swiftlet.placement.tests.cluster import ACCOUNT, HASH_PATH
-from swiftlet.placement.transfers import Download
+from swiftlet.placement.transfers import ReplicatedDownload
 from swiftlet.timestamp import Timestamp
 
 Sites = tuple[Site, Site]
@@ -270,15 +270,15 @@ async def test_an_object_that_cannot_be_read_holds_up_no_other(
     await east.copy_to(west)
     for name in ("lost", "kept"):
         assert (await east.call("PUT", f"c/{name}", data=b"x" * size)).status == 201
-    real = Download.chunks
+    real = ReplicatedDownload.chunks
 
-    async def chunks(self: Download) -> AsyncIterator[bytes]:
+    async def chunks(self: ReplicatedDownload) -> AsyncIterator[bytes]:
         if self.info.name.endswith("lost"):
             raise Unavailable("no device has the rest")
         async for chunk in real(self):
             yield chunk
 
-    monkeypatch.setattr(Download, "chunks", chunks)
+    monkeypatch.setattr(ReplicatedDownload, "chunks", chunks)
     report = await east.round()
     assert (report.behind, report.failed) == (1, 0)
     assert list(await west.listed()) == ["kept"]

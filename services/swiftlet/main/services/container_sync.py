@@ -13,7 +13,6 @@ import aiohttp
 from aiohttp import web
 
 from swiftlet.api.reading.synced_form import synced_form
-from swiftlet.boundaries.objects import ObjectTransport
 from swiftlet.container_sync.comparing import Here
 from swiftlet.container_sync.peer import HttpPeer, make_session
 from swiftlet.container_sync.realms import Target
@@ -32,6 +31,7 @@ from swiftlet.placement.rows.row_delivery import RowWaits
 from swiftlet.settings import ReplicatorSettings
 from swiftlet.settings.policies import Policies
 from swiftlet.timestamp import TimestampClock
+from swiftlet.transport.native_objects import NativeObjectTransport
 from swiftlet.web.logs import get_logger
 from swiftlet.web.statusz import STATUS
 
@@ -45,7 +45,7 @@ def use_container_sync(
     settings: ReplicatorSettings,
     rings: RingSet,
     policies: Policies,
-    transport: ObjectTransport,
+    transport: NativeObjectTransport,
     nodes: Callable[[], set[str]],
 ) -> None:
     """Copy containers to other clusters while `app` runs, if there are realms; `nodes` (`host:port`) do the same.
@@ -58,9 +58,7 @@ def use_container_sync(
     realms = use_realms(app, settings.realms)
     rings.add(ACCOUNT)
     rings.add(CONTAINER)
-    listings, objects, _, _ = use_cluster(
-        app, cluster, settings.replicator, RowWaits(), rings, transport, policies.write_quorum
-    )
+    listings, objects, _, _ = use_cluster(app, cluster, settings.replicator, RowWaits(), rings, transport, policies)
     here = Here(
         registry=SyncRegistry(listings, TimestampClock().next),
         listings=listings,

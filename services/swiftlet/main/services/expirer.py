@@ -12,7 +12,6 @@ from functools import partial
 
 from aiohttp import web
 
-from swiftlet.boundaries.objects import ObjectTransport
 from swiftlet.context import new_request_id, request_id
 from swiftlet.errors import SwiftletError, Unavailable
 from swiftlet.expiry.expirer import Expirer
@@ -26,6 +25,7 @@ from swiftlet.placement.rows.row_delivery import RowWaits
 from swiftlet.settings import ReplicatorSettings
 from swiftlet.settings.policies import Policies
 from swiftlet.timestamp import TimestampClock
+from swiftlet.transport.native_objects import NativeObjectTransport
 from swiftlet.web.logs import get_logger
 
 _JITTER = 0.25
@@ -34,7 +34,11 @@ _log = get_logger("expirer")
 
 
 def use_expirer(
-    app: web.Application, settings: ReplicatorSettings, rings: RingSet, policies: Policies, transport: ObjectTransport
+    app: web.Application,
+    settings: ReplicatorSettings,
+    rings: RingSet,
+    policies: Policies,
+    transport: NativeObjectTransport,
 ) -> None:
     """Run an expirer and a reaper for the life of `app`, if enabled; until they have their rings they do nothing."""
     section, reaping = settings.expirer, settings.reaper
@@ -43,9 +47,7 @@ def use_expirer(
     rings.add(ACCOUNT)
     rings.add(CONTAINER)
     cluster, waits = settings.cluster, RowWaits()
-    listings, objects, rows, _ = use_cluster(
-        app, cluster, settings.replicator, waits, rings, transport, policies.write_quorum
-    )
+    listings, objects, rows, _ = use_cluster(app, cluster, settings.replicator, waits, rings, transport, policies)
     clock = TimestampClock()
     nodes = partial(nodes_of, rings, policies)
     mine = {address.partition("/")[0] for address in settings.replicator.devices}

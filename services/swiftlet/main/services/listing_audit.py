@@ -17,6 +17,7 @@ from swiftlet.main.nodes import use_listing_transport, use_object_transport
 from swiftlet.main.policies import use_policies
 from swiftlet.main.ring_names import CONTAINER, object_ring
 from swiftlet.main.rings import RingSet
+from swiftlet.ring.lookup import Ring
 from swiftlet.settings import ReplicatorSettings
 from swiftlet.settings.policies import Policies
 from swiftlet.sync.audit.looking import Objects
@@ -39,10 +40,11 @@ def use_rows_audit(
     section = settings.replicator
     if not section.listing_audit_interval_s:
         return
-    for policy in use_policies(app, settings, rings):
+    policies = use_policies(app, settings, rings)
+    for policy in policies:
         rings.add(object_ring(policy.index))
     transport = use_object_transport(app, settings.cluster, section, settings.service)
-    objects = Objects(transport, rings.objects, settings.cluster.hash_path)
+    objects = Objects(transport, _rings_of_copies(rings, policies), settings.cluster.hash_path)
     audit = RowsAudit(
         listings, objects, LocalDevices(section.databases), rings.container, settings.cluster.hash_path, pace(settings)
     )
@@ -61,14 +63,30 @@ def use_objects_audit(
     audit = ObjectsAudit(
         transport,
         use_listing_transport(app, settings.cluster, section),
-        Objects(transport, rings.objects, hash_path),
+        Objects(transport, _rings_of_copies(rings, policies), hash_path),
         LocalDevices(section.devices),
         rings.objects,
         rings.container,
         hash_path,
         pace(settings),
     )
-    _in_background(app, lambda: audit.run_once([policy.index for policy in policies]), section.listing_audit_interval_s)
+    _in_background(app, lambda: audit.run_once(policies.of_copies), section.listing_audit_interval_s)
+
+
+def _rings_of_copies(rings: RingSet, policies: Policies) -> Callable[[int], Ring]:
+    """Return the function that returns the ring of a policy, and raises Unavailable for one with erasure coding.
+
+    None of its devices has whole objects to prove rows by.
+    """
+
+    def ring(policy: int) -> Ring:
+        if policies.coding(policy) is not None:
+            raise Unavailable(
+                f"rows of storage policy {policies.name_of(policy)} can't be proved: it has erasure coding"
+            )
+        return rings.objects(policy)
+
+    return ring
 
 
 def pace(settings: ReplicatorSettings) -> AuditSettings:

@@ -47,7 +47,7 @@ def create_app(settings: ObjectSettings) -> web.Application:
     use_rings(app, rings, cluster.ring_check_interval_s)
     hand_out_rings(app, rings)
     # The server also works without the objects' rings; then it can't say in sync sessions what belongs here.
-    policies = use_policies(app, settings, rings, lambda: limit_aggregates(stores.values(), policies))
+    policies = use_policies(app, settings, rings, lambda: changed())
     for policy in policies:
         rings.add(object_ring(policy.index))
     is_local = local_devices(section)
@@ -62,13 +62,18 @@ def create_app(settings: ObjectSettings) -> web.Application:
 
     # This comes before the routes, so that the stores are closed after the work on them has ended.
     app.cleanup_ctx.append(closing)
-    limit_aggregates(stores.values(), policies)
 
     def ring_versions() -> dict[int, int]:
         versions = ((policy.index, rings.find(object_ring(policy.index))) for policy in policies)
         return {index: ring.version for index, ring in versions if ring is not None}
 
-    use_native_server(app, settings, stores, unused, doubts, ring_versions)
+    native = use_native_server(app, settings, stores, unused, doubts, ring_versions)
+
+    def changed() -> None:
+        limit_aggregates(stores.values(), policies)
+        native.set_codings({policy.index: policies.coding(policy.index) for policy in policies})
+
+    changed()
     serve_encrypted(app, cluster)
     use_sealed_keys(app, cluster, {name: _root(section, name) for name in stores})
     key = use_keys(app, cluster).signing
@@ -119,8 +124,8 @@ def use_native_server(
     unused: Mapping[str, str],
     doubts: Mapping[str, Doubts],
     ring_versions: Callable[[], Mapping[int, int]],
-) -> None:
-    """Serve the stores over the native transport while `app` runs.
+) -> NativeServer:
+    """Serve the stores over the native transport while `app` runs; return the server.
 
     Raises SettingsError when the port is not available, and when RDMA is required and does not work.
     """
@@ -157,6 +162,7 @@ def use_native_server(
         "free the port, or choose another offset for the whole cluster",
     )
     _log.info("the native transport listens", port=port, name=f"{ring_host(section)}:{section.port}")
+    return server
 
 
 def server_settings(settings: ObjectSettings) -> ObjectServerSettings:

@@ -57,7 +57,7 @@ def create_app(
     place = Place(settings.proxy.region, settings.proxy.zone)
     policies = use_policies(app, settings, rings)
     listings, objects, rows, known = use_cluster(
-        app, settings.cluster, settings.proxy, waits, rings, transport, policies.write_quorum, place
+        app, settings.cluster, settings.proxy, waits, rings, transport, policies, place
     )
     finish_slow_replicas(app, settings.drain_s, rows.drain)
     users = use_users(app, settings.auth, versions)

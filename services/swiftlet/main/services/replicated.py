@@ -87,16 +87,16 @@ def _objects(app: web.Application, settings: ReplicatorSettings, by_hand: bool) 
         use_expirer(app, settings, rings, policies, transport)
         use_container_sync(app, settings, rings, policies, transport, lambda: nodes_of(rings, policies))
         use_objects_audit(app, settings, rings, policies, transport)
-    names = {policy.index: policy.name for policy in policies}
     notices = Notices()
     replicator = _replicator(
-        settings, section.devices, rings.objects, list(names), transport, notices, Proving(transport)
+        settings, section.devices, rings.objects, policies.of_copies, transport, notices, Proving(transport)
     )
     return Work(
         replicator,
         rings,
         section.interval_s,
-        lambda: [policy.index for policy in policies],
+        # What lies on devices of coded policies are fragments, which rounds of copies would take for misplaced copies.
+        lambda: policies.of_copies,
         lambda index: next(policy.name for policy in policies if policy.index == index),
         object_ring,
         settings.cluster.name,

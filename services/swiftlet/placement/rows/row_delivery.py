@@ -160,6 +160,11 @@ class RowDelivery:
         if self._pending:
             self._send((row,))
 
+    @property
+    def is_listed(self) -> bool:
+        """Return whether some replica of the container lists the row durably."""
+        return Answer.LISTED in self._answers.values()
+
     async def finish_all(self, rows: Sequence[ObjectRow], slots: int) -> bool:
         """Deliver the pending rows of objects that devices in all slots have stored; return whether the container is
         missing.

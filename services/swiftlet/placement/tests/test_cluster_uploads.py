@@ -14,7 +14,7 @@ from swiftlet.model import ObjectKey, PutFooter, PutRecord
 from swiftlet.placement.fanout import drain_background
 from swiftlet.placement.outcomes import Written
 from swiftlet.placement.tests.cluster import PATH, MemoryCluster, at, footer_of, memory_cluster, record_of
-from swiftlet.placement.transfers import Upload
+from swiftlet.placement.transfers import ReplicatedUpload, Upload
 from swiftlet.ring.model import Device
 from swiftlet.testing.storage.memory_objects import MemoryPutStream
 
@@ -283,6 +283,7 @@ async def test_a_missing_container_is_reported_and_not_told_of_the_row(
 async def test_a_silent_device_ends_with_its_own_timeout(cluster: MemoryCluster) -> None:
     cluster.transport.link(cluster.primaries()[0]).silent = True
     upload = await begin(cluster)
+    assert isinstance(upload, ReplicatedUpload)
     assert isinstance(upload._history.troubles[0][1], NodeTimeout)
     await finish(upload)
     assert len(cluster.holders()) == 3

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 
 from swiftlet.ring import Ring, RingBuilder, RingError, codec
+from swiftlet.ring.model import Coding
 from swiftlet.ring.tests.clusters import HOUR, builders, grid, held
 
 
@@ -24,6 +25,27 @@ def test_a_partition_is_the_top_bits_of_the_digest() -> None:
     assert ring.partition_of(b"\x80\x40" + b"\x00" * 14) == 0b1000000001
     with pytest.raises(ValueError, match="16 bytes, not 3"):
         ring.partition_of(b"abc")
+
+
+@given(builders())
+@settings(max_examples=20, deadline=None)
+def test_a_holders_place_is_the_number_of_its_replica(builder: RingBuilder) -> None:
+    builder.rebalance(HOUR)
+    ring = builder.ring
+    for partition in range(ring.partition_count):
+        holders = ring.primaries(partition)
+        assert [ring.place_of(partition, device.id) for device in holders] == list(range(len(holders)))
+        strangers = [one for one in ring.devices if one is not None and one not in holders]
+        assert all(ring.place_of(partition, one.id) is None for one in strangers)
+
+
+def test_a_coding_says_which_rings_it_can_have() -> None:
+    coding = Coding(4, 2, 65536)
+    coding.check_ring(27, 6.0)
+    with pytest.raises(RingError, match=r"replicas 6.5 of the ring do not fit the coding 4\+2: set replicas to 6"):
+        coding.check_ring(10, 6.5)
+    with pytest.raises(RingError, match=r"part_power 28 .* 27 at most"):
+        coding.check_ring(28, 6.0)
 
 
 def test_unknown_partitions_and_devices_are_refused() -> None:

@@ -21,6 +21,7 @@ from typing import Any, cast
 import swiftlet_native
 from aiohttp import web
 
+from swiftlet.ring.model import Coding
 from swiftlet.servers.objects.metrics import (
     GUESTS,
     NATIVE_CLIENTS,
@@ -132,6 +133,17 @@ class NativeServer:
     def set_keys(self, keys: Sequence[bytes]) -> None:
         """Use these keys in handshakes from now on."""
         self._server.set_keys(list(keys))
+
+    def set_codings(self, codings: Mapping[int, Coding | None]) -> None:
+        """Know these policies from now on, by index, and how their objects are coded; what arrives for another coding
+        is refused.
+        """
+        self._server.set_codings(
+            {
+                policy: None if coding is None else (coding.data, coding.parity, coding.cell_bytes)
+                for policy, coding in codings.items()
+            }
+        )
 
     def status(self) -> dict[str, object]:
         """Return the field `native` of the status report."""

@@ -10,6 +10,7 @@ import yaml
 
 from swiftlet.errors import SettingsError
 from swiftlet.names import HashPath
+from swiftlet.ring.model import Coding
 from swiftlet.settings import (
     SERVICES,
     ContainerSettings,
@@ -21,7 +22,9 @@ from swiftlet.settings import (
     load_settings,
     render_reference,
 )
+from swiftlet.settings.policies import Policies
 from swiftlet.settings.secret import MAX_KEYS, key_id, parse_keys
+from swiftlet.settings.sections import CodingSection, PolicySection
 
 KEY = "0123456789abcdef0123456789abcdef"
 CLUSTER = {"hash_path_suffix": "end", "key": KEY}
@@ -160,6 +163,34 @@ def test_policies_come_from_one_place(tmp_path: Path) -> None:
     (tmp_path / "policies.yaml").write_text("[{index: 3, name: gold}]")
     with pytest.raises(SettingsError, match="exactly one policy must have default: true"):
         settings.load_policies()
+
+
+@pytest.mark.parametrize(
+    ("coding", "more", "says"),
+    [
+        ({"data": 1, "parity": 2}, {}, "policies[0].coding.data"),
+        ({"data": 4, "parity": 9}, {}, "policies[0].coding.parity"),
+        ({"data": 4, "parity": 2, "cell_bytes": 100}, {}, "policies[0].coding.cell_bytes"),
+        ({"data": 4, "parity": 2}, {"write_quorum": "local"}, "remove one of the two"),
+    ],
+)
+def test_codings_are_checked(tmp_path: Path, coding: dict[str, int], more: dict[str, str], says: str) -> None:
+    policies = [{"index": 0, "name": "gold", "default": True, "coding": coding, **more}]
+    assert says in refusal(ProxySettings, write(tmp_path, policies=policies))
+
+
+def test_the_coding_of_a_known_policy_does_not_change() -> None:
+    plain = PolicySection(index=0, name="gold", default=True)
+    coded = PolicySection(index=1, name="coded", coding=CodingSection(data=4, parity=2))
+    policies = Policies([plain, coded])
+    assert policies.coding(1) == Coding(4, 2, 65536)
+    assert policies.coding(0) is policies.coding(7) is None
+    assert policies.of_copies == [0]
+    wider = coded.model_copy(update={"coding": CodingSection(data=6, parity=2)})
+    for changed in ([plain, wider], [plain.model_copy(update={"coding": coded.coding}), coded]):
+        with pytest.raises(SettingsError, match=r"coding of policy .* has changed"):
+            policies.take(changed, lambda index: True)
+    assert policies.coding(1) == Coding(4, 2, 65536)
 
 
 def test_secrets_are_not_shown(tmp_path: Path) -> None:

@@ -82,6 +82,7 @@ async def _copy(
     stream = await transport.get(source, key)
     info = stream.info
     record = PutRecord(info.name, info.timestamp, info.content_type, info.metadata, info.sysmeta)
+    assert info.xxh3 is not None, "replicas are whole objects"
     footer = PutFooter(info.size, info.etag, info.xxh3)
     try:
         _must_be_as_new(info, compared)

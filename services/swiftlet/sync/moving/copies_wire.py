@@ -125,6 +125,7 @@ def copy_bytes(key: ObjectKey, info: ObjectInfo, data: bytes | None) -> bytes:
         _put_pairs(out, info.sysmeta)
         _put_bytes(out, raw(info.name))
         _put_bytes(out, raw(info.etag))
+        assert info.xxh3 is not None, "copies are whole objects"
         out += info.xxh3.to_bytes(8, "big")
         _put_bytes(out, data)
     return bytes(out)

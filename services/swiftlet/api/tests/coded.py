@@ -1,0 +1,141 @@
+"""A proxy whose second policy has erasure coding, 4+2 over six object servers in this process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Collection, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path as Directory
+
+from swiftlet_native import ObjectServer, TransportPeer
+
+from swiftlet.api.tests.proxy import Proxy, proxy_of
+from swiftlet.placement.cluster_objects import ClusterObjects
+from swiftlet.placement.health import NodeHealth
+from swiftlet.placement.tests.cluster import HASH_PATH, HOUR, MemoryCluster, memory_cluster
+from swiftlet.ring import Ring, RingBuilder
+from swiftlet.ring.model import Coding, Device
+from swiftlet.settings import PolicySection
+from swiftlet.settings.policies import Policies
+from swiftlet.settings.sections import CodingSection
+from swiftlet.store.native import NativeStore
+from swiftlet.testing.ports import object_ports
+from swiftlet.transport.native_calls import NativeSettings, NotMade
+from swiftlet.transport.native_client import NativeClient
+from swiftlet.transport.native_coded import NativeCoded
+
+KEYS = [b"k" * 32]
+CODED = 1
+"""The policy with erasure coding."""
+CODING = Coding(4, 2, 1024)
+STRIPE = CODING.data * CODING.cell_bytes
+_POOL_BYTES = 16 << 20
+
+
+def policies() -> Policies:
+    """Return one policy with copies and one with erasure coding."""
+    coding = CodingSection(data=CODING.data, parity=CODING.parity, cell_bytes=CODING.cell_bytes)
+    coded = PolicySection(index=CODED, name="coded", coding=coding)
+    return Policies([PolicySection(index=0, name="gold", default=True), coded])
+
+
+class _Client(NativeClient):
+    """A client that does not find some devices."""
+
+    away: Collection[int] = ()
+
+    def known(self, device: Device) -> TransportPeer | None:
+        return None if device.id in self.away else super().known(device)
+
+    async def peer(self, device: Device) -> TransportPeer:
+        if device.id in self.away:
+            raise NotMade(f"{device.address} is away")
+        return await super().peer(device)
+
+
+class _Rings:
+    """The rings of a cluster, and another one for coded objects."""
+
+    def __init__(self, cluster: MemoryCluster, coded: Ring) -> None:
+        self._cluster = cluster
+        self.coded = coded
+
+    def account(self) -> Ring:
+        """That of the cluster."""
+        return self._cluster.ring
+
+    def container(self) -> Ring:
+        """That of the cluster."""
+        return self._cluster.ring
+
+    def objects(self, policy: int) -> Ring:
+        """Return that of coded objects for their policy."""
+        return self.coded if policy == CODED else self._cluster.ring
+
+
+class CodedServers:
+    """Object servers with a device each, and those who write and read there."""
+
+    def __init__(self, root: Directory, count: int = CODING.fragments) -> None:
+        self._stores: list[NativeStore] = []
+        self.servers: list[ObjectServer] = []
+        builder = RingBuilder(4, CODING.fragments, min_part_hours=0)
+        for number, port in enumerate(object_ports(count)):
+            directory = root / f"coded-{number}"
+            directory.mkdir()
+            store = NativeStore(directory, volume_bytes=2 << 20)
+            server = ObjectServer(f"127.0.0.1:{port}", "there", KEYS, {"d": store.native}, {}, pool_bytes=_POOL_BYTES)
+            server.listen("127.0.0.1", port + 1000)
+            self._stores.append(store)
+            self.servers.append(server)
+            self.know(server, CODING)
+            builder.add_device(host="127.0.0.1", port=port, device="d", region="r", zone=f"z{number}", weight=1)
+        builder.rebalance(HOUR)
+        self.ring = builder.ring
+        self.client = _Client(NativeSettings(port_offset=1000, connect_timeout_s=2.0), KEYS)
+        self.coded = NativeCoded(self.client)
+
+    @staticmethod
+    def know(server: ObjectServer, coding: Coding | None) -> None:
+        """Tell a server how the policy is coded."""
+        parts = None if coding is None else (coding.data, coding.parity, coding.cell_bytes)
+        server.set_codings({0: None, CODED: parts})
+
+    @contextmanager
+    def away(self, *numbers: int) -> Iterator[None]:
+        """Devices that are not found."""
+        self.client.away = numbers
+        try:
+            yield
+        finally:
+            self.client.away = ()
+
+    async def close(self) -> None:
+        """End all."""
+        await self.client.close()
+        for server in self.servers:
+            await asyncio.to_thread(server.stop)
+        for store in self._stores:
+            await asyncio.to_thread(store.close)
+
+
+@asynccontextmanager
+async def coded_proxy(root: Directory, *, through_front: bool = False) -> AsyncIterator[tuple[Proxy, CodedServers]]:
+    """A proxy with the container `c` in the coded policy."""
+    async with memory_cluster(root, devices=5) as cluster:
+        servers, known = CodedServers(root), policies()
+        try:
+            cluster.objects = ClusterObjects(
+                _Rings(cluster, servers.ring),
+                cluster.transport,
+                cluster.router,
+                HASH_PATH,
+                NodeHealth(),
+                coded=servers.coded,
+                codings=known.coding,
+            )
+            await cluster.make_container(policy=CODED)
+            async with proxy_of(cluster, root, policies=known, through_front=through_front) as proxy:
+                yield proxy, servers
+        finally:
+            await servers.close()

@@ -1,0 +1,189 @@
+"""Objects of a policy with erasure coding through the API: written, read, and refused with the reason.
+
+Fault model: as many devices are away as there are parity fragments, in every pattern; with one more nothing wrong is
+served. Servers that know another coding take nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import itertools
+import random
+from collections.abc import AsyncIterator
+from pathlib import Path as Directory
+
+import pytest
+from aiohttp import ClientError
+
+from swiftlet.api.tests.coded import CODING, STRIPE, CodedServers, coded_proxy
+from swiftlet.api.tests.proxy import SMALL, Proxy
+from swiftlet.ring.model import Coding
+
+DEVICES = range(CODING.fragments)
+SIZES = (0, 1, SMALL, CODING.cell_bytes, STRIPE - 1, STRIPE, 3 * STRIPE + 1700, 300_000)
+Coded = tuple[Proxy, CodedServers]
+
+
+@pytest.fixture
+async def coded(tmp_path: Directory) -> AsyncIterator[Coded]:
+    async with coded_proxy(tmp_path) as made:
+        yield made
+
+
+def body_of(size: int) -> bytes:
+    """Return bytes that differ everywhere."""
+    return random.Random(size).randbytes(size)
+
+
+def etag_of(body: bytes) -> str:
+    """Return a body's MD5."""
+    return hashlib.md5(body).hexdigest()
+
+
+async def test_objects_of_all_sizes_are_read_as_they_were_written(coded: Coded) -> None:
+    proxy, _ = coded
+    for size in SIZES:
+        body = body_of(size)
+        headers = {"Content-Type": "text/x-size", "X-Object-Meta-Size": str(size)}
+        put = await proxy.call("PUT", f"c/o{size}", headers, body)
+        assert (put.status, put.headers["Etag"]) == (201, etag_of(body)), put.body
+        for method in ("GET", "HEAD"):
+            got = await proxy.call(method, f"c/o{size}")
+            told = [got.headers[name] for name in ("Etag", "Content-Type", "X-Object-Meta-Size", "Content-Length")]
+            assert got.status == 200, got.body
+            assert told == [etag_of(body), "text/x-size", str(size), str(size)]
+            assert got.body == (body if method == "GET" else b"")
+    listed = await proxy.call("GET", "c")
+    assert set(listed.body.decode().split()) == {f"o{size}" for size in SIZES}
+
+
+async def test_a_newer_version_takes_the_place_of_an_older_one(coded: Coded) -> None:
+    proxy, _ = coded
+    for size in (9000, 10, 70_000):
+        proxy.clock.now += 1
+        assert (await proxy.call("PUT", "c/o", data=body_of(size))).status == 201
+        assert (await proxy.call("GET", "c/o")).body == body_of(size)
+
+
+async def test_ranges_and_conditions_are_as_of_other_objects(coded: Coded) -> None:
+    proxy, _ = coded
+    body = body_of(3 * STRIPE + 1700)
+    assert (await proxy.call("PUT", "c/o", data=body)).status == 201
+    edges = (0, 1, CODING.cell_bytes - 1, CODING.cell_bytes, STRIPE - 1, STRIPE, 3 * STRIPE, len(body) - 1)
+    for first, last in itertools.combinations(edges, 2):
+        got = await proxy.call("GET", "c/o", {"Range": f"bytes={first}-{last}"})
+        assert (got.status, got.body) == (206, body[first : last + 1])
+    several = await proxy.call("GET", "c/o", {"Range": "bytes=0-9,5000-5009"})
+    assert several.status == 206
+    assert body[:10] in several.body
+    assert body[5000:5010] in several.body
+    assert (await proxy.call("GET", "c/o", {"Range": "bytes=-5"})).body == body[-5:]
+    assert (await proxy.call("GET", "c/o", {"Range": f"bytes={len(body)}-"})).status == 416
+    etag = f'"{etag_of(body)}"'
+    assert (await proxy.call("GET", "c/o", {"If-None-Match": etag})).status == 304
+    assert (await proxy.call("GET", "c/o", {"If-Match": '"other"'})).status == 412
+    assert (await proxy.call("PUT", "c/o", {"If-None-Match": "*"}, data=b"x")).status == 412
+    assert (await proxy.call("PUT", "c/other", {"Etag": "0" * 32}, data=body)).status == 422
+    missing = await proxy.call("GET", "c/other")
+    assert missing.status == 404
+
+
+async def test_coded_objects_are_copied_to_other_policies_and_back(coded: Coded) -> None:
+    proxy, _ = coded
+    body = body_of(20_000)
+    assert (await proxy.call("PUT", "c/o", data=body)).status == 201
+    await proxy.cluster.make_container("plain")
+    for target, source in (("plain/o", "/c/o"), ("c/back", "/plain/o"), ("c/again", "/c/back")):
+        copied = await proxy.call("PUT", target, {"X-Copy-From": source, "Content-Length": "0"})
+        assert copied.status == 201, copied.body
+        got = await proxy.call("GET", target)
+        assert (got.body, got.headers["Etag"]) == (body, etag_of(body))
+
+
+async def test_segments_of_large_objects_may_be_coded(coded: Coded) -> None:
+    proxy, _ = coded
+    parts = [body_of(5000), body_of(9000), body_of(300)]
+    for number, part in enumerate(parts):
+        assert (await proxy.call("PUT", f"c/s/{number}", data=part)).status == 201
+    assert (await proxy.call("PUT", "c/large", {"X-Object-Manifest": "c/s/"}, data=b"")).status == 201
+    got = await proxy.call("GET", "c/large")
+    assert (got.status, got.body) == (200, b"".join(parts))
+
+
+async def test_every_pattern_of_two_devices_away_is_read(coded: Coded) -> None:
+    proxy, servers = coded
+    body = body_of(3 * STRIPE + 1700)
+    assert (await proxy.call("PUT", "c/o", data=body)).status == 201
+    for pattern in itertools.combinations(DEVICES, 2):
+        with servers.away(*pattern):
+            got = await proxy.call("GET", "c/o")
+            assert (got.status, got.body) == (200, body), pattern
+            part = await proxy.call("GET", "c/o", {"Range": "bytes=900-5000"})
+            assert (part.status, part.body) == (206, body[900:5001]), pattern
+
+
+async def test_three_devices_away_are_refused_with_the_reason(coded: Coded) -> None:
+    proxy, servers = coded
+    assert (await proxy.call("PUT", "c/o", data=body_of(9000))).status == 201
+    for pattern in itertools.combinations(DEVICES, 3):
+        with servers.away(*pattern):
+            got = await proxy.call("GET", "c/o")
+        assert got.status == 503, pattern
+        assert b"4 of its 6 fragments are needed" in got.body
+    with servers.away(0, 1, 2):
+        put = await proxy.call("PUT", "c/new", data=body_of(9000))
+    assert put.status == 503
+    assert b"it is not stored" in put.body
+    assert (await proxy.call("GET", "c/o")).body == body_of(9000)
+    assert (await proxy.call("GET", "c/new")).status == 404
+
+
+async def test_a_write_goes_on_with_one_device_away_and_with_servers_that_end(coded: Coded) -> None:
+    proxy, servers = coded
+    with servers.away(3):
+        assert (await proxy.call("PUT", "c/o", data=body_of(20_000))).status == 201
+    assert (await proxy.call("GET", "c/o")).body == body_of(20_000)
+    await asyncio.to_thread(servers.servers[1].stop)
+    assert (await proxy.call("PUT", "c/p", data=body_of(30_000))).status == 201
+    assert (await proxy.call("GET", "c/p")).body == body_of(30_000)
+
+
+async def test_servers_with_another_coding_take_nothing(coded: Coded) -> None:
+    proxy, servers = coded
+    for coding in (Coding(5, 1, CODING.cell_bytes), Coding(4, 2, 2048), None):
+        for server in servers.servers:
+            servers.know(server, coding)
+        put = await proxy.call("PUT", "c/o", data=body_of(5000))
+        assert put.status == 503
+        assert b"the same `coding`" in put.body, put.body
+    assert (await proxy.call("GET", "c/o")).status == 404
+
+
+async def test_an_upload_that_breaks_off_leaves_nothing(coded: Coded) -> None:
+    proxy, _ = coded
+
+    async def broken() -> AsyncIterator[bytes]:
+        yield body_of(50_000)
+        raise ConnectionResetError
+
+    with pytest.raises((ClientError, ConnectionError)):
+        await proxy.call("PUT", "c/o", data=broken())
+    assert (await proxy.call("GET", "c/o")).status == 404
+
+
+async def test_the_front_leaves_coded_objects_to_python(tmp_path: Directory) -> None:
+    async with coded_proxy(tmp_path, through_front=True) as (proxy, _):
+        body = body_of(9000)
+        assert (await proxy.call("PUT", "c/o", data=body)).status == 201
+        for _ in range(3):
+            got = await proxy.call("GET", "c/o")
+            assert (got.status, got.body) == (200, body)
+
+
+async def test_what_is_not_possible_yet_is_said(coded: Coded) -> None:
+    proxy, _ = coded
+    assert (await proxy.call("PUT", "c/o", data=b"data")).status == 201
+    assert (await proxy.call("DELETE", "c/o")).status == 501
+    assert (await proxy.call("POST", "c/o", {"X-Object-Meta-A": "b"})).status == 501
+    assert (await proxy.call("GET", "c/o")).body == b"data"

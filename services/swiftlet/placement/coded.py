@@ -1,0 +1,278 @@
+"""Objects with erasure coding: which devices have their fragments, who stands in, what an end means for the caller.
+
+A write goes to the devices of the partition's places; the handoffs stand in for those that do not answer. What
+acknowledges it, which version is the newest, and what replaces a missing cell is decided by native code
+(`native/crates/fragments`), for all who write and read. A row is durable with replicas of its container before a write
+is acknowledged: no device keeps it.
+
+Fault model: as many devices as there are parity fragments may be away, in any pattern; with more, a write and a read
+end as Unavailable, which names them. A write that ends so may turn out to have happened.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Protocol
+
+from swiftlet.boundaries.coded import (
+    CodedEnd,
+    CodedGetStream,
+    CodedPlaces,
+    CodedPutStream,
+    CodedTransport,
+    CodedWriteEnded,
+    Refused,
+    TooFewFragments,
+)
+from swiftlet.errors import NotFound, SizeMismatch, Superseded, SwiftletError, Unavailable
+from swiftlet.model import ObjectInfo, ObjectKey, ObjectRow, PutFooter, PutRecord
+from swiftlet.names import HashPath, Path
+from swiftlet.placement.fanout import NODE_TROUBLE
+from swiftlet.placement.health import NodeHealth
+from swiftlet.placement.outcomes import Written, row_of
+from swiftlet.placement.plan import ANYWHERE, Place, standing_in
+from swiftlet.placement.rings import ObjectRings
+from swiftlet.ring.lookup import Ring
+from swiftlet.ring.model import Coding, RingError
+from swiftlet.timestamp import Timestamp
+
+Codings = Callable[[int], Coding | None]
+"""A function that returns the coding of a policy by its index; None for one with copies."""
+
+
+def of_copies(_policy: int) -> Coding | None:
+    """Return None: all policies have copies."""
+    return None
+
+
+class UnkeptRow(Protocol):
+    """The row of a write that no device keeps."""
+
+    @property
+    def is_listed(self) -> bool:
+        """Return whether some replica of the container has it durably."""
+        ...
+
+    async def finish(self, row: ObjectRow | None) -> bool:
+        """Wait until the row is listed, within bounds; return whether the container is missing."""
+        ...
+
+
+class UnkeptRows(Protocol):
+    """Makes the rows of writes."""
+
+    def delivery(self, path: Path, key: ObjectKey, timestamp: Timestamp, slots: int) -> UnkeptRow:
+        """Return the row of a write with so many slots; nothing is sent yet."""
+        ...
+
+
+class CodedObjects:
+    """The objects of all policies with erasure coding."""
+
+    def __init__(
+        self,
+        rings: ObjectRings,
+        transport: CodedTransport,
+        rows: UnkeptRows,
+        hash_path: HashPath,
+        health: NodeHealth,
+        codings: Codings,
+        place: Place = ANYWHERE,
+        shuffle: Callable[[list[int]], None] = random.shuffle,
+    ) -> None:
+        """Devices near `place` are asked first; `shuffle` puts those in order that are as near."""
+        self._rings = rings
+        self._transport = transport
+        self._rows = rows
+        self._hash_path = hash_path
+        self._health = health
+        self._codings = codings
+        self._place = place
+        self._shuffle = shuffle
+        self._sound: dict[int, Ring] = {}
+        """The rings that fit the coding of their policy."""
+
+    def places(self, path: Path, policy: int) -> CodedPlaces:
+        """Return where an object's fragments are. Raises Unavailable when the policy's ring can't have them."""
+        ring, coding = self._rings.objects(policy), self._codings(policy)
+        assert coding is not None
+        if self._sound.get(policy) is not ring:
+            try:
+                coding.check_ring(ring.part_power, ring.replica_count)
+            except RingError as error:
+                raise Unavailable(f"storage policy {policy}: {error}") from error
+            self._sound[policy] = ring
+        digest = self._hash_path.of(path)
+        key = ObjectKey(policy, ring.partition_of(digest), digest)
+        spares = standing_in(ring, key.partition, coding.parity)
+        return CodedPlaces(key, coding, ring, ring.primaries(key.partition), spares)
+
+    async def put(self, path: Path, policy: int, record: PutRecord, body: bytes, footer: PutFooter) -> Written:
+        """Store a small object. Raises Superseded and Unavailable."""
+        upload = await self.upload(path, policy, record, footer.size)
+        try:
+            if body:
+                await upload.write(body)
+            return await upload.commit(footer)
+        finally:
+            await upload.abort()
+
+    async def upload(self, path: Path, policy: int, record: PutRecord, size: int | None) -> CodedUpload:
+        """Begin a streamed object."""
+        places = self.places(path, policy)
+        stream = await self._transport.open_coded_put(places, record, size)
+        return CodedUpload(path, record, places, stream, self._rows, self._note)
+
+    async def head(self, path: Path, policy: int) -> ObjectInfo:
+        """Return the description of the newest version. Raises NotFound and Unavailable."""
+        download = await self.get(path, policy, 0, 0)
+        await download.close()
+        return download.info
+
+    async def get(
+        self, path: Path, policy: int, start: int = 0, stop: int | None = None, version: Timestamp | None = None
+    ) -> CodedDownload:
+        """Open bytes `[start, stop)` of the newest version. Raises NotFound, and Unavailable also when that is not
+        `version`.
+        """
+        places = self.places(path, policy)
+        try:
+            stream = await self._transport.get_coded(places, self._first(places), start, stop)
+        except NotFound as error:
+            raise NotFound(f"{path} does not exist", error.timestamp) from error
+        except TooFewFragments as error:
+            self._note(places, error.refused)
+            raise _too_few(path, places, error) from error
+        if version is not None and stream.info.timestamp != version:
+            await stream.close()
+            raise Unavailable(f"{path} has version {stream.info.timestamp}, not the one being read; try again")
+        return CodedDownload(path, places, stream, start, stop)
+
+    def _first(self, places: CodedPlaces) -> list[int]:
+        """Return the places in the order in which they are asked: devices that failed lately last, fragments with data
+        before others, near ones first.
+        """
+        order = list(range(len(places.at)))
+        self._shuffle(order)
+        late, behind = [self._health.suppressed(device) for device in places.at], self._health.behind()
+
+        def rank(place: int) -> tuple[bool, bool, int]:
+            device = places.at[place]
+            is_late = late[place] or device.id in behind
+            return is_late, place >= places.coding.data, self._place.distance(device)
+
+        return sorted(order, key=rank)
+
+    def _note(self, places: CodedPlaces, refused: Sequence[Refused]) -> None:
+        """Remember who is in trouble."""
+        ailing = {device.id for device, error in refused if isinstance(error, NODE_TROUBLE)}
+        for device in (*places.at, *places.spares):
+            if device.id in ailing:
+                self._health.failed(device)
+
+
+def _told(places: CodedPlaces, refused: Sequence[Refused]) -> str:
+    ailments = "; ".join(f"{device.name}: {error}" for device, error in refused) or "nothing ails the others"
+    return f"{places.coding.data} of its {places.coding.fragments} fragments are needed to read it ({ailments})"
+
+
+def _too_few(path: Path, places: CodedPlaces, error: TooFewFragments) -> Unavailable:
+    return Unavailable(f"{path}: too few devices have answered: {_told(places, error.refused)}")
+
+
+class CodedUpload:
+    """A streamed object on its way to the devices of its places."""
+
+    def __init__(
+        self,
+        path: Path,
+        record: PutRecord,
+        places: CodedPlaces,
+        stream: CodedPutStream,
+        rows: UnkeptRows,
+        note: Callable[[CodedPlaces, Sequence[Refused]], None],
+    ) -> None:
+        """`note` is told of devices that gave no good answer."""
+        self._path = path
+        self._record = record
+        self._places = places
+        self._stream = stream
+        self._rows = rows
+        self._note = note
+
+    async def write(self, chunk: bytes | memoryview) -> None:
+        """Code and send a chunk. Raises Unavailable when too few devices are left; then nothing is stored."""
+        try:
+            await self._stream.write(chunk)
+        except CodedWriteEnded as ended:
+            raise self._refused(ended.end) from ended
+        except NODE_TROUBLE as error:
+            raise Unavailable(f"{self._path}: {error}") from error
+
+    async def commit(self, footer: PutFooter) -> Written:
+        """Make the object durable on a quorum of devices, and its row. Raises Superseded and Unavailable."""
+        try:
+            end = await self._stream.commit(footer.etag)
+        except NODE_TROUBLE as error:
+            raise Unavailable(f"{self._path}: {error}") from error
+        is_past = end.past is not None and end.past > self._record.timestamp
+        if end.verdict != "acknowledged" or is_past:
+            raise self._refused(end)
+        self._note(self._places, end.refused)
+        return await self._listed(row_of(self._path, self._record, footer))
+
+    async def _listed(self, row: ObjectRow) -> Written:
+        slots = self._places.coding.fragments
+        delivery = self._rows.delivery(self._path, self._places.key, self._record.timestamp, slots)
+        is_missing = await delivery.finish(row)
+        if not is_missing and not delivery.is_listed:
+            raise Unavailable(f"{self._path} is stored, but no server of its container has listed it; try again")
+        return Written(existed=True, container_missing=is_missing)
+
+    def _refused(self, end: CodedEnd) -> SwiftletError:
+        self._note(self._places, end.refused)
+        if end.past is not None and end.past > self._record.timestamp:
+            return Superseded(f"{self._path} is already at {end.past}", end.past)
+        coding = self._places.coding
+        if end.is_too_large:
+            return SizeMismatch(
+                f"{self._path} has too many cells of {coding.cell_bytes} bytes for one object; store it in segments"
+            )
+        what = "it is not known whether it is stored" if end.verdict == "unknown" else "it is not stored"
+        ailments = "; ".join(f"{device.name}: {error}" for device, error in end.refused) or "nothing ails the others"
+        return Unavailable(
+            f"{self._path}: {what}: {end.prepared} of {coding.fragments} devices have taken their fragment, too few "
+            f"({ailments})"
+        )
+
+    async def abort(self) -> None:
+        """Abort the upload; no device keeps anything of it. After `commit` it does nothing."""
+        await self._stream.abort()
+
+
+class CodedDownload:
+    """An object on its way to a client; native code replaces devices that fail in the middle."""
+
+    def __init__(self, path: Path, places: CodedPlaces, stream: CodedGetStream, start: int, stop: int | None) -> None:
+        """`stream` begins at byte `start` and ends before `stop`, or at the end of the object."""
+        self._path = path
+        self._places = places
+        self._stream = stream
+        self.info = stream.info
+        self.stop = self.info.size if stop is None else min(stop, self.info.size)
+        self.start = min(start, self.stop)
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """Yield all bytes of the range in order. Raises Unavailable when the rest can't be put together."""
+        try:
+            async for chunk in self._stream.chunks():
+                yield chunk
+        except TooFewFragments as error:
+            raise _too_few(self._path, self._places, error) from error
+        except NODE_TROUBLE as error:
+            raise Unavailable(f"{self._path}: {error}") from error
+
+    async def close(self) -> None:
+        """Stop; a second call does nothing."""
+        await self._stream.close()

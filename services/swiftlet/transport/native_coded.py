@@ -1,0 +1,320 @@
+"""`CodedTransport`: objects with erasure coding over the native transport, coded and put together by native code.
+
+Python gives native code a body piece by piece and takes a range chunk by chunk; cells, devices that are replaced, and
+commits are none of its business. It waits, for events and for the times that native code names.
+
+Fault model: that of `swiftlet_native.CodedWriting` and `CodedReading`. A write in which nothing moves for the idle
+timeout is given up. Devices whose address is not known yet are looked up by the first request of their ring, and again
+when they could not be reached.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, cast
+
+from swiftlet_native import CodedDevices, CodedReading, CodedWriting, TransportPeer
+
+from swiftlet.boundaries.coded import CodedEnd, CodedPlaces, CodedWriteEnded, Refused, TooFewFragments
+from swiftlet.boundaries.objects import pieces_of
+from swiftlet.errors import NodeError, NodeTimeout, NotFound
+from swiftlet.model import ObjectInfo, PutRecord
+from swiftlet.native_values import delete_at, info_of, place, raw, raw_pairs
+from swiftlet.ring.lookup import Ring
+from swiftlet.timestamp import Timestamp
+from swiftlet.transport.native_caller import NativeCaller, trace
+from swiftlet.transport.native_calls import STREAM_S, CallFailed, NotMade, failure, refused, wake
+
+HEDGE_S = 0.3
+"""Seconds after which another device is asked beside one that is late."""
+_END = 2**64 - 1
+_RINGS = 256
+"""Rings whose devices are remembered: as many as there are policies."""
+
+NativeRefused = Sequence[tuple[int, tuple[str, str] | None, tuple[int, bytes] | None]]
+"""Devices by their ids, each with a failure's kind and text, or the status and header of a refusal."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """The devices of a ring as native code has them, and the peers that they were made with."""
+
+    ring: Ring
+    peers: Sequence[TransportPeer | None]
+    devices: CodedDevices
+
+
+class _Waiter:
+    """Waits for events of one operation."""
+
+    def __init__(self) -> None:
+        self._more: asyncio.Future[None] | None = None
+        self.is_over = False
+
+    def event(self, kind: str, value: object) -> bool:
+        """Process an event; return whether it was the last one."""
+        self.is_over = kind in ("end", "failed")
+        if self._more is not None:
+            wake(self._more)
+        return self.is_over
+
+    async def wait(self, seconds: float) -> bool:
+        """Wait for an event, so long at most; return whether there was one."""
+        loop = asyncio.get_running_loop()
+        self._more = loop.create_future()
+        was_late = False
+
+        def late() -> None:
+            nonlocal was_late
+            was_late = True
+            if self._more is not None:
+                wake(self._more)
+
+        timer = loop.call_later(seconds, late)
+        try:
+            await self._more
+        finally:
+            timer.cancel()
+            self._more = None
+        return not was_late
+
+
+class NativeCoded:
+    """Objects with erasure coding, by the calls of one process."""
+
+    def __init__(self, caller: NativeCaller, hedge_s: float = HEDGE_S) -> None:
+        """`hedge_s` is the number of seconds after which another device is asked beside one that is late."""
+        self._caller = caller
+        self._hedge_s = hedge_s
+        self._known: dict[int, _Known] = {}
+
+    async def open_coded_put(self, places: CodedPlaces, record: PutRecord, size: int | None) -> NativeCodedPut:
+        """Begin an object."""
+        parts = await self._parts(places)
+        waiter = _Waiter()
+        node, token = self._caller.listen(waiter)
+        settings = self._caller.settings
+        version = (
+            record.timestamp.value,
+            delete_at(record.metadata),
+            raw(record.name),
+            raw(record.content_type),
+            raw_pairs(record.metadata),
+            raw_pairs(record.sysmeta),
+        )
+        waits = settings.answer_timeout_s, STREAM_S, settings.connect_timeout_s, settings.answer_timeout_s
+        try:
+            writing = node.write_coded(token, parts, version, secrets.randbits(63), size, waits, trace())
+        except ValueError as error:
+            self._caller.mute(token)
+            raise NodeError(f"{record.name} can't be coded: {error}") from error
+        return NativeCodedPut(self, places, waiter, writing, token)
+
+    async def get_coded(
+        self, places: CodedPlaces, first: Sequence[int], start: int, stop: int | None
+    ) -> NativeCodedGet:
+        """Read bytes `[start, stop)` of the newest version."""
+        parts = await self._parts(places)
+        waiter = _Waiter()
+        node, token = self._caller.listen(waiter)
+        settings = self._caller.settings
+        waits = settings.answer_timeout_s, self._hedge_s, settings.window_bytes
+        end = _END if stop is None else max(0, stop)
+        try:
+            reading = node.read_coded(token, parts, list(first), start, end, waits, trace())
+        except ValueError as error:
+            self._caller.mute(token)
+            raise NodeError(f"fragments can't be read: {error}") from error
+        stream = NativeCodedGet(self, places, waiter, reading, token)
+        try:
+            await stream.begin()
+        except BaseException:
+            await stream.close()
+            raise
+        return stream
+
+    async def _parts(
+        self, places: CodedPlaces
+    ) -> tuple[CodedDevices, tuple[int, int, bytes], tuple[int, int, int], list[int], list[int]]:
+        coding = places.coding
+        devices = await self._devices(places.key.policy, places.ring)
+        numbers = [device.id for device in places.at], [device.id for device in places.spares]
+        return devices, place(places.key), (coding.data, coding.parity, coding.cell_bytes), *numbers
+
+    async def _devices(self, policy: int, ring: Ring) -> CodedDevices:
+        """Return a ring's devices; the same ones as before while they have the same addresses."""
+        unknown = [device for device in ring.devices if device is not None and self._caller.known(device) is None]
+        if unknown:
+            await asyncio.gather(*map(self._caller.peer, unknown), return_exceptions=True)
+        peers = [None if device is None else self._caller.known(device) for device in ring.devices]
+        known = self._known.get(policy)
+        if known is not None and known.ring is ring and known.peers == peers:
+            return known.devices
+        targets = [
+            None if peer is None or device is None else (peer, device.device)
+            for peer, device in zip(peers, ring.devices, strict=True)
+        ]
+        if len(self._known) >= _RINGS:
+            self._known.clear()
+        made = self._known[policy] = _Known(ring, peers, CodedDevices(targets))
+        return made.devices
+
+    def refused(self, places: CodedPlaces, all_refused: NativeRefused) -> list[Refused]:
+        """Return the devices that gave no good answer, and why, each once."""
+        told: dict[int, Refused] = {}
+        for number, failed, refusal in all_refused:
+            device = places.ring.device(number)
+            if failed is not None:
+                error = failure(device, CallFailed(*failed))
+                if isinstance(error, NotMade):
+                    self._caller.forget(device)
+                told[number] = device, error
+            elif refusal is not None:
+                told[number] = device, refused(device, *refusal)
+        return list(told.values())
+
+    def mute(self, token: int) -> None:
+        """Hear no more of an operation."""
+        self._caller.mute(token)
+
+    @property
+    def idle_timeout_s(self) -> float:
+        """Return the number of seconds for which nothing may move."""
+        return self._caller.settings.idle_timeout_s
+
+
+class NativeCodedPut:
+    """Behaves as `swiftlet.boundaries.coded.CodedPutStream` requires."""
+
+    def __init__(
+        self, coded: NativeCoded, places: CodedPlaces, waiter: _Waiter, writing: CodedWriting, token: int
+    ) -> None:
+        """Begin before the first byte."""
+        self._coded = coded
+        self._places = places
+        self._waiter = waiter
+        self._writing = writing
+        self._token = token
+
+    async def write(self, chunk: bytes | memoryview) -> None:
+        """Code and send a chunk; return when there is room for the next one."""
+        for piece in pieces_of(chunk):
+            await self._room()
+            if not self._writing.push(piece):
+                raise NodeError("native code takes no bytes where it said that it would")
+
+    async def _room(self) -> None:
+        """Wait until something may be given. Raises CodedWriteEnded."""
+        loop = asyncio.get_running_loop()
+        until_s = loop.time() + self._coded.idle_timeout_s
+        while (wait_s := self._writing.turn()) != 0:
+            if wait_s is None:
+                raise CodedWriteEnded(self._ended())
+            left_s = until_s - loop.time()
+            if left_s <= 0:
+                await self.abort()
+                raise NodeTimeout(f"the devices took no data for {self._coded.idle_timeout_s:g} s")
+            await self._waiter.wait(min(wait_s, left_s))
+
+    async def commit(self, etag: str) -> CodedEnd:
+        """Finish; return once it is known how the write has ended."""
+        try:
+            await self._room()
+        except CodedWriteEnded as ended:
+            return ended.end
+        if not self._writing.finish(raw(etag)):
+            raise NodeError("native code takes no end where it said that it would")
+        while (wait_s := self._writing.turn()) is not None:
+            await self._waiter.wait(wait_s)
+        return self._ended()
+
+    def _ended(self) -> CodedEnd:
+        ended = self._writing.ended()
+        if ended is None:
+            # This client was closed.
+            return CodedEnd("unknown", None, 0)
+        verdict, past, prepared, _, is_too_large, all_refused = ended
+        return CodedEnd(
+            cast("Literal['acknowledged', 'failed', 'unknown']", verdict),
+            None if past is None else Timestamp(past),
+            prepared,
+            is_too_large,
+            self._coded.refused(self._places, all_refused),
+        )
+
+    async def abort(self) -> None:
+        """Give up, or wait for nothing any more."""
+        self._writing.close()
+        self._coded.mute(self._token)
+
+
+class NativeCodedGet:
+    """Behaves as `swiftlet.boundaries.coded.CodedGetStream` requires."""
+
+    def __init__(
+        self, coded: NativeCoded, places: CodedPlaces, waiter: _Waiter, reading: CodedReading, token: int
+    ) -> None:
+        """Begin before the first answer."""
+        self._coded = coded
+        self._places = places
+        self._waiter = waiter
+        self._reading = reading
+        self._token = token
+        self._info: ObjectInfo | None = None
+
+    async def begin(self) -> None:
+        """Return when it is known what the object is. Raises NotFound and TooFewFragments."""
+        while True:
+            found = self._reading.info()
+            if found is not None:
+                self._info = replace(info_of(found), xxh3=None)
+                return
+            self._look_at_end()
+            await self._wait()
+
+    def _look_at_end(self) -> bool:
+        """Return whether all has been passed on. Raises NotFound, TooFewFragments and NodeError."""
+        ended = self._reading.ended()
+        if ended is None:
+            if self._waiter.is_over:
+                raise NodeError("this client was closed")
+            return False
+        kind, deleted, all_refused = ended
+        if kind == "whole":
+            return True
+        if kind == "not-found":
+            raise NotFound("there is no such object", None if deleted is None else Timestamp(deleted))
+        raise TooFewFragments(self._coded.refused(self._places, all_refused))
+
+    async def _wait(self) -> None:
+        wait_s = self._reading.turn()
+        # What is there since then is seen without waiting.
+        if wait_s is not None and self._reading.ended() is None:
+            await self._waiter.wait(wait_s)
+
+    @property
+    def info(self) -> ObjectInfo:
+        """The object."""
+        assert self._info is not None
+        return self._info
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """Yield the requested bytes."""
+        while True:
+            ended = self._reading.ended() is not None
+            data = self._reading.take()
+            if data is not None:
+                yield data
+            elif ended:
+                self._look_at_end()
+                return
+            elif not self._look_at_end():
+                await self._wait()
+
+    async def close(self) -> None:
+        """Ask for nothing more; a second call does nothing."""
+        self._reading.close()
+        self._coded.mute(self._token)
