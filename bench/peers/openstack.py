@@ -16,6 +16,7 @@ from pathlib import Path
 
 from bench.peers.processes import Processes, children_cpu_s
 from bench.peers.wire import Pass, Traffic, Wire, address_of
+from swiftlet.bench.runner import MAX_PREPARING
 
 VENV = Path(".cache/bench-peers/venv/bin").absolute()
 _INSIDE = str(Path(__file__).with_name("inside.py"))
@@ -80,6 +81,10 @@ user_test_tester = testing .admin
 [filter:cache]
 use = egg:swift#memcache
 memcache_servers = 127.0.0.1:{memcached}
+# A request that gets none of these for a second counts as an error of memcached. After ten of them a worker leaves it
+# alone for a minute, and TempAuth, whose tokens are in it, answers 401 meanwhile: two, the default, are too few for
+# the {connections} connections over which `swiftlet bench` stores objects.
+memcache_max_connections = {connections}
 [filter:catch_errors]
 use = egg:swift#catch_errors
 [filter:gatekeeper]
@@ -166,7 +171,8 @@ class OpenStack:
                 (self._etc / f"{kind}-{node}.conf").write_text(text)
             (self._etc / f"rsync-{node}.conf").write_text(_RSYNC.format(**common))
         pipeline = _PIPELINE if realms is None else _SYNC_PIPELINE
-        proxy = _PROXY.format(port=PROXY_PORT, etc=self._etc, user=user, memcached=_MEMCACHED_PORT, pipeline=pipeline)
+        ports = {"port": PROXY_PORT, "memcached": _MEMCACHED_PORT}
+        proxy = _PROXY.format(**ports, etc=self._etc, user=user, pipeline=pipeline, connections=MAX_PREPARING)
         if realms is not None:
             proxy += _SYNC_FILTERS
             (self._etc / "container-sync-realms.conf").write_text(realms)
