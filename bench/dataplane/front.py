@@ -1,17 +1,23 @@
 """Small objects through the proxy, answered by Python and by the native front: rates and processor time.
 
     .venv/bin/python -m bench.dataplane.front DIRECTORY [--rounds 3] [--seconds 8] [--workers 2] [--clients 20]
-        [--quota]
+        [--quota] [--only NAME] [--realtime]
 
 Three standalone stores on the native transport, measured in turns with wrk: without a front (`python`), with one whose
 listing rows Python delivers (`front, rows by Python`: without `container.native_updates`), and with one that delivers
 them itself (`front`). With `--quota` a store with a precise limit of the account is measured instead of the second one
-(`front, quota`), and one with it and without a front (`python, quota`). See `bench.dataplane.proxy` for what counts.
+(`front, quota`), and one with it and without a front (`python, quota`). `--only` measures one of them.
+
+Beside much other work latencies are those of the scheduler. `--realtime` (as root) lets stores and wrk run before
+everything else that the machine does, which others notice: keep it short. Of threads that compute at the same time each
+then runs for up to 100 ms, which p99 shows where clients keep both processors busy. See `bench.dataplane.proxy` for
+what counts.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import statistics
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -65,10 +71,15 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2, help="processes of each proxy (default 2)")
     parser.add_argument("--clients", type=int, default=CLIENTS, help=f"clients at the same time (default {CLIENTS})")
     parser.add_argument("--quota", action="store_true", help="compare stores with and without a limit of the account")
+    parser.add_argument("--only", choices=sorted(STORES | WITH_QUOTA), help="the only store to measure")
+    parser.add_argument("--realtime", action="store_true", help="before everything else that the machine does")
     arguments = parser.parse_args()
+    if arguments.realtime:
+        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
+    names = (WITH_QUOTA if arguments.quota else STORES) if arguments.only is None else [arguments.only]
     with ExitStack() as stack:
         begin = partial(store, arguments.directory, workers=arguments.workers, clients=arguments.clients)
-        stores = [stack.enter_context(begin(name)) for name in (WITH_QUOTA if arguments.quota else STORES)]
+        stores = [stack.enter_context(begin(name)) for name in names]
         found = in_turns(stores, arguments.rounds, arguments.seconds, OPERATIONS | {"DELETE": "delete.lua"})
     print("| operation | answered by | requests/s | p50 ms | p99 ms | CPU ms each: proxy | object | container | all |")
     print("|---|---|---|---|---|---|---|---|---|")
@@ -77,7 +88,10 @@ def main() -> None:
     for (operation, name), rounds in sorted(found.items(), reverse=True):
         rates = ", ".join(f"{one.figures.per_second:,.0f}" for one in rounds)
         proxies = ", ".join(f"{one.cpu_ms['proxy']:.3f}" for one in rounds)
-        print(f"{operation} {name}: requests/s {rates}; proxy's CPU ms {proxies}")
+        tails = ", ".join(f"{one.figures.p50_ms:.2f}/{one.figures.p99_ms:.1f}" for one in rounds)
+        print(f"{operation} {name}: requests/s {rates}; p50/p99 ms {tails}; proxy's CPU ms {proxies}")
+    if ("GET 10 KiB", "python") not in found:
+        return
     pairs = zip(found["GET 10 KiB", "python"], found["GET 10 KiB", "front"], strict=True)
     ratios = [sum(one.cpu_ms.values()) / sum(other.cpu_ms.values()) for one, other in pairs]
     print(
