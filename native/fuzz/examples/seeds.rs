@@ -224,7 +224,7 @@ fn about_fragments(root: &Path, key: Key) {
     let meta = PutMeta { name: b"/a/c/o".to_vec(), timestamp: 5, ..PutMeta::default() };
     let about = |asked| fragments::Request::About { key, asked };
     let requests = [
-        fragments::Request::Keep { key, certain: true, cell_bytes: 64, size: Some(7), meta: meta.clone() },
+        fragments::Request::Keep { key, certain: true, cell_bytes: 64, size: Some(7), meta: meta.clone(), row: 5 },
         fragments::Request::Newest { key, below: Some(version), start: 1, stop: 2 },
         fragments::Request::Cells { key, version, first: 1, end: 2 },
         about(Asked::Commit(version)),

@@ -11,6 +11,7 @@
 //! | [`slot`] | what a device keeps of one fragment of an object |
 //! | [`request`] | what it answers, and what has to be durable before |
 //! | [`write`](mod@write) | how a proxy goes on with a write |
+//! | [`deletion`] | how a proxy goes on with a deletion |
 //! | [`recovery`] | what became of a write whose proxy is gone |
 //! | [`read`](mod@read) | which version a reader gives, from which fragments |
 //! | [`sync`] | what a place does about what another one shows |
@@ -31,6 +32,7 @@ pub mod block;
 mod cursor;
 pub mod cutting;
 pub mod decision;
+pub mod deletion;
 pub mod read;
 pub mod rebuilding;
 pub mod recovery;

@@ -3,7 +3,7 @@
 //! What is decided is decided by `swiftlet_fragments`; what is here sends, waits and holds bytes. [`Writing`] codes a
 //! body as it comes, and holds no more of it than a stripe and what devices have yet to take. [`Reading`] finds the
 //! version, asks for the cells of a range ahead of its caller, and replaces those that are missing, late or wrong.
-//! [`Recovering`] lets devices decide about a write whose proxy is gone, and [`Rebuilding`] makes a fragment that a place
+//! [`Deleting`] puts a tombstone at each place. [`Recovering`] lets devices decide about a write whose proxy is gone, and [`Rebuilding`] makes a fragment that a place
 //! lacks.
 //!
 //! They have one frame (`operation`): the lock, what was asked and not answered, who is told. They go on in the
@@ -14,6 +14,7 @@
 //! that it is durable.
 
 mod answering;
+mod deleting;
 mod fetching;
 mod operation;
 mod places;
@@ -22,7 +23,8 @@ mod rebuilding;
 mod recovering;
 mod writing;
 
-pub use places::{Devices, MOST_CELL_BYTES, Places, Target};
+pub use deleting::{DeleteOptions, Deleting};
+pub use places::{Devices, MOST_CELL_BYTES, Owed, Places, Target};
 pub use reading::{ReadEnd, ReadOptions, Reading};
 pub use rebuilding::{RebuildEnd, Rebuilding};
 pub use recovering::Recovering;

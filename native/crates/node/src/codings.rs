@@ -103,7 +103,7 @@ mod tests {
 
     fn keep(policy: u16, cell_bytes: u32) -> Request {
         let (key, meta) = (key(policy), PutMeta::default());
-        Request::Fragment(fragments::Request::Keep { key, certain: false, cell_bytes, size: None, meta })
+        Request::Fragment(fragments::Request::Keep { key, certain: false, cell_bytes, size: None, meta, row: 0 })
     }
 
     fn put(policy: u16) -> Request {

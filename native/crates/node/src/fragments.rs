@@ -31,6 +31,8 @@ pub(crate) struct Keeping {
     pub(crate) meta: PutMeta,
     /// How the policy codes its objects, if it is known.
     pub(crate) coding: Option<Coding>,
+    /// The container replicas (bits) whose update is pending with it.
+    pub(crate) row: u32,
 }
 
 impl Taking for Keeping {
@@ -42,7 +44,9 @@ impl Taking for Keeping {
     }
 
     fn begin(&self, store: &Arc<Store>) -> Result<FragmentWriter, Refusal> {
-        Ok(store.create_fragment(self.key, self.shape)?)
+        let mut writer = store.create_fragment(self.key, self.shape)?;
+        writer.set_row(self.row);
+        Ok(writer)
     }
 
     fn write(writer: &mut FragmentWriter, bytes: &[u8]) -> swiftlet_store::Result<()> {
@@ -62,7 +66,7 @@ impl Taking for Keeping {
         reply: Reply,
         permit: Option<Permit>,
     ) {
-        let told = told(reply, permit);
+        let told = self.told(store, told(reply, permit));
         let block = &footer.block;
         if !self.certain && block.chosen.get(block.index).is_none_or(|chosen| chosen.incarnation != store.incarnation())
         {
@@ -73,6 +77,19 @@ impl Taking for Keeping {
         } else {
             writer.submit_prepare(&self.meta, &footer.etag, footer.block, told);
         }
+    }
+}
+
+impl Keeping {
+    /// The same version may have been here without a row: its row is pending as well.
+    fn told(&self, store: &Arc<Store>, told: Told) -> Told {
+        let (store, key, timestamp, row) = (Arc::clone(store), self.key, self.meta.timestamp, self.row);
+        Box::new(move |outcome| {
+            if matches!(outcome, Ok(Answer::Done)) {
+                store.keep_pending(key, timestamp, row);
+            }
+            told(outcome);
+        })
     }
 }
 

@@ -276,19 +276,19 @@ impl Work {
         coding: Option<Coding>,
         bytes: Option<u64>,
     ) -> Result<Box<dyn Receiver>, Box<Refused>> {
-        let fragments::Request::Keep { key, certain, cell_bytes, size, meta } = asked else {
+        let fragments::Request::Keep { key, certain, cell_bytes, size, meta, row } = asked else {
             return Err(self.refused(Refusal::new(Status::WireError, "this request takes no body")));
         };
         let (size, usual) = (size.or(bytes), self.store.aggregate_below(key.policy));
         // What is known to be large goes to its file at once; else memory may fill up to the limit.
         let is_large = size.is_some_and(|size| size > usual);
         let held = if is_large { 0 } else { size.unwrap_or(usual) };
-        if let Err(refusal) = self.permit.hold(held as usize) {
+        if let Err(refusal) = self.check_write(row, held as usize) {
             return Err(self.refused(refusal));
         }
         let aggregate_below = Some(if is_large { 0 } else { usual });
         let shape = Shape { cell_bytes: cell_bytes as usize, size, aggregate_below };
-        let keeping = Keeping { key, certain, shape, meta, coding };
+        let keeping = Keeping { key, certain, shape, meta, coding, row };
         Ok(Box::new(upload::begin(keeping, self.store, self.permit, self.reply)))
     }
 

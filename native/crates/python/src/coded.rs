@@ -86,6 +86,8 @@ impl CodedWriting {
             body_timeout: seconds(body_timeout)?,
             choose: seconds(choose)?,
             lag: seconds(lag)?,
+            // Rows are brought by the proxy alone as yet.
+            rows: Vec::new(),
             trace,
         };
         let writing = Writing::start(places_of(places)?, version, size, options, sink);

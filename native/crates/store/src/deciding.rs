@@ -9,7 +9,7 @@ use crate::index::Held;
 use crate::inner::Inner;
 use crate::merge::{self, State};
 use crate::model::{Key, PostMeta};
-use crate::queue::{Given, Op};
+use crate::queue::{Asked, Given, Op};
 use crate::reading;
 use crate::record::{self, Header, Kind};
 
@@ -27,7 +27,8 @@ pub(crate) enum Plan {
 
 /// Decide on a request.
 pub(crate) fn decide(inner: &Inner, key: Key, op: Op) -> Result<Plan> {
-    if matches!(op, Op::Remove(_) | Op::Reclaim { .. }) && inner.pending.has(&key) {
+    let forgets = matches!(op, Op::Remove(_) | Op::Reclaim { .. } | Op::Fragments(Asked::HandBack(_)));
+    if forgets && inner.pending.has(&key) {
         // With what was forgotten its row would be lost.
         return Ok(unchanged());
     }

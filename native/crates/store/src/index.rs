@@ -23,7 +23,7 @@ use swiftlet_fragments::Version;
 use swiftlet_fragments::slot::Change;
 
 use self::changes::Changes;
-use crate::model::{Entry, Key, Suffix};
+use crate::model::{Entry, Key, Suffix, Timestamp};
 use crate::record::{ALIGN, Header, Kind, Place, State};
 use crate::versions::Versions;
 
@@ -198,6 +198,17 @@ impl Index {
     pub(crate) fn has_fragment(&self, key: &Key) -> bool {
         let id = (key.policy, key.partition);
         self.read(id).get(&id).is_some_and(|partition| partition.has_fragment(&key.digest))
+    }
+
+    /// Whether a fragment is held of a version up to this timestamp of which nobody here knows what became of it.
+    #[must_use]
+    pub(crate) fn is_undecided(&self, key: &Key, timestamp: Timestamp) -> bool {
+        let undecided = |versions: &Versions| {
+            let mut old =
+                versions.kept.iter().filter(|kept| kept.bytes.is_some() && kept.version.timestamp <= timestamp);
+            old.any(|kept| versions.decided(kept).is_none())
+        };
+        self.has_fragment(key) && self.look_at_fragment(key, undecided).unwrap_or(false)
     }
 
     /// Whether any partition has fragments.

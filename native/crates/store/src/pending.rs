@@ -231,11 +231,17 @@ impl PendingUpdates {
     }
 
     /// Up to `limit` updates that have been pending for `age`, the oldest first; of those that nobody else delivers, from
-    /// a shorter age on.
-    pub(crate) fn oldest(&self, limit: usize, age: Duration) -> Vec<PendingUpdate> {
+    /// a shorter age on. What `waits` is left alone.
+    pub(crate) fn oldest(
+        &self,
+        limit: usize,
+        age: Duration,
+        waits: impl Fn(&Key, Timestamp) -> bool,
+    ) -> Vec<PendingUpdate> {
         let updates = self.lock();
         let wait = |update: &Update| if update.alone { age.min(SOON) } else { age };
         let old = updates.iter().filter(|(_, update)| update.since.elapsed() >= wait(update));
+        let old = old.filter(|(key, update)| !waits(key, update.timestamp));
         let mut old: Vec<(Instant, PendingUpdate)> = old
             .map(|(key, update)| {
                 (update.since, PendingUpdate { key: *key, timestamp: update.timestamp, row: update.row })

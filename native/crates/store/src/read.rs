@@ -207,13 +207,20 @@ fn merged(inner: &Inner, key: &Key, raw: &Raw, post: Option<&(Post, Pinned)>) ->
     Ok(merge::info_of(put, footer, post))
 }
 
-/// An object's description.
+/// An object's description; with a fragment, that of the newest version that is for certain.
 pub(crate) fn stat(inner: &Inner, key: &Key) -> Result<Info> {
-    readable(inner, key, |found| {
+    let described = sound(inner, key, |found| {
         let slot = &found.held.slot;
+        if slot.kind == Kind::Tombstone {
+            return Err(Error::NotFound(Some(slot.timestamp)).into());
+        }
         let raw = read_record(inner, key, &*found.pinned.file, slot.place, slot.bytes(), HEAD_BYTES)?;
+        if slot.kind.is_fragment() {
+            return fragments::described(&raw);
+        }
         merged(inner, key, &raw, found.post.as_ref())
-    })
+    })?;
+    described.ok_or(Error::NotFound(None))
 }
 
 /// An object for reading.

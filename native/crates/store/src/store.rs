@@ -265,7 +265,8 @@ impl Store {
         read::get_into(&self.inner, key, &mut room)
     }
 
-    /// An object's description.
+    /// An object's description. Where there is a fragment of it, it is that of the newest version that is for certain;
+    /// instead of the data's xxh3-64 it has the lower half of their xxh3-128.
     pub fn stat(&self, key: &Key) -> Result<Info> {
         read::stat(&self.inner, key)
     }

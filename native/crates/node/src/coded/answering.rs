@@ -3,7 +3,7 @@
 use swiftlet_transport::{Error as TransportError, What};
 
 use crate::client::Failure;
-use crate::message::fragments::{MAX_READ_BYTES, Request};
+use crate::message::{Request, fragments};
 use crate::status::{Refusal, Status};
 
 /// A whole answer: its header, and its body.
@@ -12,8 +12,12 @@ pub(super) type Whole = (Vec<u8>, Vec<u8>);
 /// The most bytes that the body of the answer may have.
 pub(super) fn most_bytes(request: &Request, cell_bytes: usize) -> usize {
     match request {
-        Request::Newest { start, stop, .. } if start < stop => MAX_READ_BYTES as usize + cell_bytes,
-        Request::Cells { first, end, .. } => end.saturating_sub(*first) as usize * cell_bytes,
+        Request::Fragment(fragments::Request::Newest { start, stop, .. }) if start < stop => {
+            fragments::MAX_READ_BYTES as usize + cell_bytes
+        }
+        Request::Fragment(fragments::Request::Cells { first, end, .. }) => {
+            end.saturating_sub(*first) as usize * cell_bytes
+        }
         _ => 0,
     }
 }

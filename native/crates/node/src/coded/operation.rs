@@ -15,7 +15,7 @@ use swiftlet_transport::{Call, Chunk, Error as TransportError, Event, Sink, Tick
 use super::answering::{Answering, Whole, most_bytes};
 use super::places::{Places, Target};
 use crate::client::Failure;
-use crate::message::{Request as Message, fragments::Request};
+use crate::message::Request;
 
 /// What an operation makes of answers.
 pub(super) trait State: Send + Sized + 'static {
@@ -64,12 +64,13 @@ pub(super) struct Asking<A> {
 
 impl<A> Asking<A> {
     /// Ask a device by its number in the ring.
-    pub(super) fn ask(&mut self, about: A, device: u32, request: Request) {
+    pub(super) fn ask(&mut self, about: A, device: u32, request: impl Into<Request>) {
         self.ask_within(self.timeout, about, device, request);
     }
 
     /// The same with another time limit.
-    pub(super) fn ask_within(&mut self, timeout: Duration, about: A, device: u32, request: Request) {
+    pub(super) fn ask_within(&mut self, timeout: Duration, about: A, device: u32, request: impl Into<Request>) {
+        let request = request.into();
         let most = most_bytes(&request, self.places.cell_bytes);
         let token = self.next;
         let ticket = self.call(device, request, timeout).and_then(|(target, call, me)| {
@@ -85,10 +86,10 @@ impl<A> Asking<A> {
         timeout: Duration,
         about: A,
         device: u32,
-        (request, size): (Request, Option<u64>),
+        (request, size): (impl Into<Request>, Option<u64>),
     ) -> Option<Upload> {
         let token = self.next;
-        let upload = self.call(device, request, timeout).and_then(|(target, call, me)| {
+        let upload = self.call(device, request.into(), timeout).and_then(|(target, call, me)| {
             let (peer, _) = target;
             peer.upload(call, size, &me, token).map_err(Failure::Lost)
         });
@@ -105,7 +106,6 @@ impl<A> Asking<A> {
     ) -> Result<(&Target, Call, Arc<dyn Sink>), Failure> {
         let me = self.me.upgrade().ok_or(Failure::Lost(TransportError::Cancelled))?;
         let target = self.places.devices.target(device).ok_or(Failure::Damaged("the ring has no such device"))?;
-        let request = Message::Fragment(request);
         let header = request.encode(&target.1)?;
         let trace = self.trace.clone();
         Ok((target, Call { method: request.method(), timeout, trace, header, ..Call::default() }, me))

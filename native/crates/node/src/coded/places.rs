@@ -21,6 +21,22 @@ const MOST_WINDOW: u64 = 4 << 20;
 /// Partitions of a store that a partition of the ring has.
 const PARTITIONS: u32 = 32;
 
+/// A container update that is pending at a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Owed {
+    /// The key under which it is acknowledged.
+    pub key: Key,
+    /// The device, by its number.
+    pub device: u32,
+    /// The container replicas, as bits.
+    pub row: u32,
+}
+
+/// The container replicas whose update a place's device keeps, of those of all places that keep any.
+pub(crate) fn row_of(place: usize, rows: &[u32]) -> u32 {
+    rows.get(place).copied().unwrap_or(0)
+}
+
 /// The devices of a ring by their numbers, and what they have said of themselves.
 #[derive(Debug)]
 pub struct Devices(Vec<Option<(Target, AtomicU64)>>);
@@ -102,6 +118,10 @@ impl Places {
     /// The key of a fragment.
     pub(crate) fn key(&self, place: usize) -> Key {
         Key { partition: PARTITIONS * self.key.partition + place as u32, ..self.key }
+    }
+
+    pub(crate) fn owed(&self, place: usize, device: u32, rows: &[u32]) -> Owed {
+        Owed { key: self.key(place), device, row: row_of(place, rows) }
     }
 
     pub(crate) fn stripe_bytes(&self) -> u64 {

@@ -115,6 +115,7 @@ impl State {
             cell_bytes: places.cell_bytes as u32,
             size,
             meta: info.meta.clone(),
+            row: 0,
         };
         self.upload = asking.upload(self.timeout, About::Keep, to, (request, size));
         self.stage = Stage::Making(Box::new(Fetching::fragment(info, self.place, sources, window)));

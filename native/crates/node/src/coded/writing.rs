@@ -20,7 +20,7 @@ use swiftlet_transport::{Chunk, Sink, Upload};
 
 use super::answering::Whole;
 use super::operation::{self, Operation};
-use super::places::Places;
+use super::places::{Owed, Places, row_of};
 use crate::client::Failure;
 use crate::message::fragments::{Footer, Request, decode_answer, decode_incarnation};
 
@@ -40,6 +40,9 @@ pub struct WriteOptions {
     pub choose: Duration,
     /// How long a device may stand still while a quorum waits for it alone.
     pub lag: Duration,
+    /// For each place from the first one on, the container replicas (bits) whose update its device keeps pending, with a
+    /// spare that stands in for it; places behind the last one keep none.
+    pub rows: Vec<u32>,
     /// The id of the requests.
     pub trace: String,
 }
@@ -100,6 +103,8 @@ struct Place {
     still: Option<Instant>,
     /// It is prepared, or has something newer.
     counts: bool,
+    /// The update of its place is pending there.
+    owes: bool,
 }
 
 struct State {
@@ -210,6 +215,18 @@ impl Writing {
         })
     }
 
+    /// The container updates that are pending with what is prepared by now. Those of a write that was acknowledged are
+    /// delivered by whoever writes, or later by the devices; those of one that failed concern the version before.
+    #[must_use]
+    pub fn owed(&self) -> Vec<Owed> {
+        self.0.look(|state, asking| {
+            let owing = (0..).zip(&state.places).filter(|(_, place)| place.owes);
+            let owed =
+                |(number, place): (usize, &Place)| Some(asking.places.owed(number, place.device?, &state.options.rows));
+            owing.filter_map(owed).collect()
+        })
+    }
+
     /// How it has ended; nothing while it is under way.
     #[must_use]
     pub fn end(&self) -> Option<WriteEnd> {
@@ -304,6 +321,7 @@ impl State {
             cell_bytes: places.cell_bytes as u32,
             size,
             meta: self.meta.clone(),
+            row: row_of(place, &self.options.rows),
         };
         (request, size)
     }
@@ -313,6 +331,7 @@ impl State {
         self.places[place].upload = None;
         let answer = answer.unwrap_or(Answer::Busy);
         self.places[place].counts = matches!(answer, Answer::Done | Answer::Superseded(_));
+        self.places[place].owes = answer == Answer::Done && row_of(place, &self.options.rows) != 0;
         let sent = self.write.as_mut().map(|(write, _)| write.prepared(place, &answer));
         self.tell(asking, sent.unwrap_or_default());
     }

@@ -11,7 +11,7 @@ use swiftlet_fragments::slot::Shown;
 use swiftlet_fragments::{Accepted, Ballot, Device, Outcome, Version};
 use swiftlet_store::model::{FragmentInfo, Key, PutMeta};
 
-use super::{Malformed, Reader, Writer, put_key, take_key};
+use super::{Malformed, Reader, Writer, check_row, put_key, take_key};
 
 /// The version of these messages.
 const VERSION: u8 = 1;
@@ -46,6 +46,8 @@ pub enum Request {
         size: Option<u64>,
         /// The object's description.
         meta: PutMeta,
+        /// The container replicas (bits) whose update is pending with the fragment.
+        row: u32,
     },
     /// Anything that comes without a fragment and changes what is known of one; what other places are shown.
     About {
@@ -78,6 +80,12 @@ pub enum Request {
     },
     /// The device's incarnation, by which a proxy chooses it.
     Incarnation,
+}
+
+impl From<Request> for super::Request {
+    fn from(request: Request) -> Self {
+        Self::Fragment(request)
+    }
 }
 
 /// What is known of a fragment after its last cell.
@@ -306,8 +314,9 @@ impl Request {
     pub(super) fn put(&self, out: &mut Writer) -> Result<(), Malformed> {
         out.u8(VERSION);
         match self {
-            Self::Keep { key, certain, cell_bytes, size, meta } => {
+            Self::Keep { key, certain, cell_bytes, size, meta, row } => {
                 put_key(out, key);
+                out.u32(*row);
                 out.u8(u8::from(*certain));
                 out.u32(*cell_bytes);
                 out.u64(size.unwrap_or(UNKNOWN));
@@ -344,12 +353,14 @@ impl Request {
         let key = take_key(from)?;
         Ok(match number {
             method::KEEP => {
-                let (certain, cell_bytes, size) = (from.flag()?, from.u32()?, from.u64()?);
+                let (row, certain, cell_bytes, size) = (from.u32()?, from.flag()?, from.u32()?, from.u64()?);
                 if cell_bytes == 0 || cell_bytes as usize > MAX_CELL_BYTES {
                     return Err(Malformed("cells of a size that there is not"));
                 }
                 let size = Some(size).filter(|size| *size != UNKNOWN);
-                Self::Keep { key, certain, cell_bytes, size, meta: take_meta(from)? }
+                let meta = take_meta(from)?;
+                check_row(row, &meta.name)?;
+                Self::Keep { key, certain, cell_bytes, size, meta, row }
             }
             method::ABOUT => {
                 let asked = take_asked(from)?;

@@ -6,6 +6,9 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod deleting;
+mod listing;
+
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
@@ -17,7 +20,7 @@ use swiftlet_fragments::Version;
 use swiftlet_fragments::request::Answer as SlotAnswer;
 use swiftlet_fragments::write::Verdict;
 use swiftlet_node::coded::{
-    Devices, Places, ReadEnd, ReadOptions, Reading, RebuildEnd, Rebuilding, Room, Target, WriteEnd, WriteOptions,
+    Devices, Owed, Places, ReadEnd, ReadOptions, Reading, RebuildEnd, Rebuilding, Room, Target, WriteEnd, WriteOptions,
     Writing,
 };
 use swiftlet_node::message::Request;
@@ -41,7 +44,14 @@ fn key(number: u64) -> Key {
 }
 
 fn writing() -> WriteOptions {
-    WriteOptions { timeout: LONG, body_timeout: LONG, choose: LONG, lag: LONG, trace: "tx".to_owned() }
+    WriteOptions {
+        timeout: LONG,
+        body_timeout: LONG,
+        choose: LONG,
+        lag: LONG,
+        rows: Vec::new(),
+        trace: "tx".to_owned(),
+    }
 }
 
 fn reading() -> ReadOptions {
@@ -81,6 +91,17 @@ impl Cluster {
     }
 
     fn write(&self, places: Places, timestamp: u64, object: &[u8], options: WriteOptions) -> WriteEnd {
+        self.write_and_ask(places, timestamp, object, options).0
+    }
+
+    /// The same, with the container updates that were pending at its end.
+    fn write_and_ask(
+        &self,
+        places: Places,
+        timestamp: u64,
+        object: &[u8],
+        options: WriteOptions,
+    ) -> (WriteEnd, Vec<Owed>) {
         static ATTEMPTS: AtomicU64 = AtomicU64::new(0);
         let events = Completions::new().unwrap();
         let about = (meta(timestamp), ATTEMPTS.fetch_add(1, SeqCst));
@@ -88,7 +109,7 @@ impl Cluster {
         let mut pieces = object.chunks(3 * CELL);
         loop {
             match (writing.turn(), pieces.clone().next()) {
-                (Room::Over, _) => return writing.end().unwrap(),
+                (Room::Over, _) => return (writing.end().unwrap(), writing.owed()),
                 (Room::Later(wait), _) => drop(events.wait(wait)),
                 (Room::Now, Some(piece)) => {
                     pieces.next();

@@ -114,7 +114,7 @@ impl Cluster {
         }
         let meta = PutMeta { name: b"/a/c/o".to_vec(), timestamp: version.timestamp, ..PutMeta::default() };
         let key = key(number, place);
-        let request = FragmentRequest::Keep { key, certain, cell_bytes: CELL as u32, size: None, meta };
+        let request = FragmentRequest::Keep { key, certain, cell_bytes: CELL as u32, size: None, meta, row: 0 };
         let target = std::slice::from_ref(&self.targets[place]);
         let request = Request::Fragment(request);
         let mut stream = self.world.client.open_put(target, &request, None, LONG)?;
@@ -498,7 +498,8 @@ fn an_answer_has_no_more_than_its_limits() {
     }
     // A body without a footer behind it is no fragment, and neither is one of another device's place.
     let meta = PutMeta::default();
-    let keep = FragmentRequest::Keep { key: key(1, 2), certain: false, cell_bytes: CELL as u32, size: None, meta };
+    let keep =
+        FragmentRequest::Keep { key: key(1, 2), certain: false, cell_bytes: CELL as u32, size: None, meta, row: 0 };
     let small = Chunk::from(vec![1, 2, 3]);
     let answer = cluster.world.client.ask(&cluster.targets[2], &Request::Fragment(keep), Some(&small), LONG);
     assert_eq!(answer.expect_err("refused").status(), Some(Status::WireError));

@@ -599,7 +599,7 @@ fn internal_operations_are_for_members() {
     };
     let version = Version { timestamp: 5, generation: 6 };
     let (key, meta) = (place("o"), meta("o"));
-    let keep = fragments::Request::Keep { key, certain: true, cell_bytes: 64, size: Some(1), meta };
+    let keep = fragments::Request::Keep { key, certain: true, cell_bytes: 64, size: Some(1), meta, row: 0 };
     for request in [
         Request::Remove { key: place("o"), entry },
         Request::Policies,

@@ -140,11 +140,11 @@ fn asked() -> impl Strategy<Value = Asked> {
 }
 
 fn fragment_request() -> impl Strategy<Value = fragments::Request> {
-    let keep = (key(), any::<(bool, u64, u64)>(), 1..=16_u32 << 20, prop::option::of(0..u64::MAX), text(), pairs());
-    let keep = keep.prop_map(|(key, (certain, timestamp, delete_at), cell_bytes, size, name, metadata)| {
+    let keep = (key(), any::<(bool, u64, u64, u32)>(), 1..=16_u32 << 20, prop::option::of(0..u64::MAX), pairs());
+    let keep = keep.prop_map(|(key, (certain, timestamp, delete_at, row), cell_bytes, size, metadata)| {
         let sysmeta = metadata.clone();
-        let meta = PutMeta { name, timestamp, content_type: b"t".to_vec(), metadata, sysmeta, delete_at };
-        fragments::Request::Keep { key, certain, cell_bytes, size, meta }
+        let meta = PutMeta { name: named(row), timestamp, content_type: b"t".to_vec(), metadata, sysmeta, delete_at };
+        fragments::Request::Keep { key, certain, cell_bytes, size, meta, row }
     });
     prop_oneof![
         keep,
@@ -335,7 +335,7 @@ fn what_may_not_be_asked_about_a_fragment_is_refused() {
     }
     let meta = PutMeta::default();
     for cell_bytes in [0, (16 << 20) + 1] {
-        let keep = fragments::Request::Keep { key, certain: false, cell_bytes, size: None, meta: meta.clone() };
+        let keep = fragments::Request::Keep { key, certain: false, cell_bytes, size: None, meta: meta.clone(), row: 0 };
         let raw = Request::Fragment(keep.clone()).encode("d0").unwrap();
         assert!(Request::decode(keep.method(), &raw).is_err(), "{cell_bytes}");
     }
@@ -352,6 +352,10 @@ fn a_row_needs_a_name_in_a_container() {
         let key = Key { policy: 0, partition: 0, digest: [0; 16] };
         let request = Request::Delete { key, timestamp: 1, name: name.into(), row: 1 };
         assert!(Request::decode(request.method(), &request.encode("d0").unwrap()).is_err(), "{name}");
+        let meta = PutMeta { name: name.into(), ..PutMeta::default() };
+        let keep = fragments::Request::Keep { key, certain: false, cell_bytes: 1, size: None, meta, row: 1 };
+        let raw = Request::Fragment(keep.clone()).encode("d0").unwrap();
+        assert!(Request::decode(keep.method(), &raw).is_err(), "{name}");
     }
 }
 

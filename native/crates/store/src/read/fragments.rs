@@ -18,7 +18,8 @@ use crate::error::{Error, Result};
 use crate::index::WholeObject;
 use crate::inner::Inner;
 use crate::large;
-use crate::model::{FragmentInfo, Key};
+use crate::merge;
+use crate::model::{Footer, FragmentInfo, Info, Key};
 use crate::reading::{HEAD_BYTES, Raw, Trouble, read_record};
 use crate::record::{ALIGN, CHUNK, HEADER, Kind, Place, change_of, parse_fragment, parse_tombstone, version_of};
 use crate::unsound;
@@ -242,6 +243,14 @@ fn open(inner: &Inner, key: &Key, version: Version, bytes: Bytes, pinned: Pinned
 
 fn info_of(raw: &Raw) -> Option<FragmentInfo> {
     if raw.header.kind.is_fragment() { parse_fragment(&raw.header, raw.metadata()) } else { None }
+}
+
+/// The description of the object that a fragment is of, from its record.
+pub(super) fn described(raw: &Raw) -> Result<Info, Trouble> {
+    let info = info_of(raw).ok_or(Trouble::Unsound(raw.header.place, "its metadata is malformed"))?;
+    let FragmentInfo { meta, etag, block } = info;
+    let footer = Footer { size: block.geometry.object_bytes(), etag, xxh3: block.object_xxh3 as u64 };
+    Ok(merge::info_of(meta, footer, None))
 }
 
 /// Read and check all records of a fragment and its versions; returns the bytes read. `ChecksumMismatch` after something

@@ -68,10 +68,11 @@ impl Store {
     }
 
     /// Up to `limit` updates that have been pending for `age`, the oldest first; of those that nobody else delivers, from
-    /// half a second on.
+    /// half a second on. An update of a fragment waits until it is known what became of its version.
     #[must_use]
     pub fn pending_updates(&self, limit: usize, age: Duration) -> Vec<PendingUpdate> {
-        self.inner.pending.oldest(limit, age)
+        let waits = |key: &Key, timestamp| self.inner.index.is_undecided(key, timestamp);
+        self.inner.pending.oldest(limit, age, waits)
     }
 
     /// Remove these updates, unless a newer record was added: their rows are listed, or never will be.

@@ -34,13 +34,19 @@ pub struct FragmentWriter {
     inner: Arc<Inner>,
     key: Key,
     cell_bytes: usize,
+    row: u32,
     body: Body,
 }
 
 impl FragmentWriter {
     pub(crate) fn new(inner: Arc<Inner>, key: Key, shape: Shape, limit: u64) -> Self {
         let body = Body::new(Arc::clone(&inner), shape.size, limit, shape.cell_bytes as u64);
-        Self { inner, key, cell_bytes: shape.cell_bytes, body }
+        Self { inner, key, cell_bytes: shape.cell_bytes, row: 0, body }
+    }
+
+    /// Make an update for these container replicas (bits) pending with the fragment.
+    pub fn set_row(&mut self, row: u32) {
+        self.row = row;
     }
 
     /// Append bytes; an error ends the writer.
@@ -97,6 +103,7 @@ impl FragmentWriter {
             delete_at: meta.delete_at,
             data_xxh3: received.xxh3,
             generation: block.generation,
+            row: self.row,
             ..Header::new(kind_of(received.large), self.key, meta.timestamp)
         };
         Ok(Asked::Fragment { request, header, metadata: pack_fragment(meta, etag, &block), data: received.data })

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use crate::common::fragments::{CELL, KEYS, Model, Worker, chosen, fragment, index_of, key, meta, written};
 use crate::common::{config, random};
@@ -505,4 +506,55 @@ fn is_as_before(model: &Model, store: &Store, what: &str) -> bool {
         same &= (newest.committed, newest.floor) == (slot.committed(None), slot.floor());
     }
     same
+}
+
+/// Prepared with a pending update for these container replicas.
+fn prepare_with_row(store: &Store, number: u64, version: Version, row: u32) {
+    let (mut writer, block) = written(store, key(number), version).expect("room");
+    writer.set_row(row);
+    assert_eq!(writer.prepare(&meta(version), b"etag", block), Ok(Answer::Done));
+}
+
+fn pending(store: &Store) -> Vec<(u64, u32)> {
+    let due = store.pending_updates(10, Duration::ZERO);
+    due.iter().map(|update| (update.timestamp, update.row)).collect()
+}
+
+#[test]
+fn an_update_waits_for_what_becomes_of_its_fragment() {
+    let disk = SimulatedDisk::new(1, Faults::default());
+    let store = open(&disk);
+    settle(&store, 1, version(10));
+    prepare_with_row(&store, 1, version(11), 5);
+    assert_eq!((pending(&store), store.pending_count()), (vec![], 1), "it may never have happened");
+    assert_eq!(ask(&store, 1, Request::Commit(version(11))), Answer::Done);
+    assert_eq!(pending(&store), [], "nor is that known to whoever has committed");
+    assert_eq!(store.stat(&key(1)).map(|info| info.timestamp), Ok(10));
+    drop(store);
+    let disk = disk.after_crash(Faults::default());
+    let store = open(&disk);
+    assert_eq!((pending(&store), store.pending_count()), (vec![], 1));
+    assert_eq!(ask(&store, 1, Request::Settle(version(11))), Answer::Done);
+    assert_eq!(pending(&store), [(11, 5)]);
+    let info = store.stat(&key(1)).expect("it is described");
+    let (_, block) = fragment(version(11), index_of(1));
+    assert_eq!((info.timestamp, info.size, &info.etag[..]), (11, block.geometry.object_bytes(), &b"etag"[..]));
+    assert_eq!(store.name(&key(1)), Ok(Some(b"/a/c/o".to_vec())));
+    // With the fragment its row would be lost.
+    let shown = store.shown_fragment(&key(1)).expect("asked").expect("shown");
+    assert_eq!(store.hand_back_fragment(key(1), shown.clone()), Ok(false));
+    store.acknowledge(&[(key(1), 11)]);
+    assert_eq!(store.hand_back_fragment(key(1), shown), Ok(true));
+    // Of what was aborted nothing is listed but what counts in its place.
+    settle(&store, 2, version(10));
+    prepare_with_row(&store, 2, version(12), 1);
+    prepare_with_row(&store, 4, version(12), 1);
+    assert_eq!(pending(&store), []);
+    for number in [2, 4] {
+        let abort = Request::Decide { version: version(12), outcome: Outcome::Abort };
+        assert_eq!(ask(&store, number, abort), Answer::Done);
+    }
+    assert_eq!(pending(&store), [(12, 1), (12, 1)]);
+    assert_eq!(store.stat(&key(2)).map(|info| info.timestamp), Ok(10));
+    assert_eq!(store.stat(&key(4)), Err(Error::NotFound(None)));
 }

@@ -1,8 +1,9 @@
 //! What is under way: writes, reads, recoveries, sessions. Each has answers to come, and ends when they came or late.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::deletion::Deletion;
 use crate::read::Read;
 use crate::recovery::Recovery;
 use crate::request::{Answer, Request};
@@ -27,7 +28,7 @@ pub(crate) struct Reading {
 
 pub(crate) enum Operation {
     Write { write: Write, version: Version, chosen: Arc<[Device]>, cells: Vec<Vec<u8>> },
-    Delete { version: Version, done: BTreeSet<usize> },
+    Delete { version: Version, deletion: Deletion },
     Recovery { device: usize, place: usize, version: Version, recovery: Recovery },
     Read { read: Read, reading: Reading },
     Rebuild { device: usize, place: usize, version: Version, chosen: Arc<[Device]>, pieces: Pieces },

@@ -9,6 +9,7 @@ use super::checker::{Checker, Seen};
 use super::device::SimDevice;
 use super::operations::{Call, Message, Operation, Reply};
 use super::rules::Rules;
+use crate::deletion::Heard;
 use crate::request::{Answer, Request};
 use crate::slot::Change;
 use crate::write::Sent;
@@ -266,15 +267,14 @@ impl World {
                 self.go_on_writing(id, write, *version, chosen, cells, sent);
                 true
             }
-            Operation::Delete { version, done } => {
+            Operation::Delete { version, deletion } => {
                 if reply.answer == Answer::Done {
-                    done.insert(reply.index);
+                    deletion.heard(reply.index, Heard::Done { existed: false });
                 }
-                let acknowledged = done.len() >= (self.rules.writing)(self.terms).quorum();
-                if acknowledged {
+                if deletion.is_durable() {
                     self.acknowledge(*version);
                 }
-                !acknowledged
+                !deletion.is_durable()
             }
             Operation::Recovery { device, place, version, recovery } => {
                 let chosen = recovery.chosen();

@@ -1,12 +1,12 @@
 //! Writes and deletions.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::super::checker::Attempt;
 use super::super::operations::{Call, Operation};
 use super::super::stripes::{CELL, encoded};
 use super::World;
+use crate::deletion::Deletion;
 use crate::request::Request;
 use crate::write::{Sent, Verdict, Write};
 use crate::{Device, Version};
@@ -64,7 +64,8 @@ impl World {
         let version = Version::deletion(timestamp);
         let ring = self.any_ring();
         self.trace(|| format!("delete {version:?}"));
-        let id = self.begin(Operation::Delete { version, done: BTreeSet::new() });
+        let deletion = Deletion::new((self.rules.writing)(self.terms));
+        let id = self.begin(Operation::Delete { version, deletion });
         self.attempt(id, version, None);
         for (index, to) in self.rings[ring].clone().into_iter().enumerate() {
             let request = Request::Delete { timestamp };
