@@ -1,5 +1,7 @@
 //! The answer to a request as it comes in.
 
+use swiftlet_fragments::Outcome;
+use swiftlet_fragments::request::Answer as Said;
 use swiftlet_transport::{Error as TransportError, What};
 
 use crate::client::Failure;
@@ -20,6 +22,19 @@ pub(super) fn most_bytes(request: &Request, cell_bytes: usize) -> usize {
         }
         _ => 0,
     }
+}
+
+/// Why a device has not prepared or committed, where it has an answer that says so.
+pub(super) fn refusal(answer: &Said) -> Option<Refusal> {
+    let (status, text) = match answer {
+        Said::Done | Said::Superseded(_) | Said::Decided(Outcome::Commit) => return None,
+        Said::Busy => (Status::NodeBusy, "too many versions of the object are undecided at this device"),
+        Said::Missing => (Status::NodeError, "the device is not the one that was chosen, or has lost the fragment"),
+        Said::Outbid(_) => (Status::Unavailable, "other devices decide about the write, as they have not heard of it"),
+        Said::Decided(Outcome::Abort) => (Status::Unavailable, "other devices have decided that it never happened"),
+        _ => (Status::NodeError, "the device has answered something that it wasn't asked"),
+    };
+    Some(Refusal::new(status, text))
 }
 
 /// An answer of which a part may have come.

@@ -4,9 +4,9 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use swiftlet_erasure::Scheme;
+use swiftlet_erasure::{Geometry, Scheme};
 use swiftlet_fragments::{Device, Terms, Version};
-use swiftlet_store::model::{FragmentInfo, Key};
+use swiftlet_store::model::{FragmentInfo, Key, PutMeta};
 use swiftlet_transport::Peer;
 
 use crate::message::fragments::{MAX_READ_BYTES, MAX_READ_CELLS, Request};
@@ -153,6 +153,14 @@ impl Places {
             }
         }
         sources
+    }
+
+    /// What begins a fragment that is to be prepared, and its bytes, if the object's are known.
+    pub(crate) fn keep(&self, place: usize, size: Option<u64>, meta: &PutMeta, row: u32) -> (Request, Option<u64>) {
+        let geometry = size.and_then(|size| Geometry::new(self.scheme, self.cell_bytes, size).ok());
+        let size = geometry.map(|geometry| geometry.fragment_bytes(place));
+        let (key, cell_bytes, meta) = (self.key(place), self.cell_bytes as u32, meta.clone());
+        (Request::Keep { key, certain: false, cell_bytes, size, meta, row }, size)
     }
 
     /// The question what is stored with a version.

@@ -9,16 +9,15 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use swiftlet_erasure::Geometry;
 use swiftlet_fragments::block::Block;
 use swiftlet_fragments::cutting::{Cutter, TooLarge};
 use swiftlet_fragments::request::{Answer, Request as Asked};
 use swiftlet_fragments::write::{Sent, Verdict, Write};
-use swiftlet_fragments::{Device, Version};
+use swiftlet_fragments::{Device, Outcome, Version};
 use swiftlet_store::model::PutMeta;
 use swiftlet_transport::{Chunk, Sink, Upload};
 
-use super::answering::Whole;
+use super::answering::{Whole, refusal};
 use super::operation::{self, Operation};
 use super::places::{Owed, Places, row_of};
 use crate::client::Failure;
@@ -301,7 +300,8 @@ impl State {
         for place in 0..self.places.len() {
             match self.places[place].device.filter(|_| enough) {
                 Some(device) => {
-                    let request = self.keep(&asking.places, place);
+                    let row = row_of(place, &self.options.rows);
+                    let request = asking.places.keep(place, self.size, &self.meta, row);
                     let upload = asking.upload(self.options.body_timeout, About::Keep(place), device, request);
                     self.places[place].upload = upload;
                 }
@@ -310,30 +310,20 @@ impl State {
         }
     }
 
-    /// What begins a fragment, and its bytes, if they are known.
-    fn keep(&self, places: &Places, place: usize) -> (Request, Option<u64>) {
-        let fragment_bytes =
-            |size| Geometry::new(places.scheme, places.cell_bytes, size).map(|all| all.fragment_bytes(place));
-        let size = self.size.and_then(|size| fragment_bytes(size).ok());
-        let request = Request::Keep {
-            key: places.key(place),
-            certain: false,
-            cell_bytes: places.cell_bytes as u32,
-            size,
-            meta: self.meta.clone(),
-            row: row_of(place, &self.options.rows),
-        };
-        (request, size)
-    }
-
     /// What a device says to its fragment; nothing if it has none.
     fn prepared(&mut self, asking: &mut Asking, place: usize, answer: Option<Answer>) {
         self.places[place].upload = None;
         let answer = answer.unwrap_or(Answer::Busy);
         self.places[place].counts = matches!(answer, Answer::Done | Answer::Superseded(_));
         self.places[place].owes = answer == Answer::Done && row_of(place, &self.options.rows) != 0;
-        let sent = self.write.as_mut().map(|(write, _)| write.prepared(place, &answer));
-        self.tell(asking, sent.unwrap_or_default());
+        let Some((write, _)) = &mut self.write else { return };
+        let mut sent = write.prepared(place, &answer);
+        if write.verdict() == Some(Verdict::Failed) && answer == Answer::Done {
+            // It was prepared after it was told that the write is given up.
+            let version = Version { timestamp: self.meta.timestamp, generation: self.generation };
+            sent.push((place, Asked::Decide { version, outcome: Outcome::Abort }));
+        }
+        self.tell(asking, sent);
     }
 
     fn committed(&mut self, asking: &mut Asking, place: usize, answer: Option<Answer>) {
@@ -364,9 +354,11 @@ impl State {
                 return;
             }
             let sent = write.give_up();
-            self.cancel(asking);
             if self.finished.is_some() {
+                // Those that have all of the body still answer, and are told once more then.
                 self.tell(asking, sent);
+            } else {
+                self.cancel(asking);
             }
         }
         self.end(asking);
@@ -461,6 +453,11 @@ impl operation::State for State {
         let answer = answer.and_then(|(header, _)| Ok(decode_answer(&header)?)).ok();
         if let Some(Answer::Superseded(version)) = &answer {
             self.past = self.past.max(Some(*version));
+        }
+        if let (About::Keep(place) | About::Commit(place), Some(answer)) = (about, &answer)
+            && let (Some(device), Some(refusal)) = (self.places[place].device, refusal(answer))
+        {
+            asking.refused.push((device, Failure::Refused(refusal)));
         }
         match about {
             About::Keep(place) => self.prepared(asking, place, answer.filter(|_| self.finished.is_some())),
