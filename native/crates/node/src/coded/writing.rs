@@ -226,6 +226,12 @@ impl Writing {
         })
     }
 
+    /// Why devices, by their numbers, have not done what they were asked for, also after its end.
+    #[must_use]
+    pub fn refused(&self) -> Vec<(u32, Failure)> {
+        self.0.look(|_, asking| asking.refused.clone())
+    }
+
     /// How it has ended; nothing while it is under way.
     #[must_use]
     pub fn end(&self) -> Option<WriteEnd> {

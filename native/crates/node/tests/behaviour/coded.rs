@@ -91,17 +91,11 @@ impl Cluster {
     }
 
     fn write(&self, places: Places, timestamp: u64, object: &[u8], options: WriteOptions) -> WriteEnd {
-        self.write_and_ask(places, timestamp, object, options).0
+        self.written(places, timestamp, object, options).end().unwrap()
     }
 
-    /// The same, with the container updates that were pending at its end.
-    fn write_and_ask(
-        &self,
-        places: Places,
-        timestamp: u64,
-        object: &[u8],
-        options: WriteOptions,
-    ) -> (WriteEnd, Vec<Owed>) {
+    /// A write that has ended; devices that are late may still be told of it.
+    fn written(&self, places: Places, timestamp: u64, object: &[u8], options: WriteOptions) -> Writing {
         static ATTEMPTS: AtomicU64 = AtomicU64::new(0);
         let events = Completions::new().unwrap();
         let about = (meta(timestamp), ATTEMPTS.fetch_add(1, SeqCst));
@@ -109,7 +103,7 @@ impl Cluster {
         let mut pieces = object.chunks(3 * CELL);
         loop {
             match (writing.turn(), pieces.clone().next()) {
-                (Room::Over, _) => return (writing.end().unwrap(), writing.owed()),
+                (Room::Over, _) => return writing,
                 (Room::Later(wait), _) => drop(events.wait(wait)),
                 (Room::Now, Some(piece)) => {
                     pieces.next();
@@ -124,38 +118,62 @@ impl Cluster {
 
     /// Write until it is acknowledged: on a machine that stands still for seconds, connections break.
     fn write_surely(&self, places: Places, timestamp: u64, object: &[u8]) -> WriteEnd {
+        self.written_surely(places, timestamp, object).end().unwrap()
+    }
+
+    fn written_surely(&self, places: Places, timestamp: u64, object: &[u8]) -> Writing {
         for _ in 0..10 {
-            let end = self.write(places.clone(), timestamp, object, writing());
+            let written = self.written(places.clone(), timestamp, object, writing());
+            let end = written.end().unwrap();
             if end.verdict == Verdict::Acknowledged {
-                return end;
+                return written;
             }
-            let is_lost = |failure: &Failure| matches!(failure, Failure::Lost(_));
-            assert!(end.refused.iter().any(|(_, failure)| is_lost(failure)), "{end:?}");
+            assert!(has_lost(&written), "{end:?}");
         }
         panic!("never acknowledged");
     }
 
+    /// Wait until all places have what was written, or write it again if somebody was lost on the way: who has missed a
+    /// write gets it only by sync.
+    fn spread(&self, mut written: Writing, number: u64, timestamp: u64, object: &[u8], behind: &[usize]) {
+        let began = std::time::Instant::now();
+        while !self.has_all(number, timestamp, behind) {
+            if has_lost(&written) {
+                written = self.written_surely(self.places(number, 2, behind), timestamp, object);
+            }
+            assert!(began.elapsed() < LONG, "without {behind:?}: {:?}, {:?}", written.end(), written.refused());
+            std::thread::sleep(SOON);
+        }
+    }
+
     /// Write with nobody away, until it is everywhere.
     fn put(&self, number: u64, timestamp: u64, object: &[u8]) {
-        self.write_surely(self.places(number, 0, &[]), timestamp, object);
-        self.is_everywhere(number, timestamp, &[]);
+        let written = self.written_surely(self.places(number, 0, &[]), timestamp, object);
+        self.spread(written, number, timestamp, object, &[]);
     }
 
     /// Each fragment is settled at its place, or for those that were away at the spares, one after the other.
     fn is_everywhere(&self, number: u64, timestamp: u64, away: &[usize]) {
+        eventually("all six have theirs", || self.has_all(number, timestamp, away));
+    }
+
+    fn has_all(&self, number: u64, timestamp: u64, away: &[usize]) -> bool {
         let has = |machine: usize, place: usize| {
             let key = Key { partition: 32 * key(number).partition + place as u32, ..key(number) };
             shown(&self.machines[machine], &key) == Some((timestamp, true))
         };
-        eventually("all six have theirs", || {
-            let mut spares = 6..8;
-            (0..6).all(|place| has(if away.contains(&place) { spares.next().unwrap() } else { place }, place))
-        });
+        let mut spares = 6..8;
+        (0..6).all(|place| has(if away.contains(&place) { spares.next().unwrap() } else { place }, place))
     }
 
     fn undecided(&self) -> usize {
         self.machines.iter().map(|machine| machine.stores[0].undecided_fragments(100).len()).sum()
     }
+}
+
+/// Whether a connection broke during a write.
+fn has_lost(written: &Writing) -> bool {
+    written.refused().iter().any(|(_, failure)| matches!(failure, Failure::Lost(_)))
 }
 
 /// The timestamp of the version that a device shows, and whether it is settled.
@@ -540,7 +558,7 @@ fn reads_give_what_was_acknowledged_last() {
         for turn in 1..8 {
             let behind = &patterns[draw(turn, patterns.len() as u64) as usize];
             let object = content(seed * 100 + turn, draw(100 + turn, 30_000) as usize);
-            let end = cluster.write_surely(cluster.places(number, 2, behind), turn, &object);
+            let written = cluster.written_surely(cluster.places(number, 2, behind), turn, &object);
             let (start, bytes) = (draw(300 + turn, 30_000), draw(400 + turn, 20_000));
             let mut first: Vec<usize> = (0..6).collect();
             first.rotate_left(draw(500 + turn, 6) as usize);
@@ -550,8 +568,8 @@ fn reads_give_what_was_acknowledged_last() {
             // At once, when one device may not have heard of the commit.
             let got = read(cluster.places(number, 2, &[]), &first, start..start + bytes, reading());
             let told = got.as_ref().map(|(at, bytes)| (at, bytes.len()));
-            assert!(got == expected, "{seed}, {turn}: {told:?} after {end:?}");
-            cluster.is_everywhere(number, turn, behind);
+            assert!(got == expected, "{seed}, {turn}: {told:?} after {:?}", written.end());
+            cluster.spread(written, number, turn, &object, behind);
             let away = &patterns[draw(200 + turn, patterns.len() as u64) as usize];
             let got = read(cluster.places(number, 2, away), &first, start..start + bytes, reading());
             assert!(got == expected, "{seed}, {turn}, without {away:?}");
