@@ -87,6 +87,11 @@ clients: ## other people's clients, and their test suites, against a store on th
 	@hack/setup --clients
 	@CLIENTS_SCALE=1 .venv/bin/python -m pytest -q e2e/clients $(PYTEST_ARGS)
 
+.PHONY: monitoring
+monitoring: setup ## alerts and dashboards over the metrics of a store that is loaded and broken, by Prometheus' promtool (root; 10 minutes)
+	@hack/setup --monitoring
+	@unshare --mount .venv/bin/python -m pytest -q e2e/monitoring charts/tests/test_alerts_fire.py $(PYTEST_ARGS)
+
 # make filesystem TORCH=1
 TORCH ?=
 .PHONY: filesystem

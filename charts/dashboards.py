@@ -76,8 +76,12 @@ OVERVIEW = Dashboard(
             "Server errors",
             [
                 (
-                    _rate("swiftlet_http_requests_total", f'{_CLUSTER},service="proxy",status=~"5.."')
-                    + " / "
+                    # Without any there is no series of them, and the panel is to say 0.
+                    "("
+                    + _rate("swiftlet_http_requests_total", f'{_CLUSTER},service="proxy",status=~"5.."')
+                    + " or 0 * "
+                    + _rate("swiftlet_http_requests_total", f'{_CLUSTER},service="proxy"')
+                    + ") / "
                     + _rate("swiftlet_http_requests_total", f'{_CLUSTER},service="proxy"'),
                     "share",
                 )
