@@ -29,6 +29,9 @@ from swiftlet.model import DatabaseId, DatabaseName, DatabaseState, ListingRow
 from swiftlet.ring.model import Device
 
 ROWS = Counter("swiftlet_replicator_rows_total", "Rows of databases that rounds brought.", ["direction"])
+for _direction in ("received", "sent"):
+    # Both exist from the start: without a difference there is no row, and the dashboard is to say 0.
+    ROWS.labels(_direction)
 _ROW_BYTES = 64
 """Bytes that a row is assumed to have in addition to its texts."""
 
