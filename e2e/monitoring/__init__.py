@@ -1,0 +1,1 @@
+"""Alerts and dashboards, driven by what a store under load and in degraded modes exports."""

@@ -2,6 +2,7 @@
 
 from swiftlet_native._native import (
     Changes,
+    CodedDeleting,
     CodedDevices,
     CodedReading,
     CodedWriting,
@@ -66,6 +67,7 @@ from swiftlet_native._native import (
 
 __all__ = [
     "Changes",
+    "CodedDeleting",
     "CodedDevices",
     "CodedReading",
     "CodedWriting",

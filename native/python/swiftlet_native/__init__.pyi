@@ -16,10 +16,11 @@ from typing import Final, TypeAlias, final
 
 from typing_extensions import Buffer
 
+from swiftlet_native._coded import CodedDeleting as CodedDeleting
 from swiftlet_native._coded import CodedDevices as CodedDevices
 from swiftlet_native._coded import CodedReading as CodedReading
 from swiftlet_native._coded import CodedWriting as CodedWriting
-from swiftlet_native._coded import _Places
+from swiftlet_native._coded import _DeleteWaits, _Places, _ReadWaits, _WriteWaits
 from swiftlet_native._front import Changes as Changes
 from swiftlet_native._front import Front as Front
 from swiftlet_native._guests import cluster_key_id as cluster_key_id
@@ -29,6 +30,7 @@ from swiftlet_native._guests import guest_session as guest_session
 from swiftlet_native._guests import read_guest_session as read_guest_session
 from swiftlet_native._guests import sign_grant as sign_grant
 from swiftlet_native._load import Load as Load
+from swiftlet_native._pairs import PairRoots as PairRoots
 from swiftlet_native._updates import ContainerServer as ContainerServer
 from swiftlet_native._updates import UpdateTable as UpdateTable
 
@@ -407,39 +409,6 @@ def sync_differing_branches(
     Of how many nodes both have told them, and the branches that are not the same; None for what is no answer.
     """
 
-@final
-class PairRoots:
-    """The partitions that two devices share, with the roots of one of them; see "Pairs" in docs/sync.md."""
-
-    def __new__(cls, members: Sequence[int], /) -> PairRoots:
-        """All partitions are empty at first. ValueError unless they ascend."""
-
-    def __len__(self) -> int: ...
-    @property
-    def members(self) -> list[int]:
-        """The partitions."""
-
-    def members_hash(self) -> bytes:
-        """What `sync_members` returns for the partitions."""
-
-    position: int | None
-    """How far the caller has read its own list of changes, if it has one; None at first."""
-
-    def put(self, partition: int, root: bytes, /) -> None:
-        """Set the root of a partition, if it is one of these."""
-
-    def refresh(self, store: Store, policy: int, /) -> None:
-        """Read the roots that have changed in this store since the last time. Raises StoreError."""
-
-    def hash(self, without: Sequence[int], /) -> bytes:
-        """One hash over the numbers and roots of all partitions but these, which ascend."""
-
-    def branches(self, start: int, end: int, nodes: Sequence[int], without: Sequence[int], limit: int, /) -> bytes:
-        """The branches of the first of these nodes, up to `limit` of them, at least those of one node.
-
-        `nodes` and `without` ascend; ValueError if there is no step from `start` to `end` bits.
-        """
-
 def sync_copies(policy: int, lacked: bytes, /) -> tuple[bytes, bytes]:
     """Of `sync_lacked`: the question for copies, and the tombstones as copies; see "Copies" in docs/sync.md."""
 
@@ -730,17 +699,28 @@ class TransportNode:
         version: _Version,
         generation: int,
         size: int | None,
-        waits: tuple[float, float, float, float],
+        rows: list[int],
+        waits: _WriteWaits,
         trace: str,
         /,
     ) -> CodedWriting:
         """Write an object with erasure coding: "sent" events when there may be room where none was found, and an empty
-        "end" when the outcome is known. `generation` is random, and drawn for each attempt.
-
-        `waits` are seconds: of each request, and of all devices to have it durable after the body's end; of the whole
-        body; until a spare is asked for a device that does not say that it is there; for which one may hold up the
-        others. ValueError for places, cells or a size that can't be.
+        "end" when the outcome is known. `generation` is random, and drawn for each attempt; `rows` are, for each place,
+        the container replicas (bits) whose row its device keeps. ValueError for places, cells or a size that can't be.
         """
+
+    def delete_coded(
+        self,
+        token: int,
+        places: _Places,
+        timestamp: int,
+        name: bytes,
+        rows: list[int],
+        waits: _DeleteWaits,
+        trace: str,
+        /,
+    ) -> CodedDeleting:
+        """Delete an object with erasure coding: an empty "end" event when the outcome is known. ValueError as above."""
 
     def read_coded(
         self,
@@ -749,16 +729,14 @@ class TransportNode:
         first: list[int],
         start: int,
         stop: int,
-        waits: tuple[float, float, int],
+        waits: _ReadWaits,
         trace: str,
         /,
     ) -> CodedReading:
         """Read bytes `[start, stop)` of an object with erasure coding, to its end if there are fewer: a "sent" event
         when it is known what the object is, more of them when there is something to be taken where nothing was, and an
         empty "end" when it is over. The places in `first` are asked first what it is, in their order.
-
-        `waits` are the seconds of each request, the seconds after which another device is asked as well, and the bytes
-        that may wait to be taken. ValueError for places that can't be.
+        ValueError for places that can't be.
         """
 
     def upload_buffer(self, size: int, /) -> TransportBuffer | None:

@@ -22,6 +22,15 @@ class CodedDevices:
 _Places: TypeAlias = tuple[CodedDevices, _Place, tuple[int, int, int], list[int], list[int]]
 """An object with erasure coding: its ring's devices, its place in the ring, the numbers of data and parity fragments
 and the bytes of a cell; by their ids the devices of its places, and those that stand in for others."""
+_WriteWaits: TypeAlias = tuple[float, float, float, float]
+"""Seconds: of each request, and of all devices to have it durable after the body's end; of the whole body; until a
+spare is asked for a device that does not say that it is there; for which one may hold up the others."""
+_ReadWaits: TypeAlias = tuple[float, float, int]
+"""Seconds of each request, seconds after which another device is asked as well, bytes that may wait to be taken."""
+_DeleteWaits: TypeAlias = tuple[float, float]
+"""Seconds: of each request, and for which the other devices are waited for once a deletion counts."""
+_Pending: TypeAlias = tuple[int, int]
+"""The number of a place, and the id of the device that keeps a row for it."""
 _Refused: TypeAlias = tuple[int, tuple[str, str] | None, tuple[int, bytes] | None]
 """The id of a device that gave no good answer: a failure's kind and text, or a refusal's status and header."""
 
@@ -45,8 +54,25 @@ class CodedWriting:
         the timestamp of the newest version that a device has settled instead; how many devices have it or something
         newer; the object's size; whether it has more cells than it may have; who refused."""
 
+    def pending(self) -> list[_Pending]:
+        """The rows that devices have pending by now; more of them come after the write's end."""
+
     def close(self) -> None:
         """Wait for nothing any more; nothing remains of it unless its body has ended. All answers are None after it."""
+
+@final
+class CodedDeleting:
+    """A deletion on its way to the devices of an object's places; it goes on when nobody refers to it any more."""
+
+    def turn(self) -> float | None:
+        """The seconds after which to call again; None after `close`."""
+
+    def ended(self) -> tuple[str, bool, int | None, list[_Pending], list[_Refused]] | None:
+        """None while it goes on. Else: "acknowledged", "superseded", or "unknown" when it may have happened; whether
+        there was an object; the timestamp of one that is newer; which rows are pending; who refused."""
+
+    def close(self) -> None:
+        """Wait for nothing any more. All answers are None after it."""
 
 @final
 class CodedReading:

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol
 
+from swiftlet.boundaries.objects import ContainerUpdate
 from swiftlet.errors import SwiftletError
 from swiftlet.model import ObjectInfo, ObjectKey, PutRecord
 from swiftlet.ring.lookup import Ring
 from swiftlet.ring.model import Coding, Device
 from swiftlet.timestamp import Timestamp
 
+PLACES = 32
+"""The number of partitions of a store for each partition of the ring: one for each place."""
 Refused = tuple[Device, SwiftletError]
 """A device that gave no good answer, and why."""
+PendingRow = tuple[int, Device]
+"""A place's number, and the device that has the write's row pending for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +32,10 @@ class CodedPlaces:
     """The device at each place."""
     spares: Sequence[Device]
     """Devices that stand in for others, the first one first."""
+
+    def key_at(self, place: int) -> ObjectKey:
+        """Return the key under which a device keeps the fragment of a place."""
+        return replace(self.key, partition=PLACES * self.key.partition + place)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +53,20 @@ class CodedEnd:
     refused: Sequence[Refused] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class CodedDeletion:
+    """How a deletion has ended."""
+
+    verdict: Literal["acknowledged", "superseded", "unknown"]
+    """Whether it is durable on a quorum of devices, an object is newer, or too few have answered."""
+    existed: bool
+    """Whether there was an object."""
+    newer: Timestamp | None = None
+    """The timestamp of the object that is newer."""
+    refused: Sequence[Refused] = ()
+    pending: Sequence[PendingRow] = ()
+
+
 class CodedPutStream(Protocol):
     """An object that is being coded, and sent to the devices of its places."""
 
@@ -56,6 +79,10 @@ class CodedPutStream(Protocol):
 
     async def commit(self, etag: str) -> CodedEnd:
         """Finish; return once it is known how the write has ended."""
+        ...
+
+    def pending(self) -> Sequence[PendingRow]:
+        """Return the rows that devices have pending by now; more of them come after the write's end."""
         ...
 
     async def abort(self) -> None:
@@ -99,8 +126,20 @@ class TooFewFragments(Exception):
 class CodedTransport(Protocol):
     """Writes and reads objects with erasure coding."""
 
-    async def open_coded_put(self, places: CodedPlaces, record: PutRecord, size: int | None) -> CodedPutStream:
-        """Begin an object. Whether devices are there is seen by `write` and `commit`."""
+    async def open_coded_put(
+        self, places: CodedPlaces, record: PutRecord, size: int | None, rows: Sequence[ContainerUpdate]
+    ) -> CodedPutStream:
+        """Begin an object; `rows` says for each place what its device keeps of the row. Whether devices are there is
+        seen by `write` and `commit`.
+        """
+        ...
+
+    async def delete_coded(
+        self, places: CodedPlaces, timestamp: Timestamp, name: str, rows: Sequence[ContainerUpdate]
+    ) -> CodedDeletion:
+        """Put a tombstone at each place; return how that has ended. `name` is `/account/container/object`, and `rows`
+        says for each place what its device keeps of the row.
+        """
         ...
 
     async def get_coded(

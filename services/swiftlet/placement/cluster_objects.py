@@ -102,9 +102,9 @@ class ClusterObjects(ReplicatedObjects):
         return await super().post(path, policy, record)
 
     async def delete(self, path: Path, policy: int, timestamp: Timestamp) -> Written:
-        """Delete an object. Raises Superseded, Unavailable, and NotSupported for coded objects."""
-        if self.is_coded(policy):
-            raise NotSupported(f"{path}: objects with erasure coding can't be deleted yet")
+        """Delete an object. Raises Superseded and Unavailable."""
+        if (coded := self._coded(policy)) is not None:
+            return await coded.delete(path, policy, timestamp)
         return await super().delete(path, policy, timestamp)
 
     async def head(self, path: Path, policy: int, newest: bool = False) -> ObjectInfo:

@@ -2,8 +2,8 @@
 
 A write goes to the devices of the partition's places; the handoffs stand in for those that do not answer. What
 acknowledges it, which version is the newest, and what replaces a missing cell is decided by native code
-(`native/crates/fragments`), for all who write and read. A row is durable with replicas of its container before a write
-is acknowledged: no device keeps it.
+(`native/crates/fragments`), for all who write and read. As with copies, the device of each place keeps the row for some
+replicas of the container; a row that no device keeps is durable with replicas before a write is acknowledged.
 
 Fault model: as many devices as there are parity fragments may be away, in any pattern; with more, a write and a read
 end as Unavailable, which names them. A write that ends so may turn out to have happened.
@@ -22,9 +22,11 @@ from swiftlet.boundaries.coded import (
     CodedPutStream,
     CodedTransport,
     CodedWriteEnded,
+    PendingRow,
     Refused,
     TooFewFragments,
 )
+from swiftlet.boundaries.objects import ContainerUpdate, WriteReply
 from swiftlet.errors import NotFound, SizeMismatch, Superseded, SwiftletError, Unavailable
 from swiftlet.model import ObjectInfo, ObjectKey, ObjectRow, PutFooter, PutRecord
 from swiftlet.names import HashPath, Path
@@ -34,7 +36,7 @@ from swiftlet.placement.outcomes import Written, row_of
 from swiftlet.placement.plan import ANYWHERE, Place, standing_in
 from swiftlet.placement.rings import ObjectRings
 from swiftlet.ring.lookup import Ring
-from swiftlet.ring.model import Coding, RingError
+from swiftlet.ring.model import Coding, Device, RingError
 from swiftlet.timestamp import Timestamp
 
 Codings = Callable[[int], Coding | None]
@@ -46,12 +48,20 @@ def of_copies(_policy: int) -> Coding | None:
     return None
 
 
-class UnkeptRow(Protocol):
-    """The row of a write that no device keeps."""
+class CodedRow(Protocol):
+    """The row of a write; told of the devices that have it pending."""
 
     @property
     def is_listed(self) -> bool:
         """Return whether some replica of the container has it durably."""
+        ...
+
+    def share(self, slot: int) -> ContainerUpdate:
+        """Return the container replicas for which a slot keeps the row."""
+        ...
+
+    def replied(self, slot: int, device: Device, reply: WriteReply) -> None:
+        """Note that a device has the row pending for a slot."""
         ...
 
     async def finish(self, row: ObjectRow | None) -> bool:
@@ -59,11 +69,18 @@ class UnkeptRow(Protocol):
         ...
 
 
-class UnkeptRows(Protocol):
+class CodedRows(Protocol):
     """Makes the rows of writes."""
 
-    def delivery(self, path: Path, key: ObjectKey, timestamp: Timestamp, slots: int) -> UnkeptRow:
-        """Return the row of a write with so many slots; nothing is sent yet."""
+    def delivery(
+        self,
+        path: Path,
+        key: ObjectKey,
+        timestamp: Timestamp,
+        slots: int,
+        key_at: Callable[[int], ObjectKey] | None = None,
+    ) -> CodedRow:
+        """Return the row of a write with so many slots, the devices of which keep it under the keys of `key_at`."""
         ...
 
 
@@ -74,7 +91,7 @@ class CodedObjects:
         self,
         rings: ObjectRings,
         transport: CodedTransport,
-        rows: UnkeptRows,
+        rows: CodedRows,
         hash_path: HashPath,
         health: NodeHealth,
         codings: Codings,
@@ -121,8 +138,30 @@ class CodedObjects:
     async def upload(self, path: Path, policy: int, record: PutRecord, size: int | None) -> CodedUpload:
         """Begin a streamed object."""
         places = self.places(path, policy)
-        stream = await self._transport.open_coded_put(places, record, size)
-        return CodedUpload(path, record, places, stream, self._rows, self._note)
+        delivery = self._delivery(path, places, record.timestamp)
+        stream = await self._transport.open_coded_put(places, record, size, _shares(delivery, places))
+        return CodedUpload(path, record, places, stream, delivery, self._note)
+
+    def _delivery(self, path: Path, places: CodedPlaces, timestamp: Timestamp) -> CodedRow:
+        return self._rows.delivery(path, places.key, timestamp, places.coding.fragments, places.key_at)
+
+    async def delete(self, path: Path, policy: int, timestamp: Timestamp) -> Written:
+        """Delete an object; the result's `existed` tells whether there was one. Raises Superseded and Unavailable."""
+        places = self.places(path, policy)
+        delivery = self._delivery(path, places, timestamp)
+        end = await self._transport.delete_coded(places, timestamp, str(path), _shares(delivery, places))
+        self._note(places, end.refused)
+        if end.newer is not None:
+            raise Superseded(f"{path} is already at {end.newer}", end.newer)
+        if end.verdict != "acknowledged":
+            ailments = (
+                "; ".join(f"{device.name}: {error}" for device, error in end.refused) or "nothing ails the others"
+            )
+            raise Unavailable(
+                f"{path}: it is not known whether it is deleted: too few devices have done it ({ailments})"
+            )
+        row = ObjectRow(path.obj or "", timestamp, deleted=True)
+        return Written(end.existed, await _listed(delivery, path, row, end.pending))
 
     async def head(self, path: Path, policy: int) -> ObjectInfo:
         """Return the description of the newest version. Raises NotFound and Unavailable."""
@@ -181,6 +220,28 @@ def _too_few(path: Path, places: CodedPlaces, error: TooFewFragments) -> Unavail
     return Unavailable(f"{path}: too few devices have answered: {_told(places, error.refused)}")
 
 
+def _shares(delivery: CodedRow, places: CodedPlaces) -> Sequence[ContainerUpdate]:
+    return [delivery.share(place) for place in range(places.coding.fragments)]
+
+
+def _note_pending(delivery: CodedRow, pending: Sequence[PendingRow]) -> None:
+    for place, device in pending:
+        delivery.replied(place, device, WriteReply(pending=True))
+
+
+async def _listed(delivery: CodedRow, path: Path, row: ObjectRow, pending: Sequence[PendingRow]) -> bool:
+    """Bring a row to the container; return whether the container is missing.
+
+    Raises Unavailable when nobody has the row, neither a replica of the container nor a device of the object.
+    """
+    _note_pending(delivery, pending)
+    is_missing = await delivery.finish(row)
+    if not is_missing and not pending and not delivery.is_listed:
+        what = "deleted" if row.deleted else "stored"
+        raise Unavailable(f"{path} is {what}, but no server of its container has listed that; try again")
+    return is_missing
+
+
 class CodedUpload:
     """A streamed object on its way to the devices of its places."""
 
@@ -190,7 +251,7 @@ class CodedUpload:
         record: PutRecord,
         places: CodedPlaces,
         stream: CodedPutStream,
-        rows: UnkeptRows,
+        delivery: CodedRow,
         note: Callable[[CodedPlaces, Sequence[Refused]], None],
     ) -> None:
         """`note` is told of devices that gave no good answer."""
@@ -198,7 +259,7 @@ class CodedUpload:
         self._record = record
         self._places = places
         self._stream = stream
-        self._rows = rows
+        self._delivery = delivery
         self._note = note
 
     async def write(self, chunk: bytes | memoryview) -> None:
@@ -220,14 +281,11 @@ class CodedUpload:
         if end.verdict != "acknowledged" or is_past:
             raise self._refused(end)
         self._note(self._places, end.refused)
-        return await self._listed(row_of(self._path, self._record, footer))
-
-    async def _listed(self, row: ObjectRow) -> Written:
-        slots = self._places.coding.fragments
-        delivery = self._rows.delivery(self._path, self._places.key, self._record.timestamp, slots)
-        is_missing = await delivery.finish(row)
-        if not is_missing and not delivery.is_listed:
-            raise Unavailable(f"{self._path} is stored, but no server of its container has listed it; try again")
+        row = row_of(self._path, self._record, footer)
+        pending = self._stream.pending()
+        is_missing = await _listed(self._delivery, self._path, row, pending)
+        # Devices that have answered meanwhile need not keep the row either.
+        _note_pending(self._delivery, [late for late in self._stream.pending() if late not in pending])
         return Written(existed=True, container_missing=is_missing)
 
     def _refused(self, end: CodedEnd) -> SwiftletError:

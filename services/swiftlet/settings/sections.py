@@ -275,8 +275,8 @@ class PolicySection(Section):
     coding: CodingSection | None = Field(
         default=None,
         description="Erasure coding of the policy's objects; without it they have as many copies as the ring has "
-        "replicas. Fixed for the policy's life. For trials: objects of such a policy can't be deleted, changed by POST "
-        "or repaired by replicators yet.",
+        "replicas. Fixed for the policy's life. For trials: objects of such a policy can't be changed by POST, or "
+        "repaired by replicators yet.",
     )
 
     @model_validator(mode="after")

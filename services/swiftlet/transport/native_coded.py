@@ -18,11 +18,19 @@ from typing import Literal, cast
 
 from swiftlet_native import CodedDevices, CodedReading, CodedWriting, TransportPeer
 
-from swiftlet.boundaries.coded import CodedEnd, CodedPlaces, CodedWriteEnded, Refused, TooFewFragments
-from swiftlet.boundaries.objects import pieces_of
+from swiftlet.boundaries.coded import (
+    CodedDeletion,
+    CodedEnd,
+    CodedPlaces,
+    CodedWriteEnded,
+    PendingRow,
+    Refused,
+    TooFewFragments,
+)
+from swiftlet.boundaries.objects import ContainerUpdate, pieces_of
 from swiftlet.errors import NodeError, NodeTimeout, NotFound
 from swiftlet.model import ObjectInfo, PutRecord
-from swiftlet.native_values import delete_at, info_of, place, raw, raw_pairs
+from swiftlet.native_values import bits_of, delete_at, info_of, place, raw, raw_pairs
 from swiftlet.ring.lookup import Ring
 from swiftlet.timestamp import Timestamp
 from swiftlet.transport.native_caller import NativeCaller, trace
@@ -30,6 +38,9 @@ from swiftlet.transport.native_calls import STREAM_S, CallFailed, NotMade, failu
 
 HEDGE_S = 0.3
 """Seconds after which another device is asked beside one that is late."""
+AFTER_QUORUM_S = 0.5
+"""Seconds for which the other devices are waited for once a deletion counts."""
+_LEAST_WAIT_S = 0.005
 _END = 2**64 - 1
 _RINGS = 256
 """Rings whose devices are remembered: as many as there are policies."""
@@ -91,7 +102,9 @@ class NativeCoded:
         self._hedge_s = hedge_s
         self._known: dict[int, _Known] = {}
 
-    async def open_coded_put(self, places: CodedPlaces, record: PutRecord, size: int | None) -> NativeCodedPut:
+    async def open_coded_put(
+        self, places: CodedPlaces, record: PutRecord, size: int | None, rows: Sequence[ContainerUpdate]
+    ) -> NativeCodedPut:
         """Begin an object."""
         parts = await self._parts(places)
         waiter = _Waiter()
@@ -107,11 +120,42 @@ class NativeCoded:
         )
         waits = settings.answer_timeout_s, STREAM_S, settings.connect_timeout_s, settings.answer_timeout_s
         try:
-            writing = node.write_coded(token, parts, version, secrets.randbits(63), size, waits, trace())
+            writing = node.write_coded(token, parts, version, secrets.randbits(63), size, _bits(rows), waits, trace())
         except ValueError as error:
             self._caller.mute(token)
             raise NodeError(f"{record.name} can't be coded: {error}") from error
         return NativeCodedPut(self, places, waiter, writing, token)
+
+    async def delete_coded(
+        self, places: CodedPlaces, timestamp: Timestamp, name: str, rows: Sequence[ContainerUpdate]
+    ) -> CodedDeletion:
+        """Put a tombstone at each place."""
+        parts = await self._parts(places)
+        waiter = _Waiter()
+        node, token = self._caller.listen(waiter)
+        waits = self._caller.settings.answer_timeout_s, AFTER_QUORUM_S
+        try:
+            deleting = node.delete_coded(token, parts, timestamp.value, raw(name), _bits(rows), waits, trace())
+        except ValueError as error:
+            self._caller.mute(token)
+            raise NodeError(f"{name} can't be deleted: {error}") from error
+        try:
+            while (ended := deleting.ended()) is None:
+                wait_s = deleting.turn()
+                if waiter.is_over and deleting.ended() is None:
+                    return CodedDeletion("unknown", True)  # This client was closed.
+                await waiter.wait(max(_LEAST_WAIT_S, wait_s or 0.0))
+        finally:
+            deleting.close()
+            self._caller.mute(token)
+        verdict, existed, newer, pending, all_refused = ended
+        return CodedDeletion(
+            cast("Literal['acknowledged', 'superseded', 'unknown']", verdict),
+            existed,
+            None if newer is None else Timestamp(newer),
+            self.refused(places, all_refused),
+            _pending(places, pending),
+        )
 
     async def get_coded(
         self, places: CodedPlaces, first: Sequence[int], start: int, stop: int | None
@@ -186,6 +230,14 @@ class NativeCoded:
         return self._caller.settings.idle_timeout_s
 
 
+def _bits(rows: Sequence[ContainerUpdate]) -> list[int]:
+    return [bits_of(row.replicas) for row in rows]
+
+
+def _pending(places: CodedPlaces, pending: Sequence[tuple[int, int]]) -> list[PendingRow]:
+    return [(slot, places.ring.device(number)) for slot, number in pending]
+
+
 class NativeCodedPut:
     """Behaves as `swiftlet.boundaries.coded.CodedPutStream` requires."""
 
@@ -244,6 +296,10 @@ class NativeCodedPut:
             is_too_large,
             self._coded.refused(self._places, all_refused),
         )
+
+    def pending(self) -> list[PendingRow]:
+        """Return the rows that devices have pending by now."""
+        return _pending(self._places, self._writing.pending())
 
     async def abort(self) -> None:
         """Give up, or wait for nothing any more."""

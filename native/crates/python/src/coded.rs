@@ -11,9 +11,12 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use swiftlet_erasure::Scheme;
+use swiftlet_fragments::deletion::Deleted;
 use swiftlet_fragments::write::Verdict;
 use swiftlet_node::Failure;
-use swiftlet_node::coded::{Devices, Places, ReadEnd, ReadOptions, Reading, Room, WriteOptions, Writing};
+use swiftlet_node::coded::{
+    DeleteOptions, Deleting, Devices, Owed, Places, ReadEnd, ReadOptions, Reading, Room, WriteOptions, Writing,
+};
 use swiftlet_store::model::{FragmentInfo, Info, PutMeta};
 use swiftlet_transport::Sink;
 
@@ -78,7 +81,7 @@ impl CodedWriting {
         places: PlacesParts<'_>,
         version: (PutMeta, u64),
         size: Option<u64>,
-        ((timeout, body_timeout, choose, lag), trace): (WriteWaits, String),
+        (rows, (timeout, body_timeout, choose, lag), trace): (Vec<u32>, WriteWaits, String),
         sink: (Arc<dyn Sink>, u64),
     ) -> PyResult<Self> {
         let options = WriteOptions {
@@ -86,13 +89,19 @@ impl CodedWriting {
             body_timeout: seconds(body_timeout)?,
             choose: seconds(choose)?,
             lag: seconds(lag)?,
-            // Rows are brought by the proxy alone as yet.
-            rows: Vec::new(),
+            rows,
             trace,
         };
         let writing = Writing::start(places_of(places)?, version, size, options, sink);
         Ok(Self(Mutex::new(Some(writing.map_err(PyValueError::new_err)?))))
     }
+}
+
+/// The number of a place, and the number of the device that has a container update pending for it.
+type Pending = (usize, u32);
+
+fn pending(all: &[Owed]) -> Vec<Pending> {
+    all.iter().map(|owed| (owed.place, owed.device)).collect()
 }
 
 /// Its verdict, the timestamp of something newer, how many devices have it, its size, whether it is too large, and why
@@ -135,7 +144,61 @@ impl CodedWriting {
         Some((verdict, past, end.prepared, end.object_bytes, end.too_large, refused(py, &end.refused)))
     }
 
+    /// The container updates that devices have pending by now, also after its end.
+    fn pending(&self) -> Vec<Pending> {
+        lock(&self.0).as_ref().map_or_else(Vec::new, |writing| pending(&writing.owed()))
+    }
+
     /// Wait for nothing any more; before the body's end nothing remains of it.
+    fn close(&self) {
+        drop(lock(&self.0).take());
+    }
+}
+
+/// Seconds: of each request, and for which the others are waited for once it counts.
+pub(crate) type DeleteWaits = (f64, f64);
+
+/// A deletion on its way; its tombstones stay when nothing refers to it any more.
+#[pyclass(frozen, module = "swiftlet_native")]
+pub(crate) struct CodedDeleting(Held<Deleting>);
+
+impl CodedDeleting {
+    pub(crate) fn start(
+        places: PlacesParts<'_>,
+        about: (u64, Vec<u8>),
+        (rows, (timeout, after_quorum), trace): (Vec<u32>, DeleteWaits, String),
+        sink: (Arc<dyn Sink>, u64),
+    ) -> PyResult<Self> {
+        let (timeout, after_quorum) = (seconds(timeout)?, seconds(after_quorum)?);
+        let options = DeleteOptions { timeout, after_quorum, rows, trace };
+        Ok(Self(Mutex::new(Some(Deleting::start(places_of(places)?, about, options, sink)))))
+    }
+}
+
+/// Its verdict, whether there was an object, the timestamp of a newer one, which container updates are pending, and why
+/// devices don't have it.
+type DeleteEnded<'py> = (&'static str, bool, Option<u64>, Vec<Pending>, Vec<Refused<'py>>);
+
+#[pymethods]
+impl CodedDeleting {
+    /// Time has passed. Seconds after which to call again.
+    fn turn(&self) -> Option<f64> {
+        Some(lock(&self.0).as_ref()?.turn().as_secs_f64())
+    }
+
+    /// How it has ended.
+    fn ended<'py>(&self, py: Python<'py>) -> Option<DeleteEnded<'py>> {
+        let deleting = lock(&self.0);
+        let deleting = deleting.as_ref()?;
+        let (verdict, existed, newer) = match deleting.end()? {
+            Deleted::Done { existed } => ("acknowledged", existed, None),
+            Deleted::Superseded(timestamp) => ("superseded", true, Some(timestamp)),
+            Deleted::Unknown => ("unknown", true, None),
+        };
+        Some((verdict, existed, newer, pending(&deleting.owed()), refused(py, &deleting.refused())))
+    }
+
+    /// Wait for nothing any more.
     fn close(&self) {
         drop(lock(&self.0).take());
     }

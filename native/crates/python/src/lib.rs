@@ -43,7 +43,7 @@ mod _native {
     #[pymodule_export]
     use super::chunks::{TransportChunk, TransportWindow};
     #[pymodule_export]
-    use super::coded::{CodedDevices, CodedReading, CodedWriting};
+    use super::coded::{CodedDeleting, CodedDevices, CodedReading, CodedWriting};
     #[pymodule_export]
     use super::container_server::ContainerServer;
     #[pymodule_export]

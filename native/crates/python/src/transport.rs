@@ -21,7 +21,7 @@ use swiftlet_transport::{
 use crate::bodies::{Bodies, TransportBuffer, TransportDigester};
 use crate::buffer::Bytes;
 use crate::chunks::{TransportWindow, payload};
-use crate::coded::{CodedReading, CodedWriting, PlacesParts, ReadWaits, WriteWaits};
+use crate::coded::{CodedDeleting, CodedReading, CodedWriting, DeleteWaits, PlacesParts, ReadWaits, WriteWaits};
 use crate::encryption::Encryption;
 use crate::group::{Groups, TransportGroup};
 use crate::hash::Hasher;
@@ -300,7 +300,7 @@ impl TransportNode {
 
     /// Write an object in a policy with erasure coding; "sent" when there may be room, "end" when the outcome is known.
     #[allow(clippy::too_many_arguments, reason = "one crossing of the border for everything about a version")]
-    #[pyo3(signature = (token, places, version, generation, size, waits, trace, /))]
+    #[pyo3(signature = (token, places, version, generation, size, rows, waits, trace, /))]
     fn write_coded(
         &self,
         token: u64,
@@ -308,11 +308,29 @@ impl TransportNode {
         version: VersionParts,
         generation: u64,
         size: Option<u64>,
+        rows: Vec<u32>,
         waits: WriteWaits,
         trace: String,
     ) -> PyResult<CodedWriting> {
         let sink = Arc::clone(&self.events) as Arc<dyn Sink>;
-        CodedWriting::start(places, (meta_of(version), generation), size, (waits, trace), (sink, token))
+        CodedWriting::start(places, (meta_of(version), generation), size, (rows, waits, trace), (sink, token))
+    }
+
+    /// Delete an object in a policy with erasure coding; "sent" when it counts, "end" when the outcome is known.
+    #[allow(clippy::too_many_arguments, reason = "one crossing of the border for everything about a deletion")]
+    #[pyo3(signature = (token, places, timestamp, name, rows, waits, trace, /))]
+    fn delete_coded(
+        &self,
+        token: u64,
+        places: PlacesParts<'_>,
+        timestamp: u64,
+        name: Vec<u8>,
+        rows: Vec<u32>,
+        waits: DeleteWaits,
+        trace: String,
+    ) -> PyResult<CodedDeleting> {
+        let sink = Arc::clone(&self.events) as Arc<dyn Sink>;
+        CodedDeleting::start(places, (timestamp, name), (rows, waits, trace), (sink, token))
     }
 
     /// Read a range of an object in a policy with erasure coding; "sent" when there is news, "end" when it is over.

@@ -3,26 +3,37 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Iterator
+from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path as Directory
 
-from swiftlet_native import ObjectServer, TransportPeer
+from swiftlet_native import ObjectServer, ObjectWire, TransportPeer
 
 from swiftlet.api.tests.proxy import Proxy, proxy_of
+from swiftlet.model import ObjectKey
+from swiftlet.native_values import version_parts
 from swiftlet.placement.cluster_objects import ClusterObjects
 from swiftlet.placement.health import NodeHealth
+from swiftlet.placement.rows.acknowledgements import Acknowledgements
+from swiftlet.placement.rows.row_delivery import RowWaits
+from swiftlet.placement.rows.row_queues import RowQueues
+from swiftlet.placement.rows.row_updates import RowRouter
 from swiftlet.placement.tests.cluster import HASH_PATH, HOUR, MemoryCluster, memory_cluster
 from swiftlet.ring import Ring, RingBuilder
 from swiftlet.ring.model import Coding, Device
+from swiftlet.servers.objects.native_pending import NativePending
+from swiftlet.servers.objects.pending_delivery import DeliveryTimes, PendingDelivery, RowSink
+from swiftlet.servers.objects.pool import DevicePool
 from swiftlet.settings import PolicySection
 from swiftlet.settings.policies import Policies
 from swiftlet.settings.sections import CodingSection
 from swiftlet.store.native import NativeStore
 from swiftlet.testing.ports import object_ports
+from swiftlet.timestamp import Timestamp
 from swiftlet.transport.native_calls import NativeSettings, NotMade
 from swiftlet.transport.native_client import NativeClient
 from swiftlet.transport.native_coded import NativeCoded
+from swiftlet.transport.native_replicas import made
 
 KEYS = [b"k" * 32]
 CODED = 1
@@ -73,6 +84,22 @@ class _Rings:
         return self.coded if policy == CODED else self._cluster.ring
 
 
+class _Acknowledging:
+    """Acknowledges rows to the devices of both policies."""
+
+    def __init__(self, cluster: MemoryCluster, servers: CodedServers) -> None:
+        self._cluster = cluster
+        self._servers = servers
+
+    async def acknowledge(self, device: Device, written: Sequence[tuple[ObjectKey, Timestamp]]) -> None:
+        """Acknowledge the rows of these versions."""
+        if device in self._servers.ring.devices:
+            message = made(device, ObjectWire.acknowledge, version_parts(written))
+            await self._servers.client.ask(device, message)
+        else:
+            await self._cluster.transport.acknowledge(device, written)
+
+
 class CodedServers:
     """Object servers with a device each, and those who write and read there."""
 
@@ -110,6 +137,21 @@ class CodedServers:
         finally:
             self.client.away = ()
 
+    def pending(self) -> int:
+        """Return the number of container updates that are pending at all devices."""
+        return sum(NativePending(store).count() for store in self._stores)
+
+    async def deliver_pending(self, sink: RowSink) -> int:
+        """Have all devices deliver what is pending, however short a time; return how many updates that were."""
+        times = DeliveryTimes(send_s=1.0, interval_s=0.0, reclaim_age_s=HOUR, pending_for_s=0.0)
+        total = 0
+        for number, store in enumerate(self._stores):
+            pool = DevicePool(f"coded-{number}", 1, 1)
+            updates = NativePending(store)
+            total += await PendingDelivery(f"coded-{number}", store, updates, pool, sink, times).deliver()
+            pool.close()
+        return total
+
     async def close(self) -> None:
         """End all."""
         await self.client.close()
@@ -124,11 +166,15 @@ async def coded_proxy(root: Directory, *, through_front: bool = False) -> AsyncI
     """A proxy with the container `c` in the coded policy."""
     async with memory_cluster(root, devices=5) as cluster:
         servers, known = CodedServers(root), policies()
+        rings = _Rings(cluster, servers.ring)
+        queues = RowQueues(rings.container, cluster.listing_transport, HASH_PATH)
+        acknowledgements = Acknowledgements(_Acknowledging(cluster, servers), interval_s=0.01)
+        router = RowRouter(rings, queues, acknowledgements, HASH_PATH, RowWaits(1.0, 0.2))
         try:
             cluster.objects = ClusterObjects(
-                _Rings(cluster, servers.ring),
+                rings,
                 cluster.transport,
-                cluster.router,
+                router,
                 HASH_PATH,
                 NodeHealth(),
                 coded=servers.coded,
@@ -138,4 +184,5 @@ async def coded_proxy(root: Directory, *, through_front: bool = False) -> AsyncI
             async with proxy_of(cluster, root, policies=known, through_front=through_front) as proxy:
                 yield proxy, servers
         finally:
+            await router.drain(10)
             await servers.close()

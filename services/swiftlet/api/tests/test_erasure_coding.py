@@ -16,8 +16,10 @@ from pathlib import Path as Directory
 import pytest
 from aiohttp import ClientError
 
-from swiftlet.api.tests.coded import CODING, STRIPE, CodedServers, coded_proxy
+from swiftlet.api.tests.coded import CODED, CODING, STRIPE, CodedServers, coded_proxy
 from swiftlet.api.tests.proxy import SMALL, Proxy
+from swiftlet.names import Path
+from swiftlet.placement.tests.cluster import ACCOUNT, at, footer_of, record_of
 from swiftlet.ring.model import Coding
 
 DEVICES = range(CODING.fragments)
@@ -181,9 +183,50 @@ async def test_the_front_leaves_coded_objects_to_python(tmp_path: Directory) -> 
             assert (got.status, got.body) == (200, body)
 
 
+async def test_deleted_objects_are_gone_and_can_be_stored_again(coded: Coded) -> None:
+    proxy, servers = coded
+    for away in ((), (2,)):
+        proxy.clock.now += 1
+        assert (await proxy.call("PUT", "c/o", data=body_of(9000))).status == 201
+        with servers.away(*away):
+            proxy.clock.now += 1
+            assert (await proxy.call("DELETE", "c/o")).status == 204
+        assert (await proxy.call("GET", "c/o")).status == 404
+        assert (await proxy.call("GET", "c")).body == b""
+        # A device that was away has its fragment still, and says so.
+        assert (await proxy.call("DELETE", "c/o")).status == (204 if away else 404)
+    assert (await proxy.call("DELETE", "c/never")).status == 404
+    with servers.away(0, 1, 2):
+        refused = await proxy.call("DELETE", "c/o")
+    assert refused.status == 503
+    assert b"it is not known whether it is deleted" in refused.body
+
+
+async def test_rows_are_pending_at_devices_until_the_container_has_them(coded: Coded) -> None:
+    proxy, servers = coded
+    cluster, body = proxy.cluster, body_of(9000)
+    for method in ("PUT", "DELETE"):
+        proxy.clock.now += 1
+        assert (await proxy.call(method, "c/o", data=body if method == "PUT" else b"")).status in {201, 204}
+        async with asyncio.timeout(20):
+            # Those that answered after the others may deliver it themselves, later.
+            while servers.pending() > CODING.parity - 1:  # noqa: ASYNC110 - acknowledgements are sent in batches
+                await asyncio.sleep(0.01)
+    path = Path(ACCOUNT, "c", "late")
+    with cluster.databases_down(*cluster.container_devices()):
+        written = await cluster.objects.put(path, CODED, record_of(path, at(5)), body, footer_of(body))
+        assert not written.container_missing
+        assert servers.pending() >= CODING.data + 1
+    # The writer is gone: the devices bring the row themselves.
+    assert await servers.deliver_pending(cluster.rows) > CODING.data
+    assert (await proxy.call("GET", "c")).body == b"late\n"
+    async with asyncio.timeout(20):
+        while servers.pending():  # A device may have answered last.
+            await servers.deliver_pending(cluster.rows)
+
+
 async def test_what_is_not_possible_yet_is_said(coded: Coded) -> None:
     proxy, _ = coded
     assert (await proxy.call("PUT", "c/o", data=b"data")).status == 201
-    assert (await proxy.call("DELETE", "c/o")).status == 501
     assert (await proxy.call("POST", "c/o", {"X-Object-Meta-A": "b"})).status == 501
     assert (await proxy.call("GET", "c/o")).body == b"data"

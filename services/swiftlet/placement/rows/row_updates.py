@@ -8,7 +8,7 @@ share. The rows are sent to all replicas from here (`swiftlet.placement.rows.row
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from swiftlet.boundaries.objects import ContainerUpdate
@@ -70,15 +70,25 @@ class RowRouter:
         self._place = place
         self._quorums = quorums
 
-    def delivery(self, path: Path, key: ObjectKey, timestamp: Timestamp, slots: int) -> RowDelivery:
-        """Return the delivery of the row of a write with so many slots; nothing is sent yet."""
+    def delivery(
+        self,
+        path: Path,
+        key: ObjectKey,
+        timestamp: Timestamp,
+        slots: int,
+        key_at: Callable[[int], ObjectKey] | None = None,
+    ) -> RowDelivery:
+        """Return the delivery of the row of a write with so many slots; nothing is sent yet.
+
+        `key_at` returns the key under which the device in a slot keeps the write; all keep it under `key` without it.
+        """
         assert path.container is not None
         holders = self._holders(path.account, path.container)
         shares = [share(path, len(holders), index, slots) for index in range(slots)]
 
-        def acknowledge(_slot: int, device: Device | None) -> None:
+        def acknowledge(slot: int, device: Device | None) -> None:
             assert device is not None
-            self._acknowledgements.add(device, key, timestamp)
+            self._acknowledgements.add(device, key if key_at is None else key_at(slot), timestamp)
 
         return self._delivery(shares, holders, acknowledge, key.policy)
 

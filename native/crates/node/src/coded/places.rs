@@ -26,6 +26,8 @@ const PARTITIONS: u32 = 32;
 pub struct Owed {
     /// The key under which it is acknowledged.
     pub key: Key,
+    /// The place that it was written for.
+    pub place: usize,
     /// The device, by its number.
     pub device: u32,
     /// The container replicas, as bits.
@@ -121,7 +123,7 @@ impl Places {
     }
 
     pub(crate) fn owed(&self, place: usize, device: u32, rows: &[u32]) -> Owed {
-        Owed { key: self.key(place), device, row: row_of(place, rows) }
+        Owed { key: self.key(place), place, device, row: row_of(place, rows) }
     }
 
     pub(crate) fn stripe_bytes(&self) -> u64 {

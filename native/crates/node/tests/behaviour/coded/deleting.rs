@@ -34,7 +34,7 @@ fn objects_are_deleted_with_any_two_devices_away() {
         assert_eq!(end, Deleted::Done { existed: true }, "{away:?}");
         // The updates are pending with the tombstones, under the name of the object.
         assert_eq!(owed.iter().map(|owed| owed.row).sum::<u32>(), 1 + 2 + 4 + 1 + 2, "{owed:?}");
-        for Owed { key, device, row } in owed {
+        for Owed { key, device, row, .. } in owed {
             let store = &cluster.machines[device as usize].stores[0];
             let due = store.pending_updates(100, Duration::ZERO);
             assert!(due.iter().any(|due| (due.key, due.timestamp, due.row) == (key, 11, row)), "{due:?}");
