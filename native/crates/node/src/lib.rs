@@ -16,7 +16,7 @@ mod device;
 mod doubts;
 mod download;
 mod fragments;
-#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
 pub mod fuzzing;
 mod gather;
 mod guest_requests;

@@ -15,7 +15,7 @@ mod device;
 pub mod differences;
 pub mod disk;
 mod error;
-#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
 pub mod fuzzing;
 mod index;
 mod inner;

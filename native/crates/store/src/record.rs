@@ -263,7 +263,6 @@ impl Header {
     }
 
     /// Set magic, version, place and checksum in a header's bytes.
-    #[cfg(feature = "fuzzing")]
     pub(crate) fn seal(raw: &mut [u8], place: Place, device: &DeviceId) {
         raw[..4].copy_from_slice(&MAGIC);
         raw[4] = Kind::of(raw[5]).map_or(VERSION, Kind::version);

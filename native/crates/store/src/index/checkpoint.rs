@@ -335,7 +335,6 @@ fn unpack(version: u16, block: &[u8]) -> Option<Partition> {
 }
 
 /// The same bytes with correct magic, device and checksums, block by block, as far as their counts go.
-#[cfg(feature = "fuzzing")]
 pub(crate) fn sealed_anew(data: &[u8], device: &DeviceId) -> Vec<u8> {
     let mut raw = data.to_vec();
     let seal = |raw: &mut [u8], start: usize, len: usize| {
