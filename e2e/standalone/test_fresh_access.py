@@ -236,7 +236,7 @@ def test_in_another_proxy_while_many_containers_are_in_use(client: Client, path:
 
     def read_them() -> None:
         with closing(HTTPConnection(*other, timeout=30)) as connection:
-            while not ended.wait(0.005):
+            while not ended.wait(0.1):
                 for one in paths:
                     connection.request("GET", one)
                     with connection.getresponse() as answer:

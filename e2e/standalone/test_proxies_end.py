@@ -20,7 +20,8 @@ from e2e.standalone.cluster import Cluster
 from e2e.standalone.polite_clients import Fleet, clients
 
 IDLE_S = 1.5
-ROUNDS = 2
+ROUNDS = 1
+"""Each has all kinds of clients; `E2E_ROUNDS` asks for more of them."""
 _OBJECTS = 4
 
 
