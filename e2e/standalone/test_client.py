@@ -422,6 +422,7 @@ async def test_damage_is_noticed(asynchronous: AsyncClient, store: Client, monke
         def __init__(self, stream: Any) -> None:
             self.stream = stream
             self.info = stream.info
+            self.digest = None
 
         async def __aiter__(self) -> AsyncIterator[bytes]:
             async for piece in self.stream:

@@ -42,6 +42,8 @@ from swiftlet.client.values import ContainerInfo, ObjectRequest, Written
 
 _log = logging.getLogger("swiftlet.client")
 _FOLDER = "swiftlet"
+_END_WITHIN_S = 2.0
+"""Seconds for which segments that are on their way when an upload fails may still arrive, to be deleted then."""
 _LONGEST_NAME = 900
 """Bytes of a name that its segments bear as it is; those of a longer one bear a digest."""
 _MIB = 1 << 20
@@ -153,6 +155,7 @@ class _Upload:
         self._folder = f"{_short(request.name)}/{_FOLDER}/"
         self._prefix = f"{self._folder}{key or secrets.token_hex(8)}/"
         self._stored: list[str] = []
+        self._under_way: set[asyncio.Task[Written]] = set()
         self._found: dict[int, list[_Segment]] = {}
         self._before: list[_Segment] = []
         self._is_done = False
@@ -163,7 +166,19 @@ class _Upload:
     async def __aexit__(self, *_: object) -> None:
         if not self._is_done and not self._keep:
             # Also when the caller is cancelled: then this goes on until it is done.
-            await asyncio.shield(self._delete(self._stored))
+            await asyncio.shield(self._undo())
+        for task in self._under_way:
+            task.cancel()
+
+    async def _undo(self) -> None:
+        """Delete the segments. A store may read a request that was cut off after the deletion that was sent later: so
+        those under way may end by themselves first.
+        """
+        if self._under_way:
+            await asyncio.wait(self._under_way, timeout=_END_WITHIN_S)
+        for task in self._under_way:
+            task.cancel()
+        await self._delete(self._stored)
 
     async def begin(self) -> None:
         """Look for what is there: the container, the object before, segments of an earlier attempt."""
@@ -230,8 +245,16 @@ class _Upload:
         name = f"{self._prefix}{number:06d}-{secrets.token_hex(4)}"
         self._stored.append(name)
         request = ObjectRequest(self._container, name, {"Content-Type": "application/octet-stream"})
-        written = await self._objects.put(request, body, self._meter)
+        task = asyncio.create_task(self._objects.put(request, body, self._meter))
+        self._under_way.add(task)
+        task.add_done_callback(self._ended)
+        written = await asyncio.shield(task)
         return _Segment(f"{self._container}/{name}", written.etag, written.size)
+
+    def _ended(self, task: asyncio.Task[Written]) -> None:
+        self._under_way.discard(task)
+        if not task.cancelled():
+            task.exception()  # Whoever waits for it raises it; nobody may wait any more.
 
     async def finish(self, segments: list[_Segment]) -> Written:
         """Make the object of its segments, then delete those of the version before."""
