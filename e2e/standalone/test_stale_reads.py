@@ -57,6 +57,7 @@ def test_nothing_acknowledged_is_missed_while_one_server_at_a_time_is_away(
     load = Load(client, container)
     took_s = load.run(lambda: away(own_cluster, next(servers)), times, READS, LONGEST_S)
     print(f"{load.reads} reads in {took_s:.0f} s, {len(load.wrong)} wrong: {dict(load.counts)}")
+    print(*load.wrong[:20], sep="\n")
     assert load.wrong == []
     assert load.reads >= READS
 
