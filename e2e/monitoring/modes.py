@@ -36,12 +36,12 @@ class AlertMode:
 
 
 def ends(*services: str) -> Act:
-    """Kill services."""
+    """Return an act that kills services of the store by their names."""
     return lambda scene: scene.cluster.kill(*services)
 
 
 def starts(*services: str) -> Act:
-    """Start them again."""
+    """Return an act that starts services again that were killed."""
     return lambda scene: scene.cluster.start(*services)
 
 

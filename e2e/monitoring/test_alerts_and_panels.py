@@ -94,7 +94,7 @@ class Load:
             self._begun.set()
 
     def end(self) -> None:
-        """Stop it."""
+        """Stop the load, and return when its thread has ended."""
         self._over.set()
         self._thread.join()
 

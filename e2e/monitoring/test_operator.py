@@ -32,7 +32,7 @@ Act = Callable[[Scene], None]
 
 
 class Told:
-    """What the operator tells of a cluster, minute by minute."""
+    """Gathers what the operator exports about a cluster, minute by minute."""
 
     def __init__(self, scene: Scene) -> None:
         self.scene = scene

@@ -111,7 +111,7 @@ class CodedWriteEnded(Exception):
     """A write has ended before its body; `end` says how."""
 
     def __init__(self, end: CodedEnd) -> None:
-        """`end` is how."""
+        """`end` says what became of the write."""
         super().__init__(end.verdict)
         self.end = end
 

@@ -167,8 +167,8 @@ class _Upload:
         if not self._is_done and not self._keep:
             # Also when the caller is cancelled: then this goes on until it is done.
             await asyncio.shield(self._undo())
-        for task in self._under_way:
-            task.cancel()
+        else:
+            self._cut_off()
 
     async def _undo(self) -> None:
         """Delete the segments. A store may read a request that was cut off after the deletion that was sent later: so
@@ -176,9 +176,12 @@ class _Upload:
         """
         if self._under_way:
             await asyncio.wait(self._under_way, timeout=_END_WITHIN_S)
+        self._cut_off()
+        await self._delete(self._stored)
+
+    def _cut_off(self) -> None:
         for task in self._under_way:
             task.cancel()
-        await self._delete(self._stored)
 
     async def begin(self) -> None:
         """Look for what is there: the container, the object before, segments of an earlier attempt."""

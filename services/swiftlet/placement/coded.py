@@ -154,11 +154,9 @@ class CodedObjects:
         if end.newer is not None:
             raise Superseded(f"{path} is already at {end.newer}", end.newer)
         if end.verdict != "acknowledged":
-            ailments = (
-                "; ".join(f"{device.name}: {error}" for device, error in end.refused) or "nothing ails the others"
-            )
             raise Unavailable(
-                f"{path}: it is not known whether it is deleted: too few devices have done it ({ailments})"
+                f"{path}: it is not known whether it is deleted: too few devices have done it "
+                f"({_ailments(end.refused)})"
             )
         row = ObjectRow(path.obj or "", timestamp, deleted=True)
         return Written(end.existed, await _listed(delivery, path, row, end.pending))
@@ -211,13 +209,16 @@ class CodedObjects:
                 self._health.failed(device)
 
 
-def _told(places: CodedPlaces, refused: Sequence[Refused]) -> str:
-    ailments = "; ".join(f"{device.name}: {error}" for device, error in refused) or "nothing ails the others"
-    return f"{places.coding.data} of its {places.coding.fragments} fragments are needed to read it ({ailments})"
+def _ailments(refused: Sequence[Refused]) -> str:
+    return "; ".join(f"{device.name}: {error}" for device, error in refused) or "nothing ails the others"
 
 
 def _too_few(path: Path, places: CodedPlaces, error: TooFewFragments) -> Unavailable:
-    return Unavailable(f"{path}: too few devices have answered: {_told(places, error.refused)}")
+    coding = places.coding
+    return Unavailable(
+        f"{path}: too few devices have answered: {coding.data} of its {coding.fragments} fragments are needed to read "
+        f"it ({_ailments(error.refused)})"
+    )
 
 
 def _shares(delivery: CodedRow, places: CodedPlaces) -> Sequence[ContainerUpdate]:
@@ -298,10 +299,9 @@ class CodedUpload:
                 f"{self._path} has too many cells of {coding.cell_bytes} bytes for one object; store it in segments"
             )
         what = "it is not known whether it is stored" if end.verdict == "unknown" else "it is not stored"
-        ailments = "; ".join(f"{device.name}: {error}" for device, error in end.refused) or "nothing ails the others"
         return Unavailable(
             f"{self._path}: {what}: {end.prepared} of {coding.fragments} devices have taken their fragment, too few "
-            f"({ailments})"
+            f"({_ailments(end.refused)})"
         )
 
     async def abort(self) -> None:

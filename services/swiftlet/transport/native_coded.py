@@ -105,7 +105,7 @@ class NativeCoded:
     async def open_coded_put(
         self, places: CodedPlaces, record: PutRecord, size: int | None, rows: Sequence[ContainerUpdate]
     ) -> NativeCodedPut:
-        """Begin an object."""
+        """Ask the devices of all places to take their fragments, and return the stream that codes the object."""
         parts = await self._parts(places)
         waiter = _Waiter()
         node, token = self._caller.listen(waiter)
@@ -353,7 +353,7 @@ class NativeCodedGet:
 
     @property
     def info(self) -> ObjectInfo:
-        """The object."""
+        """Return the description of the object; `begin` has to have returned."""
         assert self._info is not None
         return self._info
 

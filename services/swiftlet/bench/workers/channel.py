@@ -28,7 +28,7 @@ GREETING_S = 10.0
 LOST_AFTER_S = 30.0
 """Seconds of silence after which the other side is given up; both say something every second."""
 MAX_NAME_CHARACTERS = 200
-"""Of what a worker calls itself."""
+"""The largest number of characters of a worker's name."""
 
 
 class LostError(BenchError):

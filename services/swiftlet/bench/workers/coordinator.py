@@ -55,7 +55,7 @@ class _Worker:
     """Steps that it has been ready for."""
     measured: int = 0
     ended: Mapping[str, Any] | None = None
-    """What it said at its end."""
+    """The last message of the worker; None until it comes."""
     is_lost: bool = False
     beat: Mapping[str, Any] = field(default_factory=dict)
 

@@ -18,9 +18,9 @@ from swiftlet.bench.errors import BenchError
 
 VERSION = 1
 MAX_GREETING_BYTES = 4096
-"""Of a frame before both sides have proved themselves."""
+"""The largest frame before both sides have proved themselves."""
 MAX_FRAME_BYTES = 16 << 20
-"""Of a later frame: the histograms of a step with all operations take some megabytes at most."""
+"""The largest frame after that: histograms of a step with all operations take some megabytes at most."""
 LENGTH_BYTES = 4
 MIN_TOKEN_CHARACTERS = 16
 _MAC_BYTES = 32

@@ -58,7 +58,7 @@ def merged_operation(several: Sequence[OperationResult]) -> OperationResult:
 
 
 def merged_points(several: Sequence[Sequence[Point]]) -> tuple[Point, ...]:
-    """What all did in each interval. Of the 99th percentiles the largest, which no worker's operations exceed."""
+    """Return what all workers did in each interval. Its 99th percentile is the largest of theirs."""
     interval_s = max([POINT_S, *(end - begin for points in several for begin, end in _intervals(points))])
     last_s = max((points[-1].at_s for points in several if points), default=0.0)
     found, begin_s = [], 0.0

@@ -32,9 +32,9 @@ from swiftlet.main.commands.bench_shared import (
 
 DEFAULT_PORT = 6299
 MAX_WAIT_S = 86_400.0
-"""Of --wait: nobody waits for longer than a day."""
+"""The largest value of --wait: a day."""
 _MAX_TOKEN_BYTES = 4096
-"""Of the file of --token-file."""
+"""The largest size of the file that --token-file names."""
 _RETRY_S = 0.5
 _CONNECT_S = 5.0
 
