@@ -20,7 +20,7 @@ VERSION = 1
 MAX_GREETING_BYTES = 4096
 """The largest frame before both sides have proved themselves."""
 MAX_FRAME_BYTES = 16 << 20
-"""The largest frame between sides that have proved themselves: histograms of a step with all operations take some megabytes."""
+"""The largest frame between sides that have proved themselves: a step's histograms take some megabytes at most."""
 LENGTH_BYTES = 4
 MIN_TOKEN_CHARACTERS = 16
 _MAC_BYTES = 32
