@@ -5,13 +5,15 @@
 //! are refused with [`Status::Unproved`](crate::Status::Unproved), and other replicas are asked first.
 //!
 //! Every doubt and every start of a proof has a number from one counter, the *epoch*. A proof applies only to doubts
-//! with a number up to the one that was read before the comparison began.
+//! with a number up to the one that was read before the comparison began. The counter begins with a random number, and
+//! a number that it has not given proves nothing: the one that was read may be of a process that has ended since.
 //!
-//! Fault model: the replicator may be slow, absent, or prove something that is doubted again meanwhile: then the doubt
-//! stays. The process may be stopped and continued at any point: the next read or the watching thread, whichever runs
-//! first, notices.
+//! Fault model: the replicator may be slow, absent, or prove something that is doubted again meanwhile, by this process
+//! or by the one that takes its place: then the doubt stays. The process may be stopped and continued at any point: the
+//! next read or the watching thread, whichever runs first, notices.
 
 use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -25,8 +27,9 @@ const MAX_PARTITIONS: usize = 1 << 16;
 /// Policy and partition.
 pub(crate) type Place = (u16, u32);
 
-#[derive(Default)]
 struct State {
+    /// The number with which the counter began.
+    first: u64,
     epoch: u64,
     /// The number of the doubt about the whole device, and when it began.
     whole: Option<u64>,
@@ -38,9 +41,21 @@ struct State {
 }
 
 impl State {
+    fn counting_from(first: u64) -> Self {
+        Self { first, epoch: first, whole: None, began: None, proved: HashSet::new(), single: HashMap::new() }
+    }
+
     fn doubt_whole(&mut self, now: Instant) {
         self.epoch += 1;
-        *self = Self { epoch: self.epoch, whole: Some(self.epoch), began: Some(now), ..Self::default() };
+        self.whole = Some(self.epoch);
+        self.began = Some(now);
+        self.proved.clear();
+        self.single.clear();
+    }
+
+    /// Whether the counter has given this number.
+    fn has_given(&self, epoch: u64) -> bool {
+        (self.first..=self.epoch).contains(&epoch)
     }
 }
 
@@ -55,11 +70,17 @@ pub struct Doubts {
 
 impl Default for Doubts {
     fn default() -> Self {
-        Self { state: Mutex::default(), any: AtomicBool::new(false), begun: Instant::now(), seen: AtomicU64::new(0) }
+        // Half of all numbers are left to count.
+        Self::counting_from(RandomState::new().hash_one(()) >> 1)
     }
 }
 
 impl Doubts {
+    fn counting_from(first: u64) -> Self {
+        let state = Mutex::new(State::counting_from(first));
+        Self { state, any: AtomicBool::new(false), begun: Instant::now(), seen: AtomicU64::new(0) }
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -101,6 +122,9 @@ impl Doubts {
     /// Record that these partitions were compared since `epoch` was read, and lack nothing.
     pub fn prove(&self, epoch: u64, places: &[Place]) {
         let mut state = self.state();
+        if !state.has_given(epoch) {
+            return;
+        }
         let covers = state.whole.is_some_and(|whole| whole <= epoch);
         for place in places {
             if state.single.get(place).is_some_and(|doubt| *doubt <= epoch) {
@@ -116,6 +140,9 @@ impl Doubts {
     /// Record that everything that belongs on the device was proved since `epoch` was read.
     pub fn prove_all(&self, epoch: u64) {
         let mut state = self.state();
+        if !state.has_given(epoch) {
+            return;
+        }
         state.single.retain(|_, doubt| *doubt > epoch);
         if state.whole.is_some_and(|whole| whole <= epoch) {
             state.whole = None;
@@ -217,6 +244,23 @@ mod tests {
         doubts.prove(later, &[(0, 1)]);
         doubts.prove_all(later);
         assert!(doubts.has(0, 1) && doubts.has(0, 2));
+    }
+
+    #[test]
+    fn a_proof_that_began_in_a_process_before_this_one_does_not_end_a_doubt() {
+        for (before, after) in [(1000, 2000), (2000, 1000)] {
+            let former = Doubts::counting_from(before);
+            (0..3).for_each(|_| former.doubt_all());
+            let (epoch, _) = former.pending().expect("a doubt");
+            let doubts = Doubts::counting_from(after);
+            doubts.doubt_all();
+            doubts.doubt(&[(0, 2)]);
+            doubts.prove(epoch, &[(0, 1), (0, 2)]);
+            doubts.prove_all(epoch);
+            assert!(doubts.has(0, 1) && doubts.has(0, 2) && doubts.has(0, 3), "{before} {after}");
+        }
+        let numbers: HashSet<u64> = (0..100).map(|_| Doubts::default().state().first).collect();
+        assert!(numbers.len() == 100 && numbers.iter().all(|first| first >> 63 == 0), "they count from random numbers");
     }
 
     #[test]
