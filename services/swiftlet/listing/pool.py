@@ -21,7 +21,7 @@ import shutil
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -142,7 +142,7 @@ class ListingStore:
         names = f"listing-{self.device}"
         self._writers = ThreadPool(self.limits.threads, f"{names}-write")
         self._syncers = ThreadPool(self.limits.threads, f"{names}-sync")
-        self._readers = ThreadPoolExecutor(self.limits.threads, f"{names}-read")
+        self._readers: Executor = ThreadPoolExecutor(self.limits.threads, f"{names}-read")
         syncs = LateSyncs(self._syncers, self.limits.threads)
         self._workers = Workers(Commits(self._writers), syncs, self._readers)
         shutil.rmtree(root / "trash", ignore_errors=True)
@@ -531,7 +531,7 @@ class ListingStore:
             await asyncio.wait(self._closing)
         await asyncio.gather(*(self._writers.run(handle.close_now) for handle in handles))
         self._shorten_to(mark, handles)
-        await asyncio.get_running_loop().run_in_executor(None, self._shut_down)
+        await self._release()
 
     def _end_folding(self) -> None:
         """Have no more rows taken natively, and begin to merge those that were; what can't be merged stays in the
@@ -544,6 +544,10 @@ class ListingStore:
         if self._failed is None:
             for place in self.table.databases():
                 self._fold_soon(place)
+
+    async def _release(self) -> None:
+        """Release the device; the end of the threads is not waited for in the event loop."""
+        await asyncio.get_running_loop().run_in_executor(None, self._shut_down)
 
     def _shut_down(self) -> None:
         if self.table is not None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -11,10 +13,27 @@ from swiftlet.api.tests.proxy import Proxy, proxy_of
 from swiftlet.placement.tests.cluster import MemoryCluster, memory_cluster
 
 
+DEVICES = 5
+
+
+@pytest.fixture(scope="session")
+def with_container(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The databases of a cluster that has the container: to copy them takes less than to make them for each test."""
+    root = tmp_path_factory.mktemp("with-container")
+
+    async def make() -> None:
+        async with memory_cluster(root, devices=DEVICES) as made:
+            await made.make_container()
+
+    with asyncio.Runner() as runner:
+        runner.run(make())
+    return root
+
+
 @pytest.fixture
-async def cluster(tmp_path: Path) -> AsyncIterator[MemoryCluster]:
-    async with memory_cluster(tmp_path, devices=5) as made:
-        await made.make_container()
+async def cluster(tmp_path: Path, with_container: Path) -> AsyncIterator[MemoryCluster]:
+    shutil.copytree(with_container, tmp_path, dirs_exist_ok=True)
+    async with memory_cluster(tmp_path, devices=DEVICES) as made:
         yield made
 
 

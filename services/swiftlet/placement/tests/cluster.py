@@ -13,7 +13,6 @@ import pytest
 from swiftlet_native import xxh3_64
 
 from swiftlet.errors import NotFound
-from swiftlet.listing.pool import ListingStore
 from swiftlet.listing.updates import UpdateTable
 from swiftlet.model import Entry, ListingQuery, ObjectInfo, ObjectKey, PostRecord, PutFooter, PutRecord
 from swiftlet.names import HashPath, Path
@@ -32,6 +31,7 @@ from swiftlet.ring import Ring, RingBuilder
 from swiftlet.ring.model import Device, WriteQuorum
 from swiftlet.servers.objects.pending_delivery import DeliveryTimes, PendingDelivery
 from swiftlet.servers.objects.pool import DevicePool
+from swiftlet.testing.storage.inline_listing import InlineListingStore
 from swiftlet.testing.storage.memory_listing import Fault, MemoryListingTransport
 from swiftlet.testing.storage.memory_objects import MemoryObjectTransport
 from swiftlet.testing.storage.memory_pending import MemoryPending
@@ -117,7 +117,7 @@ class MemoryCluster:
         self.devices = [device for device in self.ring.devices if device is not None]
         self.stores: dict[str, FaultyStore] = {device.address: MemoryStore() for device in self.devices}
         self.databases = {
-            device.name: ListingStore(root / device.host, HASH_PATH, device=device.host, make_table=make_table)
+            device.name: InlineListingStore(root / device.host, HASH_PATH, device=device.host, make_table=make_table)
             for device in self.devices
         }
         self.listing_transport = MemoryListingTransport(self.databases)
