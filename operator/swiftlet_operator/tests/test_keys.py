@@ -32,7 +32,7 @@ from swiftlet_operator.world import World
 
 OLD = b"the old key of enough bytes"
 TOKEN_LIFE_S = 3600
-SEEDS = int(os.environ.get("ROTATION_SEEDS", "20"))
+SEEDS = int(os.environ.get("ROTATION_SEEDS", "10"))
 """Histories of failures that are tried; `make rotations` tries more."""
 FIRST_SEED = int(os.environ.get("ROTATION_SEED", "0"))
 

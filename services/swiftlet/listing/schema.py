@@ -180,9 +180,8 @@ def create_database(path: Path, kind: DatabaseKind, name: DatabaseName, root: Pa
         # Nobody sees the file before it is synced as a whole: syncs and a journal on the way would protect nothing.
         connection.execute("PRAGMA synchronous=OFF")
         connection.execute("PRAGMA journal_mode=MEMORY")
-        connection.executescript(
-            f"BEGIN; {_SCHEMAS[kind]} PRAGMA application_id={APPLICATION_IDS[kind]}; PRAGMA user_version={SCHEMA_VERSION};"
-        )
+        marks = f"PRAGMA application_id={APPLICATION_IDS[kind]}; PRAGMA user_version={SCHEMA_VERSION};"
+        connection.executescript(f"BEGIN; {_SCHEMAS[kind]} {marks}")
         connection.execute(
             "INSERT INTO info (id, account, container, rows_digest) VALUES (1, ?, ?, ?)",
             (name.account, name.container, bytes(16)),

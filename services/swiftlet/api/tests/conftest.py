@@ -12,7 +12,6 @@ import pytest
 from swiftlet.api.tests.proxy import Proxy, proxy_of
 from swiftlet.placement.tests.cluster import MemoryCluster, memory_cluster
 
-
 DEVICES = 5
 
 

@@ -30,7 +30,7 @@ from swiftlet.placement.tests.test_pending_updates_history import PATHS, RowHist
 from swiftlet.servers.tests.database_rounds import Rounds
 from swiftlet.sync.audit.tests.auditing import NOW_S, SETTINGS, Auditors, container_id, rows_of
 
-SEEDS = int(os.environ.get("AUDIT_SEEDS", "20"))
+SEEDS = int(os.environ.get("AUDIT_SEEDS", "10"))
 SEED = int(os.environ.get("AUDIT_SEED", "0"))
 GROUPS = 10
 STEPS = 25

@@ -14,6 +14,7 @@ from swiftlet.listing.pool import ListingStore
 from swiftlet.names import HashPath
 from swiftlet.ring.model import Device
 from swiftlet.servers.containers.container_server import ContainerReporter, ContainerServer, add_container_routes
+from swiftlet.testing.storage.inline_listing import InlineListingStore
 from swiftlet.testing.storage.memory_listing import MemoryListingTransport
 from swiftlet.transport.http_client import HttpSettings, NodeClient
 from swiftlet.transport.http_listing import HttpListingTransport
@@ -40,7 +41,7 @@ def device(id: int) -> Device:
 @asynccontextmanager
 async def memory_cluster(root: Path, count: int) -> AsyncIterator[ListingCluster]:
     devices = [device(id) for id in range(count)]
-    stores = {d.name: ListingStore(root / d.name, HASH_PATH) for d in devices}
+    stores: dict[str, ListingStore] = {d.name: InlineListingStore(root / d.name, HASH_PATH) for d in devices}
     yield ListingCluster(devices, stores, MemoryListingTransport(stores))
     for store in stores.values():
         await store.close()

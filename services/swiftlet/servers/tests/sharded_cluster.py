@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from swiftlet.errors import SwiftletError
-from swiftlet.listing.pool import ListingStore
 from swiftlet.model import DatabaseId, DatabaseName, ListingQuery, ObjectRow, Subdir
 from swiftlet.ring.lookup import Ring
 from swiftlet.ring.model import Device
@@ -20,6 +19,7 @@ from swiftlet.servers.tests.listing_cluster import HASH_PATH, device
 from swiftlet.sharding.shard_keeper import ShardKeeper, ShardSettings
 from swiftlet.sharding.shard_moves import ShardMover
 from swiftlet.sharding.sharded import ShardedReplicas
+from swiftlet.testing.storage.inline_listing import InlineListingStore
 from swiftlet.testing.storage.memory_listing import Fault, MemoryListingTransport
 from swiftlet.timestamp import Timestamp, TimestampClock
 
@@ -64,7 +64,7 @@ class ShardedCluster:
     root: Path
     devices: list[Device]
     ring: Ring
-    stores: dict[str, ListingStore]
+    stores: dict[str, InlineListingStore]
     transport: MemoryListingTransport
     settings: ShardSettings
     batch_rows: int
@@ -90,7 +90,7 @@ class ShardedCluster:
         """Kill the process of a device, and start another one."""
         own = self.devices[index]
         await self.stores[own.name].close()
-        self.stores[own.name] = ListingStore(self.root / own.name, HASH_PATH)
+        self.stores[own.name] = InlineListingStore(self.root / own.name, HASH_PATH)
         self.begin(index)
         await self.keepers[index].scan()
 
@@ -169,7 +169,7 @@ async def sharded_cluster(
     root: Path, above_rows: int = 40, batch_rows: int = 7, count: int = 3, takeover_s: float = 60.0
 ) -> AsyncIterator[ShardedCluster]:
     devices = [device(id) for id in range(count)]
-    stores = {d.name: ListingStore(root / d.name, HASH_PATH) for d in devices}
+    stores = {d.name: InlineListingStore(root / d.name, HASH_PATH) for d in devices}
     transport = MemoryListingTransport(stores)
     rows = [array("H", [(replica + partition) % count for partition in range(PARTITIONS)]) for replica in range(3)]
     ring = Ring(1, 2, 3, devices, rows)

@@ -172,7 +172,7 @@ class History:
         self.whole = True
 
 
-@pytest.mark.parametrize("seed", seeds(6))
+@pytest.mark.parametrize("seed", seeds(4))
 async def test_a_random_history(tmp_path: Path, seed: int) -> None:
     randomness = random.Random(seed)
     rows, takeover_s = randomness.randint(1, 20), randomness.choice([0.0, 60.0])
