@@ -15,6 +15,7 @@ use swiftlet_node::message::{Found, Request, Written, encode_footer, fragments, 
 use swiftlet_node::{Refusal, Status};
 use swiftlet_store::disk::Disk;
 use swiftlet_store::model::{Entry, EntryKind, Footer, FragmentInfo, Info, Key, PostMeta, PutMeta};
+use swiftlet_store::{Undecided, Unsettled};
 use swiftlet_store::pairs::{PairRoots, Step};
 use swiftlet_wire::frame::{END, Encoder, Kind, LENT};
 use swiftlet_wire::message::{
@@ -233,7 +234,10 @@ fn about_fragments(root: &Path, key: Key) {
         about(Asked::Accept { version, chosen: chosen.clone(), accepted }),
         about(Asked::Decide { version, outcome: Outcome::Commit }),
         about(Asked::Show),
+        about(Asked::Learn(Shown { version, settled: false, chosen: chosen.clone() })),
+        about(Asked::HandBack(Shown { version, settled: true, chosen: chosen.clone() })),
         fragments::Request::Incarnation,
+        fragments::Request::Unsettled { policy: 1, after: Some((33, [7; 16])) },
     ];
     for (at, request) in requests.into_iter().enumerate() {
         let number = request.method() as u8;
@@ -252,6 +256,9 @@ fn about_fragments(root: &Path, key: Key) {
         let raw = fragments::encode_answer(answer).unwrap();
         save(root, "objects", &format!("fragment-answer-{at}"), &[&[0], &raw]);
     }
+    let unsettled = Unsettled { of: Undecided { key, version, chosen: chosen.clone() }, certain: true };
+    let raw = fragments::encode_unsettled(&[unsettled], true).unwrap();
+    save(root, "objects", "fragment-unsettled", &[&[0], &raw]);
     let mut cutter = Cutter::new(Scheme::new(2, 1).unwrap(), 8).unwrap();
     cutter.push(b"an object of some stripes", |_| ()).unwrap();
     let block = cutter.finish(|_| ()).block(1, version.generation, chosen).unwrap();

@@ -53,6 +53,9 @@ pub fn objects(data: &[u8]) {
     if let Ok(answer) = fragments::decode_answer(raw) {
         assert_eq!(fragments::encode_answer(&answer).as_deref(), Ok(raw));
     }
+    if let Ok((unsettled, more)) = fragments::decode_unsettled(raw) {
+        assert_eq!(fragments::encode_unsettled(&unsettled, more).as_deref(), Ok(raw));
+    }
     if let Ok(newest) = fragments::Newest::decode(raw) {
         assert_eq!(newest.encode().as_deref(), Ok(raw));
     }

@@ -19,8 +19,11 @@ from typing_extensions import Buffer
 from swiftlet_native._coded import CodedDeleting as CodedDeleting
 from swiftlet_native._coded import CodedDevices as CodedDevices
 from swiftlet_native._coded import CodedReading as CodedReading
+from swiftlet_native._coded import CodedRebuilding as CodedRebuilding
+from swiftlet_native._coded import CodedRecovering as CodedRecovering
+from swiftlet_native._coded import CodedWire as CodedWire
 from swiftlet_native._coded import CodedWriting as CodedWriting
-from swiftlet_native._coded import _DeleteWaits, _Places, _ReadWaits, _WriteWaits
+from swiftlet_native._coded import _Chosen, _CodedVersion, _DeleteWaits, _Places, _ReadWaits, _WriteWaits
 from swiftlet_native._front import Changes as Changes
 from swiftlet_native._front import Front as Front
 from swiftlet_native._guests import cluster_key_id as cluster_key_id
@@ -738,6 +741,25 @@ class TransportNode:
         empty "end" when it is over. The places in `first` are asked first what it is, in their order.
         ValueError for places that can't be.
         """
+
+    def rebuild_coded(
+        self, token: int, places: _Places, place: int, version: _CodedVersion, timeout_s: float, trace: str, /
+    ) -> CodedRebuilding:
+        """Make the fragment that a place lacks; an "end" event when the outcome is known. ValueError as above."""
+
+    def recover_coded(
+        self,
+        token: int,
+        places: _Places,
+        version: _CodedVersion,
+        chosen: _Chosen,
+        ballot: tuple[int, int],
+        timeout_s: float,
+        trace: str,
+        /,
+    ) -> CodedRecovering:
+        """Have the chosen devices decide about a write, by a ballot of a round and a random nonce; an "end" event when
+        the outcome is known. ValueError as above, and when a device was not chosen for each fragment."""
 
     def upload_buffer(self, size: int, /) -> TransportBuffer | None:
         """Memory for up to 1 MiB that is to be uploaded, if there is some. Uploads have half of it at most."""

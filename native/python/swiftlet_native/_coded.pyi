@@ -97,3 +97,72 @@ class CodedReading:
 
     def close(self) -> None:
         """Ask for nothing more, and drop what has come. All answers are None after it."""
+
+_Message: TypeAlias = tuple[int, bytes]
+_CodedVersion: TypeAlias = tuple[int, int]
+"""Timestamp and generation."""
+_Chosen: TypeAlias = list[tuple[int, int]]
+"""The devices that a proxy chose: id in the ring, incarnation."""
+
+@final
+class CodedRebuilding:
+    """A fragment that is being made for the device of its place; nothing is kept of it when nobody refers to it any more
+    before its end."""
+
+    def ended(self) -> tuple[str, int, list[_Refused]] | None:
+        """None while it goes on. Else what the device has said (as `CodedWire.said`), "too-few" when fewer than k
+        fragments can be read, "unproved" when what was made is not the fragment that others know, or "failed" when the
+        device could not be reached; then the bytes that were made, and who gave no good answer."""
+
+    def close(self) -> None:
+        """Ask for nothing more. All answers are None after it."""
+
+@final
+class CodedRecovering:
+    """An attempt to have devices decide about a write; it ends where it is when nobody refers to it any more."""
+
+    def ended(self) -> tuple[str, int, list[_Refused]] | None:
+        """None while it goes on. Else "committed", "aborted", "superseded" when something newer is settled, or "later"
+        with the highest round that was heard of: the next attempt takes a higher one. Then who gave no good answer."""
+
+    def close(self) -> None:
+        """Ask nobody any more. All answers are None after it."""
+
+@final
+class CodedWire:
+    """The messages by which fragments are compared and repaired. A device has the name that it has at its server; a
+    message is a method's number and a header. ValueError for values that can't be, and for answers that are none."""
+
+    @staticmethod
+    def show(device: str, place: _Place, /) -> _Message: ...
+    @staticmethod
+    def shown(header: Buffer, /) -> tuple[_CodedVersion, bool] | None:
+        """The version that is shown, and whether older ones are dead; None where nothing is."""
+
+    @staticmethod
+    def learn(device: str, place: _Place, shown: Buffer, /) -> _Message:
+        """`shown` is the answer of another place to `show`."""
+
+    @staticmethod
+    def hand_back(device: str, place: _Place, shown: Buffer, /) -> _Message:
+        """`shown` is the answer of the device at the fragment's place to `show`."""
+
+    @staticmethod
+    def settle(device: str, place: _Place, version: _CodedVersion, /) -> _Message: ...
+    @staticmethod
+    def said(header: Buffer, /) -> str:
+        """The answer to `learn`, `hand_back` and `settle`: "done", "missing", "superseded", "outbid", "committed",
+        "aborted", "busy" or "other"."""
+
+    @staticmethod
+    def unsettled(device: str, policy: int, after: tuple[int, bytes] | None, /) -> _Message:
+        """Only fragments behind a partition and digest."""
+
+    @staticmethod
+    def unsettled_list(header: Buffer, /) -> tuple[list[tuple[_Place, _CodedVersion, _Chosen, bool]], bool]:
+        """Versions: the fragment, the version, the devices that were chosen, whether it is certain; and whether others
+        follow."""
+
+    @staticmethod
+    def is_settled(data: int, parity: int, equal: int, /) -> bool:
+        """Whether older versions are dead when so many other places show this one in one round under one ring."""

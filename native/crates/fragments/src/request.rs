@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::slot::{Change, MAX_FRAGMENTS, MAX_VERSIONS, Shown, Slot};
+use crate::sync::{self, Todo};
 use crate::version::{Accepted, Ballot, Device, Outcome, Version};
 
 /// What a device is asked about one of its slots.
@@ -58,6 +59,10 @@ pub enum Request {
     },
     /// By another place: what is shown here.
     Show,
+    /// By another place, which shows this: make durable what follows from it without bytes.
+    Learn(Shown),
+    /// By the device at the place of a handoff's fragment, which shows this: it needs no more of it.
+    HandBack(Shown),
     /// By a reader: the newest committed version, below another one if that is given.
     Newest {
         /// Only older versions.
@@ -115,6 +120,8 @@ pub fn answer(slot: &Slot, request: &Request) -> (Option<Change>, Answer) {
         Request::Decide { version, outcome } => decide(slot, *version, *outcome),
         Request::Keep { version, chosen } => keep(slot, *version, chosen),
         Request::Show => (None, Answer::Showing(slot.shown())),
+        Request::Learn(theirs) => learn(slot, theirs),
+        Request::HandBack(theirs) => hand_back(slot, theirs),
         Request::Newest { below } => (None, Answer::Newest { committed: slot.committed(*below), floor: slot.floor() }),
         Request::Fetch(version) => (None, fetch(slot, *version)),
     }
@@ -249,6 +256,27 @@ fn keep(slot: &Slot, version: Version, chosen: &Arc<[Device]>) -> (Option<Change
         Some(Outcome::Abort) => (None, Answer::Decided(Outcome::Abort)),
         _ if kept.is_none() && is_full(slot) => (None, Answer::Busy),
         _ => (Some(Change::Rebuilt { version, chosen: chosen.clone() }), Answer::Done),
+    }
+}
+
+/// *Missing* asks for the fragment; *decided* is what both show.
+fn learn(slot: &Slot, theirs: &Shown) -> (Option<Change>, Answer) {
+    match sync::compare(slot, Some(theirs)) {
+        Todo::Append(change) => (Some(change), Answer::Done),
+        Todo::Equal(_) => (None, Answer::Decided(Outcome::Commit)),
+        Todo::Rebuild { .. } => (None, Answer::Missing),
+        Todo::Nothing => {
+            let newest = slot.floor().max(slot.shown().map(|shown| shown.version));
+            (None, newest.map_or(Answer::Missing, Answer::Superseded))
+        }
+    }
+}
+
+/// *Missing*: nothing that is held here may be dropped because of it.
+fn hand_back(slot: &Slot, theirs: &Shown) -> (Option<Change>, Answer) {
+    match sync::returned(slot, Some(theirs)) {
+        Some(change) => (Some(change), Answer::Done),
+        None => (None, Answer::Missing),
     }
 }
 

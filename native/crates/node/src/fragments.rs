@@ -17,7 +17,9 @@ use swiftlet_transport::{Body, Chunk};
 
 use crate::codings::Coding;
 use crate::device::Permit;
-use crate::message::fragments::{Cells, Footer, Given, MAX_READ_BYTES, MAX_READ_CELLS, Newest, Request, encode_answer};
+use crate::message::fragments::{
+    Cells, Footer, Given, MAX_READ_BYTES, MAX_READ_CELLS, MAX_UNSETTLED, Newest, Request, encode_answer, encode_unsettled,
+};
 use crate::reading::{Answered, Held};
 use crate::reply::Reply;
 use crate::status::{Refusal, Status};
@@ -139,6 +141,10 @@ pub(crate) fn look(store: &Store, permit: Permit, request: &Request) -> Answered
             Fetched::Not(answer) => Ok((Given::Not(answer).encode()?, Body::Empty)),
         },
         Request::Incarnation => Ok((store.incarnation().to_be_bytes().to_vec(), Body::Empty)),
+        Request::Unsettled { policy, after } => {
+            let (all, more) = store.unsettled_fragments(*policy, *after, MAX_UNSETTLED);
+            Ok((encode_unsettled(&all, more)?, Body::Empty))
+        }
         Request::Keep { .. } | Request::About { .. } => {
             Err(Refusal::new(Status::NodeError, "a request that changes something was taken for one that reads"))
         }

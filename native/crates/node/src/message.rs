@@ -184,6 +184,7 @@ pub fn method_name(number: u16) -> Option<&'static str> {
         fragments::method::NEWEST => "newest-fragment",
         fragments::method::CELLS => "cells",
         fragments::method::INCARNATION => "incarnation",
+        fragments::method::UNSETTLED => "unsettled-fragments",
         method::MANY => "many",
         _ => return None,
     })
@@ -490,7 +491,7 @@ impl Request {
                 let (account, container) = (from.text()?, from.text()?);
                 Self::Revoke { account, container, before_ms: from.u64()? }
             }
-            fragments::method::KEEP..=fragments::method::INCARNATION => {
+            fragments::method::KEEP..=fragments::method::INCARNATION | fragments::method::UNSETTLED => {
                 Self::Fragment(fragments::Request::take(number, from)?)
             }
             method::MANY => Self::Many(from.u16()?),

@@ -43,7 +43,7 @@ impl CodedDevices {
 /// The ring's devices, the object's place in the ring, k, m and bytes of a cell, the device at each place, spares.
 pub(crate) type PlacesParts<'py> = (PyRef<'py, CodedDevices>, Place, (usize, usize, usize), Vec<u32>, Vec<u32>);
 
-fn places_of((devices, place, (data, parity, cell_bytes), at, spares): PlacesParts<'_>) -> PyResult<Places> {
+pub(crate) fn places_of((devices, place, (data, parity, cell_bytes), at, spares): PlacesParts<'_>) -> PyResult<Places> {
     let scheme = Scheme::new(data, parity).map_err(|error| PyValueError::new_err(error.to_string()))?;
     Places::new(Arc::clone(&devices.0), key(place), (scheme, cell_bytes), at, spares).map_err(PyValueError::new_err)
 }
@@ -55,9 +55,9 @@ pub(crate) type WriteWaits = (f64, f64, f64, f64);
 pub(crate) type ReadWaits = (f64, f64, u64);
 
 /// A device by its number, and why it had no good answer.
-type Refused<'py> = (u32, FailedParts, RefusedParts<'py>);
+pub(crate) type Refused<'py> = (u32, FailedParts, RefusedParts<'py>);
 
-fn refused<'py>(py: Python<'py>, all: &[(u32, Failure)]) -> Vec<Refused<'py>> {
+pub(crate) fn refused<'py>(py: Python<'py>, all: &[(u32, Failure)]) -> Vec<Refused<'py>> {
     let one = |(device, failure): &(u32, Failure)| {
         let (failed, refusal) = failure_parts(py, failure);
         (*device, failed, refusal)

@@ -7,6 +7,7 @@ mod bodies;
 mod buffer;
 mod chunks;
 mod coded;
+mod coded_repair;
 mod container_server;
 mod copies;
 mod doubts;
@@ -44,6 +45,8 @@ mod _native {
     use super::chunks::{TransportChunk, TransportWindow};
     #[pymodule_export]
     use super::coded::{CodedDeleting, CodedDevices, CodedReading, CodedWriting};
+    #[pymodule_export]
+    use super::coded_repair::{CodedRebuilding, CodedRecovering, CodedWire};
     #[pymodule_export]
     use super::container_server::ContainerServer;
     #[pymodule_export]

@@ -10,14 +10,14 @@ use swiftlet_store::model::{Footer, Pairs, PostMeta, PutMeta};
 use crate::buffer::Bytes;
 use crate::store::{EntryParts, InfoParts, Place, entry_of, entry_parts, key, parts};
 
-fn malformed(error: Malformed) -> PyErr {
+pub(crate) fn malformed(error: Malformed) -> PyErr {
     PyValueError::new_err(error.0)
 }
 
 /// A method's number and its header.
-type Message<'py> = (u16, Bound<'py, PyBytes>);
+pub(crate) type Message<'py> = (u16, Bound<'py, PyBytes>);
 
-fn message<'py>(py: Python<'py>, device: &str, request: &Request) -> PyResult<Message<'py>> {
+pub(crate) fn message<'py>(py: Python<'py>, device: &str, request: &Request) -> PyResult<Message<'py>> {
     Ok((request.method(), PyBytes::new(py, &request.encode(device).map_err(malformed)?)))
 }
 

@@ -21,6 +21,7 @@ use swiftlet_transport::{
 use crate::bodies::{Bodies, TransportBuffer, TransportDigester};
 use crate::buffer::Bytes;
 use crate::chunks::{TransportWindow, payload};
+use crate::coded_repair::{self, ChosenParts, CodedRebuilding, CodedRecovering};
 use crate::coded::{CodedDeleting, CodedReading, CodedWriting, DeleteWaits, PlacesParts, ReadWaits, WriteWaits};
 use crate::encryption::Encryption;
 use crate::group::{Groups, TransportGroup};
@@ -348,6 +349,38 @@ impl TransportNode {
     ) -> PyResult<CodedReading> {
         let sink = Arc::clone(&self.events) as Arc<dyn Sink>;
         CodedReading::start(places, &first, start..stop.max(start), (waits, trace), (sink, token))
+    }
+
+    /// Make the fragment that a place lacks; "end" when the outcome is known.
+    #[pyo3(signature = (token, places, place, version, timeout_s, trace, /))]
+    fn rebuild_coded(
+        &self,
+        token: u64,
+        places: PlacesParts<'_>,
+        place: usize,
+        version: coded_repair::VersionParts,
+        timeout_s: f64,
+        trace: &str,
+    ) -> PyResult<CodedRebuilding> {
+        let sink = Arc::clone(&self.events) as Arc<dyn Sink>;
+        CodedRebuilding::start(places, (place, version), (timeout_s, trace), (sink, token))
+    }
+
+    /// Have the chosen devices decide about a write, by a ballot; "end" when the outcome is known.
+    #[allow(clippy::too_many_arguments, reason = "one crossing of the border for everything about a ballot")]
+    #[pyo3(signature = (token, places, version, chosen, ballot, timeout_s, trace, /))]
+    fn recover_coded(
+        &self,
+        token: u64,
+        places: PlacesParts<'_>,
+        version: coded_repair::VersionParts,
+        chosen: ChosenParts,
+        ballot: (u32, u64),
+        timeout_s: f64,
+        trace: &str,
+    ) -> PyResult<CodedRecovering> {
+        let sink = Arc::clone(&self.events) as Arc<dyn Sink>;
+        CodedRecovering::start(places, (version, chosen), ballot, (timeout_s, trace), (sink, token))
     }
 
     /// Wait for memory: an event with the token follows, with nothing when the time is over.

@@ -2,6 +2,7 @@
 
 mod fragments;
 
+use swiftlet_fragments::request::{Answer, Request};
 use swiftlet_fragments::slot::Change;
 
 use crate::error::{Error, Result};
@@ -27,12 +28,12 @@ pub(crate) enum Plan {
 
 /// Decide on a request.
 pub(crate) fn decide(inner: &Inner, key: Key, op: Op) -> Result<Plan> {
-    let forgets = matches!(op, Op::Remove(_) | Op::Reclaim { .. } | Op::Fragments(Asked::HandBack(_)));
-    if forgets && inner.pending.has(&key) {
-        // With what was forgotten its row would be lost.
-        return Ok(unchanged());
-    }
     match op {
+        // With what was forgotten its row would be lost.
+        Op::Remove(_) | Op::Reclaim { .. } if inner.pending.has(&key) => Ok(unchanged()),
+        Op::Fragments(Asked::Request(Request::HandBack(_))) if inner.pending.has(&key) => {
+            Ok(Plan::Answer(Ok(Given::Answer(Answer::Missing))))
+        }
         Op::Fragments(asked) => fragments::decide(inner, key, asked),
         op if inner.index.has_fragment(&key) => fragments::decide_plain(inner, key, op),
         op => decide_object(inner, key, op),

@@ -268,6 +268,23 @@ impl Index {
         }
     }
 
+    /// Call a function with the fragments of each partition of a policy that has some, from one partition on, in order,
+    /// until it returns false.
+    pub(crate) fn for_each_fragmented(
+        &self,
+        (policy, from): PartitionId,
+        mut each: impl FnMut(u32, &mut dyn Iterator<Item = (&[u8; 16], &Versions)>) -> bool,
+    ) {
+        let ids = self.ids();
+        let behind = ids.iter().skip_while(|id| **id < (policy, from)).take_while(|(other, _)| *other == policy);
+        for id in behind {
+            let goes_on = self.partition(*id, |found| !found.has_fragments() || each(id.1, &mut found.fragments()));
+            if goes_on == Some(false) {
+                return;
+            }
+        }
+    }
+
     /// Remove a POST; false when it is not at this place any more.
     pub(crate) fn drop_post(&self, key: &Key, place: Place) -> bool {
         self.change(key, |partition| {

@@ -8,7 +8,6 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use swiftlet_fragments::request::{Answer, Request};
-use swiftlet_fragments::slot::Shown;
 
 use crate::error::{Error, Result};
 use crate::model::{Entry, Key, PostMeta, Timestamp};
@@ -66,10 +65,6 @@ pub(crate) enum Asked {
     Fragment { request: Request, header: Header, metadata: Vec<u8>, data: Vec<u8> },
     /// Anything that comes without one.
     Request(Request),
-    /// Another place shows this: append what needs no bytes to be moved.
-    Shown(Shown),
-    /// The device at the place of a handoff's fragment shows this: it needs no more of it.
-    HandBack(Shown),
     /// The fragment at this place is damaged: go on without it, step by step until nothing changes any more.
     Damaged(Place),
     /// The decision at this place is damaged: write it anew.

@@ -64,6 +64,8 @@ struct State {
     upload: Option<Upload>,
     /// Bytes that the device has yet to take.
     queued: u64,
+    /// Bytes that were made.
+    made: u64,
 }
 
 /// A rebuild. Its sink is told `End` when it is over. Dropped before, nothing is kept.
@@ -84,7 +86,7 @@ impl Rebuilding {
         if place >= places.at.len() {
             return Err("there is no such place");
         }
-        let state = State { place, version, timeout: limits.0, stage: Stage::Describing, upload: None, queued: 0 };
+        let state = State { place, version, timeout: limits.0, stage: Stage::Describing, upload: None, queued: 0, made: 0 };
         Ok(Self(Operation::start(places, state, limits, sink, |_, asking| {
             for index in (0..asking.places.at.len()).filter(|index| *index != place) {
                 let (device, request) = (asking.places.at[index], asking.places.describe(index, version));
@@ -97,6 +99,18 @@ impl Rebuilding {
     #[must_use]
     pub fn end(&self) -> Option<RebuildEnd> {
         self.0.look(|state, _| if let Stage::Over(end) = &state.stage { Some(end.clone()) } else { None })
+    }
+
+    /// How many bytes of the fragment were made by now.
+    #[must_use]
+    pub fn made(&self) -> u64 {
+        self.0.look(|state, _| state.made)
+    }
+
+    /// Why devices, by their numbers, gave no good answer.
+    #[must_use]
+    pub fn refused(&self) -> Vec<(u32, Failure)> {
+        self.0.look(|_, asking| asking.refused.clone())
     }
 }
 
@@ -133,6 +147,7 @@ impl State {
     /// Send a cell on; false if that can't be done.
     fn send(&mut self, cell: Vec<u8>) -> bool {
         self.queued += cell.len() as u64;
+        self.made += cell.len() as u64;
         cell.is_empty() || self.upload.as_ref().is_some_and(|upload| upload.send(Chunk::from(cell)).is_ok())
     }
 

@@ -70,6 +70,12 @@ impl Recovering {
     pub fn end(&self) -> Option<End> {
         self.0.look(|state, _| if state.phase == Phase::Over { state.recovery.end() } else { None })
     }
+
+    /// Why devices, by their numbers, gave no good answer.
+    #[must_use]
+    pub fn refused(&self) -> Vec<(u32, Failure)> {
+        self.0.look(|_, asking| asking.refused.clone())
+    }
 }
 
 impl State {

@@ -10,6 +10,7 @@ use swiftlet_fragments::request::{Answer, Request as Asked};
 use swiftlet_fragments::slot::Shown;
 use swiftlet_fragments::{Accepted, Ballot, Device, Outcome, Version};
 use swiftlet_store::model::{FragmentInfo, Key, PutMeta};
+use swiftlet_store::{Undecided, Unsettled};
 
 use super::{Malformed, Reader, Writer, check_row, put_key, take_key};
 
@@ -17,8 +18,12 @@ use super::{Malformed, Reader, Writer, check_row, put_key, take_key};
 const VERSION: u8 = 1;
 /// The largest number of cells in one answer.
 pub const MAX_READ_CELLS: u64 = 1024;
+/// The largest number of versions that are not settled in one answer, but for the rest of the last fragment's.
+pub const MAX_UNSETTLED: usize = 128;
 /// The most bytes of cells in one answer.
 pub const MAX_READ_BYTES: u64 = 4 << 20;
+/// Bytes of a version in an answer about those that are not settled, without its devices.
+const UNSETTLED_BYTES: usize = 40;
 /// An unknown size.
 const UNKNOWN: u64 = u64::MAX;
 
@@ -29,6 +34,7 @@ pub(super) mod method {
     pub(crate) const NEWEST: u16 = 16;
     pub(crate) const CELLS: u16 = 17;
     pub(crate) const INCARNATION: u16 = 18;
+    pub(crate) const UNSETTLED: u16 = 20;
 }
 
 /// A request about a fragment.
@@ -80,6 +86,13 @@ pub enum Request {
     },
     /// The device's incarnation, by which a proxy chooses it.
     Incarnation,
+    /// Versions of a policy that are not settled.
+    Unsettled {
+        /// The policy.
+        policy: u16,
+        /// Only those of fragments behind this partition and digest.
+        after: Option<(u32, [u8; 16])>,
+    },
 }
 
 impl From<Request> for super::Request {
@@ -169,6 +182,17 @@ fn take_ballot(from: &mut Reader<'_>) -> Result<Ballot, Malformed> {
     Ok(Ballot { round: from.u32()?, nonce: from.u64()? })
 }
 
+fn put_shown(out: &mut Writer, shown: &Shown) {
+    put_version(out, shown.version);
+    out.u8(u8::from(shown.settled));
+    put_chosen(out, &shown.chosen);
+}
+
+fn take_shown(from: &mut Reader<'_>) -> Result<Shown, Malformed> {
+    let (version, settled) = (take_version(from)?, from.flag()?);
+    Ok(Shown { version, settled, chosen: take_chosen(from)? })
+}
+
 fn put_outcome(out: &mut Writer, outcome: Outcome) {
     out.u8(u8::from(outcome == Outcome::Commit));
 }
@@ -233,6 +257,8 @@ mod about {
     pub(super) const ACCEPT: u8 = 4;
     pub(super) const DECIDE: u8 = 5;
     pub(super) const SHOW: u8 = 6;
+    pub(super) const LEARN: u8 = 7;
+    pub(super) const HAND_BACK: u8 = 8;
 }
 
 fn put_asked(out: &mut Writer, asked: &Asked) -> Result<(), Malformed> {
@@ -263,6 +289,14 @@ fn put_asked(out: &mut Writer, asked: &Asked) -> Result<(), Malformed> {
             put_outcome(out, *outcome);
         }
         Asked::Show => out.u8(about::SHOW),
+        Asked::Learn(theirs) => {
+            out.u8(about::LEARN);
+            put_shown(out, theirs);
+        }
+        Asked::HandBack(theirs) => {
+            out.u8(about::HAND_BACK);
+            put_shown(out, theirs);
+        }
         Asked::Prepare { .. } | Asked::Keep { .. } | Asked::Delete { .. } | Asked::Newest { .. } | Asked::Fetch(_) => {
             return Err(Malformed("this is asked by another request"));
         }
@@ -284,6 +318,8 @@ fn take_asked(from: &mut Reader<'_>) -> Result<Asked, Malformed> {
         }
         about::DECIDE => Asked::Decide { version: take_version(from)?, outcome: take_outcome(from)? },
         about::SHOW => Asked::Show,
+        about::LEARN => Asked::Learn(take_shown(from)?),
+        about::HAND_BACK => Asked::HandBack(take_shown(from)?),
         _ => return Err(Malformed("a question about a fragment that there is not")),
     })
 }
@@ -308,6 +344,7 @@ impl Request {
             Self::Newest { .. } => method::NEWEST,
             Self::Cells { .. } => method::CELLS,
             Self::Incarnation => method::INCARNATION,
+            Self::Unsettled { .. } => method::UNSETTLED,
         }
     }
 
@@ -339,6 +376,14 @@ impl Request {
                 out.u64(*end);
             }
             Self::Incarnation => {}
+            Self::Unsettled { policy, after } => {
+                out.u16(*policy);
+                out.u8(u8::from(after.is_some()));
+                if let Some((partition, digest)) = after {
+                    out.u32(*partition);
+                    out.raw(digest);
+                }
+            }
         }
         Ok(())
     }
@@ -349,6 +394,11 @@ impl Request {
         }
         if number == method::INCARNATION {
             return Ok(Self::Incarnation);
+        }
+        if number == method::UNSETTLED {
+            let policy = from.u16()?;
+            let after = if from.flag()? { Some((from.u32()?, from.digest()?)) } else { None };
+            return Ok(Self::Unsettled { policy, after });
         }
         let key = take_key(from)?;
         Ok(match number {
@@ -443,11 +493,7 @@ fn put_answer(out: &mut Writer, answer: &Answer) -> Result<(), Malformed> {
         Answer::Showing(shown) => {
             out.u8(answers::SHOWING);
             out.u8(u8::from(shown.is_some()));
-            if let Some(Shown { version, settled, chosen }) = shown {
-                put_version(out, *version);
-                out.u8(u8::from(*settled));
-                put_chosen(out, chosen);
-            }
+            shown.iter().for_each(|shown| put_shown(out, shown));
         }
         Answer::Newest { .. } | Answer::Fragment(_) => return Err(Malformed("this is answered in another form")),
     }
@@ -466,10 +512,7 @@ fn take_answer(number: u8, from: &mut Reader<'_>) -> Result<Answer, Malformed> {
             let accepted = if from.flag()? { Some(take_accepted(from)?) } else { None };
             Answer::Promised { accepted, fragment: from.flag()? }
         }
-        answers::SHOWING if from.flag()? => {
-            let (version, settled) = (take_version(from)?, from.flag()?);
-            Answer::Showing(Some(Shown { version, settled, chosen: take_chosen(from)? }))
-        }
+        answers::SHOWING if from.flag()? => Answer::Showing(Some(take_shown(from)?)),
         answers::SHOWING => Answer::Showing(None),
         _ => return Err(Malformed("an answer that there is not")),
     })
@@ -484,6 +527,40 @@ pub fn decode_incarnation(header: &[u8]) -> Result<u64, Malformed> {
     let incarnation = from.u64()?;
     from.end()?;
     Ok(incarnation)
+}
+
+/// The header of an answer to [`Request::Unsettled`]: the versions, and whether there are others behind them.
+///
+/// # Errors
+/// They are too many.
+pub fn encode_unsettled(all: &[Unsettled], more: bool) -> Result<Vec<u8>, Malformed> {
+    let mut out = Writer::default();
+    out.u8(u8::from(more));
+    out.u32(all.len() as u32);
+    for Unsettled { of: Undecided { key, version, chosen }, certain } in all {
+        put_key(&mut out, key);
+        put_version(&mut out, *version);
+        out.u8(u8::from(*certain));
+        put_chosen(&mut out, chosen);
+    }
+    out.finish()
+}
+
+/// The inverse.
+///
+/// # Errors
+/// It is none.
+pub fn decode_unsettled(header: &[u8]) -> Result<(Vec<Unsettled>, bool), Malformed> {
+    let mut from = Reader(header);
+    let more = from.flag()?;
+    let count = from.count(UNSETTLED_BYTES)?;
+    let mut all = Vec::with_capacity(count);
+    for _ in 0..count {
+        let (key, version, certain) = (take_key(&mut from)?, take_version(&mut from)?, from.flag()?);
+        all.push(Unsettled { of: Undecided { key, version, chosen: take_chosen(&mut from)? }, certain });
+    }
+    from.end()?;
+    Ok((all, more))
 }
 
 /// The header of an answer to [`Request::Keep`] and [`Request::About`].

@@ -18,6 +18,7 @@ use swiftlet_node::message::updates::{
 use swiftlet_node::message::{Found, Request, Written, decode_footer, encode_footer, fragments, lists};
 use swiftlet_node::{Limits, Refusal, Status};
 use swiftlet_store::model::{Entry, EntryKind, Footer, FragmentInfo, Info, Key, PostMeta, PutMeta};
+use swiftlet_store::{Undecided, Unsettled};
 
 fn text() -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(any::<u8>(), 0..40)
@@ -120,11 +121,22 @@ fn accepted() -> impl Strategy<Value = Accepted> {
         .prop_map(|((round, nonce), outcome)| Accepted { ballot: Ballot { round, nonce }, outcome })
 }
 
+/// What another place shows: a deletion as well.
+fn shown() -> impl Strategy<Value = Shown> {
+    (any::<(u64, u64)>(), any::<bool>(), chosen()).prop_map(|((timestamp, generation), settled, chosen)| Shown {
+        version: Version { timestamp, generation },
+        settled,
+        chosen,
+    })
+}
+
 fn asked() -> impl Strategy<Value = Asked> {
     prop_oneof![
         version().prop_map(Asked::Commit),
         version().prop_map(Asked::Settle),
         Just(Asked::Show),
+        shown().prop_map(Asked::Learn),
+        shown().prop_map(Asked::HandBack),
         (version(), outcome()).prop_map(|(version, outcome)| Asked::Decide { version, outcome }),
         (version(), chosen(), accepted()).prop_map(|(version, chosen, accepted)| Asked::Accept {
             version,
@@ -139,6 +151,13 @@ fn asked() -> impl Strategy<Value = Asked> {
     ]
 }
 
+fn unsettled() -> impl Strategy<Value = Unsettled> {
+    (key(), version(), chosen(), any::<bool>()).prop_map(|(key, version, chosen, certain)| Unsettled {
+        of: Undecided { key, version, chosen },
+        certain,
+    })
+}
+
 fn fragment_request() -> impl Strategy<Value = fragments::Request> {
     let keep = (key(), any::<(bool, u64, u64, u32)>(), 1..=16_u32 << 20, prop::option::of(0..u64::MAX), pairs());
     let keep = keep.prop_map(|(key, (certain, timestamp, delete_at, row), cell_bytes, size, metadata)| {
@@ -149,6 +168,8 @@ fn fragment_request() -> impl Strategy<Value = fragments::Request> {
     prop_oneof![
         keep,
         Just(fragments::Request::Incarnation),
+        (any::<u16>(), prop::option::of(any::<(u32, [u8; 16])>()))
+            .prop_map(|(policy, after)| fragments::Request::Unsettled { policy, after }),
         (key(), asked()).prop_map(|(key, asked)| fragments::Request::About { key, asked }),
         (key(), prop::option::of(version()), any::<(u64, u64)>())
             .prop_map(|(key, below, (start, stop))| fragments::Request::Newest { key, below, start, stop }),
@@ -213,6 +234,7 @@ proptest! {
         let _ = fragments::Newest::decode(&raw);
         let _ = fragments::Given::decode(&raw);
         let _ = fragments::decode_incarnation(&raw);
+        let _ = fragments::decode_unsettled(&raw);
     }
 
     #[test]
@@ -220,9 +242,15 @@ proptest! {
         answer in fragment_answer(), object in prop::collection::vec(any::<u8>(), 0..60), version in version(),
         floor in prop::option::of(version()), name in text(), metadata in pairs(),
         first in any::<u64>(), xxh3 in prop::collection::vec(any::<u64>(), 0..9),
+        unsettled in prop::collection::vec(unsettled(), 0..4), more in any::<bool>(),
     ) {
         let raw = fragments::encode_answer(&answer).unwrap();
         prop_assert_eq!(fragments::decode_answer(&raw), Ok(answer.clone()));
+        let raw = fragments::encode_unsettled(&unsettled, more).unwrap();
+        prop_assert_eq!(fragments::decode_unsettled(&raw), Ok((unsettled.clone(), more)));
+        for cut in 0..raw.len() {
+            prop_assert!(fragments::decode_unsettled(&raw[..cut]).is_err());
+        }
         let cells = fragments::Cells { first, xxh3 };
         for given in [fragments::Given::Not(answer), fragments::Given::Cells(cells.clone())] {
             let raw = given.encode().unwrap();
@@ -404,6 +432,7 @@ fn the_document_has_the_same_errors_methods_and_limits() {
             "CELLS",
         ),
         (Request::Many(1), "MANY"),
+        (Request::Fragment(fragments::Request::Unsettled { policy: 0, after: None }), "UNSETTLED"),
     ] {
         assert!(transport.contains(&format!("\n| {} | {name} | ", request.method())), "{name}");
     }

@@ -8,7 +8,6 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use swiftlet_fragments::Version;
 use swiftlet_fragments::request::{Request, answer};
 use swiftlet_fragments::slot::{Change, Slot};
-use swiftlet_fragments::sync::{self, Todo};
 
 use super::{Plan, forget, unchanged};
 use crate::error::{Error, Result};
@@ -42,11 +41,6 @@ pub(super) fn decide(inner: &Inner, key: Key, asked: Asked) -> Result<Plan> {
             let Some(change) = change else { return Ok(Plan::Answer(Ok(Given::Answer(said)))) };
             write(key, without_chosen(&versions, change), Given::Answer(said))
         }
-        Asked::Shown(shown) => match sync::compare(&versions.slot(), Some(&shown)) {
-            Todo::Append(change) => write(key, change, Given::Changed(true)),
-            _ => Ok(unchanged()),
-        },
-        Asked::HandBack(shown) => write_if(key, sync::returned(&versions.slot(), Some(&shown))),
         Asked::Damaged(place) => write_if(key, versions.without(place)),
         Asked::Rewrite(place) => write_if(key, versions.decision_at(place)),
     }

@@ -26,8 +26,9 @@ use crate::commit;
 use crate::error::{Error, Result};
 use crate::index::WholeObject;
 use crate::model::Key;
-use crate::queue::{Asked, Op, Told};
+use crate::queue::{Asked, Told};
 use crate::read::fragments::{self as reading, Fetched, Newest};
+use crate::versions::Versions;
 use crate::writer::{FragmentWriter, Shape};
 
 /// A version of which nobody here knows what became of it.
@@ -39,6 +40,15 @@ pub struct Undecided {
     pub version: Version,
     /// The devices that its proxy chose; none if that is not known here any more.
     pub chosen: Arc<[Device]>,
+}
+
+/// A version because of which older ones are still kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unsettled {
+    /// The version, and where its fragment is.
+    pub of: Undecided,
+    /// Whether it is known here that it counts.
+    pub certain: bool,
 }
 
 impl Store {
@@ -108,13 +118,42 @@ impl Store {
     /// Make durable what follows from what another place shows, as far as no bytes have to be moved for it; returns
     /// whether anything changed.
     pub fn learn_of_fragment(&self, key: Key, theirs: Shown) -> Result<bool> {
-        commit::ask(&self.inner, key, Op::Fragments(Asked::Shown(theirs)))
+        Ok(self.about_fragment(key, Request::Learn(theirs))? == Answer::Done)
     }
 
     /// Drop a handoff's fragment of which the device at its place shows this, if it may be dropped; returns whether it
     /// was.
     pub fn hand_back_fragment(&self, key: Key, theirs: Shown) -> Result<bool> {
-        commit::ask(&self.inner, key, Op::Fragments(Asked::HandBack(theirs)))
+        Ok(self.about_fragment(key, Request::HandBack(theirs))? == Answer::Done)
+    }
+
+    /// Versions of a policy that are not settled, in the order of partitions and digests, from the first one behind these
+    /// on; and whether there are others behind them. Once there are `limit`, only the rest of their fragment follows.
+    #[must_use]
+    pub fn unsettled_fragments(
+        &self,
+        policy: u16,
+        after: Option<(u32, [u8; 16])>,
+        limit: usize,
+    ) -> (Vec<Unsettled>, bool) {
+        let mut found: Vec<Vec<Unsettled>> = Vec::new();
+        self.inner.index.for_each_fragmented((policy, after.map_or(0, |after| after.0)), |partition, fragments| {
+            let behind = after.filter(|after| after.0 == partition).map(|after| after.1);
+            let begun = found.len();
+            for (digest, versions) in fragments.filter(|(digest, _)| Some(**digest) > behind) {
+                let key = Key { policy, partition, digest: *digest };
+                found.extend(Some(unsettled(key, versions)).filter(|of_one| !of_one.is_empty()));
+            }
+            found[begun..].sort_unstable_by_key(|of_one| of_one[0].of.key.digest);
+            found.len() <= limit
+        });
+        let mut told = Vec::new();
+        let mut rest = found.into_iter();
+        while told.len() < limit {
+            let Some(of_one) = rest.next() else { return (told, false) };
+            told.extend(of_one);
+        }
+        (told, rest.next().is_some())
     }
 
     /// Versions of which nobody here knows what became of them, at most so many.
@@ -129,4 +168,16 @@ impl Store {
         });
         found
     }
+}
+
+/// The versions of one fragment that are not settled: those that are undecided, and the one that is shown.
+fn unsettled(key: Key, versions: &Versions) -> Vec<Unsettled> {
+    let floor = versions.floor.map(|floor| floor.version);
+    let shown = versions.shown().map(|(version, _)| version).filter(|version| Some(*version) > floor);
+    let all = versions.kept.iter().filter_map(|kept| {
+        let certain = shown == Some(kept.version);
+        let of = || Undecided { key, version: kept.version, chosen: kept.chosen.clone() };
+        (certain || versions.decided(kept).is_none()).then(|| Unsettled { of: of(), certain })
+    });
+    all.collect()
 }
