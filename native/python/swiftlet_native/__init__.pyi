@@ -743,9 +743,17 @@ class TransportNode:
         """
 
     def rebuild_coded(
-        self, token: int, places: _Places, place: int, version: _CodedVersion, timeout_s: float, trace: str, /
+        self,
+        token: int,
+        places: _Places,
+        place: int,
+        version: _CodedVersion,
+        waits: tuple[float, float],
+        trace: str,
+        /,
     ) -> CodedRebuilding:
-        """Make the fragment that a place lacks; an "end" event when the outcome is known. ValueError as above."""
+        """Make the fragment that a place lacks; an "end" event when the outcome is known. `waits` are the seconds of
+        each request, and for which the device may take the fragment. ValueError as above."""
 
     def recover_coded(
         self,

@@ -114,6 +114,9 @@ class CodedRebuilding:
         fragments can be read, "unproved" when what was made is not the fragment that others know, or "failed" when the
         device could not be reached; then the bytes that were made, and who gave no good answer."""
 
+    def made(self) -> int:
+        """The bytes of the fragment that were made by now; 0 after `close`."""
+
     def close(self) -> None:
         """Ask for nothing more. All answers are None after it."""
 

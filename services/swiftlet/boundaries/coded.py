@@ -123,6 +123,102 @@ class TooFewFragments(Exception):
     refused: Sequence[Refused] = field(default=())
 
 
+CodedVersion = tuple[int, int]
+"""A version of a coded object: its timestamp's value, and the generation that its proxy drew."""
+Said = Literal["done", "missing", "superseded", "outbid", "committed", "aborted", "busy", "other"]
+"""What a device says about a fragment, see *said* in `docs/transport.md`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShownFragment:
+    """What a device shows of a fragment to the devices of other places."""
+
+    version: CodedVersion
+    settled: bool
+    """Whether all older versions are dead."""
+    told: bytes
+    """The device's answer, which other devices are told."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnsettledFragment:
+    """A version because of which a device keeps older ones."""
+
+    key: ObjectKey
+    """The key under which the device keeps the fragment."""
+    version: CodedVersion
+    chosen: Sequence[tuple[int, int]]
+    """The devices that its proxy chose: id in the ring, incarnation; none if that is not known any more."""
+    certain: bool
+    """Whether the device knows that it counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuilt:
+    """How the rebuild of a fragment has ended."""
+
+    end: Said | Literal["too-few", "unproved", "failed"]
+    """What the device of the place said; or fewer fragments than are needed can be read, what was made is not the
+    fragment that others know, or the device could not be reached.
+    """
+    made: int
+    """Bytes of the fragment that were made."""
+    refused: Sequence[Refused] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """How an attempt to decide about a write has ended."""
+
+    end: Literal["committed", "aborted", "superseded", "later"]
+    """What became of the write; or something newer is settled, or too few devices have answered."""
+    round: int
+    """With "later": the highest round that was heard of."""
+    refused: Sequence[Refused] = ()
+
+
+class CodedRepair(Protocol):
+    """Compares and repairs fragments. All methods raise NodeError and the errors of the device."""
+
+    async def show(self, device: Device, key: ObjectKey) -> ShownFragment | None:
+        """Return what a device shows of a fragment."""
+        ...
+
+    async def learn(self, device: Device, key: ObjectKey, shown: ShownFragment) -> Said:
+        """Tell a device what another place shows; "missing" says that it lacks the fragment."""
+        ...
+
+    async def hand_back(self, device: Device, key: ObjectKey, shown: ShownFragment) -> bool:
+        """Tell a device that stands in for a place what that place shows; return whether it has dropped its own."""
+        ...
+
+    async def settle(self, device: Device, key: ObjectKey, version: CodedVersion) -> Said:
+        """Tell a device that older versions are dead."""
+        ...
+
+    async def rebuild(self, places: CodedPlaces, place: int, version: CodedVersion) -> Rebuilt:
+        """Make the fragment of a place from others, or move the one of a device that stood in, and have the device at
+        the place keep it.
+        """
+        ...
+
+    async def recover(
+        self, places: CodedPlaces, version: CodedVersion, chosen: Sequence[tuple[int, int]], round_number: int
+    ) -> Recovered:
+        """Have the devices that its proxy chose decide about a write, by a ballot of this round."""
+        ...
+
+    async def unsettled(
+        self, device: Device, policy: int, after: ObjectKey | None
+    ) -> tuple[Sequence[UnsettledFragment], bool]:
+        """Return the first versions behind a key that are not settled, in order, and whether others follow."""
+        ...
+
+    def is_settled(self, coding: Coding, equal: int) -> bool:
+        """Return whether older versions are dead when so many other places show a version in one round."""
+        ...
+
+
 class CodedTransport(Protocol):
     """Writes and reads objects with erasure coding."""
 

@@ -108,6 +108,11 @@ class Policies:
         """Return the indexes of the policies whose objects are whole."""
         return [policy.index for policy in self._policies if policy.coding is None]
 
+    @property
+    def coded(self) -> list[int]:
+        """Return the indexes of the policies whose objects have erasure coding."""
+        return [policy.index for policy in self._policies if policy.coding is not None]
+
     def take(self, announced: Sequence[PolicySection], usable: Callable[[int], bool]) -> bool:
         """Put those in force that are known already or `usable`, by index; return whether anything changed.
 

@@ -803,6 +803,14 @@ class ReplicatorSection(RoundsSection, NodeTimeouts):
         le=256,
         description="Partitions compared at a time. A higher value finds differences sooner and causes more disk load.",
     )
+    coded_recovery_after_s: float = Field(
+        default=600.0,
+        ge=10.0,
+        le=86_400.0,
+        description="Seconds for which a write with erasure coding that is neither finished nor given up is left to its "
+        "proxy. After them the devices decide among themselves whether it counts. A lower value may end writes whose "
+        "proxy has only been slow; they are answered with 503.",
+    )
     mode: Literal["batched", "lightsync", "all_to_all", "star", "chain"] = Field(
         default="batched",
         description="How rounds compare. batched: each peer is asked once about all partitions shared with it, and "

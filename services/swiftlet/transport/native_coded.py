@@ -58,7 +58,7 @@ class _Known:
     devices: CodedDevices
 
 
-class _Waiter:
+class Waiter:
     """Waits for events of one operation."""
 
     def __init__(self) -> None:
@@ -106,8 +106,8 @@ class NativeCoded:
         self, places: CodedPlaces, record: PutRecord, size: int | None, rows: Sequence[ContainerUpdate]
     ) -> NativeCodedPut:
         """Ask the devices of all places to take their fragments, and return the stream that codes the object."""
-        parts = await self._parts(places)
-        waiter = _Waiter()
+        parts = await self.parts(places)
+        waiter = Waiter()
         node, token = self._caller.listen(waiter)
         settings = self._caller.settings
         version = (
@@ -130,8 +130,8 @@ class NativeCoded:
         self, places: CodedPlaces, timestamp: Timestamp, name: str, rows: Sequence[ContainerUpdate]
     ) -> CodedDeletion:
         """Put a tombstone at each place."""
-        parts = await self._parts(places)
-        waiter = _Waiter()
+        parts = await self.parts(places)
+        waiter = Waiter()
         node, token = self._caller.listen(waiter)
         waits = self._caller.settings.answer_timeout_s, AFTER_QUORUM_S
         try:
@@ -161,8 +161,8 @@ class NativeCoded:
         self, places: CodedPlaces, first: Sequence[int], start: int, stop: int | None
     ) -> NativeCodedGet:
         """Read bytes `[start, stop)` of the newest version."""
-        parts = await self._parts(places)
-        waiter = _Waiter()
+        parts = await self.parts(places)
+        waiter = Waiter()
         node, token = self._caller.listen(waiter)
         settings = self._caller.settings
         waits = settings.answer_timeout_s, self._hedge_s, settings.window_bytes
@@ -180,9 +180,15 @@ class NativeCoded:
             raise
         return stream
 
-    async def _parts(
+    @property
+    def caller(self) -> NativeCaller:
+        """Return the calls of this process."""
+        return self._caller
+
+    async def parts(
         self, places: CodedPlaces
     ) -> tuple[CodedDevices, tuple[int, int, bytes], tuple[int, int, int], list[int], list[int]]:
+        """Return what native code is told of where an object's fragments are."""
         coding = places.coding
         devices = await self._devices(places.key.policy, places.ring)
         numbers = [device.id for device in places.at], [device.id for device in places.spares]
@@ -242,7 +248,7 @@ class NativeCodedPut:
     """Behaves as `swiftlet.boundaries.coded.CodedPutStream` requires."""
 
     def __init__(
-        self, coded: NativeCoded, places: CodedPlaces, waiter: _Waiter, writing: CodedWriting, token: int
+        self, coded: NativeCoded, places: CodedPlaces, waiter: Waiter, writing: CodedWriting, token: int
     ) -> None:
         """Begin before the first byte."""
         self._coded = coded
@@ -311,7 +317,7 @@ class NativeCodedGet:
     """Behaves as `swiftlet.boundaries.coded.CodedGetStream` requires."""
 
     def __init__(
-        self, coded: NativeCoded, places: CodedPlaces, waiter: _Waiter, reading: CodedReading, token: int
+        self, coded: NativeCoded, places: CodedPlaces, waiter: Waiter, reading: CodedReading, token: int
     ) -> None:
         """Begin before the first answer."""
         self._coded = coded

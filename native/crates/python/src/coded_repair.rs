@@ -41,10 +41,10 @@ impl CodedRebuilding {
     pub(crate) fn start(
         places: PlacesParts<'_>,
         (place, version): (usize, VersionParts),
-        (timeout, trace): (f64, &str),
+        ((timeout, body_timeout), trace): ((f64, f64), &str),
         sink: (Arc<dyn Sink>, u64),
     ) -> PyResult<Self> {
-        let limits = (seconds(timeout)?, trace);
+        let limits = ((seconds(timeout)?, seconds(body_timeout)?), trace);
         let rebuilding = Rebuilding::start(places_of(places)?, (place, version_of(version)), limits, sink);
         Ok(Self(Mutex::new(Some(rebuilding.map_err(PyValueError::new_err)?))))
     }
@@ -63,6 +63,11 @@ impl CodedRebuilding {
             RebuildEnd::Failed(_) => "failed",
         };
         Some((end, rebuilding.made(), refused(py, &rebuilding.refused())))
+    }
+
+    /// Bytes of the fragment that were made by now.
+    fn made(&self) -> u64 {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map_or(0, Rebuilding::made)
     }
 
     /// Ask for nothing more.

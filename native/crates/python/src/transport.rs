@@ -352,18 +352,18 @@ impl TransportNode {
     }
 
     /// Make the fragment that a place lacks; "end" when the outcome is known.
-    #[pyo3(signature = (token, places, place, version, timeout_s, trace, /))]
+    #[pyo3(signature = (token, places, place, version, waits, trace, /))]
     fn rebuild_coded(
         &self,
         token: u64,
         places: PlacesParts<'_>,
         place: usize,
         version: coded_repair::VersionParts,
-        timeout_s: f64,
+        waits: (f64, f64),
         trace: &str,
     ) -> PyResult<CodedRebuilding> {
         let sink = Arc::clone(&self.events) as Arc<dyn Sink>;
-        CodedRebuilding::start(places, (place, version), (timeout_s, trace), (sink, token))
+        CodedRebuilding::start(places, (place, version), (waits, trace), (sink, token))
     }
 
     /// Have the chosen devices decide about a write, by a ballot; "end" when the outcome is known.

@@ -332,7 +332,7 @@ impl Index {
     #[must_use]
     pub(crate) fn entries(&self, id: PartitionId, suffix: Suffix) -> Vec<Entry> {
         let held = self.partition(id, |partition| partition.in_suffix(suffix)).unwrap_or_default();
-        held.iter().filter_map(Partition::entry_of).collect()
+        held.iter().map(Partition::entry_of).collect()
     }
 
     /// Install a loaded partition.

@@ -1,8 +1,9 @@
-"""A proxy whose second policy has erasure coding, 4+2 over six object servers in this process."""
+"""A proxy whose second policy has erasure coding, 4+2 over six object servers or more in this process."""
 
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path as Directory
@@ -104,23 +105,35 @@ class CodedServers:
     """Object servers with a device each, and those who write and read there."""
 
     def __init__(self, root: Directory, count: int = CODING.fragments) -> None:
-        self._stores: list[NativeStore] = []
+        self.stores: list[NativeStore] = []
         self.servers: list[ObjectServer] = []
+        self._root = root
         builder = RingBuilder(4, CODING.fragments, min_part_hours=0)
         for number, port in enumerate(object_ports(count)):
-            directory = root / f"coded-{number}"
-            directory.mkdir()
-            store = NativeStore(directory, volume_bytes=2 << 20)
-            server = ObjectServer(f"127.0.0.1:{port}", "there", KEYS, {"d": store.native}, {}, pool_bytes=_POOL_BYTES)
-            server.listen("127.0.0.1", port + 1000)
-            self._stores.append(store)
+            store, server = self._started(number, port)
+            self.stores.append(store)
             self.servers.append(server)
-            self.know(server, CODING)
             builder.add_device(host="127.0.0.1", port=port, device="d", region="r", zone=f"z{number}", weight=1)
         builder.rebalance(HOUR)
         self.ring = builder.ring
         self.client = _Client(NativeSettings(port_offset=1000, connect_timeout_s=2.0), KEYS)
         self.coded = NativeCoded(self.client)
+
+    def _started(self, number: int, port: int) -> tuple[NativeStore, ObjectServer]:
+        directory = self._root / f"coded-{number}"
+        directory.mkdir()
+        store = NativeStore(directory, volume_bytes=2 << 20)
+        server = ObjectServer(f"127.0.0.1:{port}", "there", KEYS, {"d": store.native}, {}, pool_bytes=_POOL_BYTES)
+        server.listen("127.0.0.1", port + 1000)
+        self.know(server, CODING)
+        return store, server
+
+    async def replace(self, number: int) -> None:
+        """Put an empty device in the place of one."""
+        await asyncio.to_thread(self.servers[number].stop)
+        await asyncio.to_thread(self.stores[number].close)
+        await asyncio.to_thread(shutil.rmtree, self._root / f"coded-{number}")
+        self.stores[number], self.servers[number] = self._started(number, self.ring.device(number).port)
 
     @staticmethod
     def know(server: ObjectServer, coding: Coding | None) -> None:
@@ -139,13 +152,13 @@ class CodedServers:
 
     def pending(self) -> int:
         """Return the number of container updates that are pending at all devices."""
-        return sum(NativePending(store).count() for store in self._stores)
+        return sum(NativePending(store).count() for store in self.stores)
 
     async def deliver_pending(self, sink: RowSink) -> int:
         """Have all devices deliver what is pending, however short a time; return how many updates that were."""
         times = DeliveryTimes(send_s=1.0, interval_s=0.0, reclaim_age_s=HOUR, pending_for_s=0.0)
         total = 0
-        for number, store in enumerate(self._stores):
+        for number, store in enumerate(self.stores):
             pool = DevicePool(f"coded-{number}", 1, 1)
             updates = NativePending(store)
             total += await PendingDelivery(f"coded-{number}", store, updates, pool, sink, times).deliver()
@@ -157,15 +170,17 @@ class CodedServers:
         await self.client.close()
         for server in self.servers:
             await asyncio.to_thread(server.stop)
-        for store in self._stores:
+        for store in self.stores:
             await asyncio.to_thread(store.close)
 
 
 @asynccontextmanager
-async def coded_proxy(root: Directory, *, through_front: bool = False) -> AsyncIterator[tuple[Proxy, CodedServers]]:
+async def coded_proxy(
+    root: Directory, *, through_front: bool = False, devices: int = CODING.fragments
+) -> AsyncIterator[tuple[Proxy, CodedServers]]:
     """A proxy with the container `c` in the coded policy."""
     async with memory_cluster(root, devices=5) as cluster:
-        servers, known = CodedServers(root), policies()
+        servers, known = CodedServers(root, devices), policies()
         rings = _Rings(cluster, servers.ring)
         queues = RowQueues(rings.container, cluster.listing_transport, HASH_PATH)
         acknowledgements = Acknowledgements(_Acknowledging(cluster, servers), interval_s=0.01)

@@ -21,6 +21,8 @@ from swiftlet.model import DatabaseKind
 from swiftlet.ring.lookup import Ring
 from swiftlet.ring.model import Device
 from swiftlet.settings import ReplicatorSettings
+from swiftlet.sync.coded.fates import Watch
+from swiftlet.sync.coded.repairer import CodedRepairer
 from swiftlet.sync.databases.entries import POLICIES, RING_NAMES, RINGS, ring_name
 from swiftlet.sync.databases.patience import IMPATIENT, Limits, Patience
 from swiftlet.sync.databases.replica_kind import database_replicas
@@ -30,6 +32,7 @@ from swiftlet.sync.moving.replica_kind import ReplicaKind
 from swiftlet.sync.planning.proving import Proving
 from swiftlet.sync.replicator import Replicator
 from swiftlet.sync.session.topology import ROUND_MODES
+from swiftlet.transport.native_coded_repair import NativeCodedRepair
 
 QUIET = 0.6
 """The share of the time between two rounds for which a database must not change to count as unchanging."""
@@ -52,6 +55,10 @@ class Work:
     """The services that share a failure table with this one: the replicators of the same kind of servers."""
     notices: Notices
     """Notices for those replicators; without a Redis none are sent, and the oldest are dropped."""
+    repairer: CodedRepairer | None = None
+    """What repairs objects with erasure coding; None where there are none."""
+    coded: Callable[[], Sequence[int]] = list
+    """A function that returns the policies with erasure coding."""
 
     def chosen(self, name: str | None) -> list[int]:
         """Return the indexes of the policy with this name, or all for None. Raises SettingsError."""
@@ -91,6 +98,17 @@ def _objects(app: web.Application, settings: ReplicatorSettings, by_hand: bool) 
     replicator = _replicator(
         settings, section.devices, rings.objects, policies.of_copies, transport, notices, Proving(transport)
     )
+    repairer = CodedRepairer(
+        LocalDevices(section.devices),
+        rings.objects,
+        policies.coding,
+        transport,
+        NativeCodedRepair(transport.coded),
+        replicator.neighbours,
+        Watch(section.coded_recovery_after_s),
+        Pace(section.concurrency, section.bytes_per_s),
+        settings.cluster.reclaim_age_s,
+    )
     return Work(
         replicator,
         rings,
@@ -101,6 +119,8 @@ def _objects(app: web.Application, settings: ReplicatorSettings, by_hand: bool) 
         object_ring,
         settings.cluster.name,
         notices,
+        repairer,
+        lambda: policies.coded,
     )
 
 

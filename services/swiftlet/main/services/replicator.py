@@ -43,7 +43,7 @@ def create_app(settings: ReplicatorSettings) -> web.Application:
 
     async def rounds(_app: web.Application) -> AsyncIterator[None]:
         collect_garbage_seldom()
-        async with in_background(lambda: replicate(work, redis)):
+        async with in_background(lambda: replicate(work, redis)), in_background(lambda: repair(work)):
             yield
 
     app.cleanup_ctx.append(rounds)
@@ -93,6 +93,21 @@ async def _rounds(work: Work) -> None:
             and not await replicator.proof_is_due(work.indexes())
         ):
             await replicator.neighbours.wait_for_back(max(0.0, min(_LOOK_S, next_round - time.monotonic())))
+
+
+async def repair(work: Work) -> None:
+    """Repair objects with erasure coding about every `interval_s`, until cancelled."""
+    if work.repairer is None:
+        return
+    while not await work.replicator.is_served(work.coded()):  # noqa: ASYNC110 - another process, it tells nobody
+        await asyncio.sleep(min(_LOOK_S, work.interval_s))
+    while True:
+        next_round = time.monotonic() + work.interval_s * random.uniform(1 - _JITTER, 1 + _JITTER)  # noqa: S311
+        request_id.set(new_request_id())
+        report = await work.repairer.run_round(work.coded())
+        write = _log.debug if report.clean else _log.info
+        write("round of repairs", **asdict(report))
+        await asyncio.sleep(max(0.0, next_round - time.monotonic()))
 
 
 async def run_once(

@@ -59,7 +59,7 @@ enum Stage {
 struct State {
     place: usize,
     version: Version,
-    timeout: Duration,
+    body_timeout: Duration,
     stage: Stage,
     upload: Option<Upload>,
     /// Bytes that the device has yet to take.
@@ -72,22 +72,22 @@ struct State {
 pub struct Rebuilding(Operation<State>);
 
 impl Rebuilding {
-    /// Make the fragment of a place, of a version that counts, for the device there. Each request has this time limit and
-    /// trace; the device has that time for the whole fragment.
+    /// Make the fragment of a place, of a version that counts, for the device there. Of the two time limits each request
+    /// has the first one, and the device has the second one for the whole fragment.
     ///
     /// # Errors
     /// There is no such place.
     pub fn start(
         places: Places,
         (place, version): (usize, Version),
-        limits: (Duration, &str),
+        ((timeout, body_timeout), trace): ((Duration, Duration), &str),
         sink: (Arc<dyn Sink>, u64),
     ) -> Result<Self, &'static str> {
         if place >= places.at.len() {
             return Err("there is no such place");
         }
-        let state = State { place, version, timeout: limits.0, stage: Stage::Describing, upload: None, queued: 0, made: 0 };
-        Ok(Self(Operation::start(places, state, limits, sink, |_, asking| {
+        let state = State { place, version, body_timeout, stage: Stage::Describing, upload: None, queued: 0, made: 0 };
+        Ok(Self(Operation::start(places, state, (timeout, trace), sink, |_, asking| {
             for index in (0..asking.places.at.len()).filter(|index| *index != place) {
                 let (device, request) = (asking.places.at[index], asking.places.describe(index, version));
                 asking.ask(About::Describe(index), device, request);
@@ -131,7 +131,7 @@ impl State {
             meta: info.meta.clone(),
             row: 0,
         };
-        self.upload = asking.upload(self.timeout, About::Keep, to, (request, size));
+        self.upload = asking.upload(self.body_timeout, About::Keep, to, (request, size));
         self.stage = Stage::Making(Box::new(Fetching::fragment(info, self.place, sources, window)));
     }
 

@@ -445,7 +445,7 @@ fn a_device_that_stands_still_is_dropped() {
 fn rebuild(places: Places, place: usize, timestamp: u64, generation: u64) -> RebuildEnd {
     let events = Completions::new().unwrap();
     let version = Version { timestamp, generation };
-    let rebuilding = Rebuilding::start(places, (place, version), (LONG, "tx"), (events.clone(), 7)).unwrap();
+    let rebuilding = Rebuilding::start(places, (place, version), ((LONG, LONG), "tx"), (events.clone(), 7)).unwrap();
     let told = events.wait(LONG);
     assert!(matches!(&told[..], [event] if event.token == 7 && matches!(event.what, What::End(_))));
     rebuilding.end().unwrap()

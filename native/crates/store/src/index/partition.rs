@@ -16,7 +16,7 @@ use super::room::{LEAF, Slots};
 use super::search::search;
 use super::slot::{Slot, joined};
 use crate::merge::State;
-use crate::model::{Entry, Suffix, Timestamp};
+use crate::model::{Entry, EntryKind, Suffix, Timestamp};
 use crate::record::{Kind, Place};
 use crate::sethash;
 
@@ -79,15 +79,18 @@ impl Held {
         self.extra.post.map_or(self.extra.delete_at, |post| post.delete_at)
     }
 
-    /// None for a fragment.
-    fn entry(&self) -> Option<Entry> {
-        self.state().entry(self.slot.digest())
+    /// What other devices are shown of it; of a fragment the newest version that is for certain, without its generation.
+    fn entry(&self) -> Entry {
+        let Slot { timestamp, .. } = self.slot;
+        let (digest, kind) = (self.slot.digest(), EntryKind::Data);
+        let of_fragment = Entry { digest, kind, timestamp, meta_timestamp: 0, content_type_timestamp: 0 };
+        self.state().entry(digest).unwrap_or(of_fragment)
     }
 
     /// What it adds to its suffix's set hash.
     fn term(&self) -> u128 {
         let Slot { timestamp, .. } = self.slot;
-        match self.entry() {
+        match self.state().entry(self.slot.digest()) {
             Some(entry) => sethash::term(&entry),
             None => sethash::fragment_term(&self.slot.digest(), timestamp, self.generation),
         }
@@ -375,7 +378,7 @@ impl Partition {
     pub(crate) fn listed(&self, suffixes: &[Suffix], limit: usize) -> Option<Vec<Entry>> {
         let mut found = Vec::new();
         for suffix in suffixes {
-            found.extend(self.in_suffix(*suffix).iter().filter_map(Held::entry));
+            found.extend(self.in_suffix(*suffix).iter().map(Held::entry));
             if found.len() > limit {
                 return None;
             }
@@ -388,9 +391,9 @@ impl Partition {
         self.leaves.iter().flat_map(|leaf| leaf.slots.iter()).map(|slot| self.held(*slot))
     }
 
-    /// The entry of what is held; None for a fragment.
+    /// The entry of what is held.
     #[must_use]
-    pub(crate) fn entry_of(held: &Held) -> Option<Entry> {
+    pub(crate) fn entry_of(held: &Held) -> Entry {
         held.entry()
     }
 

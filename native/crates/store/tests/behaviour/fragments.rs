@@ -133,9 +133,10 @@ fn a_write_goes_through_its_steps_and_ends_the_version_before_it() {
     assert_ne!(store.suffixes((3, key(0).partition)).expect("hashes"), first);
     let dead = store.fragment(&key(0), version(10)).expect("read");
     assert!(matches!(dead, Fetched::Not(Answer::Superseded(newer)) if newer == version(11)));
-    // A fragment is no object.
+    // A fragment is no object, but other places are shown of which time it is.
     assert!(matches!(store.get(&key(0)), Err(Error::NotFound(None))));
-    assert_eq!(store.entries((3, key(0).partition), key(0).suffix()), Ok(Vec::new()));
+    let entries = store.entries((3, key(0).partition), key(0).suffix()).expect("listed");
+    assert_eq!(entries.iter().map(|entry| (entry.digest, entry.timestamp)).collect::<Vec<_>>(), [(key(0).digest, 11)]);
     assert_eq!(store.check().expect("checked"), Vec::<String>::new());
 }
 

@@ -1,0 +1,155 @@
+"""Repairs of the objects of `swiftlet.api.tests.coded`: rounds of its devices, and proxies that end in the middle
+of a write.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import struct
+from collections.abc import AsyncIterator, Callable, Collection
+from contextlib import asynccontextmanager
+from typing import cast
+
+from swiftlet.api.tests.coded import CODED, CODING, KEYS, CodedServers
+from swiftlet.boundaries.coded import UnsettledFragment
+from swiftlet.errors import NodeUnreachable
+from swiftlet.ring.lookup import Ring
+from swiftlet.ring.model import Device
+from swiftlet.servers.shared.sync_answers import answer_sync, placed_by
+from swiftlet.sync.coded.fates import Watch
+from swiftlet.sync.coded.repairer import CodedRepairer
+from swiftlet.sync.coded.report import CodedReport
+from swiftlet.sync.failures.neighbours import Neighbours
+from swiftlet.sync.failures.opinions import Observer
+from swiftlet.sync.failures.table import FailureTable
+from swiftlet.transport.http_devices import HttpDevices
+from swiftlet.transport.native_calls import NativeSettings
+from swiftlet.transport.native_client import NativeClient
+from swiftlet.transport.native_coded import NativeCoded
+from swiftlet.transport.native_coded_repair import NativeCodedRepair
+from swiftlet.transport.native_objects import NativeObjectTransport
+
+RECOVER_AFTER_S = 600.0
+_HEAD = struct.Struct(">8xBxxxII8x")
+_REQUEST, _ABOUT = 5, 15
+"""The kind of a frame, and the number of a method; see `docs/transport.md`."""
+
+
+class Repairs:
+    """Rounds of the replicators of some devices; time passes only when a test says so."""
+
+    def __init__(self, servers: CodedServers, now_s: Callable[[], float], reclaim_age_s: float = math.inf) -> None:
+        """`now_s` is the time of the writers."""
+        self._servers = servers
+        self.passed_s = 0.0
+        """Seconds that have passed for the replicators."""
+        self.rings: dict[int, Ring] = {}
+        """The rings that servers go by which have another one, by the ids of their devices."""
+        self._local: Collection[int] = ()
+        self.repair = NativeCodedRepair(servers.coded)
+        transport = NativeObjectTransport(servers.client, cast("HttpDevices", self))
+        self._repairer = CodedRepairer(
+            lambda ring: [ring.device(number) for number in self._local],
+            lambda _policy: servers.ring,
+            lambda _policy: CODING,
+            transport,
+            self.repair,
+            Neighbours(Observer("", ""), FailureTable(), _never),
+            Watch(RECOVER_AFTER_S, lambda: self.passed_s),
+            reclaim_age_s=reclaim_age_s,
+            now_s=lambda: now_s() + 30,
+        )
+
+    async def ask(self, device: Device, message: bytes) -> bytes:
+        """Answer a question of a session for a device, by its store."""
+        if device.id in self._servers.client.away:
+            raise NodeUnreachable(f"{device.address} is away")
+        ring = self.rings.get(device.id, self._servers.ring)
+        placed = placed_by(lambda _policy: ring, device.device, lambda one: one.id == device.id)
+        return await asyncio.to_thread(answer_sync, self._servers.stores[device.id], message, placed)
+
+    async def round_of(self, *devices: int) -> CodedReport:
+        """Do a round of the replicators of these devices; all without any."""
+        self._local = devices or range(len(self._servers.stores))
+        return await self._repairer.run_round([CODED])
+
+    async def unsettled(self) -> list[UnsettledFragment]:
+        """Return what is not settled at any device."""
+        found: list[UnsettledFragment] = []
+        for device in self._servers.ring.devices:
+            assert device is not None
+            found += (await self.repair.unsettled(device, CODED, None))[0]
+        return found
+
+
+async def _never(_device: Device) -> bool:
+    return False
+
+
+class _Relay:
+    """What is between a proxy and its devices, and ends the proxy as it sends the first question of a kind."""
+
+    def __init__(self, last: int) -> None:
+        self._last = last
+        self.ended = asyncio.Event()
+
+    async def serve(self, port: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Pass on the frames of one connection to a port until the proxy has ended."""
+        if self.ended.is_set():
+            writer.close()
+            return
+        there, to = await asyncio.open_connection("127.0.0.1", port)
+        tasks = [
+            asyncio.create_task(self._frames(reader, to)),
+            asyncio.create_task(_all(there, writer)),
+            asyncio.create_task(self.ended.wait()),
+        ]
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        to.close()
+        writer.close()
+
+    async def _frames(self, reader: asyncio.StreamReader, to: asyncio.StreamWriter) -> None:
+        while True:
+            head = await reader.readexactly(_HEAD.size)
+            kind, meta_bytes, body_bytes = _HEAD.unpack(head)
+            meta, body = await reader.readexactly(meta_bytes), await reader.readexactly(body_bytes)
+            # A question about a version ends with its number, and 16 bytes for the version.
+            if kind == _REQUEST and int.from_bytes(meta[:2], "big") == _ABOUT and meta[-17] == self._last:
+                self.ended.set()
+            if self.ended.is_set():
+                return
+            to.write(head + meta + body)
+            await to.drain()
+
+
+async def _all(reader: asyncio.StreamReader, to: asyncio.StreamWriter) -> None:
+    while data := await reader.read(1 << 16):
+        to.write(data)
+        await to.drain()
+
+
+COMMIT, SETTLE = 1, 2
+"""Questions before which a proxy may end."""
+
+
+@asynccontextmanager
+async def ending_before(servers: CodedServers, question: int) -> AsyncIterator[NativeCoded]:
+    """Writers of a proxy that ends when it is about to ask the first device this."""
+    relay = _Relay(question)
+    listening = []
+    for device in servers.ring.devices:
+        assert device is not None
+        port = device.port + 1000
+        serve = lambda reader, writer, port=port: relay.serve(port, reader, writer)  # noqa: E731
+        listening.append(await asyncio.start_server(serve, "127.0.0.1", device.port + 2000))
+    client = NativeClient(NativeSettings(port_offset=2000, connect_timeout_s=2.0, answer_timeout_s=2.0), KEYS)
+    try:
+        yield NativeCoded(client)
+    finally:
+        await client.close()
+        for server in listening:
+            server.close()

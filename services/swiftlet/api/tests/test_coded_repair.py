@@ -1,0 +1,201 @@
+"""Objects with erasure coding are repaired: read with as many devices away as may be after what had been missing.
+
+Fault model: devices are away during writes and deletions, replaced by empty ones, or go by another ring; proxies end
+between the steps of a write. Each test does rounds of some devices' replicators over real servers.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path as Directory
+
+import pytest
+
+from swiftlet.api.tests.coded import CODED, CODING, STRIPE, CodedServers, coded_proxy
+from swiftlet.api.tests.coded_repairs import COMMIT, RECOVER_AFTER_S, SETTLE, Repairs, ending_before
+from swiftlet.api.tests.proxy import Proxy
+from swiftlet.api.tests.test_erasure_coding import body_of
+from swiftlet.boundaries.coded import PLACES, CodedPlaces
+from swiftlet.model import ObjectKey
+from swiftlet.names import Path
+from swiftlet.placement.tests.cluster import ACCOUNT, HASH_PATH, at, footer_of, record_of
+from swiftlet.ring.lookup import Ring
+
+SIZES = (0, 1, 3 * STRIPE + 1700, 300_000)
+Repaired = tuple[Proxy, CodedServers, Repairs]
+
+
+@pytest.fixture
+async def repaired(tmp_path: Directory) -> AsyncIterator[Repaired]:
+    async with coded_proxy(tmp_path) as (proxy, servers):
+        yield proxy, servers, Repairs(servers, lambda: proxy.clock.now)
+
+
+async def put(proxy: Proxy, sizes: Sequence[int] = SIZES) -> None:
+    """Store an object of each size."""
+    for size in sizes:
+        stored = await proxy.call("PUT", f"c/o{size}", data=body_of(size))
+        assert stored.status == 201, stored.body
+
+
+async def assert_read(proxy: Proxy, servers: CodedServers, needed: int, sizes: Sequence[int] = SIZES) -> None:
+    """Assert that all are read with any two other devices away, which takes the fragment of the one that is needed."""
+    others = [number for number in range(len(servers.stores)) if number != needed]
+    for away in itertools.combinations(others, CODING.parity):
+        with servers.away(*away):
+            for size in sizes:
+                got = await proxy.call("GET", f"c/o{size}")
+                assert (got.status, got.body) == (200, body_of(size)), (away, size, got.body[:200])
+
+
+def places_of(servers: CodedServers, name: str) -> CodedPlaces:
+    """Return the places of an object."""
+    digest = HASH_PATH.of(Path(ACCOUNT, "c", name))
+    partition = servers.ring.partition_of(digest)
+    key = ObjectKey(CODED, partition, digest)
+    return CodedPlaces(key, CODING, servers.ring, servers.ring.primaries(partition), ())
+
+
+async def test_a_device_that_was_away_during_writes_has_its_fragments_after_a_round_of_its_own(
+    repaired: Repaired,
+) -> None:
+    proxy, servers, repairs = repaired
+    with servers.away(2):
+        await put(proxy)
+        away = await repairs.round_of(0)
+        assert (away.rebuilt, away.failed) == (0, 0)
+    with servers.away(0, 1):
+        assert (await proxy.call("GET", f"c/o{SIZES[-1]}")).status == 503
+    report = await repairs.round_of(2)
+    assert (report.rebuilt, report.failed, report.unchecked) == (len(SIZES), 0, 0)
+    assert report.rebuilt_bytes >= SIZES[-1] // CODING.data
+    await assert_read(proxy, servers, needed=2)
+    await repairs.round_of()
+    assert (await repairs.round_of()).clean
+
+
+async def test_the_place_before_brings_what_the_next_one_lacks(repaired: Repaired) -> None:
+    proxy, servers, repairs = repaired
+    with servers.away(3):
+        await put(proxy, SIZES[:2])
+    for size in SIZES[:2]:
+        at_places = places_of(servers, f"o{size}").at
+        place = next(number for number, device in enumerate(at_places) if device.id == 3)
+        await repairs.round_of(at_places[place - 1].id)
+    await assert_read(proxy, servers, needed=3, sizes=SIZES[:2])
+
+
+async def test_an_empty_device_gets_all_fragments_of_the_one_that_it_replaces(repaired: Repaired) -> None:
+    proxy, servers, repairs = repaired
+    await put(proxy)
+    await servers.replace(1)
+    report = await repairs.round_of(1)
+    assert (report.rebuilt, report.failed) == (len(SIZES), 0)
+    await assert_read(proxy, servers, needed=1)
+
+
+async def test_with_too_few_fragments_nothing_is_removed_and_the_reason_counted(repaired: Repaired) -> None:
+    proxy, servers, repairs = repaired
+    with servers.away(5):
+        await put(proxy, SIZES[:1])
+    for number in (1, 3):
+        await servers.replace(number)
+    report = await repairs.round_of()
+    assert report.too_few == report.failed > 0
+    assert report.rebuilt == 0
+    assert [number for number, store in enumerate(servers.stores) if store.partitions(CODED)] == [0, 2, 4]
+
+
+async def test_a_deletion_reaches_a_device_that_was_away_and_the_object_does_not_come_back(repaired: Repaired) -> None:
+    proxy, servers, repairs = repaired
+    await put(proxy)
+    with servers.away(4):
+        proxy.clock.now += 1
+        for size in SIZES:
+            assert (await proxy.call("DELETE", f"c/o{size}")).status == 204
+    report = await repairs.round_of(4)
+    assert (report.told, report.rebuilt, report.failed) == (len(SIZES), 0, 0)
+    await repairs.round_of()
+    for away in ((), (0, 1), (2, 3), (1, 5)):
+        with servers.away(*away):
+            for size in SIZES:
+                assert (await proxy.call("GET", f"c/o{size}")).status == 404
+    assert (await repairs.round_of()).clean
+
+
+async def test_an_old_deletion_is_not_told_to_those_who_may_have_forgotten_it(repaired: Repaired) -> None:
+    proxy, servers, _ = repaired
+    repairs = Repairs(servers, lambda: proxy.clock.now, reclaim_age_s=3600.0)
+    await put(proxy, SIZES[:1])
+    proxy.clock.now += 1
+    assert (await proxy.call("DELETE", f"c/o{SIZES[0]}")).status == 204
+    await servers.replace(0)
+    proxy.clock.now += 10_000
+    report = await repairs.round_of()
+    assert (report.told, report.failed) == (0, 0)
+
+
+@pytest.mark.parametrize(("question", "is_stored"), [(COMMIT, False), (SETTLE, True)])
+async def test_devices_decide_about_a_write_whose_proxy_ended_between_its_steps(
+    repaired: Repaired, question: int, is_stored: bool
+) -> None:
+    proxy, servers, repairs = repaired
+    await put(proxy, [5000])
+    before, path, body = body_of(5000), Path(ACCOUNT, "c", "o5000"), body_of(9000)
+    async with ending_before(servers, question) as coded:
+        record = record_of(path, at(proxy.clock.now + 1))
+        stream = await coded.open_coded_put(places_of(servers, "o5000"), record, len(body), [])
+        await stream.write(body)
+        end = await stream.commit(footer_of(body).etag)
+        assert (end.verdict == "acknowledged") == is_stored
+    assert await repairs.unsettled()
+    waiting = await repairs.round_of()
+    assert waiting.undecided > 0
+    assert waiting.recovered == 0
+    repairs.passed_s += RECOVER_AFTER_S
+    decided = await repairs.round_of()
+    assert decided.recovered > 0
+    await repairs.round_of()
+    assert await repairs.unsettled() == []
+    for away in ((), (0, 1), (2, 3), (4, 5)):
+        with servers.away(*away):
+            assert (await proxy.call("GET", "c/o5000")).body == (body if is_stored else before)
+    assert (await repairs.round_of()).clean
+
+
+async def test_what_spares_keep_goes_to_its_place_and_is_dropped_there(tmp_path: Directory) -> None:
+    async with coded_proxy(tmp_path, devices=CODING.fragments + 2) as (proxy, servers):
+        repairs = Repairs(servers, lambda: proxy.clock.now)
+        places = places_of(servers, "o9000")
+        home = places.at[1]
+        with servers.away(home.id):
+            await put(proxy, [9000])
+        shelf = PLACES * places.key.partition + 1
+        spares = [number for number, store in enumerate(servers.stores) if store.suffix_hashes(CODED, shelf)]
+        assert len(spares) == 1
+        assert spares != [home.id]
+        with servers.away(home.id):
+            away = await repairs.round_of(*spares)
+            assert away.handed_back == 0
+        report = await repairs.round_of(*spares)
+        assert (report.handed_back, report.rebuilt, report.failed) == (1, 1, 0)
+        assert not servers.stores[spares[0]].suffix_hashes(CODED, shelf)
+        assert servers.stores[home.id].suffix_hashes(CODED, shelf)
+        with servers.away(places.at[0].id, places.at[5].id):
+            assert (await proxy.call("GET", "c/o9000")).body == body_of(9000)
+
+
+async def test_devices_that_go_by_another_ring_are_not_counted_on(repaired: Repaired) -> None:
+    proxy, servers, repairs = repaired
+    with servers.away(2):
+        await put(proxy, SIZES[:1])
+    ring = servers.ring
+    newer = Ring(ring.version + 1, ring.part_power, ring.replica_count, ring.devices, ring.rows)
+    repairs.rings = dict.fromkeys((0, 1, 3, 4, 5), newer)
+    report = await repairs.round_of(2)
+    assert (report.rebuilt, report.unchecked) == (0, ring.partition_count)
+    repairs.rings = {2: newer}
+    assert (await repairs.round_of(2)).unchecked == 1
+    repairs.rings = {}
+    assert (await repairs.round_of(2)).rebuilt == 1

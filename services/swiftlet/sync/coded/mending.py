@@ -1,0 +1,108 @@
+"""Brings what one place shows to another one: told, rebuilt from k others, or moved from a device that stood in.
+
+Fault model: any device may fail at any moment. Nothing is kept of a fragment that is not proved to be the one that was
+lost, and a device drops what it has for a place only by what that place shows after it has made it durable. What fails
+is counted, logged, and done in the next round. At most as many fragments are rebuilt at a time as the pace allows; each
+holds a few MiB.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+import structlog
+
+from swiftlet.boundaries.coded import PLACES, CodedRepair, ShownFragment
+from swiftlet.errors import SwiftletError
+from swiftlet.ring.model import Device
+from swiftlet.sync.coded.peers import Peers
+from swiftlet.sync.coded.report import CodedReport, Why
+from swiftlet.sync.coded.shelves import CodedRing, Spot, shelf_of
+from swiftlet.sync.moving.pacing import Pace
+
+_LEARNS = 3
+"""What a device is told at most about one version: that it counts, that it is settled, and then whether it lacks it."""
+
+_WHY: Mapping[str, Why] = {"too-few": "too_few", "unproved": "unproved"}
+
+_log = structlog.get_logger("replicator")
+
+
+class Mending:
+    """The repairs of one policy in one round."""
+
+    def __init__(self, coded: CodedRing, repair: CodedRepair, peers: Peers, report: CodedReport, pace: Pace) -> None:
+        """`pace` limits what is done at a time, and the bytes that are read."""
+        self._coded = coded
+        self._repair = repair
+        self._peers = peers
+        self._report = report
+        self._pace = pace
+        self._slots = asyncio.Semaphore(pace.concurrency)
+
+    async def bring(self, partition: int, digest: bytes, source: Spot, target: Spot) -> None:
+        """Bring the version that `source` shows of an object to `target`, unless that has it or something newer."""
+        async with self._slots:
+            if not (self._peers.is_usable(source.device) and self._peers.is_usable(target.device)):
+                return
+            try:
+                shown = await self.show(source.device, shelf_of(partition, source.place), digest)
+                if shown is not None:
+                    await self._bring(partition, digest, shown, target)
+            except SwiftletError as error:
+                self._failed("a fragment can't be repaired", partition, digest, target, error)
+
+    async def show(self, device: Device, shelf: int, digest: bytes) -> ShownFragment | None:
+        """Return what a device shows of a fragment. Raises SwiftletError."""
+        return await self._peers.calling(device, self._repair.show(device, self._coded.key(shelf, digest)))
+
+    async def _bring(self, partition: int, digest: bytes, shown: ShownFragment, target: Spot) -> None:
+        key = self._coded.key(shelf_of(partition, target.place), digest)
+        for _ in range(_LEARNS):
+            said = await self._peers.calling(target.device, self._repair.learn(target.device, key, shown))
+            if said != "done":
+                break
+            self._report.repaired("told")
+        if said == "missing":
+            await self._rebuild(partition, digest, shown, target)
+
+    async def _rebuild(self, partition: int, digest: bytes, shown: ShownFragment, target: Spot) -> None:
+        rebuilt = await self._repair.rebuild(self._coded.places(partition, digest), target.place, shown.version)
+        if rebuilt.end in ("done", "superseded"):
+            self._report.repaired("rebuilt", rebuilt.made)
+            await self._pace.moved(rebuilt.made * (self._coded.coding.data + 1))
+            return
+        if rebuilt.end in ("failed", "busy"):
+            self._peers.failed(target.device)
+        self._report.fail(_WHY.get(rebuilt.end, "refused"))
+        _log.warning(
+            "a fragment can't be rebuilt",
+            device=target.device.name,
+            object=digest.hex(),
+            place=target.place,
+            end=rebuilt.end,
+            refused="; ".join(f"{device.name}: {error}" for device, error in rebuilt.refused),
+        )
+
+    async def hand_back(self, own: Device, shelf: int, digest: bytes, owner: Device) -> None:
+        """Bring a fragment that a local device keeps for another one to that one, and drop it here once it is there."""
+        partition, place = divmod(shelf, PLACES)
+        target = Spot(owner, place)
+        await self.bring(partition, digest, Spot(own, place), target)
+        if not self._peers.is_usable(owner):
+            return
+        try:
+            theirs = await self.show(owner, shelf, digest)
+            if theirs is None:
+                return
+            key = self._coded.key(shelf, digest)
+            if await self._peers.calling(own, self._repair.hand_back(own, key, theirs)):
+                self._report.repaired("handed_back")
+        except SwiftletError as error:
+            self._failed("a fragment can't be handed back", partition, digest, target, error)
+
+    def _failed(self, what: str, partition: int, digest: bytes, target: Spot, error: SwiftletError) -> None:
+        self._report.fail("refused")
+        about = {"partition": partition, "object": digest.hex(), "place": target.place}
+        _log.warning(what, device=target.device.name, **about, error=str(error))

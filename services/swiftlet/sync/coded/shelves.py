@@ -1,0 +1,64 @@
+"""Where a device keeps fragments, by a ring: which partitions of its store are its own places', and whose are others.
+
+A store has 32 partitions for each of the ring's, one for each place. No I/O.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from swiftlet.boundaries.coded import PLACES, CodedPlaces
+from swiftlet.model import ObjectKey
+from swiftlet.ring.lookup import Ring
+from swiftlet.ring.model import Coding, Device
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """A device, and the place whose fragments it is asked about."""
+
+    device: Device
+    place: int
+
+
+@dataclass(frozen=True, slots=True)
+class CodedRing:
+    """The ring of a policy, and how its objects are coded."""
+
+    policy: int
+    ring: Ring
+    coding: Coding
+
+    def places(self, partition: int, digest: bytes = b"") -> CodedPlaces:
+        """Return where the fragments of an object in a ring partition are."""
+        key = ObjectKey(self.policy, partition, digest)
+        return CodedPlaces(key, self.coding, self.ring, self.ring.primaries(partition), ())
+
+    def key(self, shelf: int, digest: bytes) -> ObjectKey:
+        """Return the key of a fragment by the store's partition."""
+        return ObjectKey(self.policy, shelf, digest)
+
+    def shelves(self, device: Device) -> list[int]:
+        """Return the store's partitions of a device's own places, in order."""
+        return sorted(shelf_of(partition, place) for partition, place in self.ring.partitions_of(device.id))
+
+    def owner(self, shelf: int) -> Device | None:
+        """Return the device whose place it is; None for one that the ring does not have."""
+        partition, place = divmod(shelf, PLACES)
+        if partition >= self.ring.partition_count or place >= self.coding.fragments:
+            return None
+        return self.ring.primaries(partition)[place]
+
+    def clockwise(self, shelf: int) -> Iterator[Spot]:
+        """Yield the other places of a partition, the next one clockwise first."""
+        partition, place = divmod(shelf, PLACES)
+        holders: Sequence[Device] = self.ring.primaries(partition)
+        for step in range(1, len(holders)):
+            other = (place + step) % len(holders)
+            yield Spot(holders[other], other)
+
+
+def shelf_of(partition: int, place: int) -> int:
+    """Return the store's partition of a place of a ring partition."""
+    return PLACES * partition + place
