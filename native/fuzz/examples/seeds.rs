@@ -15,8 +15,8 @@ use swiftlet_node::message::{Found, Request, Written, encode_footer, fragments, 
 use swiftlet_node::{Refusal, Status};
 use swiftlet_store::disk::Disk;
 use swiftlet_store::model::{Entry, EntryKind, Footer, FragmentInfo, Info, Key, PostMeta, PutMeta};
-use swiftlet_store::{Undecided, Unsettled};
 use swiftlet_store::pairs::{PairRoots, Step};
+use swiftlet_store::{Undecided, Unsettled};
 use swiftlet_wire::frame::{END, Encoder, Kind, LENT};
 use swiftlet_wire::message::{
     Offer, Place, Reason, Reply, Request as Call, encode_cancel, encode_region, encode_tried,

@@ -807,9 +807,9 @@ class ReplicatorSection(RoundsSection, NodeTimeouts):
         default=600.0,
         ge=10.0,
         le=86_400.0,
-        description="Seconds for which a write with erasure coding that is neither finished nor given up is left to its "
-        "proxy. After them the devices decide among themselves whether it counts. A lower value may end writes whose "
-        "proxy has only been slow; they are answered with 503.",
+        description="Seconds for which a write with erasure coding that is neither finished nor given up is left to "
+        "its proxy. After them the devices decide among themselves whether it counts. A lower value may end writes "
+        "whose proxy has only been slow; they are answered with 503.",
     )
     mode: Literal["batched", "lightsync", "all_to_all", "star", "chain"] = Field(
         default="batched",

@@ -18,7 +18,8 @@ use swiftlet_transport::{Body, Chunk};
 use crate::codings::Coding;
 use crate::device::Permit;
 use crate::message::fragments::{
-    Cells, Footer, Given, MAX_READ_BYTES, MAX_READ_CELLS, MAX_UNSETTLED, Newest, Request, encode_answer, encode_unsettled,
+    Cells, Footer, Given, MAX_READ_BYTES, MAX_READ_CELLS, MAX_UNSETTLED, Newest, Request, encode_answer,
+    encode_unsettled,
 };
 use crate::reading::{Answered, Held};
 use crate::reply::Reply;

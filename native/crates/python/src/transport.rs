@@ -21,8 +21,8 @@ use swiftlet_transport::{
 use crate::bodies::{Bodies, TransportBuffer, TransportDigester};
 use crate::buffer::Bytes;
 use crate::chunks::{TransportWindow, payload};
-use crate::coded_repair::{self, ChosenParts, CodedRebuilding, CodedRecovering};
 use crate::coded::{CodedDeleting, CodedReading, CodedWriting, DeleteWaits, PlacesParts, ReadWaits, WriteWaits};
+use crate::coded_repair::{self, ChosenParts, CodedRebuilding, CodedRecovering};
 use crate::encryption::Encryption;
 use crate::group::{Groups, TransportGroup};
 use crate::hash::Hasher;

@@ -6,6 +6,7 @@ between the steps of a write. Each test does rounds of some devices' replicators
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path as Directory
@@ -97,8 +98,9 @@ async def test_an_empty_device_gets_all_fragments_of_the_one_that_it_replaces(re
 
 async def test_with_too_few_fragments_nothing_is_removed_and_the_reason_counted(repaired: Repaired) -> None:
     proxy, servers, repairs = repaired
+    # Of an object without bytes there is nothing to be read.
     with servers.away(5):
-        await put(proxy, SIZES[:1])
+        await put(proxy, [300_000])
     for number in (1, 3):
         await servers.replace(number)
     report = await repairs.round_of()
@@ -178,8 +180,14 @@ async def test_what_spares_keep_goes_to_its_place_and_is_dropped_there(tmp_path:
         with servers.away(home.id):
             away = await repairs.round_of(*spares)
             assert away.handed_back == 0
-        report = await repairs.round_of(*spares)
-        assert (report.handed_back, report.rebuilt, report.failed) == (1, 1, 0)
+        first = await repairs.round_of(*spares)
+        assert (first.rebuilt, first.failed) == (1, 0)
+        async with asyncio.timeout(20):
+            # With its row pending, a fragment stays.
+            while servers.pending():
+                await servers.deliver_pending(proxy.cluster.rows)
+        second = await repairs.round_of(*spares)
+        assert (first.handed_back + second.handed_back, second.failed) == (1, 0)
         assert not servers.stores[spares[0]].suffix_hashes(CODED, shelf)
         assert servers.stores[home.id].suffix_hashes(CODED, shelf)
         with servers.away(places.at[0].id, places.at[5].id):

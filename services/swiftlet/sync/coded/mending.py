@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 import structlog
 
-from swiftlet.boundaries.coded import PLACES, CodedRepair, ShownFragment
+from swiftlet.boundaries.coded import PLACES, CodedRepair, Said, ShownFragment
 from swiftlet.errors import SwiftletError
 from swiftlet.ring.model import Device
 from swiftlet.sync.coded.peers import Peers
@@ -58,21 +58,28 @@ class Mending:
         return await self._peers.calling(device, self._repair.show(device, self._coded.key(shelf, digest)))
 
     async def _bring(self, partition: int, digest: bytes, shown: ShownFragment, target: Spot) -> None:
+        said = await self._learn(partition, digest, shown, target)
+        if said == "missing" and await self._rebuild(partition, digest, shown, target) and shown.settled:
+            await self._learn(partition, digest, shown, target)
+
+    async def _learn(self, partition: int, digest: bytes, shown: ShownFragment, target: Spot) -> Said:
+        """Tell a device what is shown until nothing follows from it any more; return what it says then."""
         key = self._coded.key(shelf_of(partition, target.place), digest)
+        said: Said = "done"
         for _ in range(_LEARNS):
             said = await self._peers.calling(target.device, self._repair.learn(target.device, key, shown))
             if said != "done":
                 break
             self._report.repaired("told")
-        if said == "missing":
-            await self._rebuild(partition, digest, shown, target)
+        return said
 
-    async def _rebuild(self, partition: int, digest: bytes, shown: ShownFragment, target: Spot) -> None:
+    async def _rebuild(self, partition: int, digest: bytes, shown: ShownFragment, target: Spot) -> bool:
+        """Have a device keep the fragment of its place; return whether it has it, or something newer."""
         rebuilt = await self._repair.rebuild(self._coded.places(partition, digest), target.place, shown.version)
         if rebuilt.end in ("done", "superseded"):
             self._report.repaired("rebuilt", rebuilt.made)
             await self._pace.moved(rebuilt.made * (self._coded.coding.data + 1))
-            return
+            return True
         if rebuilt.end in ("failed", "busy"):
             self._peers.failed(target.device)
         self._report.fail(_WHY.get(rebuilt.end, "refused"))
@@ -84,6 +91,7 @@ class Mending:
             end=rebuilt.end,
             refused="; ".join(f"{device.name}: {error}" for device, error in rebuilt.refused),
         )
+        return False
 
     async def hand_back(self, own: Device, shelf: int, digest: bytes, owner: Device) -> None:
         """Bring a fragment that a local device keeps for another one to that one, and drop it here once it is there."""

@@ -8,7 +8,7 @@ use swiftlet_erasure::Scheme;
 use crate::read::{Read, Step};
 use crate::recovery::{Promise, choose};
 use crate::request::{Answer, Request, answer};
-use crate::slot::{Change, MAX_FRAGMENTS, MAX_VERSIONS, Slot};
+use crate::slot::{Change, MAX_FRAGMENTS, MAX_VERSIONS, Shown, Slot};
 use crate::sync::returned;
 use crate::{Accepted, Ballot, Device, Outcome, Terms, Version};
 
@@ -164,4 +164,37 @@ fn a_read_finds_nothing_when_three_places_of_six_say_so() {
         assert_eq!(read.newest(None, &newest(None)), Step::Wait, "a handoff doesn't count");
         assert_eq!(read.wait_no_longer(), expected);
     }
+}
+
+#[test]
+fn what_another_place_shows_is_learned_step_by_step() {
+    let shown = |version: Version, settled| Request::Learn(Shown { version, settled, chosen: chosen(6) });
+    let mut slot = Slot::default();
+    assert_eq!(ask(&mut slot, &shown(version(1), true)), Answer::Missing, "the fragment is lacking");
+    assert_eq!(prepare(&mut slot, 1), Answer::Done);
+    assert_eq!(ask(&mut slot, &shown(version(1), true)), Answer::Done, "it counts");
+    assert_eq!(slot.floor(), None);
+    assert_eq!(ask(&mut slot, &shown(version(1), true)), Answer::Done, "and is settled");
+    assert_eq!(slot.floor(), Some(version(1)));
+    assert_eq!(ask(&mut slot, &shown(version(1), true)), Answer::Decided(Outcome::Commit), "equal");
+    assert_eq!(ask(&mut slot, &shown(version(0), true)), Answer::Superseded(version(1)));
+    let deletion = Version::deletion(2);
+    assert_eq!(ask(&mut slot, &shown(deletion, true)), Answer::Done);
+    assert_eq!(slot.shown().map(|shown| shown.version), Some(deletion));
+    assert_eq!(ask(&mut slot, &shown(deletion, true)), Answer::Decided(Outcome::Commit));
+}
+
+#[test]
+fn only_what_its_place_has_settled_is_handed_back() {
+    let back = |settled| Request::HandBack(Shown { version: version(1), settled, chosen: chosen(6) });
+    let mut slot = Slot::default();
+    assert_eq!(ask(&mut slot, &back(true)), Answer::Missing, "there is nothing");
+    assert_eq!(prepare(&mut slot, 1), Answer::Done);
+    assert_eq!(ask(&mut slot, &back(false)), Answer::Missing);
+    assert_eq!(prepare(&mut slot, 2), Answer::Done);
+    assert_eq!(ask(&mut slot, &back(true)), Answer::Missing, "something newer is undecided");
+    let abort = Request::Decide { version: version(2), outcome: Outcome::Abort };
+    assert_eq!(ask(&mut slot, &abort), Answer::Done);
+    assert_eq!(ask(&mut slot, &back(true)), Answer::Done);
+    assert_eq!(slot.fragments(), 0);
 }

@@ -613,6 +613,7 @@ fn internal_operations_are_for_members() {
         Request::Fragment(fragments::Request::Newest { key: place("o"), below: None, start: 0, stop: 9 }),
         Request::Fragment(fragments::Request::Cells { key: place("o"), version, first: 0, end: 1 }),
         Request::Fragment(fragments::Request::Incarnation),
+        Request::Fragment(fragments::Request::Unsettled { policy: 0, after: None }),
         Request::Fragment(keep),
     ] {
         assert_eq!(visit.status(&grant(), "o", &request, b""), Status::Forbidden, "{request:?}");

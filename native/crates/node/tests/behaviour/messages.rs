@@ -152,10 +152,8 @@ fn asked() -> impl Strategy<Value = Asked> {
 }
 
 fn unsettled() -> impl Strategy<Value = Unsettled> {
-    (key(), version(), chosen(), any::<bool>()).prop_map(|(key, version, chosen, certain)| Unsettled {
-        of: Undecided { key, version, chosen },
-        certain,
-    })
+    (key(), version(), chosen(), any::<bool>())
+        .prop_map(|(key, version, chosen, certain)| Unsettled { of: Undecided { key, version, chosen }, certain })
 }
 
 fn fragment_request() -> impl Strategy<Value = fragments::Request> {

@@ -175,6 +175,40 @@ fn a_fifth_fragment_is_refused_and_leaves_nothing() {
 }
 
 #[test]
+fn what_is_not_settled_is_listed_page_by_page() {
+    let disk = SimulatedDisk::new(1, Faults::default());
+    let store = open(&disk);
+    settle(&store, 0, version(10));
+    for number in 1..KEYS {
+        assert_eq!(prepare(&store, number, version(10)), Ok(Answer::Done));
+        assert_eq!(prepare(&store, number, version(11)), Ok(Answer::Done));
+    }
+    let count = Request::Decide { version: version(11), outcome: Outcome::Commit };
+    assert_eq!(ask(&store, 1, count), Answer::Done);
+    let (all, more) = store.unsettled_fragments(3, None, 100);
+    assert!(!more);
+    let told: Vec<_> = all.iter().map(|one| (one.of.key, one.of.version, one.certain)).collect();
+    let mut expected: Vec<_> =
+        (1..KEYS).flat_map(|number| [10, 11].map(|at| (key(number), version(at), (number, at) == (1, 11)))).collect();
+    expected.sort_by_key(|(key, version, _)| (key.partition, key.digest, *version));
+    assert_eq!(told, expected);
+    assert!(all.iter().all(|one| one.of.chosen == chosen()));
+    let (mut paged, mut after) = (Vec::new(), None);
+    loop {
+        // The versions of one fragment come together.
+        let (page, more) = store.unsettled_fragments(3, after, 1);
+        assert_eq!(page.len(), 2);
+        after = page.last().map(|last| (last.of.key.partition, last.of.key.digest));
+        paged.extend(page);
+        if !more {
+            break;
+        }
+    }
+    assert_eq!(paged, all);
+    assert_eq!(store.unsettled_fragments(4, None, 100), (Vec::new(), false));
+}
+
+#[test]
 fn what_comes_has_to_be_what_the_footer_says() {
     let disk = SimulatedDisk::new(1, Faults::default());
     let store = open(&disk);
