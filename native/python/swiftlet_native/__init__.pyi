@@ -23,7 +23,7 @@ from swiftlet_native._coded import CodedRebuilding as CodedRebuilding
 from swiftlet_native._coded import CodedRecovering as CodedRecovering
 from swiftlet_native._coded import CodedWire as CodedWire
 from swiftlet_native._coded import CodedWriting as CodedWriting
-from swiftlet_native._coded import _Chosen, _CodedVersion, _DeleteWaits, _Places, _ReadWaits, _WriteWaits
+from swiftlet_native._coded import _DeleteWaits, _Lack, _Places, _ReadWaits, _Write, _WriteWaits
 from swiftlet_native._front import Changes as Changes
 from swiftlet_native._front import Front as Front
 from swiftlet_native._guests import cluster_key_id as cluster_key_id
@@ -743,28 +743,13 @@ class TransportNode:
         """
 
     def rebuild_coded(
-        self,
-        token: int,
-        places: _Places,
-        place: int,
-        version: _CodedVersion,
-        waits: tuple[float, float],
-        trace: str,
-        /,
+        self, token: int, places: _Places, lack: _Lack, waits: tuple[float, float], trace: str, /
     ) -> CodedRebuilding:
         """Make the fragment that a place lacks; an "end" event when the outcome is known. `waits` are the seconds of
         each request, and for which the device may take the fragment. ValueError as above."""
 
     def recover_coded(
-        self,
-        token: int,
-        places: _Places,
-        version: _CodedVersion,
-        chosen: _Chosen,
-        ballot: tuple[int, int],
-        timeout_s: float,
-        trace: str,
-        /,
+        self, token: int, places: _Places, write: _Write, ballot: tuple[int, int], timeout_s: float, trace: str, /
     ) -> CodedRecovering:
         """Have the chosen devices decide about a write, by a ballot of a round and a random nonce; an "end" event when
         the outcome is known. ValueError as above, and when a device was not chosen for each fragment."""

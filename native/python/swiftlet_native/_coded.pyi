@@ -103,10 +103,14 @@ _CodedVersion: TypeAlias = tuple[int, int]
 """Timestamp and generation."""
 _Chosen: TypeAlias = list[tuple[int, int]]
 """The devices that a proxy chose: id in the ring, incarnation."""
+_Lack: TypeAlias = tuple[int, _CodedVersion]
+"""The number of a place, and the version of which it lacks the fragment."""
+_Write: TypeAlias = tuple[_CodedVersion, _Chosen]
+"""A version, and the devices that decide about it."""
 
 @final
 class CodedRebuilding:
-    """A fragment that is being made for the device of its place; nothing is kept of it when nobody refers to it any more
+    """A fragment that is being made for the device of its place; nothing is kept when nobody refers to it any more
     before its end."""
 
     def ended(self) -> tuple[str, int, list[_Refused]] | None:

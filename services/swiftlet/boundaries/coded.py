@@ -126,12 +126,12 @@ class TooFewFragments(Exception):
 CodedVersion = tuple[int, int]
 """A version of a coded object: its timestamp's value, and the generation that its proxy drew."""
 Said = Literal["done", "missing", "superseded", "outbid", "committed", "aborted", "busy", "other"]
-"""What a device says about a fragment, see *said* in `docs/transport.md`."""
+"""The answer of a device about a fragment; see *said* in `docs/transport.md`."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShownFragment:
-    """What a device shows of a fragment to the devices of other places."""
+    """The version of a fragment that a device shows to the devices of other places."""
 
     version: CodedVersion
     settled: bool

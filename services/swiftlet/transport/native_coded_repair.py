@@ -88,7 +88,7 @@ class NativeCodedRepair:
         node, token = caller.listen(waiter)
         waits = caller.settings.answer_timeout_s, STREAM_S
         try:
-            rebuilding = node.rebuild_coded(token, parts, place, version, waits, trace())
+            rebuilding = node.rebuild_coded(token, parts, (place, version), waits, trace())
         except ValueError as error:
             caller.mute(token)
             raise NodeError(f"a fragment can't be rebuilt: {error}") from error
@@ -122,7 +122,7 @@ class NativeCodedRepair:
         ballot = round_number, secrets.randbits(64)
         timeout_s = caller.settings.answer_timeout_s
         try:
-            recovering = node.recover_coded(token, parts, version, list(chosen), ballot, timeout_s, trace())
+            recovering = node.recover_coded(token, parts, (version, list(chosen)), ballot, timeout_s, trace())
         except (ValueError, OverflowError) as error:
             caller.mute(token)
             raise NodeError(f"nobody can be asked about a write: {error}") from error

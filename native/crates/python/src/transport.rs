@@ -352,35 +352,32 @@ impl TransportNode {
     }
 
     /// Make the fragment that a place lacks; "end" when the outcome is known.
-    #[pyo3(signature = (token, places, place, version, waits, trace, /))]
+    #[pyo3(signature = (token, places, lack, waits, trace, /))]
     fn rebuild_coded(
         &self,
         token: u64,
         places: PlacesParts<'_>,
-        place: usize,
-        version: coded_repair::VersionParts,
+        lack: (usize, coded_repair::VersionParts),
         waits: (f64, f64),
         trace: &str,
     ) -> PyResult<CodedRebuilding> {
         let sink = Arc::clone(&self.events) as Arc<dyn Sink>;
-        CodedRebuilding::start(places, (place, version), (waits, trace), (sink, token))
+        CodedRebuilding::start(places, lack, (waits, trace), (sink, token))
     }
 
     /// Have the chosen devices decide about a write, by a ballot; "end" when the outcome is known.
-    #[allow(clippy::too_many_arguments, reason = "one crossing of the border for everything about a ballot")]
-    #[pyo3(signature = (token, places, version, chosen, ballot, timeout_s, trace, /))]
+    #[pyo3(signature = (token, places, write, ballot, timeout_s, trace, /))]
     fn recover_coded(
         &self,
         token: u64,
         places: PlacesParts<'_>,
-        version: coded_repair::VersionParts,
-        chosen: ChosenParts,
+        write: (coded_repair::VersionParts, ChosenParts),
         ballot: (u32, u64),
         timeout_s: f64,
         trace: &str,
     ) -> PyResult<CodedRecovering> {
         let sink = Arc::clone(&self.events) as Arc<dyn Sink>;
-        CodedRecovering::start(places, (version, chosen), ballot, (timeout_s, trace), (sink, token))
+        CodedRecovering::start(places, write, ballot, (timeout_s, trace), (sink, token))
     }
 
     /// Wait for memory: an event with the token follows, with nothing when the time is over.

@@ -268,18 +268,23 @@ impl Index {
         }
     }
 
-    /// Call a function with the fragments of each partition of a policy that has some, from one partition on, in order,
-    /// until it returns false.
-    pub(crate) fn for_each_fragmented(
+    /// Call a function with the fragments of a policy that are not settled, in order, from the first one behind a partition
+    /// and digest on, until it returns false.
+    pub(crate) fn for_each_unsettled(
         &self,
-        (policy, from): PartitionId,
-        mut each: impl FnMut(u32, &mut dyn Iterator<Item = (&[u8; 16], &Versions)>) -> bool,
+        policy: u16,
+        after: Option<(u32, [u8; 16])>,
+        mut each: impl FnMut(&Key, &Versions) -> bool,
     ) {
         let ids = self.ids();
-        let behind = ids.iter().skip_while(|id| **id < (policy, from)).take_while(|(other, _)| *other == policy);
-        for id in behind {
-            let goes_on = self.partition(*id, |found| !found.has_fragments() || each(id.1, &mut found.fragments()));
-            if goes_on == Some(false) {
+        let first = (policy, after.map_or(0, |(partition, _)| partition));
+        for (policy, partition) in ids.into_iter().filter(|id| *id >= first).take_while(|id| id.0 == policy) {
+            let behind = after.filter(|after| after.0 == partition).map(|after| after.1);
+            let ended = self.partition((policy, partition), |found| {
+                let mut unsettled = found.unsettled(behind);
+                unsettled.any(|(digest, versions)| !each(&Key { policy, partition, digest: *digest }, versions))
+            });
+            if ended == Some(true) {
                 return;
             }
         }

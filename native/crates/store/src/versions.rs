@@ -311,6 +311,14 @@ impl Versions {
         newest.filter(|(version, _)| deletion.is_none_or(|deletion| deletion < *version))
     }
 
+    /// Whether everything is decided, and what is shown has made all older versions dead.
+    #[must_use]
+    pub(crate) fn is_settled(&self) -> bool {
+        let floor = self.floor.map(|floor| floor.version);
+        self.kept.iter().all(|kept| self.decided(kept).is_some())
+            && self.shown().is_none_or(|(version, _)| Some(version) <= floor)
+    }
+
     /// Whether later records say all that a damaged answer to a ballot can have said: ballots only grow.
     #[must_use]
     pub(crate) fn knows_better(&self, version: Version, damaged: &Header) -> bool {

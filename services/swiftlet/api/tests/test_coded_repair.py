@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import random
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path as Directory
 
@@ -207,3 +208,49 @@ async def test_devices_that_go_by_another_ring_are_not_counted_on(repaired: Repa
     assert (await repairs.round_of(2)).unchecked == 1
     repairs.rings = {}
     assert (await repairs.round_of(2)).rebuilt == 1
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_whatever_happened_all_is_whole_again_after_some_rounds(repaired: Repaired, seed: int) -> None:
+    proxy, servers, repairs = repaired
+    chance = random.Random(seed)
+    possible: dict[str, list[bytes | None]] = {f"o{number}": [None] for number in range(4)}
+    away: set[int] = set()
+    for step in range(40):
+        proxy.clock.now += 1
+        name, what = chance.choice(sorted(possible)), chance.choice("ppppddabrrl")
+        with servers.away(*away):
+            if what == "p":
+                body = body_of(1000 * step + chance.choice((0, 1, 5000)))
+                status = (await proxy.call("PUT", f"c/{name}", data=body)).status
+                possible[name] = [body] if status == 201 else [*possible[name], body]
+            elif what == "d":
+                status = (await proxy.call("DELETE", f"c/{name}")).status
+                possible[name] = [None] if status in {204, 404} else [*possible[name], None]
+            elif what == "r":
+                await repairs.round_of(*chance.sample(range(len(servers.stores)), 2))
+        if what == "a" and not away:
+            away.add(chance.randrange(len(servers.stores)))
+        elif what == "b":
+            away.clear()
+        elif what == "l" and not away and (await whole(repairs)):
+            await servers.replace(chance.randrange(len(servers.stores)))
+            assert await whole(repairs)
+    assert await whole(repairs)
+    for gone in itertools.combinations(range(len(servers.stores)), CODING.parity):
+        with servers.away(*gone):
+            for name, bodies in possible.items():
+                got = await proxy.call("GET", f"c/{name}")
+                assert (got.body if got.status == 200 else None) in bodies, (gone, name, got.status)
+                assert got.status in {200, 404}, (gone, name, got.body)
+
+
+async def whole(repairs: Repairs) -> bool:
+    """Do rounds of all replicators until one of them finds nothing, at most five; return whether one did."""
+    repairs.passed_s += RECOVER_AFTER_S
+    for _ in range(5):
+        report = await repairs.round_of()
+        repairs.passed_s += RECOVER_AFTER_S
+        if report.clean and not await repairs.unsettled():
+            return True
+    return False

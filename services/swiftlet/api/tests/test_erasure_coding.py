@@ -18,9 +18,12 @@ from aiohttp import ClientError
 
 from swiftlet.api.tests.coded import CODED, CODING, STRIPE, CodedServers, coded_proxy
 from swiftlet.api.tests.proxy import SMALL, Proxy
+from swiftlet.expiry.expirer import Expirer
+from swiftlet.expiry.tests.support import queue_of
 from swiftlet.names import Path
 from swiftlet.placement.tests.cluster import ACCOUNT, at, footer_of, record_of
 from swiftlet.ring.model import Coding
+from swiftlet.settings.expirer import ExpirerSection
 
 DEVICES = range(CODING.fragments)
 SIZES = (0, 1, SMALL, CODING.cell_bytes, STRIPE - 1, STRIPE, 3 * STRIPE + 1700, 300_000)
@@ -223,6 +226,32 @@ async def test_rows_are_pending_at_devices_until_the_container_has_them(coded: C
     async with asyncio.timeout(20):
         while servers.pending():  # A device may have answered last.
             await servers.deliver_pending(cluster.rows)
+
+
+async def test_objects_expire_as_copies_do(coded: Coded) -> None:
+    proxy, servers = coded
+    assert (await proxy.call("PUT", "c/o", {"X-Delete-At": "1100"}, body_of(9000))).status == 201
+    assert (await proxy.call("PUT", "c/stays", data=body_of(10))).status == 201
+    shown = await proxy.call("GET", "c/o")
+    assert (shown.status, shown.headers["X-Delete-At"], shown.body) == (200, "0000001100", body_of(9000))
+    due = [len(store.native.expired(1100)) for store in servers.stores]
+    assert (due, sum(len(store.native.expired(1099)) for store in servers.stores)) == ([1] * len(DEVICES), 0)
+    settings, nodes = ExpirerSection(delay_s=0), ["here:6200"]
+
+    async def expire() -> tuple[int, int]:
+        queue, objects = queue_of(proxy.cluster), proxy.cluster.objects
+        expirer = Expirer(queue, objects, settings, lambda: nodes, nodes, 7 * 86400.0, lambda: proxy.clock.now)
+        report = await expirer.run_round()
+        return report.expired, report.failed
+
+    assert await expire() == (0, 0)
+    proxy.clock.now = 1100.0
+    assert (await proxy.call("GET", "c/o")).status == 404
+    with servers.away(1):
+        assert await expire() == (1, 0)
+    assert (await proxy.call("GET", "c")).body == b"stays\n"
+    assert [len(store.native.expired(1100)) for store in servers.stores] == [0, 1, 0, 0, 0, 0]
+    assert (await proxy.call("GET", "c/stays")).body == body_of(10)
 
 
 async def test_what_is_not_possible_yet_is_said(coded: Coded) -> None:

@@ -38,6 +38,10 @@ class _Seen:
     round: int = 1
     """The round of the next ballot."""
 
+    def again(self, turn: int) -> None:
+        """It was seen once more."""
+        self.last_turn = turn
+
 
 class Watch:
     """Undecided versions of all devices and policies from round to round."""
@@ -50,7 +54,7 @@ class Watch:
         self._seen: dict[tuple[str, ObjectKey, CodedVersion], _Seen] = {}
 
     def begin(self) -> None:
-        """A round begins."""
+        """Count what is seen from now on as seen in another round."""
         self._turn += 1
 
     def end(self) -> None:
@@ -65,7 +69,7 @@ class Watch:
             if len(self._seen) >= MOST_WATCHED:
                 return False
             seen = self._seen[which] = _Seen(self._clock(), self._turn)
-        seen.last_turn = self._turn
+        seen.again(self._turn)
         return self._clock() - seen.first_s >= self._recover_after_s
 
     def round_of(self, device: Device, found: UnsettledFragment) -> int:

@@ -176,7 +176,7 @@ class CodedRepairer:
 
 @dataclass(frozen=True, slots=True)
 class _Tools:
-    """What a round of one policy works with."""
+    """The parts of a round of one policy, which share what the round knows of devices."""
 
     coded: CodedRing
     peers: Peers

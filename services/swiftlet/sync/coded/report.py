@@ -78,7 +78,7 @@ class CodedReport:
         _COMPARED.labels("failed").inc(partitions)
 
     def repaired(self, how: How, made_bytes: int = 0) -> None:
-        """Count a repair."""
+        """Count a repair, and the bytes of a fragment that were made for it."""
         setattr(self, how, getattr(self, how) + 1)
         self.rebuilt_bytes += made_bytes
         _REPAIRED.labels(how).inc()

@@ -397,7 +397,8 @@ impl Partition {
         held.entry()
     }
 
-    /// Compare the set hashes with the slots; returns the first suffix that differs.
+    /// Compare the set hashes with the slots, and what is known of fragments with their versions; returns the first
+    /// suffix that differs.
     #[must_use]
     pub(crate) fn check(&self) -> Option<Suffix> {
         let mut counted: HashMap<Suffix, u128> = HashMap::new();
@@ -406,7 +407,7 @@ impl Partition {
             *total = total.wrapping_add(held.term());
         }
         let wrong = self.sums.iter().find(|(suffix, sum)| counted.remove(suffix) != Some(sum.total()));
-        wrong.map(|(suffix, _)| *suffix).or_else(|| counted.keys().next().copied())
+        wrong.map(|(suffix, _)| *suffix).or_else(|| counted.keys().next().copied()).or_else(|| self.wrongly_settled())
     }
 }
 

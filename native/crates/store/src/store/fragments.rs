@@ -136,24 +136,15 @@ impl Store {
         after: Option<(u32, [u8; 16])>,
         limit: usize,
     ) -> (Vec<Unsettled>, bool) {
-        let mut found: Vec<Vec<Unsettled>> = Vec::new();
-        self.inner.index.for_each_fragmented((policy, after.map_or(0, |after| after.0)), |partition, fragments| {
-            let behind = after.filter(|after| after.0 == partition).map(|after| after.1);
-            let begun = found.len();
-            for (digest, versions) in fragments.filter(|(digest, _)| Some(**digest) > behind) {
-                let key = Key { policy, partition, digest: *digest };
-                found.extend(Some(unsettled(key, versions)).filter(|of_one| !of_one.is_empty()));
+        let (mut told, mut more) = (Vec::new(), false);
+        self.inner.index.for_each_unsettled(policy, after, |key, versions| {
+            more = told.len() >= limit;
+            if !more {
+                told.extend(unsettled(*key, versions));
             }
-            found[begun..].sort_unstable_by_key(|of_one| of_one[0].of.key.digest);
-            found.len() <= limit
+            !more
         });
-        let mut told = Vec::new();
-        let mut rest = found.into_iter();
-        while told.len() < limit {
-            let Some(of_one) = rest.next() else { return (told, false) };
-            told.extend(of_one);
-        }
-        (told, rest.next().is_some())
+        (told, more)
     }
 
     /// Versions of which nobody here knows what became of them, at most so many.
@@ -171,13 +162,12 @@ impl Store {
 }
 
 /// The versions of one fragment that are not settled: those that are undecided, and the one that is shown.
-fn unsettled(key: Key, versions: &Versions) -> Vec<Unsettled> {
+fn unsettled(key: Key, versions: &Versions) -> impl Iterator<Item = Unsettled> {
     let floor = versions.floor.map(|floor| floor.version);
     let shown = versions.shown().map(|(version, _)| version).filter(|version| Some(*version) > floor);
-    let all = versions.kept.iter().filter_map(|kept| {
+    versions.kept.iter().filter_map(move |kept| {
         let certain = shown == Some(kept.version);
         let of = || Undecided { key, version: kept.version, chosen: kept.chosen.clone() };
         (certain || versions.decided(kept).is_none()).then(|| Unsettled { of: of(), certain })
-    });
-    all.collect()
+    })
 }

@@ -14,6 +14,7 @@ use swiftlet_fragments::request::{Answer, Request};
 use swiftlet_fragments::slot::MAX_FRAGMENTS;
 use swiftlet_fragments::{Accepted, Ballot, Outcome, Version};
 use swiftlet_store::disk::{Faults, SimulatedDisk};
+use swiftlet_store::model::PutMeta;
 use swiftlet_store::{Error, Fetched, Shape, Store};
 
 fn open(disk: &Arc<SimulatedDisk>) -> Store {
@@ -172,6 +173,26 @@ fn a_fifth_fragment_is_refused_and_leaves_nothing() {
     assert_eq!(ask(&store, 1, abort), Answer::Done);
     assert_eq!(prepare(&store, 1, version(15)), Ok(Answer::Done));
     assert_eq!(store.undecided_fragments(100)[0].chosen, chosen());
+}
+
+#[test]
+fn fragments_with_a_time_to_go_are_listed_when_it_has_come() {
+    let disk = SimulatedDisk::new(1, Faults::default());
+    let store = open(&disk);
+    let (writer, block) = written(&store, key(1), version(10)).expect("written");
+    let meta = PutMeta { delete_at: 500, ..meta(version(10)) };
+    assert_eq!(writer.prepare(&meta, b"etag", block), Ok(Answer::Done));
+    assert_eq!(store.expired(600), [], "nobody knows whether it counts");
+    assert_eq!(ask(&store, 1, Request::Commit(version(10))), Answer::Done);
+    assert_eq!(ask(&store, 1, Request::Settle(version(10))), Answer::Done);
+    assert_eq!((store.expired(499), store.expired(500)), (vec![], vec![(key(1), 10)]));
+    store.checkpoint().expect("written");
+    drop(store);
+    let disk = disk.after_crash(Faults::default());
+    let store = open(&disk);
+    assert_eq!((store.expired(499), store.expired(500)), (vec![], vec![(key(1), 10)]));
+    settle(&store, 1, version(11));
+    assert_eq!(store.expired(u64::MAX), []);
 }
 
 #[test]

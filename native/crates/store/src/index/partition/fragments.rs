@@ -1,6 +1,7 @@
 //! Fragments of a partition: all versions of each, and the slot of the one that is shown.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::ops::Bound;
 use std::sync::Arc;
 
 use swiftlet_fragments::Device;
@@ -9,6 +10,7 @@ use swiftlet_fragments::slot::Change;
 use super::{Extra, Held, Partition, Record};
 use crate::error::Error;
 use crate::index::Applied;
+use crate::model::Suffix;
 use crate::record::{Header, Kind, Place, State};
 use crate::versions::{Spot, Versions};
 
@@ -30,6 +32,8 @@ const FEW_LISTS: usize = 64;
 #[derive(Default)]
 pub(super) struct Fragments {
     held: HashMap<[u8; 16], Versions>,
+    /// Those of them that are not settled: few, and looked for in every round of a replicator.
+    unsettled: BTreeSet<[u8; 16]>,
     /// The lists of chosen devices, each once: most writes of a partition choose the same.
     chosen: HashSet<Arc<[Device]>>,
     needed: usize,
@@ -80,6 +84,25 @@ impl Partition {
     /// All fragments of which anything but a deletion is held, in no order.
     pub(crate) fn fragments(&self) -> impl Iterator<Item = (&[u8; 16], &Versions)> {
         self.fragments.iter().flat_map(|fragments| fragments.held.iter())
+    }
+
+    /// The fragments that are not settled and behind a digest, in order.
+    pub(crate) fn unsettled(&self, after: Option<[u8; 16]>) -> impl Iterator<Item = (&[u8; 16], &Versions)> {
+        let behind = (after.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
+        self.fragments.iter().flat_map(move |fragments| {
+            let digests = fragments.unsettled.range::<[u8; 16], _>(behind);
+            digests.filter_map(|digest| Some((digest, fragments.held.get(digest)?)))
+        })
+    }
+
+    /// The suffix of a fragment that is wrongly among those that are not settled, or is not.
+    pub(super) fn wrongly_settled(&self) -> Option<Suffix> {
+        let unsettled = self.fragments.as_ref().map(|fragments| &fragments.unsettled);
+        let is_wrong = |digest: &[u8; 16], versions: &Versions| {
+            unsettled.is_some_and(|unsettled| unsettled.contains(digest) == versions.is_settled())
+        };
+        let wrong = self.fragments().find(|(digest, versions)| is_wrong(digest, versions));
+        wrong.map(|(digest, _)| u16::from_be_bytes([digest[14] & 0x0f, digest[15]]))
     }
 
     /// What is held of a fragment, a deletion alone as well.
@@ -157,7 +180,8 @@ impl Partition {
         let shown = versions.shown().map(|(version, bytes)| {
             let kind = if bytes.large == 0 { Kind::Fragment } else { Kind::LargeFragment };
             let Spot { place, units, .. } = bytes.spot;
-            Record { kind, timestamp: version.timestamp, place, units, extra: Extra::default() }
+            let extra = Extra { delete_at: bytes.delete_at, ..Extra::default() };
+            Record { kind, timestamp: version.timestamp, place, units, extra }
         });
         let deleted = deletion.and_then(|floor| {
             let Spot { place, units, .. } = floor.spot?;
@@ -167,12 +191,18 @@ impl Partition {
         if versions.is_empty() || versions.only_deletion().is_some() {
             if let Some(fragments) = &mut self.fragments {
                 fragments.held.remove(digest);
+                fragments.unsettled.remove(digest);
                 if fragments.held.is_empty() {
                     self.fragments = None;
                 }
             }
         } else {
-            self.fragments.get_or_insert_default().held.insert(*digest, versions);
+            let fragments = self.fragments.get_or_insert_default();
+            match versions.is_settled() {
+                true => fragments.unsettled.remove(digest),
+                false => fragments.unsettled.insert(*digest),
+            };
+            fragments.held.insert(*digest, versions);
         }
         let (_, after) = self.replace(digest, shown.or(deleted).as_ref());
         self.resum(before.as_ref(), after.as_ref());
