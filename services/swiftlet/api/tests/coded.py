@@ -11,6 +11,7 @@ from pathlib import Path as Directory
 from swiftlet_native import ObjectServer, ObjectWire, TransportPeer
 
 from swiftlet.api.tests.proxy import Proxy, proxy_of
+from swiftlet.errors import NodeError
 from swiftlet.model import ObjectKey
 from swiftlet.native_values import version_parts
 from swiftlet.placement.cluster_objects import ClusterObjects
@@ -133,7 +134,19 @@ class CodedServers:
         await asyncio.to_thread(self.servers[number].stop)
         await asyncio.to_thread(self.stores[number].close)
         await asyncio.to_thread(shutil.rmtree, self._root / f"coded-{number}")
-        self.stores[number], self.servers[number] = self._started(number, self.ring.device(number).port)
+        device = self.ring.device(number)
+        self.stores[number], self.servers[number] = self._started(number, device.port)
+        async with asyncio.timeout(20):
+            # A client that has met nobody there does not try again at once.
+            while not await self._answers(device):  # noqa: ASYNC110 - another thread, it tells nobody
+                await asyncio.sleep(0.05)
+
+    async def _answers(self, device: Device) -> bool:
+        try:
+            await self.client.ask(device, made(device, ObjectWire.policies))
+        except NodeError:
+            return False
+        return True
 
     @staticmethod
     def know(server: ObjectServer, coding: Coding | None) -> None:
