@@ -472,11 +472,15 @@ class TransportUpload:
     """A call whose body is sent piece by piece."""
 
     def send(self, data: TransportChunk | Buffer, /) -> bool:
-        """Send up to 1 MiB. False: 8 MiB wait already, or it has ended.
+        """Send bytes. False: more than 8 MiB would wait then, or it has ended; a part of them may have been sent.
 
-        Chunks, bytes and memoryviews of either are not copied, and may go to several peers; other buffers are. For a
-        peer that fetches by RDMA all of them are, once for the same bytes.
+        "sent" events tell of bytes that have gone when no more than 2 MiB of the upload wait. Chunks, bytes and
+        memoryviews of either are not copied, and may go to several peers; other buffers are. For a peer that fetches
+        by RDMA, or from this machine's memory, all of them are, once for the same bytes.
         """
+
+    def waiting(self) -> int:
+        """Return how many bytes wait to be sent."""
 
     def end(self, footer: Buffer, /) -> None:
         """The body is complete: commit."""

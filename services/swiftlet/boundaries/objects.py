@@ -49,7 +49,7 @@ class WriteReply:
     """For DELETE, whether there was an object to delete."""
 
 
-MAX_SENT_BYTES = 1 << 20
+MAX_SENT_BYTES = 4 << 20
 """The largest number of bytes that are sent to a device at a time."""
 
 
@@ -65,6 +65,11 @@ def pieces_of(chunk: bytes | memoryview) -> Iterator[bytes | memoryview]:
 
 class PutStream(Protocol):
     """A large object that is being sent to one device."""
+
+    @property
+    def waiting(self) -> int:
+        """The bytes that were given and are not sent yet, as far as the sender knows."""
+        ...
 
     def send(self, chunk: bytes | memoryview) -> bool:
         """Begin to send a chunk of up to `MAX_SENT_BYTES`; return whether there is room for the next one."""

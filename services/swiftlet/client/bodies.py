@@ -19,6 +19,8 @@ from swiftlet.client.digests import Both, Buffer, etag_of
 from swiftlet.client.errors import ConfigurationError, LocalError, NotRepeatable
 
 CHUNK = 1 << 20
+LARGE_CHUNK = 4 << 20
+"""Bytes that are in memory already are given to devices by so many at a time."""
 _IN_LOOP = 1 << 20
 """Up to so many bytes are hashed by the event loop itself: a thread would cost more."""
 
@@ -44,7 +46,7 @@ class Body(Protocol):
     def chunks(self, *, hashed: bool = True) -> AsyncGenerator[Buffer, None]:
         """Return the bytes from the beginning; NotRepeatable when they can't be read again.
 
-        Without `hashed` nobody is going to ask whether an ETag `matches` these bytes.
+        Without `hashed` nobody is going to ask whether an ETag `matches` these bytes, and larger pieces are welcome.
         """
 
     def whole(self) -> Buffer | None:
@@ -79,8 +81,9 @@ class BytesBody:
 
     async def chunks(self, *, hashed: bool = True) -> AsyncGenerator[Buffer, None]:
         """Yield the bytes."""
-        for start in range(0, len(self.data), CHUNK):
-            yield self.data[start : start + CHUNK]
+        step = CHUNK if hashed else LARGE_CHUNK
+        for start in range(0, len(self.data), step):
+            yield self.data[start : start + step]
 
     def whole(self) -> Buffer | None:
         """Return the bytes as they were given."""

@@ -74,8 +74,8 @@ class Download(Protocol):
 class ReplicatedUpload:
     """A streamed object on its way to all replicas; each chunk is passed to every live replica uncopied.
 
-    A replica that fails or holds up a chunk longer than the write timeout is dropped; the upload fails with Unavailable
-    once those that are left are no quorum.
+    A replica that fails, or holds up a chunk and takes nothing of it for the write timeout, is dropped. The upload
+    fails with Unavailable once those that are left are no quorum.
     """
 
     def __init__(
@@ -122,16 +122,24 @@ class ReplicatedUpload:
                 await self._drop(slot, error)
         for slot in full:
             try:
-                async with asyncio.timeout(self._write_timeout_s):
-                    await slot[2].room()
-            except TimeoutError:
-                await self._drop(slot, NodeTimeout(f"took no data for {self._write_timeout_s} s"))
+                await self._room(slot[2])
             except SwiftletError as error:
                 await self._drop(slot, error)
         live = [device for _, device, _ in self._live]
         if not self._quorum.met(live):
             await self.abort()
             raise refusal(self._history, self._quorum, self._what, live)
+
+    async def _room(self, stream: PutStream) -> None:
+        """Return when there is room for the next piece. Raises NodeTimeout when nothing moves."""
+        while True:
+            left = stream.waiting
+            try:
+                async with asyncio.timeout(self._write_timeout_s):
+                    return await stream.room()
+            except TimeoutError:
+                if stream.waiting >= left:
+                    raise NodeTimeout(f"took no data for {self._write_timeout_s} s") from None
 
     async def _drop(self, slot: tuple[int, Device, PutStream], error: SwiftletError) -> None:
         _, device, stream = slot

@@ -41,7 +41,7 @@ class NativeSettings:
     """Bytes of memory for what is received; a transfer that finds it full waits."""
     port_offset: int = PORT_OFFSET
     window_bytes: int = 2 * 1024 * 1024
-    """Bytes of an upload that may wait for one node before its writer has to wait."""
+    """Bytes of an upload that may wait for one node before its writer has to wait for room."""
     socket_directory: Path | None = None
     """The directory in which peers on the same machine have their sockets."""
     name: str = "client"
@@ -315,7 +315,12 @@ class Writing:
 
     @property
     def _has_room(self) -> bool:
-        return self._unsent < self._settings.window_bytes
+        return self._unsent <= self._settings.window_bytes
+
+    @property
+    def waiting(self) -> int:
+        """The bytes that wait to be sent."""
+        return 0 if self.upload is None else self.upload.waiting()
 
     def check(self) -> None:
         """Raise the error that the device answered before it had the whole body, if there is one."""
@@ -324,7 +329,7 @@ class Writing:
             raise NodeError(f"{self._device.address} answered before it had the whole object")
 
     def send(self, chunk: bytes | memoryview) -> bool:
-        """Begin to send up to 1 MiB; return whether there is room for more."""
+        """Begin to send up to `MAX_SENT_BYTES`; return whether there is room for more."""
         self.check()
         assert self.upload is not None
         if self._ended or not self.upload.send(chunk):
@@ -334,19 +339,18 @@ class Writing:
 
     async def room(self) -> None:
         """Return when there is room for more."""
+        loop, idle_s = asyncio.get_running_loop(), self._settings.idle_timeout_s
         while not self._has_room:
-            await self._wait()
-            self.check()
-
-    async def _wait(self) -> None:
-        self._room = asyncio.get_running_loop().create_future()
-        idle_s = self._settings.idle_timeout_s
-        try:
-            async with asyncio.timeout(idle_s):
+            left, self._room = self.waiting, loop.create_future()
+            timer = loop.call_later(idle_s, wake, self._room)
+            try:
                 await self._room
-        except TimeoutError:
-            self.cancel()
-            raise NodeTimeout(f"{self._device.address} took no data for {idle_s:g} s") from None
+            finally:
+                timer.cancel()
+            self.check()
+            if not self._has_room and self.waiting == left:
+                self.cancel()
+                raise NodeTimeout(f"{self._device.address} took no data for {idle_s:g} s")
 
     async def finish(self, footer: bytes) -> bytes:
         """End the body; return the header of the answer."""

@@ -184,6 +184,11 @@ class NativePutStream:
         self._size = size
         self._sent = 0
 
+    @property
+    def waiting(self) -> int:
+        """The bytes that were given and are not sent yet."""
+        return self._writing.waiting
+
     def send(self, chunk: bytes | memoryview) -> bool:
         """Begin to send a chunk of up to `MAX_SENT_BYTES`; return whether there is room for the next one."""
         if self._size is not None and self._sent + len(chunk) > self._size:

@@ -33,6 +33,8 @@ macro_rules! rounds {
 }
 
 pub(crate) mod many;
+#[cfg(target_arch = "x86_64")]
+mod one;
 
 /// Bytes that are digested at a time.
 const BLOCK_BYTES: usize = 64;
@@ -76,6 +78,23 @@ fn beside_the_chain(value: u32) -> u32 {
 
 /// Digest whole blocks into the state.
 fn compress(state: &mut [u32; 4], blocks: &[[u8; BLOCK_BYTES]]) {
+    #[cfg(target_arch = "x86_64")]
+    if one::is_here() {
+        // SAFETY: the processor has what it needs.
+        #[allow(
+            unsafe_code,
+            reason = "what needs a feature of the processor is called after a look whether it is there"
+        )]
+        unsafe {
+            one::compress(state, blocks);
+        }
+        return;
+    }
+    compress_in_general_registers(state, blocks);
+}
+
+/// The same on every processor.
+fn compress_in_general_registers(state: &mut [u32; 4], blocks: &[[u8; BLOCK_BYTES]]) {
     for block in blocks {
         let words: [u32; 16] = std::array::from_fn(|at| {
             u32::from_le_bytes([block[4 * at], block[4 * at + 1], block[4 * at + 2], block[4 * at + 3]])

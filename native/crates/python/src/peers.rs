@@ -1,10 +1,12 @@
 //! Peers for Python: one call per request, or one call and its body piece by piece.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use swiftlet_transport::{Body, Call, Peer, Sink, Ticket, Upload};
+use swiftlet_transport::limits::CHUNK_BYTES;
+use swiftlet_transport::{Body, Call, Event, Peer, Sink, Ticket, Upload, What};
 
 use crate::buffer::Bytes;
 use crate::chunks::payload;
@@ -23,25 +25,71 @@ impl TransportTicket {
     }
 }
 
+/// Python is told of what was sent when no more than this is left: who waits for room has more to send then, and each
+/// event wakes somebody.
+const TOLD_BYTES: usize = 2 << 20;
+
+/// Passes the events of an upload on, those of what was sent together.
+struct Sparing {
+    to: Arc<dyn Sink>,
+    /// Bytes that wait to be sent.
+    waiting: Arc<AtomicUsize>,
+    /// Bytes that were sent, of which nobody was told.
+    untold: AtomicUsize,
+}
+
+impl Sink for Sparing {
+    fn events(&self, events: &mut Vec<Event>) {
+        events.retain_mut(|event| {
+            let What::Sent(bytes) = &mut event.what else { return true };
+            let left = self.waiting.fetch_sub(*bytes, Ordering::AcqRel) - *bytes;
+            *bytes += self.untold.swap(0, Ordering::AcqRel);
+            if left > TOLD_BYTES {
+                self.untold.store(*bytes, Ordering::Release);
+            }
+            left <= TOLD_BYTES
+        });
+        if !events.is_empty() {
+            self.to.events(events);
+        }
+    }
+}
+
 /// A call whose body is sent piece by piece.
 #[pyclass(frozen, module = "swiftlet_native")]
 pub(crate) struct TransportUpload {
     upload: Mutex<Option<Upload>>,
     peer: Peer,
     uploads: Option<Arc<Uploads>>,
+    waiting: Arc<AtomicUsize>,
 }
 
 #[pymethods]
 impl TransportUpload {
-    /// Send up to 1 MiB. False: too much is already waiting.
+    /// Send bytes. False: too much is already waiting, or it has ended; a part of them may have been sent then.
     #[pyo3(signature = (data, /))]
     fn send(&self, data: &Bound<'_, PyAny>) -> PyResult<bool> {
-        let mut chunk = payload(data)?;
-        if let Some(uploads) = &self.uploads {
-            chunk = uploads.piece(data.py(), &self.peer, chunk, false);
-        }
+        let whole = payload(data)?;
         let upload = self.upload.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(upload.as_ref().is_some_and(|upload| upload.send(chunk).is_ok()))
+        let Some(upload) = upload.as_ref() else { return Ok(false) };
+        for start in (0..whole.len()).step_by(CHUNK_BYTES) {
+            let mut piece = whole.part(start..whole.len().min(start + CHUNK_BYTES));
+            if let Some(uploads) = &self.uploads {
+                piece = uploads.piece(data.py(), &self.peer, piece, false);
+            }
+            let bytes = piece.len();
+            self.waiting.fetch_add(bytes, Ordering::AcqRel);
+            if upload.send(piece).is_err() {
+                self.waiting.fetch_sub(bytes, Ordering::AcqRel);
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Bytes that wait to be sent.
+    fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::Acquire)
     }
 
     /// The body is complete.
@@ -114,7 +162,11 @@ impl TransportPeer {
     ) -> PyResult<TransportUpload> {
         let header = header.as_slice().to_vec();
         let call = Call { method, timeout: seconds(timeout_s)?, trace, header, ..Call::default() };
-        let upload = self.peer.upload(call, size, &self.sink, token).map_err(invalid)?;
-        Ok(TransportUpload { upload: Mutex::new(Some(upload)), peer: self.peer.clone(), uploads: self.uploads.clone() })
+        let waiting = Arc::new(AtomicUsize::new(0));
+        let sparing = Sparing { to: self.sink.clone(), waiting: waiting.clone(), untold: AtomicUsize::new(0) };
+        let sink: Arc<dyn Sink> = Arc::new(sparing);
+        let upload = self.peer.upload(call, size, &sink, token).map_err(invalid)?;
+        let (peer, uploads) = (self.peer.clone(), self.uploads.clone());
+        Ok(TransportUpload { upload: Mutex::new(Some(upload)), peer, uploads, waiting })
     }
 }

@@ -5,12 +5,15 @@
 //! are sent to each. At most half of the pool is used for it, and it never waits: answers are received into the same
 //! memory, and should not wait for slow servers. Bytes that find no room are sent from where they are, by TCP.
 
+use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 
 use pyo3::prelude::*;
 use swiftlet_transport::limits::{CHUNK_BYTES, INLINE_BYTES};
 use swiftlet_transport::{Carrier, Chunk, Peer, Pool};
 
+/// Copies that are kept for the other replicas: as many as are given to one before they are given to the next.
+const KEPT: usize = 4;
 /// Shorter bytes are sent in a frame: a fetch has a cost, too.
 const LEAST_BYTES: usize = 4096;
 
@@ -19,9 +22,9 @@ pub(crate) struct Uploads {
     pool: Pool,
     /// By what.
     carrier: Carrier,
-    /// The last bytes that were copied, and their copy. As long as the original is kept, no other bytes can have its
+    /// The last bytes that were copied, and their copies. As long as an original is kept, no other bytes can have its
     /// address.
-    last: Mutex<Option<(Chunk, Chunk)>>,
+    last: Mutex<VecDeque<(Chunk, Chunk)>>,
 }
 
 impl Uploads {
@@ -43,13 +46,13 @@ impl Uploads {
 
     fn copy(&self, piece: Chunk) -> Chunk {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((original, copy)) = &*last
-            && std::ptr::eq::<[u8]>(&**original, &*piece)
-        {
+        if let Some((_, copy)) = last.iter().find(|(original, _)| std::ptr::eq::<[u8]>(&**original, &*piece)) {
             return copy.clone();
         }
-        // First of all the memory of the one before.
-        *last = None;
+        // First of all the memory of an earlier one.
+        if last.len() == KEPT {
+            last.pop_front();
+        }
         let stat = self.pool.stat();
         if stat.used_bytes + piece.len() > stat.limit_bytes / 2 {
             return piece;
@@ -57,7 +60,7 @@ impl Uploads {
         let Some(mut buffer) = self.pool.chunk(piece.len()) else { return piece };
         buffer.as_mut_slice().copy_from_slice(&piece);
         let copy = buffer.freeze(piece.len());
-        *last = Some((piece, copy.clone()));
+        last.push_back((piece, copy.clone()));
         copy
     }
 }

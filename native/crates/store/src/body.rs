@@ -22,6 +22,9 @@ const STEP_BYTES: u64 = 256 * 1024 * 1024;
 /// So much of an announced size is allocated ahead: uploads that never end should not fill the device.
 const AHEAD_BYTES: u64 = 64 * 1024 * 1024;
 
+/// So much is given to one checksum before the other one gets the same bytes, which it finds in a first-level cache then.
+const SLICE_BYTES: usize = 16 * 1024;
+
 fn xxh3_only() -> Hasher {
     Hasher::new(Digests { md5: false, xxh3: true })
 }
@@ -44,9 +47,10 @@ impl Checks {
     }
 
     fn update(&mut self, mut data: &[u8]) {
-        self.whole.update(data);
         while !data.is_empty() {
-            let (head, rest) = data.split_at(data.len().min((self.piece_bytes - self.piece.size()) as usize));
+            let piece_lacks = (self.piece_bytes - self.piece.size()) as usize;
+            let (head, rest) = data.split_at(data.len().min(piece_lacks).min(SLICE_BYTES));
+            self.whole.update(head);
             self.piece.update(head);
             data = rest;
             if self.piece.size() == self.piece_bytes {

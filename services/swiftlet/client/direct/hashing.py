@@ -21,6 +21,8 @@ TOGETHER = 8
 """Pieces that are digested at a time: as many as a processor has lanes."""
 AHEAD_BYTES = 4 << 20
 """Bytes of one body that may wait to be digested before its sender has to wait."""
+PIECE_BYTES = 1 << 20
+"""Bytes that are digested at a time: who comes meanwhile is digested together with what comes next."""
 
 
 class Digesting:
@@ -32,16 +34,19 @@ class Digesting:
         self._hashing = hashing
         self._loop = asyncio.get_running_loop()
         # What follows is looked at and changed by who holds the lock of `hashing`.
-        self.pieces: deque[Buffer] = deque()
+        self.pieces: deque[memoryview] = deque()
         self.bytes_left = 0
         self.is_under_way = False
         self.error: Exception | None = None
         self._wakes_at = 0
         self._waiting: asyncio.Future[None] | None = None
 
-    async def update(self, data: Buffer) -> None:
-        """Digest the next bytes, and return when there is room for more; they stay as they are until `finish`."""
+    def add(self, data: Buffer) -> None:
+        """Begin to digest the next bytes; they stay as they are until `finish`."""
         self._hashing.add(self, data)
+
+    async def room(self) -> None:
+        """Return when there is room for more."""
         await self._until(AHEAD_BYTES)
 
     async def finish(self) -> None:
@@ -94,10 +99,11 @@ class Hashing:
     def add(self, body: Digesting, data: Buffer) -> None:
         """Add the next piece of a body."""
         with self.lock:
-            body.bytes_left += len(data)
-            body.pieces.append(data)
-            if len(body.pieces) == 1 and not body.is_under_way:
+            if not body.pieces and not body.is_under_way:
                 self._ready.append(body)
+            view = memoryview(data)
+            body.bytes_left += len(view)
+            body.pieces.extend(view[at : at + PIECE_BYTES] for at in range(0, len(view), PIECE_BYTES))
             begins, self._is_running = not self._is_running, True
         if begins:
             asyncio.get_running_loop().run_in_executor(None, self._run)
@@ -120,13 +126,15 @@ class Hashing:
             with self.lock:
                 for body, data in taken:
                     body.bytes_left -= len(data)
+                    # Who is told may change the bytes, or let go of them.
+                    data.release()
                     body.is_under_way = False
                     body.error = body.error or error
                     if body.pieces:
                         self._ready.append(body)
                     body.wake()
 
-    def _take(self) -> list[tuple[Digesting, Buffer]]:
+    def _take(self) -> list[tuple[Digesting, memoryview]]:
         """Return the next piece of each of several bodies; none when there is nothing to do any more."""
         with self.lock:
             bodies = [self._ready.popleft() for _ in range(min(TOGETHER, len(self._ready)))]

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import aclosing
+from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TypeVar
@@ -231,16 +231,27 @@ class DirectWay:
             async def opened(at: Timestamp) -> tuple[Timestamp, Upload]:
                 return at, await to.objects.upload(to.path, to.rights.policy, _record(to, new, at), size)
 
-            at, upload = await _stamped(to, opened)
-            begun = True
-            digesting = to.parts.hashing.begin(_hasher(to))
-            try:
+            async with AsyncExitStack() as after:
+                digesting = to.parts.hashing.begin(_hasher(to))
+                after.push_async_callback(digesting.close)
                 # What the devices store is compared with the digest in the footer.
-                async with aclosing(body.chunks(hashed=False)) as chunks:
-                    async for chunk in chunks:
-                        # It is digested while it is sent, and while the next ones are read.
-                        await digesting.update(chunk)
-                        await upload.write(memoryview(chunk))
+                chunks = await after.enter_async_context(aclosing(body.chunks(hashed=False)))
+                first: memoryview | None = None
+                if not body.reads_once:
+                    # It is digested while devices are asked whether they would take it.
+                    first = _lasting(await anext(chunks))
+                    digesting.add(first)
+                at, upload = await _stamped(to, opened)
+                after.push_async_callback(upload.abort)
+                begun = True
+                if first is not None:
+                    await upload.write(first)
+                async for chunk in chunks:
+                    # It is digested while it is sent, and while the next ones are read.
+                    lasting = _lasting(chunk)
+                    digesting.add(lasting)
+                    await upload.write(lasting)
+                    await digesting.room()
                 await digesting.finish()
                 footer = _footer(to, digesting.hasher)
                 try:
@@ -248,9 +259,6 @@ class DirectWay:
                 except Superseded as error:
                     if error.timestamp > to.parts.clock.now():
                         raise
-            finally:
-                await digesting.close()
-                await upload.abort()
             return _written(footer, at)
 
         try:
@@ -418,6 +426,12 @@ async def _stamped(
 
 async def _deleted(to: Directly, at: Timestamp) -> bool:
     return (await to.objects.delete(to.path, to.rights.policy, at)).existed
+
+
+def _lasting(chunk: Buffer) -> memoryview:
+    """Return the bytes as they can be sent to several devices: those that may still change are copied, once for all."""
+    view = memoryview(chunk)
+    return view if isinstance(view.obj, bytes) else memoryview(bytes(view))
 
 
 def _hasher(to: Directly) -> Hasher:

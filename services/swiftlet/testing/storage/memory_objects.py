@@ -359,6 +359,11 @@ class MemoryPutStream:
         self._durable = durable
         self._moved = 0
 
+    @property
+    def waiting(self) -> int:
+        """Return 0: everything is handed over at once."""
+        return 0
+
     def send(self, chunk: bytes | memoryview) -> bool:
         """Hand over a chunk; there is never room at once."""
         self._moved += len(chunk)
