@@ -81,10 +81,7 @@ fn compress(state: &mut [u32; 4], blocks: &[[u8; BLOCK_BYTES]]) {
     #[cfg(target_arch = "x86_64")]
     if one::is_here() {
         // SAFETY: the processor has what it needs.
-        #[allow(
-            unsafe_code,
-            reason = "what needs a feature of the processor is called after a look whether it is there"
-        )]
+        #[allow(unsafe_code, reason = "what needs a feature of the processor is called when it is there")]
         unsafe {
             one::compress(state, blocks);
         }
