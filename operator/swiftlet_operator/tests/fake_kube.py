@@ -6,6 +6,7 @@ against a real one.
 
 from __future__ import annotations
 
+import marshal
 from collections.abc import Mapping
 from typing import Any
 
@@ -149,10 +150,8 @@ class FakeKube:
 
 
 def _copy(value: Any) -> Any:
-    """A copy of plain data; `copy.deepcopy` takes several times as long."""
-    if isinstance(value, dict):
-        return {key: _copy(one) for key, one in value.items()}
-    return [_copy(one) for one in value] if isinstance(value, list) else value
+    """A copy of plain data, the way that takes least time: tests of the operator do little else."""
+    return marshal.loads(marshal.dumps(value))
 
 
 def _refuse_mixed_strategy(manifest: Manifest) -> None:
