@@ -18,9 +18,6 @@ from urllib.parse import urlsplit
 
 from e2e.standalone.wire import Client
 
-PAUSE_S = 0.05
-"""Between two requests of a client."""
-
 
 @dataclass
 class Name:
@@ -63,9 +60,17 @@ class Load:
     """Writers and readers, each a thread with a connection, until there were so many reads."""
 
     def __init__(
-        self, client: Client, container: str, writers: int = 3, readers: int = 5, names: int = 12, seed: int = 0
+        self,
+        client: Client,
+        container: str,
+        pause_s: float,
+        writers: int = 3,
+        readers: int = 5,
+        names: int = 12,
+        seed: int = 0,
     ) -> None:
-        """`names` for each writer."""
+        """`names` for each writer; each client pauses between two requests."""
+        self._pause_s = pause_s
         self._client = client
         self._container = container
         self._names = [[Name(f"{writer}-{number}") for number in range(names)] for writer in range(writers)]
@@ -83,7 +88,7 @@ class Load:
 
     def _write(self, own: list[Name], chooser: random.Random) -> None:
         connection = Connection(self._client)
-        while not self._end.wait(PAUSE_S):
+        while not self._end.wait(self._pause_s):
             name = chooser.choice(own)
             method = chooser.choices(["PUT", "POST", "DELETE"], [6, 2, 1])[0]
             there = name.certain and name.operations[name.acknowledged] == "PUT"
@@ -113,7 +118,7 @@ class Load:
     def _read(self, chooser: random.Random) -> None:
         connection = Connection(self._client)
         every = [name for own in self._names for name in own]
-        while not self._end.wait(PAUSE_S):
+        while not self._end.wait(self._pause_s):
             name, method = chooser.choice(every), chooser.choices(["GET", "HEAD", "LIST"], [16, 4, 1])[0]
             if method == "LIST":
                 status, _, _ = connection.call("HEAD", self._container)

@@ -6,11 +6,13 @@ import multiprocessing
 import pickle
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import fsspec
 import pytest
 from fsspec.tests.abstract import AbstractFixtures
+from fsspec.tests.abstract.common import GLOB_EDGE_CASES_TESTS
 from fsspec.tests.abstract.copy import AbstractCopyTests
 from fsspec.tests.abstract.get import AbstractGetTests
 from fsspec.tests.abstract.open import AbstractOpenTests
@@ -68,8 +70,17 @@ class Fixtures(AbstractFixtures):
         return False
 
 
+def some_patterns(test: Any) -> Any:
+    """The same test with every third of fsspec's patterns: what the store finds for each of them is seen in `TestGet`."""
+    again = FunctionType(test.__code__, test.__globals__, test.__name__, test.__defaults__, test.__closure__)
+    cases = GLOB_EDGE_CASES_TESTS
+    return pytest.mark.parametrize(cases["argnames"], cases["argvalues"][::3])(again)
+
+
 class TestCopy(AbstractCopyTests, Fixtures):
     """fsspec's tests of copies within the store."""
+
+    test_copy_glob_edge_cases = some_patterns(AbstractCopyTests.test_copy_glob_edge_cases)
 
 
 class TestGet(AbstractGetTests, Fixtures):
@@ -78,6 +89,8 @@ class TestGet(AbstractGetTests, Fixtures):
 
 class TestPut(AbstractPutTests, Fixtures):
     """fsspec's tests of uploads."""
+
+    test_put_glob_edge_cases = some_patterns(AbstractPutTests.test_put_glob_edge_cases)
 
 
 class TestOpen(AbstractOpenTests, Fixtures):

@@ -32,7 +32,7 @@ WITHIN_S = 1.0
 SLACK_S = 1.5
 """What a machine with much else to do may add before another proxy has asked."""
 ROUNDS = int(os.environ.get("E2E_ROUNDS", "3"))
-SAME = 5
+SAME = 3
 """How often all connections are asked again, and are answered the same."""
 BODY = b"some bytes"
 
@@ -63,7 +63,7 @@ class Readers:
         began = time.monotonic()
         while self.statuses() != {status}:
             assert time.monotonic() - began < 30, f"not all of them are answered {status}"
-            time.sleep(0.03)
+            time.sleep(0.06)
         return time.monotonic() - began
 
     def close(self) -> None:

@@ -22,7 +22,7 @@ from e2e.standalone.fuzz import NASTY, Request, requests, send
 from e2e.standalone.wire import Answer, Client
 from swiftlet.api.tests.openapi import document, operations
 
-SECONDS = float(os.environ.get("FUZZ_SECONDS", "6"))
+SECONDS = float(os.environ.get("FUZZ_SECONDS", "4"))
 SEED = int(os.environ.get("FUZZ_SEED", "1"))
 ANSWER_WITHIN_S = 60.0
 BATCH = 300

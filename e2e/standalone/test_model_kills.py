@@ -28,7 +28,7 @@ from e2e.standalone.model_clients import Model, Worker, make_containers, new_mod
 from e2e.standalone.wire import Client
 
 SEED = int(os.environ.get("SEED", "1"))
-OPS = int(os.environ.get("OPS", "400"))
+OPS = int(os.environ.get("OPS", "250"))
 """The number of writes that the test makes at least."""
 EPISODE = 1000
 """Writes between two checks, at least."""

@@ -35,7 +35,7 @@ from swiftlet.transport.http_client import NodeClient
 from swiftlet.transport.http_listing import HttpListingTransport
 from swiftlet.transport.signing import ClusterKey
 
-SECONDS = float(os.environ.get("SPLIT_SECONDS", "8"))
+SECONDS = float(os.environ.get("SPLIT_SECONDS", "5"))
 SEED = int(os.environ.get("SEED", "1"))
 ABOVE_ROWS = 400
 SPLIT_EARLY = {"SWIFTLET_CONTAINER__SHARD_ABOVE_ROWS": str(ABOVE_ROWS), "SWIFTLET_CONTAINER__SHARD_TAKEOVER_S": "5"}
@@ -45,18 +45,20 @@ NAMES = 100 if SECONDS < 60 else 250
 """How many objects a writer changes."""
 PAUSE_S = 2.5 if SECONDS < 60 else 6.0
 """The longest pause between two kills, in seconds."""
-KILLS = 5
+KILLS = 4 if SECONDS < 60 else 5
 """At least, however slow the machine is."""
 SPLITS = 3
 """Splits that must be done in the end."""
 SETTLE_S = 120.0
-LISTINGS = 30
-"""Each asks one of three replicas at random: not to have asked one of them in the end has a chance of 1 in 60,000."""
+LISTINGS = 15 if SECONDS < 60 else 30
+"""Each asks one of three replicas at random: not to have asked one of them in the end has a chance of 1 in 150, or in
+60,000.
+"""
 CONTAINER = "split"
 SERVERS = [f"container-{number}" for number in range(1, 4)]
 DIRECTORIES = 12
 LISTING_PAUSE_S = 0.1
-STEP_PAUSE_S = 0.01
+STEP_PAUSE_S = 0.03 if SECONDS < 60 else 0.01
 """Between two requests of a writer: what matters is when servers die, not how busy the machine is."""
 
 

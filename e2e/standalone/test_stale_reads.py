@@ -15,10 +15,12 @@ from e2e.standalone.stale_reads import Load
 from e2e.standalone.wire import Client
 
 CONTAINER = "stale"
-READS = int(os.environ.get("READS", "500"))
+READS = int(os.environ.get("READS", "300"))
 """At least so many reads."""
 LONGEST_S = 200.0 if READS < 1000 else 3000.0
 AWAY_S = 1.5
+PAUSE_S = 0.1 if READS < 1000 else 0.05
+"""Between two requests of a client."""
 
 
 def until(condition: Callable[[], bool], within_s: float) -> float:
@@ -47,14 +49,14 @@ def stopped(cluster: Cluster, server: str) -> None:
 
 
 @pytest.mark.timeout(300 + LONGEST_S)
-@pytest.mark.parametrize(("away", "times"), [(killed, 4), (stopped, 2)])
+@pytest.mark.parametrize(("away", "times"), [(killed, 3), (stopped, 2)])
 def test_nothing_acknowledged_is_missed_while_one_server_at_a_time_is_away(
     own_cluster: Cluster, away: Callable[[Cluster, str], None], times: int
 ) -> None:
     client, container = Client(own_cluster.endpoint, own_cluster.user, own_cluster.key), f"{CONTAINER}-{away.__name__}"
     assert client.call("PUT", container).status == 201
     servers = itertools.cycle(sorted(name for name in own_cluster.services if name.startswith("object-")))
-    load = Load(client, container)
+    load = Load(client, container, PAUSE_S)
     took_s = load.run(lambda: away(own_cluster, next(servers)), times, READS, LONGEST_S)
     print(f"{load.reads} reads in {took_s:.0f} s, {len(load.wrong)} wrong: {dict(load.counts)}")
     print(*load.wrong[:20], sep="\n")

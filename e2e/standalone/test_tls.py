@@ -238,7 +238,7 @@ def test_sessions_are_resumed_by_all_workers(proxy: TlsProxy) -> None:
 
 def test_large_objects_go_both_ways(proxy: TlsProxy, stored: tuple[str, dict[str, str]]) -> None:
     path, headers = stored
-    large, size = path.replace("small", "large"), 200 << 20
+    large, size = path.replace("small", "large"), 80 << 20
     block = os.urandom(1 << 20)
     digest = hashlib.md5(block * (size >> 20), usedforsecurity=False).hexdigest()
     connection = proxy.connection()

@@ -54,7 +54,7 @@ def shown(client: Client, container: str, name: str) -> set[str]:
     return {row["hash"] for row in rows if row["name"] == name} | {answer.headers["Etag"] for answer in answers}
 
 
-@pytest.mark.parametrize("size", [0, 10_240, 3_000_000, 40_000_000])
+@pytest.mark.parametrize("size", [0, 10_240, 3_000_000, 12_000_000])
 def test_etags_of_all_sizes_and_their_copies(client: Client, size: int) -> None:
     data = random.Random(size).randbytes(size)
     xxh3 = f"xxh3-{xxhash.xxh3_128_hexdigest(data)}"

@@ -34,7 +34,7 @@ from swiftlet.sync.session.topology import ROUND_MODES
 from swiftlet.timestamp import Timestamp
 from swiftlet.transport.native_objects import NativeObjectTransport
 
-KILLS = int(os.environ.get("KILLS", "12"))
+KILLS = int(os.environ.get("KILLS", "6"))
 SEED = int(os.environ.get("SEED", "1"))
 
 
