@@ -71,7 +71,7 @@ class Fixtures(AbstractFixtures):
 
 
 def some_patterns(test: Any) -> Any:
-    """The same test with every third of fsspec's patterns: what the store finds for each of them is seen in `TestGet`."""
+    """The same test with every third of fsspec's patterns: `TestGet` shows what the store finds for each of them."""
     again = FunctionType(test.__code__, test.__globals__, test.__name__, test.__defaults__, test.__closure__)
     cases = GLOB_EDGE_CASES_TESTS
     return pytest.mark.parametrize(cases["argnames"], cases["argvalues"][::3])(again)

@@ -1,6 +1,7 @@
 """Many clients at once at object servers that let in fewer: who finds no room is told so and goes over HTTP.
 
-`-m slow` has `CROWD` of them, by default 400. Each has a session, grants and connections of its own, as so many pods have.
+`-m slow` has `CROWD` of them, by default 400. Each has a session, grants and connections of its own, as so many pods
+have.
 """
 
 from __future__ import annotations
