@@ -40,6 +40,8 @@ def create_app(settings: ReplicatorSettings) -> web.Application:
     redis = make_redis(settings, work.group, replicator.neighbours, replicator.progress, work.notices)
     app[STATUS].add("devices", lambda: replicator.standings.report(work.ring_name))
     report_on(app, replicator, redis)
+    if work.repairer is not None:
+        app[STATUS].add("repairs", work.repairer.status)
 
     async def rounds(_app: web.Application) -> AsyncIterator[None]:
         collect_garbage_seldom()

@@ -70,6 +70,11 @@ async def test_the_replicator_of_a_server_that_was_down_makes_its_fragments(tmp_
                     return False
 
             await until(is_back)
+
+            async def is_clean() -> bool:
+                return bool(((await machine.report(machine.replicators[home]))["repairs"] or {}).get("clean"))
+
+            await until(is_clean)
             others = [int(places.at[place].device.removeprefix("d")) for place in (0, 2)]
             await machine.stop(machine.objects[others[0]])
             read = await objects.coded.get_coded(places, [1, 2], 0, None)

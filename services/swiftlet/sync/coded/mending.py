@@ -24,6 +24,8 @@ from swiftlet.sync.moving.pacing import Pace
 _LEARNS = 3
 """What a device is told at most about one version: that it counts, that it is settled, and then whether it lacks it."""
 
+MOST_WARNED = 16
+"""Failures with single fragments that a round logs as warnings."""
 _WHY: Mapping[str, Why] = {"too-few": "too_few", "unproved": "unproved"}
 
 _log = structlog.get_logger("replicator")
@@ -51,7 +53,7 @@ class Mending:
                 if shown is not None:
                     await self._bring(partition, digest, shown, target)
             except SwiftletError as error:
-                self._failed("a fragment can't be repaired", partition, digest, target, error)
+                self._failed("a fragment can't be repaired", partition, digest, target, str(error))
 
     async def show(self, device: Device, shelf: int, digest: bytes) -> ShownFragment | None:
         """Return what a device shows of a fragment. Raises SwiftletError."""
@@ -82,15 +84,9 @@ class Mending:
             return True
         if rebuilt.end in ("failed", "busy"):
             self._peers.failed(target.device)
-        self._report.fail(_WHY.get(rebuilt.end, "refused"))
-        _log.warning(
-            "a fragment can't be rebuilt",
-            device=target.device.name,
-            object=digest.hex(),
-            place=target.place,
-            end=rebuilt.end,
-            refused="; ".join(f"{device.name}: {error}" for device, error in rebuilt.refused),
-        )
+        ailments = "; ".join(f"{device.name}: {error}" for device, error in rebuilt.refused)
+        error = f"{rebuilt.end}; {ailments or 'no device has refused'}"
+        self._failed("a fragment can't be rebuilt", partition, digest, target, error, _WHY.get(rebuilt.end, "refused"))
         return False
 
     async def hand_back(self, own: Device, shelf: int, digest: bytes, owner: Device) -> None:
@@ -108,9 +104,11 @@ class Mending:
             if await self._peers.calling(own, self._repair.hand_back(own, key, theirs)):
                 self._report.repaired("handed_back")
         except SwiftletError as error:
-            self._failed("a fragment can't be handed back", partition, digest, target, error)
+            self._failed("a fragment can't be handed back", partition, digest, target, str(error))
 
-    def _failed(self, what: str, partition: int, digest: bytes, target: Spot, error: SwiftletError) -> None:
-        self._report.fail("refused")
+    def _failed(self, what: str, partition: int, digest: bytes, target: Spot, error: str, why: Why = "refused") -> None:
+        self._report.fail(why)
+        # The others are in the numbers of the round.
+        write = _log.warning if self._report.failed <= MOST_WARNED else _log.debug
         about = {"partition": partition, "object": digest.hex(), "place": target.place}
-        _log.warning(what, device=target.device.name, **about, error=str(error))
+        write(what, device=target.device.name, **about, error=error)

@@ -21,9 +21,11 @@ from __future__ import annotations
 
 import asyncio
 import math
+import random
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import TypeVar
 
 import structlog
 
@@ -49,6 +51,7 @@ _AT_ONCE = 64
 _SUFFIXES = 16
 """Suffixes of fragments for other devices that are read at a time."""
 
+T = TypeVar("T")
 _log = structlog.get_logger("replicator")
 
 
@@ -84,6 +87,11 @@ class CodedRepairer:
         self._pace = pace or Pace()
         self._reclaim_age_s = reclaim_age_s
         self._now_s = now_s
+        self._last: dict[str, object] | None = None
+
+    def status(self) -> dict[str, object] | None:
+        """Return the last round for the status report; None before the first."""
+        return self._last
 
     async def run_round(self, policies: Sequence[int]) -> CodedReport:
         """Repair the objects of these policies at every local device once."""
@@ -97,6 +105,7 @@ class CodedRepairer:
                 _log.info("the repair of a policy is skipped", policy=policy, reason=str(error))
         self._watch.end()
         report.end(time.monotonic() - began)
+        self._last = {"endedAt": self._now_s(), "clean": report.clean, **asdict(report)}
         return report
 
     async def _repair_policy(self, policy: int, report: CodedReport) -> None:
@@ -124,12 +133,26 @@ class CodedRepairer:
     async def _repair_device(self, own: Device, tools: _Tools) -> None:
         own_shelves = tools.coded.shelves(own)
         await tools.fates.decide(own)
-        for pair in await tools.comparing.differing(own, own_shelves):
-            await self._mend(own, pair, tools)
+        # In random order, so that the replicators of two places seldom make the same fragment at the same time.
+        pairs = await tools.comparing.differing(own, own_shelves)
+        random.shuffle(pairs)
+        await self._each(pairs, lambda pair: self._mend(own, pair, tools))
         held = await tools.peers.calling(own, self._transport.partitions(own, tools.coded.policy))
-        for shelf in sorted(set(held).difference(own_shelves)):
-            await self._hand_back(own, shelf, tools)
+        strange = sorted(set(held).difference(own_shelves))
+        await self._each(strange, lambda shelf: self._hand_back(own, shelf, tools))
         await tools.fates.settle(own)
+
+    async def _each(self, items: Sequence[T], work: Callable[[T], Awaitable[None]]) -> None:
+        """Work on items, as many at a time as the pace allows."""
+        left = iter(items)
+
+        async def some() -> None:
+            for item in left:
+                await work(item)
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(min(self._pace.concurrency, len(items))):
+                group.create_task(some())
 
     async def _mend(self, own: Device, pair: Pair, tools: _Tools) -> None:
         partition, place = divmod(pair.shelf, PLACES)
@@ -157,13 +180,17 @@ class CodedRepairer:
         owner, comparing = tools.coded.owner(shelf), tools.comparing
         if owner is None or not await tools.peers.is_ours(owner, shelf // PLACES):
             return
-        suffixes = sorted(await comparing.suffixes(own, shelf))
-        for start in range(0, len(suffixes), _SUFFIXES):
-            entries = await comparing.entries(own, shelf, suffixes[start : start + _SUFFIXES])
-            due = [entry.digest for entry in entries if self._is_due(entry)]
-            for first in range(0, len(due), _AT_ONCE):
-                some = due[first : first + _AT_ONCE]
-                await asyncio.gather(*(tools.mending.hand_back(own, shelf, digest, owner) for digest in some))
+        try:
+            suffixes = sorted(await comparing.suffixes(own, shelf))
+            for start in range(0, len(suffixes), _SUFFIXES):
+                entries = await comparing.entries(own, shelf, suffixes[start : start + _SUFFIXES])
+                due = [entry.digest for entry in entries if self._is_due(entry)]
+                for first in range(0, len(due), _AT_ONCE):
+                    some = due[first : first + _AT_ONCE]
+                    await asyncio.gather(*(tools.mending.hand_back(own, shelf, digest, owner) for digest in some))
+        except SwiftletError as error:
+            tools.report.uncompared()
+            _log.info("a partition of another device can't be read", device=own.name, error=str(error))
 
     def _is_due(self, entry: Entry) -> bool:
         """Return whether a fragment for another device is to go there: devices may have forgotten an old deletion."""
