@@ -16,7 +16,7 @@ from swiftlet.boundaries.coded import UnsettledFragment
 from swiftlet.errors import NodeUnreachable
 from swiftlet.ring.lookup import Ring
 from swiftlet.ring.model import Device
-from swiftlet.servers.shared.sync_answers import answer_sync, placed_by
+from swiftlet.servers.shared.sync_answers import PlacedBy, answer_sync, placed_by
 from swiftlet.sync.coded.fates import Watch
 from swiftlet.sync.coded.repairer import CodedRepairer
 from swiftlet.sync.coded.report import CodedReport
@@ -46,6 +46,7 @@ class Repairs:
         """Seconds that have passed for the replicators."""
         self.rings: dict[int, Ring] = {}
         """The rings that servers go by which have another one, by the ids of their devices."""
+        self._placed: dict[int, PlacedBy] = {}
         self._local: Collection[int] = ()
         self.repair = NativeCodedRepair(servers.coded)
         transport = NativeObjectTransport(servers.client, cast("HttpDevices", self))
@@ -65,8 +66,10 @@ class Repairs:
         """Answer a question of a session for a device, by its store."""
         if device.id in self._servers.client.away:
             raise NodeUnreachable(f"{device.address} is away")
-        ring = self.rings.get(device.id, self._servers.ring)
-        placed = placed_by(lambda _policy: ring, device.device, lambda one: one.id == device.id)
+        placed = self._placed.get(device.id)
+        if placed is None:
+            rings = lambda _policy: self.rings.get(device.id, self._servers.ring)  # noqa: E731
+            placed = self._placed[device.id] = placed_by(rings, device.device, lambda one: one.id == device.id)
         return await asyncio.to_thread(answer_sync, self._servers.stores[device.id], message, placed)
 
     async def round_of(self, *devices: int) -> CodedReport:
