@@ -5,11 +5,15 @@ of a write.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 import struct
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
+from types import MappingProxyType
 from typing import cast
+
+from swiftlet_native import TransportPeer
 
 from swiftlet.api.tests.coded import CODED, CODING, KEYS, CodedServers
 from swiftlet.boundaries.coded import UnsettledFragment
@@ -96,24 +100,29 @@ class _Relay:
     def __init__(self, last: int) -> None:
         self._last = last
         self.ended = asyncio.Event()
+        self._serving: set[asyncio.Task[None]] = set()
 
     async def serve(self, port: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Pass on the frames of one connection to a port until the proxy has ended."""
-        if self.ended.is_set():
-            writer.close()
-            return
+        task = asyncio.current_task()
+        assert task is not None
+        self._serving.add(task)
         there, to = await asyncio.open_connection("127.0.0.1", port)
-        tasks = [
-            asyncio.create_task(self._frames(reader, to)),
-            asyncio.create_task(_all(there, writer)),
-            asyncio.create_task(self.ended.wait()),
-        ]
+        ways = [self._frames(reader, to), _all(there, writer), self.ended.wait()]
+        tasks = [asyncio.create_task(way) for way in ways]
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        for task in tasks:
-            task.cancel()
+        for one in tasks:
+            one.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        to.close()
-        writer.close()
+        for end in (to, writer):
+            end.close()
+            with contextlib.suppress(OSError):
+                await end.wait_closed()
+
+    async def close(self) -> None:
+        """Pass on nothing more."""
+        self.ended.set()
+        await asyncio.gather(*self._serving, return_exceptions=True)
 
     async def _frames(self, reader: asyncio.StreamReader, to: asyncio.StreamWriter) -> None:
         while True:
@@ -135,6 +144,21 @@ async def _all(reader: asyncio.StreamReader, to: asyncio.StreamWriter) -> None:
         await to.drain()
 
 
+class _Relayed(NativeClient):
+    """A client whose connections go through relays."""
+
+    ports: Mapping[int, int] = MappingProxyType({})
+    """The relay of each device, by its id."""
+
+    def known(self, device: Device) -> TransportPeer | None:
+        return self.native().peer(f"{device.host}:{device.port}", "127.0.0.1", self.ports[device.id])
+
+    async def peer(self, device: Device) -> TransportPeer:
+        found = self.known(device)
+        assert found is not None
+        return found
+
+
 COMMIT, SETTLE = 1, 2
 """Questions before which a proxy may end."""
 
@@ -143,16 +167,23 @@ COMMIT, SETTLE = 1, 2
 async def ending_before(servers: CodedServers, question: int) -> AsyncIterator[NativeCoded]:
     """Writers of a proxy that ends when it is about to ask the first device this."""
     relay = _Relay(question)
-    listening = []
+    listening: list[asyncio.Server] = []
+    ports: dict[int, int] = {}
     for device in servers.ring.devices:
         assert device is not None
         port = device.port + 1000
         serve = lambda reader, writer, port=port: relay.serve(port, reader, writer)  # noqa: E731
-        listening.append(await asyncio.start_server(serve, "127.0.0.1", device.port + 2000))
-    client = NativeClient(NativeSettings(port_offset=2000, connect_timeout_s=2.0, answer_timeout_s=2.0), KEYS)
+        listening.append(await asyncio.start_server(serve, "127.0.0.1", 0))
+        ports[device.id] = listening[-1].sockets[0].getsockname()[1]
+    client = _Relayed(NativeSettings(connect_timeout_s=2.0, answer_timeout_s=2.0), KEYS)
+    client.ports = ports
     try:
         yield NativeCoded(client)
     finally:
         await client.close()
+        # The event loop takes over those that have just connected, which it can't once nobody listens.
+        for _ in range(4):
+            await asyncio.sleep(0)
         for server in listening:
             server.close()
+        await relay.close()

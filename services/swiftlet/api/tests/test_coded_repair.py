@@ -97,6 +97,29 @@ async def test_an_empty_device_gets_all_fragments_of_the_one_that_it_replaces(re
     await assert_read(proxy, servers, needed=1)
 
 
+async def test_a_fragment_that_a_reader_has_found_damaged_is_made_anew(repaired: Repaired, tmp_path: Directory) -> None:
+    proxy, servers, repairs = repaired
+    await put(proxy, [9000])
+    home = places_of(servers, "o9000").at[0].id
+    # Without parity in it, the first fragment has the first bytes of the object as they are.
+    flip(tmp_path / f"coded-{home}", body_of(9000)[: CODING.cell_bytes])
+    assert (await proxy.call("GET", "c/o9000")).body == body_of(9000)
+    report = await repairs.round_of(home)
+    assert (report.rebuilt, report.failed) == (1, 0)
+    await assert_read(proxy, servers, needed=home, sizes=[9000])
+
+
+def flip(device: Directory, found: bytes) -> None:
+    """Change a byte of what is found on a device."""
+    for file in device.rglob("*"):
+        if file.is_file() and (place := file.read_bytes().find(found)) >= 0:
+            with file.open("r+b") as opened:
+                opened.seek(place + 7)
+                opened.write(bytes([found[7] ^ 1]))
+            return
+    raise AssertionError("it is not on the device")
+
+
 async def test_with_too_few_fragments_nothing_is_removed_and_the_reason_counted(repaired: Repaired) -> None:
     proxy, servers, repairs = repaired
     # Of an object without bytes there is nothing to be read.
@@ -139,19 +162,25 @@ async def test_an_old_deletion_is_not_told_to_those_who_may_have_forgotten_it(re
     assert (report.told, report.failed) == (0, 0)
 
 
+async def write_and_end(proxy: Proxy, servers: CodedServers, name: str, body: bytes, question: int) -> bool:
+    """Write an object by a proxy that ends before it first asks this; return whether it has acknowledged the write."""
+    async with ending_before(servers, question) as coded:
+        record = record_of(Path(ACCOUNT, "c", name), at(proxy.clock.now))
+        stream = await coded.open_coded_put(places_of(servers, name), record, len(body), [])
+        await stream.write(body)
+        end = await stream.commit(footer_of(body).etag)
+        return end.verdict == "acknowledged"
+
+
 @pytest.mark.parametrize(("question", "is_stored"), [(COMMIT, False), (SETTLE, True)])
 async def test_devices_decide_about_a_write_whose_proxy_ended_between_its_steps(
     repaired: Repaired, question: int, is_stored: bool
 ) -> None:
     proxy, servers, repairs = repaired
     await put(proxy, [5000])
-    before, path, body = body_of(5000), Path(ACCOUNT, "c", "o5000"), body_of(9000)
-    async with ending_before(servers, question) as coded:
-        record = record_of(path, at(proxy.clock.now + 1))
-        stream = await coded.open_coded_put(places_of(servers, "o5000"), record, len(body), [])
-        await stream.write(body)
-        end = await stream.commit(footer_of(body).etag)
-        assert (end.verdict == "acknowledged") == is_stored
+    before, body = body_of(5000), body_of(9000)
+    proxy.clock.now += 1
+    assert await write_and_end(proxy, servers, "o5000", body, question) == is_stored
     assert await repairs.unsettled()
     waiting = await repairs.round_of()
     assert waiting.undecided > 0
@@ -225,7 +254,7 @@ async def live(proxy: Proxy, servers: CodedServers, chance: random.Random) -> No
     away: set[int] = set()
     for step in range(40):
         proxy.clock.now += 1
-        name, what = chance.choice(sorted(possible)), chance.choice("ppppddabrrl")
+        name, what = chance.choice(sorted(possible)), chance.choice("ppppddeabrrl")
         with servers.away(*away):
             if what == "p":
                 body = body_of(1000 * step + chance.choice((0, 1, 5000)))
@@ -236,7 +265,11 @@ async def live(proxy: Proxy, servers: CodedServers, chance: random.Random) -> No
                 possible[name] = [None] if status in {204, 404} else [*possible[name], None]
             elif what == "r":
                 await repairs.round_of(*chance.sample(range(len(servers.stores)), 2))
-        if what == "a" and not away:
+        if what == "e":
+            body = body_of(1000 * step)
+            acknowledged = await write_and_end(proxy, servers, name, body, chance.choice((COMMIT, SETTLE)))
+            possible[name] = [body] if acknowledged else [*possible[name], body]
+        elif what == "a" and not away:
             away.add(chance.randrange(len(servers.stores)))
         elif what == "b":
             away.clear()
