@@ -11,7 +11,7 @@ use swiftlet_fragments::request::{Answer, Request as Asked};
 use swiftlet_fragments::slot::{Change, Shown};
 use swiftlet_fragments::{Accepted, Ballot, Device, Outcome, Version, decision};
 use swiftlet_fuzz::lived;
-use swiftlet_node::message::{Found, Request, Written, encode_footer, fragments, lists, many};
+use swiftlet_node::message::{Found, Posted, Request, Written, encode_footer, fragments, lists, many};
 use swiftlet_node::{Refusal, Status};
 use swiftlet_store::disk::Disk;
 use swiftlet_store::model::{Entry, EntryKind, Footer, FragmentInfo, Info, Key, PostMeta, PutMeta};
@@ -144,6 +144,8 @@ fn node(root: &Path) {
         content_type_timestamp: 6,
         delete_at: 0,
     };
+    let posted = Posted { written: Written { pending: true, existed: true }, info: Some(info.clone()) };
+    save(root, "objects", "posted", &[&[0], &posted.encode().unwrap()]);
     save(root, "objects", "found", &[&[0], &Found { info, body_xxh3: Some(9) }.encode().unwrap()]);
     let mut many = Vec::new();
     many::push(&mut many, b"o", &Request::Head { key, proved: true }, b"").unwrap();

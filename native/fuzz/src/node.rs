@@ -1,6 +1,6 @@
 //! What is asked of object servers and what they answer; Python has the same codec.
 
-use swiftlet_node::message::{Found, Request, Written, decode_footer, encode_footer, fragments, lists, many};
+use swiftlet_node::message::{Found, Posted, Request, Written, decode_footer, encode_footer, fragments, lists, many};
 use swiftlet_node::{Refusal, Status};
 
 /// A message: its number (a method, a status), then its bytes. What is accepted is, made anew, the same bytes.
@@ -31,6 +31,9 @@ pub fn objects(data: &[u8]) {
     if let Ok(found) = Found::decode(raw) {
         // A checksum that is not said to be one is not kept.
         assert_eq!(found.encode().map(|again| Found::decode(&again)), Ok(Ok(found)));
+    }
+    if let Ok(posted) = Posted::decode(raw) {
+        assert_eq!(posted.encode().map(|again| Posted::decode(&again)), Ok(Ok(posted)));
     }
     if let Ok(written) = Written::decode(raw) {
         assert_eq!(written.encode(), raw);

@@ -872,6 +872,10 @@ class ObjectWire:
         """Parse the answer to a write: whether its update is pending; for DELETE, whether there was an object."""
 
     @staticmethod
+    def posted(header: Buffer, /) -> tuple[bool, bool, _Info | None]:
+        """Parse the answer to POST: the same, and the object as it is since where its update is pending."""
+
+    @staticmethod
     def found(header: Buffer, /) -> tuple[_Info, int | None]:
         """The answer to GET and HEAD: the object, and the xxh3 of the body unless it stands behind it (8 bytes)."""
 

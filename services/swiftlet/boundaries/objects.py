@@ -47,6 +47,8 @@ class WriteReply:
     """
     existed: bool = True
     """For DELETE, whether there was an object to delete."""
+    info: ObjectInfo | None = None
+    """For POST, the object as it is since, of which its row is made, where the device keeps one."""
 
 
 MAX_SENT_BYTES = 4 << 20

@@ -165,8 +165,8 @@ class ReplicatedObjects:
     ) -> tuple[Written, Sequence[Device]]:
         """Run a write, and return which devices have done it.
 
-        With `row` None the row depends on what devices hold, and is read from those that have it pending. `send` sends
-        it to all devices at once.
+        With `row` None the row depends on what devices hold: it is made of what they answer, or read from those that
+        have it pending. `send` sends the write to all devices at once.
         """
         plan = self._plan(key)
         delivery = self._rows.delivery(path, key, timestamp, len(plan.slots))
@@ -194,6 +194,7 @@ class ReplicatedObjects:
             outcome = await write_all(plan, told, self._health, self._post_quorum_wait_s, begin)
         self._note_missed(key, outcome)
         existed = acknowledged(outcome, plan.quorum, str(path))
+        row = row or _row_of_all(path, outcome)
         missing = await delivery.finish(row, functools.partial(self._row_as_it_is, path, key))
         return Written(existed, missing), outcome.done
 
@@ -223,7 +224,8 @@ class ReplicatedObjects:
         self._note_missed(key, outcome)
         if not near.quorum.met(outcome.done):
             raise self._post_refused(path, near, outcome)
-        return Written(True, await delivery.finish(None, functools.partial(self._row_as_it_is, path, key)))
+        row = _row_of_all(path, outcome)
+        return Written(True, await delivery.finish(row, functools.partial(self._row_as_it_is, path, key)))
 
     def _post_refused(self, path: Path, near: Near, outcome: Outcome[WriteReply]) -> SwiftletError:
         error = refusal(outcome, near.quorum, str(path))
@@ -262,7 +264,7 @@ class ReplicatedObjects:
         odd = [error for error in errors if not isinstance(error, SwiftletError)]
         if odd or not infos:
             raise (odd or errors)[0]
-        return functools.reduce(ObjectRow.merged, (ObjectRow.of(path.obj or "", info) for info in infos))
+        return _merged(path, infos)
 
     async def upload(self, path: Path, policy: int, record: PutRecord, size: int | None) -> Upload:
         """Begin a streamed object; return when a quorum of devices is ready for its bytes."""
@@ -385,6 +387,16 @@ class ReplicatedObjects:
         if not outcome.replies:
             raise outcome.unavailable(info.name, Quorum(1))
         return outcome.replies[0][2]
+
+
+def _row_of_all(path: Path, outcome: Outcome[WriteReply]) -> ObjectRow | None:
+    """Return the row of the newest of what devices have told with their answers; None when none has."""
+    infos = [reply.info for _, _, reply in outcome.replies if reply.info is not None]
+    return _merged(path, infos) if infos else None
+
+
+def _merged(path: Path, infos: Sequence[ObjectInfo]) -> ObjectRow:
+    return functools.reduce(ObjectRow.merged, (ObjectRow.of(path.obj or "", info) for info in infos))
 
 
 def _telling(

@@ -120,7 +120,8 @@ class NativeReplicas:
             proved,
         )
         header, _ = await self._calls.ask(device, message)
-        return _written(device, header)
+        pending, existed, parts = parsed(device, ObjectWire.posted, header)
+        return WriteReply(pending, existed, None if parts is None else info_of(parts))
 
     async def delete(
         self, device: Device, key: ObjectKey, timestamp: Timestamp, name: str, row: ContainerUpdate | None

@@ -543,17 +543,8 @@ impl Found {
     /// # Errors
     /// Something is over its limit.
     pub fn encode(&self) -> Result<Vec<u8>, Malformed> {
-        let info = &self.info;
         let mut out = Writer::default();
-        out.u64(info.timestamp);
-        put_footer(&mut out, &Footer { size: info.size, etag: info.etag.clone(), xxh3: info.xxh3 });
-        out.u64(info.meta_timestamp);
-        out.u64(info.content_type_timestamp);
-        out.u64(info.delete_at);
-        out.text(&info.name);
-        out.text(&info.content_type);
-        out.pairs(&info.metadata);
-        out.pairs(&info.sysmeta);
+        put_info(&mut out, &self.info);
         out.u8(u8::from(self.body_xxh3.is_some()));
         out.u64(self.body_xxh3.unwrap_or(0));
         out.finish()
@@ -565,28 +556,82 @@ impl Found {
     /// It is none.
     pub fn decode(header: &[u8]) -> Result<Self, Malformed> {
         let mut from = Reader(header);
-        let timestamp = from.u64()?;
-        let Footer { size, etag, xxh3 } = take_footer(&mut from)?;
-        let (meta_timestamp, content_type_timestamp, delete_at) = (from.u64()?, from.u64()?, from.u64()?);
-        let (name, content_type) = (from.text()?, from.text()?);
-        let (metadata, sysmeta) = (from.pairs()?, from.pairs()?);
+        let info = take_info(&mut from)?;
         let (known, body_xxh3) = (from.flag()?, from.u64()?);
         from.end()?;
-        let info = Info {
-            name,
-            timestamp,
-            size,
-            etag,
-            xxh3,
-            content_type,
-            metadata,
-            sysmeta,
-            meta_timestamp,
-            content_type_timestamp,
-            delete_at,
-        };
         Ok(Self { info, body_xxh3: known.then_some(body_xxh3) })
     }
+}
+
+/// The answer to POST.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Posted {
+    /// That to any write.
+    pub written: Written,
+    /// The object as it is since: its container update is made of it. There is none without an update, and for guests,
+    /// whose updates the device brings.
+    pub info: Option<Info>,
+}
+
+impl Posted {
+    /// The header of the answer.
+    ///
+    /// # Errors
+    /// Something is over its limit.
+    pub fn encode(&self) -> Result<Vec<u8>, Malformed> {
+        let mut out = Writer::default();
+        self.written.encode().into_iter().for_each(|flag| out.u8(flag));
+        out.u8(u8::from(self.info.is_some()));
+        if let Some(info) = &self.info {
+            put_info(&mut out, info);
+        }
+        out.finish()
+    }
+
+    /// The inverse.
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn decode(header: &[u8]) -> Result<Self, Malformed> {
+        let mut from = Reader(header);
+        let written = Written { pending: from.flag()?, existed: from.flag()? };
+        let info = if from.flag()? { Some(take_info(&mut from)?) } else { None };
+        from.end()?;
+        Ok(Self { written, info })
+    }
+}
+
+fn put_info(out: &mut Writer, info: &Info) {
+    out.u64(info.timestamp);
+    put_footer(out, &Footer { size: info.size, etag: info.etag.clone(), xxh3: info.xxh3 });
+    out.u64(info.meta_timestamp);
+    out.u64(info.content_type_timestamp);
+    out.u64(info.delete_at);
+    out.text(&info.name);
+    out.text(&info.content_type);
+    out.pairs(&info.metadata);
+    out.pairs(&info.sysmeta);
+}
+
+fn take_info(from: &mut Reader<'_>) -> Result<Info, Malformed> {
+    let timestamp = from.u64()?;
+    let Footer { size, etag, xxh3 } = take_footer(from)?;
+    let (meta_timestamp, content_type_timestamp, delete_at) = (from.u64()?, from.u64()?, from.u64()?);
+    let (name, content_type) = (from.text()?, from.text()?);
+    let (metadata, sysmeta) = (from.pairs()?, from.pairs()?);
+    Ok(Info {
+        name,
+        timestamp,
+        size,
+        etag,
+        xxh3,
+        content_type,
+        metadata,
+        sysmeta,
+        meta_timestamp,
+        content_type_timestamp,
+        delete_at,
+    })
 }
 
 /// Lists of numbers and hashes are sent as bodies, as they may be long.

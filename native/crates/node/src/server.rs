@@ -28,7 +28,7 @@ use crate::reading::{self, Answered, EMPTY_XXH3, Held};
 use crate::reply::Reply;
 use crate::status::{Refusal, Status};
 use crate::upload::{self, Asked};
-use crate::written::{AcceptedWrite, answer_written, unproved};
+use crate::written::{AcceptedWrite, answer_posted, answer_written, unproved};
 
 /// The devices of one process, and their request handling. When it is dropped, its threads end; the caller closes the
 /// stores.
@@ -321,7 +321,7 @@ impl Work {
         self.permit.device.received(body.len());
         match request {
             Request::Put { key, meta, footer: Some(footer), row } => {
-                let (store, done) = self.written(key, meta.timestamp, row, false, false);
+                let (store, done) = self.written(key, meta.timestamp, row, false);
                 store.submit_put_with_row(key, &meta, &footer, body.to_vec(), row, done);
             }
             Request::Post { key, meta, row, proved } if self.permit.who == Who::Guest => {
@@ -330,7 +330,7 @@ impl Work {
             }
             Request::Post { key, meta, row, proved } => self.post(key, meta, row, proved),
             Request::Delete { key, timestamp, name, row } => {
-                let (store, done) = self.written(key, timestamp, row, true, false);
+                let (store, done) = self.written(key, timestamp, row, true);
                 store.submit_delete_with_row(key, timestamp, name, row, done);
             }
             Request::Fragment(fragments::Request::About { key, asked }) => {
@@ -349,8 +349,10 @@ impl Work {
     }
 
     fn post(self, key: Key, meta: PostMeta, row: u32, proved: bool) {
-        let (store, done) = self.written(key, meta.timestamp, row, false, proved);
-        store.submit_post_with_row(key, meta, row, done);
+        let doubts = proved.then(|| Arc::clone(&self.permit.device.doubts));
+        let timestamp = meta.timestamp;
+        let write = AcceptedWrite { store: Arc::clone(&self.store), key, timestamp, row, deletes: false, doubts };
+        self.store.submit_post_with_row(key, meta, row, answer_posted(self.reply, self.permit, write));
     }
 
     /// Handle a guest's POST, in a thread of the device.
@@ -365,9 +367,8 @@ impl Work {
         }
     }
 
-    fn written(self, key: Key, timestamp: u64, row: u32, deletes: bool, proved: bool) -> (Arc<Store>, Done) {
-        let doubts = proved.then(|| Arc::clone(&self.permit.device.doubts));
-        let write = AcceptedWrite { store: Arc::clone(&self.store), key, timestamp, row, deletes, doubts };
+    fn written(self, key: Key, timestamp: u64, row: u32, deletes: bool) -> (Arc<Store>, Done) {
+        let write = AcceptedWrite { store: Arc::clone(&self.store), key, timestamp, row, deletes, doubts: None };
         (self.store, answer_written(self.reply, Some(self.permit), write))
     }
 

@@ -8,7 +8,7 @@ use swiftlet_transport::Body;
 
 use crate::device::Permit;
 use crate::doubts::Doubts;
-use crate::message::Written;
+use crate::message::{Posted, Written};
 use crate::reply::Reply;
 use crate::status::{Refusal, Status};
 
@@ -54,6 +54,36 @@ pub(crate) fn answer_written(reply: Reply, permit: Option<Permit>, write: Accept
             Err(refusal) => reply.refuse(&refusal),
         }
     })
+}
+
+/// The same for a POST, with the object as it is since, which a thread of the device reads.
+pub(crate) fn answer_posted(reply: Reply, permit: Permit, write: AcceptedWrite) -> Done {
+    Box::new(move |outcome| match write.outcome(outcome, reply.is_guests()) {
+        Ok(written) if written.pending && !reply.is_guests() => {
+            let device = Arc::clone(&permit.device);
+            device.run(move || {
+                // Without it the writer asks: the object may be deleted by now.
+                let info = write.store.stat(&write.key).ok();
+                drop(permit);
+                posted(reply, &Posted { written, info });
+            });
+        }
+        Ok(written) => {
+            drop(permit);
+            posted(reply, &Posted { written, info: None });
+        }
+        Err(refusal) => {
+            drop(permit);
+            reply.refuse(&refusal);
+        }
+    })
+}
+
+fn posted(reply: Reply, posted: &Posted) {
+    match posted.encode() {
+        Ok(header) => reply.answer(header, Body::Empty),
+        Err(malformed) => reply.refuse(&malformed.into()),
+    }
 }
 
 /// The refusal in place of `NotFound` when the device may have missed the object.

@@ -3,7 +3,7 @@
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use swiftlet_node::message::{self, Found, Malformed, Request, Written, lists};
+use swiftlet_node::message::{self, Found, Malformed, Posted, Request, Written, lists};
 use swiftlet_node::{Refusal, Status};
 use swiftlet_store::model::{Footer, Pairs, PostMeta, PutMeta};
 
@@ -203,6 +203,14 @@ impl ObjectWire {
     fn written(header: Bytes) -> PyResult<(bool, bool)> {
         let written = Written::decode(header.as_slice()).map_err(malformed)?;
         Ok((written.pending, written.existed))
+    }
+
+    /// Decode the answer to POST: that to a write, and the object as it is since, if it has an update.
+    #[staticmethod]
+    #[pyo3(signature = (header, /))]
+    fn posted(header: Bytes) -> PyResult<(bool, bool, Option<InfoParts>)> {
+        let Posted { written, info } = Posted::decode(header.as_slice()).map_err(malformed)?;
+        Ok((written.pending, written.existed, info.map(parts)))
     }
 
     /// Decode the answer to a read: the object, and the xxh3 of the body if it is known before its end.

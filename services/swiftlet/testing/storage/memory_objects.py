@@ -256,7 +256,8 @@ class MemoryObjectTransport:
 
         self._admit(device, row)
         info = await self._call(device, operation)
-        return WriteReply(self._keep(device, key, (record.timestamp, info.name), row, post=True))
+        pending = self._keep(device, key, (record.timestamp, info.name), row, post=True)
+        return WriteReply(pending, info=info if pending else None)
 
     def _owe_handed_on(
         self, device: Device, store: Store, key: ObjectKey, record: PostRecord, row: ContainerUpdate | None

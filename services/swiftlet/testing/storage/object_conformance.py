@@ -228,7 +228,11 @@ class ObjectTransportConformance(ABC):
         """Metadata replaced, then the object gone; the listing hears of both."""
         await peer.put(key_of(1), 1, b"data")
         await peer.transport.acknowledge(peer.device, [(key_of(1), at(1))])
-        await peer.transport.post(peer.device, key_of(1), PostRecord(at(2), {"a": "b"}, "image/png", at(2)), ROW)
+        record = PostRecord(at(2), {"a": "b"}, "image/png", at(2))
+        reply = await peer.transport.post(peer.device, key_of(1), record, ROW)
+        now = await peer.transport.head(peer.device, key_of(1))
+        assert reply == WriteReply(pending=True, info=now), "of which its row is made"
+        assert now.metadata == {"a": "b"}
         posted = ObjectRow("object", at(1), 4, footer_of(b"data").etag, "image/png", False, at(2), at(2))
         peer.check_told(key_of(1), posted)
         reply = await peer.transport.delete(peer.device, key_of(1), at(3), NAME, ROW)

@@ -15,7 +15,7 @@ use swiftlet_node::message::many::{self, MAX_MANY, MAX_MANY_ANSWER_BYTES, MAX_MA
 use swiftlet_node::message::updates::{
     AskDurable, DURABLE, MAX_BATCH_BYTES, MAX_BATCH_ROWS, Taken, UPDATE, Update, decode_taken, encode_taken,
 };
-use swiftlet_node::message::{Found, Request, Written, decode_footer, encode_footer, fragments, lists};
+use swiftlet_node::message::{Found, Posted, Request, Written, decode_footer, encode_footer, fragments, lists};
 use swiftlet_node::{Limits, Refusal, Status};
 use swiftlet_store::model::{Entry, EntryKind, Footer, FragmentInfo, Info, Key, PostMeta, PutMeta};
 use swiftlet_store::{Undecided, Unsettled};
@@ -222,7 +222,7 @@ proptest! {
     fn garbage_is_no_panic_and_no_memory(method in 0..20_u16, raw in prop::collection::vec(any::<u8>(), 0..200)) {
         let _ = Request::decode(method, &raw);
         let _ = Found::decode(&raw);
-        let _ = Written::decode(&raw);
+        let _ = (Written::decode(&raw), Posted::decode(&raw));
         let _ = decode_footer(&raw);
         let _ = lists::decode_entries(&raw);
         let _ = (many::requests(usize::from(method), &raw), many::answers(usize::from(method), &raw));

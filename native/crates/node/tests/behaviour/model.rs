@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use crate::common::{LONG, MIB, World, content, key, put};
 use proptest::prelude::*;
-use swiftlet_node::message::{Request, Written};
+use swiftlet_node::message::{Posted, Request, Written};
 use swiftlet_node::{Failure, Limits, Refusal, Status};
 use swiftlet_store::model::PostMeta;
 use swiftlet_transport::{Carrier, Chunk};
@@ -141,7 +141,15 @@ fn agree(carrier: Carrier, ops: &[Op]) {
                 let meta =
                     PostMeta { timestamp, metadata: vec![(b"p".to_vec(), b"1".to_vec())], ..PostMeta::default() };
                 let expected = model.entry(number).or_default().post(timestamp, row);
-                assert_eq!(ask(&Request::Post { key: key(number), meta, row, proved: false }), expected, "{op:?}");
+                let request = Request::Post { key: key(number), meta, row, proved: false };
+                let answer = world.client.ask(&targets[0], &request, None, LONG);
+                let found = outcome(answer, |fetched| {
+                    let Posted { written, info } = Posted::decode(&fetched.header).unwrap();
+                    let now = machine.stores[0].stat(&key(number)).unwrap();
+                    assert_eq!(info, written.pending.then_some(now), "what its update is made of: {op:?}");
+                    written.existed
+                });
+                assert_eq!(found, expected, "{op:?}");
             }
             Op::Delete { number, timestamp, row } => {
                 let request = Request::Delete { key: key(number), timestamp, name: b"/a/c/o".to_vec(), row };
