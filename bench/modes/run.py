@@ -4,7 +4,8 @@
 
 Starts a store of its own with one API process and its native front, and moves objects of several sizes by one request
 at a time and by eight at a time, in both modes in turns, so that what else the machine does falls on both alike. Both
-have logged in, and have grants, rings and connections. Prints a markdown table: the ratios of rates are the measure,
+have logged in, and have grants, rings and connections. With `--near` M2 shares memory with the object servers, as the
+proxy does on one machine; otherwise it has sockets. Prints a markdown table: the ratios of rates are the measure,
 beside them processor time, of the client's process and of all of the store's, for each object.
 """
 
@@ -62,7 +63,10 @@ class Measured:
 class Bench:
     """A store, and a client for each mode."""
 
-    def __init__(self, cluster: Cluster, seconds: float, sizes: Sequence[int], whole_bytes: int) -> None:
+    def __init__(
+        self, cluster: Cluster, seconds: float, sizes: Sequence[int], whole_bytes: int, sockets: str | None
+    ) -> None:
+        """With `sockets` M2 finds object servers of this machine there."""
         login = V1(auth_url=cluster.auth_url, user=cluster.user, key=cluster.key)
         options = {"hedge": False}
         self.cluster = cluster
@@ -71,7 +75,10 @@ class Bench:
         self.whole_bytes = whole_bytes
         self.modes = {
             "M1": AsyncClient(login, Options(**options)),  # type: ignore[arg-type]
-            "M2": AsyncClient(login, Options(**options, metadata_url=cluster.url("metadata"))),  # type: ignore[arg-type]
+            "M2": AsyncClient(
+                login,
+                Options(**options, metadata_url=cluster.url("metadata"), socket_directory=sockets),  # type: ignore[arg-type]
+            ),
         }
 
     def _store_s(self) -> float:
@@ -226,12 +233,21 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=1.5)
     parser.add_argument("--sizes", type=int, nargs="*", default=SIZES, help="in bytes")
     parser.add_argument("--whole", type=int, default=1024, help="MiB of the object that is read at once; 0: none")
+    parser.add_argument("--near", action="store_true", help="M2 shares memory with the object servers")
     arguments = parser.parse_args()
     folder = Path(tempfile.mkdtemp())
-    cluster = start_cluster(folder / "store", "--workers", "1", settings={"SWIFTLET_CLUSTER__DIRECT_ACCESS": "true"})
+    sockets = folder / "s"
+    sockets.mkdir()
+    settings = {
+        "SWIFTLET_CLUSTER__DIRECT_ACCESS": "true",
+        "SWIFTLET_CLUSTER__NATIVE_SOCKET_DIRECTORY": str(sockets),
+    }
+    cluster = start_cluster(folder / "store", "--workers", "1", settings=settings)
     try:
         _say(f"load {os.getloadavg()[0]:.1f}, {os.cpu_count()} processors\n")
-        asyncio.run(Bench(cluster, arguments.seconds, arguments.sizes, arguments.whole << 20).run(arguments.rounds))
+        near = str(sockets) if arguments.near else None
+        bench = Bench(cluster, arguments.seconds, arguments.sizes, arguments.whole << 20, near)
+        asyncio.run(bench.run(arguments.rounds))
         _say(f"\nload {os.getloadavg()[0]:.1f}")
     finally:
         cluster.stop()

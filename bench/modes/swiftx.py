@@ -3,7 +3,8 @@
     unshare --net .venv/bin/python -m bench.modes.swiftx [--sizes 1 10 100] [--scale 20] [--seconds 15] [--rounds 2]
 
 `bench/peers/prepare.sh` installs OpenStack Swift; it and a standalone store run at the same time, and are used in
-turns. The same client (`swiftlet.client`) loads all of them: over HTTP (OpenStack, M1) and directly (M2). Objects go
+turns. The same client (`swiftlet.client`) loads all of them: over HTTP (OpenStack, M1) and directly (M2), through
+sockets and, "near", through memory that it shares with object servers, as a proxy does on one machine. Objects go
 in one request whatever their size, and are compared with their ETags in both directions: MD5 with OpenStack, and MD5 or
 xxh3 with ours, as the storage policy says.
 
@@ -20,6 +21,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import mmap
 import os
 import random
 import shutil
@@ -30,7 +32,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -50,6 +52,7 @@ from swiftlet.transport import native_replicas
 
 MB = 10**6
 CLIENTS = 8
+COPIES = 3
 CONTAINERS = 8
 _NEVER = 1 << 40
 
@@ -69,7 +72,7 @@ MIXES = (
     Mix("1: 10 MB, 100 MB, 1 GB", ((114, 10), (57, 100), (29, 1000)), 0.4, 0.4, 0.2),
     Mix("2: 100 MB, 1 GB, 5 GB", ((23, 100), (13, 1000), (4, 5000)), 0.4, 0.5, 0.1),
 )
-BARS = {"M1": 7.3, "M2": 15.0}
+BARS = {"M1": 7.3, "M2": 15.0, "M2, near": 15.0}
 
 
 @dataclass(frozen=True)
@@ -172,9 +175,11 @@ def work(system: System, number: int, source: Path, ends: Connection) -> None:
             while (asked := await loop.run_in_executor(None, ends.recv)) is not None:
                 ends.send(await operations(client, number, body, *asked))
 
-    # Of bytes, as nobody can change them, all requests send parts without a copy.
-    body = memoryview(source.read_bytes())
-    asyncio.run(run())
+    # All clients of all stores share these pages.
+    with source.open("rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as mapped:
+        body = memoryview(mapped)
+        asyncio.run(run())
+        body.release()
 
 
 async def operations(
@@ -253,11 +258,28 @@ class Crew:
 # --- all of it ---
 
 
+def check_room(directory: Path, scale: float) -> None:
+    """End the program when a store of a mix has no room: what is written in a round takes as much as what is there."""
+    most = max(sum(size for _, size in mix.sizes) for mix in MIXES) * MB / scale
+    needed, free = 2 * CLIENTS * COPIES * most, float(shutil.disk_usage(directory).free)
+    if directory.stat().st_dev == Path("/dev/shm").stat().st_dev:
+        lines = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
+        free = min(free, 1024 * float(lines["MemAvailable"].split()[0]))
+    if needed > free:
+        sys.exit(f"mixes need {needed / 1e9:.0f} GB in {directory}, which has {free / 1e9:.0f}: use a larger --scale")
+
+
 @contextmanager
 def systems(directory: Path, etag: str) -> Iterator[list[System]]:
     """Yield the stores, running; ours has a policy with the kind of ETag."""
     policies = [{"index": 0, "name": "usual", "default": True}, {"index": 1, "name": etag, "etag": etag}]
-    settings = {"SWIFTLET_POLICIES": json.dumps(policies), "SWIFTLET_CLUSTER__DIRECT_ACCESS": "true"}
+    sockets = directory / "s"
+    sockets.mkdir()
+    settings = {
+        "SWIFTLET_POLICIES": json.dumps(policies),
+        "SWIFTLET_CLUSTER__DIRECT_ACCESS": "true",
+        "SWIFTLET_CLUSTER__NATIVE_SOCKET_DIRECTORY": str(sockets),
+    }
     whole = {"hedge": False, "segments_above_bytes": _NEVER, "ranges_above_bytes": _NEVER, "read_timeout_s": 600.0}
     http = Options(**whole)  # type: ignore[arg-type]
     with front.openstack(directory / "openstack") as (theirs, _):
@@ -267,15 +289,12 @@ def systems(directory: Path, etag: str) -> Iterator[list[System]]:
             login = V1(auth_url=cluster.auth_url, user=cluster.user, key=cluster.key)
             address = f"http://127.0.0.1:{PROXY_PORT}/auth/v1.0"
             del theirs
+            direct = Options(**whole, metadata_url=cluster.url("metadata"))  # type: ignore[arg-type]
             yield [
                 System("OpenStack", V1(auth_url=address, user=USER, key=KEY), http, None),
                 System("M1", login, http, etag),
-                System(
-                    "M2",
-                    login,
-                    Options(**whole, metadata_url=cluster.url("metadata")),  # type: ignore[arg-type]
-                    etag,
-                ),
+                System("M2", login, direct, etag),
+                System("M2, near", login, replace(direct, socket_directory=str(sockets)), etag),
             ]
         finally:
             cluster.stop()
@@ -284,7 +303,7 @@ def systems(directory: Path, etag: str) -> Iterator[list[System]]:
 async def prepare(found: Sequence[System]) -> None:
     """Create the containers of both stores, and wait until grants for ours count."""
     for system in found:
-        if system.name == "M2":
+        if system.name.startswith("M2"):
             continue
         async with AsyncClient(system.login, system.options) as client:
             for name in ["latency", *(f"mix{number}" for number in range(CONTAINERS))]:
@@ -370,6 +389,8 @@ def main() -> None:
         arguments.directory.mkdir(parents=True, exist_ok=True)
     directory = Path(tempfile.mkdtemp(dir=arguments.directory)).absolute()
     try:
+        if arguments.seconds:
+            check_room(directory, arguments.scale)
         with systems(directory, arguments.etag) as found:
             asyncio.run(prepare(found))
             say(f"load {os.getloadavg()[0]:.1f}, {os.cpu_count()} processors; ETags of ours: {arguments.etag}\n")

@@ -41,7 +41,9 @@ class NativeSettings:
     """Bytes of memory for what is received; a transfer that finds it full waits."""
     port_offset: int = PORT_OFFSET
     window_bytes: int = 2 * 1024 * 1024
-    """Bytes of an upload that may wait for one node before its writer has to wait for room."""
+    """Bytes of a run that may wait for its reader."""
+    unsent_bytes: int = 2 * 1024 * 1024
+    """Bytes of an upload that may wait to be sent to one node when its writer gives it more."""
     socket_directory: Path | None = None
     """The directory in which peers on the same machine have their sockets."""
     name: str = "client"
@@ -315,7 +317,7 @@ class Writing:
 
     @property
     def _has_room(self) -> bool:
-        return self._unsent <= self._settings.window_bytes
+        return self._unsent <= self._settings.unsent_bytes
 
     @property
     def waiting(self) -> int:

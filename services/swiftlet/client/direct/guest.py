@@ -25,6 +25,8 @@ from swiftlet.transport.native_many import NativeMany
 from swiftlet.transport.native_writes import NativeWrite, delete_all, put_all
 
 _ABOUT_GUESTS = frozenset({"Unauthorized", "Forbidden", "ClockDiffers", "NotPlain"})
+UNSENT_BYTES = 4 << 20
+"""Bytes of an upload that may wait to be sent to one server: with as many that are given to it, all that it takes."""
 POOL_BYTES = 64 << 20
 """Bytes of memory for what is received, of one session; a transfer that finds it full waits."""
 
@@ -50,6 +52,7 @@ class GuestCaller(NativeCaller):
         settings = NativeSettings(
             connect_timeout_s=timeout_s,
             pool_bytes=POOL_BYTES,
+            unsent_bytes=UNSENT_BYTES,
             port_offset=port_offset,
             socket_directory=None if socket_directory is None else Path(socket_directory),
             name="guest",
