@@ -262,6 +262,7 @@ SWIFTX_ARGS ?=
 .PHONY: bench-modes
 bench-modes: setup ## objects through the proxies and directly, and both beside OpenStack Swift (installs it; root)
 	@.venv/bin/python -m bench.modes.run --rounds 7 --seconds 1
+	@.venv/bin/python -m bench.modes.floor
 	@bench/peers/prepare.sh
 	@unshare --net .venv/bin/python -m bench.modes.swiftx $(SWIFTX_ARGS)
 
