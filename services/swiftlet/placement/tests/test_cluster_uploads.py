@@ -129,6 +129,23 @@ async def test_a_device_that_takes_no_more_is_dropped_after_the_write_timeout(
     await everybody_was_told(cluster)
 
 
+async def test_a_slow_device_is_waited_for_while_bytes_of_it_move(
+    cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow, lefts = cluster.primaries()[1], [4, 3, 2]
+
+    async def wait(stream: MemoryPutStream) -> None:
+        if stream._device == slow and lefts:
+            lefts.pop(0)
+            await asyncio.Event().wait()
+
+    monkeypatch.setattr(MemoryPutStream, "room", wait)
+    monkeypatch.setattr(MemoryPutStream, "waiting", property(lambda stream: lefts[0] if lefts else 0))
+    await finish(await begin(cluster))
+    assert not lefts, "each wait ended by its timeout"
+    assert cluster.holders() == {device.host for device in cluster.primaries()}
+
+
 async def test_each_device_has_a_chunk_before_any_of_them_is_waited_for(
     cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
