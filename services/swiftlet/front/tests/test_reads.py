@@ -284,13 +284,13 @@ async def test_any_of_them_together(stored: FrontedProxy) -> None:
     chance = random.Random(20261125)
     await by_front(stored, "GET", "c/o")
     begun = stored.answered
-    for _ in range(300):
+    for _ in range(150):
         method = chance.choice(["GET", "GET", "HEAD"])
         name = chance.choice(["o", "o", "empty", "small", "medium", "largest", "huge"])
         lines = _some(chance, modified)
         found = await ask(stored, method, f"c/{name}", *lines)
         assert found == await by_python(stored, method, f"c/{name}", *lines), (method, name, lines)
-    assert stored.answered - begun > 50
+    assert stored.answered - begun > 25
 
 
 COUNTED = [

@@ -15,7 +15,7 @@ from swiftlet.placement.write_plan import plan_write
 from swiftlet.ring.model import Device, WriteQuorum
 
 HERE = Place("east", "z0")
-NAMES = [f"o{number}" for number in range(24)]
+NAMES = [f"o{number}" for number in range(12)]
 
 
 def planned(cluster: MemoryCluster, quorum: WriteQuorum, name: str) -> list[Device]:
