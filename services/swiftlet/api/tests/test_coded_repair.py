@@ -203,8 +203,8 @@ async def test_what_spares_keep_goes_to_its_place_and_is_dropped_there(tmp_path:
         home = places.at[1]
         with servers.away(home.id):
             await put(proxy, [9000])
-        shelf = PLACES * places.key.partition + 1
-        spares = [number for number, store in enumerate(servers.stores) if store.suffix_hashes(CODED, shelf)]
+        store_partition = PLACES * places.key.partition + 1
+        spares = [number for number, store in enumerate(servers.stores) if store.suffix_hashes(CODED, store_partition)]
         assert len(spares) == 1
         assert spares != [home.id]
         with servers.away(home.id):
@@ -218,8 +218,8 @@ async def test_what_spares_keep_goes_to_its_place_and_is_dropped_there(tmp_path:
                 await servers.deliver_pending(proxy.cluster.rows)
         second = await repairs.round_of(*spares)
         assert (first.handed_back + second.handed_back, second.failed) == (1, 0)
-        assert not servers.stores[spares[0]].suffix_hashes(CODED, shelf)
-        assert servers.stores[home.id].suffix_hashes(CODED, shelf)
+        assert not servers.stores[spares[0]].suffix_hashes(CODED, store_partition)
+        assert servers.stores[home.id].suffix_hashes(CODED, store_partition)
         with servers.away(places.at[0].id, places.at[5].id):
             assert (await proxy.call("GET", "c/o9000")).body == body_of(9000)
 

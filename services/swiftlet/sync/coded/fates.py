@@ -20,9 +20,9 @@ from swiftlet.boundaries.coded import PLACES, CodedRepair, CodedVersion, Unsettl
 from swiftlet.errors import SwiftletError
 from swiftlet.model import ObjectKey
 from swiftlet.ring.model import Device
+from swiftlet.sync.coded.layout import CodedRing, store_partition_of
 from swiftlet.sync.coded.peers import Peers
 from swiftlet.sync.coded.report import CodedReport
-from swiftlet.sync.coded.shelves import CodedRing, shelf_of
 
 MOST_WATCHED = 16_384
 """Undecided versions that are remembered; others wait until there is room."""
@@ -144,7 +144,7 @@ class Fates:
         for other in self._coded.clockwise(found.key.partition):
             if not await self._peers.is_ours(other.device, partition):
                 continue
-            key = self._coded.key(shelf_of(partition, other.place), found.key.digest)
+            key = self._coded.key(store_partition_of(partition, other.place), found.key.digest)
             try:
                 shown = await self._peers.calling(other.device, self._repair.show(other.device, key))
             except SwiftletError as error:

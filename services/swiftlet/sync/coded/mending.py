@@ -16,9 +16,9 @@ import structlog
 from swiftlet.boundaries.coded import PLACES, CodedRepair, Said, ShownFragment
 from swiftlet.errors import SwiftletError
 from swiftlet.ring.model import Device
+from swiftlet.sync.coded.layout import CodedRing, Spot, store_partition_of
 from swiftlet.sync.coded.peers import Peers
 from swiftlet.sync.coded.report import CodedReport, Why
-from swiftlet.sync.coded.shelves import CodedRing, Spot, shelf_of
 from swiftlet.sync.moving.pacing import Pace
 
 _LEARNS = 3
@@ -49,15 +49,15 @@ class Mending:
             if not (self._peers.is_usable(source.device) and self._peers.is_usable(target.device)):
                 return
             try:
-                shown = await self.show(source.device, shelf_of(partition, source.place), digest)
+                shown = await self.show(source.device, store_partition_of(partition, source.place), digest)
                 if shown is not None:
                     await self._bring(partition, digest, shown, target)
             except SwiftletError as error:
                 self._failed("a fragment can't be repaired", partition, digest, target, str(error))
 
-    async def show(self, device: Device, shelf: int, digest: bytes) -> ShownFragment | None:
+    async def show(self, device: Device, store_partition: int, digest: bytes) -> ShownFragment | None:
         """Return what a device shows of a fragment. Raises SwiftletError."""
-        return await self._peers.calling(device, self._repair.show(device, self._coded.key(shelf, digest)))
+        return await self._peers.calling(device, self._repair.show(device, self._coded.key(store_partition, digest)))
 
     async def _bring(self, partition: int, digest: bytes, shown: ShownFragment, target: Spot) -> None:
         said = await self._learn(partition, digest, shown, target)
@@ -66,7 +66,7 @@ class Mending:
 
     async def _learn(self, partition: int, digest: bytes, shown: ShownFragment, target: Spot) -> Said:
         """Tell a device what is shown until nothing follows from it any more; return what it says then."""
-        key = self._coded.key(shelf_of(partition, target.place), digest)
+        key = self._coded.key(store_partition_of(partition, target.place), digest)
         said: Said = "done"
         for _ in range(_LEARNS):
             said = await self._peers.calling(target.device, self._repair.learn(target.device, key, shown))
@@ -89,18 +89,18 @@ class Mending:
         self._failed("a fragment can't be rebuilt", partition, digest, target, error, _WHY.get(rebuilt.end, "refused"))
         return False
 
-    async def hand_back(self, own: Device, shelf: int, digest: bytes, owner: Device) -> None:
+    async def hand_back(self, own: Device, store_partition: int, digest: bytes, owner: Device) -> None:
         """Bring a fragment that a local device keeps for another one to that one, and drop it here once it is there."""
-        partition, place = divmod(shelf, PLACES)
+        partition, place = divmod(store_partition, PLACES)
         target = Spot(owner, place)
         await self.bring(partition, digest, Spot(own, place), target)
         if not self._peers.is_usable(owner):
             return
         try:
-            theirs = await self.show(owner, shelf, digest)
+            theirs = await self.show(owner, store_partition, digest)
             if theirs is None:
                 return
-            key = self._coded.key(shelf, digest)
+            key = self._coded.key(store_partition, digest)
             if await self._peers.calling(own, self._repair.hand_back(own, key, theirs)):
                 self._report.repaired("handed_back")
         except SwiftletError as error:

@@ -15,7 +15,7 @@ import structlog
 from swiftlet.errors import NodeTimeout, NodeUnreachable, SwiftletError, Unavailable
 from swiftlet.ring.model import Device
 from swiftlet.sync.asking.questions import Questions
-from swiftlet.sync.coded.shelves import CodedRing, shelf_of
+from swiftlet.sync.coded.layout import CodedRing, store_partition_of
 from swiftlet.sync.failures.neighbours import Neighbours, node_of
 from swiftlet.sync.session.messages import Compare, Reply, Request
 
@@ -59,9 +59,9 @@ class Peers:
         """Return whether a device answers, and goes by the same ring."""
         if device.id not in self._asked and self.is_usable(device):
             place = next(at for at, one in enumerate(self._coded.ring.primaries(partition)) if one.id == device.id)
-            shelves = (shelf_of(partition, place),)
+            store_partitions = (store_partition_of(partition, place),)
             try:
-                await self.ask(device, Compare(self._coded.policy, self._coded.ring.version, shelves, NO_HASH))
+                await self.ask(device, Compare(self._coded.policy, self._coded.ring.version, store_partitions, NO_HASH))
             except SwiftletError as error:
                 _log.info("a device is not counted on", device=device.name, error=str(error))
         return device.id in self._asked and self.is_usable(device)
@@ -71,8 +71,10 @@ class Peers:
         try:
             result = await call
         except (NodeUnreachable, NodeTimeout):
-            self._left_out.add(device.id)
-            self._neighbours.failed(node_of(device))
+            # Of several calls at a time that fail for one reason the first one counts.
+            if self.is_usable(device):
+                self._neighbours.failed(node_of(device))
+            self.leave_out(device)
             raise
         except SwiftletError:
             self.failed(device)

@@ -38,10 +38,10 @@ from swiftlet.ring.model import Coding, Device
 from swiftlet.sync.asking.questions import Questions
 from swiftlet.sync.coded.comparing import Comparing, Lack, Pair
 from swiftlet.sync.coded.fates import Fates, Watch
+from swiftlet.sync.coded.layout import CodedRing, Spot
 from swiftlet.sync.coded.mending import Mending
 from swiftlet.sync.coded.peers import Peers
 from swiftlet.sync.coded.report import CodedReport
-from swiftlet.sync.coded.shelves import CodedRing, Spot
 from swiftlet.sync.failures.neighbours import Neighbours
 from swiftlet.sync.moving.pacing import Pace
 from swiftlet.sync.session.compare import Need, Push, forgotten_before, is_due
@@ -131,15 +131,15 @@ class CodedRepairer:
                 _log.warning("the coded objects of a device are not repaired", device=device.name, error=str(error))
 
     async def _repair_device(self, own: Device, tools: _Tools) -> None:
-        own_shelves = tools.coded.shelves(own)
+        own_store_partitions = tools.coded.store_partitions(own)
         await tools.fates.decide(own)
         # In random order, so that the replicators of two places seldom make the same fragment at the same time.
-        pairs = await tools.comparing.differing(own, own_shelves)
+        pairs = await tools.comparing.differing(own, own_store_partitions)
         random.shuffle(pairs)
         await self._each(pairs, lambda pair: self._mend(own, pair, tools))
         held = await tools.peers.calling(own, self._transport.partitions(own, tools.coded.policy))
-        strange = sorted(set(held).difference(own_shelves))
-        await self._each(strange, lambda shelf: self._hand_back(own, shelf, tools))
+        strange = sorted(set(held).difference(own_store_partitions))
+        await self._each(strange, lambda store_partition: self._hand_back(own, store_partition, tools))
         await tools.fates.settle(own)
 
     async def _each(self, items: Sequence[T], work: Callable[[T], Awaitable[None]]) -> None:
@@ -155,7 +155,7 @@ class CodedRepairer:
                 group.create_task(some())
 
     async def _mend(self, own: Device, pair: Pair, tools: _Tools) -> None:
-        partition, place = divmod(pair.shelf, PLACES)
+        partition, place = divmod(pair.store_partition, PLACES)
         here = Spot(own, place)
         lacks: list[Lack] = []
 
@@ -175,19 +175,21 @@ class CodedRepairer:
             _log.info("a place can't be compared", device=pair.other.device.name, error=str(error))
         await mend()
 
-    async def _hand_back(self, own: Device, shelf: int, tools: _Tools) -> None:
+    async def _hand_back(self, own: Device, store_partition: int, tools: _Tools) -> None:
         """Return what a device keeps for another one."""
-        owner, comparing = tools.coded.owner(shelf), tools.comparing
-        if owner is None or not await tools.peers.is_ours(owner, shelf // PLACES):
+        owner, comparing = tools.coded.owner(store_partition), tools.comparing
+        if owner is None or not await tools.peers.is_ours(owner, store_partition // PLACES):
             return
         try:
-            suffixes = sorted(await comparing.suffixes(own, shelf))
+            suffixes = sorted(await comparing.suffixes(own, store_partition))
             for start in range(0, len(suffixes), _SUFFIXES):
-                entries = await comparing.entries(own, shelf, suffixes[start : start + _SUFFIXES])
+                entries = await comparing.entries(own, store_partition, suffixes[start : start + _SUFFIXES])
                 due = [entry.digest for entry in entries if self._is_due(entry)]
                 for first in range(0, len(due), _AT_ONCE):
                     some = due[first : first + _AT_ONCE]
-                    await asyncio.gather(*(tools.mending.hand_back(own, shelf, digest, owner) for digest in some))
+                    await asyncio.gather(
+                        *(tools.mending.hand_back(own, store_partition, digest, owner) for digest in some)
+                    )
         except SwiftletError as error:
             tools.report.uncompared()
             _log.info("a partition of another device can't be read", device=own.name, error=str(error))

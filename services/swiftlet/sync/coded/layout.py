@@ -35,30 +35,30 @@ class CodedRing:
         key = ObjectKey(self.policy, partition, digest)
         return CodedPlaces(key, self.coding, self.ring, self.ring.primaries(partition), ())
 
-    def key(self, shelf: int, digest: bytes) -> ObjectKey:
+    def key(self, store_partition: int, digest: bytes) -> ObjectKey:
         """Return the key of a fragment by the store's partition."""
-        return ObjectKey(self.policy, shelf, digest)
+        return ObjectKey(self.policy, store_partition, digest)
 
-    def shelves(self, device: Device) -> list[int]:
+    def store_partitions(self, device: Device) -> list[int]:
         """Return the store's partitions of a device's own places, in order."""
-        return sorted(shelf_of(partition, place) for partition, place in self.ring.partitions_of(device.id))
+        return sorted(store_partition_of(partition, place) for partition, place in self.ring.partitions_of(device.id))
 
-    def owner(self, shelf: int) -> Device | None:
+    def owner(self, store_partition: int) -> Device | None:
         """Return the device whose place it is; None for one that the ring does not have."""
-        partition, place = divmod(shelf, PLACES)
+        partition, place = divmod(store_partition, PLACES)
         if partition >= self.ring.partition_count or place >= self.coding.fragments:
             return None
         return self.ring.primaries(partition)[place]
 
-    def clockwise(self, shelf: int) -> Iterator[Spot]:
+    def clockwise(self, store_partition: int) -> Iterator[Spot]:
         """Yield the other places of a partition, the next one clockwise first."""
-        partition, place = divmod(shelf, PLACES)
+        partition, place = divmod(store_partition, PLACES)
         holders: Sequence[Device] = self.ring.primaries(partition)
         for step in range(1, len(holders)):
             other = (place + step) % len(holders)
             yield Spot(holders[other], other)
 
 
-def shelf_of(partition: int, place: int) -> int:
+def store_partition_of(partition: int, place: int) -> int:
     """Return the store's partition of a place of a ring partition."""
     return PLACES * partition + place
