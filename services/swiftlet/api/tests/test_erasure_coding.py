@@ -220,8 +220,8 @@ async def test_rows_are_pending_at_devices_until_the_container_has_them(coded: C
         written = await cluster.objects.put(path, CODED, record_of(path, at(5)), body, footer_of(body))
         assert not written.container_missing
         assert servers.pending() >= CODING.data + 1
-    # The writer is gone: the devices bring the row themselves.
-    assert await servers.deliver_pending(cluster.rows) > CODING.data
+    # The devices bring the row themselves. To some of them the writer may just have acknowledged it.
+    assert await servers.deliver_pending(cluster.rows) > 0
     assert (await proxy.call("GET", "c")).body == b"late\n"
     async with asyncio.timeout(20):
         while servers.pending():  # A device may have answered last.
