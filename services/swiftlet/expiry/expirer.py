@@ -32,6 +32,10 @@ from swiftlet.settings.expirer import ExpirerSection
 from swiftlet.timestamp import Timestamp
 
 LONGEST_UPLOAD_S = 86_400.0
+ALL_EVERY = 100
+"""In one of so many rounds, the first one among them, all containers that the queue may have are asked: an account can
+lack a container that could not be reported to it. In other rounds those are asked that the account lists.
+"""
 
 TASKS = Counter(
     "swiftlet_expirer_tasks_total",
@@ -118,12 +122,16 @@ class Expirer:
         self._tombstone_age_s = min(LONGEST_UPLOAD_S, reclaim_age_s / 2)
         self._now_s = now_s
         self._pace = Pace(settings.tasks_per_second)
+        self._rounds = 0
 
     async def run_round(self) -> ExpiryReport:
         """Work on all due tasks that are ours. Raises Unavailable when the queue can't be listed."""
         report, began_s = ExpiryReport(), time.monotonic()
         nodes = self._nodes()
-        ranks = {container: rank_of(container, nodes, self._mine) for container in CONTAINERS}
+        # A container that is not there costs a question to each device that could have it.
+        there = await self._queue.containers() if self._rounds % ALL_EVERY else CONTAINERS
+        self._rounds += 1
+        ranks = {container: rank_of(container, nodes, self._mine) for container in sorted(there)}
         ours = {container: rank for container, rank in ranks.items() if rank is not None}
         put_off = 0
         for container, rank in ours.items():

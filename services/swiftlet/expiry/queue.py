@@ -7,6 +7,7 @@ to one version of its object and is removed by that: tasks of other versions sta
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 
 from swiftlet.errors import NotFound, Superseded
@@ -36,10 +37,18 @@ class ExpiryQueue:
             await self._listings.update_rows(ACCOUNT, task.container, [row])
 
     async def _make(self, container: str) -> None:
-        try:
+        with contextlib.suppress(Superseded):
+            await self._listings.put_account(ACCOUNT, self._stamp(), {})
+        with contextlib.suppress(Superseded):
             await self._listings.put_container(ACCOUNT, container, self._stamp(), {}, None, 0)
-        except Superseded:
-            return
+
+    async def containers(self) -> frozenset[str]:
+        """Return the containers that the account lists: one that was just made may be missing. Raises Unavailable."""
+        try:
+            _, rows = await self._listings.list_containers(ACCOUNT, ListingQuery(limit=PAGE))
+        except NotFound:
+            return frozenset()
+        return frozenset(row.name for row in rows if not isinstance(row, Subdir))
 
     async def remove(self, container: str, tasks: Sequence[Task]) -> None:
         """Remove tasks of one container from the queue."""

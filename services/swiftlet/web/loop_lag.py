@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator
 from aiohttp import web
 from prometheus_client import Histogram
 
-INTERVAL_S = 0.1
+INTERVAL_S = 0.5
 _BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 LAG = Histogram(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path as Directory
 from typing import Any
@@ -11,16 +12,18 @@ import pytest
 from prometheus_client import REGISTRY
 
 from swiftlet.errors import NotFound, Superseded
-from swiftlet.expiry.expirer import LONGEST_UPLOAD_S, Expirer, ExpiryReport, Pace
+from swiftlet.expiry.expirer import ALL_EVERY, LONGEST_UPLOAD_S, Expirer, ExpiryReport, Pace
 from swiftlet.expiry.queue import PAGE
-from swiftlet.expiry.tasks import Task
+from swiftlet.expiry.tasks import ACCOUNT as QUEUE
+from swiftlet.expiry.tasks import CONTAINERS, Task
 from swiftlet.expiry.tests.support import all_tasks, queue_of
-from swiftlet.model import ListingQuery, ObjectRow, PostRecord
+from swiftlet.model import ContainerRow, ListingQuery, ObjectRow, PostRecord
 from swiftlet.names import Path
 from swiftlet.placement.cluster_objects import ClusterObjects
 from swiftlet.placement.tests.cluster import (
     ACCOUNT,
     CONTAINER,
+    HASH_PATH,
     PATH,
     MemoryCluster,
     at,
@@ -101,6 +104,36 @@ async def test_what_is_due_goes_and_its_row_with_it(cluster: MemoryCluster) -> N
     assert await listed(cluster) == ["later"]
     assert [task.delete_at for task in await all_tasks(cluster)] == [200]
     assert (await expirer(cluster, 130.0).run_round()).clean
+
+
+async def test_containers_that_are_not_there_are_seldom_asked(
+    cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    working = expirer(cluster, 130.0)
+    queue, asked = working._queue, list[str]()
+    due = queue.due
+
+    async def counted(container: str, now_s: float, after: str = "") -> tuple[list[Task], str]:
+        asked.append(container)
+        return await due(container, now_s, after)
+
+    monkeypatch.setattr(queue, "due", counted)
+    rounds = []
+    for _ in range(ALL_EVERY + 2):
+        assert (await working.run_round()).clean
+        rounds.append(len(asked))
+        asked.clear()
+    assert rounds == [len(CONTAINERS), *[0] * (ALL_EVERY - 1), len(CONTAINERS), 0]
+    await put(cluster, 10, 100)
+    container = Task(100, PATH, 0, at(10)).container
+    row = ContainerRow(container, at(10), reported=at(10))
+    for database in cluster.databases.values():
+        with contextlib.suppress(NotFound):
+            partition = cluster.ring.partition_of(HASH_PATH(QUEUE))
+            await database.account_info(partition, QUEUE)
+            await database.update_containers(partition, QUEUE, [row])
+    assert counts(await working.run_round()) == (1, 0, 0)
+    assert asked == [container]
 
 
 async def test_nothing_goes_before_the_delay_is_over(cluster: MemoryCluster) -> None:
