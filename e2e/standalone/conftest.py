@@ -11,7 +11,6 @@ from e2e.standalone.cluster import Cluster, start_cluster
 
 QUICK = {
     "SWIFTLET_CLUSTER__KEY_CHECK_INTERVAL_S": "0.5",
-    # A round asks a hundred containers of the queue: more of them would take a store at rest half a core.
     "SWIFTLET_EXPIRER__INTERVAL_S": "3",
     "SWIFTLET_EXPIRER__DELAY_S": "0",
     "SWIFTLET_CONTAINER_SYNC__INTERVAL_S": "1",
