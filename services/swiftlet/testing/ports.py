@@ -6,8 +6,8 @@ import random
 import socket
 
 _FIRST, _LAST = 20_000, 28_500
-"""Below the ports that the kernel assigns to connections, from 32,768 on, so that none is taken between the check and its
-use; ports that tests count from these, up to 4,000 above, are below them as well.
+"""Below the ports that the kernel assigns to connections, from 32,768 on, so that none is taken between the check and
+its use; ports that tests count from these, up to 4,000 above, are below them as well.
 """
 
 
