@@ -204,7 +204,17 @@ async def test_what_spares_keep_goes_to_its_place_and_is_dropped_there(tmp_path:
         with servers.away(home.id):
             await put(proxy, [9000])
         store_partition = PLACES * places.key.partition + 1
-        spares = [number for number, store in enumerate(servers.stores) if store.suffix_hashes(CODED, store_partition)]
+
+        def keeping() -> list[int]:
+            return [
+                number for number, store in enumerate(servers.stores) if store.suffix_hashes(CODED, store_partition)
+            ]
+
+        async with asyncio.timeout(20):
+            # Whoever stands in may answer after the write is acknowledged.
+            while not keeping():  # noqa: ASYNC110 - nobody tells of it
+                await asyncio.sleep(0.01)
+        spares = keeping()
         assert len(spares) == 1
         assert spares != [home.id]
         with servers.away(home.id):
