@@ -25,7 +25,7 @@ _IN_LOOP = 1 << 20
 """Up to so many bytes are hashed by the event loop itself: a thread would cost more."""
 
 Source: TypeAlias = Buffer | os.PathLike[str] | BinaryIO | AsyncIterable[bytes] | Iterable[bytes]
-"""What can be uploaded: bytes, the path of a file (a `Path`), an open file, or an iterable of bytes of either kind."""
+"""Sources of uploads are bytes, the path of a file (a `Path`), an open file, or an iterable of bytes of either kind."""
 
 
 class Body(Protocol):
@@ -76,11 +76,11 @@ class BytesBody:
 
     @property
     def reads_once(self) -> bool:
-        """Return False."""
+        """Return False: each read gives the same bytes."""
         return False
 
     async def chunks(self, *, hashed: bool = True) -> AsyncGenerator[Buffer, None]:
-        """Yield the bytes."""
+        """Yield the bytes in pieces, larger ones where nobody digests them meanwhile."""
         step = CHUNK if hashed else LARGE_CHUNK
         for start in range(0, len(self.data), step):
             yield self.data[start : start + step]
@@ -123,7 +123,7 @@ class FileBody:
 
     @property
     def reads_once(self) -> bool:
-        """Return False."""
+        """Return False: each read gives the same bytes."""
         return False
 
     async def chunks(self, *, hashed: bool = True) -> AsyncGenerator[Buffer, None]:
