@@ -522,9 +522,13 @@ impl Written {
     /// It is none.
     pub fn decode(header: &[u8]) -> Result<Self, Malformed> {
         let mut from = Reader(header);
-        let written = Self { pending: from.flag()?, existed: from.flag()? };
+        let written = Self::take(&mut from)?;
         from.end()?;
         Ok(written)
+    }
+
+    fn take(from: &mut Reader<'_>) -> Result<Self, Malformed> {
+        Ok(Self { pending: from.flag()?, existed: from.flag()? })
     }
 }
 
@@ -594,7 +598,7 @@ impl Posted {
     /// It is none.
     pub fn decode(header: &[u8]) -> Result<Self, Malformed> {
         let mut from = Reader(header);
-        let written = Written { pending: from.flag()?, existed: from.flag()? };
+        let written = Written::take(&mut from)?;
         let info = if from.flag()? { Some(take_info(&mut from)?) } else { None };
         from.end()?;
         Ok(Self { written, info })
