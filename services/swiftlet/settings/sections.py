@@ -275,8 +275,7 @@ class PolicySection(Section):
     coding: CodingSection | None = Field(
         default=None,
         description="Erasure coding of the policy's objects; without it they have as many copies as the ring has "
-        "replicas. Fixed for the policy's life. For trials: objects of such a policy can't be changed by POST, or "
-        "repaired by replicators yet.",
+        "replicas. Fixed for the policy's life. Objects of such a policy can't be changed by POST yet.",
     )
 
     @model_validator(mode="after")

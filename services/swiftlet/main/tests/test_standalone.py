@@ -215,6 +215,27 @@ def test_policies_are_added_and_never_taken_away(tmp_path: Path) -> None:
         ([], ["gold", "GOLD"]),
         ([], ["no names"]),
         ([], [""]),
+        ([], ["cold=1+2"]),
+        ([], ["cold=4+9"]),
+        ([], ["cold=4"]),
+        (["cold=4+2"], ["cold"]),
+        (["cold=4+2"], ["cold=6+3"]),
+        (["cold"], ["cold=4+2"]),
     ):
         with pytest.raises(SettingsError, match="--policies"):
             plan_policies(known, wanted)
+
+
+def test_a_policy_with_erasure_coding_is_added_to_a_store(tmp_path: Path) -> None:
+    layout = Layout(tmp_path)
+    make_directories(layout)
+    write_rings(plan_for(tmp_path))
+    grown = plan_for(tmp_path, policies=("Policy-0", "Policy-1", "cold=4+2"))
+    assert [device.name for device in grown.object_devices] == ["d1", "d2", "d3", "d4", "d5", "d6", "d7"]
+    write_policies(grown)
+    assert plan_policies(known_policies(layout), []) == grown.policies
+    write_rings(grown)
+    assert [load(layout.rings / f"object-{index}.ring").replica_count for index in range(3)] == [3, 3, 6]
+    coding = {"data": 4, "parity": 2, "cell_bytes": 65_536}
+    for service in grown.services:
+        assert [one.get("coding") for one in service.settings["policies"]] == [None, None, coding]

@@ -53,8 +53,9 @@ _STOP_S = DRAIN_S + 10.0
 @click.option("--key", help="Secret of the admin; kept for later starts.  [first start: a random one]")
 @click.option(
     "--policies",
-    help="Names of storage policies with commas between them, the default first; kept for later starts, which may"
-    f" add some.  [first start: {','.join(POLICIES)}]",
+    help="Names of storage policies with commas between them, the default first; NAME=K+M has erasure coding with K"
+    " data and M parity fragments, and the store K+M+1 devices. Kept for later starts, which may add some."
+    f"  [first start: {','.join(POLICIES)}]",
 )
 @click.option(
     "--restart/--no-restart",
@@ -83,8 +84,9 @@ def standalone(
 ) -> None:
     """Run a whole store on this machine until Ctrl-C.
 
-    The same programs as in a cluster: an API server, object servers for four devices in four zones, account and
-    container servers, a replicator and a metadata server. Data and secrets are kept in --data.
+    The same programs as in a cluster: an API server, object servers for four devices in as many zones (more with
+    erasure coding), account and container servers, a replicator and a metadata server. Data and secrets are kept in
+    --data.
     """
     layout = Layout(data.absolute())
     if stop:

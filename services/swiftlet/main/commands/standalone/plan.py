@@ -8,12 +8,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from swiftlet.errors import SettingsError
+from swiftlet.settings.sections import CodingSection
 
 HOST = "127.0.0.1"
 """The address of the storage services, which only the proxy reaches."""
 OBJECT_DEVICES = 4
+"""Devices of a store whose objects have copies; with erasure coding there is one more than an object has fragments."""
 CONTAINER_DEVICES = 3
+REPLICAS = 3
+"""Copies of objects without erasure coding, and of databases."""
 DRAIN_S = 10.0
 NATIVE_PORT_OFFSET = 1000
 """The native port of an object or container server is its HTTP port plus this."""
@@ -22,7 +28,7 @@ POLICIES = ("Policy-0", "Policy-1")
 _MAX_SOCKET_DIRECTORY = 64
 """The longest path of the directory in bytes, because the system limits the length of a socket's path."""
 _LAST_PORT = 65_535
-_POLICY_NAME = re.compile(r"[A-Za-z0-9-]{1,64}", re.ASCII)
+_POLICY = re.compile(r"([A-Za-z0-9-]{1,64})(?:=([0-9]{1,3})\+([0-9]{1,3}))?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +45,9 @@ class Options:
     key: str | None = None
     """The user's secret; None keeps it, or makes one at first."""
     policies: tuple[str, ...] = ()
-    """Names of storage policies, the default first; none keeps those of the data directory, `POLICIES` at first."""
+    """Storage policies, the default first: `NAME`, or `NAME=K+M` with erasure coding. None keeps those of the data
+    directory, `POLICIES` at first.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +98,7 @@ class Layout:
 
     @property
     def policies(self) -> Path:
-        """Return the file with the names of the storage policies, in the order of their indexes."""
+        """Return the file with the storage policies as `--policies` has them, in the order of their indexes."""
         return self.etc / "policies.json"
 
     @property
@@ -115,11 +123,27 @@ class PolicyPlan:
 
     index: int
     name: str
+    coding: CodingSection | None = None
+    """Its erasure coding; None of one with copies."""
+
+    def __str__(self) -> str:
+        return self.name if self.coding is None else f"{self.name}={self.coding.coding}"
+
+    @property
+    def replicas(self) -> int:
+        """Return the replicas of the policy's ring."""
+        return REPLICAS if self.coding is None else self.coding.coding.fragments
+
+    @property
+    def devices(self) -> int:
+        """Return how many devices there have to be for it."""
+        return OBJECT_DEVICES if self.coding is None else self.replicas + 1
 
     @property
     def settings(self) -> dict[str, Any]:
         """Return the policy in the form of the services' settings."""
-        return {"index": self.index, "name": self.name} | ({"default": True} if self.index == 0 else {})
+        settings = {"index": self.index, "name": self.name} | ({"default": True} if self.index == 0 else {})
+        return settings if self.coding is None else settings | {"coding": self.coding.model_dump()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,19 +219,34 @@ def with_native(ports: Iterator[int], is_free: Callable[[int], bool], reserved: 
 def plan_policies(known: Sequence[str], wanted: Sequence[str]) -> tuple[PolicyPlan, ...]:
     """Return the policies of a store that has some already, in the order of their indexes.
 
-    Policies can be added to a store; none is removed or gets another index. Raises SettingsError.
+    Policies can be added to a store; none is removed, or gets another index or coding. Raises SettingsError.
     """
-    names = tuple(wanted or known or POLICIES)
-    if names[: len(known)] != tuple(known):
+    chosen = tuple(wanted or known or POLICIES)
+    policies = tuple(_plan_policy(index, text) for index, text in enumerate(chosen))
+    if [str(policy) for policy in policies[: len(known)]] != list(known):
         raise SettingsError(
-            f"--policies {','.join(names)}: this store has {', '.join(known)}; name these first and in this order"
+            f"--policies {','.join(chosen)}: this store has {', '.join(known)}; name these first and in this order"
         )
-    for name in names:
-        if not _POLICY_NAME.fullmatch(name):
-            raise SettingsError(f"--policies: {name!r} is not a valid name of a policy; use letters, digits and '-'")
-    if len({name.lower() for name in names}) != len(names):
-        raise SettingsError(f"--policies {','.join(names)}: a name is given twice")
-    return tuple(PolicyPlan(index, name) for index, name in enumerate(names))
+    if len({policy.name.lower() for policy in policies}) != len(policies):
+        raise SettingsError(f"--policies {','.join(chosen)}: a name is given twice")
+    return policies
+
+
+def _plan_policy(index: int, text: str) -> PolicyPlan:
+    match = _POLICY.fullmatch(text)
+    if match is None:
+        raise SettingsError(
+            f"--policies: {text!r} is not a valid policy; use a name of letters, digits and '-', and after it =K+M for "
+            "erasure coding with K data and M parity fragments, such as cold=4+2"
+        )
+    name, data, parity = match.groups()
+    if data is None:
+        return PolicyPlan(index, name)
+    try:
+        return PolicyPlan(index, name, CodingSection(data=int(data), parity=int(parity)))
+    except ValidationError as error:
+        problem = error.errors()[0]
+        raise SettingsError(f"--policies: {text}: {problem['loc'][0]} fragments: {problem['msg']}") from error
 
 
 def make_plan(
@@ -218,7 +257,8 @@ def make_plan(
     layout = Layout(options.data)
     ports = free_ports(options.base_port, is_free, options.port)
     pairs = with_native(ports, is_free, options.port)
-    objects = tuple(DevicePlan(f"d{n}", f"z{n}", next(pairs)) for n in range(1, OBJECT_DEVICES + 1))
+    object_devices = max(policy.devices for policy in policies)
+    objects = tuple(DevicePlan(f"d{n}", f"z{n}", next(pairs)) for n in range(1, object_devices + 1))
     containers = tuple(DevicePlan(f"c{n}", f"z{n}", next(pairs)) for n in range(1, CONTAINER_DEVICES + 1))
     make = _Maker(layout, secrets, options, policies)
     services = [make.object_server(n, device) for n, device in enumerate(objects, 1)]

@@ -90,7 +90,9 @@ def _read_secrets(path: Path) -> dict[str, str]:
 
 
 def known_policies(layout: Layout) -> list[str]:
-    """Return the names of the store's policies in the order of their indexes; none before the first start."""
+    """Return the store's policies as `--policies` has them, in the order of their indexes; none before the first
+    start.
+    """
     try:
         known = json.loads(layout.policies.read_text())
     except FileNotFoundError:
@@ -103,8 +105,8 @@ def known_policies(layout: Layout) -> list[str]:
 
 
 def write_policies(plan: Plan) -> None:
-    """Store the names of the policies, as their objects have only the indexes."""
-    write_file(plan.layout.policies, json.dumps([policy.name for policy in plan.policies]) + "\n")
+    """Store the policies, as their objects have only the indexes."""
+    write_file(plan.layout.policies, json.dumps([str(policy) for policy in plan.policies]) + "\n")
 
 
 def _check_user(user: str) -> None:

@@ -10,30 +10,30 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from swiftlet.errors import SettingsError
-from swiftlet.main.commands.standalone.plan import HOST, DevicePlan, Plan
+from swiftlet.main.commands.standalone.plan import HOST, REPLICAS, DevicePlan, Plan
 from swiftlet.main.ring_names import ACCOUNT, CONTAINER, object_ring
 from swiftlet.ring import RingBuilder, RingError
 from swiftlet.ring.codec import load_builder, save, save_builder
 
 PART_POWER = 7
 """About a hundred partitions for each of four devices: enough to spread data, few enough for short rounds."""
-REPLICAS = 3
 _REGION = "local"
 
 
 def write_rings(plan: Plan) -> None:
     """Write all ring and builder files of the plan; correct ones are left alone."""
     directory = plan.layout.rings
-    _write(directory, ACCOUNT, plan.container_devices)
-    _write(directory, CONTAINER, plan.container_devices)
+    _write(directory, ACCOUNT, plan.container_devices, REPLICAS)
+    _write(directory, CONTAINER, plan.container_devices, REPLICAS)
     for policy in plan.policies:
-        _write(directory, object_ring(policy.index), plan.object_devices)
+        _write(directory, object_ring(policy.index), plan.object_devices, policy.replicas)
 
 
-def _write(directory: Path, name: str, devices: Sequence[DevicePlan]) -> None:
+def _write(directory: Path, name: str, devices: Sequence[DevicePlan], replicas: int) -> None:
     builder_file, ring_file = directory / f"{name}.builder", directory / f"{name}.ring"
     try:
-        builder = load_builder(builder_file) if builder_file.exists() else _new_builder()
+        known = builder_file.exists()
+        builder = load_builder(builder_file) if known else RingBuilder(PART_POWER, replicas, min_part_hours=1)
         if point_at(builder, devices) or not builder.has_ring:
             builder.rebalance(int(time.time() // 3600))
             save_builder(builder, builder_file)
@@ -44,10 +44,6 @@ def _write(directory: Path, name: str, devices: Sequence[DevicePlan]) -> None:
         raise SettingsError(f"{builder_file}: {error}") from error
     except OSError as error:
         raise SettingsError(f"{error.filename or directory}: {error.strerror}") from error
-
-
-def _new_builder() -> RingBuilder:
-    return RingBuilder(PART_POWER, REPLICAS, min_part_hours=1)
 
 
 def point_at(builder: RingBuilder, devices: Sequence[DevicePlan]) -> bool:
