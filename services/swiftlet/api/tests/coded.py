@@ -109,7 +109,7 @@ class CodedServers:
         self.stores: list[NativeStore] = []
         self.servers: list[ObjectServer] = []
         self._root = root
-        builder = RingBuilder(4, CODING.fragments, min_part_hours=0)
+        self.builder = builder = RingBuilder(4, CODING.fragments, min_part_hours=0)
         for number, port in enumerate(object_ports(count)):
             store, server = self._started(number, port)
             self.stores.append(store)

@@ -21,12 +21,14 @@ from swiftlet.errors import NodeUnreachable
 from swiftlet.ring.lookup import Ring
 from swiftlet.ring.model import Device
 from swiftlet.servers.shared.sync_answers import PlacedBy, answer_sync, placed_by
+from swiftlet.sync.coded.backlog import Bounds
 from swiftlet.sync.coded.fates import Watch
 from swiftlet.sync.coded.repairer import CodedRepairer
 from swiftlet.sync.coded.report import CodedReport
 from swiftlet.sync.failures.neighbours import Neighbours
 from swiftlet.sync.failures.opinions import Observer
 from swiftlet.sync.failures.table import FailureTable
+from swiftlet.sync.planning.standing import Standings
 from swiftlet.transport.http_devices import HttpDevices
 from swiftlet.transport.native_calls import NativeSettings
 from swiftlet.transport.native_client import NativeClient
@@ -35,6 +37,7 @@ from swiftlet.transport.native_coded_repair import NativeCodedRepair
 from swiftlet.transport.native_objects import NativeObjectTransport
 
 RECOVER_AFTER_S = 600.0
+UNBOUNDED = Bounds(1 << 20, 1 << 40)
 _HEAD = struct.Struct(">8xBxxxII8x")
 _REQUEST, _ABOUT = 5, 15
 """The kind of a frame, and the number of a method; see `docs/transport.md`."""
@@ -43,9 +46,16 @@ _REQUEST, _ABOUT = 5, 15
 class Repairs:
     """Rounds of the replicators of some devices; time passes only when a test says so."""
 
-    def __init__(self, servers: CodedServers, now_s: Callable[[], float], reclaim_age_s: float = math.inf) -> None:
+    def __init__(
+        self,
+        servers: CodedServers,
+        now_s: Callable[[], float],
+        reclaim_age_s: float = math.inf,
+        bounds: Bounds = UNBOUNDED,
+    ) -> None:
         """`now_s` is the time of the writers."""
-        self._servers = servers
+        self.servers = servers
+        self.standings = Standings()
         self.passed_s = 0.0
         """Seconds that have passed for the replicators."""
         self.rings: dict[int, Ring] = {}
@@ -62,29 +72,35 @@ class Repairs:
             self.repair,
             Neighbours(Observer("", ""), FailureTable(), _never),
             Watch(RECOVER_AFTER_S, lambda: self.passed_s),
+            bounds,
+            self.standings,
             reclaim_age_s=reclaim_age_s,
             now_s=lambda: now_s() + 30,
         )
 
+    def status(self) -> dict[str, object] | None:
+        """Return the last round as the status report has it."""
+        return self._repairer.status()
+
     async def ask(self, device: Device, message: bytes) -> bytes:
         """Answer a question of a session for a device, by its store."""
-        if device.id in self._servers.client.away:
+        if device.id in self.servers.client.away:
             raise NodeUnreachable(f"{device.address} is away")
         placed = self._placed.get(device.id)
         if placed is None:
-            rings = lambda _policy: self.rings.get(device.id, self._servers.ring)  # noqa: E731
+            rings = lambda _policy: self.rings.get(device.id, self.servers.ring)  # noqa: E731
             placed = self._placed[device.id] = placed_by(rings, device.device, lambda one: one.id == device.id)
-        return await asyncio.to_thread(answer_sync, self._servers.stores[device.id], message, placed)
+        return await asyncio.to_thread(answer_sync, self.servers.stores[device.id], message, placed)
 
     async def round_of(self, *devices: int) -> CodedReport:
         """Do a round of the replicators of these devices; all without any."""
-        self._local = devices or range(len(self._servers.stores))
+        self._local = devices or range(len(self.servers.stores))
         return await self._repairer.run_round([CODED])
 
     async def unsettled(self) -> list[UnsettledFragment]:
         """Return what is not settled at any device."""
         found: list[UnsettledFragment] = []
-        for device in self._servers.ring.devices:
+        for device in self.servers.ring.devices:
             assert device is not None
             found += (await self.repair.unsettled(device, CODED, None))[0]
         return found

@@ -21,6 +21,7 @@ from swiftlet.model import DatabaseKind
 from swiftlet.ring.lookup import Ring
 from swiftlet.ring.model import Device
 from swiftlet.settings import ReplicatorSettings
+from swiftlet.sync.coded.backlog import Bounds
 from swiftlet.sync.coded.fates import Watch
 from swiftlet.sync.coded.repairer import CodedRepairer
 from swiftlet.sync.databases.entries import POLICIES, RING_NAMES, RINGS, ring_name
@@ -98,6 +99,7 @@ def _objects(app: web.Application, settings: ReplicatorSettings, by_hand: bool) 
     replicator = _replicator(
         settings, section.devices, rings.objects, policies.of_copies, transport, notices, Proving(transport)
     )
+    name_of = lambda index: next(policy.name for policy in policies if policy.index == index)  # noqa: E731
     repairer = CodedRepairer(
         LocalDevices(section.devices),
         rings.objects,
@@ -106,8 +108,11 @@ def _objects(app: web.Application, settings: ReplicatorSettings, by_hand: bool) 
         NativeCodedRepair(transport.coded),
         replicator.neighbours,
         Watch(section.coded_recovery_after_s),
+        Bounds(section.coded_round_fragments, section.coded_round_bytes),
+        replicator.standings,
         Pace(section.concurrency, section.bytes_per_s),
         settings.cluster.reclaim_age_s,
+        names=name_of,
     )
     return Work(
         replicator,
@@ -115,7 +120,7 @@ def _objects(app: web.Application, settings: ReplicatorSettings, by_hand: bool) 
         section.interval_s,
         # What lies on devices of coded policies are fragments, which rounds of copies would take for misplaced copies.
         lambda: policies.of_copies,
-        lambda index: next(policy.name for policy in policies if policy.index == index),
+        name_of,
         object_ring,
         settings.cluster.name,
         notices,

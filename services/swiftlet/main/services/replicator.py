@@ -98,18 +98,25 @@ async def _rounds(work: Work) -> None:
 
 
 async def repair(work: Work) -> None:
-    """Repair objects with erasure coding about every `interval_s`, until cancelled."""
+    """Repair objects with erasure coding about every `interval_s`, until cancelled.
+
+    A round follows at once when rings change, and when the last one has left something that it could do.
+    """
     if work.repairer is None:
         return
     while not await work.replicator.is_served(work.coded()):  # noqa: ASYNC110 - another process, it tells nobody
         await asyncio.sleep(min(_LOOK_S, work.interval_s))
     while True:
         next_round = time.monotonic() + work.interval_s * random.uniform(1 - _JITTER, 1 + _JITTER)  # noqa: S311
+        seen = work.rings.versions()
         request_id.set(new_request_id())
         report = await work.repairer.run_round(work.coded())
         write = _log.debug if report.clean else _log.info
         write("round of repairs", **asdict(report))
-        await asyncio.sleep(max(0.0, next_round - time.monotonic()))
+        if report.goes_on:
+            continue
+        while work.rings.versions() == seen and (left_s := next_round - time.monotonic()) > 0:  # noqa: ASYNC110 - rings tell nobody
+            await asyncio.sleep(min(_LOOK_S, left_s))
 
 
 async def run_once(

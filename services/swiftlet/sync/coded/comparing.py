@@ -1,34 +1,36 @@
 """Compares the fragments of places: roots of many partitions in one question, then suffixes, then entries.
 
 Fragments differ from place to place, and versions do not: set hashes have versions alone, so equal places have equal
-hashes. Each partition is compared with the next place clockwise whose device answers and goes by the same ring; in the
-papers' rings of replicas all places are equal once each is equal to its neighbour.
+hashes. The partitions of a device's places are compared with all other places: then equality is proved for the device
+by its own replicator alone, and it is known how many places show an object.
 
 Fault model: as `swiftlet.sync.coded.peers`. What is compared may change meanwhile; then something is found that is no
-difference any more, and the devices say so. Entries of a few suffixes at a time are in memory.
+difference any more, and the devices say so. Entries of a few suffixes at a time are in memory, of each different place.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import structlog
 
 from swiftlet.boundaries.coded import PLACES
 from swiftlet.errors import SwiftletError
-from swiftlet.model import Entry, Kind
+from swiftlet.model import Entry
 from swiftlet.ring.model import Device
 from swiftlet.sync.coded.layout import CodedRing, Spot, store_partition_of
 from swiftlet.sync.coded.peers import NO_HASH, Peers
 from swiftlet.sync.coded.report import CodedReport
-from swiftlet.sync.session.compare import differing_suffixes, in_flight, is_due, pushes
+from swiftlet.sync.coded.views import Clock, Found, Lack, View, lacks
+from swiftlet.sync.session.compare import differing_suffixes
 from swiftlet.sync.session.effects import expect
+from swiftlet.sync.session.entries import suffix_of
 from swiftlet.sync.session.messages import AskEntries, AskSuffixes, Compare, Entries, Equal, Roots, Suffixes
-from swiftlet.sync.session.roots import over
+from swiftlet.sync.session.roots import EMPTY_ROOT, over
 from swiftlet.transport.wire import WireError
 
-_ROOTS = 4096
+ROOTS = 4096
 """Partitions in one question about roots."""
 _SUFFIXES = 16
 """Suffixes whose entries are compared at a time."""
@@ -38,7 +40,7 @@ _log = structlog.get_logger("replicator")
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A partition of a local device, and the place that it is compared with."""
+    """A partition of a local device, and another place of it."""
 
     store_partition: int
     """The partition in the local store."""
@@ -50,15 +52,6 @@ class Pair:
         return store_partition_of(self.store_partition // PLACES, self.other.place)
 
 
-@dataclass(frozen=True, slots=True)
-class Lack:
-    """A fragment that one of two places shows newer than the other."""
-
-    digest: bytes
-    is_here: bool
-    """Whether it is the local device that lacks it."""
-
-
 class Comparing:
     """The comparisons of one policy in one round."""
 
@@ -67,59 +60,61 @@ class Comparing:
         coded: CodedRing,
         peers: Peers,
         report: CodedReport,
-        now_s: Callable[[], float],
-        forgotten_before_s: Callable[[], float],
+        clock: Callable[[], Clock],
     ) -> None:
-        """`now_s` returns seconds since the epoch, and `forgotten_before_s` the time before which tombstones don't
-        count any more.
-        """
+        """`clock` returns the moment for which entries are compared."""
         self._coded = coded
         self._peers = peers
         self._report = report
-        self._now_s = now_s
-        self._forgotten_before_s = forgotten_before_s
+        self._clock = clock
 
-    async def differing(self, own: Device, store_partitions: Sequence[int]) -> list[Pair]:
-        """Return the partitions that the next place shows otherwise.
+    async def views(self, own: Device, store_partitions: Sequence[int]) -> list[View]:
+        """Return what the places of up to `ROOTS` partitions show.
 
         Raises SwiftletError when the local device can't be read, or goes by another ring.
         """
-        found: list[Pair] = []
-        for start in range(0, len(store_partitions), _ROOTS):
-            left = list(store_partitions[start : start + _ROOTS])
-            roots = dict(zip(left, await self._roots(own, left) or (), strict=True))
-            while left:
-                by_peer: dict[int, list[Pair]] = {}
-                for store_partition in left:
-                    if (other := self._next(store_partition)) is None:
-                        self._report.uncompared()
-                    else:
-                        by_peer.setdefault(other.device.id, []).append(Pair(store_partition, other))
-                left = []
-                for pairs in by_peer.values():
-                    try:
-                        found += await self._compare(pairs, roots)
-                    except SwiftletError as error:
-                        _log.info("a place can't be compared", device=pairs[0].other.device.name, error=str(error))
-                        self._peers.leave_out(pairs[0].other.device)
-                        left += [pair.store_partition for pair in pairs]
-        return found
+        roots = dict(zip(store_partitions, await self._roots(own, store_partitions) or (), strict=True))
+        by_peer: dict[int, list[Pair]] = {}
+        for store_partition in store_partitions:
+            for other in self._coded.clockwise(store_partition):
+                by_peer.setdefault(other.device.id, []).append(Pair(store_partition, other))
+        shown: dict[int, dict[Spot, bytes]] = {store_partition: {} for store_partition in store_partitions}
+        for pairs in by_peer.values():
+            await self._compare(sorted(pairs, key=lambda pair: pair.other_store_partition), roots, shown)
+        return [
+            self._view(own, store_partition, roots[store_partition], shown[store_partition])
+            for store_partition in shown
+        ]
 
-    def _next(self, store_partition: int) -> Spot | None:
-        return next(
-            (spot for spot in self._coded.clockwise(store_partition) if self._peers.is_usable(spot.device)), None
-        )
+    async def _compare(
+        self, pairs: Sequence[Pair], roots: Mapping[int, bytes], shown: Mapping[int, dict[Spot, bytes]]
+    ) -> None:
+        """Add to `shown` the roots of one peer's places, unless it can't be asked."""
+        device = pairs[0].other.device
+        for start in range(0, len(pairs), ROOTS):
+            some = pairs[start : start + ROOTS]
+            if not self._peers.is_usable(device):
+                return
+            ours = [roots[pair.store_partition] for pair in some]
+            try:
+                theirs = await self._roots(device, [pair.other_store_partition for pair in some], over(ours)) or ours
+            except SwiftletError as error:
+                _log.info("a place can't be compared", device=device.name, error=str(error))
+                self._peers.leave_out(device)
+                return
+            self._report.count(len(some), sum(map(bytes.__eq__, ours, theirs)))
+            for pair, root in zip(some, theirs, strict=True):
+                shown[pair.store_partition][pair.other] = root
 
-    async def _compare(self, pairs: list[Pair], roots: Mapping[int, bytes]) -> list[Pair]:
-        """Return those that differ, of pairs with one peer."""
-        pairs = sorted(pairs, key=lambda pair: pair.other_store_partition)
-        ours = [roots[pair.store_partition] for pair in pairs]
-        theirs = (
-            await self._roots(pairs[0].other.device, [pair.other_store_partition for pair in pairs], over(ours)) or ours
-        )
-        differ = [pair for pair, mine, other in zip(pairs, ours, theirs, strict=True) if mine != other]
-        self._report.count(len(pairs), len(pairs) - len(differ))
-        return differ
+    def _view(self, own: Device, store_partition: int, root: bytes, shown: Mapping[Spot, bytes]) -> View:
+        partition, place = divmod(store_partition, PLACES)
+        groups = {root: [Spot(own, place)]}
+        for other in self._coded.clockwise(store_partition):
+            if other in shown:
+                groups.setdefault(shown[other], []).append(other)
+        if not shown:
+            self._report.uncompared()
+        return View(partition, list(groups.values()), root == EMPTY_ROOT)
 
     async def _roots(
         self, device: Device, store_partitions: Sequence[int], hash_of_all: bytes = NO_HASH
@@ -134,33 +129,21 @@ class Comparing:
             raise WireError(f"{device.name} answers with {len(roots)} roots for {len(store_partitions)} partitions")
         return roots
 
-    async def lacking(self, own: Device, pair: Pair) -> AsyncIterator[Lack]:
-        """Yield what either side of a pair lacks. Raises SwiftletError."""
-        other = pair.other
-        here, there = (
-            await self.suffixes(own, pair.store_partition),
-            await self.suffixes(other.device, pair.other_store_partition),
-        )
-        differ = differing_suffixes(here, there, both=True)
+    async def lacking(self, view: View, found: Found) -> AsyncIterator[Lack]:
+        """Yield what the local place and the next one lack of a partition, and count what is found in it.
+
+        Raises SwiftletError.
+        """
+        places = [(group[0].device, store_partition_of(view.partition, group[0].place)) for group in view.groups]
+        hashes = [await self.suffixes(*place) for place in places]
+        differ = _differing(hashes)
         for start in range(0, len(differ), _SUFFIXES):
             some = differ[start : start + _SUFFIXES]
-            ours = await self.entries(own, pair.store_partition, some)
-            theirs = await self.entries(other.device, pair.other_store_partition, some)
-            for lack in self._lacks(ours, theirs):
-                yield lack
-
-    def _lacks(self, ours: Sequence[Entry], theirs: Sequence[Entry]) -> Iterator[Lack]:
-        now_s, forgotten_s = self._now_s(), self._forgotten_before_s()
-        for lacked, is_here in ((pushes(theirs, ours), True), (pushes(ours, theirs), False)):
-            for push in lacked:
-                if is_due(push, now_s, forgotten_s):
-                    yield Lack(push.entry.digest, is_here)
-        # Of two writes with one timestamp the higher generation counts, and only the devices know those.
-        known = {entry.digest: entry for entry in theirs}
-        for entry in ours:
-            if known.get(entry.digest) == entry and entry.kind is Kind.DATA and not in_flight(entry, now_s):
-                yield Lack(entry.digest, is_here=True)
-                yield Lack(entry.digest, is_here=False)
+            shown = [_by_suffix(await self.entries(*place, some)) for place in places]
+            for suffix in some:
+                entries = [one.get(suffix, {}) for one in shown]
+                for lack in lacks(view, entries, self._coded.coding.fragments, self._clock(), found):
+                    yield lack
 
     async def suffixes(self, device: Device, store_partition: int) -> Mapping[str, bytes]:
         """Return the set hashes of a device's partition by suffix. Raises SwiftletError."""
@@ -181,3 +164,16 @@ class Comparing:
             entries += page.entries
             more = page.more and bool(page.entries)
         return entries
+
+
+def _differing(hashes: Sequence[Mapping[str, bytes]]) -> list[str]:
+    """Return the suffixes that not all have with the same hash, in order."""
+    first = hashes[0]
+    return sorted({suffix for other in hashes[1:] for suffix in differing_suffixes(first, other, both=True)})
+
+
+def _by_suffix(entries: Sequence[Entry]) -> dict[str, dict[bytes, Entry]]:
+    found: dict[str, dict[bytes, Entry]] = {}
+    for entry in entries:
+        found.setdefault(suffix_of(entry), {})[entry.digest] = entry
+    return found

@@ -126,10 +126,17 @@ class Fates:
         else:
             self._report.undecided -= 1
 
-    async def settle(self, own: Device) -> None:
-        """Settle what counts at a local device's own places and is shown by enough others. Raises SwiftletError."""
+    async def settle(self, own: Device) -> set[int]:
+        """Settle what counts at a local device's own places and is shown by enough others.
+
+        Return the partitions of other devices' places in which it has versions that are not settled. Raises
+        SwiftletError.
+        """
+        strange: set[int] = set()
         async for found in self._unsettled(own):
-            if found.certain and self._coded.owner(found.key.partition) == own:
+            if self._coded.owner(found.key.partition) != own:
+                strange.add(found.key.partition)
+            elif found.certain:
                 try:
                     await self._settle(own, found)
                 except SwiftletError as error:
@@ -137,6 +144,7 @@ class Fates:
                     _log.warning(
                         "a version can't be settled", device=own.name, object=found.key.digest.hex(), error=str(error)
                     )
+        return strange
 
     async def _settle(self, own: Device, found: UnsettledFragment) -> None:
         partition = found.key.partition // PLACES

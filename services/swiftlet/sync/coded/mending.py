@@ -15,7 +15,9 @@ import structlog
 
 from swiftlet.boundaries.coded import PLACES, CodedRepair, Said, ShownFragment
 from swiftlet.errors import SwiftletError
+from swiftlet.model import Entry, Kind
 from swiftlet.ring.model import Device
+from swiftlet.sync.coded.backlog import Budget
 from swiftlet.sync.coded.layout import CodedRing, Spot, store_partition_of
 from swiftlet.sync.coded.peers import Peers
 from swiftlet.sync.coded.report import CodedReport, Why
@@ -34,35 +36,45 @@ _log = structlog.get_logger("replicator")
 class Mending:
     """The repairs of one policy in one round."""
 
-    def __init__(self, coded: CodedRing, repair: CodedRepair, peers: Peers, report: CodedReport, pace: Pace) -> None:
-        """`pace` limits what is done at a time, and the bytes that are read."""
+    def __init__(
+        self, coded: CodedRing, repair: CodedRepair, peers: Peers, report: CodedReport, pace: Pace, budget: Budget
+    ) -> None:
+        """`pace` limits what is done at a time, and the bytes that are read; `budget` is told what was rebuilt."""
         self._coded = coded
         self._repair = repair
         self._peers = peers
         self._report = report
         self._pace = pace
+        self._budget = budget
         self._slots = asyncio.Semaphore(pace.concurrency)
 
-    async def bring(self, partition: int, digest: bytes, source: Spot, target: Spot) -> None:
-        """Bring the version that `source` shows of an object to `target`, unless that has it or something newer."""
+    async def bring(self, partition: int, digest: bytes, source: Spot, target: Spot) -> bool:
+        """Bring the version that `source` shows of an object to `target`, unless that has it or something newer.
+
+        Return whether `target` lacks nothing of it any more.
+        """
         async with self._slots:
             if not (self._peers.is_usable(source.device) and self._peers.is_usable(target.device)):
-                return
+                return False
             try:
                 shown = await self.show(source.device, store_partition_of(partition, source.place), digest)
-                if shown is not None:
-                    await self._bring(partition, digest, shown, target)
+                return shown is None or await self._bring(partition, digest, shown, target)
             except SwiftletError as error:
                 self._failed("a fragment can't be repaired", partition, digest, target, str(error))
+                return False
 
     async def show(self, device: Device, store_partition: int, digest: bytes) -> ShownFragment | None:
         """Return what a device shows of a fragment. Raises SwiftletError."""
         return await self._peers.calling(device, self._repair.show(device, self._coded.key(store_partition, digest)))
 
-    async def _bring(self, partition: int, digest: bytes, shown: ShownFragment, target: Spot) -> None:
-        said = await self._learn(partition, digest, shown, target)
-        if said == "missing" and await self._rebuild(partition, digest, shown, target) and shown.settled:
+    async def _bring(self, partition: int, digest: bytes, shown: ShownFragment, target: Spot) -> bool:
+        if await self._learn(partition, digest, shown, target) != "missing":
+            return True
+        if not await self._rebuild(partition, digest, shown, target):
+            return False
+        if shown.settled:
             await self._learn(partition, digest, shown, target)
+        return True
 
     async def _learn(self, partition: int, digest: bytes, shown: ShownFragment, target: Spot) -> Said:
         """Tell a device what is shown until nothing follows from it any more; return what it says then."""
@@ -80,6 +92,7 @@ class Mending:
         rebuilt = await self._repair.rebuild(self._coded.places(partition, digest), target.place, shown.version)
         if rebuilt.end in ("done", "superseded"):
             self._report.repaired("rebuilt", rebuilt.made)
+            self._budget.spend(rebuilt.made)
             await self._pace.moved(rebuilt.made * (self._coded.coding.data + 1))
             return True
         if rebuilt.end in ("failed", "busy"):
@@ -89,22 +102,28 @@ class Mending:
         self._failed("a fragment can't be rebuilt", partition, digest, target, error, _WHY.get(rebuilt.end, "refused"))
         return False
 
-    async def hand_back(self, own: Device, store_partition: int, digest: bytes, owner: Device) -> None:
-        """Bring a fragment that a local device keeps for another one to that one, and drop it here once it is there."""
+    async def hand_back(self, own: Device, store_partition: int, entry: Entry, owner: Device) -> bool:
+        """Bring a fragment that a local device keeps for another one to that one, and drop it here once it is there.
+
+        Return whether it was dropped. A deletion is told and stays, until it is forgotten; then: whether it was told.
+        """
         partition, place = divmod(store_partition, PLACES)
         target = Spot(owner, place)
-        await self.bring(partition, digest, Spot(own, place), target)
+        brought = await self.bring(partition, entry.digest, Spot(own, place), target)
         if not self._peers.is_usable(owner):
-            return
+            return False
         try:
-            theirs = await self.show(owner, store_partition, digest)
+            theirs = await self.show(owner, store_partition, entry.digest)
             if theirs is None:
-                return
-            key = self._coded.key(store_partition, digest)
-            if await self._peers.calling(own, self._repair.hand_back(own, key, theirs)):
-                self._report.repaired("handed_back")
+                return False
+            key = self._coded.key(store_partition, entry.digest)
+            is_dropped = await self._peers.calling(own, self._repair.hand_back(own, key, theirs))
         except SwiftletError as error:
-            self._failed("a fragment can't be handed back", partition, digest, target, str(error))
+            self._failed("a fragment can't be handed back", partition, entry.digest, target, str(error))
+            return False
+        if is_dropped:
+            self._report.repaired("handed_back")
+        return is_dropped or (entry.kind is Kind.TOMBSTONE and brought)
 
     def _failed(self, what: str, partition: int, digest: bytes, target: Spot, error: str, why: Why = "refused") -> None:
         self._report.fail(why)

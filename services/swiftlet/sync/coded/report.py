@@ -29,6 +29,10 @@ _UNDECIDED = Gauge(
     "swiftlet_replicator_coded_undecided",
     "Versions at local devices of which nobody there knows what became of them, in the last round.",
 )
+_LEFT = Gauge(
+    "swiftlet_replicator_coded_left",
+    "Records known to be lacking at a place that the last round of repairs has not brought.",
+)
 LAST_ROUND = Gauge("swiftlet_replicator_coded_last_round_timestamp_seconds", "When the last round of repairs ended.")
 
 How = Literal["rebuilt", "told", "settled", "handed_back"]
@@ -49,8 +53,14 @@ class CodedReport:
     told: int = 0
     """Decisions and deletions that a place did not know."""
     settled: int = 0
+    brought: int = 0
+    """Records that a place had lacked, and has."""
+    left: int = 0
+    """Records known to be lacking at a place that the round has not brought: its bound was reached, or they failed."""
     handed_back: int = 0
     """Fragments that devices dropped after the device of their place had them."""
+    unreturned: int = 0
+    """Partitions of other devices whose fragments were not returned, as the round's bound was reached."""
     recovered: int = 0
     """Writes whose proxy is gone, and about which devices have decided."""
     undecided: int = 0
@@ -58,12 +68,19 @@ class CodedReport:
     failed: int = 0
     too_few: int = 0
     """Those among `failed` of which fewer fragments can be read than are needed."""
+    is_bounded: bool = False
+    """Whether the round's bound was reached."""
     seconds: float = 0.0
 
     @property
     def clean(self) -> bool:
         """Whether all places were equal, and nothing was left undecided."""
         return self.compared == self.equal and not (self.unchecked or self.failed or self.undecided)
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether the round's bound has ended it, so that another one has something to do at once."""
+        return self.is_bounded and self.rebuilt + self.told + self.handed_back > 0
 
     def count(self, compared: int, equal: int) -> None:
         """Count comparisons, and those of them that found nothing."""
@@ -98,5 +115,6 @@ class CodedReport:
     def end(self, seconds: float) -> None:
         """The round is over, after this time."""
         self.seconds = seconds
+        _LEFT.set(self.left)
         _UNDECIDED.set(self.undecided)
         LAST_ROUND.set_to_current_time()

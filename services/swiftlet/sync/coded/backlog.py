@@ -1,0 +1,75 @@
+"""What a round of repairs has to do, the least redundant first, and how much of it one round does. No I/O.
+
+A round goes through everything before it repairs anything, so that an object with few fragments does not wait for
+others. It remembers as much as it may rebuild; of more than that the most redundant is left to the next round.
+"""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What one round rebuilds at most; what is being rebuilt at the moment is finished."""
+
+    fragments: int
+    size_bytes: int
+
+
+class Budget:
+    """What is left to one round."""
+
+    def __init__(self, bounds: Bounds) -> None:
+        """`bounds` are those of the round."""
+        self._fragments = bounds.fragments
+        self._bytes = bounds.size_bytes
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether the round rebuilds nothing more."""
+        return self._fragments <= 0 or self._bytes <= 0
+
+    def spend(self, made_bytes: int) -> None:
+        """A fragment of so many bytes was rebuilt."""
+        self._fragments -= 1
+        self._bytes -= made_bytes
+
+
+class Backlog(Generic[T]):
+    """Repairs with a limit on their number: the least redundant are kept."""
+
+    def __init__(self, most: int) -> None:
+        """`most` repairs are kept."""
+        self._most = most
+        self._kept: list[tuple[int, float, int, T]] = []
+        self._added = 0
+        self.dropped = 0
+        """Repairs that were not kept."""
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def add(self, redundancy: int, repair: T) -> None:
+        """Add a repair of an object that this many places show."""
+        self._added += 1
+        # Those of equal redundancy are in random order, so that the replicators of two places seldom make the same
+        # fragment at the same time. The number is never the same twice, as repairs have no order.
+        item = (-redundancy, random.random(), self._added, repair)  # noqa: S311
+        if len(self._kept) < self._most:
+            heapq.heappush(self._kept, item)
+        else:
+            heapq.heappushpop(self._kept, item)
+            self.dropped += 1
+
+    def taken(self) -> Iterator[T]:
+        """Take out and yield the repairs, the least redundant first."""
+        kept, self._kept = sorted(self._kept, key=lambda item: item[:3]), []
+        while kept:
+            yield kept.pop()[3]
