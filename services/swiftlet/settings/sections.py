@@ -810,7 +810,7 @@ class ReplicatorSection(RoundsSection, NodeTimeouts):
         "its proxy. After them the devices decide among themselves whether it counts. A lower value may end writes "
         "whose proxy has only been slow; they are answered with 503.",
     )
-    coded_round_fragments: int = Field(
+    coded_max_fragments: int = Field(
         default=16_384,
         ge=1,
         le=1_000_000,
@@ -818,7 +818,7 @@ class ReplicatorSection(RoundsSection, NodeTimeouts):
         "redundant objects first. What is left over is done in the next round, which follows at once. A round keeps "
         "about 0.5 KB in memory for each.",
     )
-    coded_round_bytes: int = Field(
+    coded_max_bytes: int = Field(
         default=16 << 30,
         ge=1 << 20,
         description="Bytes of fragments that a round rebuilds at most; those that are being made then are finished.",

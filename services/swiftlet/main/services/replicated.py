@@ -108,7 +108,7 @@ def _objects(app: web.Application, settings: ReplicatorSettings, by_hand: bool) 
         NativeCodedRepair(transport.coded),
         replicator.neighbours,
         Watch(section.coded_recovery_after_s),
-        Bounds(section.coded_round_fragments, section.coded_round_bytes),
+        Bounds(section.coded_max_fragments, section.coded_max_bytes),
         replicator.standings,
         Pace(section.concurrency, section.bytes_per_s),
         settings.cluster.reclaim_age_s,
