@@ -43,6 +43,14 @@ BAD = {
     "SwiftletDeviceDown": {'swiftlet_listing_device_failed{MINE,pod="p",device="db"}': "1x240"},
     "SwiftletNodeLeftOut": {'swiftlet_replicator_neighbours_out{MINE,pod="p",verdict="failed"}': "1x240"},
     "SwiftletDataQuarantined": {'swiftlet_listing_quarantined_total{MINE,pod="p",device="db"}': "0x150 1x90"},
+    "SwiftletFragmentsShort": {
+        'swiftlet_replicator_coded_partitions{MINE,pod="p",policy="cold",redundant="0"}': "0x60 3x180",
+        'swiftlet_replicator_coded_partitions{MINE,pod="p",policy="cold",redundant="2"}': "16x240",
+    },
+    "SwiftletRepairStands": {
+        'swiftlet_replicator_coded_left{MINE,pod="p"}': "0x60 7x180",
+        'swiftlet_replicator_coded_repaired_total{MINE,pod="p",how="rebuilt"}': "0+3x100 300x140",
+    },
     "SwiftletReplicationStands": {
         'swiftlet_replicator_last_round_timestamp_seconds{MINE,pod="p",endpoint="replicator"}': "0x240",
         'process_start_time_seconds{MINE,pod="p",endpoint="replicator"}': "60x240",
@@ -93,6 +101,11 @@ GOOD = {
     'swiftlet_tls_load_failures_total{MINE,pod="p"}': "5x240",
     'swiftlet_replicator_redis_up{MINE,pod="p"}': "1x240",
     'up{MINE,pod="p"}': "1x240",
+    'swiftlet_replicator_coded_partitions{MINE,pod="p",policy="cold",redundant="0"}': "0x240",
+    'swiftlet_replicator_coded_partitions{MINE,pod="p",policy="cold",redundant="1"}': "5x240",
+    'swiftlet_replicator_coded_left{MINE,pod="p"}': "7x240",
+    'swiftlet_replicator_coded_repaired_total{MINE,pod="p",how="rebuilt"}': "0+3x240",
+    'swiftlet_replicator_coded_last_round_timestamp_seconds{MINE,pod="p"}': "0+60x240",
 }
 """Series of a cluster that is well: no alert fires."""
 OPERATOR = 'namespace="ops",job="operator"'

@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from swiftlet_operator.redundancy import Repairs, parsed
+
 SERVICES = frozenset({"object", "replicator", "container", "proxy", "metadata"})
 """Services that report; containers are named after their services."""
 _MOST = 2**63 - 1
@@ -125,7 +127,8 @@ class Report:
     files in use. `devices`: by the name that the service gives them, `d0` or `POD/d0`. `workers`: the digests of the
     users files that a proxy's processes use, None in it for a process that does not say. `accounts`, `policies`: None
     where they were not counted yet. `redis`: from replicators only. `encryption`: None from a service that does not
-    say. `sealed_keys`: generation of the sealed copy of the keys on each device, 0 where there is none.
+    say. `sealed_keys`: generation of the sealed copy of the keys on each device, 0 where there is none. `repairs`: of
+    objects with erasure coding, None before the first round.
     """
 
     service: str
@@ -144,6 +147,7 @@ class Report:
     redis: RedisReport | None = None
     encryption: EncryptionReport | None = None
     sealed_keys: Mapping[str, int] = field(default_factory=dict)
+    repairs: Repairs | None = None
 
 
 Reports = Mapping[str, Mapping[str, Report]]
@@ -176,6 +180,7 @@ def parse_report(service: str, body: bytes) -> Report | None:
         redis=_redis(fields.get("failures")),
         encryption=_encryption(_object(fields.get("encryption"))),
         sealed_keys={name: _count(one) or 0 for name, one in _object(fields.get("sealedKeys")).items()},
+        repairs=parsed(fields.get("repairs")),
     )
 
 

@@ -156,6 +156,29 @@ ALERTS = (
         "Something that was read did not have its checksum or its form. Other replicas replace it; a device on which "
         "this comes again is failing.",
     ),
+    Alert(
+        "SwiftletFragmentsShort",
+        "sum by (namespace, swiftlet_cluster, policy) (swiftlet_replicator_coded_partitions{$CLUSTER,"
+        'redundant=~"0|short"}) > 0',
+        "10m",
+        "critical",
+        "Objects of the policy {{ $labels.policy }} have no fragment to spare.",
+        "In {{ $value }} partitions there are objects with erasure coding of which no more fragments are at their "
+        "places than a read takes, or fewer: one more lost device takes them away.",
+    ),
+    Alert(
+        "SwiftletRepairStands",
+        "(sum by (namespace, swiftlet_cluster, pod) (swiftlet_replicator_coded_left{$CLUSTER}) > 0 "
+        "unless sum by (namespace, swiftlet_cluster, pod) "
+        '(increase(swiftlet_replicator_coded_repaired_total{$CLUSTER,how=~"rebuilt|told"}[30m])) > 0) '
+        "or (time() - (sum by (namespace, swiftlet_cluster, pod) "
+        "(swiftlet_replicator_coded_last_round_timestamp_seconds{$CLUSTER}) > 0)) > 3600",
+        "15m",
+        "warning",
+        f"The replicator of {_WHERE} does not repair what it knows to be missing.",
+        "Fragments of objects with erasure coding are missing at their places, and none has been made for half an "
+        "hour; or no round of repairs has ended for an hour.",
+    ),
     # Whether what is written gets everywhere.
     Alert(
         "SwiftletReplicationStands",

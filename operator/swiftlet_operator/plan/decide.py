@@ -34,6 +34,7 @@ from swiftlet_operator.plan.cordons import Disruptions, disruptions
 from swiftlet_operator.plan.deletion import blocked, farewell
 from swiftlet_operator.plan.encryption import encryption_mode, transport_encrypted
 from swiftlet_operator.plan.exposure import api_exposed
+from swiftlet_operator.plan.fragments import fragments_whole
 from swiftlet_operator.plan.guard import is_guarded, let_go, unguarded
 from swiftlet_operator.plan.kept_keys import copied, mended
 from swiftlet_operator.plan.keys import KeyPlan, rotation
@@ -306,6 +307,7 @@ def _serving(world: World, states: Sequence[RingState], live: dict[str, Domain],
         pods_healthy(reasons),
         capacity_available(levels(world)),
         replicas_spread(world, states),
+        fragments_whole(world),
         say.maintenance(world, states, live),
         say.rdma_available(world),
         failure_table_shared(world),

@@ -55,6 +55,7 @@ _EXPECTED = {
     "CertificateReady": frozenset({"NotWanted", "NotRequested", "Issuing"}),
     "APIExposed": frozenset({"NotWanted", "NotMade", "NotAttached"}),
     "DirectAccessAvailable": frozenset({"NotWanted"}),
+    "FragmentsWhole": frozenset({"NotWanted", "FragmentsMissing"}),
     "TransportEncrypted": ENCRYPTING,
     "KeysSealed": frozenset({"Pending"}),
 }

@@ -23,6 +23,7 @@ from swiftlet_operator.plugin.picture import (
     status_of,
 )
 from swiftlet_operator.plugin.reasons import STARTING, reasons
+from swiftlet_operator.redundancy import left_said, parsed, said, together
 from swiftlet_operator.trouble import groups
 
 BAR_CELLS = 10
@@ -70,6 +71,7 @@ def status(picture: Picture) -> list[str]:
         table(("RING", "VERSION", "DEVICES", "BALANCE %", "DISPERSION %", "STATE"), _rings(picture), "  "),
         table(("POLICY", "INDEX", "DEFAULT", "STATE"), _policies(picture), "  "),
         table(("USER", "ACCOUNT", "ROLES", "SECRET", "STATE"), _users(picture), "  "),
+        [f"  {line}" for line in fragments(picture)],
         ["  " + line for line in tree(picture)],
         [f"  {line}" for line in moving(picture)],
     ]
@@ -193,6 +195,15 @@ def _leaf(device: str, found: Sequence[Place], full: Fullness | None) -> tuple[s
     extra = f"{full.state}: {full.reason}" if full is not None and full.state != "serving" else ""
     rows = f"rows pending {full.pending}" if full is not None and full.pending else ""
     return device, used, text, " ".join(part for part in (extra, rows) if part)
+
+
+def fragments(picture: Picture) -> list[str]:
+    """Return where the objects of policies with erasure coding stand, as far as replicators report it."""
+    reports = [parsed(report.get("repairs")) for (_, service), report in sorted(picture.reports.items())]
+    found = together(report for report in reports if report is not None)
+    lines = [f"policy {name}: {said(one)}" for name, one in sorted(found.policies.items())]
+    left = left_said(found, picture.now_s)
+    return [*lines, left] if left else lines
 
 
 def moving(picture: Picture) -> list[str]:

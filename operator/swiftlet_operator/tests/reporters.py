@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from swiftlet.ring import Ring
 from swiftlet_operator.manifests import COMPONENT_LABEL, Manifest, labels_of, name_of
+from swiftlet_operator.redundancy import Repairs
 from swiftlet_operator.reports import (
     SERVING,
     AccountsReport,
@@ -47,6 +48,7 @@ class Told:
     `laid_out`: the newest version of each ring; `version`: no newer one is in use. `accounts`: what container
     servers have counted.
     `full`: used share of a device. `kept`: rings that pods hand out. `redis`: what replicators say of Redis, by pod.
+    `repairs`: what replicators say of objects with erasure coding, by pod.
     `uses`: what container servers have just counted of deprecated policies, by pod. `users`: the version of the users
     file that a proxy uses, `workers` those of its processes, by pod.
     `encryption`: what a pod's services say of that.
@@ -71,6 +73,7 @@ class Told:
     laid_out: Callable[[], Mapping[str, int]] = lambda: dict.fromkeys(RINGS, NEWEST)
     kept: dict[str, Ring] = field(default_factory=dict)
     redis: dict[str, RedisReport] = field(default_factory=dict)
+    repairs: dict[str, Repairs] = field(default_factory=dict)
     uses: dict[str, dict[int, PolicyUse]] = field(default_factory=dict)
     users: dict[str, str] = field(default_factory=dict)
     workers: dict[str, frozenset[str | None]] = field(default_factory=dict)
@@ -114,6 +117,7 @@ class Told:
             sealed_keys={"d0": self.sealed_generation} if service in ("object", "container") else {},
             redis=self.redis.get(name, RedisReport("up")) if service == "replicator" else None,
             encryption=self.encryption(name),
+            repairs=self.repairs.get(name) if service == "replicator" else None,
         )
 
     def _policies(self, pod: str) -> PoliciesReport | None:

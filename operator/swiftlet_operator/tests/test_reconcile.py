@@ -45,7 +45,7 @@ async def test_every_condition_is_there_after_the_first_visit() -> None:
         *("Progressing", "Degraded", "ScaleInBlocked", "DeletionBlocked", "RDMAAvailable", "KeysRotated"),
         *("CapacityAvailable", "Maintenance", "Drained", "VolumesResized", "FailureTableShared"),
         *("ReplicasSpread", "PodsHealthy", "NodesCordoned", "CertificateReady", "APIExposed"),
-        *("PoliciesRetired", "TransportEncrypted", "KeysSealed", "DirectAccessAvailable"),
+        *("PoliciesRetired", "TransportEncrypted", "KeysSealed", "DirectAccessAvailable", "FragmentsWhole"),
     }
     assert scene.condition("Ready")[0] == "False"
 
