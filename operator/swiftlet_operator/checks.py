@@ -19,7 +19,8 @@ import yaml
 
 from swiftlet.crd import Pool, RdmaSpec, Resource, StoragePolicySpec, StorageUserSpec, quantity_bytes
 from swiftlet.documents import read_document
-from swiftlet_operator import regions
+from swiftlet.ring.model import Coding
+from swiftlet_operator import coding, regions
 from swiftlet_operator.build import network
 from swiftlet_operator.build.ring_maps import BUILDER_LABEL
 from swiftlet_operator.build.secrets import credentials_key, credentials_name, keys_copy_name, keys_name
@@ -109,6 +110,7 @@ def _policy(one: Resource[StoragePolicySpec], chosen: bool) -> Policy:
         aggregate_below=spec.aggregate_below_bytes,
         etag=spec.etag,
         write_quorum=spec.write_quorum,
+        coding=spec.coding,
     )
 
 
@@ -134,7 +136,12 @@ def pools_of(world: World, policy: Policy) -> list[Pool]:
 
 
 def replicas_of(world: World, ring: str, policy: Policy | None = None) -> float:
-    """Return the replicas of a ring: the policy's if it has any, or else the Ring's, or else the cluster's."""
+    """Return the replicas of a ring: the policy's if it has any, or else the Ring's, or else the cluster's.
+
+    With erasure coding there is one for each fragment.
+    """
+    if policy is not None and policy.coding is not None:
+        return policy.coding.fragments
     if policy is not None and policy.replicas is not None:
         return policy.replicas
     found = next((one.spec.replicas for one in world.ring_objects if one.spec.ring_name == ring), None)
@@ -256,6 +263,16 @@ def _policy_history(world: World) -> Iterator[Verdict]:
     yield Verdict("PolicyIndexReused", message, bool(reused))
 
 
+def _policy_coding(world: World) -> Iterator[Verdict]:
+    before = {index: one.coding for index, one in _live(world).items() if _has_ring(world, index)}
+    changed = [coding.changed(one, before[one.index]) for one in policies_of(world) if one.index in before]
+    message = (
+        f"policy {'; policy '.join(filter(None, changed))}: nobody could read them. Put it back as it was, and make "
+        "another StoragePolicy with an index of its own for new containers"
+    )
+    yield Verdict("PolicyCodingChanged", message, any(changed))
+
+
 def _policy_pools(world: World) -> Iterator[Verdict]:
     for policy in policies_of(world):
         pools = {pool.name for pool in pools_of(world, policy)}
@@ -278,6 +295,10 @@ def _policy_regions(world: World) -> Iterator[Verdict]:
 
 def _enough_devices(world: World) -> Iterator[Verdict]:
     for policy in policies_of(world):
+        if policy.coding is not None:
+            found = coding.problems(policy, policy.coding, pools_of(world, policy))
+            yield from (Verdict(reason, message, True) for reason, message in found)
+            continue
         ring = f"object-{policy.index}"
         needed = math.ceil(replicas_of(world, ring, policy))
         devices = sum(pool.device_count for pool in pools_of(world, policy))
@@ -465,6 +486,7 @@ CHECKS: tuple[Check, ...] = (
     _keys,
     _policy_set,
     _policy_history,
+    _policy_coding,
     _policy_pools,
     _policy_regions,
     _enough_devices,
@@ -496,15 +518,38 @@ def _restored_policies(world: World) -> set[int]:
 
 def live_policies(world: World) -> dict[int, str]:
     """Return the policies that the services know now, name by index; none when there are no settings yet."""
+    return {index: one.name for index, one in _live(world).items()}
+
+
+@dataclass(frozen=True, slots=True)
+class _Live:
+    """A policy that the services know now, and its coding in words."""
+
+    name: str
+    coding: str
+
+
+def _live(world: World) -> Mapping[int, _Live]:
     live = world.child(CONFIG_MAP, f"{world.cluster.meta.name}-settings")
-    return dict(_policies_in(str(((live or {}).get("data") or {}).get(POLICIES_FILE, ""))))
+    return _policies_in(str(((live or {}).get("data") or {}).get(POLICIES_FILE, "")))
+
+
+def _has_ring(world: World, index: int) -> bool:
+    """Return whether a policy's ring has been laid out, so that there may be objects."""
+    ring = f"object-{index}"
+    return any(labels_of(one).get(BUILDER_LABEL) == ring for one in world.children.values())
 
 
 @lru_cache(maxsize=_REMEMBERED)
-def _policies_in(text: str) -> Mapping[int, str]:
+def _policies_in(text: str) -> Mapping[int, _Live]:
     try:
         document: Any = read_document(text) or []
-        return {int(entry["index"]): str(entry["name"]) for entry in document}
+        return {int(entry["index"]): _Live(str(entry["name"]), _coding_in(entry)) for entry in document}
     except (yaml.YAMLError, AttributeError, KeyError, TypeError, ValueError):
         # Somebody edited it; it will be written anew.
         return {}
+
+
+def _coding_in(entry: Mapping[str, Any]) -> str:
+    fields = entry.get("coding")
+    return coding.described(Coding(**fields) if fields is not None else None)

@@ -26,6 +26,7 @@ from functools import lru_cache
 from itertools import zip_longest
 
 from swiftlet.ring import Device, Ring, RingBuilder, RingError, codec, report
+from swiftlet.ring.model import Coding
 from swiftlet_operator.manifests import named as named
 from swiftlet_operator.problems import BrokenState
 
@@ -42,12 +43,33 @@ _REMEMBERED = 8
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The settings of a ring."""
+    """The settings of a ring. `coding` is its policy's, None of one with copies."""
 
     part_power: int
     replicas: float
     min_part_hours: int
     overload: float
+    coding: Coding | None = None
+
+    @property
+    def described(self) -> str:
+        """The replicas in words."""
+        return f"{self.replicas:g} replicas" if self.coding is None else f"{self.coding} fragments"
+
+    @property
+    def spare(self) -> int:
+        """How many replicas of a partition may be away while the others acknowledge writes by themselves."""
+        return spare(math.ceil(self.replicas), self.coding)
+
+    @property
+    def losable(self) -> int:
+        """How many replicas of a partition may be lost while all of its objects can be read."""
+        return math.floor(self.replicas) - 1 if self.coding is None else self.coding.parity
+
+
+def spare(replicas: int, coding: Coding | None) -> int:
+    """Return how many of so many replicas may be away while there is a quorum."""
+    return (replicas - 1) // 2 if coding is None else coding.fragments - coding.quorum
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,8 +258,8 @@ def _first(task: Task, now_s: int, rebalance: Rebalancer) -> Outcome:
     usable = sum(1 for one in located if one.weight > 0)
     if usable < needed:
         message = (
-            f"ring {task.ring} needs {needed} devices for its {task.shape.replicas:g} replicas, there are "
-            f"{usable}; add pods to its pools, or lower the replicas"
+            f"ring {task.ring} needs {needed} devices for its {task.shape.described}, there are "
+            f"{usable}; add pods to its pools{_or_fewer(task.shape)}"
         )
         return Outcome(task.ring, None, refused=("TooFewDevices", message))
     shape = task.shape
@@ -274,6 +296,10 @@ def _rebalance(task: Task, builder: RingBuilder, saved: Saved | None, changed: b
     )
 
 
+def _or_fewer(shape: Shape) -> str:
+    return "" if shape.coding is not None else ", or lower the replicas"
+
+
 def _facts(ring: Ring) -> tuple[object, ...]:
     return ring.devices, tuple(bytes(row) for row in ring.rows)
 
@@ -290,8 +316,8 @@ def _refusal(task: Task, builder: RingBuilder) -> tuple[str, str] | None:
     needed = math.ceil(task.shape.replicas)
     if len(staying) < needed:
         return "TooFewDevices", (
-            f"ring {task.ring} would be left with {len(staying)} devices for {task.shape.replicas:g} replicas; "
-            "nothing is drained: add pods to its pools, or lower the replicas first"
+            f"ring {task.ring} would be left with {len(staying)} devices for its {task.shape.described}; nothing is "
+            f"drained: add pods to its pools{_or_fewer(task.shape)} first"
         )
     return None
 

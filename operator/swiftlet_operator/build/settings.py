@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from swiftlet.documents import write_document
@@ -144,4 +145,6 @@ def _policy(policy: Policy) -> dict[str, Any]:
         made["etag"] = policy.etag
     if policy.write_quorum != "majority":
         made["write_quorum"] = policy.write_quorum
+    if policy.coding is not None:
+        made["coding"] = asdict(policy.coding)
     return made

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from swiftlet.crd import Pool, ProxySpec, RdmaSpec, Resource, StorageClusterSpec
-from swiftlet.ring.model import WriteQuorum
+from swiftlet.ring.model import Coding, WriteQuorum
 from swiftlet.settings.sections import AGGREGATE_BELOW, EtagKind
 from swiftlet_operator.manifests import (
     COMPONENT_LABEL,
@@ -50,7 +50,8 @@ class Policy:
     """A storage policy of the cluster; without pools it uses all that keep objects.
 
     `deprecated` tells that no new containers get it. Objects up to `aggregate_below` bytes share volume files. `etag`
-    is the hash in ETags of new objects. `write_quorum` is what acknowledges writes.
+    is the hash in ETags of new objects. `write_quorum` is what acknowledges writes. `coding` is its erasure coding,
+    None of one with copies.
     """
 
     index: int
@@ -62,6 +63,7 @@ class Policy:
     aggregate_below: int = AGGREGATE_BELOW
     etag: EtagKind = "md5"
     write_quorum: WriteQuorum = "majority"
+    coding: Coding | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -111,10 +111,10 @@ class _Places:
 
 def _zones_are_domains(states: Sequence[RingState]) -> bool:
     """Return whether a zone may be away: in no ring does it have more replicas of a partition than may be missing."""
-    rings = [(state.task.shape.replicas, state.published) for state in states if state.published is not None]
-    for count, ring in rings:
-        replicas, zones = math.ceil(count), len(set(ring.zones.values()))
-        if zones < 2 or math.ceil(replicas / zones) > max(1, (replicas - 1) // 2):
+    rings = [(state.task.shape, state.published) for state in states if state.published is not None]
+    for shape, ring in rings:
+        replicas, zones = math.ceil(shape.replicas), len(set(ring.zones.values()))
+        if zones < 2 or math.ceil(replicas / zones) > max(1, shape.spare):
             return False
     return bool(rings)
 

@@ -291,9 +291,8 @@ def _serving(world: World, states: Sequence[RingState], live: dict[str, Domain],
     """Return conditions that are told whether or not anything may be changed."""
     objects = [state for state in states if state.task.ring.startswith("object-")]
     databases = [state for state in states if state not in objects]
-    storage = say.available("StorageAvailable", STORAGE, live, objects, min(s.task.shape.replicas for s in objects))
-    replicas = min(s.task.shape.replicas for s in databases)
-    containers = say.available("ContainersAvailable", CONTAINER, live, databases, replicas)
+    storage = say.available("StorageAvailable", STORAGE, live, objects)
+    containers = say.available("ContainersAvailable", CONTAINER, live, databases)
     direct = say.direct_access_available(world)
     degraded = say.degraded(world, live, replacing(world, published(states)).message)
     return [

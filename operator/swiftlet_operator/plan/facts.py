@@ -10,6 +10,7 @@ from swiftlet_operator.build.site import METADATA, PROXY, Group
 from swiftlet_operator.checks import Verdict, offers
 from swiftlet_operator.manifests import DEPLOYMENT, POOL_LABEL, labels_of, name_of
 from swiftlet_operator.plan.ring_tasks import RingState
+from swiftlet_operator.plan.spread import is_served
 from swiftlet_operator.plan.sync import is_empty, is_named, owes_no_rows, pod_of
 from swiftlet_operator.plan.workloads import Domain, awaited_services, leaving_pods, published
 from swiftlet_operator.reports import SERVING, Report
@@ -51,10 +52,10 @@ def rings_balanced(states: Sequence[RingState]) -> Fact:
     return Fact("RingsBalanced", "True", "Balanced", "no partition is waiting to be moved")
 
 
-def available(
-    type_: str, component: str, live: Mapping[str, Domain], rings: Sequence[RingState], replicas: float
-) -> Fact:
-    """Return whether enough pods with data serve: a majority for every partition, wherever its replicas are."""
+def available(type_: str, component: str, live: Mapping[str, Domain], rings: Sequence[RingState]) -> Fact:
+    """Return whether enough pods with data serve: a majority for every partition, wherever its replicas are, and
+    enough fragments of objects with erasure coding.
+    """
     missing = [state.task.ring for state in rings if state.outcome is None or state.outcome.saved is None]
     if missing:
         return Fact(type_, "False", "RingMissing", f"there is no ring {', '.join(missing)} yet")
@@ -67,8 +68,14 @@ def available(
     text = ", ".join(f"{count} of {name}" for name, count in sorted(down.items()))
     # Replicas stand in different domains, so one domain takes one replica with it.
     lost = 1 if len(down) == 1 and len(mine) > 1 else sum(down.values())
-    if lost <= (int(replicas) - 1) // 2:
-        return Fact(type_, "True", "MajorityReady", f"not ready: {text}; every partition has a majority")
+    away = {pod for one in mine for pod in one.down}
+    # Some may be known by their StatefulSet alone, and are any of its pods.
+    unknown = sum(f"a pod of {one.name}" in away for one in mine)
+    is_short = any(not is_served(state, lambda device: pod_of(device) in away, unknown) for state in rings)
+    copies = [(int(state.task.shape.replicas) - 1) // 2 for state in rings if state.task.shape.coding is None]
+    if lost <= min(copies, default=lost) and not is_short:
+        more = "" if len(copies) == len(rings) else ", or fragments enough"
+        return Fact(type_, "True", "MajorityReady", f"not ready: {text}; every partition has a majority{more}")
     return Fact(type_, "False", "PodsNotReady", f"not ready: {text}; see their events and logs")
 
 

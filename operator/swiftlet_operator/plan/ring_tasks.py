@@ -182,7 +182,8 @@ def allowed_pods(world: World) -> frozenset[str]:
 def _shape(world: World, ring: str, policy: Policy | None) -> Shape:
     found = next((one.spec for one in world.ring_objects if one.spec.ring_name == ring), None)
     spec = found or world.cluster.spec.rings
-    return Shape(spec.part_power, replicas_of(world, ring, policy), spec.min_part_hours, spec.overload)
+    replicas, coding = replicas_of(world, ring, policy), None if policy is None else policy.coding
+    return Shape(spec.part_power, replicas, spec.min_part_hours, spec.overload, coding)
 
 
 def _task(world: World, ring: str, policy: Policy | None, wanted: Sequence[Wanted]) -> Task:

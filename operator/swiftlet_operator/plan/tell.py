@@ -30,6 +30,7 @@ from swiftlet_operator.manifests import (
 from swiftlet_operator.plan import facts as say
 from swiftlet_operator.plan.actions import Event, StatusOf
 from swiftlet_operator.plan.capacity import levels, told
+from swiftlet_operator.plan.durability import durability
 from swiftlet_operator.plan.encryption import EXPECTED as ENCRYPTING
 from swiftlet_operator.plan.keys import ROTATING, KeyPlan
 from swiftlet_operator.plan.policy_use import RETIRING, with_use
@@ -121,7 +122,8 @@ def statuses(
 
     usage = usage_of(world)
     for policy in world.policies:
-        told(POLICY, policy, {})
+        state = outcomes.get(f"object-{policy.spec.index}")
+        told(POLICY, policy, {} if state is None else durability(world, state))
         found[-1] = with_use(world, policy, found[-1])
     for quota in world.quotas:
         told(QUOTA, quota, quota_fields(world, quota, usage))

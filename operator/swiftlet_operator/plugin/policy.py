@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from swiftlet_operator.plugin.kubectl import Kubectl, KubectlError
-from swiftlet_operator.plugin.picture import INSTANCE_LABEL, Object, conditions_of, is_ready, name_of
+from swiftlet_operator.plugin.picture import INSTANCE_LABEL, Object, conditions_of, is_ready, name_of, status_of
 
 POLICIES = "storagepolicies.swiftlet.io"
 SETTINGS = "/etc/swiftlet/settings/settings.yaml"
@@ -39,6 +39,9 @@ class Listed:
         for type_ in ("Ready", "InUse"):
             if fact := conditions.get(type_):
                 lines.append(f"  {type_} {fact.get('status')} {fact.get('reason')}: {fact.get('message')}")
+        about = status_of(self.policy)
+        if lost := (about.get("mayBeLost") or {}).get("text"):
+            lines.append(f"  kept as {about.get('keptAs')} ({about.get('bytesPerByte')}x); {lost} may be lost")
         containers = self.usage["containers"]
         rows = [["ACCOUNT", "CONTAINER", "OBJECTS", "BYTES"]]
         rows += [[str(one[key]) for key in ("account", "container", "objects", "bytes")] for one in containers]

@@ -69,7 +69,7 @@ def status(picture: Picture) -> list[str]:
         [f"  {line}" for line in not_running(picture)],
         table(("WORKLOAD", "POOL", "ZONE", "READY", "WANTED"), _workloads(picture), "  "),
         table(("RING", "VERSION", "DEVICES", "BALANCE %", "DISPERSION %", "STATE"), _rings(picture), "  "),
-        table(("POLICY", "INDEX", "DEFAULT", "STATE"), _policies(picture), "  "),
+        table(("POLICY", "INDEX", "DEFAULT", "KEPT AS", "MAY BE LOST", "STATE"), _policies(picture), "  "),
         table(("USER", "ACCOUNT", "ROLES", "SECRET", "STATE"), _users(picture), "  "),
         [f"  {line}" for line in fragments(picture)],
         ["  " + line for line in tree(picture)],
@@ -138,10 +138,13 @@ def _rings(picture: Picture) -> list[tuple[Any, ...]]:
 
 
 def _policies(picture: Picture) -> list[tuple[Any, ...]]:
-    return [
-        (name_of(one), one["spec"].get("index"), "yes" if one["spec"].get("default") else NONE, _word(one))
-        for one in picture.policies
-    ]
+    rows = []
+    for one in picture.policies:
+        about, default = status_of(one), "yes" if one["spec"].get("default") else NONE
+        kept = f"{about['keptAs']} ({about.get('bytesPerByte')}x)" if about.get("keptAs") else NONE
+        lost = (about.get("mayBeLost") or {}).get("text") or NONE
+        rows.append((name_of(one), one["spec"].get("index"), default, kept, lost, _word(one)))
+    return rows
 
 
 def _users(picture: Picture) -> list[tuple[Any, ...]]:

@@ -104,6 +104,13 @@ NO_GRANTS = (
     "directAccess.enabled needs metadata servers, which give clients their grants: set metadata.replicas to 1 or more, "
     "or directAccess.enabled to false"
 )
+CODING = {"data": 4, "parity": 2}
+CELL_SIZE = "cellSize may be 1Ki to 1Mi; leave it out for 64Ki"
+NO_REPLICAS = "replicas is for copies: erasureCoding makes data + parity fragments; remove one of the two"
+NO_QUORUM = (
+    "writeQuorum can only be majority with erasureCoding, whose fragments are spread over all regions; remove one of "
+    "the two"
+)
 SAME_SET = (
     "the name of a pool begins with POOL-ZONE, the name of another pool and one of its zones: their StatefulSets "
     "could have the same name; choose another name for the new pool"
@@ -440,6 +447,23 @@ BAD: list[tuple[str, Changes, str, str]] = [
         "spec.writeQuorum",
         'Unsupported value: "all": supported values: "majority", "local", "each-region"',
     ),
+    *(
+        ("StoragePolicy", {"erasureCoding": CODING | changes}, f"spec.erasureCoding.{field}", said)
+        for changes, field, said in (
+            ({"data": 1}, "data", "should be greater than or equal to 2"),
+            ({"data": 17}, "data", "should be less than or equal to 16"),
+            ({"parity": 0}, "parity", "should be greater than or equal to 1"),
+            ({"parity": 9}, "parity", "should be less than or equal to 8"),
+            ({"cellSize": "large"}, "cellSize", QUANTITY),
+        )
+    ),
+    ("StoragePolicy", {"erasureCoding": {"data": 4}}, "spec.erasureCoding.parity", "Required value"),
+    *(
+        ("StoragePolicy", {"erasureCoding": CODING | {"cellSize": size}}, "spec.erasureCoding", CELL_SIZE)
+        for size in ("1023", "1025Ki")
+    ),
+    ("StoragePolicy", {"erasureCoding": CODING, "replicas": 6}, "spec", NO_REPLICAS),
+    ("StoragePolicy", {"erasureCoding": CODING, "writeQuorum": "local"}, "spec", NO_QUORUM),
     ("StoragePolicy", {"etag": "sha1"}, "spec.etag", 'Unsupported value: "sha1": supported values: "md5", "xxh3"'),
     (
         "StorageQuota",
@@ -531,6 +555,9 @@ SAME_ZONING = (
 SAME_PART_POWER = "partPower can't change: it decides where every object is"
 SAME_CLUSTER = "clusterRef can't change: delete this object and create another one"
 
+SAME_KEEPING = "erasureCoding can't be added or removed, as objects are stored by it; create another policy and copy the containers"
+SAME_CODING = "erasureCoding can't change, as objects are stored by it; create another policy and copy the containers"
+
 FIXED: list[tuple[str, Changes, Changes, str, str]] = [
     ("StorageCluster", {}, {"rings.partPower": 15}, "spec.rings.partPower", SAME_PART_POWER),
     (
@@ -578,6 +605,12 @@ FIXED: list[tuple[str, Changes, Changes, str, str]] = [
         {"name": "gold"},
         "spec.name",
         "name can't change: clients ask for it; create another policy",
+    ),
+    ("StoragePolicy", {}, {"erasureCoding": CODING}, "spec", SAME_KEEPING),
+    ("StoragePolicy", {"erasureCoding": CODING}, {}, "spec", SAME_KEEPING),
+    *(
+        ("StoragePolicy", {"erasureCoding": CODING}, {"erasureCoding": CODING | one}, "spec.erasureCoding", SAME_CODING)
+        for one in ({"data": 5}, {"parity": 3}, {"cellSize": "128Ki"})
     ),
     (
         "StorageUser",
@@ -651,6 +684,11 @@ FREE: list[tuple[str, Changes, Changes]] = [
     ("StorageCluster", {}, {"keys.generation": 2}),
     ("Ring", {}, {"replicas": 2.5, "minPartHours": 0, "overload": 0}),
     ("StoragePolicy", {}, {"default": True, "replicas": 2, "aggregateBelow": "0", "pools": ["main"]}),
+    (
+        "StoragePolicy",
+        {"erasureCoding": CODING},
+        {"erasureCoding": CODING | {"cellSize": "65536"}, "default": True, "etag": "xxh3"},
+    ),
     ("StorageQuota", {}, {"levels.1": {"name": "L1"}, "assignments": [{"account": "press", "level": "L1"}]}),
     ("StorageUser", {}, {"roles": ["admin", "reseller_admin"], "secretRef": {"name": "mine"}}),
 ]

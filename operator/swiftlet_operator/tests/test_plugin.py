@@ -32,6 +32,13 @@ from swiftlet_operator.tests.clusters import SPECS, cluster, site
 
 LABELS = {"app.kubernetes.io/instance": "store", "app.kubernetes.io/managed-by": "swiftlet-operator"}
 REPOSITORY = Path(__file__).parents[3]
+GOLD = {
+    "conditions": [],
+    "keptAs": "4+2",
+    "bytesPerByte": 1.5,
+    "mayBeLost": {"devices": 2, "nodes": 2, "zones": 1, "text": "2 devices, or 2 nodes, or 1 zone"},
+}
+"""The status of a policy with erasure coding."""
 SECRET_WORD = "dGhpcy1tdXN0LW5vdC1iZS1zZWVu"
 USED: dict[str, Any] = {
     "containers": [{"account": "AUTH_test", "container": "photos", "objects": 3, "bytes": 70}],
@@ -117,7 +124,7 @@ def state() -> dict[str, Any]:
         thing("Ring", "store-object-0", spec={**reference, "type": "object"}, status=published),
         thing("StorageUser", "anna", spec=user, status={"secretName": "anna-credentials"}),
         thing("StorageUser", "stranger", spec={"clusterRef": {"name": "other"}}),
-        thing("StoragePolicy", "gold", spec={**reference, "name": "Gold", "index": 1}, status={"conditions": []}),
+        thing("StoragePolicy", "gold", spec={**reference, "name": "Gold", "index": 1}, status=GOLD),
         thing("StatefulSet", "store-disks", spec={"replicas": 3}, status={"readyReplicas": 3}),
         thing("Secret", "store-keys", metadata=secret, type="Opaque", data={"cluster-key": SECRET_WORD}),
         *(thing("Node", f"node-{i}") for i in range(3)),
@@ -339,6 +346,7 @@ def test_policy_lists_the_containers_as_a_proxy_gives_them(fake: Fake, capsys: p
     assert main(["policy", "gold", "--limit", "1"]) == 0
     shown = capsys.readouterr().out
     assert "StoragePolicy gold: Gold, index 1" in shown
+    assert "kept as 4+2 (1.5x); 2 devices, or 2 nodes, or 1 zone may be lost" in shown
     assert "InUse True ContainersUseIt: 1 container" in shown
     assert re.search(r"AUTH_test +photos +3 +70", shown)
     assert "there are more containers; --after containers/1/00" in shown

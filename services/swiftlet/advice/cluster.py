@@ -51,7 +51,7 @@ class PoolShape:
 
 @dataclass(frozen=True, slots=True)
 class PolicyShape:
-    """A storage policy; `pools` empty for all."""
+    """A storage policy; `pools` empty for all. With erasure coding `replicas` are fragments."""
 
     field: str
     name: str
@@ -165,9 +165,12 @@ def _pool(pool: Mapping[str, Any]) -> PoolShape:
 
 def _policy(one: Mapping[str, Any], replicas: float) -> PolicyShape:
     spec, name = one["spec"], one["metadata"]["name"]
-    own = spec.get("replicas")
+    own, coding = spec.get("replicas"), spec.get("erasureCoding")
+    field = "spec.rings.replicas" if own is None else f"spec.replicas of StoragePolicy {name}"
+    if coding is not None:
+        own, field = coding["data"] + coding["parity"], f"spec.erasureCoding of StoragePolicy {name}"
     return PolicyShape(
-        field="spec.rings.replicas" if own is None else f"spec.replicas of StoragePolicy {name}",
+        field=field,
         name=str(spec["name"]),
         replicas=replicas if own is None else float(own),
         pools=tuple(spec.get("pools") or ()),

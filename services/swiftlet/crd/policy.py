@@ -8,7 +8,20 @@ from pydantic import Field
 
 from swiftlet.crd.base import NamedRef, PoolName, Quantity, Replicas, View
 from swiftlet.quantities import quantity_bytes
-from swiftlet.ring.model import WriteQuorum
+from swiftlet.ring.model import Coding, WriteQuorum
+
+
+class ErasureCodingSpec(View):
+    """How many fragments an object has, each on a device of its own, and which of them are enough."""
+
+    data: Annotated[int, Field(ge=2, le=16)]
+    parity: Annotated[int, Field(ge=1, le=8)]
+    cell_size: Quantity = "64Ki"
+
+    @property
+    def coding(self) -> Coding:
+        """The same as a value."""
+        return Coding(self.data, self.parity, quantity_bytes(self.cell_size))
 
 
 class StoragePolicySpec(View):
@@ -20,6 +33,7 @@ class StoragePolicySpec(View):
     default: bool = False
     deprecated: bool = False
     replicas: Replicas | None = None
+    erasure_coding: ErasureCodingSpec | None = None
     aggregate_below: Quantity = "1Mi"
     etag: Literal["md5", "xxh3"] = "md5"
     write_quorum: WriteQuorum = "majority"
@@ -29,3 +43,8 @@ class StoragePolicySpec(View):
     def aggregate_below_bytes(self) -> int:
         """The size in bytes up to which objects share volume files."""
         return quantity_bytes(self.aggregate_below)
+
+    @property
+    def coding(self) -> Coding | None:
+        """The erasure coding; None of a policy with copies."""
+        return None if self.erasure_coding is None else self.erasure_coding.coding

@@ -91,6 +91,14 @@ class Coding:
         """Return how many fragments an object has, each on a device of its own: the ring's replicas."""
         return self.data + self.parity
 
+    @property
+    def quorum(self) -> int:
+        """Return how many devices acknowledge a write: one more than are needed to read, and more than half.
+
+        `native/crates/fragments/src/terms.rs` has the same rule.
+        """
+        return max(self.data + 1, self.fragments // 2 + 1)
+
     def check_ring(self, part_power: int, replicas: float) -> None:
         """Raise RingError unless the ring of a policy with this coding can have this shape."""
         if replicas != self.fragments:

@@ -29,6 +29,22 @@ def test_a_partition_is_the_top_bits_of_the_digest() -> None:
 
 @given(builders())
 @settings(max_examples=20, deadline=None)
+def test_others_keep_their_places_when_a_device_leaves(builder: RingBuilder) -> None:
+    """The number of a replica says which fragment a device keeps."""
+    builder.rebalance(HOUR)
+    before = builder.ring
+    gone = max(before.primaries(0), key=lambda device: device.weight)
+    if sum(1 for device in builder.devices if device is not None and device.weight) > builder.replicas:
+        builder.set_weight(gone.id, 0)
+    builder.rebalance(2 * HOUR)
+    for partition in range(before.partition_count):
+        for device in builder.ring.primaries(partition):
+            if (place := before.place_of(partition, device.id)) is not None:
+                assert builder.ring.place_of(partition, device.id) == place
+
+
+@given(builders())
+@settings(max_examples=20, deadline=None)
 def test_a_holders_place_is_the_number_of_its_replica(builder: RingBuilder) -> None:
     builder.rebalance(HOUR)
     ring = builder.ring
