@@ -124,7 +124,7 @@ def state() -> dict[str, Any]:
         thing("Ring", "store-object-0", spec={**reference, "type": "object"}, status=published),
         thing("StorageUser", "anna", spec=user, status={"secretName": "anna-credentials"}),
         thing("StorageUser", "stranger", spec={"clusterRef": {"name": "other"}}),
-        thing("StoragePolicy", "gold", spec={**reference, "name": "Gold", "index": 1}, status=GOLD),
+        thing("StoragePolicy", "gold", spec={**reference, "name": "Gold", "index": 1}, status={**GOLD}),
         thing("StatefulSet", "store-disks", spec={"replicas": 3}, status={"readyReplicas": 3}),
         thing("Secret", "store-keys", metadata=secret, type="Opaque", data={"cluster-key": SECRET_WORD}),
         *(thing("Node", f"node-{i}") for i in range(3)),
