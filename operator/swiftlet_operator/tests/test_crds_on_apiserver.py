@@ -555,7 +555,10 @@ SAME_ZONING = (
 SAME_PART_POWER = "partPower can't change: it decides where every object is"
 SAME_CLUSTER = "clusterRef can't change: delete this object and create another one"
 
-SAME_KEEPING = "erasureCoding can't be added or removed, as objects are stored by it; create another policy and copy the containers"
+SAME_KEEPING = (
+    "erasureCoding can't be added or removed, as objects are stored by it; create another policy and copy the "
+    "containers"
+)
 SAME_CODING = "erasureCoding can't change, as objects are stored by it; create another policy and copy the containers"
 
 FIXED: list[tuple[str, Changes, Changes, str, str]] = [
