@@ -185,7 +185,7 @@ def test_examples_fit_the_schema_and_mean_the_same_with_defaults_filled_in(file:
 
 def test_the_examples_show_every_kind() -> None:
     assert {manifest["kind"] for _, manifest in EXAMPLES} == set(KINDS)
-    names = ("minimal", "storagecluster", "full", "direct-access", "bench-workers")
+    names = ("minimal", "storagecluster", "full", "direct-access", "bench-workers", "erasure-coding")
     assert {file for file, _ in EXAMPLES} == {f"{name}.yaml" for name in names}
 
 
