@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from swiftlet.crd import Fact
 from swiftlet_operator.build.site import STORAGE
+from swiftlet_operator.checks import policies_of
 from swiftlet_operator.manifests import COMPONENT_LABEL, labels_of, name_of
 from swiftlet_operator.redundancy import Repairs, Standing, left_said, said, together
 from swiftlet_operator.rings import named
@@ -26,14 +27,20 @@ def fragments_whole(world: World) -> Fact:
         if labels_of(pod).get(COMPONENT_LABEL) == STORAGE and (report := world.report(name_of(pod), "replicator"))
     }
     found = together(one for one in told.values() if one is not None)
+    unheard = [one.name for one in policies_of(world) if one.coding is not None and one.name not in found.policies]
+    not_reported = Fact(TYPE, "Unknown", "NotReported", f"no replicator has looked at policy {', '.join(unheard)} yet")
+    if not found.policies and unheard:
+        return not_reported
     if not found.policies:
-        return Fact(TYPE, "False", "NotWanted", "no replicator reports a policy with erasure coding")
+        return Fact(TYPE, "False", "NotWanted", "no policy has erasure coding")
     # The worst policy gives the reason, and all of them are told.
     worst = min(found.policies.values(), key=lambda one: one.least - one.data)
     message = "; ".join(f"policy {name}: {said(one)}" for name, one in sorted(found.policies.items()))
     if worst.least < worst.data + worst.parity or found.left:
         left = left_said(found, world.now_s)
         return Fact(TYPE, "False", _reason(worst), f"{message}; {left}" if left else message)
+    if unheard:
+        return not_reported
     silent = sorted(
         name_of(pod)
         for pod in world.pods

@@ -62,6 +62,7 @@ async def test_services_and_rings_are_told_of_the_fragments() -> None:
     assert usual.coding is None
     assert coded.coding is not None
     assert coded.coding.coding == Coding(4, 2, 65536)
+    assert scene.condition("FragmentsWhole") == ("Unknown", "NotReported")
     assert scene.kube.find("Ring", "store-object-1")["spec"]["replicas"] == 6
     assert scene.kube.find("Ring", "store-object-0")["spec"]["replicas"] == 3
 
