@@ -81,7 +81,8 @@ def one_round(
 ) -> None:
     """Compare the local devices with their peers once, print what was done, and end.
 
-    Ends with 0 when everything was compared and nothing is left to do. Harmless beside a running replicator.
+    Ends with 0 when everything was compared and nothing is left to do. Harmless beside a running replicator. Objects
+    with erasure coding are compared and repaired, but for --node; what is found of these stands below "repairs".
     """
     raise click.exceptions.Exit(_round(config or outer, partitions, node, policy))
 
@@ -94,8 +95,9 @@ def _round(config: Path | None, partitions: tuple[int, ...], node: str | None, p
     settings = load_settings(ReplicatorSettings, config)
     configure_logging("replicator", settings.log.level, settings.log.format)
     report = asyncio.run(run_once(settings, partitions, node, policy))
-    click.echo(json.dumps(asdict(report)))
-    return 0 if not (report.failed or report.skipped) and report.whole else 1
+    repairs = {} if report.coded is None else {"repairs": asdict(report.coded)}
+    click.echo(json.dumps({**asdict(report.copies), **repairs}))
+    return 0 if report.is_whole else 1
 
 
 @replicator.command()

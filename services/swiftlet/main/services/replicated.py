@@ -61,13 +61,17 @@ class Work:
     coded: Callable[[], Sequence[int]] = list
     """A function that returns the policies with erasure coding."""
 
-    def chosen(self, name: str | None) -> list[int]:
-        """Return the indexes of the policy with this name, or all for None. Raises SettingsError."""
-        found = [index for index in self.indexes() if name is None or self.names(index).lower() == name.lower()]
-        if not found:
-            known = ", ".join(map(self.names, self.indexes()))
+    def chosen(self, name: str | None) -> tuple[list[int], list[int]]:
+        """Return the indexes of the policy with this name, or all for None: of those without and with erasure coding.
+
+        Raises SettingsError.
+        """
+        named = lambda index: name is None or self.names(index).lower() == name.lower()  # noqa: E731
+        found, coded = list(filter(named, self.indexes())), list(filter(named, self.coded()))
+        if not (found or coded):
+            known = ", ".join(map(self.names, [*self.indexes(), *self.coded()]))
             raise SettingsError(f"--policy {name}: there is no such policy; the policies are: {known}")
-        return found
+        return found, coded
 
     def ring(self, index: int) -> Ring:
         """Return the ring that an index stands for. Raises Unavailable."""

@@ -7,7 +7,7 @@ import random
 import time
 from collections.abc import AsyncIterator, Collection
 from contextlib import AsyncExitStack
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 
 from aiohttp import web
 
@@ -20,6 +20,7 @@ from swiftlet.main.services.replicated import Work, use_work
 from swiftlet.main.services.serving import serve_app
 from swiftlet.ring.model import Device
 from swiftlet.settings import ReplicatorSettings
+from swiftlet.sync.coded.report import CodedReport
 from swiftlet.sync.failures.neighbours import node_of
 from swiftlet.sync.failures.redis_table import RedisTable
 from swiftlet.sync.planning.report import RoundReport
@@ -119,31 +120,51 @@ async def repair(work: Work) -> None:
             await asyncio.sleep(min(_LOOK_S, left_s))
 
 
+@dataclass(frozen=True, slots=True)
+class ByHand:
+    """The results of a round that was asked for by hand."""
+
+    copies: RoundReport
+    """Of policies with copies, or of databases; without any of these nothing was compared."""
+    coded: CodedReport | None
+    """Of policies with erasure coding; None without any."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether everything was compared, and nothing is known to be left to do."""
+        copies, coded = self.copies, self.coded
+        are_equal = not (copies.failed or copies.skipped) and copies.whole
+        return are_equal and (coded is None or not (coded.failed or coded.unchecked or coded.left or coded.unreturned))
+
+
 async def run_once(
     settings: ReplicatorSettings, partitions: Collection[int], node: str | None, policy: str | None
-) -> RoundReport:
-    """Do one round of the selected partitions and peers.
+) -> ByHand:
+    """Do one round of the selected partitions and peers. With a node, policies with erasure coding are left out.
 
-    Raises SettingsError for a name that does not exist, and Unavailable without a ring or a device.
+    Raises SettingsError for a name that does not exist, or for a node and such a policy, and Unavailable without a ring
+    or a device.
     """
     app = create_base_app(settings.service, trust_request_ids=True)
     work = use_work(app, settings, by_hand=True)
-    indexes = work.chosen(policy)
+    indexes, coded = work.chosen(policy)
+    if node is not None and not indexes:
+        raise SettingsError(f"--node: {policy} has erasure coding, whose places are compared with all others; omit it")
+    coded = [] if node is not None else coded
     replicator = work.replicator
     runner = web.AppRunner(app)
     await runner.setup()
     try:
-        devices = {device for index in indexes for device in work.ring(index).devices if device is not None}
+        devices = {device for index in [*indexes, *coded] for device in work.ring(index).devices if device is not None}
         if node is not None and not any(_is_at(device, node) for device in devices):
             raise SettingsError(f"--node {node}: no device of the rings has that name, address, node or host")
-        if not await replicator.is_served(indexes):
+        if not await replicator.is_served([*indexes, *coded]):
             raise Unavailable("no local device answers; are the servers of the devices running?")
-        return await replicator.run_round(
-            indexes,
-            Selection(
-                frozenset(partitions) or None, None if node is None else lambda device: _is_at(device, node or "")
-            ),
-        )
+        chosen = frozenset(partitions) or None
+        peers = None if node is None else lambda device: _is_at(device, node or "")
+        copies = await replicator.run_round(indexes, Selection(chosen, peers)) if indexes else RoundReport()
+        repaired = await work.repairer.run_round(coded, chosen) if coded and work.repairer is not None else None
+        return ByHand(copies, repaired)
     finally:
         await runner.cleanup()
 

@@ -95,7 +95,7 @@ class Containers:
 
 
 async def round_of(machine: Machine, number: int, **more: Any) -> RoundReport:
-    return await replicator.run_once(machine.database_settings(number, **more), (), None, "container")
+    return (await replicator.run_once(machine.database_settings(number, **more), (), None, "container")).copies
 
 
 @pytest.mark.parametrize("mode", ROUNDS)
@@ -120,9 +120,8 @@ async def test_one_partition_with_one_node_by_hand(machine: Machine) -> None:
         await containers.write_to(first, name, ["only-here"])
         before = [await containers.digest(third, other) for other in containers.names]
         settings = machine.database_settings(int(first.device[1:]))
-        report = await replicator.run_once(
-            settings, (containers.id(name).partition,), f"{second.host}:{second.port}", "container"
-        )
+        peer = f"{second.host}:{second.port}"
+        report = (await replicator.run_once(settings, (containers.id(name).partition,), peer, "container")).copies
         assert (report.failed, report.skipped) == (0, 0)
         assert await containers.digest(first, name) == await containers.digest(second, name)
         assert [await containers.digest(third, other) for other in containers.names] == before

@@ -302,7 +302,7 @@ async def replicate(cluster: DirectCluster) -> None:
     """Do a round of replication of all devices."""
     devices = [f"127.0.0.1:{port}/{device}" for port, device in zip(cluster.object_ports, DEVICES, strict=True)]
     settings = cluster._settings(replicator={"host": "127.0.0.1", "port": 1, "devices": devices})
-    report = await replicator.run_once(ReplicatorSettings.model_validate(settings), (), None, None)
+    report = (await replicator.run_once(ReplicatorSettings.model_validate(settings), (), None, None)).copies
     assert not report.failed
 
 

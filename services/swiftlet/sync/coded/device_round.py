@@ -69,16 +69,25 @@ class Tools:
 class DeviceRound:
     """The round of one local device."""
 
-    def __init__(self, own: Device, standing: Standing, remembered: set[int], tools: Tools) -> None:
+    def __init__(
+        self,
+        own: Device,
+        standing: Standing,
+        remembered: set[int],
+        tools: Tools,
+        chosen: Collection[int] | None = None,
+    ) -> None:
         """`standing` is told what the round finds.
 
         `remembered` are the partitions of other devices of which the last round has found nothing but the memory of
-        what was deleted or returned; they change to those of this round.
+        what was deleted or returned; they change to those of this round. Only `chosen` partitions of the ring are
+        compared, if given; then the standing is not told of the round's end.
         """
         self._own = own
         self._standing = standing
         self._remembered = remembered
         self._tools = tools
+        self._chosen = chosen
         self._places = tools.coded.store_partitions(own)
         self._is_read = False
 
@@ -90,11 +99,12 @@ class DeviceRound:
         held = [partition for partition in await self._listed() if partition not in self._remembered]
         self._standing.begin(self._tools.coded.ring, held, len(self._strange(held)), self._places)
         await self._tools.fates.decide(self._own)
-        for start in range(0, len(self._places), ROOTS):
-            views = await self._tools.comparing.views(self._own, self._places[start : start + ROOTS])
+        places = self._only_chosen(self._places)
+        for start in range(0, len(places), ROOTS):
+            views = await self._tools.comparing.views(self._own, places[start : start + ROOTS])
             random.shuffle(views)
             await each(views, lambda view: self._look_at(view, backlog), self._tools.concurrency)
-        self._is_read = True
+        self._is_read = self._chosen is None
 
     async def _look_at(self, view: View, backlog: Backlog[Repair]) -> None:
         tools, found, is_read = self._tools, Found(), True
@@ -120,7 +130,7 @@ class DeviceRound:
 
         `is_current` tells whether the ring is still the one that services go by. Raises SwiftletError.
         """
-        strange = self._strange(await self._listed())
+        strange = self._only_chosen(self._strange(await self._listed()))
         returned: set[int] = set()
 
         async def give(store_partition: int) -> None:
@@ -137,6 +147,11 @@ class DeviceRound:
         if self._is_read and is_current():
             ring, now_s = self._tools.coded.ring, self._tools.clock().now_s
             self._standing.end(ring, began_s, len(held), len(self._strange(held)), now_s)
+
+    def _only_chosen(self, store_partitions: list[int]) -> list[int]:
+        if self._chosen is None:
+            return store_partitions
+        return [one for one in store_partitions if one // PLACES in self._chosen]
 
     def _strange(self, held: Collection[int]) -> list[int]:
         return sorted(set(held).difference(self._places))

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict
 from functools import partial
 
@@ -102,12 +102,12 @@ class CodedRepairer:
         """Return the last round for the status report; None before the first."""
         return self._last
 
-    async def run_round(self, policies: Sequence[int]) -> CodedReport:
-        """Repair the objects of these policies at every local device once."""
+    async def run_round(self, policies: Sequence[int], chosen: Collection[int] | None = None) -> CodedReport:
+        """Repair the objects of these policies at every local device once: all, or in the `chosen` partitions of rings."""
         began, began_s, report = time.monotonic(), self._now_s(), CodedReport()
         self._watch.begin()
         backlog, budget = Backlog[Repair](self._bounds.fragments), Budget(self._bounds)
-        begun = [found for policy in policies for found in await self._look(policy, backlog, budget, report)]
+        begun = [found for policy in policies for found in await self._look(policy, chosen, backlog, budget, report)]
         await self._mend(backlog, budget, report)
         for round_, own, ring, policy in begun:
             try:
@@ -128,7 +128,12 @@ class CodedRepairer:
         return report
 
     async def _look(
-        self, policy: int, backlog: Backlog[Repair], budget: Budget, report: CodedReport
+        self,
+        policy: int,
+        chosen: Collection[int] | None,
+        backlog: Backlog[Repair],
+        budget: Budget,
+        report: CodedReport,
     ) -> list[tuple[DeviceRound, Device, Ring, int]]:
         """Look for what is to be done in one policy; return the rounds of its local devices."""
         try:
@@ -145,7 +150,7 @@ class CodedRepairer:
         begun: list[tuple[DeviceRound, Device, Ring, int]] = []
         for device in devices:
             remembered = self._remembered.setdefault((device.name, policy), set())
-            round_ = DeviceRound(device, self._standings.of(device.name, policy), remembered, tools)
+            round_ = DeviceRound(device, self._standings.of(device.name, policy), remembered, tools, chosen)
             begun.append((round_, device, ring, policy))
             try:
                 await round_.look(backlog)
@@ -154,7 +159,7 @@ class CodedRepairer:
                 self._standings.unreadable(device.name, policy, tools.coded.store_partitions(device))
                 report.uncompared()
                 _log.warning("the coded objects of a device are not compared", device=device.name, error=str(error))
-        if tools.tally.is_complete:
+        if tools.tally.is_complete and chosen is None:
             name = self._names(policy)
             self._redundancy[name] = {"seenAt": self._now_s(), **tools.tally.fields()}
             tools.tally.publish(name)
