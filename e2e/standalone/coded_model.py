@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from e2e.standalone.model_clients import Connection
 from e2e.standalone.wire import Answer, Client
 
-SIZES = (0, 1, 900, 70_000, 300_000, 1_500_000)
-"""Bytes of objects: within one cell, in several, and large ones in files of their own."""
+SIZES = (0, 1, 900, 70_000, 1_500_000, 5_000_000)
+"""Bytes of objects: within one cell, in several, and of fragments with files of their own."""
 ABSENT = -1
 """The size of an object that was deleted."""
 PATIENCE_S = 60.0

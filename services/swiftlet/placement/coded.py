@@ -209,15 +209,15 @@ class CodedObjects:
                 self._health.failed(device)
 
 
-def _ailments(refused: Sequence[Refused]) -> str:
-    return "; ".join(f"{device.name}: {error}" for device, error in refused) or "nothing ails the others"
+def _ailments(refused: Sequence[Refused], otherwise: str = "nothing ails the others") -> str:
+    return "; ".join(f"{device.name}: {error}" for device, error in refused) or otherwise
 
 
 def _too_few(path: Path, places: CodedPlaces, error: TooFewFragments) -> Unavailable:
     coding = places.coding
     return Unavailable(
         f"{path}: too few devices have answered: {coding.data} of its {coding.fragments} fragments are needed to read "
-        f"it ({_ailments(error.refused)})"
+        f"it ({_ailments(error.refused, 'the other devices have none')})"
     )
 
 

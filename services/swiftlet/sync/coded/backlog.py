@@ -8,11 +8,21 @@ from __future__ import annotations
 
 import heapq
 import random
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
-T = TypeVar("T")
+
+class Keyed(Protocol):
+    """Something that may be found twice."""
+
+    @property
+    def key(self) -> Hashable:
+        """Return what is equal only for what does the same."""
+        ...
+
+
+T = TypeVar("T", bound=Keyed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +59,7 @@ class Backlog(Generic[T]):
         """`most` repairs are kept."""
         self._most = most
         self._kept: list[tuple[int, float, int, T]] = []
+        self._keys: set[Hashable] = set()
         self._added = 0
         self.dropped = 0
         """Repairs that were not kept."""
@@ -56,20 +67,25 @@ class Backlog(Generic[T]):
     def __len__(self) -> int:
         return len(self._kept)
 
-    def add(self, redundancy: int, repair: T) -> None:
-        """Add a repair of an object that this many places show."""
+    def add(self, redundancy: int, repair: T) -> bool:
+        """Add a repair of an object that this many places show; return False if it is there already."""
+        if repair.key in self._keys:
+            return False
         self._added += 1
+        self._keys.add(repair.key)
         # Those of equal redundancy are in random order, so that the replicators of two places seldom make the same
         # fragment at the same time. The number is never the same twice, as repairs have no order.
         item = (-redundancy, random.random(), self._added, repair)  # noqa: S311
         if len(self._kept) < self._most:
             heapq.heappush(self._kept, item)
         else:
-            heapq.heappushpop(self._kept, item)
+            self._keys.discard(heapq.heappushpop(self._kept, item)[3].key)
             self.dropped += 1
+        return True
 
     def taken(self) -> Iterator[T]:
         """Take out and yield the repairs, the least redundant first."""
         kept, self._kept = sorted(self._kept, key=lambda item: item[:3]), []
+        self._keys.clear()
         while kept:
             yield kept.pop()[3]

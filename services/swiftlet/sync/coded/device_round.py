@@ -43,6 +43,11 @@ class Repair:
     lack: Lack
     mending: Mending
 
+    @property
+    def key(self) -> tuple[int, int, bytes, int]:
+        """Return what is brought where: the local devices next to a place may both find that it lacks something."""
+        return self.mending.policy, self.lack.partition, self.lack.digest, self.lack.target.place
+
     async def bring(self) -> bool:
         """Return whether the place lacks nothing of it any more."""
         lack = self.lack
@@ -111,8 +116,8 @@ class DeviceRound:
         if not view.is_equal:
             try:
                 async for lack in tools.comparing.lacking(view, found):
-                    backlog.add(lack.shown_by, Repair(lack, tools.mending))
-                    tools.report.left += lack.is_certain
+                    if backlog.add(lack.shown_by, Repair(lack, tools.mending)):
+                        tools.report.left += lack.is_certain
             except SwiftletError as error:
                 is_read = tools.tally.is_complete = False
                 tools.report.uncompared()

@@ -48,6 +48,11 @@ class Mending:
         self._budget = budget
         self._slots = asyncio.Semaphore(pace.concurrency)
 
+    @property
+    def policy(self) -> int:
+        """Return the policy's index."""
+        return self._coded.policy
+
     async def bring(self, partition: int, digest: bytes, source: Spot, target: Spot) -> bool:
         """Bring the version that `source` shows of an object to `target`, unless that has it or something newer.
 
