@@ -103,7 +103,7 @@ class CodedRepairer:
         return self._last
 
     async def run_round(self, policies: Sequence[int], chosen: Collection[int] | None = None) -> CodedReport:
-        """Repair objects of these policies at every local device once, in all partitions or in `chosen` ones of rings."""
+        """Repair objects of these policies at each local device once, in all partitions or in `chosen` ones."""
         began, began_s, report = time.monotonic(), self._now_s(), CodedReport()
         self._watch.begin()
         backlog, budget = Backlog[Repair](self._bounds.fragments), Budget(self._bounds)
