@@ -179,6 +179,11 @@ OPS ?= 600
 model-kills: setup ## OPS random writes while servers are killed, chosen by SEED: objects, listings and totals agree on every replica
 	@OPS=$(OPS) SEED=$(SEED) .venv/bin/python -m pytest -q -s e2e/standalone/test_model_kills.py
 
+# make coded-kills KILLS=200 SEED=3
+.PHONY: coded-kills
+coded-kills: setup ## proxies, object servers and replicators of a 4+2 store killed KILLS times, chosen by SEED, and devices wiped: nothing acknowledged is lost
+	@KILLS=$(KILLS) SEED=$(SEED) .venv/bin/python -m pytest -q -s e2e/standalone/test_erasure_coding.py -k nothing_acknowledged
+
 .PHONY: memory
 memory: setup ## an object of 5 GiB through all processes of a store, none of which may grow by 64 MiB
 	@MEMORY_GIB=5 .venv/bin/python -m pytest -q -s e2e/standalone/test_memory.py

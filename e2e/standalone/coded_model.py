@@ -69,8 +69,9 @@ class Model:
 class Worker:
     """One client: it writes some of the objects, and reads all."""
 
-    def __init__(self, client: Client, model: Model, own: list[Name], chooser: random.Random) -> None:
+    def __init__(self, client: Client, container: str, model: Model, own: list[Name], chooser: random.Random) -> None:
         """`own` are the objects of which it is the only writer."""
+        self._container = container
         self._model = model
         self._own = own
         self._chooser = chooser
@@ -122,7 +123,7 @@ class Worker:
 
     def _call(self, method: str, name: Name, body: bytes = b"") -> Answer:
         begun = time.monotonic()
-        answer = self._connection.call(method, f"c/{name.name}", {}, body)
+        answer = self._connection.call(method, f"{self._container}/{name.name}", {}, body)
         # A body that ends early was cut off, and is no answer.
         with self._model.lock:
             self._model.counts[f"{method} {answer.status}"] += 1

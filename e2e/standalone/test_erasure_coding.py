@@ -1,10 +1,15 @@
 """A store with a policy of 4+2 beside one with copies, with all of its processes: what clients do with other objects
-they do with coded ones, and with two devices away these are read, written and deleted.
+they do with coded ones, and with two devices away these are read, written and deleted. While processes are killed and
+devices wiped no read shows anything that the acknowledged writes do not allow, nor pieces of two writes, and afterwards
+everything is whole again, by proof.
+
+`SEED` chooses what is killed, `KILLS` how many processes are at least (`make coded-kills`).
 """
 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import random
 import time
@@ -16,7 +21,9 @@ from swiftclient.client import Connection
 from swiftclient.exceptions import ClientException
 from swiftclient.utils import generate_temp_url
 
+from e2e.standalone import coded_kills as kills
 from e2e.standalone.cluster import Cluster, start_cluster
+from e2e.standalone.coded_model import Model, Name
 from e2e.standalone.wire import Client
 from swiftlet.main.commands.standalone.plan import Layout
 
@@ -26,7 +33,9 @@ SMALL, LARGE = 10_000, 3_000_000
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    running = start_cluster(tmp_path_factory.mktemp("coded"), "--policies", "usual,coded=4+2")
+    running = start_cluster(
+        tmp_path_factory.mktemp("coded"), "--policies", f"usual,{kills.POLICY}=4+2", settings=kills.SETTINGS
+    )
     yield running
     assert running.stop() == 0
 
@@ -162,3 +171,52 @@ def test_two_devices_away(client: Client, cluster: Cluster) -> None:
     cluster.start("object-2", "object-5")
     assert client.call("GET", f"c/new-{LARGE}").body == body_of(LARGE)
     assert client.call("GET", f"c/kept-{SMALL}").status == 404
+
+
+def test_a_round_by_hand(client: Client, cluster: Cluster) -> None:
+    assert client.call("PUT", "c/by-hand", body=body_of(LARGE)).status == 201
+    done = kills.run_by_hand(cluster, "--policy", "coded")
+    assert done.returncode == 0, done.stderr[-2000:]
+    report = json.loads(done.stdout.splitlines()[-1])
+    assert report["compared"] == report["repairs"]["failed"] == report["repairs"]["unchecked"] == 0
+    assert report["repairs"]["compared"] > 0
+    refused = kills.run_by_hand(cluster, "--policy", "coded", "--node", "z1")
+    assert refused.returncode != 0
+    assert "coded has erasure coding, whose places are compared with all others" in refused.stderr
+
+
+@pytest.mark.timeout(300 + 15 * kills.KILLS)
+def test_nothing_acknowledged_is_lost_by_kills_and_nothing_abandoned_stays(client: Client, cluster: Cluster) -> None:
+    print(f"SEED={kills.SEED} KILLS={kills.KILLS}")
+    assert client.call("PUT", kills.CONTAINER, {"X-Storage-Policy": "coded"}).status == 201
+    chooser, begun = random.Random(kills.SEED), time.monotonic()
+    model = Model([Name(f"o{number}") for number in range(24)])
+    others = len(kills.large_files(cluster))
+    killed = kills.disturb(cluster, client, model, chooser)
+    assert model.wrong == [], f"SEED={kills.SEED}: {len(model.wrong)} answers are wrong: {model.wrong[:5]}"
+    quiet_s, loaded_s = time.time(), time.monotonic() - begun
+    # What is younger than 10 s is not compared; what is undecided is decided after 10 s.
+    kills.wait_until_whole(cluster, quiet_s + kills.YOUNG_S)
+    whole_s = time.time() - quiet_s
+    found = kills.assert_read(client, model)
+    redundancy = kills.report_of(cluster)["repairs"]["redundancy"]["coded"]
+    assert {name for name, count in redundancy["partitions"].items() if count} == {"6"}
+    assert set(redundancy["objects"].values()) == {0}
+    pairs = list(itertools.combinations(kills.SERVERS, 2))
+    for away in chooser.sample(pairs, 1 if kills.KILLS < 100 else 8):
+        cluster.kill(*away)
+        assert kills.assert_read(client, model) == found, away
+        cluster.start(*away)
+    rows = {row["name"]: row["bytes"] for row in client.call("GET", kills.CONTAINER, query="format=json").json()}
+    assert rows == found
+    large = sum(size > 4 * kills.LARGE_BYTES for size in found.values())
+    assert len(kills.large_files(cluster)) - others == 6 * large
+    for name in found:
+        assert client.call("DELETE", f"{kills.CONTAINER}/{name}").status == 204
+    deadline = time.monotonic() + 60
+    while len(kills.large_files(cluster)) > others:
+        assert time.monotonic() < deadline
+    print(
+        f"{loaded_s:.0f} s: killed {dict(killed)}; whole again by proof after {whole_s:.0f} s; {len(found)} objects, "
+        f"{large} of them large; answers {dict(sorted(model.counts.items()))}"
+    )

@@ -11,15 +11,15 @@ difference any more, and the devices say so. Entries of a few suffixes at a time
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import structlog
 
 from swiftlet.boundaries.coded import PLACES
-from swiftlet.errors import SwiftletError
+from swiftlet.errors import SwiftletError, Unavailable
 from swiftlet.model import Entry
 from swiftlet.ring.model import Device
-from swiftlet.sync.coded.layout import CodedRing, Spot, store_partition_of
+from swiftlet.sync.coded.layout import CodedRing, Shared, Spot, Surroundings, store_partition_of
 from swiftlet.sync.coded.peers import NO_HASH, Peers
 from swiftlet.sync.coded.report import CodedReport
 from swiftlet.sync.coded.views import Clock, Found, Lack, View, lacks
@@ -30,7 +30,7 @@ from swiftlet.sync.session.messages import AskEntries, AskSuffixes, Compare, Ent
 from swiftlet.sync.session.roots import EMPTY_ROOT, over
 from swiftlet.transport.wire import WireError
 
-ROOTS = 4096
+_ROOTS = 4096
 """Partitions in one question about roots."""
 _SUFFIXES = 16
 """Suffixes whose entries are compared at a time."""
@@ -38,18 +38,19 @@ _SUFFIXES = 16
 _log = structlog.get_logger("replicator")
 
 
-@dataclass(frozen=True, slots=True)
-class Pair:
-    """A partition of a local device, and another place of it."""
+@dataclass(slots=True)
+class Compared:
+    """The roots of a device's own partitions, by their positions, and in what other places differ from them."""
 
-    store_partition: int
-    """The partition in the local store."""
-    other: Spot
+    roots: Sequence[bytes]
+    different: dict[int, dict[int, bytes]] = field(default_factory=dict)
+    """Roots of other places that are not the device's, by place."""
+    away: dict[int, set[int]] = field(default_factory=dict)
+    """Places that could not be asked."""
 
-    @property
-    def other_store_partition(self) -> int:
-        """Return the partition in the other store."""
-        return store_partition_of(self.store_partition // PLACES, self.other.place)
+    def is_alike(self, at: int) -> bool:
+        """Return whether all places could be asked, and show what the device does."""
+        return at not in self.different and at not in self.away
 
 
 class Comparing:
@@ -68,53 +69,56 @@ class Comparing:
         self._report = report
         self._clock = clock
 
-    async def views(self, own: Device, store_partitions: Sequence[int]) -> list[View]:
-        """Return what the places of up to `ROOTS` partitions show.
+    async def compare(self, own: Device, around: Surroundings) -> Compared:
+        """Compare all partitions of a device with their other places.
 
         Raises SwiftletError when the local device can't be read, or goes by another ring.
         """
-        roots = dict(zip(store_partitions, await self._roots(own, store_partitions) or (), strict=True))
-        by_peer: dict[int, list[Pair]] = {}
-        for store_partition in store_partitions:
-            for other in self._coded.clockwise(store_partition):
-                by_peer.setdefault(other.device.id, []).append(Pair(store_partition, other))
-        shown: dict[int, dict[Spot, bytes]] = {store_partition: {} for store_partition in store_partitions}
-        for pairs in by_peer.values():
-            await self._compare(sorted(pairs, key=lambda pair: pair.other_store_partition), roots, shown)
-        return [
-            self._view(own, store_partition, roots[store_partition], shown[store_partition])
-            for store_partition in shown
-        ]
+        roots: list[bytes] = []
+        for start in range(0, len(around.own), _ROOTS):
+            roots += await self._roots(own, around.own[start : start + _ROOTS]) or ()
+        compared = Compared(roots)
+        for shared in around.others:
+            for start in range(0, len(shared.own), _ROOTS):
+                await self._compare(shared, slice(start, start + _ROOTS), compared)
+        return compared
 
-    async def _compare(
-        self, pairs: Sequence[Pair], roots: Mapping[int, bytes], shown: Mapping[int, dict[Spot, bytes]]
-    ) -> None:
-        """Add to `shown` the roots of one peer's places, unless it can't be asked."""
-        device = pairs[0].other.device
-        for start in range(0, len(pairs), ROOTS):
-            some = pairs[start : start + ROOTS]
-            if not self._peers.is_usable(device):
-                return
-            ours = [roots[pair.store_partition] for pair in some]
-            try:
-                theirs = await self._roots(device, [pair.other_store_partition for pair in some], over(ours)) or ours
-            except SwiftletError as error:
-                _log.info("a place can't be compared", device=device.name, error=str(error))
-                self._peers.leave_out(device)
-                return
-            self._report.count(len(some), sum(map(bytes.__eq__, ours, theirs)))
-            for pair, root in zip(some, theirs, strict=True):
-                shown[pair.store_partition][pair.other] = root
+    async def _compare(self, shared: Shared, part: slice, compared: Compared) -> None:
+        """Compare a part of the partitions that another device shares."""
+        own, theirs = shared.own[part], shared.theirs[part]
+        ours = [compared.roots[at] for at in own]
+        try:
+            if not self._peers.is_usable(shared.device):
+                raise Unavailable("it was left out")
+            found = await self._roots(shared.device, theirs, over(ours))
+        except SwiftletError as error:
+            if self._peers.is_usable(shared.device):
+                _log.info("a place can't be compared", device=shared.device.name, error=str(error))
+                self._peers.leave_out(shared.device)
+            for at, store_partition in zip(own, theirs, strict=True):
+                compared.away.setdefault(at, set()).add(store_partition % PLACES)
+            return
+        if found is None:
+            self._report.count(len(own), len(own))
+            return
+        differ = [number for number, root in enumerate(found) if root != ours[number]]
+        self._report.count(len(own), len(own) - len(differ))
+        for number in differ:
+            compared.different.setdefault(own[number], {})[theirs[number] % PLACES] = found[number]
 
-    def _view(self, own: Device, store_partition: int, root: bytes, shown: Mapping[Spot, bytes]) -> View:
+    def view(self, own: Device, around: Surroundings, compared: Compared, at: int) -> View:
+        """Return what the places of a partition show."""
+        store_partition, root = around.own[at], compared.roots[at]
         partition, place = divmod(store_partition, PLACES)
         groups = {root: [Spot(own, place)]}
+        different, away = compared.different.get(at, {}), compared.away.get(at, ())
         for other in self._coded.clockwise(store_partition):
-            if other in shown:
-                groups.setdefault(shown[other], []).append(other)
-        if not shown:
+            if other.place not in away:
+                groups.setdefault(different.get(other.place, root), []).append(other)
+        view = View(partition, list(groups.values()), root == EMPTY_ROOT)
+        if view.reached == 1:
             self._report.uncompared()
-        return View(partition, list(groups.values()), root == EMPTY_ROOT)
+        return view
 
     async def _roots(
         self, device: Device, store_partitions: Sequence[int], hash_of_all: bytes = NO_HASH

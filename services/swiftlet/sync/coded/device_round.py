@@ -16,9 +16,9 @@ from swiftlet.errors import SwiftletError
 from swiftlet.model import Entry, Kind
 from swiftlet.ring.model import Device
 from swiftlet.sync.coded.backlog import Backlog, Budget
-from swiftlet.sync.coded.comparing import ROOTS, Comparing
+from swiftlet.sync.coded.comparing import Comparing
 from swiftlet.sync.coded.fates import Fates
-from swiftlet.sync.coded.layout import CodedRing
+from swiftlet.sync.coded.layout import CodedRing, Surroundings
 from swiftlet.sync.coded.mending import Mending
 from swiftlet.sync.coded.peers import Peers
 from swiftlet.sync.coded.redundancy import Tally
@@ -26,6 +26,7 @@ from swiftlet.sync.coded.report import CodedReport
 from swiftlet.sync.coded.views import Clock, Found, Lack, View
 from swiftlet.sync.planning.standing import Standing
 from swiftlet.sync.session.compare import Need, Push, in_flight, is_due
+from swiftlet.sync.session.roots import EMPTY_ROOT
 
 _AT_ONCE = 64
 """Repairs that wait for their turn at a time."""
@@ -79,21 +80,23 @@ class DeviceRound:
         own: Device,
         standing: Standing,
         remembered: set[int],
+        around: Surroundings,
         tools: Tools,
         chosen: Collection[int] | None = None,
     ) -> None:
         """`standing` is told what the round finds.
 
         `remembered` are the partitions of other devices of which the last round has found nothing but the memory of
-        what was deleted or returned; they change to those of this round. Only `chosen` partitions of the ring are
-        compared, if given; then the standing is not told of the round's end.
+        what was deleted or returned; they change to those of this round. `around` are all partitions of the device.
+        Only `chosen` partitions of the ring are compared, if given; then the standing is not told of the round's end.
         """
         self._own = own
         self._standing = standing
         self._remembered = remembered
         self._tools = tools
         self._chosen = chosen
-        self._places = tools.coded.store_partitions(own)
+        self._around = around
+        self._places = frozenset(around.own)
         self._is_read = False
 
     async def look(self, backlog: Backlog[Repair]) -> None:
@@ -104,12 +107,22 @@ class DeviceRound:
         held = [partition for partition in await self._listed() if partition not in self._remembered]
         self._standing.begin(self._tools.coded.ring, held, len(self._strange(held)), self._places)
         await self._tools.fates.decide(self._own)
-        places = self._only_chosen(self._places)
-        for start in range(0, len(places), ROOTS):
-            views = await self._tools.comparing.views(self._own, places[start : start + ROOTS])
-            random.shuffle(views)
-            await each(views, lambda view: self._look_at(view, backlog), self._tools.concurrency)
+        await self._compare(self._chosen_around(), backlog)
         self._is_read = self._chosen is None
+
+    async def _compare(self, around: Surroundings, backlog: Backlog[Repair]) -> None:
+        tools = self._tools
+        compared = await tools.comparing.compare(self._own, around)
+        strange = [at for at in range(len(around.own)) if not compared.is_alike(at)]
+        # Nearly all are alike: they take no step each.
+        self._standing.compared_all(self._places.difference(around.own[at] for at in strange), checked=True)
+        tools.tally.add_whole(sum(compared.is_alike(at) and compared.roots[at] != EMPTY_ROOT for at in around.first))
+        random.shuffle(strange)
+
+        async def look(at: int) -> None:
+            await self._look_at(tools.comparing.view(self._own, around, compared, at), backlog)
+
+        await each(strange, look, tools.concurrency)
 
     async def _look_at(self, view: View, backlog: Backlog[Repair]) -> None:
         tools, found, is_read = self._tools, Found(), True
@@ -153,9 +166,14 @@ class DeviceRound:
             ring, now_s = self._tools.coded.ring, self._tools.clock().now_s
             self._standing.end(ring, began_s, len(held), len(self._strange(held)), now_s)
 
-    def _only_chosen(self, store_partitions: list[int]) -> list[int]:
+    def _chosen_around(self) -> Surroundings:
         if self._chosen is None:
-            return store_partitions
+            return self._around
+        return Surroundings(self._tools.coded, self._only_chosen(self._around.own))
+
+    def _only_chosen(self, store_partitions: Sequence[int]) -> list[int]:
+        if self._chosen is None:
+            return list(store_partitions)
         return [one for one in store_partitions if one // PLACES in self._chosen]
 
     def _strange(self, held: Collection[int]) -> list[int]:

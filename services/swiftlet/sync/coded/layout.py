@@ -59,6 +59,38 @@ class CodedRing:
             yield Spot(holders[other], other)
 
 
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """The partitions that a device shares with another one."""
+
+    device: Device
+    own: Sequence[int]
+    """Positions among the device's own partitions."""
+    theirs: Sequence[int]
+    """The partitions in the other one's store, in order."""
+
+
+class Surroundings:
+    """The own partitions of a device, and where their other places are; made once for each ring."""
+
+    def __init__(self, coded: CodedRing, store_partitions: Sequence[int]) -> None:
+        """`store_partitions` are own ones of the device, in order."""
+        self.ring = coded.ring
+        self.own = store_partitions
+        self.first = [at for at, store_partition in enumerate(store_partitions) if store_partition % PLACES == 0]
+        """Positions of those at whose first place the device is."""
+        found: dict[int, tuple[Device, list[tuple[int, int]]]] = {}
+        for at, store_partition in enumerate(store_partitions):
+            for spot in coded.clockwise(store_partition):
+                _, pairs = found.setdefault(spot.device.id, (spot.device, []))
+                pairs.append((store_partition_of(store_partition // PLACES, spot.place), at))
+        self.others = [
+            Shared(device, [at for _, at in sorted(pairs)], sorted(theirs for theirs, _ in pairs))
+            for device, pairs in found.values()
+        ]
+        """The partitions that the device shares with each other one."""
+
+
 def store_partition_of(partition: int, place: int) -> int:
     """Return the store's partition of a place of a ring partition."""
     return PLACES * partition + place

@@ -49,6 +49,10 @@ class Tally:
             self.partitions[min([view.reached, *found.objects])] += 1
             self.objects.update(found.objects)
 
+    def add_whole(self, partitions: int) -> None:
+        """Count partitions with objects of which all places show the same, and the local device has the first place."""
+        self.partitions[self.coding.fragments] += partitions
+
     def fields(self) -> dict[str, object]:
         """Return the fields of the status report."""
         coding = self.coding

@@ -40,7 +40,7 @@ from swiftlet.sync.coded.backlog import Backlog, Bounds, Budget
 from swiftlet.sync.coded.comparing import Comparing
 from swiftlet.sync.coded.device_round import DeviceRound, Repair, Tools, each
 from swiftlet.sync.coded.fates import Fates, Watch
-from swiftlet.sync.coded.layout import CodedRing
+from swiftlet.sync.coded.layout import CodedRing, Surroundings
 from swiftlet.sync.coded.mending import Mending
 from swiftlet.sync.coded.peers import Peers
 from swiftlet.sync.coded.redundancy import Tally
@@ -96,6 +96,7 @@ class CodedRepairer:
         self._now_s = now_s
         self._last: dict[str, object] | None = None
         self._redundancy: dict[str, dict[str, object]] = {}
+        self._surroundings: dict[tuple[int, int], Surroundings] = {}
         self._remembered: dict[tuple[str, int], set[int]] = {}
 
     def status(self) -> dict[str, object] | None:
@@ -150,7 +151,14 @@ class CodedRepairer:
         begun: list[tuple[DeviceRound, Device, Ring, int]] = []
         for device in devices:
             remembered = self._remembered.setdefault((device.name, policy), set())
-            round_ = DeviceRound(device, self._standings.of(device.name, policy), remembered, tools, chosen)
+            round_ = DeviceRound(
+                device,
+                self._standings.of(device.name, policy),
+                remembered,
+                self._around(device, tools.coded),
+                tools,
+                chosen,
+            )
             begun.append((round_, device, ring, policy))
             try:
                 await round_.look(backlog)
@@ -164,6 +172,14 @@ class CodedRepairer:
             self._redundancy[name] = {"seenAt": self._now_s(), **tools.tally.fields()}
             tools.tally.publish(name)
         return begun
+
+    def _around(self, device: Device, coded: CodedRing) -> Surroundings:
+        """Return where the other places of a device's partitions are, which is looked up once for each ring."""
+        known = self._surroundings.get((device.id, coded.policy))
+        if known is None or known.ring is not coded.ring:
+            known = Surroundings(coded, coded.store_partitions(device))
+            self._surroundings[device.id, coded.policy] = known
+        return known
 
     def _tools(self, coded: CodedRing, budget: Budget, report: CodedReport) -> Tools:
         self._neighbours.know(coded.policy, coded.ring.devices)
