@@ -151,7 +151,11 @@ def test_half_again_the_bytes_are_stored(client: Client, cluster: Cluster) -> No
 
     before = stored()
     assert client.call("PUT", "c/measured", body=body_of(8 * LARGE)).status == 201
-    assert 1.49 < (stored() - before) / (8 * LARGE) < 1.53
+    deadline = time.monotonic() + 30
+    # The last of the devices may still be writing when so many others have made it durable that it is acknowledged.
+    while stored() - before < 1.49 * 8 * LARGE:
+        assert time.monotonic() < deadline
+    assert (stored() - before) / (8 * LARGE) < 1.53
 
 
 def test_two_devices_away(client: Client, cluster: Cluster) -> None:
