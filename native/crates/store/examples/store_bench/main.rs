@@ -1,8 +1,10 @@
 //! Measures the speed of a store, beside that of the disk in the same run. `bench/store/run.sh` runs it,
 //! `bench/store/RESULTS.md` has the results.
 //!
-//!     store_bench DIRECTORY puts|gets|large|flat|fill FROM TO [BEHIND]|open
+//!     store_bench DIRECTORY puts|gets|large|flat|fill FROM TO [BEHIND]|open|scale COUNT...|populate COUNT PART_POWER
 #![allow(clippy::unwrap_used, reason = "a benchmark that fails has nothing to say")]
+
+mod scale;
 
 use std::fs::File;
 use std::io::Write;
@@ -317,6 +319,11 @@ fn cpu_seconds() -> f64 {
 
 /// Put so many small objects, many under way at once.
 fn put_many(store: &Store, numbers: std::ops::Range<u64>) {
+    put_each(store, numbers, key);
+}
+
+/// Put small objects with keys of these numbers, many under way at once.
+fn put_each(store: &Store, numbers: std::ops::Range<u64>, key: impl Fn(u64) -> Key) {
     let waiting = Arc::new(AtomicU64::new(0));
     for number in numbers {
         while waiting.load(Ordering::Acquire) > 2048 {
@@ -392,6 +399,11 @@ fn main() {
             fill(root, arguments[3].parse().unwrap(), arguments[4].parse().unwrap(), behind);
         }
         "open" => reopen(root),
+        "scale" => {
+            let counts: Vec<u64> = arguments[3..].iter().map(|count| count.parse().unwrap()).collect();
+            scale::measure(root, &counts);
+        }
+        "populate" => scale::populate(root, arguments[3].parse().unwrap(), arguments[4].parse().unwrap()),
         other => panic!("what is {other}?"),
     }
 }
