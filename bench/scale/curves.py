@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from swiftlet.bench.errors import BenchError
 from swiftlet.bench.results import Value
@@ -46,7 +46,7 @@ class Point(Value):
     """What the size is: the part's own variable, and what else the model has to know."""
     operations: tuple[Operation, ...] = ()
     rounds: tuple[Round, ...] = ()
-    amounts: dict[str, float] = {}
+    amounts: dict[str, float] = Field(default_factory=dict)
     """Bytes and seconds that belong to neither, by name."""
 
 

@@ -122,9 +122,7 @@ def _solved(rows: Sequence[Sequence[float]]) -> list[float]:
             if row != pivot:
                 factor = matrix[row][column] / matrix[pivot][column]
                 matrix[row] = [a - factor * b for a, b in zip(matrix[row], matrix[pivot], strict=True)]
-    return [
-        matrix[pivot][size] / matrix[pivot][column] if pivot >= 0 else 0.0 for column, pivot in enumerate(pivots)
-    ]
+    return [matrix[pivot][size] / matrix[pivot][column] if pivot >= 0 else 0.0 for column, pivot in enumerate(pivots)]
 
 
 @dataclass(frozen=True, slots=True)

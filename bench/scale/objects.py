@@ -50,7 +50,7 @@ async def of_rounds(count: int, directory: Path) -> tuple[Round, ...]:
     """Measure rounds among three devices that hold the same so many objects."""
     with tempfile.TemporaryDirectory(dir=directory, prefix="scale-rounds-") as root:
         template = Path(root) / "filled"
-        subprocess.run([str(_PROGRAM), str(template), "populate", str(count), str(PART_POWER)], check=True)
+        _populate(template, count)
 
         def filled(place: Path, _partitions: Iterable[int]) -> Store:
             shutil.copytree(template, place, dirs_exist_ok=True)
@@ -58,3 +58,7 @@ async def of_rounds(count: int, directory: Path) -> tuple[Round, ...]:
 
         found, _ = await rounds(REPLICAS, REPLICAS, PART_POWER, Path(root), filled)
         return found
+
+
+def _populate(place: Path, count: int) -> None:
+    subprocess.run([str(_PROGRAM), str(place), "populate", str(count), str(PART_POWER)], check=True)

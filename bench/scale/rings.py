@@ -20,9 +20,14 @@ def builder_of(part_power: int, devices: int, replicas: float = REPLICAS) -> Rin
     """A builder of a ring over devices of one weight, four a node, in four zones."""
     builder = RingBuilder(part_power, min(replicas, devices), 1)
     for number in range(devices):
-        node = number // DEVICES_PER_NODE
+        node, place = divmod(number, DEVICES_PER_NODE)
         builder.add_device(
-            host=f"h{node}", port=1, device=f"d{number % DEVICES_PER_NODE}", region="1", zone=f"{node % ZONES}", weight=1
+            host=f"h{node}",
+            port=1,
+            device=f"d{place}",
+            region="1",
+            zone=f"{node % ZONES}",
+            weight=1,
         )
     return builder
 

@@ -1,4 +1,4 @@
-"""What a round of the replicator takes for one device: with nothing to do, over open streams, and with objects to fetch.
+"""What a round of the replicator takes for one device: with nothing to do, over open streams, with objects to fetch.
 
 Servers, stores and replicators are those of `bench.sync`; the seconds of one round are the median of some.
 """
@@ -8,8 +8,7 @@ from __future__ import annotations
 import itertools
 import statistics
 import time
-from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 from bench.scale.curves import Round
@@ -42,13 +41,9 @@ async def rounds(
                 if measured.moved < LACKED:
                     raise RuntimeError(f"{measured.moved} of {LACKED} objects came in the round that was to fetch them")
                 found.append(_round(measured))
-        shared = {one.id for _, others in _shared(cluster, node) for one in others} - {node.device.id}
+        mine = (partition for partition, _ in cluster.ring.partitions_of(node.device.id))
+        shared = {one.id for partition in mine for one in cluster.ring.primaries(partition)} - {node.device.id}
     return tuple(found), float(len(shared))
-
-
-def _shared(cluster: Cluster, node: Node) -> Iterable[tuple[int, list]]:  # type: ignore[type-arg]
-    for partition, _ in cluster.ring.partitions_of(node.device.id):
-        yield partition, list(cluster.ring.primaries(partition))
 
 
 async def _median(subject: Subject, kind: str) -> Round:
@@ -75,7 +70,8 @@ def _put_elsewhere(cluster: Cluster, node: Node) -> None:
     """Put objects that belong on a device on all of their other devices."""
     second = time.time() - _OLD_S
     with ThreadPoolExecutor(_WRITERS) as writers:
-        waiting, numbers = [], itertools.count(_FAR)
+        waiting: list[Future[int]] = []
+        numbers = itertools.count(_FAR)
         while len(waiting) < LACKED:
             number = next(numbers)
             holders = cluster.holders(number)

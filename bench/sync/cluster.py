@@ -128,9 +128,14 @@ class _Begun(_End):
         super().connection_made(transport)
         assert self.transport is not None
         self.transport.pause_reading()
+        self._early: list[bytes] = []
         self._connecting = asyncio.create_task(self._connect())
 
     def data_received(self, data: bytes) -> None:
+        if self.other is None or self.other.transport is None:
+            # A loop may have read before it was told to pause.
+            self._early.append(data)
+            return
         self._relay.messages += 1
         super().data_received(data)
 
@@ -142,6 +147,8 @@ class _Begun(_End):
         except OSError:
             self.transport.abort()
         else:
+            for data in self._early:
+                self.data_received(data)
             self.transport.resume_reading()
 
 

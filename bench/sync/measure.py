@@ -33,7 +33,7 @@ from swiftlet.sync.session.topology import ROUND_MODES
 from swiftlet.transport.http_client import HttpSettings, NodeClient
 from swiftlet.transport.http_devices import HttpDevices
 
-_PATIENT = HttpSettings(connect_timeout_s=20.0, answer_timeout_s=120.0)
+PATIENT = HttpSettings(connect_timeout_s=20.0, answer_timeout_s=120.0)
 """A busy machine is no failed node: one that is down refuses connections at once."""
 
 
@@ -89,7 +89,7 @@ class Recording(HttpDevices):
     """
 
     def __init__(self, cluster: Cluster) -> None:
-        super().__init__(NodeClient(_PATIENT, key=KEY))
+        super().__init__(NodeClient(PATIENT, key=KEY))
         self._cluster = cluster
         self.read: list[tuple[Device, bytes]] = []
         self.given: list[tuple[Device, bytes]] = []
@@ -265,9 +265,9 @@ class Subject:
         for relay in (*others, node.relay):
             relay.reset()
         gc.collect()
-        _reset_peak()
+        reset_peak()
         _set_nice(self.nice)
-        memory, cpu_s, began = _memory("VmRSS"), _cpu_s(), time.monotonic()
+        memory, cpu_s, began = memory_mb("VmRSS"), processor_s(), time.monotonic()
         report = await self.round(node, transport)
         delay_s = time.monotonic() - began
         _set_nice(0)
@@ -277,8 +277,8 @@ class Subject:
             sum(relay.tcp_bytes for relay in others) / 1000,
             float(sum(relay.messages for relay in others)),
             node.relay.bytes / 1000,
-            _cpu_s() - cpu_s,
-            max(0.0, _memory("VmHWM") - memory),
+            processor_s() - cpu_s,
+            max(0.0, memory_mb("VmHWM") - memory),
         )
         return cost, report
 
@@ -303,17 +303,17 @@ def _set_nice(value: int) -> None:
         session.write_text(f"{value}\n")
 
 
-def _cpu_s() -> float:
+def processor_s() -> float:
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return usage.ru_utime + usage.ru_stime
 
 
-def _reset_peak() -> None:
+def reset_peak() -> None:
     """Reset the kernel's count of this process's peak memory."""
     Path("/proc/self/clear_refs").write_text("5")
 
 
-def _memory(name: str) -> float:
+def memory_mb(name: str) -> float:
     """Megabytes, by the kernel."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith(name + ":"):

@@ -20,6 +20,7 @@ from swiftlet.bench.figures import (
     operations,
     values,
 )
+from swiftlet.bench.plots import STYLE as PLOTS_STYLE
 from swiftlet.bench.plots import Axis, Line, plot
 from swiftlet.bench.results import Result
 from swiftlet.bench.table import cell, notes
@@ -32,17 +33,15 @@ MAX_LABELS = 12
 """Steps that an axis names; of more it names round numbers."""
 _MUCH = 4
 _SHARES = (0.0, 0.5, 0.9, 0.99, 0.999, 0.9999)
-STYLE = """
+_PAGE_STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 1100px; padding: 0 1rem; color: #222; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; margin: 1rem 0; }
 th, td { padding: .2rem .6rem; text-align: right; border-bottom: 1px solid #ddd; }
 th:nth-child(2), td:nth-child(2) { text-align: left; }
 pre { background: #f5f5f5; padding: 1rem; overflow-x: auto; }
 svg { max-width: 100%; height: auto; margin: .5rem 0; }
-svg text { font: 12px system-ui, sans-serif; fill: #333; }
-svg .title { font-size: 14px; font-weight: 600; } svg .end { text-anchor: end; } svg .mid { text-anchor: middle; }
-svg .grid { stroke: #e4e4e4; }
 """
+STYLE = _PAGE_STYLE + PLOTS_STYLE
 
 
 def render(result: Result) -> str:

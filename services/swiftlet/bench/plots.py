@@ -8,6 +8,12 @@ from dataclasses import dataclass
 from html import escape
 
 COLOURS = ("#3366aa", "#cc6633", "#338855", "#aa3377", "#887722", "#5588cc", "#555555")
+STYLE = """
+svg text { font: 12px system-ui, sans-serif; fill: #333; }
+svg .title { font-size: 14px; font-weight: 600; } svg .end { text-anchor: end; } svg .mid { text-anchor: middle; }
+svg .grid { stroke: #e4e4e4; }
+"""
+"""The style sheet of plots, which pages have once."""
 _WIDTH, _HEIGHT = 640, 300
 _LEFT, _RIGHT, _TOP, _BOTTOM = 70, 150, 34, 44
 _TICKS = 5
@@ -58,6 +64,13 @@ def plot(title: str, across: Axis, up: Axis, lines: Sequence[Line]) -> str:
     for number, line in enumerate(lines):
         parts += _drawn(line, COLOURS[number % len(COLOURS)], number, place_x, place_y)
     return "\n".join([*parts, "</svg>"])
+
+
+def as_file(drawn: str) -> str:
+    """Return a plot as the contents of a file of its own, with what the style of a page would add."""
+    style = f"<style>{STYLE}</style><rect width='100%' height='100%' fill='#ffffff'/>"
+    head, rest = drawn.split(">", 1)
+    return f'{head} xmlns="http://www.w3.org/2000/svg">{style}{rest}\n'
 
 
 def _drawn(
