@@ -295,6 +295,12 @@ SYNC_ARGS ?=
 bench-sync: setup ## rounds in all five modes: bytes, messages, time, processor time, memory; a quick run without SYNC_ARGS
 	@.venv/bin/python -m bench.sync.run $(SYNC_ARGS)
 
+# make bench-scale SCALE_ARGS='--only objects --objects 10000 1000000 10000000'
+SCALE_ARGS ?=
+.PHONY: bench-scale
+bench-scale: setup ## cost of operations and rounds by workers, objects, devices, containers and part power, with a model beyond them
+	@.venv/bin/python -m bench.scale.run --directory .cache/bench-scale $(SCALE_ARGS)
+
 .PHONY: bench-sync-plots
 bench-sync-plots: setup ## draw bench/sync/results.json: PNGs, SVGs and one HTML page (installs matplotlib into .cache)
 	@bench/sync/plots.sh

@@ -11,13 +11,26 @@ from pathlib import Path
 from typing import Any
 
 from swiftlet import __version__
-from swiftlet_operator.plugin import advise, backup, bundle, client_config, drain, policy, render, restore, sealed_file
+from swiftlet_operator.plugin import (
+    advise,
+    backup,
+    bench,
+    bundle,
+    client_config,
+    drain,
+    policy,
+    render,
+    restore,
+    sealed_file,
+)
 from swiftlet_operator.plugin.archive import BackupError
+from swiftlet_operator.plugin.bench_manifests import Run
 from swiftlet_operator.plugin.findings import WARNING, findings, worst
 from swiftlet_operator.plugin.gather import clusters_of, look
 from swiftlet_operator.plugin.kubectl import Kubectl, KubectlError, without_none
 
 _MOST = 10_000
+_CPU = re.compile(r"[1-9][0-9]{0,5}m?|[0-9]{1,3}\.[0-9]{1,3}")
 _TARGET = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?(/(d[0-9]{1,2}|db))?")
 
 
@@ -88,6 +101,7 @@ def parser() -> argparse.ArgumentParser:
     command.add_argument("-o", "--output", type=Path, help="file to write (default swiftlet-CLUSTER-TIME.tar.gz)")
     command.set_defaults(run=_bundle)
     _add_advise(commands, common)
+    _add_bench(commands, common)
     _add_backup(commands, common)
     _add_restore(commands, common)
     return top
@@ -101,6 +115,26 @@ def _add_advise(commands: Any, common: argparse.ArgumentParser) -> None:
     command.add_argument("--seconds", type=_seconds, default=30.0, help="to watch the load for (default 30)")
     command.add_argument("--times", type=_seconds, default=1.0, help="so many times the load that is seen (default 1)")
     command.set_defaults(run=_advise)
+
+
+def _add_bench(commands: Any, common: argparse.ArgumentParser) -> None:
+    text = "load a store by pods of the cluster as a scenario says, and bring home what they measured"
+    command = commands.add_parser("bench", parents=[common], help=text, description=text)
+    command.add_argument("scenario", help="name of one that ships (`swiftlet bench list`), or a file")
+    command.add_argument("--user", required=True, help="StorageUser that workers log in as: its account gets the load")
+    command.add_argument("--workers", type=_workers, default=1, metavar="N", help="pods that load it (default 1)")
+    command.add_argument("--runs", type=_limit, default=1, metavar="N", help="repeat all steps so often (default 1)")
+    command.add_argument("--set", action="append", default=[], metavar="FIELD=VALUE", help="change the scenario")
+    command.add_argument("--image", help="of the pods (default that of the store's)")
+    command.add_argument("--cpu", type=_cpu, default="1", help="processors that each worker asks for (default 1)")
+    command.add_argument("--wait", type=_seconds, default=300.0, metavar="SECONDS", help="for all pods (default 300)")
+    command.add_argument(
+        "--limit", type=_limit, default=7200, metavar="SECONDS", help="after which the run is ended (default 7200)"
+    )
+    command.add_argument("--keep", action="store_true", help="leave the objects in the store")
+    command.add_argument("--json", type=Path, metavar="FILE", help="write the result here")
+    command.add_argument("--html", type=Path, metavar="FILE", help="write a page with plots here")
+    command.set_defaults(run=_bench)
 
 
 def _add_backup(commands: Any, common: argparse.ArgumentParser) -> None:
@@ -150,6 +184,18 @@ def _limit(text: str) -> int:
     if not text.isdecimal() or not 0 < int(text) <= _MOST:
         raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 to {_MOST}")
     return int(text)
+
+
+def _workers(text: str) -> int:
+    if not text.isdecimal() or not 0 < int(text) <= bench.MAX_WORKERS:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 to {bench.MAX_WORKERS}")
+    return int(text)
+
+
+def _cpu(text: str) -> str:
+    if not _CPU.fullmatch(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of processors such as 500m or 2")
+    return text
 
 
 def _seconds(text: str) -> float:
@@ -216,6 +262,43 @@ def _advise(kubectl: Kubectl, options: argparse.Namespace) -> int:
         return int(any(one.severity == WARNING for one in found.findings))
 
     return _each(kubectl, options, show)
+
+
+def _bench(kubectl: Kubectl, options: argparse.Namespace) -> int:
+    scenario, is_text = bench.scenario_of(options.scenario)
+    for path in (options.json, options.html):
+        if path is not None and not path.absolute().parent.is_dir():
+            raise KubectlError(f"{path} can't be written: there is no folder {path.absolute().parent}")
+    access = client_config.find(kubectl, options.namespace or kubectl.namespace(), options.user)
+    run = Run(
+        name=bench.new_name(),
+        access=access,
+        image=bench.image_of(kubectl, access.namespace, access.cluster, options.image),
+        scenario=scenario,
+        is_text=is_text,
+        workers=options.workers,
+        runs=options.runs,
+        changes=tuple(options.set),
+        keeps=options.keep,
+        cpu=options.cpu,
+        wait_s=options.wait,
+        limit_s=options.limit,
+        token=bench.new_token(),
+    )
+    outcome = bench.carry_out(kubectl, run, _tell)
+    bench.check_result(outcome)
+    _print([outcome.table.rstrip()])
+    for path, text in ((options.json, outcome.result), (options.html, outcome.page)):
+        if path is not None:
+            try:
+                path.write_text(text, "utf-8")
+            except OSError as error:
+                raise KubectlError(f"{path} can't be written: {error}") from error
+    return outcome.code
+
+
+def _tell(text: str) -> None:
+    sys.stderr.write(f"{text}\n")
 
 
 def _drain(kubectl: Kubectl, options: argparse.Namespace) -> int:

@@ -1,10 +1,12 @@
-"""Live progress of a run: one line on standard error, on a terminal only."""
+"""Live progress of a run: a line on standard error, on a terminal only, and in a file for who watches from afar."""
 
 from __future__ import annotations
 
 import shutil
 import sys
 import time
+from contextlib import suppress
+from pathlib import Path
 
 from swiftlet.bench.runner import Progress
 from swiftlet.units import number_text, size_text, time_text
@@ -13,18 +15,23 @@ from swiftlet.units import number_text, size_text, time_text
 class Line:
     """The line, which is written over at each report."""
 
-    def __init__(self) -> None:
-        """Show it if standard error is a terminal."""
+    def __init__(self, file: Path | None = None) -> None:
+        """Show it if standard error is a terminal; keep it in `file`, too, when one is given."""
+        self._file = file
         self._is_shown = sys.stderr.isatty()
         self._last = time.monotonic()
 
     def report(self, progress: Progress) -> None:
         """Write the line anew."""
-        if not self._is_shown:
+        if not self._is_shown and self._file is None:
             return
         now = time.monotonic()
         text = line_of(progress, max(now - self._last, 1e-3))
         self._last = now
+        if self._file is not None:
+            self._keep(text, self._file)
+        if not self._is_shown:
+            return
         width = shutil.get_terminal_size().columns - 1
         sys.stderr.write("\r" + text[:width] + "\x1b[K")
         sys.stderr.flush()
@@ -34,6 +41,14 @@ class Line:
         if self._is_shown:
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()
+
+    @staticmethod
+    def _keep(text: str, file: Path) -> None:
+        # A full disk must not end a run that goes well.
+        with suppress(OSError):
+            temporary = file.with_name(f".{file.name}.new")
+            temporary.write_text(f"{text}\n", "utf-8")
+            temporary.replace(file)
 
 
 def line_of(progress: Progress, interval_s: float) -> str:

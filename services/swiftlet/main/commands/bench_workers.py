@@ -70,6 +70,11 @@ wait_option = click.option(
 )
 @click.option("--prefix", default=None, help="Containers' names begin with it; by default a new one for each command.")
 @click.option("--keep", is_flag=True, help="Leave the objects in the store.")
+@click.option(
+    "--progress-file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Keep one line about what is being done in this file.",
+)
 def coordinator(
     scenario: str,
     workers: int,
@@ -82,6 +87,7 @@ def coordinator(
     html_path: Path | None,
     prefix: str | None,
     keep: bool,
+    progress_file: Path | None,
 ) -> None:
     """Wait for workers, let all of them begin each step of SCENARIO at the same moment, and print what they measured.
 
@@ -95,10 +101,10 @@ def coordinator(
     """
     chosen = catalogue.find(scenario, changes)
     check_plan(chosen, workers)
-    for path in (json_path, html_path):
+    for path in (json_path, html_path, progress_file):
         check_writable(path)
     token = _token(token_file)
-    line = Line()
+    line = Line(progress_file)
     chosen_prefix = prefix or f"swiftlet-bench-{secrets.token_hex(4)}"
     host, port = _address(listen, "--listen")
     try:
