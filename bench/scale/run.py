@@ -52,7 +52,10 @@ def of_devices(arguments: argparse.Namespace) -> Iterator[Point]:
 def of_powers(arguments: argparse.Namespace) -> Iterator[Point]:
     """Points by part powers."""
     for power in arguments.powers:
-        yield _with_rounds(power, FEW_DEVICES, arguments.directory)
+        if power <= arguments.round_power:
+            yield _with_rounds(power, FEW_DEVICES, arguments.directory)
+        else:
+            yield rings.point(power, FEW_DEVICES)
 
 
 def of_rings(arguments: argparse.Namespace) -> Iterator[Point]:
@@ -120,6 +123,7 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--devices", type=int, nargs="+", default=[1, 2, 4, 8, 16, 32, 64])
     found.add_argument("--containers", type=int, nargs="+", default=[1, 10, 100, 1_000, 10_000, 100_000])
     found.add_argument("--powers", type=int, nargs="+", default=[10, 12, 14, 16, 18, 20, 22])
+    found.add_argument("--round-power", type=int, default=20, help="part power up to which rounds are measured")
     found.add_argument("--ring-devices", type=int, nargs="+", default=[128, 256, 512, 1024])
     return found
 
