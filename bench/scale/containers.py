@@ -101,7 +101,7 @@ async def points(counts: Sequence[int], directory: Path) -> AsyncIterator[Point]
             await filler.fill(count)
             filled_s = time.perf_counter() - began
             found = await _operations(device, count)
-            turns = await rounds(device, Path(root)) if count <= MOST_IN_ROUNDS else ()
+            turns = await rounds(device, count, Path(root)) if count <= MOST_IN_ROUNDS else ()
             size = sum(file.stat().st_size for file in device.rglob("*.db"))
             amounts = {"containers_fill_s": filled_s, "containers_bytes": float(size)}
             yield Point(at={"containers": count}, operations=found, rounds=turns, amounts=amounts)
@@ -139,20 +139,20 @@ async def _timed(kind: str, store: ListingStore, work: Callable[[ListingStore, i
     return operation(kind, times, time.perf_counter() - began_s, time.process_time() - cpu_s)
 
 
-async def rounds(device: Path, parent: Path) -> tuple[Round, ...]:
-    """Measure rounds among three devices that hold the same, one of which is this one."""
+async def rounds(device: Path, count: int, parent: Path) -> tuple[Round, ...]:
+    """Measure rounds among three devices that hold the same containers, so many, one of which is this one."""
     others = [parent / f"copy-{number}" for number in range(1, REPLICAS)]
     for other in others:
         shutil.copytree(device, other, ignore=shutil.ignore_patterns("listing.lock"))
     try:
         async with AsyncExitStack() as stack:
-            return await _rounds([device, *others], stack)
+            return await _rounds([device, *others], count, stack)
     finally:
         for other in others:
             shutil.rmtree(other)
 
 
-async def _rounds(roots: Sequence[Path], stack: AsyncExitStack) -> tuple[Round, ...]:
+async def _rounds(roots: Sequence[Path], count: int, stack: AsyncExitStack) -> tuple[Round, ...]:
     builder = builder_of(PART_POWER, len(roots))
     builder.rebalance(500_000)
     old, stores, relays = builder.ring, [], []
@@ -184,18 +184,20 @@ async def _rounds(roots: Sequence[Path], stack: AsyncExitStack) -> tuple[Round, 
     found = [await _round(FIRST, replicator, relays)]
     several = [await _round("nothing differs", replicator, relays) for _ in range(REPEATS)]
     found.append(sorted(several, key=lambda one: one.seconds)[REPEATS // 2])
-    lacked = await _written(stores[1:])
+    lacked = await _written(stores[1:], count)
     found.append(await _round(f"{lacked} rows lacking", replicator, relays))
+    if replicator.last.pulled < lacked:
+        raise RuntimeError(f"{replicator.last.pulled} of {lacked} rows came in the round that was to fetch them")
     return tuple(found)
 
 
-async def _written(stores: Sequence[ListingStore]) -> int:
-    """Put a row into some containers of all but one device; into how many."""
+async def _written(stores: Sequence[ListingStore], containers: int) -> int:
+    """Put a row that is new into some of so many containers of all but one device; into how many."""
     count = 0
     for number in range(LACKED):
         try:
             for store in stores:
-                await store.update_rows(*place(number), [_row("new", 10_000)])
+                await store.update_rows(*place(number), [_row(f"new-{containers}", 10_000)])
         except NotFound:
             break
         count += 1

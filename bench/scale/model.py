@@ -15,6 +15,8 @@ from dataclasses import dataclass
 Sample = tuple[Mapping[str, float], float]
 """Where something was measured, and how much it was."""
 
+_LEAST = 1e-9
+
 
 @dataclass(frozen=True, slots=True)
 class Term:
@@ -94,7 +96,8 @@ def _coefficients(terms: Sequence[Term], samples: Sequence[Sample]) -> list[floa
         solution = _solved(scaled)
         lowest = min(range(len(kept)), key=lambda place: solution[place])
         if solution[lowest] >= 0:
-            found = dict(zip(kept, solution, strict=True))
+            # What adds less than that to any sum is what rounding leaves.
+            found = {column: value for column, value in zip(kept, solution, strict=True) if value > _LEAST}
             return [found[column] / lengths[column] if column in found else 0.0 for column in range(len(terms))]
         del kept[lowest]
     return [0.0] * len(terms)

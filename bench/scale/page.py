@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,14 +32,15 @@ PARTS = (
         "workers",
         "Workers of the proxy",
         "workers",
-        "Objects of 10 KiB over HTTP, 32 connections, `swiftlet bench` on the same machine as the whole store.",
+        "Objects of 10 KiB over HTTP, 32 connections, `swiftlet bench` on the same machine as the store.",
     ),
     Part(
         "objects",
         "Objects on a device",
         "objects",
-        "The engine alone: durable puts and deletes of 10 KiB by 20 threads, gets and stats by one. A stat is of any\n"
-        "object, a get of one that was just put. Rounds are of three devices that hold the same, 2^14 partitions.",
+        "The engine alone: durable puts and deletes of 10 KiB by 20 threads, gets and stats by one. A stat\n"
+        "is of any object, a get of one that was just put. Rounds are of three devices that hold the same,\n"
+        "2^14 partitions.",
         ("store_resident_bytes", "store_open_s"),
     ),
     Part(
@@ -53,8 +54,9 @@ PARTS = (
         "containers",
         "Containers on a device",
         "containers",
-        "A database and an object each; the listing store without HTTP, 16 operations at a time, each on a database\n"
-        "that is not open. Rounds are of three devices that hold the same; a process' first one reads every database.",
+        "A database and an object each; the listing store without HTTP, 16 operations at a time, each on a\n"
+        "database that is not open. Rounds are of three devices that hold the same; a process' first one\n"
+        "reads every database.",
         ("containers_bytes",),
     ),
     Part("powers", "Part power", "part_power", "Five devices; the round of one of them.", _RING),
@@ -87,9 +89,9 @@ def write(curves: Curves, folder: Path) -> None:
 
 def _head(curves: Curves) -> Iterator[str]:
     yield "# Cost by size, measured and beyond\n"
-    yield "Written by `make bench-scale`, which measures all parts; `SCALE_ARGS='--only objects'` one of them. All"
-    yield "figures are in [results.json](results.json). Times are of a machine with the load that is named; compare"
-    yield "only what is in one table.\n"
+    yield "Written by `make bench-scale`, which measures all parts; `SCALE_ARGS='--only objects'` one of them."
+    yield "All figures are in [results.json](results.json). Times are of a machine with the load that is named;"
+    yield "compare only what is in one table. Processor time says most where others used it, too.\n"
     yield "| part | began | processors | load average before | release |\n|---|---|---|---|---|"
     for part in PARTS:
         if found := curves.machine.get(part.name):
@@ -138,21 +140,19 @@ def _curves(part: Part, points: Sequence[Point]) -> Iterator[tuple[str, str]]:
     across = [point.at[part.variable] for point in points]
     axis = Axis(part.variable.replace("_", " "), number_text, part.variable != "part_power", across)
     for name, of in _OPERATION_CURVES:
-        kinds = dict.fromkeys(one.operation for point in points for one in point.operations)
-        lines = [
-            Line(
-                kind, [(p.at[part.variable], of(one)) for p in points for one in p.operations if one.operation == kind]
-            )
-            for kind in kinds
-        ]
-        yield f"operations, {name}", plot(f"An operation: {name}", axis, Axis("", time_text, is_log=True), lines)
+        lines = _lines((one.operation, x, of(one)) for x, p in zip(across, points, strict=True) for one in p.operations)
+        yield f"operations {name}", plot(f"An operation: {name}", axis, Axis("", time_text, is_log=True), lines)
     for name, of_round, text in _ROUND_CURVES:
-        kinds = dict.fromkeys(one.kind for point in points for one in point.rounds)
-        lines = [
-            Line(kind, [(p.at[part.variable], of_round(one)) for p in points for one in p.rounds if one.kind == kind])
-            for kind in kinds
-        ]
-        yield f"rounds, {name}", plot(f"A round: {name}", axis, Axis("", text, is_log=True), lines)
+        lines = _lines((one.kind, x, of_round(one)) for x, p in zip(across, points, strict=True) for one in p.rounds)
+        yield f"rounds {name}", plot(f"A round: {name}", axis, Axis("", text, is_log=True), lines)
+
+
+def _lines(found: Iterable[tuple[str, float, float]]) -> list[Line]:
+    """Return a line for each name, through its points."""
+    known: dict[str, list[tuple[float, float]]] = {}
+    for name, x, y in found:
+        known.setdefault(name, []).append((x, y))
+    return [Line(name, points) for name, points in known.items()]
 
 
 def _at(point: Point, part: Part) -> str:
@@ -172,13 +172,14 @@ def _model(curves: Curves) -> Iterator[str]:
     if not any(fitted for _, fitted, _ in found):
         return
     yield "## Beyond this machine: a model\n"
-    yield "Nothing in this chapter was measured. Each amount is a formula ([model.py](model.py)) whose coefficients are"
-    yield "fitted to the points above by least squares of relative errors. *Error*: how far the formula is from these"
-    yield "points, in the mean and at worst. *Beyond*: how far it is from the largest point when it is fitted to the"
-    yield "others alone, which is what a step beyond the largest costs. Variables are of one device: `partitions` that"
-    yield "it holds, `neighbours` it shares them with, `objects`; `assignments` are all partitions times replicas."
-    yield "Devices do their rounds with all servers in one process here, so seconds of a round have the answering"
-    yield "side's processor time in them, and no network's delay.\n"
+    yield "Nothing in this chapter was measured. Each amount is a formula ([model.py](model.py)) whose"
+    yield "coefficients are fitted to the points above by least squares of relative errors. *Error*: how far"
+    yield "the formula is from these points, in the mean and at worst. *Beyond*: how far it is from the"
+    yield "largest point when it is fitted to the others alone, which is what a step beyond the largest"
+    yield "costs. Variables are of one device: `partitions` that it holds, `neighbours` it shares them with,"
+    yield "`objects`; `assignments` are all partitions times replicas. Devices do their rounds with all"
+    yield "servers in one process here, so seconds of a round have the answering side's processor time in"
+    yield "them, and no network's delay.\n"
     yield "| amount | formula | points | error | at worst | beyond |\n|---|---|---|---|---|---|"
     for amount, fitted, count in found:
         if fitted is None:

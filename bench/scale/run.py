@@ -118,7 +118,7 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--directory", type=Path, help="where stores are (default: where temporary files are)")
     found.add_argument("--workers", type=int, nargs="+", default=[1, 2, 4])
     found.add_argument("--seconds", type=float, default=5.0, help="of each measurement over HTTP (default 5)")
-    found.add_argument("--objects", type=int, nargs="+", default=[10_000, 100_000, 300_000, 1_000_000])
+    found.add_argument("--objects", type=int, nargs="+", default=[10_000, 100_000, 1_000_000, 3_000_000])
     found.add_argument("--round-objects", type=int, default=1_000_000, help="up to which rounds are measured")
     found.add_argument("--devices", type=int, nargs="+", default=[1, 2, 4, 8, 16, 32, 64])
     found.add_argument("--containers", type=int, nargs="+", default=[1, 10, 100, 1_000, 10_000, 100_000])
