@@ -527,6 +527,7 @@ def test_commands_of_the_documents_work_as_they_stand(
         "POD/DEVICE": "store-disks-2/d0",
         "NAME": "gold",
         "USER": "anna",
+        "N": "4",
     }
     words = [places.get(one, one) for one in command.split()[2:]]
     fake.find("StorageCluster", "store")["spec"]["drain"] = ["store-disks-2/d0"] * ("--undo" in words)
@@ -535,6 +536,9 @@ def test_commands_of_the_documents_work_as_they_stand(
     monkeypatch.setattr(drain, "wait", lambda *_: True)
     if words[0] in ("backup", "restore"):
         # They are tried on API servers, with keys and volumes (`test_backup_on_apiserver`).
+        assert parser().parse_args(words).run
+    elif words[0] == "bench":
+        # It waits for pods; `test_plugin_bench` has some that end.
         assert parser().parse_args(words).run
     elif "advise" in words:
         # It waits for a load; `test_plugin_advise` has one.
