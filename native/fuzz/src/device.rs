@@ -68,7 +68,22 @@ fn live_with_fragments(store: &Store, round: u64) -> swiftlet_store::Result<()> 
             store.about_fragment(key, request)?;
         }
     }
+    // One has the newest metadata on top of what is settled, the other those of the round before.
+    for (number, round) in [(0, round), (2, round - 1)] {
+        match store.coded_post(fragment_key(number), 100, posted(round * 100 + 50)) {
+            Ok(_) | Err(Error::Superseded(_)) => {}
+            Err(error) => return Err(error),
+        }
+    }
     Ok(())
+}
+
+/// The metadata that are posted at a time.
+fn posted(timestamp: u64) -> PostMeta {
+    let content_type = (timestamp > 200).then(|| b"text/posted".to_vec());
+    let content_type_timestamp = if content_type.is_some() { timestamp } else { 0 };
+    let metadata = vec![(b"at".to_vec(), timestamp.to_string().into_bytes())];
+    PostMeta { timestamp, metadata, content_type, content_type_timestamp, delete_at: timestamp }
 }
 
 fn open(disk: &Arc<SimulatedDisk>) -> swiftlet_store::Result<Store> {
@@ -76,7 +91,7 @@ fn open(disk: &Arc<SimulatedDisk>) -> swiftlet_store::Result<Store> {
     Store::open_disk(Arc::clone(disk) as _, config)
 }
 
-/// A device with small and large objects, tombstones, POSTs, fragments, a checkpoint and records behind it.
+/// A device with small and large objects, tombstones, POSTs, fragments with POSTs, a checkpoint and records behind it.
 ///
 /// # Errors
 /// Never, unless the store is broken.
@@ -138,6 +153,13 @@ pub fn device(data: &[u8]) {
             Ok((info, data)) => assert_eq!(data, content(info.timestamp), "object {number}"),
             Err(Error::NotFound(_) | Error::ChecksumMismatch(_)) => {}
             Err(error) => panic!("object {number}: {error}"),
+        }
+    }
+    for number in 0..FRAGMENTS {
+        match store.posted(&fragment_key(number)) {
+            Ok(Some(post)) => assert_eq!(post, posted(post.timestamp), "metadata of fragment {number}"),
+            Ok(None) => {}
+            Err(error) => panic!("metadata of fragment {number}: {error}"),
         }
     }
     for (number, round) in (0..FRAGMENTS).flat_map(|number| (1..=3).map(move |round| (number, round))) {

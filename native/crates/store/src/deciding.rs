@@ -107,11 +107,16 @@ fn decide_post(
     let merged = merge::merge_post(data, old, new);
     let answer = merged.superseded_by.map_or(Ok(Given::Changed(true)), |newer| Err(Error::Superseded(newer)));
     let Some(post) = merged.store else { return Ok(Plan::Answer(answer)) };
+    Ok(write_post(Kind::Post, key, &post, row, answer))
+}
+
+/// The record of a POST.
+fn write_post(kind: Kind, key: Key, post: &PostMeta, row: u32, answer: Result<Given>) -> Plan {
     let header = Header {
         content_type_timestamp: post.content_type_timestamp,
         delete_at: post.delete_at,
         row,
-        ..Header::new(Kind::Post, key, post.timestamp)
+        ..Header::new(kind, key, post.timestamp)
     };
-    Ok(write_metadata(header, record::pack_post(&post), answer))
+    write_metadata(header, record::pack_post(post), answer)
 }

@@ -46,7 +46,7 @@ pub fn record(data: &[u8]) {
     let metadata = &metadata[..metadata.len().min(header.metadata_len as usize)];
     match header.kind {
         Kind::Put | Kind::Large => drop(parse_put(&header, metadata)),
-        Kind::Post => drop(parse_post(&header, metadata)),
+        Kind::Post | Kind::CodedPost => drop(parse_post(&header, metadata)),
         Kind::Tombstone => drop(parse_tombstone(metadata)),
         Kind::Forget => {}
         Kind::Fragment | Kind::LargeFragment | Kind::Decision => {

@@ -159,6 +159,7 @@ impl Index {
                 (Kind::Fragment | Kind::LargeFragment | Kind::Decision, _) => {
                     change.map(|change| partition.merge(header, change)).unwrap_or_default()
                 }
+                (Kind::CodedPost, _) => partition.merge_post(header),
                 (Kind::Tombstone, true) => partition.merge(header, &deletion),
                 (Kind::Forget, true) => partition.forget_fragment(&header.key.digest),
                 (_, true) => Applied::default(),
@@ -290,9 +291,21 @@ impl Index {
         }
     }
 
+    /// The POST that is held, whether it counts for a version that is here or not.
+    #[must_use]
+    pub(crate) fn post(&self, key: &Key) -> Option<Post> {
+        if self.has_fragment(key) {
+            return self.versions(key).ok().and_then(|versions| versions.post);
+        }
+        self.get(key).and_then(|held| held.extra.post)
+    }
+
     /// Remove a POST; false when it is not at this place any more.
     pub(crate) fn drop_post(&self, key: &Key, place: Place) -> bool {
         self.change(key, |partition| {
+            if partition.has_fragment(&key.digest) {
+                return partition.drop_coded_post(&key.digest, place);
+            }
             let Some(held) = partition.get(&key.digest) else { return false };
             if held.extra.post.is_none_or(|post| post.place != place) {
                 return false;

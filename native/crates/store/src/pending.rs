@@ -118,7 +118,8 @@ impl PendingUpdates {
         if header.kind == Kind::Forget {
             self.lock().remove(&header.key);
         } else {
-            let version = if header.kind == Kind::Post { Version::Post } else { Version::Data };
+            let post = matches!(header.kind, Kind::Post | Kind::CodedPost);
+            let version = if post { Version::Post } else { Version::Data };
             self.add(header.key, header.timestamp, header.row, version);
         }
     }

@@ -13,7 +13,7 @@ pub(crate) const DIRECTORY: &str = "quarantined";
 
 /// Copy a damaged POST; the object continues with the metadata of its data.
 pub(crate) fn set_post_aside(inner: &Inner, key: &Key, place: Place) -> Result<()> {
-    let post = inner.index.get(key).and_then(|held| held.extra.post).filter(|post| post.place == place);
+    let post = inner.index.post(key).filter(|post| post.place == place);
     let Some(post) = post else { return Ok(()) };
     copy(inner, place, u64::from(post.units) * ALIGN)?;
     if inner.index.drop_post(key, place) {

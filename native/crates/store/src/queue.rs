@@ -65,6 +65,8 @@ pub(crate) enum Asked {
     Fragment { request: Request, header: Header, metadata: Vec<u8>, data: Vec<u8> },
     /// Anything that comes without one.
     Request(Request),
+    /// Merge metadata into the object, unless it was deleted after the version of this time, on which they were posted.
+    Post { of: Timestamp, meta: PostMeta, row: u32 },
     /// The fragment at this place is damaged: go on without it, step by step until nothing changes any more.
     Damaged(Place),
     /// The decision at this place is damaged: write it anew.

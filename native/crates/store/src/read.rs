@@ -216,7 +216,7 @@ pub(crate) fn stat(inner: &Inner, key: &Key) -> Result<Info> {
         }
         let raw = read_record(inner, key, &*found.pinned.file, slot.place, slot.bytes(), HEAD_BYTES)?;
         if slot.kind.is_fragment() {
-            return fragments::described(&raw);
+            return fragments::described(inner, key, &raw, found.post.as_ref());
         }
         merged(inner, key, &raw, found.post.as_ref())
     })?;

@@ -28,6 +28,8 @@ pub(crate) const MAX_METADATA: u32 = 16 * 1024 * 1024;
 pub(crate) const VERSION: u8 = 1;
 /// The version of records of fragments, which programs that know nothing of them refuse.
 pub(crate) const FRAGMENTS_VERSION: u8 = 2;
+/// The version of records of POSTs to coded objects, which programs from before them refuse.
+pub(crate) const POSTS_VERSION: u8 = 3;
 const MAGIC: [u8; 4] = *b"SWLR";
 const CHECK: usize = HEADER - 8;
 
@@ -53,6 +55,8 @@ pub(crate) enum Kind {
     LargeFragment = 7,
     /// A decision about a version of which the device has, or may get, a fragment.
     Decision = 8,
+    /// Metadata on top of a coded object, whichever of its versions are here.
+    CodedPost = 9,
 }
 
 impl Kind {
@@ -68,6 +72,7 @@ impl Kind {
             6 => Self::Fragment,
             7 => Self::LargeFragment,
             8 => Self::Decision,
+            9 => Self::CodedPost,
             _ => return None,
         })
     }
@@ -87,7 +92,11 @@ impl Kind {
     /// The version of its records.
     #[must_use]
     pub(crate) fn version(self) -> u8 {
-        if self.is_of_fragments() { FRAGMENTS_VERSION } else { VERSION }
+        match self {
+            Self::CodedPost => POSTS_VERSION,
+            kind if kind.is_of_fragments() => FRAGMENTS_VERSION,
+            _ => VERSION,
+        }
     }
 }
 
@@ -282,7 +291,7 @@ impl Header {
         }
         let kind = Kind::of(raw[5]);
         match (raw[4], kind) {
-            (VERSION | FRAGMENTS_VERSION, None) => return Parsed::Unsound,
+            (VERSION..=POSTS_VERSION, None) => return Parsed::Unsound,
             (version, Some(kind)) if version < kind.version() => return Parsed::Unsound,
             (version, Some(kind)) if version == kind.version() => {}
             (version, _) => return Parsed::Newer(version),

@@ -293,7 +293,7 @@ impl Tail {
                     // Other versions of it are sound, and its header says what it was.
                     tail.next_sequence = tail.next_sequence.max(header.sequence + 1);
                     tail.damaged_fragments.push(header);
-                } else if header.kind != Kind::Post {
+                } else if !matches!(header.kind, Kind::Post | Kind::CodedPost) {
                     // What was forgotten with a damaged POST would be more than the POST.
                     tail.next_sequence = tail.next_sequence.max(header.sequence + 1);
                     tail.forget(header.key, header.sequence);
@@ -415,11 +415,14 @@ fn count_live(index: &Index, volumes: &Volumes) -> (u64, Vec<(Key, Place)>) {
     }
     let mut unsound = Vec::new();
     for (key, place) in &dangling {
+        if index.drop_post(key, *place) {
+            continue;
+        }
         if index.has_fragment(key) {
             // What it said of a version stays known until that is written anew.
             index.relocate(key, *place, NOWHERE, State::Undecided);
             unsound.push((*key, NOWHERE));
-        } else if !index.drop_post(key, *place) {
+        } else {
             index.apply(&Header::new(Kind::Forget, *key, 0), None);
         }
     }

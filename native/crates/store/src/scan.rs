@@ -8,7 +8,7 @@ use crate::device::other_version;
 use crate::disk::File;
 use crate::error::{Error, Result};
 use crate::record::{
-    ALIGN, BLOCK, CHUNK, DeviceId, EMPTY_XXH3, FRAGMENTS_VERSION, HEADER, Header, MAX_METADATA, Parsed, Place, Sound,
+    ALIGN, BLOCK, CHUNK, DeviceId, EMPTY_XXH3, HEADER, Header, MAX_METADATA, POSTS_VERSION, Parsed, Place, Sound,
     change_of,
 };
 
@@ -104,7 +104,7 @@ pub(crate) fn scan(
             Parsed::Sound(header) if offset + header.used_len() <= size => header,
             Parsed::Newer(version) => {
                 let what = format!("a record in volume {volume}");
-                return Err(other_version(&what, version.into(), FRAGMENTS_VERSION.into()));
+                return Err(other_version(&what, version.into(), POSTS_VERSION.into()));
             }
             _ => {
                 let next = search(&mut window, offset + ALIGN, size).map_err(failed)?;

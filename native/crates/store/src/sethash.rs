@@ -3,7 +3,7 @@
 //! The sum modulo 2^128 of one term per entry, so that a write costs one subtraction and one addition and the order
 //! of writes leaves no trace.
 
-use crate::model::{Entry, Suffix, Timestamp};
+use crate::model::{Entry, Suffix};
 
 /// In place of an entry's kind in the term of a fragment.
 const FRAGMENT: u8 = 3;
@@ -20,14 +20,16 @@ pub fn term(entry: &Entry) -> u128 {
     swiftlet_hash::xxh3_128(&packed)
 }
 
-/// The term of a fragment's version that is for certain: the same at all places. It has the generation besides, so that
-/// two writes with one timestamp are told apart.
+/// The term of a fragment's version that is for certain, with its metadata: the same at all places. It has the
+/// generation besides, so that two writes with one timestamp are told apart.
 #[must_use]
-pub fn fragment_term(digest: &[u8; 16], timestamp: Timestamp, generation: u64) -> u128 {
+pub fn fragment_term(entry: &Entry, generation: u64) -> u128 {
     let mut packed = [0; 49];
-    packed[..16].copy_from_slice(digest);
+    packed[..16].copy_from_slice(&entry.digest);
     packed[16] = FRAGMENT;
-    packed[17..25].copy_from_slice(&timestamp.to_be_bytes());
+    packed[17..25].copy_from_slice(&entry.timestamp.to_be_bytes());
+    packed[25..33].copy_from_slice(&entry.meta_timestamp.to_be_bytes());
+    packed[33..41].copy_from_slice(&entry.content_type_timestamp.to_be_bytes());
     packed[41..].copy_from_slice(&generation.to_be_bytes());
     swiftlet_hash::xxh3_128(&packed)
 }

@@ -5,12 +5,16 @@
 //! settled versions, of ballots, of what was decided for ever. Only whether a fragment that was returned or found
 //! damaged has come again is told by sequence numbers. A record that no maximum needs any more is dead, and compaction
 //! leaves it out.
+//!
+//! A POST is of no version: it counts for each that is older, as the metadata of whole objects do. So what was posted
+//! on top of a version that turns out to be aborted counts for the one before it.
 
 use std::sync::Arc;
 
 use swiftlet_fragments::slot::{Change, Slot};
 use swiftlet_fragments::{Accepted, Ballot, Device, Outcome, Version};
 
+use crate::index::Post;
 use crate::model::Timestamp;
 use crate::record::{ALIGN, Header, Kind, Place, State, is_promise};
 
@@ -97,6 +101,8 @@ pub(crate) struct Versions {
     pub floor: Option<Floor>,
     /// By version.
     pub kept: Vec<Kept>,
+    /// The newest POST, newer than the floor.
+    pub post: Option<Post>,
 }
 
 /// Replace a record by one that says at least as much: of equal ones the later one, and of copies the one read last.
@@ -152,21 +158,23 @@ impl Versions {
     #[must_use]
     pub(crate) fn of_deletion(timestamp: u64, spot: Spot) -> Self {
         let floor = Floor { version: Version::deletion(timestamp), spot: Some(spot), returned: 0 };
-        Self { floor: Some(floor), kept: Vec::new() }
+        Self { floor: Some(floor), kept: Vec::new(), post: None }
     }
 
     /// The deletion, if there is nothing else.
     #[must_use]
     pub(crate) fn only_deletion(&self) -> Option<Floor> {
-        self.floor.filter(|floor| self.kept.is_empty() && floor.version.is_deletion())
+        self.floor.filter(|floor| self.kept.is_empty() && self.post.is_none() && floor.version.is_deletion())
     }
 
-    /// Whether all that is held is memory of what became of versions, of which the last one is older than this.
+    /// Whether all that is held is memory of what became of versions, and a POST, of which the last one is older than
+    /// this.
     #[must_use]
     pub(crate) fn is_memory_before(&self, before: Timestamp) -> bool {
         let old = |spot: Spot| u64::from(spot.at_s) < before / TIMESTAMPS_PER_S;
         let deleted = self.floor.is_some_and(|floor| floor.version.is_deletion() && floor.version.timestamp >= before);
-        !deleted && self.kept.iter().all(|kept| kept.bytes.is_none()) && self.spots().all(old)
+        let posted = self.post.is_some_and(|post| post.timestamp >= before);
+        !deleted && !posted && self.kept.iter().all(|kept| kept.bytes.is_none()) && self.spots().all(old)
     }
 
     /// Whether merging could have led to this, and more than a deletion is held.
@@ -181,7 +189,7 @@ impl Versions {
     /// Whether nothing is held.
     #[must_use]
     pub(crate) fn is_empty(&self) -> bool {
-        self.floor.is_none() && self.kept.is_empty()
+        self.floor.is_none() && self.kept.is_empty() && self.post.is_none()
     }
 
     /// A version that is kept.
@@ -247,6 +255,29 @@ impl Versions {
         self.normalize();
     }
 
+    /// Take the record of a POST in; returns whether it is held now.
+    pub(crate) fn merge_post(&mut self, header: &Header) -> bool {
+        let order = |post: &Post| (post.timestamp, post.content_type_timestamp);
+        let post = Post {
+            timestamp: header.timestamp,
+            content_type_timestamp: header.content_type_timestamp,
+            place: header.place,
+            units: (header.record_len() / ALIGN) as u32,
+            delete_at: header.delete_at,
+        };
+        if self.post.is_none_or(|held| order(&held) <= order(&post)) {
+            self.post = Some(post);
+        }
+        self.normalize();
+        self.post.is_some_and(|held| held.place == post.place)
+    }
+
+    /// The POST if it counts for a version of this time.
+    #[must_use]
+    pub(crate) fn post_on(&self, timestamp: Timestamp) -> Option<Post> {
+        self.post.filter(|post| post.timestamp > timestamp)
+    }
+
     fn raise(&mut self, new: Floor) {
         match &mut self.floor {
             Some(floor) if floor.version > new.version => {}
@@ -263,6 +294,7 @@ impl Versions {
     fn normalize(&mut self) {
         self.kept.iter_mut().for_each(Kept::normalize);
         if let Some(floor) = &mut self.floor {
+            self.post = self.post.filter(|post| post.timestamp > floor.version.timestamp);
             self.kept.retain(|kept| kept.version >= floor.version);
             if let Some(kept) = self.kept.first_mut().filter(|kept| kept.version == floor.version) {
                 // Of what was said of it, only that earlier fragments don't count is needed still.
@@ -342,7 +374,8 @@ impl Versions {
             ]
         };
         let kept = self.kept.iter().flat_map(of_kept).flatten();
-        self.floor.iter().filter_map(|floor| floor.spot).chain(kept)
+        let posted = self.post.map(|post| Spot { place: post.place, units: post.units, ..Spot::default() });
+        self.floor.iter().filter_map(|floor| floor.spot).chain(kept).chain(posted)
     }
 
     /// Numbers of the files with fragments' data.
@@ -354,6 +387,9 @@ impl Versions {
     /// is not held there any more.
     pub(crate) fn relocate(&mut self, old: Place, new: Place, state: State) -> bool {
         let mut found = false;
+        if let Some(post) = self.post.as_mut().filter(|post| post.place == old) {
+            (post.place, found) = (new, true);
+        }
         let mut moved = |spot: &mut Spot| {
             if spot.place == old {
                 (spot.place, found) = (new, true);

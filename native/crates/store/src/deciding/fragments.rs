@@ -9,12 +9,14 @@ use swiftlet_fragments::Version;
 use swiftlet_fragments::request::{Request, answer};
 use swiftlet_fragments::slot::{Change, Slot};
 
-use super::{Plan, forget, unchanged};
+use super::{Plan, forget, unchanged, write_post};
 use crate::error::{Error, Result};
 use crate::index::WholeObject;
 use crate::inner::Inner;
-use crate::model::{Key, Timestamp};
+use crate::merge;
+use crate::model::{Key, PostMeta, Timestamp};
 use crate::queue::{Asked, Given, Op};
+use crate::reading;
 use crate::record::{Header, Kind, State, decision_record, pack_tombstone};
 use crate::versions::Versions;
 
@@ -41,9 +43,29 @@ pub(super) fn decide(inner: &Inner, key: Key, asked: Asked) -> Result<Plan> {
             let Some(change) = change else { return Ok(Plan::Answer(Ok(Given::Answer(said)))) };
             write(key, without_chosen(&versions, change), Given::Answer(said))
         }
+        Asked::Post { of, meta, row } => post(inner, key, &versions, (of, meta, row)),
         Asked::Damaged(place) => write_if(key, versions.without(place)),
         Asked::Rewrite(place) => write_if(key, versions.decision_at(place)),
     }
+}
+
+/// Metadata that were posted on top of a version of a time. They are kept without that version, too: it may come later.
+fn post(inner: &Inner, key: Key, versions: &Versions, posted: (Timestamp, PostMeta, u32)) -> Result<Plan> {
+    let (of, new, row) = posted;
+    let floor = versions.floor.map(|floor| floor.version);
+    if let Some(deletion) = floor.filter(|floor| floor.is_deletion() && floor.timestamp >= of) {
+        return Err(Error::NotFound(Some(deletion.timestamp)));
+    }
+    let old = match &versions.post {
+        Some(post) => reading::post_at(inner, &key, post)?,
+        None => None,
+    };
+    let merged = merge::merge_post(floor.map_or(0, |floor| floor.timestamp), old, new);
+    let answer = merged.superseded_by.map_or(Ok(Given::Changed(true)), |newer| Err(Error::Superseded(newer)));
+    let Some(post) = merged.store else { return Ok(Plan::Answer(answer)) };
+    // Without a fragment nothing is known here that a listing could show.
+    let row = if versions.kept.iter().any(|kept| kept.bytes.is_some()) { row } else { 0 };
+    Ok(write_post(Kind::CodedPost, key, &post, row, answer))
 }
 
 fn write_if(key: Key, change: Option<Change>) -> Result<Plan> {

@@ -16,8 +16,9 @@ use crate::record::{DeviceId, Kind, Place, u32_at, u64_at};
 
 const MAGIC: [u8; 8] = *b"SWLTIDX1";
 const VERSION: u16 = 1;
-/// The version of a checkpoint with fragments.
-const FRAGMENTS_VERSION: u16 = 2;
+/// The version of a checkpoint with fragments, and before there were POSTs to them.
+const FRAGMENTS_VERSION: u16 = 3;
+const BEFORE_POSTS: u16 = 2;
 const HEAD: usize = 8 + 2 + 6 + 16 + 8 + 4;
 const VOLUME: usize = 4 + 8 + 8;
 const BLOCK_HEAD: usize = 2 + 4 + 4 + 4;
@@ -63,7 +64,7 @@ fn sealed(mut block: Vec<u8>) -> Vec<u8> {
 
 /// Bytes of a block's head.
 fn block_head(version: u16) -> usize {
-    if version == FRAGMENTS_VERSION { BLOCK_HEAD + FRAGMENTS_HEAD } else { BLOCK_HEAD }
+    if version >= BEFORE_POSTS { BLOCK_HEAD + FRAGMENTS_HEAD } else { BLOCK_HEAD }
 }
 
 /// Write the index into an empty file; returns its size in bytes. The caller syncs.
@@ -198,7 +199,7 @@ pub(crate) fn read(file: &dyn File, device: &DeviceId) -> io::Result<Option<(Rea
     let mut stream = Stream { file, offset: 0, buffer: Vec::new(), start: 0 };
     let Some(head) = stream.peek(HEAD)? else { return Ok(None) };
     let version = u16::from_be_bytes([head[8], head[9]]);
-    let understood = version == VERSION || version == FRAGMENTS_VERSION;
+    let understood = (VERSION..=FRAGMENTS_VERSION).contains(&version);
     let known = head[..8] == MAGIC && understood && head[16..32] == *device;
     let volumes = u32_at(head, HEAD - 4) as usize;
     if !known || (volumes * VOLUME) as u64 > total {
@@ -292,7 +293,7 @@ struct Counts {
 
 impl Counts {
     fn of(version: u16, head: &[u8]) -> Self {
-        let fragments = if version == FRAGMENTS_VERSION { u32_at(head, BLOCK_HEAD) } else { 0 };
+        let fragments = if version >= BEFORE_POSTS { u32_at(head, BLOCK_HEAD) } else { 0 };
         Self { slots: u32_at(head, 6), extras: u32_at(head, 10), fragments }
     }
 }
@@ -350,7 +351,7 @@ pub(crate) fn sealed_anew(data: &[u8], device: &DeviceId) -> Vec<u8> {
         return raw;
     }
     raw[..8].copy_from_slice(&MAGIC);
-    let version = if raw[9] == FRAGMENTS_VERSION as u8 { FRAGMENTS_VERSION } else { VERSION };
+    let version = u16::from(raw[9]).clamp(VERSION, FRAGMENTS_VERSION);
     raw[8..10].copy_from_slice(&version.to_be_bytes());
     raw[16..32].copy_from_slice(device);
     let volumes = u32_at(&raw, HEAD - 4) as usize;

@@ -81,18 +81,21 @@ impl Held {
 
     /// What other devices are shown of it; of a fragment the newest version that is for certain, without its generation.
     fn entry(&self) -> Entry {
-        let Slot { timestamp, .. } = self.slot;
-        let (digest, kind) = (self.slot.digest(), EntryKind::Data);
-        let of_fragment = Entry { digest, kind, timestamp, meta_timestamp: 0, content_type_timestamp: 0 };
-        self.state().entry(digest).unwrap_or(of_fragment)
+        self.state().entry(self.slot.digest()).unwrap_or_else(|| self.entry_of_fragment())
+    }
+
+    fn entry_of_fragment(&self) -> Entry {
+        let (digest, kind, timestamp) = (self.slot.digest(), EntryKind::Data, self.slot.timestamp);
+        let as_data = State { newest: Some((kind, timestamp)), ..self.state() };
+        let bare = Entry { digest, kind, timestamp, meta_timestamp: 0, content_type_timestamp: 0 };
+        as_data.entry(digest).unwrap_or(bare)
     }
 
     /// What it adds to its suffix's set hash.
     fn term(&self) -> u128 {
-        let Slot { timestamp, .. } = self.slot;
         match self.state().entry(self.slot.digest()) {
             Some(entry) => sethash::term(&entry),
-            None => sethash::fragment_term(&self.slot.digest(), timestamp, self.generation),
+            None => sethash::fragment_term(&self.entry_of_fragment(), self.generation),
         }
     }
 }

@@ -15,13 +15,15 @@ use swiftlet_hash::xxh3_64;
 
 use crate::disk::File;
 use crate::error::{Error, Result};
-use crate::index::WholeObject;
+use crate::index::{Post, WholeObject};
 use crate::inner::Inner;
 use crate::large;
 use crate::merge;
-use crate::model::{Footer, FragmentInfo, Info, Key};
-use crate::reading::{HEAD_BYTES, Raw, Trouble, read_record};
-use crate::record::{ALIGN, CHUNK, HEADER, Kind, Place, change_of, parse_fragment, parse_tombstone, version_of};
+use crate::model::{Footer, FragmentInfo, Info, Key, PostMeta};
+use crate::reading::{HEAD_BYTES, Raw, Trouble, load_post, read_record};
+use crate::record::{
+    ALIGN, CHUNK, HEADER, Kind, Place, change_of, parse_fragment, parse_post, parse_tombstone, version_of,
+};
 use crate::unsound;
 use crate::versions::{Bytes, Versions};
 use crate::volume::Pinned;
@@ -60,6 +62,8 @@ pub struct Newest {
     pub floor: Option<Version>,
     /// The fragment of the committed version.
     pub fragment: Option<Fragment>,
+    /// The newest POST, which counts for every version that is older.
+    pub post: Option<PostMeta>,
 }
 
 fn cell_bytes(geometry: &Geometry, index: usize, number: u64) -> usize {
@@ -176,21 +180,44 @@ pub(crate) fn fragment(inner: &Arc<Inner>, key: &Key, version: Version) -> Resul
 pub(crate) fn newest(inner: &Arc<Inner>, key: &Key, below: Option<Version>) -> Result<Newest> {
     inner.device.check()?;
     loop {
-        let (mut committed, mut floor) = (None, None);
+        let (mut committed, mut floor, mut post) = (None, None, None);
         let found = look(inner, key, |versions| {
+            // What counts for the version that is found must not be gone with it.
+            post = versions.post.map(|post| (post, inner.volumes.get(post.place.volume()).map(|volume| volume.pin())));
             let slot = versions.slot();
             (committed, floor) = (slot.committed(below), slot.floor());
             let version = committed.filter(|version| !version.is_deletion()).ok_or(())?;
             versions.get(version).and_then(|kept| kept.bytes).ok_or(())
         })?;
+        let Ok(post) = sound_post(inner, key, post)? else { continue };
         match (found, committed) {
             (Ok(pinned), Some(version)) => {
                 if let Some(fragment) = sound(inner, key, version, pinned)? {
-                    return Ok(Newest { committed, floor, fragment: Some(fragment) });
+                    return Ok(Newest { committed, floor, fragment: Some(fragment), post });
                 }
             }
-            _ => return Ok(Newest { committed, floor, fragment: None }),
+            _ => return Ok(Newest { committed, floor, fragment: None, post }),
         }
+    }
+}
+
+/// A damaged POST was put aside.
+struct PutAside;
+
+/// The POST that was found.
+fn sound_post(
+    inner: &Inner,
+    key: &Key,
+    found: Option<(Post, Option<Pinned>)>,
+) -> Result<Result<Option<PostMeta>, PutAside>> {
+    let Some((post, pinned)) = found else { return Ok(Ok(None)) };
+    let Some(pinned) = pinned else {
+        return Err(Error::DeviceFailed("the index names a volume that does not exist".into()));
+    };
+    match load_post(inner, key, &post, &*pinned.file) {
+        Ok(meta) => Ok(Ok(Some(meta))),
+        Err(Trouble::Other(error)) => Err(error),
+        Err(Trouble::Unsound(place, _)) => unsound::unless_moved(inner, key, place).map(|()| Err(PutAside)),
     }
 }
 
@@ -245,12 +272,13 @@ fn info_of(raw: &Raw) -> Option<FragmentInfo> {
     if raw.header.kind.is_fragment() { parse_fragment(&raw.header, raw.metadata()) } else { None }
 }
 
-/// The description of the object that a fragment is of, from its record.
-pub(super) fn described(raw: &Raw) -> Result<Info, Trouble> {
+/// The description of the object that a fragment is of, from its record and the POST on top.
+pub(super) fn described(inner: &Inner, key: &Key, raw: &Raw, post: Option<&(Post, Pinned)>) -> Result<Info, Trouble> {
     let info = info_of(raw).ok_or(Trouble::Unsound(raw.header.place, "its metadata is malformed"))?;
     let FragmentInfo { meta, etag, block } = info;
     let footer = Footer { size: block.geometry.object_bytes(), etag, xxh3: block.object_xxh3 as u64 };
-    Ok(merge::info_of(meta, footer, None))
+    let post = post.map(|(post, volume)| load_post(inner, key, post, &*volume.file)).transpose()?;
+    Ok(merge::info_of(meta, footer, post))
 }
 
 /// Read and check all records of a fragment and its versions; returns the bytes read. `ChecksumMismatch` after something
@@ -310,11 +338,12 @@ fn check_cells(inner: &Inner, source: &Source, rest: &dyn Fn(u64) -> bool) -> Re
     Ok(read)
 }
 
-/// Check a decision, or the deletion of a fragment.
+/// Check a decision, the deletion of a fragment, or a POST.
 fn check_decision(inner: &Inner, key: &Key, (place, len): (Place, u64), pinned: &Pinned) -> Result<u64, Trouble> {
     let raw = read_record(inner, key, &*pinned.file, place, len, len)?;
     let sound = match raw.header.kind {
         Kind::Tombstone => parse_tombstone(raw.metadata()).is_some(),
+        Kind::CodedPost => parse_post(&raw.header, raw.metadata()).is_some(),
         Kind::Decision => {
             change_of(&raw.header, raw.metadata()).is_some_and(|it| it.version() == version_of(&raw.header))
         }

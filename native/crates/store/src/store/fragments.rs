@@ -25,7 +25,7 @@ use crate::aggregate::MAX_AGGREGATE;
 use crate::commit;
 use crate::error::{Error, Result};
 use crate::index::WholeObject;
-use crate::model::Key;
+use crate::model::{Key, PostMeta, Timestamp};
 use crate::queue::{Asked, Told};
 use crate::read::fragments::{self as reading, Fetched, Newest};
 use crate::versions::Versions;
@@ -93,6 +93,16 @@ impl Store {
     /// Like `submit_about_fragment`, and wait for the answer.
     pub fn about_fragment(&self, key: Key, request: Request) -> Result<Answer> {
         commit::wait(&self.inner, |told| self.submit_about_fragment(key, request, told))
+    }
+
+    /// `submit_coded_post` without an update, and wait for the answer.
+    pub fn coded_post(&self, key: Key, of: Timestamp, meta: PostMeta) -> Result<bool> {
+        commit::wait(&self.inner, |done| self.submit_coded_post(key, of, meta, 0, done))
+    }
+
+    /// The newest POST to a coded object that is held, whether it counts for a version that is here or not.
+    pub fn posted(&self, key: &Key) -> Result<Option<PostMeta>> {
+        Ok(reading::newest(&self.inner, key, None)?.post)
     }
 
     /// The newest committed version below another one, with its fragment, for reading.

@@ -6,7 +6,7 @@ use super::Store;
 use crate::error::Result;
 use crate::model::{Footer, Key, PostMeta, PutMeta, Timestamp};
 use crate::pending::PendingUpdate;
-use crate::queue::{Done, Op};
+use crate::queue::{Asked, Done, Op};
 use crate::read;
 
 impl Store {
@@ -19,6 +19,17 @@ impl Store {
     pub fn submit_post_with_row(&self, key: Key, meta: PostMeta, row: u32, done: Done) {
         match self.inner.device.check_room(0) {
             Ok(()) => self.inner.queue.push(key, Op::Post { meta, row }, done),
+            Err(error) => done(Err(error)),
+        }
+    }
+
+    /// Merge metadata into a coded object, with a pending update for these container replicas (bits) if a fragment is
+    /// here. They count for every version that is older than they are, also for one that comes later. `of` is the time of
+    /// the version on which they were posted: `NotFound` if the object was deleted at or after that. `Superseded` by newer
+    /// metadata, or by a newer version that is settled.
+    pub fn submit_coded_post(&self, key: Key, of: Timestamp, meta: PostMeta, row: u32, done: Done) {
+        match self.inner.device.check_room(0) {
+            Ok(()) => self.inner.queue.push(key, Op::Fragments(Asked::Post { of, meta, row }), done),
             Err(error) => done(Err(error)),
         }
     }

@@ -15,6 +15,9 @@ use crate::record::{ALIGN, Place};
 /// held any more.
 pub(super) fn set_aside(inner: &Inner, key: &Key, place: Place) -> Result<()> {
     let Ok(versions) = inner.index.versions(key) else { return Ok(()) };
+    if versions.post.is_some_and(|post| post.place == place) {
+        return quarantine::set_post_aside(inner, key, place);
+    }
     let Some(spot) = versions.spots().find(|spot| spot.place == place) else { return Ok(()) };
     quarantine::copy(inner, place, u64::from(spot.units) * ALIGN)?;
     inner.device.disk.reach("quarantine-copied");

@@ -26,8 +26,10 @@ fn chosen() -> Arc<[Device]> {
 /// A log of records on a device, with the slot as the pure decisions have it, and the index over the records.
 struct Life {
     random: Random,
-    records: Vec<(Header, Change)>,
+    records: Vec<(Header, Option<Change>)>,
     slot: Slot,
+    /// The newest POST and the time of its content type, whether it counts still or not.
+    post: Option<(u64, u64)>,
     held: Versions,
     sequence: u64,
     places: u64,
@@ -36,7 +38,8 @@ struct Life {
 impl Life {
     fn new(seed: u64) -> Self {
         let random = Random(seed * 7919 + 1);
-        Self { random, records: Vec::new(), slot: Slot::default(), held: Versions::default(), sequence: 0, places: 1 }
+        let (slot, held) = (Slot::default(), Versions::default());
+        Self { random, records: Vec::new(), slot, post: None, held, sequence: 0, places: 1 }
     }
 
     fn append(&mut self, change: Change) {
@@ -62,7 +65,24 @@ impl Life {
             ..Header::new(kind, KEY, version.timestamp)
         };
         self.held.merge(&change, &header);
-        self.records.push((header, change));
+        self.records.push((header, Some(change)));
+    }
+
+    /// Metadata come, if they are newer than what is here, as `deciding` writes them.
+    fn post(&mut self) {
+        let timestamp = 10 + self.random.below(5);
+        let content_type_timestamp = if self.random.below(2) == 0 { 0 } else { 10 + self.random.below(timestamp - 9) };
+        let new = (timestamp, content_type_timestamp);
+        if self.post >= Some(new) || self.slot.floor().is_some_and(|floor| floor.timestamp >= timestamp) {
+            return;
+        }
+        self.post = Some(new);
+        (self.sequence, self.places) = (self.sequence + 1, self.places + 1);
+        let place = Place::new(1, self.places * 64);
+        let posted = Header::new(Kind::CodedPost, KEY, timestamp);
+        let header = Header { sequence: self.sequence, place, content_type_timestamp, ..posted };
+        assert!(self.held.merge_post(&header));
+        self.records.push((header, None));
     }
 
     /// One thing that happens to a device.
@@ -70,7 +90,7 @@ impl Life {
         let version = Version { timestamp: 10 + self.random.below(4), generation: 1 + self.random.below(2) };
         let ballot = Ballot { round: 1 + self.random.below(3) as u32, nonce: self.random.below(2) };
         let outcome = if version.generation == 1 { Outcome::Commit } else { Outcome::Abort };
-        let request = match self.random.below(14) {
+        let request = match self.random.below(15) {
             0..=3 => Request::Prepare { version, chosen: chosen() },
             4 | 5 => Request::Commit(version),
             6 => Request::Settle(version),
@@ -80,6 +100,7 @@ impl Life {
             10 => Request::Decide { version, outcome },
             11 => Request::Keep { version, chosen: chosen() },
             12 => return self.give_back_or_damage(),
+            13 => return self.post(),
             _ => return self.compact(),
         };
         let (said, by_records) = (answer(&self.slot, &request), answer(&self.held.slot(), &request));
@@ -133,7 +154,10 @@ impl Life {
         let mut left: Vec<usize> = (0..self.records.len()).chain(0..self.records.len() / 3).collect();
         while !left.is_empty() {
             let (header, change) = &self.records[left.swap_remove(self.random.below(left.len() as u64) as usize)];
-            held.merge(change, header);
+            match change {
+                Some(change) => held.merge(change, header),
+                None => drop(held.merge_post(header)),
+            }
         }
         held
     }
@@ -156,7 +180,11 @@ impl Life {
                 ]);
             }
         }
+        let newer = |post: &(u64, u64)| self.slot.floor().is_none_or(|floor| floor.timestamp < post.0);
+        let posted = self.post.filter(newer);
         for held in [&self.held, &again] {
+            let found = held.post.map(|post| (post.timestamp, post.content_type_timestamp));
+            assert_eq!(found, posted, "{what}: {held:#?}");
             for request in &requests {
                 let (expected, found) = (answer(&self.slot, request).1, answer(&held.slot(), request).1);
                 assert!(is_same(&expected, &found), "{what}: {request:?}: {found:?}, not {expected:?}: {held:#?}");
@@ -224,4 +252,8 @@ fn what_nobody_needs_is_forgotten_by_its_age() {
         &Header::new(Kind::Fragment, KEY, newer.timestamp),
     );
     assert!(!held.is_memory_before(u64::MAX), "a fragment is no memory");
+    let mut posted = Versions::default();
+    assert!(posted.merge_post(&Header::new(Kind::CodedPost, KEY, deletion.timestamp)));
+    assert!(!posted.is_memory_before(deletion.timestamp), "a POST is as old as its timestamp");
+    assert!(posted.is_memory_before(deletion.timestamp + 1));
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::common::fragments::{CELL, KEYS, Model, Worker, chosen, fragment, index_of, key, meta, written};
+use crate::common::fragments::{CELL, KEYS, Model, Worker, chosen, counting, fragment, index_of, key, meta, written};
 use crate::common::{config, random};
 use swiftlet_erasure::Geometry;
 use swiftlet_fragments::request::{Answer, Request};
@@ -543,7 +543,8 @@ fn flipped_bits_are_found_and_never_served() {
 fn is_as_before(model: &Model, store: &Store, what: &str) -> bool {
     let mut same = true;
     for number in 0..KEYS {
-        let slot = model.current(number);
+        let state = model.current(number);
+        let slot = &state.slot;
         for timestamp in 10..16 {
             for generation in 1..3 {
                 let version = Version { timestamp, generation };
@@ -560,6 +561,7 @@ fn is_as_before(model: &Model, store: &Store, what: &str) -> bool {
         }
         let newest = store.newest_fragment(&key(number), None).unwrap_or_else(|error| panic!("{what}: {error}"));
         same &= (newest.committed, newest.floor) == (slot.committed(None), slot.floor());
+        same &= counting(store, key(number), newest.post) == state.posted();
     }
     same
 }

@@ -8,4 +8,5 @@ mod crash;
 mod damage;
 mod fragments;
 mod pending;
+mod posts;
 mod upkeep;

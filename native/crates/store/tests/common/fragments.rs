@@ -14,7 +14,8 @@ use swiftlet_fragments::slot::{Change, Shown, Slot};
 use swiftlet_fragments::sync::{self, Todo};
 use swiftlet_fragments::{Accepted, Ballot, Device, Outcome, Version};
 use swiftlet_store::disk::SimulatedDisk;
-use swiftlet_store::model::{Key, PutMeta};
+use swiftlet_store::merge::merge_post;
+use swiftlet_store::model::{Key, PostMeta, PutMeta};
 use swiftlet_store::{Error, Fetched, Result, Shape, Store};
 
 use super::{Random, content, random};
@@ -68,12 +69,33 @@ pub fn written(store: &Store, key: Key, version: Version) -> Result<(swiftlet_st
     Ok((writer, Block { cells: Vec::new(), ..block }))
 }
 
+/// What a device holds of a fragment: its versions, and the metadata on top of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct State {
+    pub slot: Slot,
+    pub post: Option<PostMeta>,
+}
+
+impl State {
+    /// The metadata as far as they count for any version that may be here.
+    pub fn posted(&self) -> Option<PostMeta> {
+        let floor = self.slot.floor().map_or(0, |floor| floor.timestamp);
+        let mut post = self.post.clone().filter(|post| post.timestamp > floor)?;
+        if post.content_type_timestamp <= floor {
+            (post.content_type, post.content_type_timestamp) = (None, 0);
+        }
+        Some(post)
+    }
+}
+
 /// One thing that is asked of a fragment.
 #[derive(Clone, Debug)]
 pub enum Op {
     Ask(Request),
     Learn(Shown),
     HandBack(Shown),
+    /// Metadata on top of a version of this time.
+    Post(u64, PostMeta),
 }
 
 impl Op {
@@ -86,12 +108,20 @@ impl Op {
                 _ => None,
             },
             Self::HandBack(shown) => sync::returned(slot, Some(shown)),
+            Self::Post(..) => None,
         }
     }
 
-    fn after(&self, slot: &Slot) -> Slot {
-        let mut next = slot.clone();
-        self.change(slot).iter().for_each(|change| next.apply(change));
+    fn after(&self, state: &State) -> State {
+        let mut next = state.clone();
+        self.change(&state.slot).iter().for_each(|change| next.slot.apply(change));
+        let floor = state.slot.floor();
+        if let Self::Post(of, meta) = self
+            && floor.is_none_or(|floor| !floor.is_deletion() || floor.timestamp < *of)
+        {
+            let merged = merge_post(floor.map_or(0, |floor| floor.timestamp), state.posted(), meta.clone());
+            next.post = merged.store.or(next.post);
+        }
         next
     }
 }
@@ -114,14 +144,24 @@ fn all_answers(slot: &Slot) -> Vec<Answer> {
     probes().iter().map(|request| answer(slot, request).1).collect()
 }
 
-/// What may be held of each fragment: one slot, or, with operations under way at a crash, several.
+/// A POST as far as it counts where it is: a content type that is older than what is settled doesn't.
+pub fn counting(store: &Store, key: Key, post: Option<PostMeta>) -> Option<PostMeta> {
+    let floor = store.newest_fragment(&key, None).expect("read").floor.map_or(0, |floor| floor.timestamp);
+    let mut post = post?;
+    if post.content_type_timestamp <= floor {
+        (post.content_type, post.content_type_timestamp) = (None, 0);
+    }
+    Some(post)
+}
+
+/// What may be held of each fragment: one state, or, with operations under way at a crash, several.
 #[derive(Clone, Debug, Default)]
 pub struct Model {
-    pub possible: BTreeMap<u64, Vec<Slot>>,
+    pub possible: BTreeMap<u64, Vec<State>>,
 }
 
 impl Model {
-    pub fn current(&self, number: u64) -> Slot {
+    pub fn current(&self, number: u64) -> State {
         self.possible.get(&number).and_then(|slots| slots.last()).cloned().unwrap_or_default()
     }
 
@@ -132,7 +172,7 @@ impl Model {
 
     pub fn doubt(&mut self, number: u64, op: &Op) {
         let next = op.after(&self.current(number));
-        self.possible.entry(number).or_insert_with(|| vec![Slot::default()]).push(next);
+        self.possible.entry(number).or_insert_with(|| vec![State::default()]).push(next);
     }
 
     /// As `check`, if the disk has lived to be asked.
@@ -154,15 +194,18 @@ impl Model {
                 .into_iter()
                 .map(|request| store.about_fragment(key, request).unwrap_or_else(|error| panic!("{what}: {error}")))
                 .collect();
-            let slots = self.possible.entry(number).or_insert_with(|| vec![Slot::default()]);
+            let posted = store.posted(&key).unwrap_or_else(|error| panic!("{what}: {error}"));
+            let found = (found, counting(store, key, posted));
+            let slots = self.possible.entry(number).or_insert_with(|| vec![State::default()]);
             // What differs only in what was promised is told apart by a model alone.
-            let matching: Vec<Slot> = slots.iter().filter(|slot| all_answers(slot) == found).cloned().collect();
+            let seen = |state: &State| (all_answers(&state.slot), state.posted());
+            let matching: Vec<State> = slots.iter().filter(|state| seen(state) == found).cloned().collect();
             let Some(last) = matching.last().cloned() else {
                 panic!("{what}: fragment {number} answers {found:?}, which is none of {slots:#?}");
             };
             *slots = matching;
             for version in all_versions() {
-                let is_here = last.get(version).is_some_and(|kept| kept.is_readable());
+                let is_here = last.slot.get(version).is_some_and(|kept| kept.is_readable());
                 match store.fragment(&key, version).unwrap_or_else(|error| panic!("{what}: {error}")) {
                     Fetched::Fragment(held) => {
                         let (bytes, block) = fragment(version, index_of(number));
@@ -200,7 +243,7 @@ impl Worker {
         let ballot = Ballot { round: 1 + self.random.below(3) as u32, nonce: self.random.below(2) };
         let outcome = if version.generation == 1 { Outcome::Commit } else { Outcome::Abort };
         let shown = |settled| Shown { version, settled, chosen: chosen() };
-        match self.random.below(18) {
+        match self.random.below(20) {
             0..=5 => Op::Ask(Request::Prepare { version, chosen: chosen() }),
             6..=8 => Op::Ask(Request::Commit(version)),
             9 => Op::Ask(Request::Settle(version)),
@@ -210,8 +253,17 @@ impl Worker {
             13 | 14 => Op::Ask(Request::Decide { version, outcome }),
             15 => Op::Ask(Request::Keep { version, chosen: chosen() }),
             16 => Op::Learn(shown(self.random.below(2) == 0)),
-            _ => Op::HandBack(shown(true)),
+            17 => Op::HandBack(shown(true)),
+            _ => Op::Post(version.timestamp, self.metadata()),
         }
+    }
+
+    fn metadata(&mut self) -> PostMeta {
+        let timestamp = 10 + self.random.below(TIMES + 3);
+        let content_type = (self.random.below(2) == 0).then(|| timestamp.to_string().into_bytes());
+        let content_type_timestamp = if content_type.is_some() { timestamp } else { 0 };
+        let metadata = vec![(b"x-object-meta-at".to_vec(), timestamp.to_string().into_bytes())];
+        PostMeta { timestamp, metadata, content_type, content_type_timestamp, delete_at: timestamp * 100 }
     }
 
     fn apply_outcome(&mut self, number: u64, op: &Op, outcome: Result<Option<Answer>>, what: &str) {
@@ -219,10 +271,10 @@ impl Worker {
             Ok(found) => {
                 if let (Op::Ask(request), Some(found)) = (op, found) {
                     let possible = self.model.possible.get(&number).cloned().unwrap_or_default();
-                    let expected: Vec<Answer> = possible.iter().map(|slot| answer(slot, request).1).collect();
+                    let expected: Vec<Answer> = possible.iter().map(|state| answer(&state.slot, request).1).collect();
                     // Of several that may be, those that would have answered so are left.
-                    let fits = |slot: &Slot| answer(slot, request).1 == found;
-                    let fitting: Vec<Slot> = possible.into_iter().filter(fits).collect();
+                    let fits = |state: &State| answer(&state.slot, request).1 == found;
+                    let fitting: Vec<State> = possible.into_iter().filter(fits).collect();
                     if expected.is_empty() {
                         assert_eq!(found, answer(&Slot::default(), request).1, "{what}: {request:?}");
                     } else {
@@ -230,7 +282,7 @@ impl Worker {
                         self.model.possible.insert(number, fitting);
                     }
                 }
-                let slots = self.model.possible.entry(number).or_insert_with(|| vec![Slot::default()]);
+                let slots = self.model.possible.entry(number).or_insert_with(|| vec![State::default()]);
                 slots.iter_mut().for_each(|slot| *slot = op.after(slot));
             }
             Err(Error::DiskFull(_)) => {}
@@ -252,6 +304,10 @@ impl Worker {
             Op::Ask(request) => store.about_fragment(key, request.clone()).map(Some),
             Op::Learn(shown) => store.learn_of_fragment(key, shown.clone()).map(|_| None),
             Op::HandBack(shown) => store.hand_back_fragment(key, shown.clone()).map(|_| None),
+            Op::Post(of, meta) => match store.coded_post(key, *of, meta.clone()) {
+                Ok(_) | Err(Error::Superseded(_) | Error::NotFound(_)) => Ok(None),
+                Err(error) => Err(error),
+            },
         }
     }
 

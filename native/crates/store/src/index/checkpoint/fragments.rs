@@ -6,13 +6,14 @@ use std::sync::Arc;
 use swiftlet_erasure::MAX_CELLS;
 use swiftlet_fragments::{Accepted, Ballot, Device, Outcome, Version};
 
-use crate::index::Partition;
+use crate::index::{Partition, Post};
 use crate::record::{Place, State, u32_at, u64_at};
 use crate::versions::{Bytes, Floor, Kept, Said, Spot, Versions};
 
 /// What follows of a fragment, or of a version, as bits.
 const FLOOR: u8 = 1;
 const FLOOR_RECORD: u8 = 2;
+const POST: u8 = 4;
 const BYTES: u8 = 1;
 const DAMAGED: u8 = 2;
 const PROMISED: u8 = 4;
@@ -43,7 +44,7 @@ pub(super) fn pack(partition: &Partition) -> Vec<u8> {
     out.extend((held.len() as u32).to_be_bytes());
     for (digest, versions) in held {
         out.extend(digest);
-        put_floor(&mut out, versions.floor);
+        put_head(&mut out, versions);
         out.extend((versions.kept.len() as u16).to_be_bytes());
         for kept in &versions.kept {
             put_version(&mut out, kept.version);
@@ -71,12 +72,22 @@ fn put_ballot(out: &mut Vec<u8>, ballot: Ballot) {
     out.extend(ballot.nonce.to_be_bytes());
 }
 
-fn put_floor(out: &mut Vec<u8>, floor: Option<Floor>) {
-    let Some(floor) = floor else { return out.push(0) };
-    out.push(FLOOR | if floor.spot.is_some() { FLOOR_RECORD } else { 0 });
-    put_version(out, floor.version);
-    out.extend(floor.returned.to_be_bytes());
-    floor.spot.iter().for_each(|spot| put_spot(out, *spot));
+/// What is settled, and the POST.
+fn put_head(out: &mut Vec<u8>, versions: &Versions) {
+    let record = versions.floor.and_then(|floor| floor.spot);
+    let bits = [(versions.floor.is_some(), FLOOR), (record.is_some(), FLOOR_RECORD), (versions.post.is_some(), POST)];
+    out.push(bits.iter().filter(|(there, _)| *there).map(|(_, bit)| bit).sum());
+    if let Some(floor) = versions.floor {
+        put_version(out, floor.version);
+        out.extend(floor.returned.to_be_bytes());
+        record.iter().for_each(|spot| put_spot(out, *spot));
+    }
+    if let Some(post) = versions.post {
+        for field in [post.timestamp, post.content_type_timestamp, post.place.0, post.delete_at] {
+            out.extend(field.to_be_bytes());
+        }
+        out.extend(post.units.to_be_bytes());
+    }
 }
 
 fn put_kept(out: &mut Vec<u8>, kept: &Kept) {
@@ -165,16 +176,24 @@ impl<'a> Cursor<'a> {
         (0..count).map(|_| Some(Device { number: self.u32()?, incarnation: self.u64()? })).collect()
     }
 
-    fn floor(&mut self) -> Option<Option<Floor>> {
+    /// What is settled, and the POST; a version of the checkpoint from before POSTs has none.
+    fn head(&mut self) -> Option<(Option<Floor>, Option<Post>)> {
         let bits = self.u8()?;
-        match bits {
-            0 => return Some(None),
-            FLOOR | 3 => {}
-            _ => return None,
+        if bits > FLOOR | FLOOR_RECORD | POST || bits & (FLOOR | FLOOR_RECORD) == FLOOR_RECORD {
+            return None;
         }
-        let (version, returned) = (self.version()?, self.u64()?);
-        let spot = if bits & FLOOR_RECORD == 0 { None } else { Some(self.spot()?) };
-        Some(Some(Floor { version, spot, returned }))
+        let (mut floor, mut post) = (None, None);
+        if bits & FLOOR != 0 {
+            let (version, returned) = (self.version()?, self.u64()?);
+            let spot = if bits & FLOOR_RECORD == 0 { None } else { Some(self.spot()?) };
+            floor = Some(Floor { version, spot, returned });
+        }
+        if bits & POST != 0 {
+            let (timestamp, content_type_timestamp) = (self.u64()?, self.u64()?);
+            let (place, delete_at) = (Place(self.u64()?), self.u64()?);
+            post = Some(Post { timestamp, content_type_timestamp, place, units: self.u32()?, delete_at });
+        }
+        Some((floor, post))
     }
 
     fn kept(&mut self, lists: &[Arc<[Device]>]) -> Option<Kept> {
@@ -218,10 +237,10 @@ pub(super) fn unpack(raw: &[u8], partition: &mut Partition) -> Option<()> {
         if last.replace(digest).is_some_and(|last| last >= digest) || partition.get(&digest).is_some() {
             return None;
         }
-        let floor = cursor.floor()?;
+        let (floor, post) = cursor.head()?;
         let count = cursor.take(2).map(|raw| u16::from_be_bytes([raw[0], raw[1]]))?;
         let kept = (0..count).map(|_| cursor.kept(&lists)).collect::<Option<_>>()?;
-        let versions = Versions { floor, kept };
+        let versions = Versions { floor, kept, post };
         if !versions.is_sound() {
             return None;
         }

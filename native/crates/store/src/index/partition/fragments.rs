@@ -135,6 +135,28 @@ impl Partition {
         Applied { held, freed, unlink }
     }
 
+    /// Merge the record of a POST.
+    pub(crate) fn merge_post(&mut self, header: &Header) -> Applied {
+        let digest = &header.key.digest;
+        let Ok(before) = self.versions(digest) else { return Applied::default() };
+        let mut after = before.clone();
+        let held = after.merge_post(header);
+        let (freed, unlink) = freed(&before, &after);
+        self.set_versions(digest, after);
+        Applied { held, freed, unlink }
+    }
+
+    /// Drop the POST if it is at this place.
+    pub(crate) fn drop_coded_post(&mut self, digest: &[u8; 16], place: Place) -> bool {
+        let Ok(mut versions) = self.versions(digest) else { return false };
+        if versions.post.is_none_or(|post| post.place != place) {
+            return false;
+        }
+        versions.post = None;
+        self.set_versions(digest, versions);
+        true
+    }
+
     /// The same change with a list of chosen devices that others have as well.
     fn with_shared(&mut self, change: &Change) -> Option<Change> {
         let mut change = change.clone();
@@ -180,7 +202,8 @@ impl Partition {
         let shown = versions.shown().map(|(version, bytes)| {
             let kind = if bytes.large == 0 { Kind::Fragment } else { Kind::LargeFragment };
             let Spot { place, units, .. } = bytes.spot;
-            let extra = Extra { delete_at: bytes.delete_at, ..Extra::default() };
+            let post = versions.post_on(version.timestamp);
+            let extra = Extra { delete_at: bytes.delete_at, post, ..Extra::default() };
             Record { kind, timestamp: version.timestamp, place, units, extra }
         });
         let deleted = deletion.and_then(|floor| {
