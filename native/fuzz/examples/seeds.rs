@@ -225,6 +225,13 @@ fn about_fragments(root: &Path, key: Key) {
     let ballot = Ballot { round: 2, nonce: 9 };
     let accepted = Accepted { ballot, outcome: Outcome::Abort };
     let meta = PutMeta { name: b"/a/c/o".to_vec(), timestamp: 5, ..PutMeta::default() };
+    let posted = PostMeta {
+        timestamp: 9,
+        metadata: vec![(b"color".to_vec(), b"blue".to_vec())],
+        content_type: Some(b"text/plain".to_vec()),
+        content_type_timestamp: 8,
+        delete_at: 100,
+    };
     let about = |asked| fragments::Request::About { key, asked };
     let requests = [
         fragments::Request::Keep { key, certain: true, cell_bytes: 64, size: Some(7), meta: meta.clone(), row: 5 },
@@ -238,6 +245,7 @@ fn about_fragments(root: &Path, key: Key) {
         about(Asked::Show),
         about(Asked::Learn(Shown { version, settled: false, chosen: chosen.clone() })),
         about(Asked::HandBack(Shown { version, settled: true, chosen: chosen.clone() })),
+        fragments::Request::Post { key, of: 5, meta: posted.clone(), row: 3 },
         fragments::Request::Incarnation,
         fragments::Request::Unsettled { policy: 1, after: Some((33, [7; 16])) },
     ];
@@ -269,7 +277,8 @@ fn about_fragments(root: &Path, key: Key) {
     let footer = fragments::Footer { etag: b"etag".to_vec(), block: block.clone() };
     save(root, "objects", "fragment-footer", &[&[0], &footer.encode().unwrap()]);
     let info = FragmentInfo { meta, etag: b"etag".to_vec(), block };
-    let newest = fragments::Newest { committed: Some(version), floor: None, fragment: Some((info, cells.clone())) };
+    let fragment = Some((info, cells.clone()));
+    let newest = fragments::Newest { committed: Some(version), floor: None, fragment, post: Some(posted) };
     save(root, "objects", "fragment-newest", &[&[0], &newest.encode().unwrap()]);
     save(root, "objects", "fragment-cells", &[&[0], &fragments::Given::Cells(cells).encode().unwrap()]);
 }

@@ -33,6 +33,7 @@ mod cursor;
 pub mod cutting;
 pub mod decision;
 pub mod deletion;
+pub mod posting;
 pub mod read;
 pub mod rebuilding;
 pub mod recovery;

@@ -3,8 +3,8 @@
 //! What is decided is decided by `swiftlet_fragments`; what is here sends, waits and holds bytes. [`Writing`] codes a
 //! body as it comes, and holds no more of it than a stripe and what devices have yet to take. [`Reading`] finds the
 //! version, asks for the cells of a range ahead of its caller, and replaces those that are missing, late or wrong.
-//! [`Deleting`] puts a tombstone at each place. [`Recovering`] lets devices decide about a write whose proxy is gone, and [`Rebuilding`] makes a fragment that a place
-//! lacks.
+//! [`Deleting`] puts a tombstone at each place, [`Posting`] metadata. [`Recovering`] lets devices decide about a write whose
+//! proxy is gone, and [`Rebuilding`] makes a fragment that a place lacks.
 //!
 //! They have one frame (`operation`): the lock, what was asked and not answered, who is told. They go on in the
 //! transport's threads and tell a sink what their caller waits for; `turn` tells them that time has passed.
@@ -18,6 +18,7 @@ mod deleting;
 mod fetching;
 mod operation;
 mod places;
+mod posting;
 mod reading;
 mod rebuilding;
 mod recovering;
@@ -25,6 +26,7 @@ mod writing;
 
 pub use deleting::{DeleteOptions, Deleting};
 pub use places::{Devices, MOST_CELL_BYTES, Owed, Places, Target};
+pub use posting::{PostOptions, Posting};
 pub use reading::{ReadEnd, ReadOptions, Reading};
 pub use rebuilding::{RebuildEnd, Rebuilding};
 pub use recovering::Recovering;

@@ -68,6 +68,11 @@ impl Codings {
                 )),
                 known => Ok(known.flatten()),
             },
+            Request::Fragment(fragments::Request::Post { key, .. }) if of(key.policy) == Some(None) => Err(conflict(
+                "metadata of a coded object for a policy that keeps whole objects here: give all services the same \
+                 `coding`"
+                    .into(),
+            )),
             Request::Put { key, .. } if of(key.policy).flatten().is_some() => Err(conflict(
                 "a whole object for a policy with erasure coding: give all services the same `coding`".into(),
             )),
@@ -83,7 +88,7 @@ mod tests {
     use super::*;
     use swiftlet_erasure::Geometry;
     use swiftlet_fragments::Device;
-    use swiftlet_store::model::{Key, PutMeta};
+    use swiftlet_store::model::{Key, PostMeta, PutMeta};
 
     const CELL: usize = 1024;
 
@@ -110,11 +115,15 @@ mod tests {
         Request::Put { key: key(policy), meta: PutMeta::default(), footer: None, row: 0 }
     }
 
+    fn post(policy: u16) -> Request {
+        Request::Fragment(fragments::Request::Post { key: key(policy), of: 1, meta: PostMeta::default(), row: 0 })
+    }
+
     #[test]
     fn what_no_other_server_would_put_together_is_refused() {
         let codings = codings();
         let coding = codings.check(&keep(2, 1024)).unwrap_or_default().unwrap_or_else(|| panic!("it is known"));
-        for wrong in [keep(2, 2048), keep(1, 1024), put(2)] {
+        for wrong in [keep(2, 2048), keep(1, 1024), put(2), post(1)] {
             let refusal = codings.check(&wrong).err().unwrap_or_else(|| panic!("{wrong:?} is taken"));
             assert!(refusal.text.contains("the same `coding`"), "{}", refusal.text);
         }
@@ -137,7 +146,7 @@ mod tests {
 
     #[test]
     fn what_is_coded_as_its_policy_and_what_is_of_unknown_policies_is_taken() {
-        for right in [keep(2, 1024), put(1), keep(3, 2048), put(3)] {
+        for right in [keep(2, 1024), put(1), post(2), keep(3, 2048), put(3), post(3)] {
             assert!(codings().check(&right).is_ok(), "{right:?}");
         }
     }

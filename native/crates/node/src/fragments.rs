@@ -124,15 +124,15 @@ pub(crate) fn look(store: &Store, permit: Permit, request: &Request) -> Answered
     match request {
         Request::Newest { key, below, start, stop } => {
             let newest = store.newest_fragment(key, *below)?;
-            let (committed, floor) = (newest.committed, newest.floor);
+            let (committed, floor, post) = (newest.committed, newest.floor, newest.post);
             let Some(fragment) = newest.fragment else {
-                return Ok((Newest { committed, floor, fragment: None }.encode()?, Body::Empty));
+                return Ok((Newest { committed, floor, fragment: None, post }.encode()?, Body::Empty));
             };
             let FragmentInfo { meta, etag, block } = fragment.info();
             let wanted = touched(&block.geometry, block.index, *start..*stop);
             let info = FragmentInfo { meta: meta.clone(), etag: etag.clone(), block: without_cells(block) };
             let (cells, body) = cells(&fragment, wanted, permit)?;
-            Ok((Newest { committed, floor, fragment: Some((info, cells)) }.encode()?, body))
+            Ok((Newest { committed, floor, fragment: Some((info, cells)), post }.encode()?, body))
         }
         Request::Cells { key, version, first, end } => match store.fragment(key, *version)? {
             Fetched::Fragment(fragment) => {
@@ -146,7 +146,7 @@ pub(crate) fn look(store: &Store, permit: Permit, request: &Request) -> Answered
             let (all, more) = store.unsettled_fragments(*policy, *after, MAX_UNSETTLED);
             Ok((encode_unsettled(&all, more)?, Body::Empty))
         }
-        Request::Keep { .. } | Request::About { .. } => {
+        Request::Keep { .. } | Request::About { .. } | Request::Post { .. } => {
             Err(Refusal::new(Status::NodeError, "a request that changes something was taken for one that reads"))
         }
     }

@@ -158,7 +158,7 @@ mod method {
 }
 
 /// All methods have lower numbers.
-pub(crate) const METHODS: usize = 20;
+pub(crate) const METHODS: usize = 22;
 /// An unknown size.
 const UNKNOWN: u64 = u64::MAX;
 
@@ -185,6 +185,7 @@ pub fn method_name(number: u16) -> Option<&'static str> {
         fragments::method::CELLS => "cells",
         fragments::method::INCARNATION => "incarnation",
         fragments::method::UNSETTLED => "unsettled-fragments",
+        fragments::method::POST => "post-to-fragment",
         method::MANY => "many",
         _ => return None,
     })
@@ -349,12 +350,7 @@ impl Request {
             Self::Post { key, meta, row, proved } => {
                 put_key(out, key);
                 out.u32(*row);
-                out.u64(meta.timestamp);
-                out.u64(meta.delete_at);
-                out.pairs(&meta.metadata);
-                out.u8(u8::from(meta.content_type.is_some()));
-                out.text(meta.content_type.as_deref().unwrap_or_default());
-                out.u64(meta.content_type_timestamp);
+                put_post(out, meta);
                 out.u8(u8::from(*proved));
             }
             Self::Delete { key, timestamp, name, row } => {
@@ -446,15 +442,7 @@ impl Request {
             }
             method::HEAD => Self::Head { key: take_key(from)?, proved: from.flag()? },
             method::POST => {
-                let (key, row) = (take_key(from)?, from.u32()?);
-                let (timestamp, delete_at, metadata) = (from.u64()?, from.u64()?, from.pairs()?);
-                let (typed, content_type) = (from.flag()?, from.text()?);
-                if !typed && !content_type.is_empty() {
-                    return Err(Malformed("a content type that is not set"));
-                }
-                let content_type = typed.then_some(content_type);
-                let meta =
-                    PostMeta { timestamp, metadata, content_type, content_type_timestamp: from.u64()?, delete_at };
+                let (key, row, meta) = (take_key(from)?, from.u32()?, take_post(from)?);
                 Self::Post { key, meta, row, proved: from.flag()? }
             }
             method::DELETE => {
@@ -491,9 +479,9 @@ impl Request {
                 let (account, container) = (from.text()?, from.text()?);
                 Self::Revoke { account, container, before_ms: from.u64()? }
             }
-            fragments::method::KEEP..=fragments::method::INCARNATION | fragments::method::UNSETTLED => {
-                Self::Fragment(fragments::Request::take(number, from)?)
-            }
+            fragments::method::KEEP..=fragments::method::INCARNATION
+            | fragments::method::UNSETTLED
+            | fragments::method::POST => Self::Fragment(fragments::Request::take(number, from)?),
             method::MANY => Self::Many(from.u16()?),
             _ => return Err(Malformed("an unknown method")),
         })
@@ -603,6 +591,25 @@ impl Posted {
         from.end()?;
         Ok(Self { written, info })
     }
+}
+
+fn put_post(out: &mut Writer, meta: &PostMeta) {
+    out.u64(meta.timestamp);
+    out.u64(meta.delete_at);
+    out.pairs(&meta.metadata);
+    out.u8(u8::from(meta.content_type.is_some()));
+    out.text(meta.content_type.as_deref().unwrap_or_default());
+    out.u64(meta.content_type_timestamp);
+}
+
+fn take_post(from: &mut Reader<'_>) -> Result<PostMeta, Malformed> {
+    let (timestamp, delete_at, metadata) = (from.u64()?, from.u64()?, from.pairs()?);
+    let (typed, content_type) = (from.flag()?, from.text()?);
+    if !typed && !content_type.is_empty() {
+        return Err(Malformed("a content type that is not set"));
+    }
+    let content_type = typed.then_some(content_type);
+    Ok(PostMeta { timestamp, metadata, content_type, content_type_timestamp: from.u64()?, delete_at })
 }
 
 fn put_info(out: &mut Writer, info: &Info) {

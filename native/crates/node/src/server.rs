@@ -300,9 +300,10 @@ impl Work {
             }
             Request::Put { row, .. } => self.check_write(*row, body.len()),
             _ if !body.is_empty() => Err(Refusal::new(Status::WireError, "this request takes no body")),
-            Request::Post { row, .. } | Request::Delete { row, .. } | Request::Prepare { row, .. } => {
-                self.check_write(*row, 0)
-            }
+            Request::Post { row, .. }
+            | Request::Delete { row, .. }
+            | Request::Prepare { row, .. }
+            | Request::Fragment(fragments::Request::Post { row, .. }) => self.check_write(*row, 0),
             _ => Ok(()),
         };
         if let Err(refusal) = checked {
@@ -336,6 +337,12 @@ impl Work {
             Request::Fragment(fragments::Request::About { key, asked }) => {
                 about(&self.store, key, asked, self.reply, self.permit);
             }
+            Request::Fragment(fragments::Request::Post { key, of, meta, row }) => {
+                // Without a fragment nothing is known here that a listing could show.
+                let row = if self.store.has_fragment(&key) { row } else { 0 };
+                let (write, posted) = (self.post_of(key, meta.timestamp, row, false), Arc::clone(&self.store));
+                posted.submit_coded_post(key, of, meta, row, answer_posted(self.reply, self.permit, write));
+            }
             Request::Acknowledge(versions) => {
                 self.store.acknowledge(&versions);
                 self.reply.answer(Vec::new(), Body::Empty);
@@ -349,10 +356,13 @@ impl Work {
     }
 
     fn post(self, key: Key, meta: PostMeta, row: u32, proved: bool) {
-        let doubts = proved.then(|| Arc::clone(&self.permit.device.doubts));
-        let timestamp = meta.timestamp;
-        let write = AcceptedWrite { store: Arc::clone(&self.store), key, timestamp, row, deletes: false, doubts };
+        let write = self.post_of(key, meta.timestamp, row, proved);
         self.store.submit_post_with_row(key, meta, row, answer_posted(self.reply, self.permit, write));
+    }
+
+    fn post_of(&self, key: Key, timestamp: u64, row: u32, proved: bool) -> AcceptedWrite {
+        let doubts = proved.then(|| Arc::clone(&self.permit.device.doubts));
+        AcceptedWrite { store: Arc::clone(&self.store), key, timestamp, row, deletes: false, doubts }
     }
 
     /// Handle a guest's POST, in a thread of the device.

@@ -17,7 +17,7 @@ use swiftlet_node::Failure;
 use swiftlet_node::coded::{
     DeleteOptions, Deleting, Devices, Owed, Places, ReadEnd, ReadOptions, Reading, Room, WriteOptions, Writing,
 };
-use swiftlet_store::model::{FragmentInfo, Info, PutMeta};
+use swiftlet_store::model::PutMeta;
 use swiftlet_transport::Sink;
 
 use crate::buffer::Bytes;
@@ -227,24 +227,6 @@ impl CodedReading {
     }
 }
 
-/// The description of the object that a fragment is of; the xxh3 of its bytes in 64 bits is not known.
-fn info_of(FragmentInfo { meta, etag, block }: FragmentInfo) -> InfoParts {
-    let timestamp = meta.timestamp;
-    parts(Info {
-        name: meta.name,
-        timestamp,
-        size: block.geometry.object_bytes(),
-        etag,
-        xxh3: 0,
-        content_type: meta.content_type,
-        metadata: meta.metadata,
-        sysmeta: meta.sysmeta,
-        meta_timestamp: timestamp,
-        content_type_timestamp: timestamp,
-        delete_at: meta.delete_at,
-    })
-}
-
 #[pymethods]
 impl CodedReading {
     /// The next bytes, small chunks joined; None when there are none yet, and never twice without an event between.
@@ -262,9 +244,9 @@ impl CodedReading {
         Some(lock(&self.reading).as_ref()?.turn().as_secs_f64())
     }
 
-    /// What the object is, once it is known.
+    /// What the object is, once it is known, with the newest metadata; the xxh3 of its bytes is not known.
     fn info(&self) -> Option<InfoParts> {
-        Some(info_of(lock(&self.reading).as_ref()?.info()?))
+        Some(parts(lock(&self.reading).as_ref()?.description()?))
     }
 
     /// How it has ended, the timestamp of the deletion, and why devices gave no answer.

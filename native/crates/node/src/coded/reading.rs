@@ -5,7 +5,8 @@
 //! range as well. Everybody is asked if these have nothing. Then cells are asked for, up to two windows ahead of what the
 //! caller has taken. Who is late is replaced by others: for cells, by those of other fragments.
 //!
-//! Who knows that a place has missed a write names it last.
+//! Who knows that a place has missed a write names it last. Metadata that were posted come with the same answers; the newest
+//! of them count, as a quorum has kept those that were acknowledged.
 //!
 //! Fault model: that of the module above. Nothing is passed on before it was compared with its digest. What can't be put
 //! together any more after the first bytes ends there; before them, another version may be given in its place
@@ -19,7 +20,8 @@ use std::time::Duration;
 use swiftlet_fragments::Version;
 use swiftlet_fragments::read::{Read, Step};
 use swiftlet_fragments::request::Answer;
-use swiftlet_store::model::FragmentInfo;
+use swiftlet_store::merge::{info_of, merge_post};
+use swiftlet_store::model::{Footer, FragmentInfo, Info, PostMeta};
 use swiftlet_transport::Sink;
 
 use super::answering::Whole;
@@ -108,6 +110,9 @@ struct State {
     known: BTreeMap<Version, Known>,
     floor: Option<Version>,
     opened: Option<FragmentInfo>,
+    /// The newest metadata that devices have told of, and those that counted when the object was opened.
+    post: Option<PostMeta>,
+    described: Option<PostMeta>,
     passed: u64,
     taken: u64,
 }
@@ -139,6 +144,8 @@ impl Reading {
             known: BTreeMap::new(),
             floor: None,
             opened: None,
+            post: None,
+            described: None,
             passed: 0,
             taken: 0,
         };
@@ -162,6 +169,16 @@ impl Reading {
     #[must_use]
     pub fn info(&self) -> Option<FragmentInfo> {
         self.0.look(|state, _| state.opened.clone())
+    }
+
+    /// The object with the newest metadata, once it is known. The xxh3 of its bytes in 64 bits isn't.
+    #[must_use]
+    pub fn description(&self) -> Option<Info> {
+        self.0.look(|state, _| {
+            let FragmentInfo { meta, etag, block } = state.opened.clone()?;
+            let footer = Footer { size: block.geometry.object_bytes(), etag, xxh3: 0 };
+            Some(info_of(meta, footer, state.described.clone()))
+        })
     }
 
     /// How it has ended; nothing while it is under way.
@@ -235,10 +252,16 @@ impl State {
 
     /// Remember what a device says of a version; false if it can't be true.
     fn learn(&mut self, asking: &mut Asking, holder: (usize, u32), newest: Newest, body: Vec<u8>) -> bool {
-        let Some((info, cells)) = newest.fragment else { return true };
-        if !asking.places.fits(holder.0, &info) {
+        let fits = |(info, _): &(FragmentInfo, Cells)| asking.places.fits(holder.0, info);
+        if !newest.fragment.as_ref().is_none_or(fits) {
             return false;
         }
+        if let Some(post) = newest.post {
+            // Whatever the version is for which it counts: which one that is, is known later.
+            let held = self.post.take();
+            self.post = merge_post(0, held.clone(), post).store.or(held);
+        }
+        let Some((info, cells)) = newest.fragment else { return true };
         let version = info.version();
         let known = self.known.entry(version).or_insert_with(|| Known { info, holders: Vec::new(), cells: Vec::new() });
         known.holders.push(holder);
@@ -286,6 +309,7 @@ impl State {
     fn pass(&mut self, asking: &Asking, opened: Option<FragmentInfo>, bytes: Vec<u8>) {
         if opened.is_some() {
             self.opened = opened;
+            self.described = self.post.take();
             asking.tell();
         }
         if !bytes.is_empty() {

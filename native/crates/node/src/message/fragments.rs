@@ -9,10 +9,10 @@ use swiftlet_fragments::block::Block;
 use swiftlet_fragments::request::{Answer, Request as Asked};
 use swiftlet_fragments::slot::Shown;
 use swiftlet_fragments::{Accepted, Ballot, Device, Outcome, Version};
-use swiftlet_store::model::{FragmentInfo, Key, PutMeta};
+use swiftlet_store::model::{FragmentInfo, Key, PostMeta, PutMeta};
 use swiftlet_store::{Undecided, Unsettled};
 
-use super::{Malformed, Reader, Writer, check_row, put_key, take_key};
+use super::{Malformed, Reader, Writer, check_row, put_key, put_post, take_key, take_post};
 
 /// The version of these messages.
 const VERSION: u8 = 1;
@@ -35,6 +35,7 @@ pub(super) mod method {
     pub(crate) const CELLS: u16 = 17;
     pub(crate) const INCARNATION: u16 = 18;
     pub(crate) const UNSETTLED: u16 = 20;
+    pub(crate) const POST: u16 = 21;
 }
 
 /// A request about a fragment.
@@ -84,6 +85,18 @@ pub enum Request {
         /// The cell after the last one; beyond the end means the end.
         end: u64,
     },
+    /// Merge metadata into the object, whether a fragment of it is here or not.
+    Post {
+        /// The fragment's key.
+        key: Key,
+        /// The timestamp of the version on which they were posted: nothing is kept if the device knows the object deleted
+        /// at or after that.
+        of: u64,
+        /// The metadata.
+        meta: PostMeta,
+        /// The container replicas (bits) whose update is pending with them, if a fragment is here.
+        row: u32,
+    },
     /// The device's incarnation, by which a proxy chooses it.
     Incarnation,
     /// Versions of a policy that are not settled.
@@ -128,7 +141,13 @@ pub struct Newest {
     pub floor: Option<Version>,
     /// What is stored with the fragment of the committed version, without digests of cells, and cells of it.
     pub fragment: Option<(FragmentInfo, Cells)>,
+    /// The newest metadata that were posted, which count for every version that is older.
+    pub post: Option<PostMeta>,
 }
+
+/// What follows in an answer about the newest version, as bits.
+const FRAGMENT: u8 = 1;
+const POST: u8 = 2;
 
 /// The answer to a request for cells.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -343,6 +362,7 @@ impl Request {
             Self::About { .. } => method::ABOUT,
             Self::Newest { .. } => method::NEWEST,
             Self::Cells { .. } => method::CELLS,
+            Self::Post { .. } => method::POST,
             Self::Incarnation => method::INCARNATION,
             Self::Unsettled { .. } => method::UNSETTLED,
         }
@@ -374,6 +394,12 @@ impl Request {
                 put_version(out, *version);
                 out.u64(*first);
                 out.u64(*end);
+            }
+            Self::Post { key, of, meta, row } => {
+                put_key(out, key);
+                out.u64(*of);
+                out.u32(*row);
+                put_post(out, meta);
             }
             Self::Incarnation => {}
             Self::Unsettled { policy, after } => {
@@ -424,6 +450,10 @@ impl Request {
             method::CELLS => {
                 let version = take_version(from)?;
                 Self::Cells { key, version, first: from.u64()?, end: from.u64()? }
+            }
+            method::POST => {
+                let (of, row) = (from.u64()?, from.u32()?);
+                Self::Post { key, of, meta: take_post(from)?, row }
             }
             _ => return Err(Malformed("an unknown method")),
         })
@@ -594,13 +624,15 @@ impl Newest {
         let mut out = Writer::default();
         put_some_version(&mut out, self.committed);
         put_some_version(&mut out, self.floor);
-        out.u8(u8::from(self.fragment.is_some()));
+        let fragment = if self.fragment.is_some() { FRAGMENT } else { 0 };
+        out.u8(fragment | if self.post.is_some() { POST } else { 0 });
         if let Some((info, cells)) = &self.fragment {
             put_meta(&mut out, &info.meta);
             out.text(&info.etag);
             put_block(&mut out, &info.block);
             put_cells(&mut out, cells);
         }
+        self.post.iter().for_each(|post| put_post(&mut out, post));
         out.finish()
     }
 
@@ -611,18 +643,23 @@ impl Newest {
     pub fn decode(header: &[u8]) -> Result<Self, Malformed> {
         let mut from = Reader(header);
         let (committed, floor) = (take_some_version(&mut from)?, take_some_version(&mut from)?);
-        let fragment = if from.flag()? {
+        let bits = from.u8()?;
+        if bits > FRAGMENT | POST {
+            return Err(Malformed("an answer with more than there is"));
+        }
+        let fragment = if bits & FRAGMENT != 0 {
             let (meta, etag, block) = (take_meta(&mut from)?, from.text()?, take_block(&mut from)?);
             Some((FragmentInfo { meta, etag, block }, take_cells(&mut from)?))
         } else {
             None
         };
+        let post = if bits & POST == 0 { None } else { Some(take_post(&mut from)?) };
         from.end()?;
         let fits = |(info, _): &(FragmentInfo, Cells)| committed == Some(info.version());
         if !fragment.as_ref().is_none_or(fits) {
             return Err(Malformed("a fragment of another version"));
         }
-        Ok(Self { committed, floor, fragment })
+        Ok(Self { committed, floor, fragment, post })
     }
 }
 

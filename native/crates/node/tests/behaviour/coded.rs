@@ -8,6 +8,7 @@
 
 mod deleting;
 mod listing;
+mod posting;
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};

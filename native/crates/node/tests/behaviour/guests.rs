@@ -612,6 +612,7 @@ fn internal_operations_are_for_members() {
         Request::Fragment(fragments::Request::About { key: place("o"), asked: About::Commit(version) }),
         Request::Fragment(fragments::Request::Newest { key: place("o"), below: None, start: 0, stop: 9 }),
         Request::Fragment(fragments::Request::Cells { key: place("o"), version, first: 0, end: 1 }),
+        Request::Fragment(fragments::Request::Post { key: place("o"), of: 1, meta: PostMeta::default(), row: 0 }),
         Request::Fragment(fragments::Request::Incarnation),
         Request::Fragment(fragments::Request::Unsettled { policy: 0, after: None }),
         Request::Fragment(keep),

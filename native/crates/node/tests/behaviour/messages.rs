@@ -156,6 +156,18 @@ fn unsettled() -> impl Strategy<Value = Unsettled> {
         .prop_map(|(key, version, chosen, certain)| Unsettled { of: Undecided { key, version, chosen }, certain })
 }
 
+fn posted() -> impl Strategy<Value = PostMeta> {
+    (any::<(u64, u64, u64)>(), pairs(), prop::option::of(text())).prop_map(
+        |((timestamp, delete_at, content_type_timestamp), metadata, content_type)| PostMeta {
+            timestamp,
+            metadata,
+            content_type,
+            content_type_timestamp,
+            delete_at,
+        },
+    )
+}
+
 fn fragment_request() -> impl Strategy<Value = fragments::Request> {
     let keep = (key(), any::<(bool, u64, u64, u32)>(), 1..=16_u32 << 20, prop::option::of(0..u64::MAX), pairs());
     let keep = keep.prop_map(|(key, (certain, timestamp, delete_at, row), cell_bytes, size, metadata)| {
@@ -166,6 +178,12 @@ fn fragment_request() -> impl Strategy<Value = fragments::Request> {
     prop_oneof![
         keep,
         Just(fragments::Request::Incarnation),
+        (key(), any::<(u64, u32)>(), posted()).prop_map(|(key, (of, row), meta)| fragments::Request::Post {
+            key,
+            of,
+            meta,
+            row
+        }),
         (any::<u16>(), prop::option::of(any::<(u32, [u8; 16])>()))
             .prop_map(|(policy, after)| fragments::Request::Unsettled { policy, after }),
         (key(), asked()).prop_map(|(key, asked)| fragments::Request::About { key, asked }),
@@ -219,7 +237,7 @@ proptest! {
     }
 
     #[test]
-    fn garbage_is_no_panic_and_no_memory(method in 0..20_u16, raw in prop::collection::vec(any::<u8>(), 0..200)) {
+    fn garbage_is_no_panic_and_no_memory(method in 0..22_u16, raw in prop::collection::vec(any::<u8>(), 0..200)) {
         let _ = Request::decode(method, &raw);
         let _ = Found::decode(&raw);
         let _ = (Written::decode(&raw), Posted::decode(&raw));
@@ -240,7 +258,7 @@ proptest! {
         answer in fragment_answer(), object in prop::collection::vec(any::<u8>(), 0..60), version in version(),
         floor in prop::option::of(version()), name in text(), metadata in pairs(),
         first in any::<u64>(), xxh3 in prop::collection::vec(any::<u64>(), 0..9),
-        unsettled in prop::collection::vec(unsettled(), 0..4), more in any::<bool>(),
+        unsettled in prop::collection::vec(unsettled(), 0..4), more in any::<bool>(), post in prop::option::of(posted()),
     ) {
         let raw = fragments::encode_answer(&answer).unwrap();
         prop_assert_eq!(fragments::decode_answer(&raw), Ok(answer.clone()));
@@ -262,7 +280,7 @@ proptest! {
         let footer = fragments::Footer { etag: info.etag.clone(), block: info.block.clone() };
         let raw = footer.encode().unwrap();
         prop_assert_eq!(fragments::Footer::decode(&raw), Ok(footer));
-        let newest = fragments::Newest { committed: Some(version), floor, fragment: Some((info, cells)) };
+        let newest = fragments::Newest { committed: Some(version), floor, fragment: Some((info, cells)), post };
         let raw = newest.encode().unwrap();
         prop_assert_eq!(fragments::Newest::decode(&raw), Ok(newest.clone()));
         for cut in 0..raw.len() {
@@ -270,7 +288,7 @@ proptest! {
         }
         let other = fragments::Newest { committed: floor.filter(|floor| *floor != version), ..newest };
         prop_assert!(fragments::Newest::decode(&other.encode().unwrap()).is_err(), "a fragment of another version");
-        let nothing = fragments::Newest { committed: None, floor, fragment: None };
+        let nothing = fragments::Newest { committed: None, floor, fragment: None, post: None };
         prop_assert_eq!(fragments::Newest::decode(&nothing.encode().unwrap()), Ok(nothing));
     }
 

@@ -95,6 +95,13 @@ impl Store {
         commit::wait(&self.inner, |told| self.submit_about_fragment(key, request, told))
     }
 
+    /// Whether a fragment of any version is here.
+    #[must_use]
+    pub fn has_fragment(&self, key: &Key) -> bool {
+        let any = |versions: &Versions| versions.kept.iter().any(|kept| kept.bytes.is_some());
+        self.inner.index.look_at_fragment(key, any).unwrap_or(false)
+    }
+
     /// `submit_coded_post` without an update, and wait for the answer.
     pub fn coded_post(&self, key: Key, of: Timestamp, meta: PostMeta) -> Result<bool> {
         commit::wait(&self.inner, |done| self.submit_coded_post(key, of, meta, 0, done))
