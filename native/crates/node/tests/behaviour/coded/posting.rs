@@ -95,7 +95,11 @@ fn without_a_quorum_metadata_are_not_acknowledged() {
     let cluster = Cluster::new(Carrier::Simulated);
     cluster.put(1, 10, &content(1, 9000));
     assert_eq!(post(cluster.places(1, 0, &[0, 1]), 10, posted(20, None)).end, Posted::Unknown);
-    assert_eq!(describe(cluster.places(1, 0, &[]), &[2, 3, 4, 5]), is(10, 20, ""), "what may have happened has");
+    assert_eq!(
+        describe(cluster.places(1, 0, &[]), &[2, 3, 4, 5]),
+        is(10, 20, "text/plain"),
+        "what may have happened has"
+    );
     assert_eq!(post(cluster.places(1, 1, &[4, 5]), 10, posted(30, None)).end, Posted::Done, "with a spare");
 }
 
@@ -108,11 +112,11 @@ fn metadata_count_for_every_version_that_is_older() {
     assert_eq!(post(all(), 10, posted(20, None)).end, Posted::Done);
     // One that comes late, as of a clock that is behind.
     cluster.put(1, 15, &content(2, 9000));
-    assert_eq!(describe(all(), &first), is(15, 20, ""));
+    assert_eq!(describe(all(), &first), is(15, 20, "text/plain"));
     cluster.put(1, 25, &content(3, 9000));
-    assert_eq!(describe(all(), &first), is(25, 25, ""));
+    assert_eq!(describe(all(), &first), is(25, 25, "text/plain"));
     assert_eq!(post(all(), 15, posted(22, None)).end, Posted::Superseded(25), "never to a newer one");
-    assert_eq!(describe(all(), &first), is(25, 25, ""));
+    assert_eq!(describe(all(), &first), is(25, 25, "text/plain"));
     let options = DeleteOptions { timeout: LONG, after_quorum: LONG, rows: Vec::new(), trace: "tx".to_owned() };
     let events = Completions::new().unwrap();
     let deleting = Deleting::start(all(), (35, b"/a/c/o".to_vec()), options, (events.clone(), 7));
