@@ -17,6 +17,8 @@ def load(**changes: Any) -> Load:
         "headers": [("X-Auth-Token", "t")],
         "authorities": None,
         "server_name": "store",
+        "api": "swift",
+        "keys": None,
         "prefix": "p",
         "containers": 1,
         "sizes": [(1.0, 10, 10, None, 0.0)],
@@ -40,6 +42,9 @@ def measure(one: Load, **changes: Any) -> None:
     [
         ({"addresses": [("localhost", 80)]}, "localhost is no address"),
         ({"addresses": []}, "no address"),
+        ({"api": "webdav"}, "webdav is no API"),
+        ({"api": "s3", "keys": ("a\n", "s", "r")}, "keys and headers must not have control characters"),
+        ({"api": "files", "mix": [("list", 1.0)]}, "no listings"),
         ({"mix": [("creates", 1.0)]}, "no operation creates"),
         ({"mix": [("create", 0.0)]}, "weights of operations"),
         ({"sizes": [(1.0, 2, 1, None, 0.0)]}, "sizes from 2 to 1"),

@@ -16,6 +16,8 @@ class Load:
     def __new__(
         cls,
         *,
+        api: str,
+        keys: tuple[str, str, str] | None,
         addresses: Sequence[tuple[str, int]],
         host: str,
         path: str,
@@ -32,8 +34,9 @@ class Load:
         timeout_s: float,
         threads: int,
     ) -> Load:
-        """Connections go to `addresses` (of the system, not names) in turn; `host` is what `Host` says; `path` is the
-        account's, percent-encoded. With `authorities` (PEM) it is HTTPS, and certificates have to be for `server_name`.
+        """`api`: `swift`, `s3` (with `keys`: access key, secret key and region; None signs nothing) or `files` (HTTP
+        without containers and listings). Connections go to `addresses` (of the system, not names) in turn; `host` is
+        what `Host` says; `path` is the account's, percent-encoded. With `authorities` (PEM) it is HTTPS, and certificates have to be for `server_name`.
 
         `mix`: weights of create, read, update, delete, list and head; `page`: names in a listing. ValueError when
         something is out of its bounds.

@@ -256,10 +256,12 @@ def _generator(scenario: Scenario, target: Target, prefix: str) -> Load:
         from swiftlet_native import Load
     except ImportError as error:
         raise BenchError(f"the native package, which has the generator, can't be loaded: {error}") from error
-    place = resolve(target)
+    place, keys = resolve(target), target.keys
     headers = [("X-Auth-Token", target.token)] if target.token else []
     try:
         return Load(
+            api=target.api,
+            keys=(keys.access, keys.secret, keys.region) if keys is not None else None,
             addresses=place.addresses,
             host=place.host,
             path=place.path,

@@ -6,19 +6,36 @@ import socket
 import ssl
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal, get_args
 from urllib.parse import quote, urlsplit
 
 from swiftlet.bench.errors import BenchError
 
+Api = Literal["swift", "s3", "files"]
+"""What a store speaks: Swift's API, S3 with buckets in the path, or HTTP with files and no listings."""
+APIS: tuple[Api, ...] = get_args(Api)
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """Who signs requests to S3."""
+
+    access: str
+    secret: str = field(repr=False)
+    region: str = "us-east-1"
+
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """An account of a store."""
+    """An account of a store; for S3 and files, the path that buckets and folders are below."""
 
     storage_url: str
     token: str = field(repr=False)
     ca_file: Path | None = None
     """Certificate authorities in PEM, in place of the system's."""
+    api: Api = "swift"
+    keys: Keys | None = None
+    """For S3; None: requests are not signed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +53,7 @@ def resolve(target: Target) -> Place:
     """Look up the addresses of a target; BenchError when its URL or its name can't be used."""
     parts = urlsplit(target.storage_url)
     if parts.scheme not in {"http", "https"} or not parts.hostname:
-        raise BenchError(f"{target.storage_url} is no URL of an account, such as http://127.0.0.1:8080/v1/AUTH_test")
+        raise BenchError(f"{target.storage_url} is no URL of a store, such as http://127.0.0.1:8080/v1/AUTH_test")
     is_secure = parts.scheme == "https"
     try:
         port = parts.port or (443 if is_secure else 80)

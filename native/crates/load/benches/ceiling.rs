@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use swiftlet_load::sizes::{Size, Sizes};
-use swiftlet_load::{Kind, Length, Load, Measure, Order, Outcome, Pace, Pause, Phase, Plan, Target};
+use swiftlet_load::{Api, Kind, Length, Load, Measure, Order, Outcome, Pace, Pause, Phase, Plan, Target};
 
 const S: u64 = 1_000_000_000;
 const SECONDS: u64 = 4;
@@ -66,7 +66,14 @@ fn length(head: &[u8]) -> usize {
 fn plan(address: SocketAddr, kind: Kind, size: u64) -> Plan {
     let path = "/v1/AUTH_bench".to_owned();
     Plan {
-        target: Target { addresses: vec![address], host: "bench".to_owned(), path, headers: Vec::new(), trust: None },
+        target: Target {
+            api: Api::Swift,
+            addresses: vec![address],
+            host: "bench".to_owned(),
+            path,
+            headers: Vec::new(),
+            trust: None,
+        },
         prefix: "bench".to_owned(),
         containers: 1,
         sizes: Sizes::new(&[(1.0, Size::Fixed(size))]).unwrap(),

@@ -1,4 +1,4 @@
-//! Loads a store that speaks the Swift API over HTTP/1.1, and measures what comes back.
+//! Loads a store that speaks the Swift API or S3 over HTTP/1.1, and measures what comes back.
 //!
 //! `docs/design/2026-11-27-load-generator.md` has the decisions. [`Plan`] says what is stored and done, [`Order`] what is
 //! done next, [`Load`] does it in threads of its own. What a thread does is in [`engine`], over the trait
@@ -18,6 +18,7 @@ mod plan;
 mod population;
 mod random;
 mod secure;
+mod signing;
 pub mod sizes;
 mod sockets;
 pub mod tally;
@@ -26,5 +27,6 @@ mod tests;
 
 pub use exchange::Failure;
 pub use load::{Error, Load, Outcome};
-pub use plan::{Kind, Length, Measure, Nanos, Order, Pace, Pause, Phase, Plan, Target};
+pub use plan::{Api, Kind, Length, Measure, Nanos, Order, Pace, Pause, Phase, Plan, Target};
 pub use secure::Trust;
+pub use signing::Keys;

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use crate::secure::Trust;
+use crate::signing::Keys;
 use crate::sizes::Sizes;
 
 /// A moment, in nanoseconds since a world began, or a time between two.
@@ -65,9 +66,22 @@ impl Kind {
     }
 }
 
+/// What a store speaks. Objects have the same paths everywhere: the target's, a container's name, and their own.
+#[derive(Clone, Debug)]
+pub enum Api {
+    /// OpenStack Swift's.
+    Swift,
+    /// S3 with buckets in the path; without keys requests are not signed.
+    S3(Option<Keys>),
+    /// PUT, GET, HEAD and DELETE of files; the store makes folders as it needs them, and keeps them.
+    Files,
+}
+
 /// Where the store is.
 #[derive(Clone, Debug)]
 pub struct Target {
+    /// What it speaks.
+    pub api: Api,
     /// Connections go to them in turn.
     pub addresses: Vec<SocketAddr>,
     /// What `Host` says.
@@ -112,9 +126,13 @@ impl Plan {
             return Err("the target has no address".to_owned());
         }
         let lines = self.target.headers.iter().flat_map(|(name, value)| [name, value]);
-        for text in lines.chain([&self.target.host, &self.target.path, &self.prefix]) {
+        let mut texts: Vec<&String> = lines.chain([&self.target.host, &self.target.path, &self.prefix]).collect();
+        if let Api::S3(Some(keys)) = &self.target.api {
+            texts.extend([&keys.access, &keys.region]);
+        }
+        for text in texts {
             if text.bytes().any(|byte| byte < b' ' || byte == 0x7f) {
-                return Err("host, path, prefix and headers must not have control characters".to_owned());
+                return Err("host, path, prefix, keys and headers must not have control characters".to_owned());
             }
         }
         let weights = self.mix.iter().map(|(_, weight)| *weight);
@@ -129,6 +147,11 @@ impl Plan {
                 Err(format!("{name} must be from 1 to {most}, not {value}"))
             }
         };
+        if matches!(self.target.api, Api::Files)
+            && self.mix.iter().any(|(kind, weight)| *kind == Kind::List && *weight > 0.0)
+        {
+            return Err("a store of plain files has no listings to measure".to_owned());
+        }
         within("threads", self.threads, MAX_THREADS)?;
         within("containers", self.containers as usize, MAX_CONTAINERS as usize)?;
         within("the page of a listing", self.page as usize, 1_000_000)?;

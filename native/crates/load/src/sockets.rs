@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::num::NonZeroU64;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 use rustix::event::epoll::{self, Event, EventData, EventFlags};
 use rustix::io::Errno;
@@ -61,6 +61,10 @@ fn lost() -> io::Error {
 impl World for Sockets {
     fn now(&self) -> Nanos {
         self.began.elapsed().as_nanos() as Nanos
+    }
+
+    fn calendar(&self) -> u64 {
+        SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_secs())
     }
 
     fn connect(&mut self, connection: usize) -> io::Result<()> {

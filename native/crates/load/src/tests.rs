@@ -11,7 +11,7 @@ mod store;
 
 use crate::contents::Contents;
 use crate::engine::{Engine, Shared};
-use crate::plan::{Kind, Length, Measure, Nanos, Order, Pace, Pause, Phase, Plan, Target};
+use crate::plan::{Api, Kind, Length, Measure, Nanos, Order, Pace, Pause, Phase, Plan, Target};
 use crate::population::Population;
 use crate::sizes::{Size, Sizes};
 use crate::tally::Tally;
@@ -23,6 +23,7 @@ const S: Nanos = 1_000_000_000;
 fn plan(mix: &[(Kind, f64)]) -> Plan {
     Plan {
         target: Target {
+            api: Api::Swift,
             addresses: vec!["127.0.0.1:1".parse().unwrap()],
             host: "store".to_owned(),
             path: "/v1/AUTH_a".to_owned(),

@@ -9,7 +9,9 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use swiftlet_load::sizes::{Size, Sizes};
 use swiftlet_load::tally::{Operations, Tally, Times};
-use swiftlet_load::{Error, Kind, Length, Measure, Nanos, Order, Outcome, Pace, Pause, Phase, Plan, Target, Trust};
+use swiftlet_load::{
+    Api, Error, Keys, Kind, Length, Measure, Nanos, Order, Outcome, Pace, Pause, Phase, Plan, Target, Trust,
+};
 
 /// Longer times are taken as this one, some 30 years.
 const LONGEST_S: f64 = 1e9;
@@ -98,10 +100,12 @@ pub(crate) struct Load(swiftlet_load::Load);
 #[pymethods]
 impl Load {
     #[new]
-    #[pyo3(signature = (*, addresses, host, path, headers, authorities, server_name, prefix, containers, sizes, mix, page,
+    #[pyo3(signature = (*, api, keys, addresses, host, path, headers, authorities, server_name, prefix, containers, sizes, mix, page,
         seed, verify, timeout_s, threads))]
     #[allow(clippy::too_many_arguments, reason = "they are the plan's fields, by name")]
     fn new(
+        api: &str,
+        keys: Option<(String, String, String)>,
         addresses: Vec<(String, u16)>,
         host: String,
         path: String,
@@ -123,8 +127,15 @@ impl Load {
             Ok(SocketAddr::new(address, *port))
         });
         let trust = authorities.map(|pem| Trust::new(&pem, server_name)).transpose().map_err(invalid)?;
-        let target =
-            Target { addresses: addresses.collect::<PyResult<_>>()?, host, path, headers, trust: trust.map(Arc::new) };
+        let keys = keys.map(|(access, secret, region)| Keys { access, secret, region });
+        let api = match api {
+            "swift" => Api::Swift,
+            "s3" => Api::S3(keys),
+            "files" => Api::Files,
+            other => return Err(invalid(format!("{other} is no API: it is swift, s3 or files"))),
+        };
+        let addresses = addresses.collect::<PyResult<_>>()?;
+        let target = Target { api, addresses, host, path, headers, trust: trust.map(Arc::new) };
         let mix = mix.iter().map(|(name, weight)| Ok((kind(name)?, *weight))).collect::<PyResult<_>>()?;
         let plan = Plan {
             target,

@@ -27,6 +27,10 @@ class Store(ThreadingHTTPServer):
         self.fault: Fault = lambda *_: None
         self.change: Callable[[bytes], bytes] = lambda body: body
         self.tokens: set[str] = set()
+        self.signatures: list[str] = []
+        """What requests had in Authorization."""
+        self.depth = 4
+        """Slashes in the path of an object."""
         self.lock = threading.Lock()
 
     @property
@@ -73,9 +77,10 @@ class _Handler(BaseHTTPRequestHandler):
             return (200 if self.headers["X-Auth-Key"] == "secret" else 401), b""
         store.asked.append((self.command, path))
         store.tokens.add(self.headers["X-Auth-Token"])
+        store.signatures.append(self.headers.get("Authorization", ""))
         if (status := store.fault(self.command, path, len(store.asked))) is not None:
             return status, b""
-        is_object = path.count("/") == 4
+        is_object = path.count("/") == store.depth
         match self.command, is_object:
             case "PUT", True:
                 store.objects[path] = body

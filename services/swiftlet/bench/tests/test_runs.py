@@ -14,7 +14,7 @@ from swiftlet.bench.processes import Watch
 from swiftlet.bench.results import Result
 from swiftlet.bench.runner import Options, Progress, run
 from swiftlet.bench.scenario import Scenario
-from swiftlet.bench.target import Target
+from swiftlet.bench.target import Keys, Target
 from swiftlet.bench.tests.store import Store
 
 
@@ -49,6 +49,30 @@ def test_every_operation_is_measured_and_nothing_is_left(store: Store, document:
     assert not store.objects
     assert not store.containers
     assert Result.model_validate_json(result.model_dump_json()) == result
+
+
+def test_s3_is_signed_and_its_buckets_are_made_and_deleted(store: Store, document: dict[str, Any]) -> None:
+    document["operations"]["list"] = 0
+    store.depth = 2
+    target = Target(store.endpoint, "", api="s3", keys=Keys("key", "secret", "here"))
+    result = run(Scenario.model_validate(document), target, Options(prefix="b"))
+    assert failures(result) == {}
+    assert {path for method, path in store.asked if method == "PUT"} >= {"/b-000000", "/b-000001"}
+    assert all("Credential=key/" in one and "/here/s3/aws4_request" in one for one in store.signatures)
+    assert not store.objects
+    assert not store.containers
+
+
+def test_files_need_no_containers_and_have_no_listings(store: Store, document: dict[str, Any]) -> None:
+    store.depth = 3
+    target = Target(f"{store.endpoint}/top", "", api="files")
+    with pytest.raises(BenchError, match="a store of plain files has no listings to measure"):
+        run(Scenario.model_validate(document), target, Options(prefix="b"))
+    document["operations"]["list"] = 0
+    result = run(Scenario.model_validate(document), target, Options(prefix="b"))
+    assert failures(result) == {}
+    assert {path.count("/") for _, path in store.asked} == {3}
+    assert not store.objects
 
 
 def test_the_use_of_named_processes_is_told_by_name(store: Store, document: dict[str, Any]) -> None:
@@ -176,7 +200,7 @@ def test_the_generator_says_what_it_refuses(store: Store, document: dict[str, An
 
 @pytest.mark.parametrize(
     ("url", "message"),
-    [("ftp://a/v1", "is no URL of an account"), ("http://", "is no URL"), ("http://a:99999/v1", "has no address")],
+    [("ftp://a/v1", "is no URL of a store"), ("http://", "is no URL"), ("http://a:99999/v1", "has no address")],
 )
 def test_targets_that_are_none(document: dict[str, Any], url: str, message: str) -> None:
     with pytest.raises(BenchError, match=message):

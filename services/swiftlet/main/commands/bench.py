@@ -18,17 +18,19 @@ from swiftlet.bench.results import appended, check_appending, read_result
 from swiftlet.bench.runner import Options, run
 from swiftlet.bench.scenario import Scenario
 from swiftlet.bench.table import print_result
+from swiftlet.bench.target import Api
 from swiftlet.bench.verdicts import document, print_comparison
 from swiftlet.client.credentials import V1
 from swiftlet.main.commands.bench_shared import (
     LOGIN,
     MAX_RUNS,
+    api_option,
     check_writable,
     code_of,
     console,
-    credentials_of,
     log_in_at,
     stops,
+    store_of,
     write,
 )
 from swiftlet.main.commands.bench_workers import coordinator, worker
@@ -70,6 +72,7 @@ def schema() -> None:
     help="Where the store is: its address (http://host:8080), the URL of its /auth/v1.0, or an account's URL that "
     "takes the place of the one that logging in gives. Without it, credentials say where.",
 )
+@api_option
 @click.option(
     "--credentials",
     type=click.Path(exists=True, file_okay=False),
@@ -104,6 +107,7 @@ def schema() -> None:
 def run_scenario(
     scenario: str,
     target: str | None,
+    api: Api,
     credentials: str | None,
     changes: tuple[str, ...],
     runs: int,
@@ -132,7 +136,7 @@ def run_scenario(
         check_writable(path)
     before = read_result(json_path) if append and json_path is not None and json_path.exists() else None
     watch = _watch(pids, cluster)
-    store = log_in_at(credentials_of(target, credentials, cluster), ca_file)
+    store = store_of(target, api, credentials, cluster, ca_file)
     if before is not None:
         check_appending(before, chosen.document(), store.storage_url)
     line = Line()

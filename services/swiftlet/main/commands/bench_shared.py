@@ -7,7 +7,7 @@ import json
 import os
 import signal
 import ssl
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +19,7 @@ from rich.console import Console
 
 from swiftlet.bench.errors import BenchError
 from swiftlet.bench.results import Result
-from swiftlet.bench.target import Target
+from swiftlet.bench.target import APIS, Api, Keys, Target
 from swiftlet.client.commands.shared import explain
 from swiftlet.client.credentials import V1, Credentials, MountedSecret, Token, find_credentials
 from swiftlet.client.errors import ClientError, ConfigurationError
@@ -30,6 +30,16 @@ MAX_RUNS = 1000
 """Runs of a scenario in one command."""
 LOGIN = "/auth/v1.0"
 _FILE_WIDTH = 200
+
+
+api_option = click.option(
+    "--api",
+    type=click.Choice(APIS),
+    default="swift",
+    show_default=True,
+    help="What the store speaks: Swift's API; S3 with buckets in the path, signed with AWS_ACCESS_KEY_ID and "
+    "AWS_SECRET_ACCESS_KEY for AWS_REGION where they are set; or PUT, GET and DELETE of files.",
+)
 
 
 def console() -> Console:
@@ -70,6 +80,25 @@ def write(path: Path, text: str) -> None:
         temporary.replace(path)
     except OSError as error:
         raise BenchError(f"{path} can't be written: {error.strerror or error}") from error
+
+
+def store_of(target: str | None, api: Api, mounted: str | None, cluster: Path | None, ca_file: Path | None) -> Target:
+    """Return the store that options name, logged in at if it speaks Swift; BenchError when that fails."""
+    if api == "swift":
+        return log_in_at(credentials_of(target, mounted, cluster), ca_file)
+    if target is None:
+        raise click.UsageError(f"--api {api} needs --target: the URL that buckets or folders are below")
+    if mounted is not None:
+        raise click.UsageError(f"--credentials are those of a StorageUser, which --api {api} doesn't know")
+    return Target(target, "", ca_file, api, _keys(os.environ) if api == "s3" else None)
+
+
+def _keys(given: Mapping[str, str]) -> Keys | None:
+    access, secret = given.get("AWS_ACCESS_KEY_ID", ""), given.get("AWS_SECRET_ACCESS_KEY", "")
+    if bool(access) != bool(secret):
+        raise BenchError("set both AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or neither: then nothing is signed")
+    region = given.get("AWS_REGION") or given.get("AWS_DEFAULT_REGION") or "us-east-1"
+    return Keys(access, secret, region) if access else None
 
 
 def credentials_of(target: str | None, mounted: str | None, cluster: Path | None) -> Credentials:

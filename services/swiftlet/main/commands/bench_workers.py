@@ -15,18 +15,19 @@ from swiftlet.bench.errors import BenchError
 from swiftlet.bench.page import render
 from swiftlet.bench.progress import Line
 from swiftlet.bench.table import print_result
+from swiftlet.bench.target import Api
 from swiftlet.bench.workers.channel import MAX_NAME_CHARACTERS, Channel, greet
 from swiftlet.bench.workers.coordinator import MAX_WORKERS, Plan, check_plan, coordinate
 from swiftlet.bench.workers.frames import MIN_TOKEN_CHARACTERS
 from swiftlet.bench.workers.worker import work
 from swiftlet.main.commands.bench_shared import (
     MAX_RUNS,
+    api_option,
     check_writable,
     code_of,
     console,
-    credentials_of,
-    log_in_at,
     stops,
+    store_of,
     write,
 )
 
@@ -131,6 +132,7 @@ def coordinator(
 @wait_option
 @click.option("--name", default=None, help="What the coordinator calls this worker; by default host and process.")
 @click.option("--target", help="Where the store is, as for `swiftlet bench run`.")
+@api_option
 @click.option(
     "--credentials",
     type=click.Path(exists=True, file_okay=False),
@@ -148,12 +150,13 @@ def worker(
     wait_s: float,
     name: str | None,
     target: str | None,
+    api: Api,
     credentials: str | None,
     ca_file: Path | None,
 ) -> None:
     """Load a store as `swiftlet bench coordinator` says, once, and print what this worker has measured."""
     token = _token(token_file)
-    store = log_in_at(credentials_of(target, credentials, None), ca_file)
+    store = store_of(target, api, credentials, None, ca_file)
     chosen = (name or f"{socket.gethostname()}:{os.getpid()}")[:MAX_NAME_CHARACTERS]
     channel = _reached(_address(address, "--coordinator"), token, chosen, wait_s)
     line = Line()

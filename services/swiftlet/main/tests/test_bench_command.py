@@ -55,6 +55,23 @@ def bench(*arguments: object) -> int:
     return run(swiftlet, ["bench", *map(str, arguments)])
 
 
+def test_s3_takes_its_keys_from_the_environment(
+    store: Store, scenario: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store.depth = 2
+    assert bench("run", scenario, "--api", "s3") == 2
+    assert "--api s3 needs --target" in capsys.readouterr().err
+    assert bench("run", scenario, "--api", "s3", "--target", store.endpoint) == 0
+    assert set(store.signatures) == {""}
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
+    assert bench("run", scenario, "--api", "s3", "--target", store.endpoint) == 1
+    assert "set both AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY" in capsys.readouterr().err
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    assert bench("run", scenario, "--api", "s3", "--target", store.endpoint) == 0
+    assert "Credential=key/" in store.signatures[-1]
+    assert "/us-east-1/s3/" in store.signatures[-1]
+
+
 def test_a_run_is_printed_and_written(
     store: Store, scenario: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

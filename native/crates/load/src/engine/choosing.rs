@@ -1,12 +1,14 @@
 //! Chooses which operation begins next, and on which object or container.
 
 use super::{Engine, World};
-use crate::plan::{Kind, Phase, Plan};
+use crate::plan::{Api, Kind, Phase, Plan};
 
 impl<W: World> Engine<'_, W> {
     /// The next operation; None when there is none any more.
     pub(super) fn choose(&mut self) -> Option<(Kind, u32)> {
         let chosen = match self.phase {
+            // Folders come with their first object, and nobody minds empty ones.
+            Phase::CreateContainers | Phase::DeleteContainers if matches!(self.plan.target.api, Api::Files) => None,
             Phase::CreateContainers | Phase::DeleteContainers => {
                 let container = self.next_container;
                 let kind = match self.phase {
@@ -63,10 +65,16 @@ impl<W: World> Engine<'_, W> {
     pub(super) fn place(&self, kind: Kind, number: u32) -> String {
         let Plan { target, prefix, containers, page, .. } = self.plan;
         match kind {
-            Kind::CreateContainer | Kind::DeleteContainer => format!("{}/{prefix}-{number:06}", target.path),
+            Kind::CreateContainer | Kind::DeleteContainer => {
+                format!("{}/{prefix}-{number:06}", target.path)
+            }
             Kind::List => {
-                let container = number % containers;
-                format!("{}/{prefix}-{container:06}?limit={page}&marker={}", target.path, name(number))
+                let (container, after) = (number % containers, name(number));
+                let query = match target.api {
+                    Api::S3(_) => format!("list-type=2&max-keys={page}&start-after={after}"),
+                    Api::Swift | Api::Files => format!("limit={page}&marker={after}"),
+                };
+                format!("{}/{prefix}-{container:06}?{query}", target.path)
             }
             _ => format!("{}/{prefix}-{:06}/{}", target.path, number % containers, name(number)),
         }

@@ -85,6 +85,11 @@ impl<F: FnMut(&Request, Nanos) -> Reaction> World for Simulated<F> {
         self.now
     }
 
+    fn calendar(&self) -> u64 {
+        // The moment of the examples in Amazon's reference.
+        1_369_353_600 + self.now / 1_000_000_000
+    }
+
     fn connect(&mut self, connection: usize) -> io::Result<()> {
         self.lines[connection] = Line { is_open: true, ..Line::default() };
         Ok(())
