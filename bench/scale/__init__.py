@@ -1,1 +1,1 @@
-"""What operations and rounds cost as a store grows, as curves, and a model of what lies beyond this machine."""
+"""Measures what operations and rounds cost as a store grows, and fits a model of what lies beyond this machine."""

@@ -1,4 +1,4 @@
-"""What operations and rounds cost by the number of objects on a device. Native code fills the stores."""
+"""Measures what operations and rounds cost by the number of objects on a device. Native code fills the stores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a ring takes: its file, memory, building it, and finding devices by it."""
+"""Measures what a ring takes: its file, its memory, the processor to build it and to find devices by it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def builder_of(part_power: int, devices: int, replicas: float = REPLICAS) -> Rin
 
 
 def point(part_power: int, devices: int) -> Point:
-    """Measure one ring."""
+    """Measure a ring over so many devices, with its size at `at`."""
     builder = builder_of(part_power, devices)
     began = time.process_time()
     builder.rebalance(_HOUR)

@@ -35,7 +35,7 @@ CHECKED = (16, 4000)
 
 
 def of_objects(arguments: argparse.Namespace) -> Iterator[Point]:
-    """Points by objects of a device."""
+    """Measure the engine and rounds with each number of objects on a device."""
     objects.build()
     counts = sorted(arguments.objects)
     for count, point in zip(counts, objects.operations(counts, arguments.directory), strict=True):
@@ -44,13 +44,13 @@ def of_objects(arguments: argparse.Namespace) -> Iterator[Point]:
 
 
 def of_devices(arguments: argparse.Namespace) -> Iterator[Point]:
-    """Points by devices."""
+    """Measure rings and rounds with each number of devices."""
     for count in arguments.devices:
         yield _with_rounds(PART_POWER, count, arguments.directory)
 
 
 def of_powers(arguments: argparse.Namespace) -> Iterator[Point]:
-    """Points by part powers."""
+    """Measure rings and rounds of few devices with each part power."""
     for power in arguments.powers:
         if power <= arguments.round_power:
             yield _with_rounds(power, FEW_DEVICES, arguments.directory)
@@ -59,18 +59,18 @@ def of_powers(arguments: argparse.Namespace) -> Iterator[Point]:
 
 
 def of_rings(arguments: argparse.Namespace) -> Iterator[Point]:
-    """Rings of more devices than have servers here."""
+    """Measure rings of more devices than have servers here."""
     for count in arguments.ring_devices:
         yield rings.point(PART_POWER, count)
 
 
 def of_check(arguments: argparse.Namespace) -> Iterator[Point]:
-    """A ring that the model is not fitted to."""
+    """Measure a ring that the model is not fitted to."""
     yield rings.point(*CHECKED)
 
 
 def of_containers(arguments: argparse.Namespace) -> Iterator[Point]:
-    """Points by containers of a device."""
+    """Measure the listing store and rounds with each number of containers on a device."""
 
     async def all_points() -> list[Point]:
         return [point async for point in containers.points(arguments.containers, arguments.directory)]
@@ -79,7 +79,7 @@ def of_containers(arguments: argparse.Namespace) -> Iterator[Point]:
 
 
 def of_workers(arguments: argparse.Namespace) -> Iterator[Point]:
-    """Points by workers of the proxy."""
+    """Measure a store with each number of workers of the proxy."""
     yield from workers.points(arguments.workers, arguments.seconds, arguments.directory)
 
 

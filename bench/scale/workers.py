@@ -1,4 +1,4 @@
-"""What operations cost by the number of the proxy's workers: a store of its own, loaded over HTTP."""
+"""Measures what operations cost by the number of the proxy's workers: a store of its own, loaded over HTTP."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ _BAD_WAITS = (
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came home."""
+    """What a run has left behind, read from the coordinator's pod."""
 
     code: int
     """The exit code of the coordinator."""
