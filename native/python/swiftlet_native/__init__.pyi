@@ -126,8 +126,7 @@ class Hasher:
         """Take in the next bytes of each of several streams.
 
         MD5 is computed side by side, which is quicker than one after the other. Other Python threads
-        run meanwhile. A Hasher that is named twice is a ValueError.
-        """
+        run meanwhile. A Hasher that is named twice is a ValueError."""
 
     @property
     def size(self) -> int:
@@ -261,6 +260,9 @@ class Store:
 
     def partitions(self) -> list[tuple[int, int]]:
         """Policies and partitions with anything in them, in order."""
+
+    def kept_as(self, policy: int, /) -> list[tuple[int, int, int] | None]:
+        """How a policy's objects are kept, if there are any: None if whole, else data, parity and bytes of a cell."""
 
     def suffix_hashes(self, policy: int, partition: int, /) -> list[tuple[int, bytes]]:
         """Suffixes with anything in them, as numbers, with their 16-byte set hashes."""

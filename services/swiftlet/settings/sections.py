@@ -225,7 +225,7 @@ class CodingSection(Section):
         ge=1024,
         le=MIB,
         description="Bytes of an object after which the next fragment follows. None of the three can be changed once "
-        "there are objects.",
+        "there are objects: object servers with objects of another coding do not start.",
     )
 
     @property

@@ -29,6 +29,7 @@ from swiftlet.native_values import (
     text,
     version_parts,
 )
+from swiftlet.ring.model import Coding
 from swiftlet.timestamp import Timestamp
 
 _MARK, _VOLUMES = "format", "volumes"
@@ -274,6 +275,14 @@ class NativeStore:
         """Return the indexes of the storage policies with anything on this device."""
         with _domain(self._root):
             return sorted({policy for policy, _ in self._store.partitions()})
+
+    def kept_as(self, policy: int) -> list[Coding | None]:
+        """Return how the policy's objects are kept, by one that can be read: nothing if there is none, or else one
+        coding, None for whole objects.
+        """
+        with _domain(self._root):
+            found = self._store.kept_as(policy)
+        return [None if parts is None else Coding(*parts) for parts in found]
 
     def partitions(self, policy: int) -> list[int]:
         """Return the partitions with anything in them, ascending."""

@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use swiftlet_store::inspect::VolumeStats;
 use swiftlet_store::model::{Entry, EntryKind, Footer, Info, Key, Pairs, PostMeta, PutMeta, SUFFIXES};
-use swiftlet_store::{Config, Error, Object, PendingUpdate};
+use swiftlet_store::{Config, Error, KeptAs, Object, PendingUpdate};
 
 use crate::buffer::Bytes;
 
@@ -272,6 +272,17 @@ impl Store {
     /// Policies and partitions that are not empty, in order.
     fn partitions(&self, py: Python<'_>) -> PyResult<Vec<(u16, u32)>> {
         self.call(py, swiftlet_store::Store::partitions)
+    }
+
+    /// How the objects of a policy are kept here, if there are any: None if whole, else data, parity and bytes of a cell.
+    #[pyo3(signature = (policy, /))]
+    fn kept_as(&self, py: Python<'_>, policy: u16) -> PyResult<Vec<Option<(usize, usize, usize)>>> {
+        let found = self.call(py, |store| store.kept_as(policy))?;
+        let parts = |kept| match kept {
+            KeptAs::Whole => None,
+            KeptAs::Coded { scheme, cell_bytes } => Some((scheme.data(), scheme.parity(), cell_bytes)),
+        };
+        Ok(found.into_iter().map(parts).collect())
     }
 
     /// Suffixes that are not empty, as numbers, with their set hashes.

@@ -269,6 +269,28 @@ impl Index {
         }
     }
 
+    /// The first objects of a policy of which anything but a deletion is held, at most so many, and whether each is whole.
+    #[must_use]
+    pub(crate) fn first_of(&self, policy: u16, limit: usize) -> Vec<(Key, bool)> {
+        let mut found = Vec::new();
+        for (_, partition) in self.ids().into_iter().filter(|id| id.0 == policy) {
+            let room = limit - found.len();
+            if room == 0 {
+                break;
+            }
+            self.partition((policy, partition), |held| {
+                let some = held.iter().filter_map(|held_one| {
+                    let digest = held_one.slot.digest();
+                    let is_fragment = held.has_fragment(&digest);
+                    let is_there = is_fragment || held_one.slot.kind != Kind::Tombstone;
+                    is_there.then_some((Key { policy, partition, digest }, !is_fragment))
+                });
+                found.extend(some.take(room));
+            });
+        }
+        found
+    }
+
     /// Call a function with the fragments of a policy that are not settled, in order, from the first one behind a partition
     /// and digest on, until it returns false.
     pub(crate) fn for_each_unsettled(

@@ -48,5 +48,5 @@ pub use pending::PendingUpdate;
 pub use queue::{Done, Told};
 pub use read::{Fetched, Fragment, Got, Newest, Object, Range};
 pub use recover::Recovery;
-pub use store::{Store, Submission, Undecided, Unsettled};
+pub use store::{KeptAs, Store, Submission, Undecided, Unsettled};
 pub use writer::{FragmentWriter, Shape, Writer};

@@ -29,7 +29,7 @@ const SHORTEST_AUDIT: Duration = Duration::from_secs(3600);
 /// Tombstones that are forgotten in one batch; waiting writers come next.
 const RECLAIMED_AT_ONCE: usize = 256;
 
-pub use self::fragments::{Undecided, Unsettled};
+pub use self::fragments::{KeptAs, Undecided, Unsettled};
 
 enum Write {
     Put { meta: PutMeta, footer: Footer, data: Vec<u8> },

@@ -9,7 +9,7 @@ from pathlib import Path
 from aiohttp import web
 from swiftlet_native import Doubts
 
-from swiftlet.errors import DeviceFailed, StoreFormatError
+from swiftlet.errors import DeviceFailed, SettingsError, StoreFormatError
 from swiftlet.main.encryption import only_encrypted, serve_encrypted
 from swiftlet.main.keys import use_keys
 from swiftlet.main.local_devices import hosts_of, local_devices, ring_host
@@ -20,6 +20,7 @@ from swiftlet.main.rings import RingSet, hand_out_rings, use_rings
 from swiftlet.main.sealed_keys import use_sealed_keys
 from swiftlet.main.services.serving import serve_app
 from swiftlet.placement.rows.row_queues import RowQueues
+from swiftlet.ring.model import Coding
 from swiftlet.servers.objects.native_pending import NativePending
 from swiftlet.servers.objects.native_server import NativeServer, NativeServerSettings
 from swiftlet.servers.objects.object_server import ObjectServer, ObjectServerSettings, add_object_routes
@@ -53,6 +54,12 @@ def create_app(settings: ObjectSettings) -> web.Application:
     is_local = local_devices(section)
     rows = RowQueues(rings.container, use_listing_transport(app, cluster, section), cluster.hash_path)
     stores, unused = open_stores(section)
+    try:
+        check_codings(stores, policies)
+    except SettingsError:
+        for store in stores.values():
+            store.close()
+        raise
     doubts = {name: doubted() for name in stores}
 
     async def closing(_app: web.Application) -> AsyncIterator[None]:
@@ -98,6 +105,26 @@ def create_app(settings: ObjectSettings) -> web.Application:
 def guests_room(section: ObjectSection) -> tuple[int, int, int]:
     """Return the memory, connections and shared memory of clients with direct access."""
     return section.guest_pool_bytes, section.guest_connections, section.guest_shared_bytes
+
+
+def check_codings(stores: Mapping[str, NativeStore], policies: Policies) -> None:
+    """Raise SettingsError when a policy's objects on a device are kept in another way than the settings say: they could
+    not be read.
+    """
+    for name, store in stores.items():
+        for policy in policies:
+            wanted = policies.coding(policy.index)
+            for kept in store.kept_as(policy.index):
+                if kept != wanted:
+                    raise SettingsError(
+                        f"coding of policy {policy.name}: device {name} has objects {_described(kept)}, and the "
+                        f"settings ask for objects {_described(wanted)}: put the coding back, and add another policy "
+                        "for new containers"
+                    )
+
+
+def _described(coding: Coding | None) -> str:
+    return "that are whole" if coding is None else f"with {coding} fragments and cells of {coding.cell_bytes} bytes"
 
 
 def limit_aggregates(stores: Iterable[NativeStore], policies: Policies) -> None:

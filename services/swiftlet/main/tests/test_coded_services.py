@@ -6,11 +6,14 @@ from __future__ import annotations
 
 import shutil
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from swiftlet.boundaries.coded import CodedPlaces
-from swiftlet.errors import NodeError
+from swiftlet.errors import NodeError, SettingsError
 from swiftlet.main.tests.test_status_reports import COUNT, Machine, transports, until
 from swiftlet.model import ObjectKey
 from swiftlet.names import Path as Name
@@ -80,5 +83,35 @@ async def test_the_replicator_of_a_server_that_was_down_makes_its_fragments(tmp_
             read = await objects.coded.get_coded(places, [1, 2], 0, None)
             assert b"".join([chunk async for chunk in read.chunks()]) == body
             await read.close()
+    finally:
+        await machine.close()
+
+
+async def test_a_server_does_not_start_with_another_coding_than_its_objects_have(tmp_path: Path) -> None:
+    machine = Coded(tmp_path)
+    common = machine._common
+    try:
+        places = machine.places(Name("AUTH_test", "c", "o"))
+        for number in range(COUNT):
+            await machine.start_object(number)
+        async with transports() as (objects, _):
+            record = record_of(Name("AUTH_test", "c", "o"), Timestamp.at(time.time()))
+            stream = await objects.coded.open_coded_put(places, record, 4, [])
+            await stream.write(b"body")
+            assert (await stream.commit(footer_of(b"body").etag)).verdict == "acknowledged"
+        home = int(places.at[1].device.removeprefix("d"))
+        await machine.stop(machine.objects[home])
+
+        def with_coding(coding: dict[str, int] | None) -> Callable[[], dict[str, Any]]:
+            policies = [policy | ({"coding": coding} if policy["index"] else {}) for policy in common()["policies"]]
+            return lambda: {**common(), "policies": policies}
+
+        refused = r"coding of policy coded: device d\d has objects with 2\+1 fragments"
+        for coding in ({"data": 2, "parity": 2}, {"data": 2, "parity": 1, "cell_bytes": 2048}, None):
+            machine._common = with_coding(coding)  # type: ignore[method-assign]
+            with pytest.raises(SettingsError, match=refused):
+                await machine.start_object(home)
+        machine._common = common  # type: ignore[method-assign]
+        await machine.start_object(home)
     finally:
         await machine.close()

@@ -15,6 +15,8 @@
 
 use std::sync::Arc;
 
+use swiftlet_erasure::Scheme;
+use swiftlet_fragments::block::Block;
 use swiftlet_fragments::request::{Answer, Request, answer};
 use swiftlet_fragments::slot::{Shown, Slot};
 use swiftlet_fragments::sync::{self, Todo};
@@ -40,6 +42,23 @@ pub struct Undecided {
     pub version: Version,
     /// The devices that its proxy chose; none if that is not known here any more.
     pub chosen: Arc<[Device]>,
+}
+
+/// Objects of which [`Store::kept_as`] reads one, at most.
+const MOST_LOOKED_AT: usize = 1024;
+
+/// How objects are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeptAs {
+    /// As they are.
+    Whole,
+    /// As fragments.
+    Coded {
+        /// How many fragments with data and parity there are.
+        scheme: Scheme,
+        /// Bytes of a cell.
+        cell_bytes: usize,
+    },
 }
 
 /// A version because of which older ones are still kept.
@@ -68,6 +87,21 @@ impl Store {
         let usual = || self.aggregate_below(key.policy);
         let limit = shape.aggregate_below.map_or_else(usual, |limit| limit.min(MAX_AGGREGATE));
         Ok(FragmentWriter::new(Arc::clone(&self.inner), key, shape, limit))
+    }
+
+    /// How the objects of a policy are kept here, by the first that can be read of at most [`MOST_LOOKED_AT`] objects;
+    /// None if there is none.
+    pub fn kept_as(&self, policy: u16) -> Result<Option<KeptAs>> {
+        for (key, is_whole) in self.inner.index.first_of(policy, MOST_LOOKED_AT) {
+            if is_whole {
+                return Ok(Some(KeptAs::Whole));
+            }
+            // One that is damaged says nothing; the auditor finds it.
+            let Ok(Newest { fragment: Some(fragment), .. }) = self.newest_fragment(&key, None) else { continue };
+            let Block { geometry, cell_bytes, .. } = fragment.info().block;
+            return Ok(Some(KeptAs::Coded { scheme: geometry.scheme(), cell_bytes }));
+        }
+        Ok(None)
     }
 
     fn fragments_slot(&self, key: &Key) -> Result<Slot> {

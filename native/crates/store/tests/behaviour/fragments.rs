@@ -8,14 +8,14 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::common::fragments::{CELL, KEYS, Model, Worker, chosen, counting, fragment, index_of, key, meta, written};
-use crate::common::{config, random};
-use swiftlet_erasure::Geometry;
+use crate::common::{config, footer, random};
+use swiftlet_erasure::{Geometry, Scheme};
 use swiftlet_fragments::request::{Answer, Request};
 use swiftlet_fragments::slot::MAX_FRAGMENTS;
 use swiftlet_fragments::{Accepted, Ballot, Outcome, Version};
 use swiftlet_store::disk::{Faults, SimulatedDisk};
-use swiftlet_store::model::PutMeta;
-use swiftlet_store::{Error, Fetched, Shape, Store};
+use swiftlet_store::model::{Key, PutMeta};
+use swiftlet_store::{Error, Fetched, KeptAs, Shape, Store};
 
 fn open(disk: &Arc<SimulatedDisk>) -> Store {
     Store::open_disk(Arc::clone(disk) as _, config()).expect("it opens")
@@ -139,6 +139,23 @@ fn a_write_goes_through_its_steps_and_ends_the_version_before_it() {
     let entries = store.entries((3, key(0).partition), key(0).suffix()).expect("listed");
     assert_eq!(entries.iter().map(|entry| (entry.digest, entry.timestamp)).collect::<Vec<_>>(), [(key(0).digest, 11)]);
     assert_eq!(store.check().expect("checked"), Vec::<String>::new());
+}
+
+#[test]
+fn a_policy_is_known_to_be_kept_as_its_objects_are() {
+    let store = open(&SimulatedDisk::new(1, Faults::default()));
+    assert_eq!(store.kept_as(3), Ok(None));
+    // What is only prepared, or deleted, says nothing.
+    assert_eq!(prepare(&store, 0, version(10)), Ok(Answer::Done));
+    assert_eq!(store.kept_as(3), Ok(None));
+    settle(&store, 1, version(10));
+    let scheme = Scheme::new(2, 1).expect("a scheme");
+    assert_eq!(store.kept_as(3), Ok(Some(KeptAs::Coded { scheme, cell_bytes: CELL })));
+    let whole = Key { policy: 4, ..key(0) };
+    assert_eq!(store.delete(whole, 5, b"/a/c/o".to_vec()), Err(Error::NotFound(Some(5))));
+    assert_eq!(store.kept_as(4), Ok(None));
+    store.put(whole, &meta(version(9)), &footer(b"body"), b"body".to_vec()).expect("stored");
+    assert_eq!(store.kept_as(4), Ok(Some(KeptAs::Whole)));
 }
 
 #[test]
