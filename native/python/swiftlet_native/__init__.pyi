@@ -745,8 +745,7 @@ class TransportNode:
         """Read bytes `[start, stop)` of an object with erasure coding, to its end if there are fewer: a "sent" event
         when it is known what the object is, more of them when there is something to be taken where nothing was, and an
         empty "end" when it is over. The places in `first` are asked first what it is, in their order.
-        ValueError for places that can't be.
-        """
+        ValueError for places that can't be."""
 
     def rebuild_coded(
         self, token: int, places: _Places, lack: _Lack, waits: tuple[float, float], trace: str, /
@@ -866,8 +865,7 @@ class ObjectWire:
     @staticmethod
     def revoke(device: str, account: bytes, container: bytes, before_ms: int, /) -> _Message:
         """Guests' grants for the container, or with an empty one for the account, that were issued before this time
-        count no more, at the whole server.
-        """
+        count no more, at the whole server."""
 
     @staticmethod
     def written(header: Buffer, /) -> tuple[bool, bool]:
@@ -967,8 +965,7 @@ class ObjectServer:
         `stores` by device name, and their `doubts` (none: nothing is in doubt); `unused`: devices that can't be
         used, and why. `silence_s` and `encryption` as `TransportNode`'s.
 
-        OSError when the system has no thread, descriptor or memory left, or as by `TransportNode` with `rdma`.
-        """
+        OSError when the system has no thread, descriptor or memory left, or as by `TransportNode` with `rdma`."""
 
     def listen(self, host: str, port: int, /) -> int:
         """Take connections, by TCP and, with a directory, on the same node. Gives the port. OSError."""
