@@ -16,7 +16,7 @@ mod room;
 mod search;
 mod slot;
 
-pub(crate) use partition::{Extra, Held, Partition, Post, Record, WholeObject};
+pub(crate) use partition::{Extra, Held, Partition, Record, WholeObject};
 pub(crate) use slot::Slot;
 
 use swiftlet_fragments::Version;
@@ -24,6 +24,7 @@ use swiftlet_fragments::slot::Change;
 
 use self::changes::Changes;
 use crate::model::{Entry, Key, Suffix, Timestamp};
+use crate::post::Post;
 use crate::record::{ALIGN, Header, Kind, Place, State};
 use crate::versions::Versions;
 

@@ -25,6 +25,7 @@ pub mod merge;
 pub mod model;
 pub mod pairs;
 mod pending;
+mod post;
 mod quarantine;
 mod queue;
 mod read;

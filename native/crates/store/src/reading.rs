@@ -2,9 +2,9 @@
 
 use crate::disk::File;
 use crate::error::{Error, Result};
-use crate::index::Post;
 use crate::inner::Inner;
 use crate::model::{Footer, Key, PostMeta, PutMeta};
+use crate::post::Post;
 use crate::quarantine;
 use crate::record::{ALIGN, HEADER, Header, Parsed, Place, parse_post, parse_put};
 

@@ -14,8 +14,8 @@ use std::sync::Arc;
 use swiftlet_fragments::slot::{Change, Slot};
 use swiftlet_fragments::{Accepted, Ballot, Device, Outcome, Version};
 
-use crate::index::Post;
 use crate::model::Timestamp;
+use crate::post::Post;
 use crate::record::{ALIGN, Header, Kind, Place, State, is_promise};
 
 /// How much a timestamp grows in a second.

@@ -9,9 +9,10 @@ use std::io::{self, IoSlice};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError, mpsc};
 
-use super::partition::{Extra, Partition, Post, Record};
+use super::partition::{Extra, Partition, Record};
 use super::{Index, PartitionId};
 use crate::disk::File;
+use crate::post::Post;
 use crate::record::{DeviceId, Kind, Place, u32_at, u64_at};
 
 const MAGIC: [u8; 8] = *b"SWLTIDX1";

@@ -17,26 +17,12 @@ use super::search::search;
 use super::slot::{Slot, joined};
 use crate::merge::State;
 use crate::model::{Entry, EntryKind, Suffix, Timestamp};
+use crate::post::Post;
 use crate::record::{Kind, Place};
 use crate::sethash;
 
 /// The number of slots to which a leaf is filled when slots come in order.
 const FILLED: usize = 48;
-
-/// A POST on top of an object.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Post {
-    /// The POST's timestamp, newer than the object's.
-    pub timestamp: Timestamp,
-    /// 0 when it sets none.
-    pub content_type_timestamp: Timestamp,
-    /// Where its record is.
-    pub place: Place,
-    /// The record's size in units of `ALIGN`.
-    pub units: u32,
-    /// Seconds since 1970, 0 never.
-    pub delete_at: u64,
-}
 
 /// Data that only few objects have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

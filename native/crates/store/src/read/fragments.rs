@@ -15,11 +15,12 @@ use swiftlet_hash::xxh3_64;
 
 use crate::disk::File;
 use crate::error::{Error, Result};
-use crate::index::{Post, WholeObject};
+use crate::index::WholeObject;
 use crate::inner::Inner;
 use crate::large;
 use crate::merge;
 use crate::model::{Footer, FragmentInfo, Info, Key, PostMeta};
+use crate::post::Post;
 use crate::reading::{HEAD_BYTES, Raw, Trouble, load_post, read_record};
 use crate::record::{
     ALIGN, CHUNK, HEADER, Kind, Place, change_of, parse_fragment, parse_post, parse_tombstone, version_of,

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use swiftlet_erasure::MAX_CELLS;
 use swiftlet_fragments::{Accepted, Ballot, Device, Outcome, Version};
 
-use crate::index::{Partition, Post};
+use crate::index::Partition;
+use crate::post::Post;
 use crate::record::{Place, State, u32_at, u64_at};
 use crate::versions::{Bytes, Floor, Kept, Said, Spot, Versions};
 
