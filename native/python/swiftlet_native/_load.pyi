@@ -36,7 +36,8 @@ class Load:
     ) -> Load:
         """`api`: `swift`, `s3` (with `keys`: access key, secret key and region; None signs nothing) or `files` (HTTP
         without containers and listings). Connections go to `addresses` (of the system, not names) in turn; `host` is
-        what `Host` says; `path` is the account's, percent-encoded. With `authorities` (PEM) it is HTTPS, and certificates have to be for `server_name`.
+        what `Host` says; `path` is the account's, percent-encoded. With `authorities` (PEM) it is HTTPS, and
+        certificates have to be for `server_name`.
 
         `mix`: weights of create, read, update, delete, list and head; `page`: names in a listing. ValueError when
         something is out of its bounds.
