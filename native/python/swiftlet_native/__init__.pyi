@@ -18,12 +18,14 @@ from typing_extensions import Buffer
 
 from swiftlet_native._coded import CodedDeleting as CodedDeleting
 from swiftlet_native._coded import CodedDevices as CodedDevices
+from swiftlet_native._coded import CodedPosting as CodedPosting
 from swiftlet_native._coded import CodedReading as CodedReading
 from swiftlet_native._coded import CodedRebuilding as CodedRebuilding
 from swiftlet_native._coded import CodedRecovering as CodedRecovering
 from swiftlet_native._coded import CodedWire as CodedWire
 from swiftlet_native._coded import CodedWriting as CodedWriting
-from swiftlet_native._coded import _DeleteWaits, _Lack, _Places, _ReadWaits, _Write, _WriteWaits
+from swiftlet_native._coded import _DeleteWaits, _Lack, _Places, _Post, _ReadWaits, _Write, _WriteWaits
+from swiftlet_native._doubts import Doubts as Doubts
 from swiftlet_native._front import Changes as Changes
 from swiftlet_native._front import Front as Front
 from swiftlet_native._guests import cluster_key_id as cluster_key_id
@@ -731,6 +733,20 @@ class TransportNode:
     ) -> CodedDeleting:
         """Delete an object with erasure coding: an empty "end" event when the outcome is known. ValueError as above."""
 
+    def post_coded(
+        self,
+        token: int,
+        places: _Places,
+        of: int,
+        post: _Post,
+        rows: list[int],
+        waits: _DeleteWaits,
+        trace: str,
+        /,
+    ) -> CodedPosting:
+        """Post metadata on top of the version of an object with erasure coding that has the timestamp `of`: an empty
+        "end" event when the outcome is known. ValueError as above."""
+
     def read_coded(
         self,
         token: int,
@@ -894,41 +910,6 @@ class ObjectWire:
     @staticmethod
     def entry_list(raw: Buffer, /) -> list[_Entry]:
         """The body of ENTRIES."""
-
-@final
-class Doubts:
-    """Which partitions of a device may lack something that was acknowledged while the device could not hear of it.
-
-    Nothing is in doubt at first. A proof counts only against doubts that are not younger than the epoch that was read
-    before its comparison began.
-    """
-
-    def __new__(cls) -> Doubts:
-        """Of one device."""
-
-    def watch(self) -> None:
-        """From now on the whole device is in doubt whenever the process has stood still. OSError without a thread."""
-
-    def doubt_all(self) -> None:
-        """The whole device is in doubt."""
-
-    def doubt(self, places: list[tuple[int, int]], /) -> None:
-        """These are in doubt: policy and partition; the whole device when they are too many."""
-
-    def pending(self) -> tuple[int, float] | None:
-        """The epoch, and the seconds since the youngest doubt began; None when there is no doubt."""
-
-    def prove(self, epoch: int, places: list[tuple[int, int]], /) -> None:
-        """These were compared since the epoch was read, and lack nothing."""
-
-    def prove_all(self, epoch: int, /) -> None:
-        """Nothing that belongs on the device lacks anything."""
-
-    def has(self, policy: int, partition: int, /) -> bool:
-        """Whether a partition may lack something."""
-
-    def counts(self) -> tuple[bool, int, int]:
-        """Whether the whole device is in doubt, partitions proved since then, partitions in doubt by themselves."""
 
 @final
 class ObjectServer:

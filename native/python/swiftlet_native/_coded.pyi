@@ -74,6 +74,25 @@ class CodedDeleting:
     def close(self) -> None:
         """Wait for nothing any more. All answers are None after it."""
 
+_Post: TypeAlias = tuple[int, int, _Pairs, bytes | None, int]
+"""Metadata: their timestamp, when the object expires in seconds since the epoch or 0, all of them, the content type if
+they set it, and its timestamp."""
+
+@final
+class CodedPosting:
+    """Metadata on their way to the devices of an object's places; they go on when nobody refers to it any more."""
+
+    def turn(self) -> float | None:
+        """The seconds after which to call again; None after `close`."""
+
+    def ended(self) -> tuple[str, int | None, _Info | None, list[_Pending], list[_Refused]] | None:
+        """None while it goes on. Else: "acknowledged", "superseded", "deleted", or "unknown" when they may count; the
+        timestamp of what is newer, or of the deletion; the object since, if a device has told it; which rows are
+        pending; who refused."""
+
+    def close(self) -> None:
+        """Wait for nothing any more. All answers are None after it."""
+
 @final
 class CodedReading:
     """A range of an object on its way; stopped when nobody refers to it any more."""
@@ -156,6 +175,18 @@ class CodedWire:
 
     @staticmethod
     def settle(device: str, place: _Place, version: _CodedVersion, /) -> _Message: ...
+    @staticmethod
+    def newest(device: str, place: _Place, /) -> _Message:
+        """The question for the newest metadata."""
+
+    @staticmethod
+    def has_post(newest: Buffer, /) -> bool:
+        """Whether the answer to `newest` has metadata that were posted."""
+
+    @staticmethod
+    def post(device: str, place: _Place, newest: Buffer, /) -> _Message:
+        """`newest` is the answer of another place, with metadata."""
+
     @staticmethod
     def said(header: Buffer, /) -> str:
         """The answer to `learn`, `hand_back` and `settle`: "done", "missing", "superseded", "outbid", "committed",

@@ -8,7 +8,7 @@ from typing import Literal, Protocol
 
 from swiftlet.boundaries.objects import ContainerUpdate
 from swiftlet.errors import SwiftletError
-from swiftlet.model import ObjectInfo, ObjectKey, PutRecord
+from swiftlet.model import ObjectInfo, ObjectKey, PostRecord, PutRecord
 from swiftlet.ring.lookup import Ring
 from swiftlet.ring.model import Coding, Device
 from swiftlet.timestamp import Timestamp
@@ -63,6 +63,22 @@ class CodedDeletion:
     """Whether there was an object."""
     newer: Timestamp | None = None
     """The timestamp of the object that is newer."""
+    refused: Sequence[Refused] = ()
+    pending: Sequence[PendingRow] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CodedPosted:
+    """How metadata have ended that were posted."""
+
+    verdict: Literal["acknowledged", "superseded", "deleted", "unknown"]
+    """Whether they are durable on a quorum of devices, something is newer, the object is deleted, or too few have
+    answered.
+    """
+    newer: Timestamp | None = None
+    """The timestamp of what is newer, or of the deletion."""
+    info: ObjectInfo | None = None
+    """The object since, if a device has told it."""
     refused: Sequence[Refused] = ()
     pending: Sequence[PendingRow] = ()
 
@@ -192,6 +208,14 @@ class CodedRepair(Protocol):
         """Tell a device that stands in for a place what that place shows; return whether it has dropped its own."""
         ...
 
+    async def posted(self, device: Device, key: ObjectKey) -> bytes | None:
+        """Return the newest metadata that were posted to an object, as a device tells them; None if it has none."""
+        ...
+
+    async def post(self, device: Device, key: ObjectKey, told: bytes) -> None:
+        """Have a device merge what `posted` has returned of another one, unless it knows something newer."""
+        ...
+
     async def settle(self, device: Device, key: ObjectKey, version: CodedVersion) -> Said:
         """Tell a device that older versions are dead."""
         ...
@@ -234,6 +258,14 @@ class CodedTransport(Protocol):
         self, places: CodedPlaces, timestamp: Timestamp, name: str, rows: Sequence[ContainerUpdate]
     ) -> CodedDeletion:
         """Put a tombstone at each place; return how that has ended. `name` is `/account/container/object`, and `rows`
+        says for each place what its device keeps of the row.
+        """
+        ...
+
+    async def post_coded(
+        self, places: CodedPlaces, of: Timestamp, record: PostRecord, rows: Sequence[ContainerUpdate]
+    ) -> CodedPosted:
+        """Put metadata at each place, on top of the version with the timestamp `of`; return how that has ended. `rows`
         says for each place what its device keeps of the row.
         """
         ...

@@ -96,9 +96,9 @@ class ClusterObjects(ReplicatedObjects):
         return await super().upload(path, policy, record, size)
 
     async def post(self, path: Path, policy: int, record: PostRecord) -> Written:
-        """Replace metadata. Raises NotFound, Superseded, Unavailable, and NotSupported for coded objects."""
-        if self.is_coded(policy):
-            raise NotSupported(f"{path}: the metadata of objects with erasure coding can't be changed; store it anew")
+        """Replace metadata. Raises NotFound, Superseded and Unavailable."""
+        if (coded := self._coded(policy)) is not None:
+            return await coded.post(path, policy, record)
         return await super().post(path, policy, record)
 
     async def delete(self, path: Path, policy: int, timestamp: Timestamp) -> Written:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from swiftlet.boundaries.coded import (
@@ -28,7 +29,7 @@ from swiftlet.boundaries.coded import (
 )
 from swiftlet.boundaries.objects import ContainerUpdate, WriteReply
 from swiftlet.errors import NotFound, SizeMismatch, Superseded, SwiftletError, Unavailable
-from swiftlet.model import ObjectInfo, ObjectKey, ObjectRow, PutFooter, PutRecord
+from swiftlet.model import ObjectInfo, ObjectKey, ObjectRow, PostRecord, PutFooter, PutRecord
 from swiftlet.names import HashPath, Path
 from swiftlet.placement.fanout import NODE_TROUBLE
 from swiftlet.placement.health import NodeHealth
@@ -161,6 +162,27 @@ class CodedObjects:
         row = ObjectRow(path.obj or "", timestamp, deleted=True)
         return Written(end.existed, await _listed(delivery, path, row, end.pending))
 
+    async def post(self, path: Path, policy: int, record: PostRecord) -> Written:
+        """Replace metadata. Raises NotFound, Superseded and Unavailable."""
+        info = await self.head(path, policy)
+        if info.timestamp >= record.timestamp:
+            raise Superseded(f"{path} is already at {info.timestamp}", info.timestamp)
+        places = self.places(path, policy)
+        delivery = self._delivery(path, places, record.timestamp)
+        end = await self._transport.post_coded(places, info.timestamp, record, _shares(delivery, places))
+        self._note(places, end.refused)
+        if end.verdict == "deleted":
+            raise NotFound(f"{path} does not exist", end.newer)
+        if end.newer is not None:
+            raise Superseded(f"{path} is already at {end.newer}", end.newer)
+        if end.verdict != "acknowledged":
+            raise Unavailable(
+                f"{path}: it is not known whether its metadata are changed: too few devices have kept them "
+                f"({_ailments(end.refused)})"
+            )
+        row = ObjectRow.of(path.obj or "", end.info or _posted(info, record))
+        return Written(True, await _listed(delivery, path, row, end.pending))
+
     async def head(self, path: Path, policy: int) -> ObjectInfo:
         """Return the description of the newest version. Raises NotFound and Unavailable."""
         download = await self.get(path, policy, 0, 0)
@@ -207,6 +229,13 @@ class CodedObjects:
         for device in (*places.at, *places.spares):
             if device.id in ailing:
                 self._health.failed(device)
+
+
+def _posted(info: ObjectInfo, record: PostRecord) -> ObjectInfo:
+    """Return an object as it is with metadata that are newer."""
+    if record.content_type is not None:
+        info = replace(info, content_type=record.content_type, content_type_timestamp=record.content_type_timestamp)
+    return replace(info, metadata=record.metadata, meta_timestamp=record.timestamp)
 
 
 def _ailments(refused: Sequence[Refused], otherwise: str = "nothing ails the others") -> str:

@@ -275,7 +275,7 @@ class PolicySection(Section):
     coding: CodingSection | None = Field(
         default=None,
         description="Erasure coding of the policy's objects; without it they have as many copies as the ring has "
-        "replicas. Fixed for the policy's life. Objects of such a policy can't be changed by POST yet.",
+        "replicas. Fixed for the policy's life.",
     )
 
     @model_validator(mode="after")

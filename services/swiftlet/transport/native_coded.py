@@ -22,6 +22,7 @@ from swiftlet.boundaries.coded import (
     CodedDeletion,
     CodedEnd,
     CodedPlaces,
+    CodedPosted,
     CodedWriteEnded,
     PendingRow,
     Refused,
@@ -29,7 +30,7 @@ from swiftlet.boundaries.coded import (
 )
 from swiftlet.boundaries.objects import ContainerUpdate, pieces_of
 from swiftlet.errors import NodeError, NodeTimeout, NotFound
-from swiftlet.model import ObjectInfo, PutRecord
+from swiftlet.model import ObjectInfo, PostRecord, PutRecord
 from swiftlet.native_values import bits_of, delete_at, info_of, place, raw, raw_pairs
 from swiftlet.ring.lookup import Ring
 from swiftlet.timestamp import Timestamp
@@ -153,6 +154,45 @@ class NativeCoded:
             cast("Literal['acknowledged', 'superseded', 'unknown']", verdict),
             existed,
             None if newer is None else Timestamp(newer),
+            self.refused(places, all_refused),
+            _pending(places, pending),
+        )
+
+    async def post_coded(
+        self, places: CodedPlaces, of: Timestamp, record: PostRecord, rows: Sequence[ContainerUpdate]
+    ) -> CodedPosted:
+        """Put metadata at each place."""
+        parts = await self.parts(places)
+        waiter = Waiter()
+        node, token = self._caller.listen(waiter)
+        waits = self._caller.settings.answer_timeout_s, AFTER_QUORUM_S
+        typed = record.content_type is not None
+        post = (
+            record.timestamp.value,
+            delete_at(record.metadata),
+            raw_pairs(record.metadata),
+            None if record.content_type is None else raw(record.content_type),
+            record.content_type_timestamp.value if typed else 0,
+        )
+        try:
+            posting = node.post_coded(token, parts, of.value, post, _bits(rows), waits, trace())
+        except ValueError as error:
+            self._caller.mute(token)
+            raise NodeError(f"metadata can't be posted: {error}") from error
+        try:
+            while (ended := posting.ended()) is None:
+                wait_s = posting.turn()
+                if waiter.is_over and posting.ended() is None:
+                    return CodedPosted("unknown")  # This client was closed.
+                await waiter.wait(max(_LEAST_WAIT_S, wait_s or 0.0))
+        finally:
+            posting.close()
+            self._caller.mute(token)
+        verdict, newer, info, pending, all_refused = ended
+        return CodedPosted(
+            cast("Literal['acknowledged', 'superseded', 'deleted', 'unknown']", verdict),
+            None if newer is None else Timestamp(newer),
+            None if info is None else info_of(info),
             self.refused(places, all_refused),
             _pending(places, pending),
         )

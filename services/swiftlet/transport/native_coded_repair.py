@@ -7,6 +7,7 @@ nothing is kept of it then. An attempt to decide that is given up may have decid
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import secrets
 from collections.abc import Sequence
 from typing import Literal, TypeVar, cast
@@ -22,7 +23,7 @@ from swiftlet.boundaries.coded import (
     ShownFragment,
     UnsettledFragment,
 )
-from swiftlet.errors import NodeError, NodeTimeout
+from swiftlet.errors import NodeError, NodeTimeout, NotFound, Superseded
 from swiftlet.model import ObjectKey
 from swiftlet.native_values import key_at, place
 from swiftlet.ring.model import Coding, Device
@@ -57,6 +58,17 @@ class NativeCodedRepair:
     async def hand_back(self, device: Device, key: ObjectKey, shown: ShownFragment) -> bool:
         """Tell a device that stands in for a place what that place shows; return whether it has dropped its own."""
         return await self._said(device, made(device, CodedWire.hand_back, place(key), shown.told)) == "done"
+
+    async def posted(self, device: Device, key: ObjectKey) -> bytes | None:
+        """Return the newest metadata that a device has."""
+        newest, _ = await self._coded.caller.ask(device, made(device, CodedWire.newest, place(key)))
+        return newest if parsed(device, CodedWire.has_post, newest) else None
+
+    async def post(self, device: Device, key: ObjectKey, told: bytes) -> None:
+        """Have a device merge the metadata of another one."""
+        message = made(device, CodedWire.post, place(key), told)
+        with contextlib.suppress(Superseded, NotFound):  # It knows better.
+            await self._coded.caller.ask(device, message)
 
     async def settle(self, device: Device, key: ObjectKey, version: CodedVersion) -> Said:
         """Tell a device that older versions are dead."""

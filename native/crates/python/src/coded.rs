@@ -12,12 +12,13 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use swiftlet_erasure::Scheme;
 use swiftlet_fragments::deletion::Deleted;
+use swiftlet_fragments::posting::Posted;
 use swiftlet_fragments::write::Verdict;
 use swiftlet_node::Failure;
 use swiftlet_node::coded::{
-    DeleteOptions, Deleting, Devices, Owed, Places, ReadEnd, ReadOptions, Reading, Room, WriteOptions, Writing,
+    DeleteOptions, Deleting, Devices, Owed, Places, PostOptions, Posting, ReadEnd, ReadOptions, Reading, Room, WriteOptions, Writing,
 };
-use swiftlet_store::model::PutMeta;
+use swiftlet_store::model::{Pairs, PostMeta, PutMeta};
 use swiftlet_transport::Sink;
 
 use crate::buffer::Bytes;
@@ -196,6 +197,59 @@ impl CodedDeleting {
             Deleted::Unknown => ("unknown", true, None),
         };
         Some((verdict, existed, newer, pending(&deleting.owed()), refused(py, &deleting.refused())))
+    }
+
+    /// Wait for nothing any more.
+    fn close(&self) {
+        drop(lock(&self.0).take());
+    }
+}
+
+/// Metadata: their timestamp, when the object expires, pairs, the content type if they set it, and its timestamp.
+pub(crate) type PostParts = (u64, u64, Pairs, Option<Vec<u8>>, u64);
+
+/// Metadata on their way; where they are they stay when nothing refers to this any more.
+#[pyclass(frozen, module = "swiftlet_native")]
+pub(crate) struct CodedPosting(Held<Posting>);
+
+impl CodedPosting {
+    pub(crate) fn start(
+        places: PlacesParts<'_>,
+        (of, post): (u64, PostParts),
+        (rows, (timeout, after_quorum), trace): (Vec<u32>, DeleteWaits, String),
+        sink: (Arc<dyn Sink>, u64),
+    ) -> PyResult<Self> {
+        let (timeout, after_quorum) = (seconds(timeout)?, seconds(after_quorum)?);
+        let options = PostOptions { timeout, after_quorum, rows, trace };
+        let (timestamp, delete_at, metadata, content_type, content_type_timestamp) = post;
+        let meta = PostMeta { timestamp, metadata, content_type, content_type_timestamp, delete_at };
+        Ok(Self(Mutex::new(Some(Posting::start(places_of(places)?, (of, meta), options, sink)))))
+    }
+}
+
+/// Their verdict, the timestamp of what is newer or of the deletion, the object since, which container updates are
+/// pending, and why devices don't have them.
+type PostEnded<'py> = (&'static str, Option<u64>, Option<InfoParts>, Vec<Pending>, Vec<Refused<'py>>);
+
+#[pymethods]
+impl CodedPosting {
+    /// Time has passed. Seconds after which to call again.
+    fn turn(&self) -> Option<f64> {
+        Some(lock(&self.0).as_ref()?.turn().as_secs_f64())
+    }
+
+    /// How it has ended.
+    fn ended<'py>(&self, py: Python<'py>) -> Option<PostEnded<'py>> {
+        let posting = lock(&self.0);
+        let posting = posting.as_ref()?;
+        let (verdict, newer) = match posting.end()? {
+            Posted::Done => ("acknowledged", None),
+            Posted::Superseded(timestamp) => ("superseded", Some(timestamp)),
+            Posted::Deleted(timestamp) => ("deleted", Some(timestamp)),
+            Posted::Unknown => ("unknown", None),
+        };
+        let info = posting.info().map(parts);
+        Some((verdict, newer, info, pending(&posting.owed()), refused(py, &posting.refused())))
     }
 
     /// Wait for nothing any more.

@@ -16,6 +16,7 @@ use swiftlet_fragments::{Ballot, Device, Outcome, Terms, Version, sync};
 use swiftlet_node::coded::{RebuildEnd, Rebuilding, Recovering};
 use swiftlet_node::message::fragments::{self, Request};
 use swiftlet_store::Unsettled;
+use swiftlet_store::model::PostMeta;
 use swiftlet_transport::Sink;
 
 use crate::buffer::Bytes;
@@ -137,6 +138,13 @@ fn shown_in(header: &[u8]) -> PyResult<Option<Shown>> {
     }
 }
 
+/// The newest metadata in an answer to NEWEST, and the timestamp of the version on which they are.
+fn posted_in(header: &[u8]) -> PyResult<Option<(u64, PostMeta)>> {
+    let newest = fragments::Newest::decode(header).map_err(malformed)?;
+    let version = newest.committed.filter(|version| !version.is_deletion());
+    Ok(version.and_then(|version| Some((version.timestamp, newest.post?))))
+}
+
 /// A version's fragment, the version, the devices that were chosen for it, whether it is certain.
 type UnsettledParts<'py> = ((u16, u32, Bound<'py, PyBytes>), VersionParts, ChosenParts, bool);
 
@@ -180,6 +188,28 @@ impl CodedWire {
     #[pyo3(signature = (device, place, version, /))]
     fn settle<'py>(py: Python<'py>, device: &str, place: Place, version: VersionParts) -> PyResult<Message<'py>> {
         about(py, device, place, Asked::Settle(version_of(version)))
+    }
+
+    /// Encode the question for the newest metadata, and their version's timestamp.
+    #[staticmethod]
+    #[pyo3(signature = (device, place, /))]
+    fn newest<'py>(py: Python<'py>, device: &str, place: Place) -> PyResult<Message<'py>> {
+        message(py, device, &Request::Newest { key: key(place), below: None, start: 0, stop: 0 }.into())
+    }
+
+    /// Whether its answer has metadata that another place may lack.
+    #[staticmethod]
+    #[pyo3(signature = (newest, /))]
+    fn has_post(newest: Bytes) -> PyResult<bool> {
+        Ok(posted_in(newest.as_slice())?.is_some())
+    }
+
+    /// Encode the metadata of another place, by its answer.
+    #[staticmethod]
+    #[pyo3(signature = (device, place, newest, /))]
+    fn post<'py>(py: Python<'py>, device: &str, place: Place, newest: Bytes) -> PyResult<Message<'py>> {
+        let (of, meta) = posted_in(newest.as_slice())?.ok_or_else(|| PyValueError::new_err("nothing is posted"))?;
+        message(py, device, &Request::Post { key: key(place), of, meta, row: 0 }.into())
     }
 
     /// Parse the answer to one of these three.

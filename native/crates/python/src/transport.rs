@@ -21,7 +21,9 @@ use swiftlet_transport::{
 use crate::bodies::{Bodies, TransportBuffer, TransportDigester};
 use crate::buffer::Bytes;
 use crate::chunks::{TransportWindow, payload};
-use crate::coded::{CodedDeleting, CodedReading, CodedWriting, DeleteWaits, PlacesParts, ReadWaits, WriteWaits};
+use crate::coded::{
+    CodedDeleting, CodedPosting, CodedReading, CodedWriting, DeleteWaits, PlacesParts, PostParts, ReadWaits, WriteWaits,
+};
 use crate::coded_repair::{self, ChosenParts, CodedRebuilding, CodedRecovering};
 use crate::encryption::Encryption;
 use crate::group::{Groups, TransportGroup};
@@ -332,6 +334,23 @@ impl TransportNode {
     ) -> PyResult<CodedDeleting> {
         let sink = Arc::clone(&self.events) as Arc<dyn Sink>;
         CodedDeleting::start(places, (timestamp, name), (rows, waits, trace), (sink, token))
+    }
+
+    /// Post metadata to an object in a policy with erasure coding; "sent" when they count, "end" when the outcome is known.
+    #[allow(clippy::too_many_arguments, reason = "one crossing of the border for everything about a POST")]
+    #[pyo3(signature = (token, places, of, post, rows, waits, trace, /))]
+    fn post_coded(
+        &self,
+        token: u64,
+        places: PlacesParts<'_>,
+        of: u64,
+        post: PostParts,
+        rows: Vec<u32>,
+        waits: DeleteWaits,
+        trace: String,
+    ) -> PyResult<CodedPosting> {
+        let sink = Arc::clone(&self.events) as Arc<dyn Sink>;
+        CodedPosting::start(places, (of, post), (rows, waits, trace), (sink, token))
     }
 
     /// Read a range of an object in a policy with erasure coding; "sent" when there is news, "end" when it is over.

@@ -88,6 +88,35 @@ async def test_the_place_before_brings_what_the_next_one_lacks(repaired: Repaire
     await assert_read(proxy, servers, needed=3, sizes=SIZES[:2])
 
 
+async def test_metadata_that_a_device_has_missed_are_brought(repaired: Repaired) -> None:
+    proxy, servers, repairs = repaired
+    await put(proxy, SIZES[:2])
+    proxy.clock.now += 1
+    with servers.away(2):
+        for size in SIZES[:2]:
+            assert (await proxy.call("POST", f"c/o{size}", {"X-Object-Meta-A": str(size)})).status == 202
+    report = await repairs.round_of(2)
+    assert (report.rebuilt, report.failed) == (0, 0)
+    assert metas(servers, 2) == [1, 1]
+    # One that is rebuilt has the newest ones, too.
+    await servers.replace(4)
+    report = await repairs.round_of(4)
+    assert (report.rebuilt, report.failed) == (2, 0)
+    assert metas(servers, 4) == [1, 1]
+    await repairs.round_of()
+    assert (await repairs.round_of()).clean
+
+
+def metas(servers: CodedServers, number: int) -> list[int]:
+    """Return how many metadata each object of a device has by POST."""
+    found = []
+    for size in SIZES[:2]:
+        places = places_of(servers, f"o{size}")
+        place = next(place for place, device in enumerate(places.at) if device.id == number)
+        found.append(len(servers.stores[number].stat(places.key_at(place)).metadata))
+    return found
+
+
 async def test_an_empty_device_gets_all_fragments_of_the_one_that_it_replaces(repaired: Repaired) -> None:
     proxy, servers, repairs = repaired
     await put(proxy)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import itertools
+import json
 import random
 from collections.abc import AsyncIterator
 from pathlib import Path as Directory
@@ -254,8 +255,70 @@ async def test_objects_expire_as_copies_do(coded: Coded) -> None:
     assert (await proxy.call("GET", "c/stays")).body == body_of(10)
 
 
-async def test_what_is_not_possible_yet_is_said(coded: Coded) -> None:
-    proxy, _ = coded
+async def test_metadata_are_replaced_with_any_two_devices_away(tmp_path: Directory) -> None:
+    body = body_of(9000)
+    put = {"Content-Type": "text/put", "X-Object-Meta-Put": "1", "X-Object-Meta-Kept": "no"}
+    patterns = [away for count in range(3) for away in itertools.combinations(DEVICES, count)]
+    async with coded_proxy(tmp_path, devices=CODING.fragments + 2) as (proxy, servers):
+        for number, away in enumerate(patterns):
+            name = f"c/o{number}"
+            assert (await proxy.call("PUT", name, put, body)).status == 201
+            proxy.clock.now += 1
+            headers = {"X-Object-Meta-Posted": str(number), "Content-Type": f"text/{number}"}
+            with servers.away(*away):
+                posted = await proxy.call("POST", name, headers)
+                assert posted.status == 202, (away, posted.body)
+                await assert_posted(proxy, name, number, body)
+            # Whoever was away is back, and any two are not; with two that have missed it, spares were of the quorum.
+            for gone in patterns if len(away) < 2 else []:
+                with servers.away(*gone):
+                    await assert_posted(proxy, name, number, body)
+        listed = json.loads((await proxy.call("GET", "c?format=json")).body)
+    types = {row["name"]: row["content_type"] for row in listed}
+    assert types == {f"o{number}": f"text/{number}" for number in range(len(patterns))}
+
+
+async def assert_posted(proxy: Proxy, name: str, number: int, body: bytes) -> None:
+    """Assert that an object has the metadata of its POST, and its bytes."""
+    for method in ("HEAD", "GET"):
+        got = await proxy.call(method, name)
+        assert (got.status, got.body) == (200, body if method == "GET" else b"")
+        assert got.headers["X-Object-Meta-Posted"] == str(number)
+        assert not {"X-Object-Meta-Put", "X-Object-Meta-Kept"} & set(got.headers)
+        assert got.headers["Content-Type"] == f"text/{number}"
+
+
+async def test_metadata_of_what_is_not_there_and_without_a_quorum(coded: Coded) -> None:
+    proxy, servers = coded
+    header = {"X-Object-Meta-A": "b"}
+    assert (await proxy.call("POST", "c/o", header)).status == 404
     assert (await proxy.call("PUT", "c/o", data=b"data")).status == 201
-    assert (await proxy.call("POST", "c/o", {"X-Object-Meta-A": "b"})).status == 501
-    assert (await proxy.call("GET", "c/o")).body == b"data"
+    proxy.clock.now += 1
+    with servers.away(0, 1, 2):
+        refused = await proxy.call("POST", "c/o", header)
+        assert refused.status == 503
+        assert b"too few devices have kept them" in refused.body
+    # A newer object has its own metadata, and nothing is left of them after it is deleted.
+    assert (await proxy.call("POST", "c/o", header)).status == 202
+    proxy.clock.now += 1
+    assert (await proxy.call("PUT", "c/o", data=b"newer")).status == 201
+    assert "X-Object-Meta-A" not in (await proxy.call("HEAD", "c/o")).headers
+    assert (await proxy.call("DELETE", "c/o")).status == 204
+    assert (await proxy.call("POST", "c/o", header)).status == 404
+
+
+async def test_a_time_to_go_is_set_and_removed_by_a_post(coded: Coded) -> None:
+    proxy, servers = coded
+    assert (await proxy.call("PUT", "c/o", data=b"data")).status == 201
+    at_s = int(proxy.clock.now) + 100
+    due = [0] * len(DEVICES)
+    for headers, expected in (({"X-Delete-At": str(at_s)}, 1), ({}, 0), ({"X-Delete-At": str(at_s)}, 1)):
+        proxy.clock.now += 1
+        assert (await proxy.call("POST", "c/o", headers)).status == 202
+        due = [len(store.native.expired(at_s)) for store in servers.stores]
+        assert due == [expected] * len(DEVICES)
+        shown = (await proxy.call("HEAD", "c/o")).headers
+        assert ("X-Delete-At" in shown) == bool(expected)
+    proxy.clock.now = at_s + 1.0
+    for method in ("GET", "HEAD", "POST"):
+        assert (await proxy.call(method, "c/o")).status == 404

@@ -63,7 +63,11 @@ class Mending:
                 return False
             try:
                 shown = await self.show(source.device, store_partition_of(partition, source.place), digest)
-                return shown is None or await self._bring(partition, digest, shown, target)
+                if shown is None:
+                    return True
+                is_there = await self._bring(partition, digest, shown, target)
+                await self._bring_metadata(partition, digest, source, target)
+                return is_there
             except SwiftletError as error:
                 self._failed("a fragment can't be repaired", partition, digest, target, str(error))
                 return False
@@ -80,6 +84,14 @@ class Mending:
         if shown.settled:
             await self._learn(partition, digest, shown, target)
         return True
+
+    async def _bring_metadata(self, partition: int, digest: bytes, source: Spot, target: Spot) -> None:
+        """Bring what was posted to an object, which counts for every version that is older."""
+        own, theirs = (self._coded.key(store_partition_of(partition, spot.place), digest) for spot in (source, target))
+        told = await self._peers.calling(source.device, self._repair.posted(source.device, own))
+        if told is not None:
+            await self._peers.calling(target.device, self._repair.post(target.device, theirs, told))
+            self._report.repaired("told")
 
     async def _learn(self, partition: int, digest: bytes, shown: ShownFragment, target: Spot) -> Said:
         """Tell a device what is shown until nothing follows from it any more; return what it says then."""
