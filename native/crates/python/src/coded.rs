@@ -16,7 +16,8 @@ use swiftlet_fragments::posting::Posted;
 use swiftlet_fragments::write::Verdict;
 use swiftlet_node::Failure;
 use swiftlet_node::coded::{
-    DeleteOptions, Deleting, Devices, Owed, Places, PostOptions, Posting, ReadEnd, ReadOptions, Reading, Room, WriteOptions, Writing,
+    DeleteOptions, Deleting, Devices, Owed, Places, PostOptions, Posting, ReadEnd, ReadOptions, Reading, Room,
+    WriteOptions, Writing,
 };
 use swiftlet_store::model::{Pairs, PostMeta, PutMeta};
 use swiftlet_transport::Sink;
