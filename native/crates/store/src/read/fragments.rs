@@ -282,29 +282,52 @@ pub(super) fn described(inner: &Inner, key: &Key, raw: &Raw, post: Option<&(Post
     Ok(merge::info_of(meta, footer, post))
 }
 
+/// Records that are compacted while they are checked are looked for again at most so often.
+const TRIES: usize = 16;
+
 /// Read and check all records of a fragment and its versions; returns the bytes read. `ChecksumMismatch` after something
 /// was moved to quarantine. `rest` is called after each piece with its bytes, and ends the reading with false.
 pub(crate) fn verify(inner: &Inner, key: &Key, rest: &dyn Fn(u64) -> bool) -> Result<u64> {
-    let versions = inner.index.versions(key).map_err(WholeObject::into_error)?;
     let (mut read, mut damaged) = (0, false);
-    for spot in versions.spots() {
-        let fragment = versions.fragment_at(spot.place).map(|(kept, bytes)| (kept.version, bytes));
-        let Ok(pinned) = look_at_place(inner, key, spot.place)? else { continue };
-        let checked = match fragment {
-            Some((version, bytes)) => {
-                open(inner, key, version, bytes, pinned).and_then(|source| check_cells(inner, &source, rest))
+    let mut checked = Vec::new();
+    for _ in 0..TRIES {
+        let versions = inner.index.versions(key).map_err(WholeObject::into_error)?;
+        let mut moved = false;
+        for spot in versions.spots() {
+            let fragment = versions.fragment_at(spot.place).map(|(kept, bytes)| (kept.version, bytes));
+            if fragment.is_some_and(|(version, _)| checked.contains(&version)) {
+                continue;
             }
-            None => check_decision(inner, key, (spot.place, u64::from(spot.units) * ALIGN), &pinned),
-        };
-        match checked {
-            Ok(bytes) => read += bytes,
-            Err(Trouble::Other(error)) => return Err(error),
-            Err(Trouble::Unsound(place, _)) => {
-                unsound::unless_moved(inner, key, place)?;
-                damaged = true;
+            let Ok(pinned) = look_at_place(inner, key, spot.place)? else {
+                moved = true;
+                continue;
+            };
+            let found = match fragment {
+                Some((version, bytes)) => {
+                    open(inner, key, version, bytes, pinned).and_then(|source| check_cells(inner, &source, rest))
+                }
+                None => check_decision(inner, key, (spot.place, u64::from(spot.units) * ALIGN), &pinned),
+            };
+            match found {
+                Ok(bytes) => {
+                    read += bytes;
+                    checked.extend(fragment.map(|(version, _)| version));
+                }
+                Err(Trouble::Other(error)) => return Err(error),
+                // A long fragment may be compacted while it is checked, and is put aside where it is now.
+                Err(Trouble::Unsound(place, _)) if look_at_place(inner, key, place)?.is_err() => moved = true,
+                Err(Trouble::Unsound(place, _)) => {
+                    unsound::unless_moved(inner, key, place)?;
+                    damaged = true;
+                }
+            }
+            if !rest(u64::from(spot.units) * ALIGN) {
+                moved = false;
+                break;
             }
         }
-        if !rest(u64::from(spot.units) * ALIGN) {
+        // What was compacted meanwhile is elsewhere; its turn would come only an hour later.
+        if !moved {
             break;
         }
     }
