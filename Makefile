@@ -220,8 +220,21 @@ rdma: ## RDMA over real verbs, on Soft-RoCE in emulated machines of QEMU (Debian
 rdma-build: ## build what needs rdma-core, and test it as far as it goes without a device
 	@hack/rdma build
 
+# make bench BENCH_ARGS='--turns 3 --large "1 GiB"'
+BENCH_ARGS ?=
 .PHONY: bench
-bench: ## how fast one core digests
+bench: setup ## this store, OpenStack Swift, MinIO and SeaweedFS in turns, and degraded modes: bench/RESULTS.md (root; half an hour, and once as long to build)
+	@bench/peers/prepare.sh
+	@bench/peers/build.sh
+	@unshare --net --mount .venv/bin/python -m bench.sitting --page bench/RESULTS.md $(BENCH_ARGS)
+
+.PHONY: bench-quick
+bench-quick: setup ## a few workloads of this store, OpenStack Swift and what else was built, in 5 minutes: .cache/bench/page.md (root)
+	@bench/peers/prepare.sh
+	@unshare --net --mount .venv/bin/python -m bench.sitting --quick --turns 2 --seconds 0.5 --phase-seconds 3 $(BENCH_ARGS)
+
+.PHONY: bench-micro
+bench-micro: ## how fast one core digests
 	@cargo bench --quiet --manifest-path native/Cargo.toml --workspace
 
 .PHONY: bench-baseline

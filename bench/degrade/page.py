@@ -9,7 +9,7 @@ from typing import Any
 
 from bench.degrade.measuring import Measured, Phase
 from swiftlet.bench.page import STYLE
-from swiftlet.bench.plots import Axis, Line, plot
+from swiftlet.bench.plots import Axis, Line, as_file, plot
 from swiftlet.units import number_text, time_text
 
 HEADS = ("mode", "phase", "op/s", "p50", "p99", "max", "failed", "whole again after")
@@ -57,14 +57,27 @@ def rows(found: Sequence[Measured]) -> Iterator[tuple[str, ...]]:
 
 def _pictures(one: Measured, seconds: float) -> Iterator[str]:
     yield f"<h2>{escape(one.mode)}</h2><p>{escape(one.what)}</p>"
-    axis = Axis(f"seconds; broken at {seconds:g}, mended at {2 * seconds:g}", number_text, ticks=_ticks(seconds))
-    rates = [_line(phase, number, seconds, "operations_per_s") for number, phase in enumerate(one.phases)]
-    yield plot("Operations per second", axis, Axis("", number_text), rates)
+    axis = _seconds_axis(seconds)
+    yield _rates(one, seconds, "Operations per second")
     slow = [_line(phase, number, seconds, "p99_s") for number, phase in enumerate(one.phases)]
     yield plot("99th percentile of latency", axis, Axis("", time_text, is_log=True), slow)
     for phase in one.phases:
         for kind, example in phase.failures.items():
             yield f"<p>{escape(phase.name)}, {escape(kind)}: {escape(example)}</p>"
+
+
+def picture(one: Measured, seconds: float) -> str:
+    """Return operations per second over time as a file of its own, in SVG."""
+    return as_file(_rates(one, seconds, f"{one.mode}: operations per second"))
+
+
+def _rates(one: Measured, seconds: float, title: str) -> str:
+    rates = [_line(phase, number, seconds, "operations_per_s") for number, phase in enumerate(one.phases)]
+    return plot(title, _seconds_axis(seconds), Axis("", number_text), rates)
+
+
+def _seconds_axis(seconds: float) -> Axis:
+    return Axis(f"seconds; broken at {seconds:g}, mended at {2 * seconds:g}", number_text, ticks=_ticks(seconds))
 
 
 def _ticks(seconds: float) -> list[float]:

@@ -23,7 +23,7 @@ from pathlib import Path
 from bench.degrade import peer
 from bench.degrade.measuring import Measured, measure
 from bench.degrade.modes import MODES, NotHereError, is_own_network
-from bench.degrade.page import HEADS, render, rows
+from bench.degrade.page import HEADS, picture, render, rows
 from swiftlet.bench.environment import facts
 
 
@@ -37,6 +37,7 @@ def main() -> None:
     parser.add_argument("--directory", type=Path, help="where stores are (default: a temporary one)")
     parser.add_argument("--peer", action="store_true", help="OpenStack Swift too, where the mode makes sense for it")
     parser.add_argument("--html", type=Path, help="write the page with the pictures here")
+    parser.add_argument("--pictures", type=Path, metavar="FOLDER", help="write a picture of each mode here, as SVG")
     parser.add_argument("--json", type=Path, help="write what was measured here")
     arguments = parser.parse_args()
     _loopback()
@@ -64,6 +65,10 @@ def main() -> None:
         print(f"\nNot done: {name}: {why}")
     if arguments.html is not None:
         arguments.html.write_text(render(found, skipped, environment, arguments.seconds), "utf-8")
+    if arguments.pictures is not None:
+        arguments.pictures.mkdir(parents=True, exist_ok=True)
+        for one in found:
+            (arguments.pictures / picture_name(one.mode)).write_text(picture(one, arguments.seconds), "utf-8")
     if arguments.json is not None:
         known = [{**asdict(one), "phases": [_plain(phase) for phase in one.phases]} for one in found]
         arguments.json.write_text(json.dumps({"environment": environment, "modes": known}, indent=1) + "\n", "utf-8")
@@ -77,6 +82,11 @@ def _wanted(arguments: argparse.Namespace, directory: Path) -> Iterator[tuple[st
         yield name, partial(measure, MODES[name], *how)
         if arguments.peer and name in peer.MODES:
             yield f"{name}, OpenStack", partial(peer.measure, name, *how)
+
+
+def picture_name(mode: str) -> str:
+    """Return the name of the file with the picture of a mode."""
+    return mode.replace(", ", "-").lower() + ".svg"
 
 
 def _print(one: Measured) -> None:

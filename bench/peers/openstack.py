@@ -256,6 +256,11 @@ class OpenStack:
         """Stop all processes of the store."""
         self._processes.stop()
 
+    @property
+    def pids(self) -> list[int]:
+        """Return all processes that were started, without their children."""
+        return self._processes.pids
+
     def cpu_s(self) -> float:
         """Processor time of all that runs."""
         return self._processes.cpu_s()

@@ -45,6 +45,11 @@ class Processes:
                 _signal(process, signal.SIGKILL)
                 process.wait()
 
+    @property
+    def pids(self) -> list[int]:
+        """Return those that were started, without their children."""
+        return [process.pid for process in self._running.values()]
+
     def cpu_s(self, prefix: str = "") -> float:
         """Processor time so far of those whose names begin so, with their living children."""
         pids = (process.pid for name, process in self._running.items() if name.startswith(prefix))

@@ -25,6 +25,8 @@ DOCS = "docs"
 def outside_docs(root: Path) -> dict[str, str]:
     """Files of the repository that are pages although they are not below docs/, with their place in the site."""
     found = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
+    if (root / "bench" / "RESULTS.md").exists():
+        found["bench/RESULTS.md"] = "bench/index.md"
     for path in sorted((root / "bench").glob("*/RESULTS.md")):
         found[f"bench/{path.parent.name}/RESULTS.md"] = f"bench/{path.parent.name}.md"
     return found

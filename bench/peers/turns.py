@@ -1,0 +1,138 @@
+"""Workloads, and stores that take turns at them: A B A B, so that what the machine does meanwhile meets all alike."""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bench.peers.syncs import counted, counts
+from bench.peers.systems import Running, System
+from swiftlet.bench import catalogue
+from swiftlet.bench.figures import BYTES_PER_S, CPU, FAILED, OPERATIONS_PER_S, P50, P99, keys, values
+from swiftlet.bench.processes import Watch
+from swiftlet.bench.runner import Options, run
+from swiftlet.bench.scenario import Scenario
+
+FIGURES = (OPERATIONS_PER_S, BYTES_PER_S, P50, P99, CPU, FAILED)
+COUNTED_PUTS = 100
+_MOST_DELETED, _FEWEST_DELETED = 3000, 40
+
+Values = dict[str, list[float]]
+"""A figure's name, and its value in each turn."""
+
+
+@dataclass(frozen=True)
+class Extent:
+    """How much is measured."""
+
+    seconds: float
+    large: str
+    """Size of the object that goes in one stream."""
+    is_quick: bool = False
+
+
+@dataclass
+class Found:
+    """What was measured so far: by workload and store; how often a PUT was synced, by store; what failed."""
+
+    rows: dict[str, dict[str, Values]]
+    syncs: dict[str, dict[str, float]]
+    failed: list[str]
+
+
+def _fixed(title: str, size: str, operation: str, connections: Sequence[int], **fields: Any) -> tuple[str, Scenario]:
+    document = {"title": title, "sizes": {"fixed": size}, "operations": {operation: 1}, "warm_up_s": 0, **fields}
+    return title, Scenario.model_validate({**document, "closed": {"connections": list(connections)}})
+
+
+def workloads(extent: Extent) -> Iterator[tuple[str, Scenario]]:
+    """Return what all stores do, but for deletions, whose number depends on how fast a store is."""
+    timed = {"duration_s": extent.seconds}
+    yield _fixed("PUT 10 KiB", "10 KiB", "create", [1, 20], **timed)
+    yield _fixed("GET 10 KiB", "10 KiB", "read", [1, 20], objects=200, **timed)
+    yield _fixed("PUT 1 MiB", "1 MiB", "create", [8], **timed)
+    yield _fixed("GET 1 MiB", "1 MiB", "read", [8], objects=24, **timed)
+    if extent.is_quick:
+        return
+    yield _fixed("PUT 100 KiB", "100 KiB", "create", [20], **timed)
+    yield _fixed("GET 100 KiB", "100 KiB", "read", [20], objects=100, **timed)
+    yield _fixed(f"PUT {extent.large}", extent.large, "create", [1], count=2)
+    yield _fixed(f"GET {extent.large}", extent.large, "read", [1], count=2, objects=1)
+    for name in ("small-upload", "small-download"):
+        changes = [f"duration_s={extent.seconds}", "warm_up_s=0", "closed.connections=20", "objects=200"]
+        yield f"mix {name}", catalogue.find(name, changes)
+
+
+def deletions(put_per_s: float, seconds: float) -> tuple[str, Scenario]:
+    """Return deletions by 1 and by 20 clients, as many as a store takes in about these seconds."""
+    count = max(_FEWEST_DELETED, min(_MOST_DELETED, round(put_per_s * seconds)))
+    return _fixed("DELETE 10 KiB", "10 KiB", "delete", [1, 20], count=count, objects=2 * count + 40)
+
+
+def turn(system: System, running: Running, extent: Extent, found: Found) -> None:
+    """Let a store do all workloads once."""
+    rate = 0.0
+    for title, scenario in workloads(extent):
+        measured = _measure(system, running, title, scenario, found)
+        if title == "PUT 10 KiB":
+            rate = measured.get(f"{title}, 20 clients", 0.0)
+    if not extent.is_quick:
+        _measure(system, running, *deletions(rate, extent.seconds), found)
+
+
+def _measure(system: System, running: Running, title: str, scenario: Scenario, found: Found) -> Mapping[str, float]:
+    """Return operations per second by workload and clients."""
+    options = Options(f"bench-{secrets.token_hex(4)}", watch=Watch(running.pids))
+    rates = {}
+    result = run(scenario, running.target, options)
+    for key in keys(result):
+        several = len(scenario.operations.model_dump(exclude_defaults=True)) > 1
+        if several and key.operation != "all":
+            continue
+        clients = "1 client" if key.connections == 1 else f"{key.connections} clients"
+        name = f"{title}, {clients}"
+        row = found.rows.setdefault(name, {}).setdefault(system.name, {})
+        for figure in FIGURES:
+            # Processor time is of a whole step, which has one operation or is taken as all together.
+            row.setdefault(figure.name, []).extend(values(result, key, figure)[:1])
+        rates[name] = row[OPERATIONS_PER_S.name][-1] if row[OPERATIONS_PER_S.name] else 0.0
+    return rates
+
+
+def count_syncs(system: System, running: Running, directory: Path, found: Found) -> None:
+    """Count how often a store syncs for a PUT of 10 KiB by one client."""
+    _, scenario = _fixed("PUT", "10 KiB", "create", [1], count=COUNTED_PUTS)
+    summary = directory / "strace"
+    with counted(running.pids, summary):
+        run(scenario, running.target, Options(f"bench-{secrets.token_hex(4)}", keeps=True))
+    calls = counts(summary.read_text())
+    found.syncs[system.name] = {name: count / COUNTED_PUTS for name, count in calls.items()}
+
+
+def measure(
+    systems: Sequence[System], directory: Path, turns: int, extent: Extent, say: Callable[[str], None]
+) -> Found:
+    """Let stores take turns. What a store can't do is noted, and the others go on."""
+    found = Found({}, {}, [])
+    for number in range(1, turns + 1):
+        for system in systems:
+            say(f"turn {number} of {turns}: {system.name}")
+            place = directory / "store"
+            try:
+                with system.start(place) as running:
+                    turn(system, running, extent, found)
+                    if number == turns:
+                        count_syncs(system, running, directory, found)
+            except Exception as error:
+                # One store that fails doesn't take the others' numbers with it.
+                found.failed.append(f"{system.name}, turn {number}: {type(error).__name__}: {error}")
+                say(found.failed[-1])
+            finally:
+                with suppress(FileNotFoundError):
+                    shutil.rmtree(place)
+    return found

@@ -1,0 +1,150 @@
+"""The page of all measurements, `bench/RESULTS.md`: made of one document of JSON, so that it can be made again."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from swiftlet.bench.comparison import bootstrap
+from swiftlet.units import number_text, size_text, time_text
+
+OURS = "Swiftlet"
+_HEADS = ("workload", "store", "op/s", "spread", "MB/s", "p50", "p99", "CPU/op", "failed", "ours is", "95 %")
+_PHASES = ("mode", "store", "phase", "op/s", "p50", "p99", "max", "failed", "whole again after")
+
+
+def render(document: Mapping[str, Any], others: Sequence[tuple[str, str]]) -> str:
+    """Return the page; `others` are titles and paths of other measurements."""
+    environment = document["environment"]
+    memory = size_text(environment["memory_bytes"])
+    loads = document["load_average"]
+    parts = [
+        "# Measurements",
+        f"`{document['command']}` measures all of this in one sitting and writes this page.",
+        f"Begun {document['began']} on {environment['processors']} processors ({environment['processor']}), {memory} "
+        f"of memory, {environment['system']}. Load average: {loads['before']} before, {loads['after']} after. Each "
+        "turn starts a store anew on the same disk; generator and store share the processors. Absolute numbers are "
+        "those of this machine: compare what stands in one table.",
+        "## Stores in turns",
+        f"Medians of {document['turns']} turns, in which the stores took turns. *Spread* is the largest rate less the "
+        "smallest, by the median. *Ours is* how many times this store's rate Swiftlet's is (below 1: it is slower), "
+        "and *95 %* the interval of that by a bootstrap over turns.",
+        *_table(_HEADS, _rows(document["rows"])),
+        "## Durability",
+        "What an acknowledged PUT has behind it, and calls of the system that ask the disk to keep something, counted "
+        "by strace for PUTs of 10 KiB by one client. Copies and parity are on one disk here.",
+        *_table(("store", "durability", "calls a PUT"), _durability(document["systems"])),
+    ]
+    if document.get("degraded"):
+        parts += [
+            "## Bad days",
+            "Something is broken under load, and mended ([the modes](../docs/guide/benchmarks.md#bad-days)).",
+            *_table(_PHASES, _phases(document["degraded"])),
+        ]
+        parts += [f"![{one['mode']}]({one['picture']})" for one in document["degraded"] if one.get("picture")]
+    missing = [*document["missing"], *document["failed"]]
+    if missing:
+        parts += ["## Not measured", "\n".join(f"- {one}" for one in missing)]
+    parts += ["## Other measurements", "\n".join(f"- [{title}]({path})" for title, path in others)]
+    return "\n\n".join(_joined(parts)) + "\n"
+
+
+def _joined(parts: Sequence[str]) -> Iterator[str]:
+    """Rows of a table follow each other without a blank line."""
+    rows: list[str] = []
+    for part in parts:
+        if part.startswith("|"):
+            rows.append(part)
+            continue
+        if rows:
+            yield "\n".join(rows)
+            rows = []
+        yield part if part.startswith(("#", "-", "!")) else _wrapped(part)
+    if rows:
+        yield "\n".join(rows)
+
+
+def _wrapped(text: str) -> str:
+    """Lines of at most 100 characters, broken at blanks that are not within code or a link."""
+    words = re.findall(r"(?:`[^`]*`|\[[^\]]*\]\([^)]*\)|\S)+", text)
+    lines = [""]
+    for word in words:
+        if lines[-1] and len(lines[-1]) + 1 + len(word) > 100:
+            lines.append(word)
+        else:
+            lines[-1] = f"{lines[-1]} {word}".strip()
+    return "\n".join(lines)
+
+
+def _table(heads: Sequence[str], rows: Iterator[Sequence[str]]) -> list[str]:
+    return [f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}", *(f"| {' | '.join(row)} |" for row in rows)]
+
+
+def _rows(found: Mapping[str, Mapping[str, Mapping[str, list[float]]]]) -> Iterator[Sequence[str]]:
+    for workload, by_system in found.items():
+        ours = by_system.get(OURS, {}).get("operations_per_s", [])
+        for system, figures in by_system.items():
+            rates = figures["operations_per_s"]
+            if not rates:
+                continue
+            middle = median(rates)
+            spread = f"{(max(rates) - min(rates)) / middle:.0%}" if middle else "-"
+            ratio, interval = "", ""
+            if system != OURS and ours and middle:
+                ratio = f"{median(ours) / middle:.2f}"
+                bounds = bootstrap(rates, ours)
+                interval = f"{bounds[0]:.2f} to {bounds[1]:.2f}" if bounds is not None else "-"
+            yield (
+                workload,
+                system,
+                number_text(middle),
+                spread,
+                f"{_middle(figures, 'bytes_per_s') / 1e6:.1f}",
+                time_text(_middle(figures, "p50_s")),
+                time_text(_middle(figures, "p99_s")),
+                time_text(_middle(figures, "cpu_per_operation_s")),
+                f"{sum(figures['failed']):.0f}",
+                ratio,
+                interval,
+            )
+
+
+def _middle(figures: Mapping[str, list[float]], name: str) -> float:
+    return median(figures[name]) if figures[name] else 0.0
+
+
+def _durability(systems: Mapping[str, Mapping[str, Any]]) -> Iterator[Sequence[str]]:
+    for name, system in systems.items():
+        calls = system["syncs"]
+        told = ", ".join(f"{count:.2f} {call}" for call, count in calls.items()) if calls else "none"
+        yield name, system["durability"], told if calls is not None else "not counted"
+
+
+def _phases(modes: Sequence[Mapping[str, Any]]) -> Iterator[Sequence[str]]:
+    for one in modes:
+        mode, _, store = one["mode"].partition(", ")
+        for phase in one["phases"]:
+            whole = "" if phase["name"] != "after" else "not in time"
+            if phase["name"] == "after" and one["whole_s"] is not None:
+                whole = f"{one['whole_s']:.0f} s"
+            yield (
+                mode,
+                store or OURS,
+                phase["name"],
+                number_text(phase["operations_per_s"]),
+                time_text(phase["p50_s"]),
+                time_text(phase["p99_s"]),
+                time_text(phase["max_s"]),
+                f"{phase['failed']:,} of {phase['failed'] + phase['succeeded']:,}",
+                whole,
+            )
+
+
+def other_pages(folder: Path) -> list[tuple[str, str]]:
+    """Return the titles and paths of the pages in folders below this one."""
+    pages = sorted(folder.glob("*/RESULTS.md"))
+    titles = [page.read_text("utf-8").partition("\n")[0].removeprefix("# ") for page in pages]
+    return [(title, f"{page.parent.name}/{page.name}") for title, page in zip(titles, pages, strict=True)]

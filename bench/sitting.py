@@ -1,0 +1,113 @@
+"""All measurements of one sitting: stores in turns, degraded modes, and the page that tells of both.
+
+make bench                # everything, some 30 minutes on a quiet machine, as root: writes bench/RESULTS.md
+make bench-quick          # a small set in under 5 minutes, and a page in .cache/bench
+.venv/bin/python -m bench.sitting --page-of .cache/bench/results.json --page bench/RESULTS.md
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from bench.degrade.modes import is_own_network
+from bench.degrade.run import picture_name
+from bench.peers import turns
+from bench.peers.systems import SYSTEMS
+from bench.results import other_pages, render
+from swiftlet.bench.environment import facts
+
+HERE = Path(__file__).parent
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--turns", type=int, default=5, help="of each store (default 5)")
+    parser.add_argument("--seconds", type=float, default=1.0, help="of each workload (default 1)")
+    parser.add_argument("--large", default="100 MiB", help="size of the object in one stream (default 100 MiB)")
+    parser.add_argument("--quick", action="store_true", help="few workloads, and no fsync in SeaweedFS")
+    parser.add_argument("--stores", nargs="*", metavar="STORE", help=", ".join(one.name for one in SYSTEMS))
+    parser.add_argument(
+        "--modes", nargs="*", metavar="MODE", help="degraded modes (default: all; with --quick: process)"
+    )
+    parser.add_argument("--phase-seconds", type=float, default=5.0, help="of each phase of a degraded mode (default 5)")
+    parser.add_argument("--directory", type=Path, default=Path(".cache/bench"), help="on a real disk")
+    parser.add_argument("--page", type=Path, help="where the page goes (default: page.md in the directory)")
+    parser.add_argument("--page-of", type=Path, metavar="JSON", help="only write the page of what was measured before")
+    arguments = parser.parse_args()
+    page = arguments.page or arguments.directory / "page.md"
+    if arguments.page_of is not None:
+        document = json.loads(arguments.page_of.read_text("utf-8"))
+    else:
+        document = _measured(arguments)
+        (arguments.directory / "results.json").write_text(json.dumps(document, indent=1) + "\n", "utf-8")
+    page.write_text(render(document, other_pages(HERE)), "utf-8")
+    print(f"wrote {page}")
+    raise SystemExit(int(bool(document["failed"])))
+
+
+def _measured(arguments: argparse.Namespace) -> dict[str, Any]:
+    arguments.directory.mkdir(parents=True, exist_ok=True)
+    if is_own_network():
+        subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+    wanted = [one for one in SYSTEMS if arguments.stores is None or one.name in arguments.stores]
+    if arguments.quick and arguments.stores is None:
+        wanted = [one for one in wanted if not one.name.endswith("fsync")]
+    missing = [f"{one.name}: {why}" for one in wanted if (why := one.missing())]
+    systems = [one for one in wanted if not one.missing()]
+    environment, began, before = facts(), datetime.now(UTC), _load_average()
+    extent = turns.Extent(arguments.seconds, arguments.large, arguments.quick)
+    found = turns.measure(systems, arguments.directory.absolute(), arguments.turns, extent, _say)
+    degraded, failed = _degraded(arguments)
+    return {
+        "command": "make bench-quick" if arguments.quick else "make bench",
+        "arguments": sys.argv[1:],
+        "began": began.isoformat(timespec="seconds"),
+        "environment": environment,
+        "load_average": {"before": before, "after": _load_average()},
+        "turns": arguments.turns,
+        "seconds": arguments.seconds,
+        "systems": {one.name: {"durability": one.durability, "syncs": found.syncs.get(one.name)} for one in systems},
+        "rows": found.rows,
+        "degraded": degraded,
+        "missing": missing,
+        "failed": [*found.failed, *failed],
+    }
+
+
+def _degraded(arguments: argparse.Namespace) -> tuple[list[dict[str, Any]], list[str]]:
+    """Run the degraded modes in a process of their own; what was measured, and what failed."""
+    chosen = arguments.modes if arguments.modes is not None else ["process"] if arguments.quick else None
+    if chosen == []:
+        return [], []
+    directory = arguments.directory / "degrade"
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir()
+    file = directory / "modes.json"
+    command = [sys.executable, "-m", "bench.degrade.run", "--directory", str(directory), "--json", str(file), "--peer"]
+    command += ["--html", str(arguments.directory / "degrade.html"), "--seconds", str(arguments.phase_seconds)]
+    pictures = (arguments.page or arguments.directory / "page.md").parent / "pictures"
+    command += ["--objects", "500", "--pictures", str(pictures), *(["--modes", *chosen] if chosen is not None else [])]
+    done = subprocess.run(command, check=False)
+    failed = [f"degraded modes: exit code {done.returncode}"] if done.returncode else []
+    modes: list[dict[str, Any]] = json.loads(file.read_text("utf-8"))["modes"] if file.exists() else []
+    return [{**one, "picture": f"pictures/{picture_name(one['mode'])}"} for one in modes], failed
+
+
+def _load_average() -> float:
+    return round(os.getloadavg()[0], 2)
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)
+
+
+if __name__ == "__main__":
+    main()
