@@ -87,7 +87,7 @@ def _degraded(arguments: argparse.Namespace) -> tuple[list[dict[str, Any]], list
     chosen = arguments.modes if arguments.modes is not None else ["process"] if arguments.quick else None
     if chosen == []:
         return [], []
-    directory = arguments.directory / "degrade"
+    directory = arguments.directory.absolute() / "degrade"
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir()
     file = directory / "modes.json"
