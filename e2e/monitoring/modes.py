@@ -2,25 +2,54 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import os
+import resource
 import shutil
 import signal
 import threading
+import time
+import urllib.request
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.degrade.modes import DEVICE, MODES, Scene
+import psutil
 
-Act = Callable[[Scene], None]
+from bench.degrade.modes import DEVICE, MODES, OBJECT, Scene
+from e2e.standalone.rows import bring_rows
+from e2e.standalone.test_tls import TlsProxy
+from e2e.standalone.wire import Client
+from swiftlet.main.tests.certificates import Pair, make_short_pair
+from swiftlet.model import ObjectRow
+from swiftlet.timestamp import Timestamp
+
 NODE = ("object-2", "container-2")
 """Another one than the first, which the replicator takes for its own."""
 QUORUM = ("object-1", "object-2", "object-3")
 """So many object servers that no object has two replicas at hand."""
 CONTAINERS = ("container-1", "container-2", "container-3")
 OTHER_DEVICE = "d4"
+FAILING = "object-3"
+"""Its disk takes nothing any more."""
+SPLIT_ABOVE_ROWS = 5_000
+"""More than the load writes into a container."""
+SPLIT_ROWS = 40_000
+"""So many that moving them takes longer than it takes to see it begin."""
+BEGINS_WITHIN_S = 60.0
 _DAMAGE_FROM = 1 << 12
 _GARBAGE = bytes(range(256)) * 16
+
+
+@dataclass
+class Store(Scene):
+    """A store with one more proxy, which speaks HTTPS."""
+
+    https: TlsProxy | None = None
+
+
+Act = Callable[[Store], None]
 
 
 @dataclass(frozen=True)
@@ -33,6 +62,103 @@ class AlertMode:
     mends: Act
     lasts: int
     ends_after: int
+    minute_s: float = 0.6
+    """The seconds of this machine that are told as a minute; less where hours have to pass."""
+
+
+def client_of(scene: Scene) -> Client:
+    """A client of the store's user."""
+    return Client(scene.cluster.endpoint, scene.cluster.user, scene.cluster.key)
+
+
+def both(*acts: Act) -> Act:
+    """Return an act that does several, one after the other."""
+
+    def act(scene: Store) -> None:
+        for one in acts:
+            one(scene)
+
+    return act
+
+
+def freezes(*services: str) -> Act:
+    """Return an act after which services neither answer nor refuse."""
+    return lambda scene: _signals(scene, services, signal.SIGSTOP)
+
+
+def goes_on(*services: str) -> Act:
+    """Return an act that lets frozen services go on."""
+    return lambda scene: _signals(scene, services, signal.SIGCONT)
+
+
+def _signals(scene: Scene, services: Sequence[str], number: int) -> None:
+    pids = scene.cluster.pids
+    for service in services:
+        os.kill(pids[service], number)
+
+
+def _has_objects_that_expire(scene: Scene) -> None:
+    client = client_of(scene)
+    assert client.call("PUT", "expiring").status == 201
+    for number in range(3):
+        put = client.call("PUT", f"expiring/{number}", {"X-Delete-After": "2"}, b"soon gone")
+        assert put.status == 201
+
+
+def _lists_what_is_not_there(scene: Scene) -> None:
+    """A row of days ago, without its object, in all replicas of a listing."""
+    client = client_of(scene)
+    assert client.call("PUT", "wrong").status == 201
+    row = ObjectRow("ghost", Timestamp.at(time.time() - 2 * 86_400), 3, "e" * 32, "text/plain", False)
+    asyncio.run(bring_rows(scene.cluster, client.account, "wrong", [row]))
+
+
+def _stops_a_split(scene: Scene) -> None:
+    """As soon as a container server moves rows to a new shard, the two others end."""
+    client = client_of(scene)
+    assert client.call("PUT", "large").status == 201
+    now = Timestamp.at(time.time())
+    rows = [ObjectRow(f"{number:06}", now, 3, "e" * 32, "text/plain", False) for number in range(SPLIT_ROWS)]
+    asyncio.run(bring_rows(scene.cluster, client.account, "large", rows))
+    deadline = time.monotonic() + BEGINS_WITHIN_S
+    while not (splitting := [one for one in CONTAINERS if _splits(scene, one)]):
+        assert time.monotonic() < deadline, "no split began"
+        time.sleep(0.01)
+    scene.cluster.kill(*(one for one in CONTAINERS if one != splitting[0]))
+
+
+def _splits(scene: Scene, service: str) -> bool:
+    with urllib.request.urlopen(scene.cluster.management_url(service) + "/statusz") as answer:
+        return any(one["splitsUnderWay"] for one in json.load(answer)["shards"].values())
+
+
+def _goes_on_with_the_split(scene: Scene) -> None:
+    scene.cluster.start(*(one for one in CONTAINERS if one not in scene.cluster.pids))
+
+
+def _shortens_the_certificate(scene: Store) -> None:
+    """The proxy gets a certificate that is good for two hours, some eight days in minutes of the recording."""
+    assert scene.https is not None
+    _puts(scene.https, make_short_pair(scene.data.parent, "short", hours=2))
+
+
+def _renews_the_certificate(scene: Store) -> None:
+    assert scene.https is not None
+    _puts(scene.https, scene.https.pairs[1])
+
+
+def _puts(proxy: TlsProxy, pair: Pair) -> None:
+    proxy.files.put(pair.cert, pair.key)
+
+
+def _refuses_writes(scene: Scene) -> None:
+    """No file of the object server may have another byte, as on a disk that answers writes with errors."""
+    psutil.Process(scene.cluster.pids[FAILING]).rlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+
+
+def _comes_back_with_a_good_disk(scene: Scene) -> None:
+    scene.cluster.kill(FAILING)
+    scene.cluster.start(FAILING)
 
 
 def ends(*services: str) -> Act:
@@ -136,6 +262,7 @@ _STALL = Stall("metadata")
 ALERT_MODES = (
     AlertMode("damaged users", ("SwiftletFileNotUsable",), _damages_users, _restores_users, 4, 0),
     AlertMode("damaged objects", ("SwiftletDataQuarantined",), _damages_objects, nothing, 12, 0),
+    AlertMode("a listing without its object", ("SwiftletListingsWrong",), _lists_what_is_not_there, nothing, 20, 0),
     AlertMode(
         "node",
         ("SwiftletTargetDown", "SwiftletNodeLeftOut"),
@@ -145,6 +272,41 @@ ALERT_MODES = (
         12,
     ),
     AlertMode("quorum", ("SwiftletServerErrors",), ends(*QUORUM), starts(*QUORUM), 16, 14),
+    AlertMode(
+        "quorum for hours",
+        ("SwiftletServerErrors", "SwiftletExpiryLags"),
+        both(_has_objects_that_expire, ends(*QUORUM)),
+        starts(*QUORUM),
+        440,
+        40,
+        minute_s=0.05,
+    ),
+    AlertMode(
+        "certificate",
+        ("SwiftletCertificateExpires",),
+        _shortens_the_certificate,
+        _renews_the_certificate,
+        70,
+        4,
+    ),
+    AlertMode(
+        "failing disk",
+        ("SwiftletDeviceDown", "SwiftletReplicationFails"),
+        _refuses_writes,
+        _comes_back_with_a_good_disk,
+        60,
+        30,
+    ),
+    AlertMode(
+        "a replicator whose object server hangs",
+        ("SwiftletReplicationStands",),
+        both(freezes(OBJECT), ends("replicator"), starts("replicator")),
+        goes_on(OBJECT),
+        95,
+        16,
+        minute_s=0.05,
+    ),
+    AlertMode("split", ("SwiftletSplitStands",), _stops_a_split, _goes_on_with_the_split, 90, 30),
     AlertMode("listings", ("SwiftletPendingUpdatesOld",), ends(*CONTAINERS), starts(*CONTAINERS), 22, 16),
     AlertMode("redis", ("SwiftletRedisAway",), MODES["redis"].breaks, MODES["redis"].mends, 25, 12),
     AlertMode("stalls", ("SwiftletSlowEventLoop",), _STALL.begin, _STALL.end, 24, 8),
@@ -152,3 +314,5 @@ ALERT_MODES = (
     AlertMode("filling disk", ("SwiftletDeviceFilling",), _fills(0.08), nothing, 36, 0),
     AlertMode("full disk", ("SwiftletDeviceFilling", "SwiftletDeviceFull"), _fills(0.02), _frees, 12, 6),
 )
+if "ONLY_MODES" in os.environ:
+    ALERT_MODES = tuple(one for one in ALERT_MODES if one.name in os.environ["ONLY_MODES"].split(","))

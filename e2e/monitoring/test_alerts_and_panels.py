@@ -22,9 +22,10 @@ from charts.tests.promql import parsed
 from charts.tests.test_alerts import expressions
 from charts.tests.test_alerts_fire import rules_of
 from e2e.monitoring.evaluating import evaluate, expect, fires, has_data
-from e2e.monitoring.modes import ALERT_MODES, AlertMode
+from e2e.monitoring.modes import ALERT_MODES, SPLIT_ABOVE_ROWS, AlertMode, Store
 from e2e.monitoring.recording import Recording, Target, over_http
 from e2e.standalone.cluster import Cluster, start_cluster
+from e2e.standalone.test_tls import TlsProxy
 from e2e.standalone.wire import Client
 from swiftlet.bench import target as bench_target
 from swiftlet.bench.runner import Options, run
@@ -39,6 +40,11 @@ SETTINGS = {
     "SWIFTLET_REPLICATOR__HEARTBEAT_INTERVAL_S": "0.5",
     "SWIFTLET_EXPIRER__INTERVAL_S": "2",
     "SWIFTLET_EXPIRER__DELAY_S": "0",
+    "SWIFTLET_EXPIRER__TAKEOVER_S": "1",
+    "SWIFTLET_REPLICATOR__LISTING_AUDIT_INTERVAL_S": "5",
+    "SWIFTLET_REPLICATOR__LISTING_AUDIT_MIN_AGE_S": "3600",
+    "SWIFTLET_CONTAINER__SHARD_ABOVE_ROWS": str(SPLIT_ABOVE_ROWS),
+    "SWIFTLET_CONTAINER__SHARD_TAKEOVER_S": "1",
 }
 WARM_MINUTES = 18
 VARIABLES = {"$namespace": "data", "$cluster": "lab", "$pool": "main", "$__rate_interval": "5m"}
@@ -67,10 +73,12 @@ def labels_of(name: str) -> dict[str, str]:
     return labels | ({"swiftlet_pool": "main"} if kind == "object" or is_replicator else {})
 
 
-def targets(cluster: Cluster) -> Iterator[Target]:
+def targets(cluster: Cluster, https: TlsProxy) -> Iterator[Target]:
     """The metrics of all services."""
     for name in cluster.services:
         yield Target(labels_of(name), over_http(cluster.management_url(name) + "/metrics"))
+    labels = {**labels_of("proxy"), "pod": "lab-https", "instance": "https"}
+    yield Target(labels, over_http(f"http://127.0.0.1:{https.management_port}/metrics"))
 
 
 class Load:
@@ -116,24 +124,33 @@ class Lived:
 def lived(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lived]:
     """One store and all that was done to it."""
     with ExitStack() as undo:
-        scene = Scene(tmp_path_factory.mktemp("monitoring") / "store", undo, settings=dict(SETTINGS))
+        scene = Store(tmp_path_factory.mktemp("monitoring") / "store", undo, settings=dict(SETTINGS))
         MODES["redis"].prepares(scene)
         _mount_a_small_disk(scene)
         scene.running = start_cluster(scene.data, settings=scene.settings)
         undo.callback(scene.running.stop)
         scene.running.wait_until_proved()
+        scene.https = _https(scene, tmp_path_factory.mktemp("https"))
         metrics = {one.metric for expression in expressions().values() for one in parsed(expression).selectors}
-        recording = Recording(metrics, targets(scene.running))
+        recording = Recording(metrics, targets(scene.running, scene.https))
         load = Load(scene.running)
         undo.callback(load.end)
         at_rest = recording.wait(WARM_MINUTES)
         broken: dict[str, int] = {}
         for mode in ALERT_MODES:
             mode.breaks(scene)
-            broken[mode.name] = recording.wait(mode.lasts)
+            broken[mode.name] = recording.wait(mode.lasts, mode.minute_s)
             mode.mends(scene)
-            recording.wait(mode.ends_after)
+            recording.wait(mode.ends_after, mode.minute_s)
         yield Lived(recording, at_rest, broken, recording.minute)
+
+
+def _https(scene: Scene, directory: Path) -> TlsProxy:
+    """A proxy that speaks HTTPS, with a certificate of two days, which are half a year here."""
+    proxy = TlsProxy(scene.cluster, directory)
+    scene.undo.callback(proxy.process.wait)
+    scene.undo.callback(proxy.process.terminate)
+    return proxy
 
 
 def _mount_a_small_disk(scene: Scene) -> None:

@@ -126,7 +126,7 @@ class Checks:
         self._cluster = cluster
         self._client = client
         self._model = model
-        self._account = client.base.rpartition("/")[2]
+        self._account = client.account
         etc = cluster.data / "etc"
         suffix = json.loads((etc / "secrets.json").read_text())["hash_path_suffix"]
         self._hash_path = HashPath(b"", suffix.encode())

@@ -25,15 +25,11 @@ from urllib.parse import urlencode
 import pytest
 
 from e2e.standalone.cluster import Cluster, start_cluster
+from e2e.standalone.rows import bring_rows
 from e2e.standalone.wire import Answer, Client
 from swiftlet.listing.tests.test_query import naive
 from swiftlet.model import ListingQuery, ObjectRow
-from swiftlet.names import HashPath
-from swiftlet.ring.codec import load
 from swiftlet.timestamp import Timestamp
-from swiftlet.transport.http_client import NodeClient
-from swiftlet.transport.http_listing import HttpListingTransport
-from swiftlet.transport.signing import ClusterKey
 
 SECONDS = float(os.environ.get("SPLIT_SECONDS", "5"))
 SEED = int(os.environ.get("SEED", "1"))
@@ -76,19 +72,9 @@ def still_names() -> list[str]:
 
 async def bring_still_rows(cluster: Cluster, account: str, deleted: bool = False) -> None:
     """Rows at all three holders, as object servers bring them."""
-    etc = cluster.data / "etc"
-    ring = load(next(etc.parent.rglob("container.ring")))
-    suffix = json.loads((etc / "secrets.json").read_text())["hash_path_suffix"]
-    partition = ring.partition_of(HashPath(b"", suffix.encode())(account, CONTAINER))
-    transport = HttpListingTransport(NodeClient(key=ClusterKey((etc / "cluster.key").read_bytes().strip())))
     at = Timestamp.at(time.time())
     rows = [ObjectRow(name, at, 3, "e" * 32, "text/plain", deleted) for name in still_names()]
-    try:
-        for holder in ring.primaries(partition):
-            for start in range(0, len(rows), 1000):
-                await transport.update_rows(holder, partition, account, CONTAINER, rows[start : start + 1000])
-    finally:
-        await transport.close()
+    await bring_rows(cluster, account, CONTAINER, rows)
 
 
 @dataclass
@@ -216,7 +202,7 @@ def test_containers_are_split_while_their_servers_are_killed(splitting: Cluster)
     randomness = random.Random(SEED)
     client = Client(splitting.endpoint, splitting.user, splitting.key)
     assert client.call("PUT", CONTAINER).status == 201
-    account = client.base.rpartition("/")[2]
+    account = client.account
     asyncio.run(bring_still_rows(splitting, account))
     writers = [Writer(client, number, random.Random(SEED * 100 + number)) for number in range(5)]
     listers = [Lister(client, writers, random.Random(SEED * 100 + 50 + number)) for number in range(2)]

@@ -104,6 +104,11 @@ class Client:
         self.token = answer.headers["X-Auth-Token"]
         self.base = urlsplit(answer.headers["X-Storage-Url"]).path
 
+    @property
+    def account(self) -> str:
+        """The name of the account."""
+        return self.base.rpartition("/")[2]
+
     def plain(self, method: str, target: str, headers: Mapping[str, str] | None = None, body: bytes = b"") -> Answer:
         """A request without a token; `target` stands in the request line as it is."""
         parts = urlsplit(self.endpoint)

@@ -2,6 +2,9 @@
 
 Use `get_logger(name)` anywhere, and `configure_logging` once per process. The request id of the current task is part of
 every line. Values under names that suggest secrets are replaced, whoever logs them.
+
+Fault model: standard error may take nothing, as on a full disk. Then lines are counted in place of being written,
+and what the service does goes on; a few of the last ones may still be written later.
 """
 
 from __future__ import annotations
@@ -41,12 +44,33 @@ def get_logger(name: str) -> FilteringBoundLogger:
     return cast(FilteringBoundLogger, structlog.get_logger(**{_NAME: name}))
 
 
+class _Output:
+    """A file for whole lines that raises no error when it can't be written."""
+
+    def __init__(self, file: TextIO) -> None:
+        self._file = file
+
+    def write(self, text: str) -> None:
+        """Write lines, or count them as lost."""
+        try:
+            self._file.write(text)
+            self._file.flush()
+        except OSError:
+            # Logging begins before workers share their metrics, which prometheus-client must not be imported before.
+            from swiftlet.web.log_metrics import LOST
+
+            LOST.inc(text.count("\n"))
+
+    def flush(self) -> None:
+        """Do nothing: each line is written at once."""
+
+
 @dataclass(frozen=True, slots=True)
 class _JsonLines:
     """Where to write JSON lines of level info, if they are written at all."""
 
     service: str
-    file: TextIO
+    file: _Output
 
 
 _json_lines: _JsonLines | None = None
@@ -63,15 +87,16 @@ def configure_logging(service: str, level: Level = "info", format: Format = "jso
         hide_secrets,
     ]
     rendering = _rendering(format)
+    output = _Output(sys.stderr)
     global _json_lines
-    _json_lines = _JsonLines(service, sys.stderr) if format == "json" and _LEVELS[level] <= logging.INFO else None
+    _json_lines = _JsonLines(service, output) if format == "json" and _LEVELS[level] <= logging.INFO else None
     structlog.configure(
         processors=[*shared, *rendering],
         wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[level]),
-        logger_factory=structlog.WriteLoggerFactory(file=sys.stderr),
+        logger_factory=structlog.WriteLoggerFactory(file=cast(TextIO, output)),
         cache_logger_on_first_use=True,
     )
-    _redirect_stdlib(shared, rendering, _LEVELS[level])
+    _redirect_stdlib(output, shared, rendering, _LEVELS[level])
 
 
 def log_many(name: str, event: str, lines: Sequence[Mapping[str, object]], at: float) -> None:
@@ -91,7 +116,6 @@ def log_many(name: str, event: str, lines: Sequence[Mapping[str, object]], at: f
     # What all lines end with is encoded once: from the comma before it to the end of the line.
     end = f", {_encode(behind)[1:]}\n"
     to.file.write("".join([_encode(line)[:-1] + end for line in lines]))
-    to.file.flush()
 
 
 def _rendering(format: Format) -> list[Processor]:
@@ -133,12 +157,12 @@ def _is_secret(name: str) -> bool:
     return lowered in _SECRET_NAMES or any(word in lowered for word in _SECRET_WORDS)
 
 
-def _redirect_stdlib(shared: list[Processor], rendering: list[Processor], level: int) -> None:
+def _redirect_stdlib(output: _Output, shared: list[Processor], rendering: list[Processor], level: int) -> None:
     formatter = structlog.stdlib.ProcessorFormatter(
         foreign_pre_chain=[structlog.stdlib.add_logger_name, *shared],
         processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *rendering],
     )
-    handler = logging.StreamHandler(sys.stderr)
+    handler = logging.StreamHandler(output)
     handler.setFormatter(formatter)
     root = logging.getLogger()
     root.handlers[:] = [handler]

@@ -6,6 +6,7 @@ import base64
 import os
 import subprocess
 import sys
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 
 from swiftlet.main.certificate_dates import expires_at
 from swiftlet.main.certificates import EXPIRY, Certificates
-from swiftlet.main.tests.certificates import PairFiles, make_pair
+from swiftlet.main.tests.certificates import PairFiles, make_pair, make_short_pair
 from swiftlet.web.shared_metrics import DIRECTORY_VARIABLE
 
 
@@ -34,6 +35,11 @@ def certificate(directory: Path, days: int) -> tuple[str, float]:
 def test_the_end_is_what_openssl_says(tmp_path: Path, days: int) -> None:
     text, end = certificate(tmp_path, days)
     assert expires_at(text) == end
+
+
+def test_an_end_within_hours(tmp_path: Path) -> None:
+    pair = make_short_pair(tmp_path, "short", hours=2)
+    assert 7_000 < expires_at(pair.cert.decode()) - time.time() <= 7_200
 
 
 def test_a_chain_is_as_good_as_its_first_that_ends(tmp_path: Path) -> None:

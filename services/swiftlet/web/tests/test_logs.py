@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import logging
+import os
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import structlog
 
 from swiftlet.context import request_id
-from swiftlet.web.logs import configure_logging, get_logger
+from swiftlet.web.log_metrics import LOST
+from swiftlet.web.logs import configure_logging, get_logger, log_many
 
 
 @pytest.fixture(autouse=True)
@@ -64,3 +68,23 @@ def test_console_lines_are_text(capsys: pytest.CaptureFixture[str]) -> None:
     configure_logging("proxy", "debug", "console")
     get_logger("here").debug("an event", answer=42)
     assert "answer=42" in capsys.readouterr().err
+
+
+def test_a_full_disk_loses_lines_and_raises_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written = tmp_path / "log"
+    descriptor = os.open("/dev/full", os.O_WRONLY)
+    with open(descriptor, "w") as file:
+        monkeypatch.setattr(sys, "stderr", file)
+        configure_logging("proxy")
+        before = LOST._value.get()
+        get_logger("here").info("an event")
+        logging.getLogger("library").warning("from outside")
+        log_many("here", "many", [{"number": 1}, {"number": 2}], 0.0)
+        assert LOST._value.get() == before + 4
+        # The same file can be written again.
+        usable = os.open(written, os.O_WRONLY | os.O_CREAT)
+        os.dup2(usable, descriptor)
+        os.close(usable)
+        get_logger("here").info("written")
+        assert LOST._value.get() == before + 4
+    assert "written" in [json.loads(line)["event"] for line in written.read_text().splitlines()]
