@@ -314,5 +314,3 @@ ALERT_MODES = (
     AlertMode("filling disk", ("SwiftletDeviceFilling",), _fills(0.08), nothing, 36, 0),
     AlertMode("full disk", ("SwiftletDeviceFilling", "SwiftletDeviceFull"), _fills(0.02), _frees, 12, 6),
 )
-if "ONLY_MODES" in os.environ:
-    ALERT_MODES = tuple(one for one in ALERT_MODES if one.name in os.environ["ONLY_MODES"].split(","))

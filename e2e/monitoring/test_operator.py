@@ -6,57 +6,122 @@ is recorded and evaluated as that of the services is.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
-from prometheus_client import CollectorRegistry, generate_latest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+from kubernetes.aio.client import ApiClient, Configuration
+from prometheus_client import generate_latest
 
 from charts.dashboards import OPERATOR, OVERVIEW, Panel
-from charts.tests.test_alerts_fire import rules_of
+from charts.tests.test_alerts_fire import operators_group, rules_of
 from e2e.monitoring.evaluating import evaluate, expect, fires, has_data
 from e2e.monitoring.recording import Recording, Target
+from swiftlet_operator.kube import HttpKube
+from swiftlet_operator.manifests import CLUSTER
+from swiftlet_operator.metrics import LEADS, exported
+from swiftlet_operator.plan.keys import MADE_AT
+from swiftlet_operator.reconcile import Key
 from swiftlet_operator.tests.test_cordons import cordon
 from swiftlet_operator.tests.test_lifecycle import ZONES, break_pod
-from swiftlet_operator.tests.worlds import Scene, settled
+from swiftlet_operator.tests.test_upgrades import bring_up
+from swiftlet_operator.tests.test_why import not_ready
+from swiftlet_operator.tests.troubles import waiting
+from swiftlet_operator.tests.worlds import KEY, Scene, settled
+from swiftlet_operator.workqueue import WorkQueue
 
 METRICS = (
     "swiftlet_operator_condition",
     "swiftlet_operator_clusters",
     "swiftlet_operator_upgrade_timed_out",
+    "swiftlet_operator_cluster_key_timestamp_seconds",
+    "swiftlet_operator_leads",
+    "swiftlet_operator_reconcile_seconds_count",
+    "swiftlet_operator_reconcile_seconds_bucket",
+    "swiftlet_operator_api_requests_total",
+    "process_resident_memory_bytes",
 )
 VARIABLES = {"$namespace": "data", "$cluster": "store", "$__rate_interval": "5m"}
 FIRING = 'ALERTS{alertname!="SwiftletKeysNotSealed",alertstate="firing"}'
 """Apart from what is true all the time: the operator of these tests has no recovery key."""
-Act = Callable[[Scene], None]
+Act = Callable[[Scene], Awaitable[None] | None]
+ENDS_AFTER = 40
+"""So many minutes: what the operator counts is looked at over half an hour."""
 
 
 class Told:
-    """Gathers what the operator exports about a cluster, minute by minute."""
+    """Gathers what the operator exports, minute by minute, while its work queue reconciles a cluster."""
 
-    def __init__(self, scene: Scene) -> None:
+    def __init__(self, scene: Scene, api: HttpKube) -> None:
         self.scene = scene
-        registry = CollectorRegistry()
-        registry.register(scene.clusters)
+        self._api = api
+        self._over = asyncio.Event()
+        LEADS.set_function(lambda: float(scene.leads))
         labels = {"namespace": "data", "pod": "operator", "container": "operator", "job": "operator"}
-        target = Target(labels, lambda: generate_latest(registry).decode())
+        target = Target(labels, lambda: generate_latest().decode())
         self.recording = Recording(METRICS, [target], lambda: float(scene.now_s))
+
+    async def _reconcile(self, key: Key) -> None:
+        # The cluster is in a fake API server; what is counted of a real one's answers is counted here.
+        try:
+            await self._api.serves(CLUSTER)
+            await self.scene.reconciler.reconcile(key)
+        finally:
+            asyncio.get_running_loop().call_soon(self._over.set)
 
     async def wait(self, minutes: int) -> int:
         """Reconcile in each of so many minutes; the last of them."""
         for _ in range(minutes):
             self.scene.now_s += 60
-            await self.scene.step()
+            self._over.clear()
+            # One for each minute, as delays after failures are of this machine's time.
+            queue = WorkQueue(self._reconcile, debounce_s=0.0)
+            queue.add(KEY)
+            await self._over.wait()
+            await queue.close()
             self.recording.tick()
         return self.recording.minute
 
 
 @pytest.fixture
-async def told() -> Told:
+def failing() -> set[str]:
+    """Names of objects that the fake API server can't change; with any of them the one over HTTP refuses all."""
+    return set()
+
+
+@pytest.fixture
+async def api(failing: set[str]) -> AsyncIterator[HttpKube]:
+    """An API server that knows no kinds, over HTTP."""
+
+    async def answer(_request: web.Request) -> web.Response:
+        if failing:
+            return web.Response(status=403)
+        return web.json_response({"kind": "APIResourceList", "resources": []})
+
+    app = web.Application()
+    app.router.add_get("/{path:.*}", answer)
+    async with TestServer(app) as server, ApiClient(Configuration(host=str(server.make_url("")))) as client:
+        yield HttpKube(client, 5.0)
+
+
+@pytest.fixture
+async def told(api: HttpKube, failing: set[str]) -> AsyncIterator[Told]:
     """A cluster that has been at rest for some minutes."""
-    found = Told(await settled("three-zones"))
-    await found.wait(5)
-    return found
+    scene = await settled("three-zones")
+    scene.kube.find("Secret", "store-keys")["metadata"]["creationTimestamp"] = "2027-01-15T08:00:00Z"
+    scene.kube.failing = failing
+    with exported(scene.clusters):
+        found = Told(scene, api)
+        await found.wait(5)
+        yield found
+
+
+async def _done(act: Awaitable[None] | None) -> None:
+    if act is not None:
+        await act
 
 
 def _no_pod_is_ready(scene: Scene) -> None:
@@ -73,17 +138,89 @@ def _all_is_ready(scene: Scene) -> None:
     scene.live()
 
 
+def _a_pod_has_no_image(scene: Scene) -> None:
+    name = f"store-fast-{ZONES[0]}-0"
+    break_pod(scene, name)
+    not_ready(scene, name, containerStatuses=[waiting("ImagePullBackOff")])
+
+
+def _all_pods_go_to_one_node(scene: Scene) -> None:
+    for (kind, _, name), pod in scene.kube.objects.items():
+        if kind == "Pod" and "-fast-" in name:
+            pod["spec"]["nodeName"] = "n1"
+
+
+async def _an_upgrade_to_a_bad_image(scene: Scene) -> None:
+    scene.cluster["spec"]["upgrade"] = {"timeoutSeconds": 600}
+    scene.cluster["spec"]["image"] = "swiftlet:bad"
+    await scene.step()
+    bring_up(scene, f"store-fast-{ZONES[0]}", ready=False, waiting="ImagePullBackOff")
+
+
+async def _the_image_before(scene: Scene) -> None:
+    del scene.cluster["spec"]["image"]
+    await scene.step()
+    bring_up(scene, f"store-fast-{ZONES[0]}", ready=True)
+
+
+def _the_key_is_old(scene: Scene) -> None:
+    keys = scene.kube.find("Secret", "store-keys")
+    keys["metadata"]["annotations"][MADE_AT] = str(scene.now_s - 400 * 86_400)
+
+
+def _another_key(scene: Scene) -> None:
+    scene.cluster["spec"]["keys"] = {"generation": 2}
+
+
+def _the_api_server_refuses(scene: Scene) -> None:
+    scene.kube.failing.add("store")
+
+
+def _the_api_server_takes_all(scene: Scene) -> None:
+    scene.kube.failing.clear()
+
+
+def _nobody_leads(scene: Scene) -> None:
+    scene.leads = False
+
+
+def _it_leads_again(scene: Scene) -> None:
+    scene.leads = True
+
+
 MODES: dict[str, tuple[tuple[str, ...], Act, Act, int]] = {
     "pods of all zones": (("SwiftletNotReady", "SwiftletRedundancyLost"), _no_pod_is_ready, _all_is_ready, 20),
     "a pod": (("SwiftletRedundancyLost",), _one_pod_is_not_ready, _all_is_ready, 20),
+    "a pod without image": (
+        ("SwiftletPodsUnhealthy", "SwiftletRedundancyLost"),
+        _a_pod_has_no_image,
+        _all_is_ready,
+        20,
+    ),
     "a cordon": (
         ("SwiftletNodesCordoned",),
         lambda scene: cordon(scene, "n1"),
         lambda scene: cordon(scene, "n1", on=False),
         130,
     ),
+    "pods together": (("SwiftletReplicasTogether",), _all_pods_go_to_one_node, _all_is_ready, 40),
+    "an upgrade": (
+        ("SwiftletUpgradeTimedOut", "SwiftletPodsUnhealthy", "SwiftletRedundancyLost"),
+        _an_upgrade_to_a_bad_image,
+        _the_image_before,
+        30,
+    ),
+    "an old key": (("SwiftletClusterKeyOld",), _the_key_is_old, _another_key, 70),
+    "the API server": (
+        ("SwiftletOperatorStands", "SwiftletReconcileFails"),
+        _the_api_server_refuses,
+        _the_api_server_takes_all,
+        60,
+    ),
+    "nobody leads": (("SwiftletOperatorSilent",), _nobody_leads, _it_leads_again, 20),
 }
 """Trouble: the alerts that are for it, how it comes and goes, and the minutes until they fire."""
+RULES = [*rules_of("store"), operators_group("data", "operator")]
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -92,21 +229,22 @@ async def test_alerts_fire_in_the_mode_that_they_are_for_and_end_after_it(
 ) -> None:
     alerts, comes, goes, lasts = MODES[mode]
     at_rest = told.recording.minute
-    comes(told.scene)
+    await _done(comes(told.scene))
     broken = await told.wait(lasts)
-    goes(told.scene)
-    mended = await told.wait(10)
+    await _done(goes(told.scene))
+    told.scene.live()
+    mended = await told.wait(ENDS_AFTER)
     checks = [expect(f"count({FIRING})", minute, None) for minute in (at_rest, mended)]
     checks += [fires(alert, broken) for alert in alerts]
     checks += [expect(f"count(count by (alertname) ({FIRING}))", broken, len(alerts))]
-    evaluate(told.recording, tmp_path, rules_of("store"), checks)
+    evaluate(told.recording, tmp_path, RULES, checks)
 
 
 PANELS = [
     panel
     for dashboard in (OVERVIEW, OPERATOR)
     for panel in dashboard.panels
-    if any(f"{metric}{{" in panel.queries[0][0] for metric in METRICS)
+    if dashboard is OPERATOR or any(f"{metric}{{" in panel.queries[0][0] for metric in METRICS)
 ]
 
 
