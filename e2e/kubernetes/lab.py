@@ -10,7 +10,7 @@ from typing import Any
 
 from e2e.kubernetes.client_pod import ClientPod, client_pod
 from e2e.kubernetes.conftest import READY_WITHIN_S, new_namespace
-from e2e.kubernetes.kube import Namespace
+from e2e.kubernetes.kube import Failed, Namespace, run
 
 NAME = "lab"
 CLIENT_NODE = "n1"
@@ -91,6 +91,32 @@ def storage_pods(namespace: Namespace) -> dict[str, dict[str, Any]]:
 def all_pods(namespace: Namespace) -> dict[str, dict[str, Any]]:
     """All of the store's pods by name."""
     return {one["metadata"]["name"]: one for one in namespace.list("pods", f"app.kubernetes.io/instance={NAME}")}
+
+
+def claims(namespace: Namespace) -> dict[str, str]:
+    """The volumes that pods asked for, by name; another one of the same name has another identity."""
+    return {one["metadata"]["name"]: one["metadata"]["uid"] for one in namespace.list("persistentvolumeclaims")}
+
+
+def status_of(namespace: Namespace, pod: str, port: int) -> dict[str, Any]:
+    """What a service of a pod says of itself at /statusz."""
+    path = f"/api/v1/namespaces/{namespace.name}/pods/http:{pod}:{port}/proxy/statusz"
+    found: dict[str, Any] = json.loads(run("kubectl", "get", "--raw", path))
+    return found
+
+
+def in_sync(namespace: Namespace) -> str | None:
+    """Return None when all replicators have reported that they lack nothing."""
+    behind = []
+    for name in storage_pods(namespace):
+        try:
+            report = status_of(namespace, name, 6400)
+        except Failed as error:
+            return str(error)[-200:]
+        for device, found in report["devices"].items():
+            rings = found["rings"].values()
+            behind += [device for ring in rings if ring["behind"] or ring["unchecked"] or not ring["syncedAt"]]
+    return f"{behind} are behind" if behind else None
 
 
 def is_ready(pod: dict[str, Any]) -> bool:

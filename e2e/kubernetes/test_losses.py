@@ -18,7 +18,9 @@ from e2e.kubernetes.lab import (
     DONE_WITHIN_S,
     NAME,
     all_pods,
+    claims,
     conditions,
+    in_sync,
     is_ready,
     lab,
     lab_client,
@@ -79,26 +81,6 @@ def test_a_node_is_lost_for_good_and_its_pod_gets_a_new_device(namespace: Namesp
             load.finish()
     finally:
         cluster("up")
-
-
-def claims(namespace: Namespace) -> dict[str, str]:
-    """The volumes that pods asked for, by name; another one of the same name has another identity."""
-    return {one["metadata"]["name"]: one["metadata"]["uid"] for one in namespace.list("persistentvolumeclaims")}
-
-
-def in_sync(namespace: Namespace) -> str | None:
-    """Return None when all replicators have reported that they lack nothing."""
-    behind = []
-    for name in storage_pods(namespace):
-        path = f"/api/v1/namespaces/{namespace.name}/pods/http:{name}:6400/proxy/statusz"
-        try:
-            report = json.loads(run("kubectl", "get", "--raw", path))
-        except Failed as error:
-            return str(error)[-200:]
-        for device, found in report["devices"].items():
-            rings = found["rings"].values()
-            behind += [device for ring in rings if ring["behind"] or ring["unchecked"] or not ring["syncedAt"]]
-    return f"{behind} are behind" if behind else None
 
 
 def node_is_ready(name: str) -> bool:
