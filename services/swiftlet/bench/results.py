@@ -108,6 +108,8 @@ class StepResult(Value):
     lateness: Times
     """How late operations of an open loop began that found a free connection: the generator's own error."""
     resent: int
+    over_http: int = 0
+    """Requests for objects that went over HTTP where they were to go directly, warm-up included."""
     ended_early: str | None
     operations: dict[str, OperationResult]
     all_succeeded: int

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from swiftlet.bench.direct.engine import Phase, Plan
+from swiftlet.bench.direct.load import DirectLoad
 from swiftlet.bench.environment import facts
 from swiftlet.bench.errors import BenchError
 from swiftlet.bench.points import Points
@@ -80,7 +82,11 @@ def run(scenario: Scenario, target: Target, options: Options) -> Result:
 
     BenchError when objects can't be stored in advance, or the generator can't work.
     """
-    return _Run(scenario, target, options).run()
+    one = _Run(scenario, target, options)
+    try:
+        return one.run()
+    finally:
+        one.close()
 
 
 class _Run:
@@ -115,7 +121,13 @@ class _Run:
             steps=tuple(self._steps),
         )
 
+    def close(self) -> None:
+        """End the generator."""
+        if isinstance(self._load, DirectLoad):
+            self._load.close()
+
     def _prepare(self) -> None:
+        phase: Phase
         for phase, what, objects in (
             ("create_containers", "creating containers", 0),
             ("fill", f"storing {self._scenario.objects:,} objects", self._scenario.objects),
@@ -127,6 +139,8 @@ class _Run:
             outcome = self._load.finish()
             if failures := _failures(outcome):
                 raise BenchError(f"{what} failed: {failures}")
+            if 0 < objects <= outcome.get("over_http", 0):
+                raise BenchError("no object went directly to the devices: is direct access enabled in this store?")
 
     def _measure(self) -> None:
         for number in range(1, self._options.runs + 1):
@@ -179,6 +193,7 @@ class _Run:
             usage=watch.usage() if watch is not None else None,
             points=points.all(),
             lateness=Times(counts=tuple(outcome["lateness"])),
+            over_http=outcome.get("over_http", 0),
             **{name: outcome[name] for name in _AS_THEY_ARE},
         )
 
@@ -210,6 +225,7 @@ class _Run:
         if self._options.keeps:
             return
         left = f"containers {self._options.prefix}-* are left in the store (`swiftlet rm` deletes them)"
+        phase: Phase
         for phase, what in (("empty", "deleting objects"), ("delete_containers", "deleting containers")):
             for _ in range(_CLEAN_ATTEMPTS):
                 self._load.begin(phase, MAX_PREPARING)
@@ -251,7 +267,22 @@ def steps(scenario: Scenario) -> Iterator[Step]:
         yield Step(connections)
 
 
-def _generator(scenario: Scenario, target: Target, prefix: str) -> Load:
+def _generator(scenario: Scenario, target: Target, prefix: str) -> Load | DirectLoad:
+    if target.opens is not None:
+        return DirectLoad(
+            Plan(
+                store=target.opens,
+                prefix=prefix,
+                containers=scenario.containers,
+                sizes=scenario.sizes.pieces(),
+                mix=scenario.operations.weights(),
+                page=scenario.page,
+                seed=scenario.seed,
+                verify=scenario.verify,
+                timeout_s=scenario.timeout_s,
+                processes=scenario.threads,
+            )
+        )
     try:
         from swiftlet_native import Load
     except ImportError as error:

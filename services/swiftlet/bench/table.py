@@ -99,6 +99,8 @@ def _failure_notes(result: Result) -> list[str]:
 
 def _generator_notes(result: Result) -> list[str]:
     found: list[str] = []
+    if over_http := sum(step.over_http for step in result.steps):
+        found.append(f"{over_http:,} requests for objects went over HTTP, in place of going directly to the devices.")
     steps = [step for step in result.steps if step.all_succeeded]
     if not steps:
         return found

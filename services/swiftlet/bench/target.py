@@ -9,10 +9,13 @@ from pathlib import Path
 from typing import Literal, get_args
 from urllib.parse import quote, urlsplit
 
+from swiftlet.bench.direct.store import OpenStore
 from swiftlet.bench.errors import BenchError
 
-Api = Literal["swift", "s3", "files"]
-"""What a store speaks: Swift's API, S3 with buckets in the path, or HTTP with files and no listings."""
+Api = Literal["swift", "s3", "files", "direct"]
+"""What a store speaks: Swift's API, S3 with buckets in the path, HTTP with files and no listings, or Swiftlet's devices
+themselves.
+"""
 APIS: tuple[Api, ...] = get_args(Api)
 
 
@@ -36,6 +39,8 @@ class Target:
     api: Api = "swift"
     keys: Keys | None = None
     """For S3; None: requests are not signed."""
+    opens: OpenStore | None = None
+    """For direct access: what the generator's processes speak to the store by."""
 
 
 @dataclass(frozen=True, slots=True)

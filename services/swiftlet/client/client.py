@@ -72,6 +72,11 @@ class AsyncClient:
         """Close the connections of this event loop."""
         await self.close()
 
+    @property
+    def over_http(self) -> int:
+        """Return how many requests for objects went over HTTP though `options.metadata_url` is set."""
+        return self._objects.way.over_http
+
     async def close(self) -> None:
         """Close the connections of this event loop; they are made again when they are needed."""
         await self._objects.way.close()

@@ -233,6 +233,9 @@ class Http:
 class HttpWay:
     """Objects over HTTP, through the proxies."""
 
+    over_http = 0
+    """It has no direct way."""
+
     def __init__(self, http: Http) -> None:
         """Send requests with `http`."""
         self._http = http

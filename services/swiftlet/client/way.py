@@ -80,6 +80,10 @@ class Way(Protocol):
     def many(self) -> Many | None:
         """Return what asks for many objects at once; None where each is asked for singly."""
 
+    @property
+    def over_http(self) -> int:
+        """Return how many requests it has made over HTTP in place of going directly, by choice or by need."""
+
     async def head(self, request: ObjectRequest) -> ObjectInfo:
         """Return what the store tells of an object."""
 

@@ -29,6 +29,7 @@ def merged_step(steps: Sequence[StepResult]) -> StepResult:
         workers_bytes_per_s=sum(step.workers_bytes_per_s for step in steps),
         lateness=merged_times(step.lateness for step in steps),
         resent=sum(step.resent for step in steps),
+        over_http=sum(step.over_http for step in steps),
         ended_early="; ".join(early) or None,
         operations={name: merged_operation(_of(steps, name)) for name in names},
         all_succeeded=sum(step.all_succeeded for step in steps),

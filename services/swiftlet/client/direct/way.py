@@ -69,7 +69,8 @@ class DirectWay:
     def __init__(self, http: Http, options: Options, metadata_url: str) -> None:
         """Ask the metadata servers at `metadata_url`; what goes over HTTP, and tokens, are those of `http`."""
         self._http = http
-        self._over_http = HttpWay(http)
+        self._proxies = HttpWay(http)
+        self._over_http = 0
         self._metadata = MetadataServer(http, metadata_url)
         self._writes = options.write_directly
         self._parts = PartsByLoop(lambda: Parts(self._metadata, options))
@@ -81,6 +82,16 @@ class DirectWay:
     def many(self) -> DirectMany:
         """Return what moves many objects at once."""
         return self._many
+
+    @property
+    def over_http(self) -> int:
+        """Return how many requests for objects went over HTTP so far."""
+        return self._over_http
+
+    def _by_http(self) -> HttpWay:
+        """Return the way over HTTP for one request, which is counted."""
+        self._over_http += 1
+        return self._proxies
 
     async def head(self, request: ObjectRequest) -> ObjectInfo:
         """Return what the store tells of an object."""
@@ -95,7 +106,7 @@ class DirectWay:
                 return await self._try(request, Kind.READ, attempt, what="HEAD")
             except GoByHttp:
                 pass
-        return await self._over_http.head(request)
+        return await self._by_http().head(request)
 
     async def get(self, request: ObjectRequest, span: Span | None) -> Stream:
         """Return the object's bytes, or those of a range, once the answer has begun."""
@@ -107,7 +118,7 @@ class DirectWay:
                     return await self._get_made_up(request, span)
             except GoByHttp:
                 pass
-        proxied = await self._over_http.get(request, span)
+        proxied = await self._by_http().get(request, span)
         try:
             stream = await self._large_stream(request, span, proxied.info)
         except BaseException:
@@ -139,11 +150,11 @@ class DirectWay:
     async def _get_made_up(self, request: ObjectRequest, span: Span | None) -> Stream:
         """Return bytes of what is not stored as they are: of a large object from devices, of others over HTTP."""
         if not self._parts.here().by_proxies.has(request.container, request.name):
-            info = await self._over_http.head(request)
+            info = await self._by_http().head(request)
             stream = await self._large_stream(request, span, info)
             if stream is not None:
                 return stream
-        return await self._over_http.get(request, span)
+        return await self._by_http().get(request, span)
 
     async def _large_stream(self, request: ObjectRequest, span: Span | None, info: ObjectInfo) -> Stream | None:
         """Return bytes of a large object, which a proxy has described, from devices; None where that can't be done."""
@@ -162,7 +173,7 @@ class DirectWay:
         """Store an object; return when it is durable."""
         new, size = plain.new_object(request), body.size
         if new is None or size is None or not self._writes:
-            return await self._over_http.put(request, body)
+            return await self._by_http().put(request, body)
         if size <= SMALL_BYTES:
             return await self._put_small(request, new, body)
         return await self._put_large(request, new, body, size)
@@ -187,7 +198,7 @@ class DirectWay:
             except GoByHttp:
                 pass
         try:
-            await self._over_http.delete(request)
+            await self._by_http().delete(request)
         except NothingThere:
             if not may_be_deleted:
                 raise
@@ -219,7 +230,7 @@ class DirectWay:
         try:
             return await self._try(request, Kind.WRITE, attempt, what="PUT", size=len(data))
         except GoByHttp:
-            return await self._over_http.put(request, BytesBody(data))
+            return await self._by_http().put(request, BytesBody(data))
 
     async def _put_large(self, request: ObjectRequest, new: plain.NewObject, body: Body, size: int) -> Written:
         """Store a body as it is read."""
@@ -266,7 +277,7 @@ class DirectWay:
         except GoByHttp as reason:
             if begun and not body.is_repeatable:
                 raise ConnectionFailed(f"PUT {request}: {reason}") from reason
-        return await self._over_http.put(request, body)
+        return await self._by_http().put(request, body)
 
     async def _try(
         self,

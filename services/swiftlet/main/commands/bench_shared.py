@@ -24,6 +24,7 @@ from swiftlet.client.commands.shared import explain
 from swiftlet.client.credentials import V1, Credentials, MountedSecret, Token, find_credentials
 from swiftlet.client.errors import ClientError, ConfigurationError
 from swiftlet.client.login import Login, log_in
+from swiftlet.main.commands.bench_direct import directly
 from swiftlet.main.commands.standalone.plan import Layout
 
 MAX_RUNS = 1000
@@ -38,7 +39,8 @@ api_option = click.option(
     default="swift",
     show_default=True,
     help="What the store speaks: Swift's API; S3 with buckets in the path, signed with AWS_ACCESS_KEY_ID and "
-    "AWS_SECRET_ACCESS_KEY for AWS_REGION where they are set; or PUT, GET and DELETE of files.",
+    "AWS_SECRET_ACCESS_KEY for AWS_REGION where they are set; PUT, GET and DELETE of files; or direct, "
+    "objects to and from the devices of Swiftlet, whose metadata servers SWIFTLET_METADATA_URL names.",
 )
 
 
@@ -84,8 +86,9 @@ def write(path: Path, text: str) -> None:
 
 def store_of(target: str | None, api: Api, mounted: str | None, cluster: Path | None, ca_file: Path | None) -> Target:
     """Return the store that options name, logged in at if it speaks Swift; BenchError when that fails."""
-    if api == "swift":
-        return log_in_at(credentials_of(target, mounted, cluster), ca_file)
+    if api in {"swift", "direct"}:
+        store = log_in_at(credentials_of(target, mounted, cluster), ca_file)
+        return store if api == "swift" else directly(store, mounted)
     if target is None:
         raise click.UsageError(f"--api {api} needs --target: the URL that buckets or folders are below")
     if mounted is not None:

@@ -69,7 +69,7 @@ async def way(
 
 
 def over_http(way: DirectWay) -> HttpWay:
-    return way._over_http
+    return way._proxies
 
 
 async def put_segments(way: Way, prefix: str, count: int = 3) -> list[tuple[str, bytes]]:

@@ -231,7 +231,7 @@ async def test_for_64_names_each_device_is_asked_once(cluster: DirectCluster, wa
     counted = await counted_reads(cluster, way, reads)
     assert counted.http == []
     assert counted.devices <= 6
-    over_http = Objects(way._over_http, Options())
+    over_http = Objects(way._proxies, Options())
     assert (await over_http.get(ObjectRequest(*names[5]))).data == items[5][1]
     with Counted(cluster, way) as deleted:
         assert await outcomes(batches.delete(names)) == [None] * 64
@@ -257,7 +257,7 @@ async def test_what_one_way_stores_the_other_reads(cluster: DirectCluster, way: 
     headers = {"Content-Type": "text/x-a", "X-Object-Meta-a_b": "c d", "content-disposition": "inline"}
     await way.put(ObjectRequest(container, "a", headers), BytesBody(DATA))
     await way.put(ObjectRequest(container, "b.html"), BytesBody(b""))
-    over_http = way._over_http
+    over_http = way._proxies
     for name in ("a", "b.html"):
         direct, proxied = [await one.head(ObjectRequest(container, name)) for one in (way, over_http)]
         ours, theirs = dict(direct.headers), dict(proxied.headers)

@@ -45,6 +45,8 @@ class MemoryWay:
     """Whether streams have a digest of what they gave."""
     many: Many | None = None
     """The answer to who wants to ask for many objects at once; None: each is asked for singly."""
+    over_http: int = 0
+    """It knows no proxies."""
 
     async def _begin(self, call: str) -> Fault:
         self.calls.append(call)
