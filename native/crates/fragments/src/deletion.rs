@@ -2,8 +2,9 @@
 //!
 //! A device whose place has settled something newer refuses; otherwise its tombstone supersedes every older generation in
 //! every state. q devices make the deletion count, as with a write; with those that have something newer they make it
-//! one that came too late. Devices that stand in for those of places count as these do, once for each place.
+//! one that came too late.
 
+use crate::answers::Answers;
 use crate::terms::Terms;
 
 /// What a device says to it.
@@ -36,44 +37,37 @@ pub enum Deleted {
 
 /// A deletion.
 #[derive(Clone, Debug)]
-pub struct Deletion {
-    terms: Terms,
-    heard: Vec<Option<Heard>>,
-}
+pub struct Deletion(Answers<Heard>);
 
 impl Deletion {
     /// One that nobody has answered yet.
     #[must_use]
     pub fn new(terms: Terms) -> Self {
-        Self { terms, heard: vec![None; terms.places()] }
+        Self(Answers::new(terms))
     }
 
     /// The device of a place has answered, or the one that stands in for it.
     pub fn heard(&mut self, place: usize, heard: Heard) {
-        self.heard[place] = Some(heard);
+        self.0.take(place, heard);
     }
 
     /// Whether it counts, whatever the others say.
     #[must_use]
     pub fn is_durable(&self) -> bool {
-        self.count(|heard| matches!(heard, Heard::Done { .. })) >= self.terms.quorum()
+        self.0.has_quorum(|heard| matches!(heard, Heard::Done { .. }))
     }
 
     /// What the client is told if nobody else answers.
     #[must_use]
     pub fn verdict(&self) -> Deleted {
-        let heard = || self.heard.iter().flatten();
-        let newer = heard().filter_map(|heard| if let Heard::Superseded(newer) = heard { Some(*newer) } else { None });
         if self.is_durable() {
-            Deleted::Done { existed: heard().any(|heard| *heard == Heard::Done { existed: true }) }
-        } else if self.count(|heard| *heard != Heard::Refused) >= self.terms.quorum() {
-            newer.max().map_or(Deleted::Unknown, Deleted::Superseded)
-        } else {
-            Deleted::Unknown
+            return Deleted::Done { existed: self.0.all().any(|heard| heard == Heard::Done { existed: true }) };
         }
-    }
-
-    fn count(&self, which: impl Fn(&Heard) -> bool) -> usize {
-        self.heard.iter().flatten().filter(|heard| which(heard)).count()
+        if !self.0.has_quorum(|heard| heard != Heard::Refused) {
+            return Deleted::Unknown;
+        }
+        let newer =
+            self.0.all().filter_map(|heard| if let Heard::Superseded(newer) = heard { Some(newer) } else { None });
+        newer.max().map_or(Deleted::Unknown, Deleted::Superseded)
     }
 }

@@ -27,6 +27,7 @@
 //! ones; messages are lost, repeated, late, and overtake each other; clocks say anything. Nobody lies. The simulation
 //! in `tests/simulation` makes all of these happen to the code here.
 
+mod answers;
 pub mod assembly;
 pub mod block;
 mod cursor;

@@ -1,9 +1,9 @@
 //! How a proxy goes on with metadata: one step, at all places.
 //!
 //! A device keeps them whether it has a fragment or not, unless it knows something newer, or that the object was deleted.
-//! q devices make them count, as with a write. Devices that stand in for those of places count as these do, once for each
-//! place.
+//! q devices make them count, as with a write.
 
+use crate::answers::Answers;
 use crate::terms::Terms;
 
 /// What a device says to it.
@@ -34,27 +34,24 @@ pub enum Posted {
 
 /// Metadata that are posted.
 #[derive(Clone, Debug)]
-pub struct Post {
-    terms: Terms,
-    heard: Vec<Option<Heard>>,
-}
+pub struct Post(Answers<Heard>);
 
 impl Post {
     /// Nobody has answered yet.
     #[must_use]
     pub fn new(terms: Terms) -> Self {
-        Self { terms, heard: vec![None; terms.places()] }
+        Self(Answers::new(terms))
     }
 
     /// The device of a place has answered, or the one that stands in for it.
     pub fn heard(&mut self, place: usize, heard: Heard) {
-        self.heard[place] = Some(heard);
+        self.0.take(place, heard);
     }
 
     /// Whether they count, whatever the others say.
     #[must_use]
     pub fn is_durable(&self) -> bool {
-        self.count(|heard| heard == Heard::Done) >= self.terms.quorum()
+        self.0.has_quorum(|heard| heard == Heard::Done)
     }
 
     /// What the client is told if nobody else answers.
@@ -63,21 +60,18 @@ impl Post {
         if self.is_durable() {
             return Posted::Done;
         }
-        if self.count(|heard| heard != Heard::Refused) < self.terms.quorum() {
+        if !self.0.has_quorum(|heard| heard != Heard::Refused) {
             return Posted::Unknown;
         }
-        let heard = || self.heard.iter().flatten();
-        let deleted = heard().filter_map(|heard| if let Heard::Deleted(at) = heard { Some(*at) } else { None }).max();
-        let newer = heard().filter_map(|heard| if let Heard::Superseded(at) = heard { Some(*at) } else { None }).max();
+        let deleted =
+            self.0.all().filter_map(|heard| if let Heard::Deleted(at) = heard { Some(at) } else { None }).max();
+        let newer =
+            self.0.all().filter_map(|heard| if let Heard::Superseded(at) = heard { Some(at) } else { None }).max();
         match (deleted, newer) {
             (Some(deleted), newer) if Some(deleted) >= newer => Posted::Deleted(deleted),
             (_, Some(newer)) => Posted::Superseded(newer),
             _ => Posted::Unknown,
         }
-    }
-
-    fn count(&self, which: impl Fn(Heard) -> bool) -> usize {
-        self.heard.iter().flatten().filter(|heard| which(**heard)).count()
     }
 }
 

@@ -13,6 +13,7 @@
 //! go away at any moment. An object is never mixed of two writes, and a write is acknowledged only when a quorum has said
 //! that it is durable.
 
+mod all_places;
 mod answering;
 mod deleting;
 mod fetching;
@@ -24,9 +25,10 @@ mod rebuilding;
 mod recovering;
 mod writing;
 
-pub use deleting::{DeleteOptions, Deleting};
+pub use all_places::StepOptions;
+pub use deleting::Deleting;
 pub use places::{Devices, MOST_CELL_BYTES, Owed, Places, Target};
-pub use posting::{PostOptions, Posting};
+pub use posting::Posting;
 pub use reading::{ReadEnd, ReadOptions, Reading};
 pub use rebuilding::{RebuildEnd, Rebuilding};
 pub use recovering::Recovering;

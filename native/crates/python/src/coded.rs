@@ -16,8 +16,7 @@ use swiftlet_fragments::posting::Posted;
 use swiftlet_fragments::write::Verdict;
 use swiftlet_node::Failure;
 use swiftlet_node::coded::{
-    DeleteOptions, Deleting, Devices, Owed, Places, PostOptions, Posting, ReadEnd, ReadOptions, Reading, Room,
-    WriteOptions, Writing,
+    Deleting, Devices, Owed, Places, Posting, ReadEnd, ReadOptions, Reading, Room, StepOptions, WriteOptions, Writing,
 };
 use swiftlet_store::model::{Pairs, PostMeta, PutMeta};
 use swiftlet_transport::Sink;
@@ -158,7 +157,7 @@ impl CodedWriting {
 }
 
 /// Seconds: of each request, and for which the others are waited for once it counts.
-pub(crate) type DeleteWaits = (f64, f64);
+pub(crate) type StepWaits = (f64, f64);
 
 /// A deletion on its way; its tombstones stay when nothing refers to it any more.
 #[pyclass(frozen, module = "swiftlet_native")]
@@ -168,11 +167,11 @@ impl CodedDeleting {
     pub(crate) fn start(
         places: PlacesParts<'_>,
         about: (u64, Vec<u8>),
-        (rows, (timeout, after_quorum), trace): (Vec<u32>, DeleteWaits, String),
+        (rows, (timeout, after_quorum), trace): (Vec<u32>, StepWaits, String),
         sink: (Arc<dyn Sink>, u64),
     ) -> PyResult<Self> {
         let (timeout, after_quorum) = (seconds(timeout)?, seconds(after_quorum)?);
-        let options = DeleteOptions { timeout, after_quorum, rows, trace };
+        let options = StepOptions { timeout, after_quorum, rows, trace };
         Ok(Self(Mutex::new(Some(Deleting::start(places_of(places)?, about, options, sink)))))
     }
 }
@@ -217,11 +216,11 @@ impl CodedPosting {
     pub(crate) fn start(
         places: PlacesParts<'_>,
         (of, post): (u64, PostParts),
-        (rows, (timeout, after_quorum), trace): (Vec<u32>, DeleteWaits, String),
+        (rows, (timeout, after_quorum), trace): (Vec<u32>, StepWaits, String),
         sink: (Arc<dyn Sink>, u64),
     ) -> PyResult<Self> {
         let (timeout, after_quorum) = (seconds(timeout)?, seconds(after_quorum)?);
-        let options = PostOptions { timeout, after_quorum, rows, trace };
+        let options = StepOptions { timeout, after_quorum, rows, trace };
         let (timestamp, delete_at, metadata, content_type, content_type_timestamp) = post;
         let meta = PostMeta { timestamp, metadata, content_type, content_type_timestamp, delete_at };
         Ok(Self(Mutex::new(Some(Posting::start(places_of(places)?, (of, meta), options, sink)))))

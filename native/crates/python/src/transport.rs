@@ -22,7 +22,7 @@ use crate::bodies::{Bodies, TransportBuffer, TransportDigester};
 use crate::buffer::Bytes;
 use crate::chunks::{TransportWindow, payload};
 use crate::coded::{
-    CodedDeleting, CodedPosting, CodedReading, CodedWriting, DeleteWaits, PlacesParts, PostParts, ReadWaits, WriteWaits,
+    CodedDeleting, CodedPosting, CodedReading, CodedWriting, PlacesParts, PostParts, ReadWaits, StepWaits, WriteWaits,
 };
 use crate::coded_repair::{self, ChosenParts, CodedRebuilding, CodedRecovering};
 use crate::encryption::Encryption;
@@ -329,7 +329,7 @@ impl TransportNode {
         timestamp: u64,
         name: Vec<u8>,
         rows: Vec<u32>,
-        waits: DeleteWaits,
+        waits: StepWaits,
         trace: String,
     ) -> PyResult<CodedDeleting> {
         let sink = Arc::clone(&self.events) as Arc<dyn Sink>;
@@ -346,7 +346,7 @@ impl TransportNode {
         of: u64,
         post: PostParts,
         rows: Vec<u32>,
-        waits: DeleteWaits,
+        waits: StepWaits,
         trace: String,
     ) -> PyResult<CodedPosting> {
         let sink = Arc::clone(&self.events) as Arc<dyn Sink>;

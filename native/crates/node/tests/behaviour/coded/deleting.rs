@@ -2,14 +2,14 @@
 
 use super::*;
 use swiftlet_fragments::deletion::Deleted;
-use swiftlet_node::coded::{DeleteOptions, Deleting};
+use swiftlet_node::coded::{Deleting, StepOptions};
 
-fn deleting() -> DeleteOptions {
-    DeleteOptions { timeout: LONG, after_quorum: LONG, rows: vec![1, 2, 4, 1, 2], trace: "tx".to_owned() }
+fn deleting() -> StepOptions {
+    StepOptions { timeout: LONG, after_quorum: LONG, rows: vec![1, 2, 4, 1, 2], trace: "tx".to_owned() }
 }
 
 /// Delete; the outcome, and the updates that are pending at its end.
-fn delete(places: Places, timestamp: u64, options: DeleteOptions) -> (Deleted, Vec<Owed>) {
+fn delete(places: Places, timestamp: u64, options: StepOptions) -> (Deleted, Vec<Owed>) {
     let events = Completions::new().unwrap();
     let deleting = Deleting::start(places, (timestamp, b"/a/c/o".to_vec()), options, (events.clone(), 7));
     loop {
@@ -83,7 +83,7 @@ fn who_stands_still_is_waited_for_no_longer_than_agreed() {
     let mut cluster = Cluster::new(Carrier::Simulated);
     cluster.put(1, 10, &content(1, 9000));
     let _odd = cluster.silence(3, None);
-    let options = DeleteOptions { after_quorum: SOON, ..deleting() };
+    let options = StepOptions { after_quorum: SOON, ..deleting() };
     assert_eq!(delete(cluster.places(1, 0, &[]), 11, options).0, Deleted::Done { existed: true });
 }
 

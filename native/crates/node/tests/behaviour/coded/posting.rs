@@ -3,11 +3,11 @@
 use super::*;
 use swiftlet_fragments::deletion::Deleted;
 use swiftlet_fragments::posting::Posted;
-use swiftlet_node::coded::{DeleteOptions, Deleting, PostOptions, Posting};
+use swiftlet_node::coded::{Deleting, Posting, StepOptions};
 use swiftlet_store::model::{Info, PostMeta};
 
-fn posting() -> PostOptions {
-    PostOptions { timeout: LONG, after_quorum: LONG, rows: vec![1, 2, 4, 1, 2], trace: "tx".to_owned() }
+fn posting() -> StepOptions {
+    StepOptions { timeout: LONG, after_quorum: LONG, rows: vec![1, 2, 4, 1, 2], trace: "tx".to_owned() }
 }
 
 fn posted(timestamp: u64, content_type: Option<&str>) -> PostMeta {
@@ -117,7 +117,7 @@ fn metadata_count_for_every_version_that_is_older() {
     assert_eq!(describe(all(), &first), is(25, 25, "text/plain"));
     assert_eq!(post(all(), 15, posted(22, None)).end, Posted::Superseded(25), "never to a newer one");
     assert_eq!(describe(all(), &first), is(25, 25, "text/plain"));
-    let options = DeleteOptions { timeout: LONG, after_quorum: LONG, rows: Vec::new(), trace: "tx".to_owned() };
+    let options = StepOptions { timeout: LONG, after_quorum: LONG, rows: Vec::new(), trace: "tx".to_owned() };
     let events = Completions::new().unwrap();
     let deleting = Deleting::start(all(), (35, b"/a/c/o".to_vec()), options, (events.clone(), 7));
     while deleting.end().is_none() {
