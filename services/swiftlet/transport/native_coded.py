@@ -14,7 +14,7 @@ import asyncio
 import secrets
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, cast
+from typing import Literal, Protocol, TypeVar, cast
 
 from swiftlet_native import CodedDevices, CodedReading, CodedWriting, TransportPeer
 
@@ -40,12 +40,13 @@ from swiftlet.transport.native_calls import STREAM_S, CallFailed, NotMade, failu
 HEDGE_S = 0.3
 """Seconds after which another device is asked beside one that is late."""
 AFTER_QUORUM_S = 0.5
-"""Seconds for which the other devices are waited for once a deletion counts."""
+"""Seconds for which the other devices are waited for once a deletion counts, or metadata do."""
 _LEAST_WAIT_S = 0.005
 _END = 2**64 - 1
 _RINGS = 256
 """Rings whose devices are remembered: as many as there are policies."""
 
+T = TypeVar("T", covariant=True)
 NativeRefused = Sequence[tuple[int, tuple[str, str] | None, tuple[int, bytes] | None]]
 """Devices by their ids, each with a failure's kind and text, or the status and header of a refusal."""
 
@@ -94,6 +95,16 @@ class Waiter:
         return not was_late
 
 
+class _Step(Protocol[T]):
+    """A deletion, or metadata, on the way to the devices of all places."""
+
+    def turn(self) -> float | None: ...
+
+    def ended(self) -> T | None: ...
+
+    def close(self) -> None: ...
+
+
 class NativeCoded:
     """Objects with erasure coding, by the calls of one process."""
 
@@ -140,15 +151,9 @@ class NativeCoded:
         except ValueError as error:
             self._caller.mute(token)
             raise NodeError(f"{name} can't be deleted: {error}") from error
-        try:
-            while (ended := deleting.ended()) is None:
-                wait_s = deleting.turn()
-                if waiter.is_over and deleting.ended() is None:
-                    return CodedDeletion("unknown", True)  # This client was closed.
-                await waiter.wait(max(_LEAST_WAIT_S, wait_s or 0.0))
-        finally:
-            deleting.close()
-            self._caller.mute(token)
+        ended = await self._end_of(deleting, waiter, token)
+        if ended is None:
+            return CodedDeletion("unknown", True)
         verdict, existed, newer, pending, all_refused = ended
         return CodedDeletion(
             cast("Literal['acknowledged', 'superseded', 'unknown']", verdict),
@@ -179,15 +184,9 @@ class NativeCoded:
         except ValueError as error:
             self._caller.mute(token)
             raise NodeError(f"metadata can't be posted: {error}") from error
-        try:
-            while (ended := posting.ended()) is None:
-                wait_s = posting.turn()
-                if waiter.is_over and posting.ended() is None:
-                    return CodedPosted("unknown")  # This client was closed.
-                await waiter.wait(max(_LEAST_WAIT_S, wait_s or 0.0))
-        finally:
-            posting.close()
-            self._caller.mute(token)
+        ended = await self._end_of(posting, waiter, token)
+        if ended is None:
+            return CodedPosted("unknown")
         verdict, newer, info, pending, all_refused = ended
         return CodedPosted(
             cast("Literal['acknowledged', 'superseded', 'deleted', 'unknown']", verdict),
@@ -196,6 +195,19 @@ class NativeCoded:
             self.refused(places, all_refused),
             _pending(places, pending),
         )
+
+    async def _end_of(self, step: _Step[T], waiter: Waiter, token: int) -> T | None:
+        """Wait for the end of a step at all places, and return it; None when this client was closed before."""
+        try:
+            while (ended := step.ended()) is None:
+                wait_s = step.turn()
+                if waiter.is_over and step.ended() is None:
+                    return None
+                await waiter.wait(max(_LEAST_WAIT_S, wait_s or 0.0))
+            return ended
+        finally:
+            step.close()
+            self._caller.mute(token)
 
     async def get_coded(
         self, places: CodedPlaces, first: Sequence[int], start: int, stop: int | None
