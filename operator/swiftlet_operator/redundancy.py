@@ -11,7 +11,8 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+
+from swiftlet_operator.untrusted import count_of, moment_of
 
 SHORT = "short"
 """The number of fragments of what has fewer than a read takes."""
@@ -49,7 +50,7 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Repairs:
-    """What replicators report of their repairs."""
+    """The repairs that replicators report."""
 
     policies: Mapping[str, Standing] = field(default_factory=dict)
     left: int = 0
@@ -65,7 +66,7 @@ def parsed(fields: object) -> Repairs | None:
     found = fields.get("redundancy")
     named = list(found.items())[:_MOST_POLICIES] if isinstance(found, dict) else []
     policies = {str(name)[:_LONGEST_NAME]: standing for name, one in named if (standing := _standing(one)) is not None}
-    return Repairs(policies, _count(fields.get("left")) or 0, _moment(fields.get("wholeAt")))
+    return Repairs(policies, _count(fields.get("left")) or 0, moment_of(fields.get("wholeAt")))
 
 
 def together(reports: Iterable[Repairs]) -> Repairs:
@@ -125,7 +126,7 @@ def _added(one: Standing, other: Standing) -> Standing:
 def _standing(fields: object) -> Standing | None:
     if not isinstance(fields, dict):
         return None
-    data, parity, seen_at_s = _count(fields.get("data")), _count(fields.get("parity")), _moment(fields.get("seenAt"))
+    data, parity, seen_at_s = _count(fields.get("data")), _count(fields.get("parity")), moment_of(fields.get("seenAt"))
     found = fields.get("partitions")
     if not data or not parity or data + parity > 32 or seen_at_s is None or not isinstance(found, dict):
         return None
@@ -133,16 +134,6 @@ def _standing(fields: object) -> Standing | None:
     return Standing(data, parity, {name: _count(found.get(name)) or 0 for name in names}, seen_at_s)
 
 
-def _count(value: Any) -> int | None:
-    is_count = isinstance(value, int) and not isinstance(value, bool) and value >= 0
-    return min(value, _MOST) if is_count else None
-
-
-def _moment(value: Any) -> float | None:
-    if not isinstance(value, int | float) or isinstance(value, bool):
-        return None
-    try:
-        moment = float(value)
-    except OverflowError:
-        return None
-    return moment if math.isfinite(moment) else None
+def _count(value: object) -> int | None:
+    found = count_of(value)
+    return None if found is None else min(found, _MOST)

@@ -8,12 +8,12 @@ safe to go on.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from swiftlet_operator.redundancy import Repairs, parsed
+from swiftlet_operator.untrusted import count_of, moment_of
 
 SERVICES = frozenset({"object", "replicator", "container", "proxy", "metadata"})
 """Services that report; containers are named after their services."""
@@ -166,7 +166,7 @@ def parse_report(service: str, body: bytes) -> Report | None:
     return Report(
         service=service,
         version=_text(fields.get("version")) or "",
-        started_at_s=_moment(fields.get("startedAt")),
+        started_at_s=moment_of(fields.get("startedAt")),
         keys=tuple(keys) if isinstance(keys, list) and all(isinstance(one, str) for one in keys) else (),
         rings=_counts(fields.get("rings")),
         transports=_counts(fields.get("transports")),
@@ -179,7 +179,7 @@ def parse_report(service: str, body: bytes) -> Report | None:
         policies=_policies(fields.get("policies")),
         redis=_redis(fields.get("failures")),
         encryption=_encryption(_object(fields.get("encryption"))),
-        sealed_keys={name: _count(one) or 0 for name, one in _object(fields.get("sealedKeys")).items()},
+        sealed_keys={name: count_of(one) or 0 for name, one in _object(fields.get("sealedKeys")).items()},
         repairs=parsed(fields.get("repairs")),
     )
 
@@ -199,7 +199,7 @@ def _redis(failures: object) -> RedisReport | None:
 
 
 def _accounts(fields: object) -> AccountsReport | None:
-    counted_at_s = _moment(fields.get("countedAt")) if isinstance(fields, dict) else None
+    counted_at_s = moment_of(fields.get("countedAt")) if isinstance(fields, dict) else None
     if not isinstance(fields, dict) or counted_at_s is None:
         return None
     held = fields.get("held")
@@ -212,7 +212,7 @@ def _workers(versions: object) -> frozenset[str | None]:
 
 
 def _policies(fields: object) -> PoliciesReport | None:
-    counted_at_s = _moment(fields.get("countedAt")) if isinstance(fields, dict) else None
+    counted_at_s = moment_of(fields.get("countedAt")) if isinstance(fields, dict) else None
     if not isinstance(fields, dict) or counted_at_s is None:
         return None
     found = {index: _use(one) for index, one in _objects(fields.get("used")).items() if _is_index(index)}
@@ -224,17 +224,17 @@ def _is_index(text: str) -> bool:
 
 
 def _use(fields: Mapping[str, Any]) -> PolicyUse | None:
-    counts = [_count(fields.get(name)) for name in ("containers", "objects", "accounts", "copies")]
+    counts = [count_of(fields.get(name)) for name in ("containers", "objects", "accounts", "copies")]
     if None in counts:
         return None
     containers, objects, accounts, copies = (count or 0 for count in counts)
     named = fields.get("largest")
     largest = tuple(one[:_LONGEST_NAME] for one in named if isinstance(one, str)) if isinstance(named, list) else ()
-    return PolicyUse(containers, objects, accounts, largest, copies, _moment(fields.get("emptySince")))
+    return PolicyUse(containers, objects, accounts, largest, copies, moment_of(fields.get("emptySince")))
 
 
 def _held(counts: object) -> Held | None:
-    known = [_count(one) for one in counts] if isinstance(counts, list) else []
+    known = [count_of(one) for one in counts] if isinstance(counts, list) else []
     if len(known) != 3 or None in known:
         return None
     # Limited to the range that Kubernetes stores as a number.
@@ -244,24 +244,24 @@ def _held(counts: object) -> Held | None:
 
 def _device(fields: Mapping[str, Any]) -> DeviceReport:
     return DeviceReport(
-        capacity_bytes=_count(fields.get("capacityBytes")),
-        free_bytes=_count(fields.get("freeBytes")),
+        capacity_bytes=count_of(fields.get("capacityBytes")),
+        free_bytes=count_of(fields.get("freeBytes")),
         state=_text(fields.get("state")),
         reason=_text(fields.get("reason")) or "",
-        pending=_count(fields.get("pending")),
+        pending=count_of(fields.get("pending")),
         rings={name: _ring(one) for name, one in _objects(fields.get("rings")).items()},
     )
 
 
 def _ring(fields: Mapping[str, Any]) -> RingReport:
     return RingReport(
-        held=_count(fields.get("held")),
-        misplaced=_count(fields.get("misplaced")),
-        behind=_count(fields.get("behind")),
-        unchecked=_count(fields.get("unchecked")),
-        synced_at_s=_moment(fields.get("syncedAt")),
-        ring_version=_count(fields.get("ringVersion")) or 0,
-        empty_since_s=_moment(fields.get("emptySince")),
+        held=count_of(fields.get("held")),
+        misplaced=count_of(fields.get("misplaced")),
+        behind=count_of(fields.get("behind")),
+        unchecked=count_of(fields.get("unchecked")),
+        synced_at_s=moment_of(fields.get("syncedAt")),
+        ring_version=count_of(fields.get("ringVersion")) or 0,
+        empty_since_s=moment_of(fields.get("emptySince")),
     )
 
 
@@ -274,23 +274,8 @@ def _object(value: object) -> Mapping[str, Any]:
 
 
 def _counts(value: object) -> dict[str, int]:
-    found = {name: _count(one) for name, one in value.items()} if isinstance(value, dict) else {}
+    found = {name: count_of(one) for name, one in value.items()} if isinstance(value, dict) else {}
     return {name: one for name, one in found.items() if one is not None}
-
-
-def _count(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
-
-
-def _moment(value: object) -> float | None:
-    if not isinstance(value, int | float) or isinstance(value, bool):
-        return None
-    try:
-        moment = float(value)
-    except OverflowError:
-        # JSON's integers have any size.
-        return None
-    return moment if math.isfinite(moment) else None
 
 
 def _text(value: object) -> str | None:
