@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 import random
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
@@ -83,9 +83,8 @@ class Backlog(Generic[T]):
             self.dropped += 1
         return True
 
-    def taken(self) -> Iterator[T]:
-        """Take out and yield the repairs, the least redundant first."""
-        kept, self._kept = sorted(self._kept, key=lambda item: item[:3]), []
-        self._keys.clear()
-        while kept:
-            yield kept.pop()[3]
+    def take_all(self) -> list[T]:
+        """Take out the repairs; return them, the least redundant first."""
+        kept = sorted(self._kept, key=lambda item: item[:3], reverse=True)
+        self._kept, self._keys = [], set()
+        return [repair for *_, repair in kept]

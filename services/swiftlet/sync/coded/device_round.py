@@ -99,6 +99,16 @@ class DeviceRound:
         self._places = frozenset(around.own)
         self._is_read = False
 
+    @property
+    def own(self) -> Device:
+        """Return the local device."""
+        return self._own
+
+    @property
+    def coded(self) -> CodedRing:
+        """Return the policy and its ring."""
+        return self._tools.coded
+
     async def look(self, backlog: Backlog[Repair]) -> None:
         """Have decided what is undecided for long enough; compare all places, and add to the backlog what is lacking.
 

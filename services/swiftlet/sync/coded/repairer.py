@@ -110,12 +110,12 @@ class CodedRepairer:
         backlog, budget = Backlog[Repair](self._bounds.fragments), Budget(self._bounds)
         begun = [found for policy in policies for found in await self._look(policy, chosen, backlog, budget, report)]
         await self._mend(backlog, budget, report)
-        for round_, own, ring, policy in begun:
+        for one in begun:
             try:
-                await round_.end(budget, began_s, partial(self._is_current, policy, ring))
+                await one.end(budget, began_s, partial(self._is_current, one.coded))
             except SwiftletError as error:
                 report.uncompared()
-                _log.warning("the coded objects of a device are not repaired", device=own.name, error=str(error))
+                _log.warning("the coded objects of a device are not repaired", device=one.own.name, error=str(error))
         self._watch.end()
         report.is_bounded = budget.is_spent or backlog.dropped > 0
         report.end(time.monotonic() - began)
@@ -135,7 +135,7 @@ class CodedRepairer:
         backlog: Backlog[Repair],
         budget: Budget,
         report: CodedReport,
-    ) -> list[tuple[DeviceRound, Device, Ring, int]]:
+    ) -> list[DeviceRound]:
         """Look for what is to be done in one policy; return the rounds of its local devices."""
         try:
             ring, coding = self._rings(policy), self._codings(policy)
@@ -148,10 +148,10 @@ class CodedRepairer:
         tools = self._tools(CodedRing(policy, ring, coding), budget, report)
         devices = self._local(ring)
         self._standings.keep(policy, {device.name for device in devices})
-        begun: list[tuple[DeviceRound, Device, Ring, int]] = []
+        begun: list[DeviceRound] = []
         for device in devices:
             remembered = self._remembered.setdefault((device.name, policy), set())
-            round_ = DeviceRound(
+            one = DeviceRound(
                 device,
                 self._standings.of(device.name, policy),
                 remembered,
@@ -159,9 +159,9 @@ class CodedRepairer:
                 tools,
                 chosen,
             )
-            begun.append((round_, device, ring, policy))
+            begun.append(one)
             try:
-                await round_.look(backlog)
+                await one.look(backlog)
             except SwiftletError as error:
                 tools.tally.is_complete = False
                 self._standings.unreadable(device.name, policy, tools.coded.store_partitions(device))
@@ -206,7 +206,7 @@ class CodedRepairer:
                 report.left -= repair.lack.is_certain
                 report.brought += repair.lack.is_certain
 
-        await each(list(backlog.taken()), mend, self._pace.concurrency)
+        await each(backlog.take_all(), mend, self._pace.concurrency)
 
     def _whole_at_s(self, report: CodedReport) -> float | None:
         """Return when nothing will be left if rounds go on like the last one, in seconds since the epoch."""
@@ -214,9 +214,9 @@ class CodedRepairer:
             return None
         return self._now_s() + report.left * report.seconds / report.brought
 
-    def _is_current(self, policy: int, ring: Ring) -> bool:
+    def _is_current(self, coded: CodedRing) -> bool:
         try:
-            return self._rings(policy) is ring
+            return self._rings(coded.policy) is coded.ring
         except Unavailable:
             return False
 

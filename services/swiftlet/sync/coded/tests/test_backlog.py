@@ -20,7 +20,7 @@ def test_the_least_redundant_come_first_and_are_kept_where_there_is_no_room_for_
     for number, redundancy in enumerate((5, 4, 5, 4, 6, 5, 3)):
         assert backlog.add(redundancy, Repair(number, redundancy))
     assert (len(backlog), backlog.dropped) == (4, 3)
-    assert [repair.redundancy for repair in backlog.taken()] == [3, 4, 4, 5]
+    assert [repair.redundancy for repair in backlog.take_all()] == [3, 4, 4, 5]
     assert (len(backlog), backlog.dropped) == (0, 3)
 
 
@@ -30,7 +30,7 @@ def test_those_of_equal_redundancy_come_in_no_order() -> None:
         backlog = Backlog[Repair](8)
         for number in range(8):
             backlog.add(4, Repair(number, 4))
-        orders.add(tuple(repair.key for repair in backlog.taken()))
+        orders.add(tuple(repair.key for repair in backlog.take_all()))
     assert len(orders) > 1
 
 
@@ -40,7 +40,7 @@ def test_what_is_found_twice_is_there_once_and_may_come_again_after_it_was_dropp
     assert (len(backlog), backlog.dropped) == (2, 0)
     assert not backlog.add(3, Repair(1, 3))
     assert backlog.add(3, Repair(3, 3))
-    dropped = ({1, 2} - {repair.key for repair in backlog.taken()}).pop()
+    dropped = ({1, 2} - {repair.key for repair in backlog.take_all()}).pop()
     assert backlog.add(4, Repair(dropped, 4))
 
 
