@@ -122,7 +122,7 @@ class _Run:
         )
 
     def close(self) -> None:
-        """End the generator."""
+        """Let the generator's processes end, if it has any."""
         if isinstance(self._load, DirectLoad):
             self._load.close()
 
@@ -269,20 +269,7 @@ def steps(scenario: Scenario) -> Iterator[Step]:
 
 def _generator(scenario: Scenario, target: Target, prefix: str) -> Load | DirectLoad:
     if target.opens is not None:
-        return DirectLoad(
-            Plan(
-                store=target.opens,
-                prefix=prefix,
-                containers=scenario.containers,
-                sizes=scenario.sizes.pieces(),
-                mix=scenario.operations.weights(),
-                page=scenario.page,
-                seed=scenario.seed,
-                verify=scenario.verify,
-                timeout_s=scenario.timeout_s,
-                processes=scenario.threads,
-            )
-        )
+        return DirectLoad(Plan(target.opens, scenario, prefix))
     try:
         from swiftlet_native import Load
     except ImportError as error:

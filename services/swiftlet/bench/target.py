@@ -13,15 +13,15 @@ from swiftlet.bench.direct.store import OpenStore
 from swiftlet.bench.errors import BenchError
 
 Api = Literal["swift", "s3", "files", "direct"]
-"""What a store speaks: Swift's API, S3 with buckets in the path, HTTP with files and no listings, or Swiftlet's devices
-themselves.
+"""The protocol that a store speaks: Swift's API, S3 with buckets in the path, HTTP with files and no listings, or
+that of Swiftlet's devices.
 """
 APIS: tuple[Api, ...] = get_args(Api)
 
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """Who signs requests to S3."""
+    """The keys that sign requests to S3, and their region."""
 
     access: str
     secret: str = field(repr=False)

@@ -10,7 +10,7 @@ import asyncio
 import random
 import resource
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Literal
@@ -19,26 +19,18 @@ from swiftlet.bench.direct.contents import Contents
 from swiftlet.bench.direct.population import Population
 from swiftlet.bench.direct.store import OpenStore, Store, StoreFailure
 from swiftlet.bench.direct.tally import Histogram, Tally
-from swiftlet.bench.scenario import Piece
+from swiftlet.bench.scenario import Scenario
 
 Phase = Literal["create_containers", "fill", "empty", "delete_containers", "measure"]
-_OF_OBJECTS = frozenset({"create", "read", "update", "delete", "head"})
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What all orders have in common; `process` is the number of this one of `processes`."""
+    """What all orders have in common; `process` is the number of this one of as many as the scenario has threads."""
 
     store: OpenStore
+    scenario: Scenario
     prefix: str
-    containers: int
-    sizes: Sequence[Piece]
-    mix: Sequence[tuple[str, float]]
-    page: int
-    seed: int
-    verify: bool
-    timeout_s: float
-    processes: int
     process: int = 0
 
 
@@ -62,12 +54,19 @@ class Order:
 
 @dataclass
 class Recent:
-    """What happened since somebody looked last."""
+    """Counts what has happened since somebody looked last."""
 
     succeeded: int = 0
     failed: int = 0
     moved: int = 0
     latency: Histogram = field(default_factory=Histogram)
+
+    def add(self, other: Recent) -> None:
+        """Add what happened in another process."""
+        self.succeeded += other.succeeded
+        self.failed += other.failed
+        self.moved += other.moved
+        self.latency.add(other.latency)
 
 
 @dataclass
@@ -87,12 +86,14 @@ class Engine:
 
     def __init__(self, plan: Plan, clock: Callable[[], float] = time.monotonic) -> None:
         self._plan = plan
+        self._scenario = scenario = plan.scenario
         self._clock = clock
-        self._chance = random.Random(f"{plan.seed} {plan.process}")  # noqa: S311
-        self._contents = Contents(plan.seed, plan.sizes)
-        self._population = Population(plan.process, plan.processes, self._chance)
-        self._kinds = [kind for kind, weight in plan.mix if weight > 0]
-        self._weights = list(accumulate(weight for _, weight in plan.mix if weight > 0))
+        self._chance = random.Random(f"{scenario.seed} {plan.process}")  # noqa: S311
+        self._contents = Contents(scenario.seed, scenario.sizes.pieces())
+        self._population = Population(plan.process, scenario.threads, self._chance)
+        mix = [(kind, weight) for kind, weight in scenario.operations.weights() if weight > 0]
+        self._kinds = [kind for kind, _ in mix]
+        self._weights = list(accumulate(weight for _, weight in mix))
         self._store: Store | None = None
         self._cancelled = 0
         """All orders up to this number are cancelled."""
@@ -138,7 +139,7 @@ class Engine:
         return tally
 
     async def close(self) -> None:
-        """Close connections."""
+        """Close the connections to the store, after the last order."""
         if self._store is not None:
             await self._store.close()
 
@@ -201,9 +202,9 @@ class Engine:
         match self._order.phase:
             case "create_containers" | "delete_containers":
                 container = self._next_container
-                self._next_container += self._plan.processes
+                self._next_container += self._scenario.threads
                 kind = self._order.phase.removesuffix("s")
-                return (kind, container) if container < self._plan.containers else None
+                return (kind, container) if container < self._scenario.containers else None
             case "fill":
                 self._fill_left -= 1
                 return ("create", self._population.fresh()) if self._fill_left >= 0 else None
@@ -245,16 +246,16 @@ class Engine:
         is_counted = window.has(intended) and window.left != 0
         if is_counted and window.left is not None:
             window.left -= 1
+        limit_s = self._scenario.timeout_s
+        failure: StoreFailure | None = None
+        moved = 0
         try:
-            async with asyncio.timeout(self._plan.timeout_s):
+            async with asyncio.timeout(limit_s):
                 moved = await self._request(store, kind, number)
         except TimeoutError:
-            failure: StoreFailure | None = StoreFailure("timeout", f"not answered within {self._plan.timeout_s:.1f} s")
-            moved = 0
+            failure = StoreFailure("timeout", f"not answered within {limit_s:.1f} s")
         except StoreFailure as error:
-            failure, moved = error, 0
-        else:
-            failure = None
+            failure = error
         now = self._last_end = self._clock()
         connection.busy_s += (now - begun) * is_counted
         if failure is None:
@@ -310,18 +311,18 @@ class Engine:
                 return len(body)
             case "read":
                 body = await store.get(container, name)
-                if self._plan.verify and body != self._contents.body(number):
+                if self._scenario.verify and body != self._contents.body(number):
                     raise StoreFailure("corrupt", "its bytes are not those that were stored")
                 return len(body)
             case "head":
                 size = await store.head(container, name)
-                if self._plan.verify and size != self._contents.size(number):
+                if self._scenario.verify and size != self._contents.size(number):
                     raise StoreFailure("corrupt", f"it has {size} bytes instead of {self._contents.size(number)}")
             case "delete":
                 await self._delete(store, container, name)
             case "list":
-                found = await store.names(container, name, self._plan.page)
-                if found != sorted(found) or len(found) > self._plan.page or (found and found[0] <= name):
+                found = await store.names(container, name, self._scenario.page)
+                if found != sorted(found) or len(found) > self._scenario.page or (found and found[0] <= name):
                     raise StoreFailure("corrupt", "names do not ascend after the marker, or are too many")
             case "create_container":
                 await store.create_container(container)
@@ -338,7 +339,7 @@ class Engine:
                 raise
 
     def _container(self, number: int) -> str:
-        return f"{self._plan.prefix}-{number % self._plan.containers:06}"
+        return f"{self._plan.prefix}-{number % self._scenario.containers:06}"
 
     # Concluding.
 

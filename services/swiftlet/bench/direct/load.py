@@ -29,7 +29,7 @@ class DirectLoad:
         context = multiprocessing.get_context("spawn")
         self._processes: list[SpawnProcess] = []
         self._pipes: list[Connection] = []
-        for number in range(plan.processes):
+        for number in range(plan.scenario.threads):
             here, there = context.Pipe()
             one = context.Process(target=_serve, args=(replace(plan, process=number), there), daemon=True)
             one.start()
@@ -56,7 +56,7 @@ class DirectLoad:
         interval_s: float | None,
         is_random: bool,
     ) -> None:
-        """Begin to measure."""
+        """Begin a step that is measured; arguments are those of `swiftlet_native.Load.measure`."""
         processes = len(self._pipes)
         counts = [None] * processes if operations is None else self._parts(operations)
         self._order(
@@ -104,21 +104,18 @@ class DirectLoad:
             self._done[pipe] = told
             return
         assert isinstance(told, Recent)
-        self._recent.succeeded += told.succeeded
-        self._recent.failed += told.failed
-        self._recent.moved += told.moved
-        for nanos, count in told.latency.counts.items():
-            self._recent.latency.counts[nanos] = self._recent.latency.counts.get(nanos, 0) + count
+        self._recent.add(told)
 
     def recent(self) -> dict[str, Any]:
         """Return what happened since the last call."""
         recent, self._recent = self._recent, Recent()
+        latency = recent.latency.times()
         return {
             "succeeded": recent.succeeded,
             "failed": recent.failed,
             "moved_bytes": recent.moved,
-            "median_s": recent.latency.quantile_s(0.5),
-            "p99_s": recent.latency.quantile_s(0.99),
+            "median_s": latency.quantile_s(0.5) or 0.0,
+            "p99_s": latency.quantile_s(0.99) or 0.0,
         }
 
     def cancel(self) -> None:
@@ -134,7 +131,7 @@ class DirectLoad:
         return added(list(self._done.values())).told()
 
     def close(self) -> None:
-        """End the processes."""
+        """Let the processes end, and wait for that."""
         for pipe in self._pipes:
             pipe.close()
         for one in self._processes:

@@ -1,4 +1,4 @@
-"""What the generator asks of a store."""
+"""The boundary between the generator and a store: requests that are measured, and how they fail."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 class StoreFailure(Exception):
-    """A request failed."""
+    """A request failed; failures are counted by kind."""
 
     def __init__(self, kind: str, text: str) -> None:
         """`kind` is counted, such as `status 503`, and `text` is one example of it."""
@@ -26,7 +26,7 @@ class Store(Protocol):
         """Delete a container, which may be gone."""
 
     async def put(self, container: str, name: str, body: bytes) -> None:
-        """Store an object."""
+        """Store an object; return once it is acknowledged."""
 
     async def get(self, container: str, name: str) -> bytes:
         """Return an object's bytes."""
@@ -35,13 +35,13 @@ class Store(Protocol):
         """Return an object's size in bytes."""
 
     async def delete(self, container: str, name: str) -> None:
-        """Delete an object."""
+        """Delete an object; `status 404` when there is none."""
 
     async def names(self, container: str, after: str, most: int) -> list[str]:
         """Return a page of names."""
 
     async def close(self) -> None:
-        """Close connections."""
+        """Close the connections of this event loop."""
 
     @property
     def over_http(self) -> int:

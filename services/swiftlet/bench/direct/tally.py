@@ -1,9 +1,12 @@
-"""What one process measures: times to three digits, counts, failures by kind."""
+"""Counts what one process measures: times to three digits, operations, failures by kind."""
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
+
+from swiftlet.bench.times import Times
 
 SHORTEST_NS, LONGEST_NS = 1_000, 3_600_000_000_000
 _DIGITS_BITS = 10
@@ -16,24 +19,27 @@ class Histogram:
     """How many took about so long."""
 
     def __init__(self) -> None:
-        self.counts: dict[int, int] = {}
+        self.counts: Counter[int] = Counter()
 
     def record(self, seconds: float) -> None:
-        """Count a time."""
+        """Count a time, to three digits."""
         nanos = min(max(round(seconds * 1e9), SHORTEST_NS), LONGEST_NS)
         lost = max(0, nanos.bit_length() - _DIGITS_BITS)
         # The upper end of what is told as one, as a histogram of the native generator does.
         told = ((nanos >> lost) << lost) + (1 << lost) - 1 if lost else nanos
-        self.counts[told] = self.counts.get(told, 0) + 1
+        self.counts[told] += 1
 
-    def quantile_s(self, share: float) -> float:
-        """Return the time in seconds that this share did not exceed; 0 when there are none."""
-        wanted, passed = share * sum(self.counts.values()), 0
-        for nanos, count in sorted(self.counts.items()):
-            passed += count
-            if passed >= wanted:
-                return nanos / 1e9
-        return 0.0
+    def add(self, other: Histogram) -> None:
+        """Add the times of another one."""
+        self.counts.update(other.counts)
+
+    def told(self) -> tuple[tuple[int, int], ...]:
+        """Return times in nanoseconds, ascending, each with how many took about so long."""
+        return tuple(sorted(self.counts.items()))
+
+    def times(self) -> Times:
+        """Return it as results have it."""
+        return Times(counts=self.told())
 
 
 @dataclass
@@ -53,20 +59,20 @@ class Operations:
 
     def told(self) -> dict[str, Any]:
         """Return it as the native generator does. An answer is there as a whole: its first byte is not told apart."""
-        counts = sorted(self.latency.counts.items())
+        counts = self.latency.told()
         return {
             "succeeded": self.succeeded,
             "ended": self.ended,
             "bytes": self.bytes,
             "latency": counts,
-            "first_byte": counts if self.succeeded else [],
+            "first_byte": counts if self.succeeded else (),
             "failures": self.failures,
         }
 
 
 @dataclass
 class Tally:
-    """What one process measured in one order."""
+    """Sums up what one process, or several, measured in one order."""
 
     operations: dict[str, Operations] = field(default_factory=dict)
     lateness: Histogram = field(default_factory=Histogram)
@@ -91,7 +97,7 @@ class Tally:
             "moved_bytes": self.moved,
             "workers_operations_per_s": self.workers_operations_per_s,
             "workers_bytes_per_s": self.workers_bytes_per_s,
-            "lateness": sorted(self.lateness.counts.items()),
+            "lateness": self.lateness.told(),
             "resent": 0,
             "ended_early": self.ended_early,
             "cpu_s": self.cpu_s,
@@ -109,10 +115,10 @@ def added(several: list[Tally]) -> Tally:
             known.succeeded += operations.succeeded
             known.ended += operations.ended
             known.bytes += operations.bytes
-            _add(known.latency, operations.latency)
+            known.latency.add(operations.latency)
             for failure, (count, example) in operations.failures.items():
                 known.fail(failure, example, count)
-        _add(total.lateness, one.lateness)
+        total.lateness.add(one.lateness)
         total.moved += one.moved
         total.workers_operations_per_s += one.workers_operations_per_s
         total.workers_bytes_per_s += one.workers_bytes_per_s
@@ -122,8 +128,3 @@ def added(several: list[Tally]) -> Tally:
         total.over_http += one.over_http
         total.ended_early = total.ended_early or one.ended_early
     return total
-
-
-def _add(to: Histogram, other: Histogram) -> None:
-    for nanos, count in other.counts.items():
-        to.counts[nanos] = to.counts.get(nanos, 0) + count

@@ -11,8 +11,10 @@ from swiftlet.bench.direct.contents import Contents
 from swiftlet.bench.direct.engine import Engine, Order, Plan
 from swiftlet.bench.direct.store import StoreFailure
 from swiftlet.bench.direct.tally import Histogram, added
+from swiftlet.bench.scenario import Scenario
 
-MIX = [("create", 2.0), ("read", 4.0), ("update", 1.0), ("delete", 2.0), ("list", 1.0), ("head", 1.0)]
+MIX = {"create": 2.0, "read": 4.0, "update": 1.0, "delete": 2.0, "list": 1.0, "head": 1.0}
+READS = {"read": 1.0}
 
 
 @dataclass
@@ -71,12 +73,24 @@ class MemoryStore:
         pass
 
 
-def plan(store: MemoryStore, mix: list[tuple[str, float]], timeout_s: float = 5.0) -> Plan:
-    sizes = [(1.0, 10, 2000, None, 0.0)]
-    return Plan(lambda: store, "bench", 3, sizes, mix, 10, 7, True, timeout_s, processes=1)
+def plan(store: MemoryStore, mix: dict[str, float], timeout_s: float = 5.0) -> Plan:
+    scenario = Scenario.model_validate(
+        {
+            "title": "test",
+            "containers": 3,
+            "objects": 50,
+            "sizes": {"uniform": {"least": 10, "most": 2000}},
+            "operations": mix,
+            "closed": {"connections": 1},
+            "count": 1,
+            "page": 10,
+            "timeout_s": timeout_s,
+        }
+    )
+    return Plan(lambda: store, scenario, "bench")
 
 
-async def filled(store: MemoryStore, mix: list[tuple[str, float]], timeout_s: float = 5.0) -> Engine:
+async def filled(store: MemoryStore, mix: dict[str, float], timeout_s: float = 5.0) -> Engine:
     engine = Engine(plan(store, mix, timeout_s))
     await engine.run(Order("create_containers", 4))
     await engine.run(Order("fill", 4, objects=50))
@@ -89,7 +103,7 @@ async def test_all_operations_are_counted_and_nothing_is_left() -> None:
     engine = await filled(store, MIX)
     tally = await engine.run(Order("measure", 4, operations=500))
     assert sum(one.succeeded for one in tally.operations.values()) == 500
-    assert set(tally.operations) == {kind for kind, _ in MIX}
+    assert set(tally.operations) == MIX.keys()
     assert not [one.failures for one in tally.operations.values() if one.failures]
     assert store.most_at_once == 4
     for phase in ("empty", "delete_containers"):
@@ -99,7 +113,7 @@ async def test_all_operations_are_counted_and_nothing_is_left() -> None:
 
 
 async def test_an_open_loop_makes_its_operations_at_their_times() -> None:
-    engine = await filled(MemoryStore(), [("read", 1.0)])
+    engine = await filled(MemoryStore(), READS)
     tally = await engine.run(Order("measure", 8, duration_s=0.195, interval_s=0.01))
     assert tally.operations["read"].succeeded == 20
     assert sum(tally.lateness.counts.values()) > 0
@@ -108,7 +122,7 @@ async def test_an_open_loop_makes_its_operations_at_their_times() -> None:
 
 async def test_what_no_connection_is_free_for_is_told() -> None:
     store = MemoryStore()
-    engine = await filled(store, [("read", 1.0)], timeout_s=0.15)
+    engine = await filled(store, READS, timeout_s=0.15)
     store.hangs = True
     tally = await engine.run(Order("measure", 1, duration_s=0.195, interval_s=0.01))
     failures = tally.operations["read"].failures
@@ -118,7 +132,7 @@ async def test_what_no_connection_is_free_for_is_told() -> None:
 
 async def test_damage_and_refusals_are_failures_by_kind() -> None:
     store = MemoryStore()
-    engine = await filled(store, [("read", 1.0)])
+    engine = await filled(store, READS)
     store.damages = True
     tally = await engine.run(Order("measure", 2, operations=10))
     assert tally.operations["read"].failures["corrupt"][0] == 10
@@ -128,7 +142,7 @@ async def test_damage_and_refusals_are_failures_by_kind() -> None:
 
 
 async def test_a_cancelled_order_ends() -> None:
-    engine = await filled(MemoryStore(), [("read", 1.0)])
+    engine = await filled(MemoryStore(), READS)
     running = asyncio.create_task(engine.run(Order("measure", 2, duration_s=3600.0, number=2)))
     await asyncio.sleep(0.01)
     engine.cancel(2)
@@ -163,14 +177,14 @@ def test_times_keep_three_digits() -> None:
     histogram = Histogram()
     for milliseconds in range(1, 1001):
         histogram.record(milliseconds / 1e3)
-    assert histogram.quantile_s(0.5) == pytest.approx(0.5, rel=0.002)
-    assert histogram.quantile_s(0.99) == pytest.approx(0.99, rel=0.002)
+    assert histogram.times().quantile_s(0.5) == pytest.approx(0.5, rel=0.002)
+    assert histogram.times().quantile_s(0.99) == pytest.approx(0.99, rel=0.002)
 
 
 async def test_tallies_of_processes_add_up() -> None:
     tallies = []
     for _ in range(2):
-        engine = await filled(MemoryStore(), [("read", 1.0)])
+        engine = await filled(MemoryStore(), READS)
         tallies.append(await engine.run(Order("measure", 2, operations=20)))
     told = added(tallies).told()
     assert told["operations"]["read"]["succeeded"] == 40
