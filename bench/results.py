@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import median
@@ -23,14 +24,15 @@ def render(document: Mapping[str, Any], others: Sequence[tuple[str, str]]) -> st
     loads = document["load_average"]
     parts = [
         "# Measurements",
-        f"`{document['command']}` measures all of this in one sitting and writes this page.",
+        f"`{_command(document)}` measures all of this in one sitting and writes this page.",
         f"Begun {document['began']} on {environment['processors']} processors ({environment['processor']}), {memory} "
         f"of memory, {environment['system']}. Load average: {loads['before']} before, {loads['after']} after. Each "
         "turn starts a store anew on the same disk; generator and store share the processors. Absolute numbers are "
         "those of this machine: compare what stands in one table.",
         "## Stores in turns",
-        f"Medians of {document['turns']} turns, in which the stores took turns. *Spread* is the largest rate less the "
-        "smallest, by the median. *Ours is* how many times this store's rate Swiftlet's is (below 1: it is slower), "
+        f"Medians of {document['turns']} turns, in which the stores took turns: about {document['seconds']:g} s of "
+        "each for a workload, or two objects where they are large. *Spread* is the largest rate less the smallest, "
+        "by the median. *Ours is* how many times this store's rate Swiftlet's is (below 1: it is slower), "
         "and *95 %* the interval of that by a bootstrap over turns.",
         *_table(_HEADS, _rows(document["rows"])),
         "## Durability",
@@ -50,6 +52,15 @@ def render(document: Mapping[str, Any], others: Sequence[tuple[str, str]]) -> st
         parts += ["## Not measured", "\n".join(f"- {one}" for one in missing)]
     parts += ["## Other measurements", "\n".join(f"- [{title}]({path})" for title, path in others)]
     return "\n\n".join(_joined(parts)) + "\n"
+
+
+def _command(document: Mapping[str, Any]) -> str:
+    """Return the command that repeats the sitting; where its page goes is the Makefile's."""
+    given = list(document["arguments"])
+    if "--page" in given:
+        at = given.index("--page")
+        del given[at : at + 2]
+    return f"{document['command']} BENCH_ARGS='{shlex.join(given)}'" if given else str(document["command"])
 
 
 def _joined(parts: Sequence[str]) -> Iterator[str]:

@@ -21,7 +21,7 @@ from swiftlet.bench.scenario import Scenario
 FIGURES = (OPERATIONS_PER_S, BYTES_PER_S, P50, P99, CPU, FAILED)
 COUNTED_PUTS = 100
 FIRST_PUTS = 100
-"""Not measured."""
+"""PUTs before the measured ones, which do not count."""
 _MOST_DELETED, _FEWEST_DELETED = 3000, 40
 
 Values = dict[str, list[float]]

@@ -30,10 +30,12 @@ def document(**changes: Any) -> dict[str, Any]:
     phases = [{"name": name, **phase} for name in ("before", "during", "after")]
     found: dict[str, Any] = {
         "command": "make bench",
+        "arguments": ["--turns", "3", "--page", "bench/RESULTS.md"],
         "began": "2026-11-28T18:40:00+00:00",
         "environment": environment,
         "load_average": {"before": 0.1, "after": 1.9},
         "turns": 3,
+        "seconds": 1.0,
         "systems": {
             "Swiftlet": {"durability": "3 copies", "syncs": {"fdatasync": 3.0}},
             "Other": {"durability": "none", "syncs": {}},
@@ -54,6 +56,7 @@ def test_the_page_tells_wins_and_losses_alike() -> None:
     page = render(document(), [("Rings", "ring/RESULTS.md")])
     assert "| PUT | Swiftlet | 100 | 20% | 1.0 | 1 ms | 1 ms | 1 ms | 1 |  |  |" in page
     assert "| PUT | Other | 200 | 0% | 1.0 | 1 ms | 1 ms | 1 ms | 1 | 0.50 | 0.45 to 0.55 |" in page
+    assert "`make bench BENCH_ARGS='--turns 3'` measures all of this in one sitting" in page
     assert "Load average: 0.1 before, 1.9 after" in " ".join(page.split())
     assert "| Swiftlet | 3 copies | 3.00 fdatasync |" in page
     assert "| Other | none | none |" in page
