@@ -21,7 +21,7 @@ from bench.degrade.modes import DEVICE, MODES, OBJECT, Scene
 from e2e.standalone.rows import bring_rows
 from e2e.standalone.test_tls import TlsProxy
 from e2e.standalone.wire import Client
-from swiftlet.main.tests.certificates import Pair, make_short_pair
+from swiftlet.main.tests.certificates import make_short_pair
 from swiftlet.model import ObjectRow
 from swiftlet.timestamp import Timestamp
 
@@ -114,7 +114,7 @@ def _lists_what_is_not_there(scene: Scene) -> None:
 
 
 def _stops_a_split(scene: Scene) -> None:
-    """As soon as a container server moves rows to a new shard, the two others end."""
+    """End two container servers as soon as the third moves rows to a new shard."""
     client = client_of(scene)
     assert client.call("PUT", "large").status == 201
     now = Timestamp.at(time.time())
@@ -139,16 +139,14 @@ def _goes_on_with_the_split(scene: Scene) -> None:
 def _shortens_the_certificate(scene: Store) -> None:
     """The proxy gets a certificate that is good for two hours, some eight days in minutes of the recording."""
     assert scene.https is not None
-    _puts(scene.https, make_short_pair(scene.data.parent, "short", hours=2))
+    pair = make_short_pair(scene.data.parent, "short", hours=2)
+    scene.https.files.put(pair.cert, pair.key)
 
 
 def _renews_the_certificate(scene: Store) -> None:
     assert scene.https is not None
-    _puts(scene.https, scene.https.pairs[1])
-
-
-def _puts(proxy: TlsProxy, pair: Pair) -> None:
-    proxy.files.put(pair.cert, pair.key)
+    pair = scene.https.pairs[1]
+    scene.https.files.put(pair.cert, pair.key)
 
 
 def _refuses_writes(scene: Scene) -> None:

@@ -24,7 +24,8 @@ from typing import Any
 import psutil
 
 from e2e.standalone.cluster import Cluster, environment
-from e2e.standalone.coded_model import Model, Name, Worker, repeated
+from e2e.standalone.coded_model import Model, Name, Worker
+from e2e.standalone.threads import repeated
 from e2e.standalone.wire import Client
 from swiftlet.main.commands.standalone.plan import Layout
 

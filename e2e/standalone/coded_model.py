@@ -12,7 +12,6 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from e2e.standalone.model_clients import Connection
@@ -48,7 +47,7 @@ class Name:
 
 @dataclass
 class Model:
-    """What all clients know together."""
+    """Knows what all clients have written, and judges what they read."""
 
     names: list[Name]
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -78,18 +77,15 @@ class Worker:
         self._connection = Connection(client)
 
     def step(self) -> None:
-        """Make one operation."""
         self._chooser.choices([self.put, self.delete, self.read], [5, 1, 4])[0]()
 
     def put(self) -> None:
-        """Write an object."""
         name, size = self._chooser.choice(self._own), self._chooser.choice(SIZES)
         number = self._begin(name, size)
         answer = self._call("PUT", name, body_of(name.name, number, size))
         self._end(name, number, answer.status == 201)
 
     def delete(self) -> None:
-        """Delete an object."""
         name = self._chooser.choice(self._own)
         number = self._begin(name, ABSENT)
         answer = self._call("DELETE", name)
@@ -108,7 +104,6 @@ class Worker:
                 self._model.wrong.append(f"{name.name}: {answer.status}, {len(answer.body)} bytes; {since}: {last}")
 
     def close(self) -> None:
-        """Close the connection."""
         self._connection.close()
 
     def _begin(self, name: Name, size: int) -> int:
@@ -130,13 +125,3 @@ class Worker:
             if time.monotonic() - begun > PATIENCE_S:
                 self._model.wrong.append(f"{method} of {name.name} was not answered within {PATIENCE_S:g} s")
         return answer
-
-
-def repeated(step: Callable[[], None], over: threading.Event) -> None:
-    """Repeat a step until `over` is set; set it when a step raises."""
-    try:
-        while not over.is_set():
-            step()
-    except BaseException:
-        over.set()
-        raise

@@ -15,7 +15,6 @@ import os
 import random
 import threading
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -25,6 +24,7 @@ import pytest
 from e2e.standalone.cluster import Cluster, start_cluster
 from e2e.standalone.model_checks import Checks, settle, wait_until
 from e2e.standalone.model_clients import Model, Worker, make_containers, new_model
+from e2e.standalone.threads import repeated
 from e2e.standalone.wire import Client
 
 SEED = int(os.environ.get("SEED", "1"))
@@ -47,18 +47,10 @@ def disturbed(cluster: Cluster, client: Client, model: Model, chooser: random.Ra
     over = threading.Event()
     workers = [Worker(client, model, random.Random(chooser.random())) for _ in range(CLIENTS)]
 
-    def repeat(step: Callable[[], None]) -> None:
-        try:
-            while not over.is_set():
-                step()
-        except BaseException:
-            over.set()
-            raise
-
     wanted, deadline = model.written + writes, time.monotonic() + EPISODE_S
     killed: list[str] = []
     with ThreadPoolExecutor(CLIENTS) as pool:
-        work = [pool.submit(repeat, worker.step) for worker in workers]
+        work = [pool.submit(repeated, worker.step, over) for worker in workers]
         try:
             while (model.written < wanted or len(killed) < KILLS) and time.monotonic() < deadline:
                 if over.wait(chooser.uniform(0.0, 1.0)):

@@ -26,6 +26,7 @@ import pytest
 
 from e2e.standalone.cluster import Cluster, start_cluster
 from e2e.standalone.rows import bring_rows
+from e2e.standalone.threads import repeated
 from e2e.standalone.wire import Answer, Client
 from swiftlet.listing.tests.test_query import naive
 from swiftlet.model import ListingQuery, ObjectRow
@@ -208,18 +209,10 @@ def test_containers_are_split_while_their_servers_are_killed(splitting: Cluster)
     listers = [Lister(client, writers, random.Random(SEED * 100 + 50 + number)) for number in range(2)]
     over = threading.Event()
 
-    def repeat(step: Callable[[], None]) -> None:
-        try:
-            while not over.wait(STEP_PAUSE_S):
-                step()
-        except BaseException:
-            over.set()
-            raise
-
     kills = 0
     with ThreadPoolExecutor(len(writers) + len(listers)) as pool:
         steps = [*(writer.step for writer in writers), *(lister.step for lister in listers)]
-        work = [pool.submit(repeat, step) for step in steps]
+        work = [pool.submit(repeated, step, over, STEP_PAUSE_S) for step in steps]
         until = time.monotonic() + SECONDS
         while (time.monotonic() < until or kills < KILLS) and not over.wait(randomness.uniform(0.1, PAUSE_S)):
             service = randomness.choice(SERVERS)
