@@ -1,12 +1,14 @@
 """For all tests: properties are held to their sentences, not to a time; machines are busy with other things."""
 
 import gc
+import logging
 import os
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
+import structlog
 from hypothesis import settings
 
 # Where Python is told to keep no compiled modules, each process that a test starts would compile all of them anew:
@@ -23,6 +25,18 @@ gc.disable()
 
 settings.register_profile("swiftlet", deadline=None)
 settings.load_profile("swiftlet")
+
+
+@pytest.fixture(autouse=True)
+def _logging_as_before() -> Iterator[None]:
+    """Take back what a command that a test calls has configured: later tests of the process would log nothing."""
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    if structlog.is_configured():
+        structlog.reset_defaults()
 
 
 @pytest.hookimpl(trylast=True)

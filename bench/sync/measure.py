@@ -299,7 +299,8 @@ def _set_nice(value: int) -> None:
         with suppress(ProcessLookupError):
             os.setpriority(os.PRIO_PROCESS, int(thread.name), value)
     session = Path("/proc/self/autogroup")
-    if session.exists():
+    # The file is empty where the session has no group of its own, as under some container runtimes: nothing to set then.
+    if session.exists() and session.read_text():
         session.write_text(f"{value}\n")
 
 

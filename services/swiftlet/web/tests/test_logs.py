@@ -6,25 +6,13 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import structlog
 
 from swiftlet.context import request_id
 from swiftlet.web.log_metrics import LOST
 from swiftlet.web.logs import configure_logging, get_logger, log_many
-
-
-@pytest.fixture(autouse=True)
-def _leave_no_trace() -> Iterator[None]:
-    root = logging.getLogger()
-    handlers, level = list(root.handlers), root.level
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
-    structlog.reset_defaults()
 
 
 def lines(capsys: pytest.CaptureFixture[str]) -> list[dict[str, object]]:
