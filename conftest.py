@@ -32,10 +32,14 @@ def _logging_as_before() -> Iterator[None]:
     """Take back what a command that a test calls has configured: later tests of the process would log nothing."""
     root = logging.getLogger()
     handlers, level = list(root.handlers), root.level
+    # What a whole module has configured stays.
+    before = structlog.get_config() if structlog.is_configured() else None
     yield
     root.handlers[:] = handlers
     root.setLevel(level)
-    if structlog.is_configured():
+    if before is not None:
+        structlog.configure(**before)
+    elif structlog.is_configured():
         structlog.reset_defaults()
 
 

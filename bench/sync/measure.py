@@ -299,7 +299,7 @@ def _set_nice(value: int) -> None:
         with suppress(ProcessLookupError):
             os.setpriority(os.PRIO_PROCESS, int(thread.name), value)
     session = Path("/proc/self/autogroup")
-    # The file is empty where the session has no group of its own, as under some container runtimes: nothing to set then.
+    # The file is empty where the session has no group of its own, as under some container runtimes: then there is none.
     if session.exists() and session.read_text():
         session.write_text(f"{value}\n")
 

@@ -103,6 +103,6 @@ class TestDirect(WayContract):
         assert (row["transport"], row["lent_bytes"], row["fetched_bytes"]) == ("tcp", 0, 0)
         assert cast("int", row["sent_bytes"]) > len(LARGE)
         assert cast("int", row["received_bytes"]) > len(LARGE)
-        assert await read(way._over_http, request) == LARGE
-        await way._over_http.put(request, BytesBody(LARGE[1:]))
+        assert await read(way._proxies, request) == LARGE
+        await way._proxies.put(request, BytesBody(LARGE[1:]))
         assert await read(way, request) == LARGE[1:]

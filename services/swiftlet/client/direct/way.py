@@ -419,8 +419,9 @@ async def _stamped(
 ) -> T:
     """Return what a write returns, made with a newer time when something newer is there already.
 
-    With `overtaken` a newer version that was written while this one was under way stays, and this write counts as
-    having happened just before it; that function returns its outcome.
+    With `overtaken` a newer version that was written since this write was refused once stays, and this write counts as
+    having happened just before it; that function returns its outcome. What the first attempt finds may be older than
+    this write, made by a clock that is ahead of this one: nothing may be lost for that.
     """
     clock = to.parts.clock
     for number in range(_ATTEMPTS):
@@ -428,7 +429,7 @@ async def _stamped(
         try:
             return await write(at)
         except Superseded as error:
-            if overtaken is not None and error.timestamp <= clock.now():
+            if number and overtaken is not None and error.timestamp <= clock.now():
                 return overtaken(at)
             if number == _ATTEMPTS - 1 or not clock.observe(error.timestamp):
                 raise

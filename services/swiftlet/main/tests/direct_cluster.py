@@ -60,6 +60,7 @@ class DirectCluster:
         self.guest_offset = guest_offset
         self.containers, self.metadata, self.proxy, *self.object_ports = object_ports(3 + object_servers)
         self.objects = self.object_ports[0]
+        self._served: dict[int, AsyncExitStack] = {}
         self.requests: list[str] = []
         """Requests to the proxy and the metadata server."""
         self.key_file, self.users_file, self.quota_file = root / "key", root / "users.yaml", root / "quota.yaml"
@@ -117,8 +118,6 @@ class DirectCluster:
         for kind in ("objects", "containers"):
             for device in DEVICES:
                 (self.root / kind / device).mkdir(parents=True, exist_ok=True)
-        auth = {"users_file": str(self.users_file), "users_check_interval_s": 0.02}
-        quota = {"file": str(self.quota_file), "check_interval_s": 0.02}
         of_containers = {
             **section,
             "port": self.containers,
@@ -126,9 +125,8 @@ class DirectCluster:
             "reserve_bytes": 0,
         }
         of_metadata = {"host": "127.0.0.1", "port": self.metadata, "connect_timeout_s": 5.0}
-        of_proxy = {"host": "127.0.0.1", "port": self.proxy, "connect_timeout_s": 5.0, "front": False}
         told = {} if self.guest_offset is None else {"native_port_offset": self.guest_offset}
-        metadata_settings = self._settings(metadata=of_metadata, auth=auth, quota=quota)
+        metadata_settings = self._settings(metadata=of_metadata, **self._rules())
         metadata_settings["cluster"].update(told)
         apps = [
             (
@@ -136,14 +134,20 @@ class DirectCluster:
                 self.containers,
             ),
             (metadata.create_app(MetadataSettings.model_validate(metadata_settings)), self.metadata),
-            (
-                proxy.create_app(ProxySettings.model_validate(self._settings(proxy=of_proxy, auth=auth, quota=quota))),
-                self.proxy,
-            ),
+            (self._proxy_app(self.proxy, front=False), self.proxy),
         ]
         for app, _ in apps[1:]:
             app.on_response_prepare.append(self._count)
         return [(self._object_app(port), port) for port in self.object_ports] + apps
+
+    def _rules(self) -> dict[str, Any]:
+        """Return the sections about users and quotas."""
+        auth = {"users_file": str(self.users_file), "users_check_interval_s": 0.02}
+        return {"auth": auth, "quota": {"file": str(self.quota_file), "check_interval_s": 0.02}}
+
+    def _proxy_app(self, port: int, *, front: bool) -> web.Application:
+        section = {"host": "127.0.0.1", "port": port, "connect_timeout_s": 5.0, "front": front}
+        return proxy.create_app(ProxySettings.model_validate(self._settings(proxy=section, **self._rules())))
 
     def _object_app(self, port: int) -> web.Application:
         number, count = self.object_ports.index(port), len(self.object_ports)
@@ -151,6 +155,22 @@ class DirectCluster:
         section: dict[str, Any] = {"host": "127.0.0.1", "port": port, "devices": devices, "row_interval_s": 0.1}
         section |= {"devices_dir": self.root / "objects", **self.more_of_objects}
         return object_service.create_app(ObjectSettings.model_validate(self._settings(object=section)))
+
+    async def serve(self, app: web.Application, port: int) -> None:
+        """Serve this app at a port until it is stopped."""
+        served = AsyncExitStack()
+        await served.enter_async_context(_served(app, port))
+        self._served[port] = served
+
+    async def stop(self, port: int) -> None:
+        """Stop what is served at a port; no harm if it was stopped before."""
+        if port in self._served:
+            await self._served.pop(port).aclose()
+
+    async def start_objects(self, number: int) -> None:
+        """Start an object server again that was stopped."""
+        port = self.object_ports[number]
+        await self.serve(self._object_app(port), port)
 
     async def _count(self, request: web.Request, _: web.StreamResponse) -> None:
         self.requests.append(f"{request.method} {request.path}")
@@ -160,7 +180,8 @@ class DirectCluster:
         """Run it."""
         async with AsyncExitStack() as stack:
             for app, port in self._apps():
-                await stack.enter_async_context(_served(app, port))
+                await self.serve(app, port)
+                stack.push_async_callback(self.stop, port)
             self.session = await stack.enter_async_context(aiohttp.ClientSession())
             self.token = await self.login("test:tester")
             await self.prove()

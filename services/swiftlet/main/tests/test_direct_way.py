@@ -500,6 +500,41 @@ async def test_a_clock_that_is_wrong_does_no_harm(
     assert await read(way, request) == b"2"
 
 
+async def test_a_write_that_follows_another_one_is_not_lost_for_clocks_that_differ(
+    cluster: DirectCluster, way: DirectWay, container: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A newer version that is found at first may have been complete before this one, whose time is too old."""
+    other = way_to(cluster)
+    for name, size in (("small", 10), ("large", len(LARGE))):
+        request = ObjectRequest(container, name)
+        await way.put(request, BytesBody(b"before"))
+        await other.put(request, BytesBody(b"before"))
+        parts_of(other)._ahead_ns = parts_of(way)._ahead_ns
+        clock = parts_of(way).clock
+        issue, times = clock.next, [clock.next()]
+        await other.put(request, BytesBody(b"other"))
+        monkeypatch.setattr(clock, "next", lambda issue=issue, times=times: times.pop() if times else issue())
+        await way.put(request, BytesBody(LARGE[:size]))
+        assert (times, await read(way, request)) == ([], LARGE[:size])
+        monkeypatch.undo()
+    await other.close()
+
+
+async def test_a_slow_answer_of_the_metadata_server_puts_no_clock_ahead(way: DirectWay, container: str) -> None:
+    """A write of the direct way would win over a later one through a proxy."""
+    metadata = parts_of(way)._metadata
+    grant = metadata.grant
+
+    async def slow(fields: Mapping[str, object]) -> dict[str, Any]:
+        await asyncio.sleep(0.1)
+        return await grant(fields)
+
+    metadata.grant = slow  # type: ignore[method-assign]
+    await way.put(ObjectRequest(container, "a"), BytesBody(b""))
+    ahead_ns = parts_of(way)._ahead_ns
+    assert -60 * 10**9 < ahead_ns < 10**6, "it is the same machine's clock"
+
+
 FORKING = """
 import os, pickle, sys
 from swiftlet.client import Client, Options, V1
