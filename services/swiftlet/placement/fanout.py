@@ -84,9 +84,15 @@ class Outcome(Generic[T]):
         errors. `live` are further devices, which have answered so far.
         """
         answers = [*self.troubles, *self.unproved, *self.refusals]
-        ailments = "; ".join(f"{device.name}: {error}" for device, error in answers) or "nothing ails the others"
+        ailments = "; ".join(_ailment(device, error) for device, error in answers) or "nothing ails the others"
         answered = [*self.done, *live, *(device for device, _ in self.refusals)]
         return Unavailable(f"{what}: {quorum.told(answered)} ({ailments})")
+
+
+def _ailment(device: Device, error: SwiftletError) -> str:
+    """Return what ails a device. The transport's errors name it themselves."""
+    text = str(error)
+    return text if text.startswith(f"{device.address}: ") else f"{device.name}: {text}"
 
 
 def _counts(device: Device, handoffs: frozenset[int], error: SwiftletError) -> bool:

@@ -2,9 +2,13 @@
 //! pauses after failures.
 //!
 //! While a connection is being made, calls wait, up to a limit and their deadlines. After a failure they are refused
-//! at once until the pause is over: the caller has other replicas.
+//! at once until the pause is over: the caller has other replicas. A peer that gave no answer at all to the last attempt
+//! is likely to give none to the next: then calls wait for little more than the time that its last handshake took, and
+//! the attempt goes on without them. Otherwise each attempt would hold up calls for as long as it is tried, and a host
+//! without power or a region that is cut off would make reads slow that have to ask it.
 
 use std::collections::VecDeque;
+use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -22,6 +26,9 @@ use crate::pool::Chunk;
 /// be reached before it is over: if another peer is away then, the newest version of a quorum may be out of reach.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LAST_PAUSE: Duration = Duration::from_secs(1);
+
+/// How long calls wait at least for a peer that was silent, unless they are refused for another reason.
+const LEAST_PATIENCE: Duration = Duration::from_millis(50);
 
 /// The pause after so many failures and one more.
 fn pause_after(failures: u32) -> Duration {
@@ -41,6 +48,12 @@ struct Peer {
     waiting: VecDeque<Box<Submit>>,
     failures: u32,
     not_before: Option<(Instant, String)>,
+    /// When the current attempt began.
+    began: Option<Instant>,
+    /// How long the last attempt took that succeeded.
+    took: Duration,
+    /// The last attempt has failed without any answer.
+    is_silent: bool,
 }
 
 #[derive(Default)]
@@ -70,11 +83,27 @@ impl Peer {
         None
     }
 
+    /// Until when calls wait for the current attempt; `None` if only their deadlines end that.
+    fn patience(&self) -> Option<Instant> {
+        self.began.filter(|_| self.is_silent).map(|began| began + LEAST_PATIENCE.max(self.took * 2))
+    }
+
+    fn is_given_up(&self, now: Instant) -> bool {
+        self.patience().is_some_and(|until| until <= now)
+    }
+
+    /// Why a call is refused that does not wait any longer.
+    fn still_silent(&self) -> Error {
+        let why = self.not_before.as_ref().map_or("it does not answer", |(_, why)| why.as_str());
+        Error::Unreachable(why.to_owned())
+    }
+
     fn pause(&mut self, around: &mut Around<'_>, why: &str) {
         let pause = pause_after(self.failures);
         // Spread over a quarter, so that those who lost the same peer do not come back together.
         let spread = pause / 4 * (around.now_ms.wrapping_mul(0x9e37_79b9) >> 7 & 0xff) as u32 / 256;
         self.failures += 1;
+        self.is_silent = false;
         self.fabric = 0;
         self.not_before = Some((around.now + pause - spread, why.to_owned()));
         for submit in self.waiting.drain(..) {
@@ -96,6 +125,9 @@ impl Peers {
             waiting: VecDeque::new(),
             failures: 0,
             not_before: None,
+            began: None,
+            took: Duration::ZERO,
+            is_silent: false,
         });
     }
 
@@ -133,11 +165,17 @@ impl Peers {
             refuse(around.outcome, &submit, Error::Overloaded);
             return None;
         }
-        peer.waiting.push_back(submit);
         if peer.connecting.is_some() {
+            if peer.is_given_up(around.now) {
+                refuse(around.outcome, &submit, peer.still_silent());
+            } else {
+                peer.waiting.push_back(submit);
+            }
             return None;
         }
+        peer.waiting.push_back(submit);
         peer.fabric = 0;
+        peer.began = Some(around.now);
         peer.connect(around, fabrics, "its address is not known".to_owned())
     }
 
@@ -154,6 +192,8 @@ impl Peers {
         peer.current = Some(connection.key());
         peer.failures = 0;
         peer.not_before = None;
+        peer.is_silent = false;
+        peer.took = peer.began.map_or(Duration::ZERO, |began| around.now.saturating_duration_since(began));
         for submit in peer.waiting.drain(..) {
             // It can't fail: what can is found when it is written.
             let _ = connection.submit(around, submit);
@@ -189,7 +229,11 @@ impl Peers {
             peer.pause(around, &fail.to_string());
             return None;
         }
-        let link = peer.connect(around, fabrics, fail.to_string())?;
+        let Some(link) = peer.connect(around, fabrics, fail.to_string()) else {
+            // By the last fabric: as long as there is another one, this may be a matter of the fabric.
+            peer.is_silent = matches!(fail, Fail::Slow);
+            return None;
+        };
         peer.metrics.fallbacks.fetch_add(1, Relaxed);
         Some((link, index))
     }
@@ -234,6 +278,10 @@ impl Peers {
     pub(crate) fn tick(&mut self, around: &mut Around<'_>) -> bool {
         let mut busy = false;
         for peer in &mut self.0 {
+            if peer.is_given_up(around.now) {
+                let calls = mem::take(&mut peer.waiting);
+                calls.iter().for_each(|submit| refuse(around.outcome, submit, peer.still_silent()));
+            }
             peer.waiting.retain(|submit| {
                 let over = submit.deadline <= around.now;
                 if over {

@@ -117,7 +117,7 @@ class CodedServers:
             builder.add_device(host="127.0.0.1", port=port, device="d", region="r", zone=f"z{number}", weight=1)
         builder.rebalance(HOUR)
         self.ring = builder.ring
-        self.client = _Client(NativeSettings(port_offset=1000, connect_timeout_s=2.0), KEYS)
+        self.client = _Client(NativeSettings(port_offset=1000, connect_timeout_s=20.0), KEYS)
         self.coded = NativeCoded(self.client)
 
     def _started(self, number: int, port: int) -> tuple[NativeStore, ObjectServer]:

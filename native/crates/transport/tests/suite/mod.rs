@@ -11,6 +11,7 @@ use crate::common::{
 };
 use swiftlet_transport::{Body, Call, Carrier, Error, Peer, Reason};
 use swiftlet_wire::frame::{END, Kind, LENT};
+use swiftlet_wire::limits::HANDSHAKE_MS;
 use swiftlet_wire::message::{Offer, Place, Request};
 
 /// "Within 2 s" where a peer may be silent as by default, and something for a machine that does many things at once.
@@ -484,6 +485,28 @@ pub fn a_frozen_link_is_noticed_within_two_seconds_on_both_sides(carrier: Carrie
     assert!(begun.elapsed() < noticed(), "{:?}", begun.elapsed());
 }
 
+pub fn calls_do_not_wait_as_long_as_a_silent_peer_is_tried(carrier: Carrier) {
+    let attempt = Duration::from_millis(HANDSHAKE_MS);
+    let world = World::new(carrier);
+    let (client, peer, _server, _) = world.pair();
+    assert_eq!(client.ask(&peer, call(ECHO)).status, 200);
+    world.network.faults().frozen.store(true, SeqCst);
+    let timed = || {
+        let begun = Instant::now();
+        let error = client.ask(&peer, Call { timeout: LONG, ..call(ECHO) }).error;
+        let is_silent = matches!(&error, Some(Error::Unreachable(why)) if why.contains("took too long"));
+        (is_silent, begun.elapsed())
+    };
+    eventually("the first attempt holds its call up to the end", || matches!(timed(), (true, took) if took >= attempt));
+    // In the pauses between attempts calls are refused in no time at all.
+    eventually(
+        "a later one lets its call go",
+        || matches!(timed(), (true, took) if took >= Duration::from_millis(40) && took < attempt / 2),
+    );
+    world.network.faults().frozen.store(false, SeqCst);
+    eventually("it comes back", || client.ask(&peer, call(ECHO)).status == 200);
+}
+
 pub fn an_idle_connection_lives_on_slow_links_too(carrier: Carrier) {
     let world = World::new(carrier);
     let (client, peer, _server, _) = world.pair();
@@ -570,6 +593,7 @@ macro_rules! over_network {
         $crate::over! { $carrier as $module:
             a_cut_link_is_noticed_at_once
             a_frozen_link_is_noticed_within_two_seconds_on_both_sides
+            calls_do_not_wait_as_long_as_a_silent_peer_is_tried
             an_idle_connection_lives_on_slow_links_too
             a_damaged_bit_is_never_taken_for_good
         }
