@@ -294,6 +294,12 @@ WAN_ARGS ?=
 bench-wan: setup ## what a client gets from stores over one, another and three regions (as root)
 	@hack/wan measure $(WAN_ARGS)
 
+# make bench-wan-cut CUT_ARGS='--minutes 1 --away ga'
+CUT_ARGS ?=
+.PHONY: bench-wan-cut
+bench-wan-cut: setup ## what clients notice of a region that is cut off for 10 minutes, and when all regions are equal again (as root)
+	@hack/wan cut $(CUT_ARGS)
+
 .PHONY: bench-slo
 bench-slo: setup ## a static large object of 1,000 segments against a plain object of the same bytes
 	@.venv/bin/python -m bench.slo.run

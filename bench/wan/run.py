@@ -2,6 +2,7 @@
 
     python -m bench.wan.run up [--congestion bbr]
     python -m bench.wan.run measure [--rounds 20] [--mib 100] [--threads 1]
+    python -m bench.wan.run cut [--minutes 10] [--away il]
     python -m bench.wan.run control 'cut il ga'
 
 The links are those of the first figure of the wide-area study of QFS, Swift and Tahoe-LAFS: 32.6 MiB/s between IL and
@@ -21,7 +22,9 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from bench.wan.clients import POLICIES
 from bench.wan.control import Refused, ask
+from bench.wan.cut import Cut, page
 from bench.wan.lab import ROOT, Lab, Link, inside
 from bench.wan.store import USER, Store
 from e2e.standalone.cluster import environment
@@ -74,10 +77,25 @@ def measure(rounds: int, mib: int, threads: int, congestion: str) -> None:
             tempfile.TemporaryDirectory(dir=_memory()) as directory,
             Lab(Path(directory), REGIONS, LINKS, congestion) as lab,
         ):
-            store = Store(lab, Path(directory) / "store", where, write_quorum)
+            store = Store(lab, Path(directory) / "store", where, [write_quorum])
             store.start()
             store.prove()
             _print(name, _drive(store.endpoint(proxy), store.key, rounds, mib, threads))
+
+
+def cut(minutes: float, away: str, congestion: str) -> None:
+    """Cut a region off under load, and print what clients noticed; the exit status is 1 when any answer was wrong."""
+    with (
+        tempfile.TemporaryDirectory(dir=_memory()) as directory,
+        Lab(Path(directory), REGIONS, LINKS, congestion) as lab,
+    ):
+        store = Store(lab, Path(directory) / "store", REGIONS, POLICIES)
+        store.start()
+        store.prove()
+        result = Cut(lab, store, Path(directory), away, "1").run(minutes * 60)
+    print(f"{away} is cut off for {minutes:g} minutes\n\n{page(result, away, REGIONS)}")
+    if result.wrong:
+        sys.exit("\n".join(result.wrong[:20]))
 
 
 def _drive(endpoint: str, key: str, rounds: int, mib: int, threads: int) -> dict[str, dict[str, object]]:
@@ -117,6 +135,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     command.add_argument("--rounds", type=int, default=20, help="small operations of each kind")
     command.add_argument("--mib", type=int, default=100, help="size of a large object")
     command.add_argument("--threads", type=int, default=1, help="large objects at a time")
+    command = commands.add_parser("cut")
+    command.add_argument("--congestion", default="cubic", help="congestion control of TCP in all regions")
+    command.add_argument("--minutes", type=float, default=10.0, help="how long the region is cut off")
+    command.add_argument("--away", choices=REGIONS, default=REGIONS[0], help="the region to cut off")
     commands.add_parser("control").add_argument("what", help="a command for the router, such as 'cut il ga'")
     options = parser.parse_args(arguments)
     try:
@@ -124,6 +146,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             up(options.congestion)
         elif options.command == "measure":
             measure(options.rounds, options.mib, options.threads, options.congestion)
+        elif options.command == "cut":
+            cut(options.minutes, options.away, options.congestion)
         else:
             print(ask(PLACE / "router", options.what), end="")
     except (Refused, RuntimeError) as error:

@@ -23,6 +23,7 @@ _NATIVE_PORT_OFFSET = 1000
 _PART_POWER = 7
 _LONGEST_SOCKET_DIRECTORY = 64
 USER = "test:tester"
+HASH_PATH_SUFFIX = "wide-area lab"
 
 
 class Store:
@@ -33,26 +34,28 @@ class Store:
         lab: Lab,
         directory: Path,
         where: Sequence[str] | None = None,
-        write_quorum: str = "majority",
+        write_quorums: Sequence[str] = ("majority",),
         replicas: int = 3,
     ) -> None:
         """Write its files below a directory. With fewer regions than replicas there are more devices in each.
 
-        With another quorum than `majority` each region has as many devices as there are replicas, for its handoffs.
+        There is a storage policy for each of `write_quorums`, which has its name; the first one is the default. With
+        another quorum than `majority` each region has as many devices as there are replicas, for its handoffs.
         """
+        self.directory = directory
         self.key = secrets.token_urlsafe(18)
         self._lab = lab
-        self._directory = directory
         self._where = tuple(where or lab.regions)
-        self._write_quorum = write_quorum
-        devices = -(-replicas // len(self._where)) if write_quorum == "majority" else replicas
+        self._write_quorums = tuple(write_quorums)
+        devices = -(-replicas // len(self._where)) if set(write_quorums) == {"majority"} else replicas
         self._names = [f"d{number}" for number in range(devices)]
         (directory / "rings").mkdir(parents=True, exist_ok=True)
         (directory / "cluster.key").write_text(secrets.token_hex(32) + "\n")
         account, _, user = USER.partition(":")
         known = {"account": account, "user": user, "roles": ["admin"], "secret_hash": hash_secret(self.key)}
         (directory / "users.yaml").write_text(yaml.safe_dump([known]))
-        self._save_ring("object-0", OBJECT, replicas)
+        for index in range(len(self._write_quorums)):
+            self._save_ring(f"object-{index}", OBJECT, replicas)
         for name in ("account", "container"):
             self._save_ring(name, CONTAINER, replicas)
 
@@ -60,9 +63,9 @@ class Store:
         """Start it; returns when every proxy is ready."""
         for region in self._where:
             for name in self._names:
-                (self._directory / region / name).mkdir(parents=True, exist_ok=True)
+                (self.directory / region / name).mkdir(parents=True, exist_ok=True)
             for kind, name, sections in self._services(region):
-                config = self._directory / f"{region}-{name}.yaml"
+                config = self.directory / f"{region}-{name}.yaml"
                 config.write_text(yaml.safe_dump({**self._common(region), **sections}))
                 command = [sys.executable, "-m", "swiftlet.main", kind, "--config", str(config)]
                 self._lab.start(region, f"{region}-{name}", command)
@@ -77,6 +80,14 @@ class Store:
     def endpoint(self, region: str) -> str:
         """Return the URL of the proxy in a region."""
         return f"http://{self._lab.address(region)}:{PROXY}"
+
+    def rounds(self, region: str) -> float:
+        """Return how many rounds the replicator of a region's objects has ended; 0 when it does not answer."""
+        address = f"http://{self._lab.address(region)}:{_REPLICATOR}/metrics"
+        for line in (self._lab.fetch(region, address) or "").splitlines():
+            if line.startswith("swiftlet_replicator_rounds_total "):
+                return float(line.split()[-1])
+        return 0.0
 
     def _is_ready(self, region: str) -> bool:
         return self._lab.fetch(region, f"http://{self._lab.address(region)}:{_MANAGEMENT}/readyz") is not None
@@ -95,32 +106,35 @@ class Store:
                 host = self._lab.address(region)
                 builder.add_device(host=host, port=port, device=device, region=region, zone=device, weight=1)
         builder.rebalance(int(time.time() // 3600))
-        save(builder.ring, self._directory / "rings" / f"{name}.ring")
+        save(builder.ring, self.directory / "rings" / f"{name}.ring")
 
     def _common(self, region: str) -> dict[str, Any]:
         cluster = {
             "name": "wan",
-            "hash_path_suffix": "wide-area lab",
-            "key_file": str(self._directory / "cluster.key"),
-            "rings": str(self._directory / "rings"),
+            "hash_path_suffix": HASH_PATH_SUFFIX,
+            "key_file": str(self.directory / "cluster.key"),
+            "rings": str(self.directory / "rings"),
             "native_port_offset": _NATIVE_PORT_OFFSET,
         }
         # Of its own in each region: regions are on one machine, and would share memory.
-        sockets = self._directory / region / "run"
+        sockets = self.directory / region / "run"
         sockets.mkdir(parents=True, exist_ok=True)
         if len(str(sockets)) <= _LONGEST_SOCKET_DIRECTORY:
             cluster["native_socket_directory"] = str(sockets)
-        policy = {"index": 0, "name": "gold", "default": True, "write_quorum": self._write_quorum}
-        return {"cluster": cluster, "policies": [policy]}
+        policies = [
+            {"index": index, "name": quorum, "default": index == 0, "write_quorum": quorum}
+            for index, quorum in enumerate(self._write_quorums)
+        ]
+        return {"cluster": cluster, "policies": policies}
 
     def _services(self, region: str) -> list[tuple[str, str, dict[str, Any]]]:
         """Return the subcommand, name and settings of each service of a region."""
         host = self._lab.address(region)
-        served = {"host": host, "devices_dir": str(self._directory / region), "devices": self._names}
+        served = {"host": host, "devices_dir": str(self.directory / region), "devices": self._names}
         objects = [f"{host}:{OBJECT}/{name}" for name in self._names]
         databases = [f"{host}:{CONTAINER}/{name}" for name in self._names]
         proxy = {"host": host, "port": PROXY, "management_port": _MANAGEMENT, "workers": 1, "region": region}
-        auth = {"users_file": str(self._directory / "users.yaml")}
+        auth = {"users_file": str(self.directory / "users.yaml")}
         return [
             ("object", "object", {"object": {**served, "port": OBJECT}}),
             ("container", "container", {"container": {**served, "port": CONTAINER}}),
