@@ -27,6 +27,7 @@ from e2e.standalone.wire import Client
 from swiftlet.advice.costs import SERVICES, UnitCosts, read_costs, shipped
 from swiftlet.advice.demand import Demand, demand, mean_cost
 from swiftlet.advice.load import Load
+from swiftlet.advice.redundancy import copies
 from swiftlet.advice.sizes import Sizes, fixed, of_pieces
 from swiftlet.bench.environment import facts
 from swiftlet.bench.processes import Watch
@@ -156,7 +157,7 @@ class Bench:
 def demand_of(step: StepResult, sizes: Sizes, costs: UnitCosts) -> Demand:
     """The demand of a step's operations by unit costs, per second."""
     rates = {operation: found.succeeded / step.points[-1].at_s for operation, found in step.operations.items()}
-    return demand(Load(rates, sizes, sizes, 0.0, containers=CONTAINERS), costs, REPLICAS, 1 << 20)
+    return demand(Load(rates, sizes, sizes, 0.0, containers=CONTAINERS), costs, copies(REPLICAS), 1 << 20, REPLICAS)
 
 
 def rows(name: str, sizes: Sizes, step: StepResult, bench: Bench, pace: float) -> Iterator[Row]:

@@ -90,14 +90,14 @@ def _load(pairs: list[tuple[Reading, Reading]], seconds: float, stored_bytes: fl
 
 
 def stored(picture: Picture, shape: ClusterShape) -> float:
-    """Return the bytes of all objects: what is in use on object servers' devices, divided by replicas."""
+    """Return the bytes of all objects: what is in use on object servers' devices, divided by what a byte takes."""
     pools = {pod for pod, service in picture.reports if service == "object"}
     used = sum(
         one.capacity_bytes - one.free_bytes
         for one in fullness(picture).values()
         if one.device.partition("/")[0] in pools and not one.device.endswith("/db")
     )
-    return max(0.0, used / shape.replicas)
+    return max(0.0, used / shape.policy.redundancy.bytes_per_byte)
 
 
 def _reader(kubectl: Kubectl, namespace: str, failures: list[str]) -> Callable[[Address], Reading | None]:

@@ -1,7 +1,7 @@
 """Which nodes a store has, and what runs on which: all ways that will do, the cheapest first.
 
 apart: proxies have nodes of their own. sumo: every pod of the pool has a proxy, too. mixed: a pool of strong nodes has
-the proxies and some of the copies (sumo nodes, whose devices may have more weight), and another pool has the rest.
+the proxies and some of the objects (sumo nodes, whose devices may have more weight), and another pool has the rest.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from swiftlet.advice.costs import UnitCosts
-from swiftlet.advice.demand import demand
+from swiftlet.advice.demand import Demand, demand
 from swiftlet.advice.errors import AdviceError
 from swiftlet.advice.hardware import Disk, Hardware, Node
 from swiftlet.advice.load import Load
@@ -20,6 +20,7 @@ from swiftlet.advice.sizing import (
     MAX_PODS,
     Case,
     databases,
+    holds,
     least,
     part_power,
     pool_uses,
@@ -44,7 +45,7 @@ def plans(load: Load, hardware: Hardware, costs: UnitCosts, rules: Rules) -> lis
 
     Raises AdviceError when there is none, with the reasons.
     """
-    case = Case(load, costs, hardware, rules, demand(load, costs, rules.replicas, rules.aggregate_below))
+    case = Case(load, costs, hardware, rules, _demand(load, costs, rules))
     check_balancer(case)
     found: list[Plan] = []
     reasons: dict[str, None] = {}
@@ -61,6 +62,10 @@ def plans(load: Load, hardware: Hardware, costs: UnitCosts, rules: Rules) -> lis
     if not found:
         raise AdviceError("; ".join(reasons) or "hardware.nodes: none of them has disks; give one of them some")
     return sorted(found, key=lambda plan: _cost(plan, has_prices))
+
+
+def _demand(load: Load, costs: UnitCosts, rules: Rules) -> Demand:
+    return demand(load, costs, rules.redundancy, rules.aggregate_below, float(rules.replicas))
 
 
 def check_balancer(case: Case) -> None:
@@ -109,7 +114,7 @@ def _mixed(case: Case, storage: Node, strong: Node, tables: DatabasePlan) -> lis
 def _pools(case: Case, node: Node, has_proxy: bool, name: str = "main", share: float = 1.0) -> list[PoolPlan]:
     """Return the pool with each number of disks a node that will do. Raises AdviceError when none does."""
     found, worst = [], None
-    first = whole_steps(max(case.rules.replicas if share == 1 else 2, case.step), case.step)
+    first = whole_steps(max(case.rules.redundancy.least_pods if share == 1 else 2, case.step), case.step)
     for disks in range(1, node.most_disks + 1):
         pool = PoolPlan(name, node, _disk_of(node), first, disks, share, has_proxy)
         pods = least(lambda count, pool=pool: _fits(case, replace(pool, pods=count)), first, case.step, MAX_PODS)  # type: ignore[misc]
@@ -127,7 +132,8 @@ def _pools(case: Case, node: Node, has_proxy: bool, name: str = "main", share: f
 
 
 def _fits(case: Case, pool: PoolPlan) -> bool:
-    return all(use.fits for use in pool_uses(case, pool))
+    has_places = pool.share < 1 or holds(case.rules.redundancy, (pool,))
+    return has_places and all(use.fits for use in pool_uses(case, pool))
 
 
 def _sumo_pools(case: Case, node: Node) -> Iterator[PoolPlan]:
@@ -137,7 +143,8 @@ def _sumo_pools(case: Case, node: Node) -> Iterator[PoolPlan]:
     while pods is not None and pods <= MAX_PODS:
         pool = PoolPlan("sumo", node, _disk_of(node), pods, node.most_disks, 1.0, has_proxy=True)
         share = min(
-            pool.bytes * case.rules.full / case.raw_bytes if case.raw_bytes else math.inf, pods / case.rules.replicas
+            pool.bytes * case.rules.full / case.raw_bytes if case.raw_bytes else math.inf,
+            pods / case.rules.redundancy.pieces,
         )
         if share >= SUMO_SHARE:
             return
@@ -160,7 +167,10 @@ def _weighed(case: Case, sumo: PoolPlan, storage: PoolPlan) -> PoolPlan:
 
 def _survives(case: Case, pools: tuple[PoolPlan, ...]) -> bool:
     largest = max(pool.disks * pool.disk.size_bytes for pool in pools)
-    return case.raw_bytes <= (sum(pool.bytes for pool in pools) - largest) * case.rules.full_away
+    return (
+        holds(case.rules.redundancy, pools)
+        and case.raw_bytes <= (sum(pool.bytes for pool in pools) - largest) * case.rules.full_away
+    )
 
 
 def _made(
@@ -181,10 +191,12 @@ def _made(
         pools=pools,
         proxies=proxies,
         databases=tables,
-        part_power=part_power(sum(pool.pods * pool.disks for pool in pools), case.load.growth, case.rules.replicas),
+        part_power=part_power(
+            sum(pool.pods * pool.disks for pool in pools), case.load.growth, case.rules.redundancy.pieces
+        ),
         demand=case.demand,
         uses=(*of_pools, *uses),
-        usable_bytes=raw * case.rules.full / case.rules.replicas,
+        usable_bytes=raw * case.rules.full / case.rules.redundancy.bytes_per_byte,
         restore_s=restore_s(case, pools),
         cpu_requests=dict(asked["cpu"]),
         memory_requests=dict(asked["memory"]),

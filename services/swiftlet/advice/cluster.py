@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from swiftlet.advice.redundancy import Redundancy, coded, copies
 from swiftlet.quantities import parse_quantity, quantity_bytes
 
 GIB = 2.0**30
@@ -51,11 +52,12 @@ class PoolShape:
 
 @dataclass(frozen=True, slots=True)
 class PolicyShape:
-    """A storage policy; `pools` empty for all. With erasure coding `replicas` are fragments."""
+    """A storage policy; `pools` empty for all. `field` is where its redundancy is set."""
 
     field: str
     name: str
-    replicas: float
+    redundancy: Redundancy
+    is_default: bool = False
     pools: tuple[str, ...] = ()
     aggregate_below: float = 1 << 20
 
@@ -68,6 +70,7 @@ class ClusterShape:
     pools: tuple[PoolShape, ...]
     policies: tuple[PolicyShape, ...]
     replicas: float
+    """Copies of listings, and of objects in policies that say nothing else."""
     part_power: int
     proxy_pods: int
     """Of the Deployment; those of pools are besides these."""
@@ -81,6 +84,11 @@ class ClusterShape:
     container_class: str | None
     container_size_bytes: float
     container: Share
+
+    @property
+    def policy(self) -> PolicyShape:
+        """Return the policy that a load is taken to have: the default one, or else the first."""
+        return next((one for one in self.policies if one.is_default), self.policies[0])
 
     @property
     def proxies(self) -> int:
@@ -127,7 +135,7 @@ def cluster_of(manifest: Mapping[str, Any], policies: Iterable[Mapping[str, Any]
         name=name,
         pools=tuple(_pool(pool) for pool in spec["pools"]),
         policies=tuple(_policy(one, replicas) for one in mine)
-        or (PolicyShape("spec.rings.replicas", DEFAULT_POLICY, replicas),),
+        or (PolicyShape("spec.rings.replicas", DEFAULT_POLICY, copies(replicas), is_default=True),),
         replicas=replicas,
         part_power=int(rings["partPower"]),
         proxy_pods=int(proxy["replicas"]),
@@ -167,12 +175,14 @@ def _policy(one: Mapping[str, Any], replicas: float) -> PolicyShape:
     spec, name = one["spec"], one["metadata"]["name"]
     own, coding = spec.get("replicas"), spec.get("erasureCoding")
     field = "spec.rings.replicas" if own is None else f"spec.replicas of StoragePolicy {name}"
+    kept = copies(replicas if own is None else float(own))
     if coding is not None:
-        own, field = coding["data"] + coding["parity"], f"spec.erasureCoding of StoragePolicy {name}"
+        kept, field = coded(coding["data"], coding["parity"]), f"spec.erasureCoding of StoragePolicy {name}"
     return PolicyShape(
         field=field,
         name=str(spec["name"]),
-        replicas=replicas if own is None else float(own),
+        redundancy=kept,
+        is_default=bool(spec.get("default")),
         pools=tuple(spec.get("pools") or ()),
         aggregate_below=float(quantity_bytes(str(spec.get("aggregateBelow", "1Mi")))),
     )

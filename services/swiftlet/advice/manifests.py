@@ -31,7 +31,7 @@ def manifests(plan: Plan, name: str, namespace: str | None = None) -> list[dict[
             "proxy": _proxy(plan),
         },
     }
-    policy = {
+    policy: dict[str, Any] = {
         "apiVersion": API_VERSION,
         "kind": "StoragePolicy",
         "metadata": {"name": f"{name}-{POLICY_NAME}", **place},
@@ -44,6 +44,8 @@ def manifests(plan: Plan, name: str, namespace: str | None = None) -> list[dict[
             "etag": plan.rules.etag,
         },
     }
+    if plan.rules.coding is not None:
+        policy["spec"]["erasureCoding"] = {"data": plan.rules.coding.data, "parity": plan.rules.coding.parity}
     return [cluster, policy]
 
 

@@ -7,6 +7,7 @@ from typing import Literal
 
 from swiftlet.advice.demand import Demand
 from swiftlet.advice.hardware import Disk, Node
+from swiftlet.advice.redundancy import Redundancy, coded, copies
 
 Arrangement = Literal["apart", "sumo", "mixed"]
 AWAY = "space, a node away"
@@ -15,15 +16,24 @@ STANDING = frozenset({"space", AWAY, "memory"})
 
 
 @dataclass(frozen=True, slots=True)
+class Coding:
+    """An erasure coding: fragments with data, and with parity."""
+
+    data: int
+    parity: int
+
+
+@dataclass(frozen=True, slots=True)
 class Rules:
     """How a store is to be sized.
 
     At the busiest time, with one node away, nothing may be busy for more than `busy` of the time. Devices may be `full`
     to this share with all of them, and to `full_away` with the largest node away. `etag` and `aggregate_below` are
-    those of the StoragePolicy.
+    those of the StoragePolicy. With a `coding` its objects are fragments, and `replicas` are those of listings.
     """
 
     replicas: int = 3
+    coding: Coding | None = None
     busy: float = 0.7
     full: float = 0.8
     full_away: float = 0.9
@@ -34,10 +44,15 @@ class Rules:
     is_outside: bool = False
     """Whether clients are outside of Kubernetes."""
 
+    @property
+    def redundancy(self) -> Redundancy:
+        """Return how objects are kept."""
+        return copies(self.replicas) if self.coding is None else coded(self.coding.data, self.coding.parity)
+
 
 @dataclass(frozen=True, slots=True)
 class PoolPlan:
-    """A pool: one pod a node. `share` is that of all copies; `weight` of a device, None for its size."""
+    """A pool: one pod a node. `share` is that of all objects; `weight` of a device, None for its size."""
 
     name: str
     node: Node
@@ -90,7 +105,7 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The store. Prices are in whatever money the hardware's are; `restore_s` is until a lost node's copies are back.
+    """The store. Prices are in whatever money the hardware's are; `restore_s` is until what a lost node had is back.
 
     `cpu_requests` and `memory_requests` are of one pod each, by component: processors and bytes.
     """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from swiftlet.advice.costs import UnitCosts
@@ -12,6 +12,7 @@ from swiftlet.advice.errors import AdviceError
 from swiftlet.advice.hardware import Disk, Hardware, Node
 from swiftlet.advice.load import Load
 from swiftlet.advice.plan import AWAY, DatabasePlan, PoolPlan, ProxyPlan, Rules, Use
+from swiftlet.advice.redundancy import Redundancy
 
 MAX_PODS = 1000
 """Pods of a pool, as the custom resource allows."""
@@ -45,8 +46,10 @@ class Case:
 
     @property
     def raw_bytes(self) -> float:
-        """Return the space that all copies take."""
-        return (self.load.stored_bytes + self.load.objects * self.costs.overhead_bytes) * self.rules.replicas
+        """Return the space that all copies or fragments take."""
+        kept = self.rules.redundancy
+        overhead = self.load.objects * self.costs.overhead_bytes * kept.pieces
+        return self.load.stored_bytes * kept.bytes_per_byte + overhead
 
     @property
     def step(self) -> int:
@@ -56,6 +59,17 @@ class Case:
     def cpu(self, *services: str) -> float:
         """Return the processors that services take on this hardware."""
         return sum(self.demand.cpu[service] for service in services) / self.hardware.speed
+
+
+def holds(redundancy: Redundancy, pools: Iterable[PoolPlan]) -> bool:
+    """Return whether these pods have places enough for all copies or fragments of an object, by the rules of the
+    operator; of coded objects also with the pod away that has most devices, so that others stand in.
+    """
+    devices = sorted((pool.disks for pool in pools for _ in range(pool.pods)), reverse=True)
+    if redundancy.is_coded:
+        most = max(1, redundancy.may_be_lost)
+        return sum(min(most, count) for count in devices[1:]) >= redundancy.pieces
+    return len(devices) >= redundancy.pieces
 
 
 def pool_uses(case: Case, pool: PoolPlan) -> Iterator[Use]:
@@ -71,7 +85,7 @@ def pool_uses(case: Case, pool: PoolPlan) -> Iterator[Use]:
         incoming, outgoing = incoming + taken.proxy_in, outgoing + taken.proxy_out
         services = (*services, "proxy")
     own = sum(costs.memory_bytes[service] for service in services)
-    index = share * case.load.objects * rules.replicas * costs.index_bytes
+    index = share * case.load.objects * rules.redundancy.pieces * costs.index_bytes
     raw = share * case.raw_bytes
 
     def use(what: str, limit: float, of: Callable[[int], float]) -> Use:
@@ -175,14 +189,17 @@ def database_busy(rows: float, disk: Disk, servers: int) -> float:
     return rows * DATABASE_IOS / disk.reads_per_s / max(1, servers)
 
 
-def part_power(devices: int, growth: float, replicas: float) -> int:
+def part_power(devices: int, growth: float, pieces: float) -> int:
     """Return the part power with which each device has enough partitions when the store has grown."""
-    wanted = PARTITIONS * devices * growth / replicas
+    wanted = PARTITIONS * devices * growth / pieces
     return max(1, min(MAX_PART_POWER, math.ceil(math.log2(max(2.0, wanted)))))
 
 
 def restore_s(case: Case, pools: tuple[PoolPlan, ...]) -> float:
-    """Return the time until all copies of a lost node are back: the others read and write at half of their speed."""
+    """Return the time until what a lost node had is back: the others read and write at half of their speed.
+
+    A fragment is made of as many others as have data, so that so many times its bytes are read.
+    """
     longest = 0.0
     for pool in pools:
         lost = pool.share * case.raw_bytes / pool.pods
@@ -191,7 +208,7 @@ def restore_s(case: Case, pools: tuple[PoolPlan, ...]) -> float:
             disks = other.disks * min(other.disk.read_bytes_per_s, other.disk.write_bytes_per_s)
             count = other.pods - (1 if other is pool else 0)
             speed += count * min(other.node.network_bytes_per_s, disks) / 2
-        longest = max(longest, lost / speed if speed else math.inf)
+        longest = max(longest, lost * case.rules.redundancy.data / speed if speed else math.inf)
     return longest
 
 
@@ -207,7 +224,7 @@ def requests(
     asked = {"proxy": memory["proxy"] * proxies.workers, "container": memory["container"]}
     for pool in pools:
         left = max(1, pool.pods - 1)
-        index = pool.share * case.load.objects * case.rules.replicas * costs.index_bytes
+        index = pool.share * case.load.objects * case.rules.redundancy.pieces * costs.index_bytes
         cpu[pool.name] = pool.share * case.cpu("object") / left
         asked[pool.name] = memory["object"] + index / left
     return {"cpu": cpu, "memory": asked}

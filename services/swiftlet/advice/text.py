@@ -41,8 +41,9 @@ def plan_lines(plan: Plan, others: Sequence[Plan]) -> Iterator[str]:
         yield f"proxies  {plan.proxies.pods} in these pods, {_counted(plan.proxies.workers, 'worker')} each"
     tables = plan.databases
     yield f"lists    {tables.pods} container servers on {tables.disk.name}, {size_text(tables.size_bytes)} each"
-    yield f"room     {size_text(plan.usable_bytes)}, {plan.rules.replicas} copies, devices {plan.rules.full:.0%} full"
-    yield f"restore  {_time(plan.restore_s)} until all copies of a lost node are back"
+    yield f"room     {size_text(plan.usable_bytes)}, {plan.rules.redundancy}, devices {plan.rules.full:.0%} full"
+    yield from _redundancy(plan)
+    yield f"restore  {_time(plan.restore_s)} until all that a lost node had is back"
     if plan.price is not None and plan.price_per_usable_tb is not None:
         yield f"price    {plan.price:,.0f}, {plan.price_per_usable_tb:,.2f} per usable TB"
     yield ""
@@ -55,6 +56,21 @@ def plan_lines(plan: Plan, others: Sequence[Plan]) -> Iterator[str]:
     if others:
         yield "Other ways that would do:"
         yield from (f"  {_other(one)}" for one in others[:_SHOWN])
+
+
+def _redundancy(plan: Plan) -> Iterator[str]:
+    """Return what may be lost, and which devices an object's operations take: told of erasure coding alone."""
+    kept = plan.rules.redundancy
+    if not kept.is_coded:
+        return
+    lost = [_counted(kept.may_be_lost, "device"), _counted(kept.places_lost(sum(p.pods for p in plan.pools)), "node")]
+    if plan.zones:
+        lost.append(_counted(kept.places_lost(len(plan.zones)), "zone"))
+    yield f"survives any {', any '.join(lost[:-1])} or any {lost[-1]} lost at a time"
+    yield (
+        f"each     PUT writes on {kept.pieces:g} devices and waits for {kept.quorum}; GET reads from "
+        f"{_counted(kept.data, 'device')}"
+    )
 
 
 def costs_line(costs: UnitCosts) -> str:

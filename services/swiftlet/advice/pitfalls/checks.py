@@ -7,6 +7,7 @@ from swiftlet.advice.pitfalls.subject import WARNING, Check, Finding, Subject
 
 CHECKS: tuple[Check, ...] = (
     replicas.two_replicas,
+    replicas.coding,
     replicas.few_zones,
     replicas.uneven_zones,
     replicas.one_pod_holds_much,

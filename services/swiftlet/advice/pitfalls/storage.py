@@ -13,7 +13,6 @@ from swiftlet.advice.pitfalls.subject import (
     Subject,
     counted,
     processors_of,
-    quorum,
 )
 from swiftlet.advice.sizing import MAX_DISKS, database_busy
 
@@ -96,8 +95,10 @@ def sumo_places(subject: Subject) -> Iterator[Finding]:
     sumo = [pool for pool in cluster.holding if pool.has_proxy]
     if not sumo or len(sumo) == len(cluster.holding):
         return
-    needed, places = quorum(cluster.replicas), len({(pool.region, zone) for pool in sumo for zone in pool.zones})
-    if cluster.zones and places < needed:
+    kept, places = cluster.policy.redundancy, len({(pool.region, zone) for pool in sumo for zone in pool.zones})
+    needed = kept.quorum
+    # A coded write waits for more devices than strong nodes alone have places for, by its nature.
+    if cluster.zones and places < needed and not kept.is_coded:
         reason = (
             f"pods with the role proxy are in {counted(places, 'zone')}, and a zone has one replica of an object: no "
             f"write finds {needed} copies on them, and all writes wait for the other nodes"
@@ -118,6 +119,6 @@ def room(subject: Subject) -> Iterator[Finding]:
     total = sum(pool.total_bytes for pool in cluster.holding)
     if subject.load is not None and subject.raw_bytes > total * limit:
         used = subject.raw_bytes / total
-        stored = f"{subject.load.stored_bytes / 1e12:,.1f} TB in {cluster.replicas:g} replicas"
+        stored = f"{subject.load.stored_bytes / 1e12:,.1f} TB in {cluster.policy.redundancy}"
         reason = f"{stored} fill devices to {used:.0%}, and {limit:.0%} is the limit"
         yield Finding(WARNING, "full", "spec.pools[].replicas", reason, f"{used / limit:.1f} times as many pods")

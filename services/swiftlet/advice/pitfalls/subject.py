@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -51,7 +50,8 @@ class Subject:
 
     def demand_of(self, load: Load) -> Demand:
         """Return what a load takes."""
-        return demand(load, self.costs, self.cluster.replicas, self.cluster.policies[0].aggregate_below)
+        policy = self.cluster.policy
+        return demand(load, self.costs, policy.redundancy, policy.aggregate_below, self.cluster.replicas)
 
     def cpu(self, taken: Demand, *services: str) -> float:
         """Return the processors that services take."""
@@ -59,11 +59,12 @@ class Subject:
 
     @property
     def raw_bytes(self) -> float:
-        """Return the space that all copies of the load take, 0 without one."""
+        """Return the space that all copies or fragments of the load take, 0 without one."""
         if self.load is None:
             return 0.0
-        overhead = self.load.objects * self.costs.overhead_bytes
-        return (self.load.stored_bytes + overhead) * self.cluster.replicas
+        kept = self.cluster.policy.redundancy
+        overhead = self.load.objects * self.costs.overhead_bytes * kept.pieces
+        return self.load.stored_bytes * kept.bytes_per_byte + overhead
 
     @property
     def usual(self) -> str:
@@ -73,11 +74,6 @@ class Subject:
 
 
 Check = Callable[[Subject], Iterator[Finding]]
-
-
-def quorum(replicas: float) -> int:
-    """Return the copies that a write needs."""
-    return math.floor(replicas) // 2 + 1
 
 
 def processors_of(pool: PoolShape) -> float:

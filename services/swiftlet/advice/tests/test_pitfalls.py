@@ -72,7 +72,24 @@ def test_a_good_cluster_has_none() -> None:
 
 PROXY = "spec.proxy.replicas"
 TYPE = "spec.proxy.service.type"
+CODED = policy(erasureCoding={"data": 4, "parity": 2}, default=True)
 CASES: list[tuple[str, Subject, list[tuple[str, str, str]]]] = [
+    ("4+2 with devices to spare, in three zones", subject(policies=(CODED,)), []),
+    (
+        "2+1",
+        subject(policies=(policy(erasureCoding={"data": 2, "parity": 1}),)),
+        [("little-parity", WARNING, "spec.erasureCoding of StoragePolicy gold")],
+    ),
+    (
+        "16+8 on as many devices",
+        subject(policies=(policy(erasureCoding={"data": 16, "parity": 8}),)),
+        [("few-devices", WARNING, "spec.pools[].replicas")],
+    ),
+    (
+        "8+3 in three zones",
+        subject(policies=(policy(erasureCoding={"data": 8, "parity": 3}),)),
+        [("few-zones", WARNING, "spec.pools[].zones")],
+    ),
     (
         "two replicas",
         subject(rings={"replicas": 2, "partPower": 14}),
@@ -258,8 +275,8 @@ def test_findings_are_told_with_reason_and_change() -> None:
 
 def test_every_check_has_found_something() -> None:
     found = {one.pitfall for _, case, _ in CASES for one in pitfalls(case)} | {"full"}
-    assert len(CHECKS) == 15
-    assert len(found) >= 15
+    assert len(CHECKS) == 16
+    assert len(found) >= 17
 
 
 def test_a_gigabyte_more_or_less_is_no_pitfall() -> None:

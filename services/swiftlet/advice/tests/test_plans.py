@@ -12,7 +12,7 @@ from swiftlet.advice.errors import AdviceError
 from swiftlet.advice.hardware import Disk, Hardware, Node
 from swiftlet.advice.load import Load
 from swiftlet.advice.manifests import manifests, quantity
-from swiftlet.advice.plan import Plan, Rules
+from swiftlet.advice.plan import Coding, Plan, Rules
 from swiftlet.advice.sizing import MAX_PODS, least, part_power
 from swiftlet.advice.tests.cases import DENSE, GB, HDD, MB, PLAIN, SSD, STRONG, TB, costs, hardware, load
 from swiftlet.advice.text import plan_lines
@@ -44,6 +44,40 @@ def test_an_archive_is_as_large_as_its_data() -> None:
     assert all(use.fits for use in plan.uses)
     assert plan.price == pool.pods * (4000 + pool.disks * 200) + plan.databases.pods * 100
     assert plan.price_per_usable_tb == pytest.approx(plan.price / (plan.usable_bytes / TB))
+
+
+def test_an_archive_with_erasure_coding_takes_half_of_the_disks() -> None:
+    kept = best(load(100 * MB, 1000 * TB, read=1), hardware(DENSE), Rules(coding=Coding(4, 2)))
+    whole = best(load(100 * MB, 1000 * TB, read=1), hardware(DENSE))
+    assert kept.disks / whole.disks == pytest.approx(0.5, abs=0.03)
+    assert kept.usable_bytes == pytest.approx(kept.pools[0].bytes * 0.8 / 1.5)
+    assert kept.price_per_usable_tb is not None
+    assert whole.price_per_usable_tb is not None
+    assert kept.price_per_usable_tb < whole.price_per_usable_tb * 0.55
+    # Four times as much is read to make what a lost node had, which was as much.
+    (pool,), lost = kept.pools, 1000 * TB * 1.5 / kept.pools[0].pods
+    speed = (pool.pods - 1) * min(DENSE.network_bytes_per_s, pool.disks * HDD.write_bytes_per_s) / 2
+    assert kept.restore_s == pytest.approx(lost * 4 / speed, rel=0.01)
+    cluster, policy = manifests(kept, "cold")
+    assert policy["spec"]["erasureCoding"] == {"data": 4, "parity": 2}
+    assert cluster["spec"]["rings"]["replicas"] == 3
+    text = "\n".join(plan_lines(kept, []))
+    assert "4+2 fragments, 1.5 bytes for each byte" in text
+    assert "any 2 devices or any 2 nodes lost at a time" in text
+    assert "each     PUT writes on 6 devices and waits for 5; GET reads from 4 devices" in text
+
+
+@pytest.mark.parametrize(
+    ("coding", "disks", "least"), [((4, 2), 12, 4), ((4, 2), 1, 7), ((10, 4), 2, 8), ((2, 1), 4, 4)]
+)
+def test_a_coded_store_has_places_for_all_fragments_with_a_pod_away(
+    coding: tuple[int, int], disks: int, least: int
+) -> None:
+    plan = best(load(MB, TB, read=1), hardware(replace(DENSE, most_disks=disks)), Rules(coding=Coding(*coding)))
+    (pool,) = plan.pools
+    assert pool.pods >= least
+    data, parity = coding
+    assert (pool.pods - 1) * min(parity, pool.disks) >= data + parity
 
 
 def test_zones_have_as_many_pods_each() -> None:

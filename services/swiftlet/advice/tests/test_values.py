@@ -14,6 +14,7 @@ import pytest
 from swiftlet.advice.costs import Curve, document, read_costs, shipped
 from swiftlet.advice.demand import demand, device_busy, folds, mean_cost
 from swiftlet.advice.errors import AdviceError
+from swiftlet.advice.redundancy import Redundancy, coded, copies
 from swiftlet.advice.sizes import Piece, fixed, of_pieces
 from swiftlet.advice.tests.cases import HDD, MB, costs, load
 
@@ -99,13 +100,51 @@ def test_what_is_no_json_is_refused() -> None:
 
 def test_writes_cost_as_often_as_there_are_copies_and_reads_once() -> None:
     # 1.1 ms for each operation of a megabyte, everywhere.
-    taken = demand(load(MB, create=10, read=20), costs(), 3, 1 << 20)
+    taken = demand(load(MB, create=10, read=20), costs(), copies(3), 1 << 20)
     assert taken.cpu["proxy"] == pytest.approx(30 * 1.1e-3)
     assert taken.cpu["object"] == pytest.approx(50 * 1.1e-3)
-    assert (taken.copies, taken.large, taken.rows, taken.reads) == (30, 0, 30, 20)
+    assert (taken.pieces, taken.large, taken.rows, taken.reads) == (30, 0, 30, 20)
     assert (taken.proxy_in, taken.proxy_out) == (30 * MB, 50 * MB)
     assert (taken.storage_in, taken.storage_out) == (30 * MB, 20 * MB)
-    assert demand(load(2 * MB, create=1), costs(), 3, 1 << 20).large == 3
+    assert demand(load(2 * MB, create=1), costs(), copies(3), 1 << 20).large == 3
+
+
+def test_fragments_cost_by_their_size_and_as_many_devices_as_they_are() -> None:
+    # 1.1 ms for a megabyte and 0.6 ms for half of it, at each of the devices of a fragment.
+    four, kept = load(2 * MB, create=10, read=20, head=5), coded(4, 2)
+    taken = demand(four, costs(), kept, 1 << 20, 3.0)
+    assert kept.bytes_per_byte == 1.5
+    assert (taken.pieces, taken.large, taken.written_bytes) == (60, 0, 10 * 2 * MB * 1.5)
+    assert (taken.reads, taken.read_bytes) == (80, 40 * MB)
+    assert (taken.proxy_out, taken.storage_in, taken.storage_out) == (70 * MB, 30 * MB, 40 * MB)
+    assert taken.cpu["object"] == pytest.approx((10 * 6 + 25 * 4) * 0.6e-3)
+    # Listings have copies, whatever objects have.
+    assert taken.rows == 30
+    assert taken.cpu["container"] == pytest.approx((10 * 3 + 25) * 0.1e-3)
+    assert demand(load(5 * MB, create=10), costs(), kept, 1 << 20, 3.0).large == 60
+
+
+@pytest.mark.parametrize(
+    ("kept", "bytes_per_byte", "may_be_lost", "quorum", "pods"),
+    [
+        (copies(3), 3, 2, 2, 3),
+        (copies(2), 2, 1, 2, 2),
+        (coded(2, 1), 1.5, 1, 3, 3),
+        (coded(4, 2), 1.5, 2, 5, 3),
+        (coded(8, 3), 11 / 8, 3, 9, 4),
+        (coded(10, 4), 1.4, 4, 11, 4),
+    ],
+)
+def test_what_copies_and_fragments_take_and_survive(
+    kept: Redundancy, bytes_per_byte: float, may_be_lost: int, quorum: int, pods: int
+) -> None:
+    assert kept.bytes_per_byte == bytes_per_byte
+    assert (kept.may_be_lost, kept.quorum, kept.least_pods) == (may_be_lost, quorum, pods)
+
+
+def test_fewer_places_than_fragments_have_several_each() -> None:
+    assert [coded(4, 2).places_lost(places) for places in (0, 1, 2, 3, 5, 6, 7)] == [0, 0, 0, 1, 1, 2, 2]
+    assert [copies(3).places_lost(places) for places in (1, 2, 3, 9)] == [0, 1, 2, 2]
 
 
 def test_rows_are_merged_once_a_second_or_as_seldom_as_they_come() -> None:
@@ -115,15 +154,15 @@ def test_rows_are_merged_once_a_second_or_as_seldom_as_they_come() -> None:
     # However many containers there are, a device merges so many a second.
     known = replace(costs(0, 0), fold_s=0.001)
     many = replace(load(1000, create=50), containers=10_000)
-    assert demand(many, known, 3, 1 << 20).cpu["container"] == pytest.approx(3 * 25 * 0.001)
+    assert demand(many, known, copies(3), 1 << 20).cpu["container"] == pytest.approx(3 * 25 * 0.001)
 
 
 def test_devices_are_busy_with_reads_bytes_and_syncs_that_many_writes_share() -> None:
-    reads = demand(load(MB, read=10), costs(), 3, 1 << 20)
+    reads = demand(load(MB, read=10), costs(), copies(3), 1 << 20)
     # 10 ms to get there and 5 ms for the bytes, ten times a second, over two devices.
     assert device_busy(reads, HDD, 2) == pytest.approx(10 * 0.015 / 2)
-    one = demand(load(0, create=10), costs(), 3, 1 << 20)
-    many = demand(load(0, create=10_000), costs(), 3, 1 << 20)
+    one = demand(load(0, create=10), costs(), copies(3), 1 << 20)
+    many = demand(load(0, create=10_000), costs(), copies(3), 1 << 20)
     assert device_busy(one, HDD, 30) == pytest.approx(0.01 / 1.01)
     assert 0.9 < device_busy(many, HDD, 30) < 1
     assert device_busy(one, HDD, 0) == math.inf

@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, Field, ValidationError, model_validator
 from swiftlet.advice.errors import AdviceError
 from swiftlet.advice.hardware import Disk, Hardware, Node
 from swiftlet.advice.load import Load
-from swiftlet.advice.plan import Rules
+from swiftlet.advice.plan import Coding, Rules
 from swiftlet.advice.sizes import of_pieces
 from swiftlet.advice.sizing import MAX_DISKS
 from swiftlet.bench.scenario import Part
@@ -164,6 +164,13 @@ class HardwarePart(Part):
         )
 
 
+class CodingPart(Part):
+    """An erasure coding, in place of copies."""
+
+    data: Annotated[int, Field(ge=2, le=16)] = Field(description="Fragments that an object is cut into")
+    parity: Annotated[int, Field(ge=1, le=8)] = Field(description="Fragments that may be lost")
+
+
 class Workload(Part):
     """What a store has to hold and to do, and what it can be built of."""
 
@@ -178,7 +185,10 @@ class Workload(Part):
     cached: Annotated[float, Field(ge=0, le=1)] = Field(
         default=0.0, description="Share of reads that object servers find in memory"
     )
-    replicas: Annotated[int, Field(ge=1, le=32)] = Field(default=3, description="Copies of each object")
+    replicas: Annotated[int, Field(ge=1, le=32)] = Field(default=3, description="Copies of each object and listing")
+    erasure_coding: CodingPart | None = Field(
+        default=None, description="Keep objects in fragments; then `replicas` are copies of listings"
+    )
     busy: Annotated[float, Field(ge=0.05, le=0.95)] = Field(
         default=0.7, description="Share of time that anything may be busy, with one node away"
     )
@@ -204,6 +214,9 @@ class Workload(Part):
         """Return how the store is to be sized."""
         return Rules(
             replicas=self.replicas,
+            coding=None
+            if self.erasure_coding is None
+            else Coding(self.erasure_coding.data, self.erasure_coding.parity),
             busy=self.busy,
             full=self.full,
             aggregate_below=self.aggregate_below,
