@@ -346,7 +346,10 @@ def _change(builder: RingBuilder, task: Task) -> bool:
                 builder.set_weight(members[one.name].id, _next_weight(members[one.name].weight, one))
         elif one.zone is not None:
             _add(builder, one, one.weight / STEPS)
-    moved = any(one.zone not in (None, device.zone) for device, one in _pairs(builder, task))
+    moved = any(
+        one.zone is not None and (one.region, one.zone) != (device.region, device.zone)
+        for device, one in _pairs(builder, task)
+    )
     if (builder.devices, builder.replicas, builder.overload) == before and not moved:
         return False
     _relocate(builder, task)

@@ -18,11 +18,12 @@ from swiftlet_operator.build.site import (
     container_groups,
     groups_of_pool,
 )
-from swiftlet_operator.build.storage import devices_of
+from swiftlet_operator.build.storage import DEFAULT_REGION, devices_of
 from swiftlet_operator.checks import policies_of, pools_of, replicas_of
 from swiftlet_operator.manifests import (
     ALLOW_SCALE_IN,
     RING,
+    TOPOLOGY_REGION,
     TOPOLOGY_ZONE,
     Manifest,
     labels_of,
@@ -221,7 +222,7 @@ def _database_task(found: _Devices, ring: str) -> Task:
     for group in container_groups(found.world.cluster.meta.name, spec):
         for ordinal in range(group.replicas):
             weight = found.size_gib(group, ordinal, DATABASE_DEVICE, spec.container.storage)
-            wanted.append(found.wanted(group, ordinal, DATABASE_DEVICE, CONTAINER_PORT, "default", weight))
+            wanted.append(found.wanted(group, ordinal, DATABASE_DEVICE, CONTAINER_PORT, None, weight))
     return _task(found.world, ring, None, wanted)
 
 
@@ -240,28 +241,32 @@ class _Devices:
         sizes = [storage.size, *([asked] if asked is not None else [])]
         return min(float(parse_quantity(size) / GIB) for size in sizes)
 
-    def wanted(self, group: Group, ordinal: int, device: str, port: int, region: str, weight: float) -> Wanted:
-        """Return a device that should take part."""
+    def wanted(self, group: Group, ordinal: int, device: str, port: int, region: str | None, weight: float) -> Wanted:
+        """Return a device that should take part; its region is that of its node if None is given."""
         pod, meta = group.pod(ordinal), self.world.cluster.meta
         name = f"{pod}/{device}"
-        zone, node = _place(self.world, group, self._pods.get(pod))
+        node = _node_of(self.world, self._pods.get(pod))
+        zone = None if node is None else group.zone or labels_of(node).get(TOPOLOGY_ZONE, NO_ZONE)
         return Wanted(
             name=name,
             host=f"{pod}.{meta.name}-{group.component}.{meta.namespace}.svc",
             port=port,
             device=device,
-            region=region,
+            region=region or _region_of(self.world, node),
             weight=0.0 if is_named(name, self.world.cluster.spec.drain) else weight,
             zone=zone,
-            node=node,
+            node=None if node is None else name_of(node),
             full=self._levels.get(name) in NO_MORE,
         )
 
 
-def _place(world: World, group: Group, pod: Manifest | None) -> tuple[str | None, str | None]:
-    """Return zone and node of a pod, None while it has never been scheduled or its node is not known."""
+def _node_of(world: World, pod: Manifest | None) -> Manifest | None:
+    """Return the node of a pod; None while it has never been scheduled or its node is not known."""
     name = pod["spec"].get("nodeName") if pod is not None else None
-    node = world.node(name) if name else None
-    if node is None:
-        return None, None
-    return group.zone or labels_of(node).get(TOPOLOGY_ZONE, NO_ZONE), name
+    return world.node(name) if name else None
+
+
+def _region_of(world: World, node: Manifest | None) -> str:
+    """Return the region of a node, if pools have named it: databases stand near the proxies of that region then."""
+    told = "" if node is None else labels_of(node).get(TOPOLOGY_REGION, "")
+    return told if told in {pool.region for pool in world.cluster.spec.pools} else DEFAULT_REGION

@@ -556,6 +556,28 @@ async def test_the_published_ring_names_the_pods() -> None:
     assert {one.zone for one in ring.devices if one} == {"a", "b", "c"}
 
 
+async def test_databases_are_in_the_regions_of_their_nodes_that_pools_name() -> None:
+    scene = Scene({"pools": [POOL | {"region": "north"}, POOL | {"name": "far", "region": "south"}]})
+    for node, region in (("n0", "north"), ("n1", "south"), ("n2", "elsewhere")):
+        scene.kube.find("Node", node)["metadata"]["labels"]["topology.kubernetes.io/region"] = region
+    await scene.settle()
+
+    assert regions_of(scene, "container") == regions_of(scene, "account") == ["north", "south", "default"]
+    assert regions_of(scene, "object-0") == ["north"] * 3 + ["south"] * 3
+
+    scene.kube.find("Node", "n2")["metadata"]["labels"]["topology.kubernetes.io/region"] = "south"
+    scene.now_s += HOUR
+    await scene.settle()
+    assert regions_of(scene, "container") == ["north", "south", "south"]
+
+
+def regions_of(scene: Scene, ring: str) -> list[str]:
+    """Return the regions of a ring's devices, in the order of the devices' names."""
+    chunk = scene.kube.find("ConfigMap", f"store-ring-{ring}-0")["binaryData"]["chunk"]
+    devices = codec.join([base64.b64decode(chunk)]).devices
+    return [device.region for device in sorted([one for one in devices if one], key=lambda one: one.name)]
+
+
 async def test_a_finalizer_that_somebody_added_meanwhile_stays() -> None:
     scene = await settled({"pools": [POOL], "deletionPolicy": "Delete", "rings": SMALL_RINGS})
     scene.cluster["metadata"]["deletionTimestamp"] = "2027-01-15T10:00:00Z"
