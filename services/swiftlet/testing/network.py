@@ -21,8 +21,14 @@ class Network:
     """Whether new connections end at once."""
     goes_down: bool = False
     """Whether it is down after the next cut, as a server that was killed in the middle."""
+    may_pass: asyncio.Event = field(default_factory=asyncio.Event)
+    """Cleared, it keeps what comes in either direction until it is set again, also the end of a connection."""
 
     connections: set[asyncio.Task[object]] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        """Let everything pass."""
+        self.may_pass.set()
 
     async def end(self) -> None:
         """Cut what is left."""
@@ -62,6 +68,7 @@ class Network:
         left = limit
         with contextlib.suppress(OSError):
             while data := await source.read(65536 if left is None else min(65536, max(left, 1))):
+                await self.may_pass.wait()
                 if left is not None:
                     data = data[:left]
                     left -= len(data)
@@ -71,3 +78,4 @@ class Network:
                     self.cuts += 1
                     self.is_down = self.is_down or self.goes_down
                     return
+        await self.may_pass.wait()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 import random
 import signal
@@ -17,6 +18,7 @@ import pytest
 
 from swiftlet.client.batches import Batches
 from swiftlet.client.bodies import BytesBody, StreamBody
+from swiftlet.client.direct import guest
 from swiftlet.client.direct.grants import Kind
 from swiftlet.client.direct.way import DirectWay
 from swiftlet.client.errors import ConnectionFailed, NotFound
@@ -185,6 +187,60 @@ async def test_a_client_that_dies_in_the_middle_of_a_put_leaves_nothing(
     way = way_to(cluster)
     with pytest.raises(NotFound):
         await way.head(ObjectRequest(CONTAINER, "killed"))
+    await way.close()
+
+
+async def test_a_cancelled_upload_leaves_nothing(
+    cluster: DirectCluster, way: DirectWay, networks: list[Network]
+) -> None:
+    """The devices give up what they had of it, and the connections go on."""
+    await way.put(ObjectRequest(CONTAINER, "warm"), BytesBody(b""))
+    before = large_files(cluster)
+
+    async def pieces() -> AsyncIterator[bytes]:
+        yield LARGE[: 1 << 20]
+        yield LARGE[1 << 20 : 2 << 20]
+        await asyncio.Event().wait()
+
+    upload = asyncio.ensure_future(way.put(ObjectRequest(CONTAINER, "cancelled"), StreamBody(pieces(), len(LARGE))))
+    async with asyncio.timeout(60):
+        while len(begun := large_files(cluster) - before) < len(DEVICES):  # noqa: ASYNC110 - looking is cheap
+            await asyncio.sleep(0.02)
+    upload.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await upload
+    async with asyncio.timeout(60):
+        while begun & large_files(cluster):  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+    with pytest.raises(NotFound):
+        await way.head(ObjectRequest(CONTAINER, "cancelled"))
+    with Counted(cluster, way) as counted:
+        await way.put(ObjectRequest(CONTAINER, "cancelled"), BytesBody(SMALL))
+    assert (counted.http, counted.devices) == ([], len(DEVICES))
+
+
+async def test_a_read_of_a_device_that_is_late_is_made_of_another_one(
+    cluster: DirectCluster, networks: list[Network], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After as long as 95 of 100 reads take: nobody waits until it is clear that the device is silent."""
+    slow = functools.partial(guest.NativeSettings, silence_s=60.0, answer_timeout_s=60.0)
+    monkeypatch.setattr(guest, "NativeSettings", slow)
+    way = way_to(cluster)
+    objects, request = Objects(way, Options()), ObjectRequest(CONTAINER, "late")
+    await way.put(request, BytesBody(SMALL))
+    for _ in range(30):
+        assert (await objects.get(request)).data == SMALL
+    networks[0].may_pass.clear()
+    try:
+        async with asyncio.timeout(30):
+            while True:
+                with Counted(cluster, way) as counted:
+                    assert (await objects.get(request)).data == SMALL
+                if counted.devices > 1:
+                    break  # The first device that it asked was this one.
+    finally:
+        networks[0].may_pass.set()
+    assert not [line for line in counted.http if line.endswith("/late")]
     await way.close()
 
 

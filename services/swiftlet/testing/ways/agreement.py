@@ -138,6 +138,17 @@ class AgreementContract:
             await until(is_refused)
         await until(is_counted)
 
+    async def test_both_tell_how_far_they_are(self, pair: tuple[AsyncClient, AsyncClient], container: str) -> None:
+        """Bytes only get more, and are all of them in the end, in both directions."""
+        for store in pair:
+            for data in (DATA, LARGE):
+                stored, read = list[tuple[int, int | None]](), list[tuple[int, int | None]]()
+                await store.put(container, "progress", data, progress=lambda *moved, to=stored: to.append(moved))
+                await store.get(container, "progress", progress=lambda *moved, to=read: to.append(moved))
+                for told in (stored, read):
+                    assert told == sorted(told)
+                    assert told[-1][0] == len(data)
+
     async def test_both_make_versions(self, pair: tuple[AsyncClient, AsyncClient], container: str) -> None:
         """In the order in which they were stored; either reads those of the other, and takes its deletion back."""
         one, other = pair

@@ -20,6 +20,8 @@ use swiftlet_transport::{
     Regions, SameNodeFabric, Sink, TcpFabric, What,
 };
 
+mod grants;
+
 const POWER: u8 = 6;
 const ROWS: u32 = 0b111;
 const RING: u64 = 12;
@@ -277,29 +279,6 @@ fn what_is_not_shown_to_a_guest_is_not_in_its_memory_either() {
         let rows = visit.machine.node.as_ref().unwrap().report();
         assert_eq!(rows.iter().find(|row| row.name == "guests").unwrap().counters.lent_bytes, 0);
     }
-}
-
-#[test]
-fn grants_that_do_not_count() {
-    let visit = Visit::new();
-    let ask = |signed: &[u8]| visit.ask_by(signed, "o", &get("o"), b"").0;
-    assert_eq!(ask(&grant().sign(&key()).unwrap()), Status::NotFound, "a good one");
-    let signed = |grant: Grant| grant.sign(&key()).unwrap();
-    for (why, bad) in [
-        ("of another cluster", grant().sign(&ClusterKey::new(b"other")).unwrap()),
-        ("of another session", signed(Grant { session: [6; 16], ..grant() })),
-        ("ended", signed(Grant { issued_ms: now_ms() - 2000, ends_ms: now_ms() - 1000, ..grant() })),
-        ("issued in the future", signed(Grant { issued_ms: now_ms() + 20_000, ..grant() })),
-        ("for too long", signed(Grant { ends_ms: now_ms() + LONGEST_LIFE_MS + 1000, ..grant() })),
-        ("truncated", signed(grant())[..60].to_vec()),
-        ("nothing", Vec::new()),
-        ("huge", vec![1; 30_000]),
-    ] {
-        assert_eq!(ask(&bad), Status::Unauthorized, "{why}");
-    }
-    let mut widened = signed(Grant { operations: Operations::HEAD, ..grant() });
-    widened[40] = 31; // operations
-    assert_eq!(ask(&widened), Status::Unauthorized, "widened");
 }
 
 #[test]
