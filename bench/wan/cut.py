@@ -37,7 +37,7 @@ Regional = dict[str, dict[str, tuple[Held | None, Held | None]]]
 
 @dataclass
 class Result:
-    """What was found."""
+    """What clients were answered in one run, and what it took to make the regions equal again."""
 
     operations: list[Done] = field(default_factory=list)
     cut_at: float = 0.0

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from e2e.standalone.model_history import History, Operation, Outcome, Version, always
 
 SHARED = "shared"
-"""What names of objects begin with that clients of all regions write."""
+"""Names begin with this if clients of all regions write the object."""
 _WRITTEN = {"PUT": {201}, "DELETE": {204}}
 
 
@@ -49,7 +49,7 @@ class Done:
 
     @property
     def version(self) -> Version | None:
-        """What the operation made or found: None for no object."""
+        """Return the version that the operation made or found; None for no object."""
         there = self.method == "PUT" or (self.method == "GET" and self.status == 200)
         return Version(self.etag, self.size, "", "") if there else None
 
@@ -112,7 +112,7 @@ class Summary:
     """Share of the operations whose answer was neither missing nor 5xx."""
     median_ms: float
     worst_ms: float
-    """Of all, refused ones too."""
+    """The longest time of all operations, refused ones included."""
 
     def __str__(self) -> str:
         """Return a cell of a table."""
