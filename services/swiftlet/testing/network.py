@@ -27,7 +27,7 @@ class Network:
     connections: set[asyncio.Task[object]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        """Let everything pass."""
+        """Begin as a network that keeps nothing back."""
         self.may_pass.set()
 
     async def end(self) -> None:

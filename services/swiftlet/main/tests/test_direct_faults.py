@@ -36,6 +36,7 @@ from swiftlet.servers.objects import native_server
 from swiftlet.settings import ReplicatorSettings
 from swiftlet.testing.network import Network
 from swiftlet.testing.ways.conformance import read
+from swiftlet.transport.native_calls import NativeSettings
 from swiftlet.transport.native_replicas import NativeReplicas
 
 OFFSET = 2000
@@ -223,7 +224,7 @@ async def test_a_read_of_a_device_that_is_late_is_made_of_another_one(
     cluster: DirectCluster, networks: list[Network], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After as long as 95 of 100 reads take: nobody waits until it is clear that the device is silent."""
-    slow = functools.partial(guest.NativeSettings, silence_s=60.0, answer_timeout_s=60.0)
+    slow = functools.partial(NativeSettings, silence_s=60.0, answer_timeout_s=60.0)
     monkeypatch.setattr(guest, "NativeSettings", slow)
     way = way_to(cluster)
     objects, request = Objects(way, Options()), ObjectRequest(CONTAINER, "late")
