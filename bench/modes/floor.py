@@ -1,4 +1,5 @@
-"""What copies alone allow: operations a second of table III's mixes if stores and clients did nothing else.
+"""What copies alone allow: operations a second of table III's mixes if stores and clients did nothing else, then with
+the digests that each mode has to make, and what the disk would allow with a sync of each file.
 
     chrt -r 1 .venv/bin/python -m bench.modes.floor [--scale 50] [--directory /dev/shm]
 
@@ -6,19 +7,27 @@ Measures the processor time of what every body needs on one machine: copies in m
 files, which are removed again. What is written goes into three files. On its way it goes through one socket in M1,
 whose proxy lends its memory to object servers, and through three in M2; a client that shares memory ("near") copies it
 there, and each object server copies it from there. What is read goes through one socket, or is copied once. There are
-no digests in it, no frames, no Python, and no processor is ever idle.
+no frames in it, no Python, and no processor is ever idle.
+
+With digests: of what is written, each of the three devices makes XXH3, and so do the client and M1's proxy. What is
+read is copied out of its file, and hashed by the device and by the client. Where ETags are MD5 it is made by the client
+that writes, by M1's proxy, and by the client that reads through it; directly, reads are compared by XXH3.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import os
 import socket
 import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
+
+import xxhash
 
 from bench.modes.swiftx import COPIES, MB, MIXES, Mix
 
@@ -47,6 +56,26 @@ def filing(directory: Path) -> float:
     return (time.process_time() - began) / written
 
 
+def syncing(directory: Path) -> float:
+    """Return seconds, not those of a processor, for each byte of a new file that is synced."""
+    path, written, began = directory / "file", 0, time.monotonic()
+    while time.monotonic() < began + SECONDS:
+        with path.open("wb", buffering=0) as file:
+            for _ in range(FILE_PIECES):
+                written += file.write(PIECE) or 0
+            os.fsync(file.fileno())
+    return (time.monotonic() - began) / written
+
+
+def hashing(update: Callable[[bytes], object]) -> float:
+    """Return processor seconds for each byte that is added to a digest."""
+    hashed, began = 0, time.process_time()
+    while time.process_time() < began + SECONDS:
+        update(PIECE)
+        hashed += len(PIECE)
+    return (time.process_time() - began) / hashed
+
+
 def sending() -> float:
     """Return processor seconds for each byte that goes through a TCP connection to this machine, of both ends."""
     received = 0
@@ -70,11 +99,25 @@ def sending() -> float:
     return (time.process_time() - began) / received
 
 
+def mean_bytes(mix: Mix, scale: float) -> float:
+    """Return the mean size of a mix's objects."""
+    objects = sum(count for count, _ in mix.sizes)
+    return sum(count * size for count, size in mix.sizes) / objects * MB / scale
+
+
 def most(mix: Mix, scale: float, written: float, read: float) -> float:
     """Return operations a second that all processors can do at most; bytes cost so many processor seconds."""
-    objects = sum(count for count, _ in mix.sizes)
-    mean = sum(count * size for count, size in mix.sizes) / objects * MB / scale
-    return (os.cpu_count() or 1) / (mean * ((mix.create + mix.update) * written + mix.read * read))
+    cost = (mix.create + mix.update) * written + mix.read * read
+    return (os.cpu_count() or 1) / (mean_bytes(mix, scale) * cost)
+
+
+def table(scale: float, costs: dict[str, tuple[float, float]]) -> list[str]:
+    """Return markdown: operations a second at most, for what a byte that is written or read costs in each mode."""
+    lines = [f"| mix, sizes divided by {scale:g} | " + " | ".join(costs) + " |", "|---" * (len(costs) + 1) + "|"]
+    for mix in MIXES:
+        rates = (most(mix, scale, *cost) for cost in costs.values())
+        lines.append(f"| {mix.name} | " + " | ".join(f"{rate:,.0f}" for rate in rates) + " |")
+    return lines
 
 
 def main() -> None:
@@ -82,22 +125,36 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scale", type=float, default=50, help="by which the sizes of the mixes are divided")
     parser.add_argument("--directory", type=Path, help="where files are written; a temporary one by default")
+    parser.add_argument("--disk", type=Path, help="where files are synced; the present directory by default")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=arguments.directory) as directory:
         copy, file, send = copying(), filing(Path(directory)), sending()
-    lines = [
-        f"GB in a processor second: copied {1e-9 / copy:.1f}, files {1e-9 / file:.1f}, sockets {1e-9 / send:.1f}",
-        "",
-    ]
+    with tempfile.TemporaryDirectory(dir=arguments.disk or Path()) as directory:
+        sync = syncing(Path(directory))
+    md5, xxh3 = hashing(hashlib.md5(usedforsecurity=False).update), hashing(xxhash.xxh3_128().update)
     costs = {
         "M1": (send + COPIES * file, send),
         "M2": (COPIES * (send + file), send),
         "M2, near": (copy + COPIES * (copy + file), copy),
     }
-    lines += [f"| mix, sizes divided by {arguments.scale:g} | " + " | ".join(costs) + " |", "|---" * 4 + "|"]
+    compared = copy + 2 * xxh3
+    digested = {
+        "M1": (costs["M1"][0] + (2 + COPIES) * xxh3, send + compared),
+        "M2": (costs["M2"][0] + (1 + COPIES) * xxh3, send + compared),
+        # It is copied out of its file into the memory that is shared.
+        "M2, near": (costs["M2, near"][0] + (1 + COPIES) * xxh3, compared),
+    }
+    with_md5 = {mode: (written + md5, read) for mode, (written, read) in digested.items()}
+    with_md5["M1"] = (with_md5["M1"][0] + md5, with_md5["M1"][1] + md5)
+    speeds = {"copied": copy, "files": file, "sockets": send, "MD5": md5, "XXH3": xxh3}
+    lines = ["GB in a processor second: " + ", ".join(f"{name} {1e-9 / cost:.1f}" for name, cost in speeds.items())]
+    lines += ["", "Copies alone:", "", *table(arguments.scale, costs)]
+    lines += ["", "With digests:", "", *table(arguments.scale, digested)]
+    lines += ["", "With MD5 as ETags:", "", *table(arguments.scale, with_md5)]
+    lines += ["", f"Three synced files of what is written, at {1e-9 / sync:.2f} GB/s of this disk:", ""]
     for mix in MIXES:
-        rates = (most(mix, arguments.scale, *cost) for cost in costs.values())
-        lines.append(f"| {mix.name} | " + " | ".join(f"{rate:,.0f}" for rate in rates) + " |")
+        written = mean_bytes(mix, arguments.scale) * (mix.create + mix.update) * COPIES
+        lines.append(f"- {mix.name}: {1 / (written * sync):,.0f} operations a second at most")
     sys.stdout.write("\n".join(lines) + "\n")
 
 
