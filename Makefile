@@ -229,13 +229,20 @@ bench: setup ## this store, OpenStack Swift, MinIO and SeaweedFS in turns, and d
 	@unshare --net --mount .venv/bin/python -m bench.sitting --page bench/RESULTS.md $(BENCH_ARGS)
 
 .PHONY: bench-quick
-bench-quick: setup ## a few workloads of this store, OpenStack Swift and what else was built, in 5 minutes: .cache/bench/page.md (root)
+bench-quick: setup ## a few workloads of this store, OpenStack Swift and what else was built, in under 5 minutes: .cache/bench/page.md (root)
 	@bench/peers/prepare.sh
-	@unshare --net --mount .venv/bin/python -m bench.sitting --quick --turns 2 --seconds 0.5 --phase-seconds 3 $(BENCH_ARGS)
+	@unshare --net --mount .venv/bin/python -m bench.sitting --quick --turns 2 --seconds 0.5 --phase-seconds 3 --most-seconds 270 $(BENCH_ARGS)
 
+# make bench-micro MICRO='hash erasure' ROUNDS=20
+MICRO ?=
+ROUNDS ?= 3
 .PHONY: bench-micro
-bench-micro: ## how fast one core digests
-	@cargo bench --quiet --manifest-path native/Cargo.toml --workspace
+bench-micro: setup ## digests, erasure coding, transport and load generator, each alone: their part of bench/RESULTS.md
+	@.venv/bin/python -m bench.micro run --rounds $(ROUNDS) $(MICRO)
+
+.PHONY: bench-page
+bench-page: setup ## bench/RESULTS.md anew from bench/measured, without measuring
+	@.venv/bin/python -m bench.micro page
 
 .PHONY: bench-baseline
 bench-baseline: setup ## objects per second, latency and processor time of a store on this machine
@@ -255,8 +262,8 @@ bench-degrade: setup ## what clients notice while something of a store is broken
 	@unshare --net --mount .venv/bin/python -m bench.degrade.run $(DEGRADE_ARGS)
 
 .PHONY: bench-generator
-bench-generator: ## what the load generator can do and costs, and how exact it is
-	@cargo bench --quiet --manifest-path native/Cargo.toml -p swiftlet-load
+bench-generator: setup ## what the load generator can do and costs, and how exact it is: its part of bench/RESULTS.md
+	@.venv/bin/python -m bench.micro run load
 
 # make bench-large LARGE_ARGS='/mnt/disk /dev/shm/large --rounds 5'
 LARGE_ARGS ?= .cache/bench-large

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -17,14 +16,15 @@ _HEADS = ("workload", "store", "op/s", "spread", "MB/s", "p50", "p99", "CPU/op",
 _PHASES = ("mode", "store", "phase", "op/s", "p50", "p99", "max", "failed", "whole again after")
 
 
-def render(document: Mapping[str, Any], others: Sequence[tuple[str, str]]) -> str:
-    """Return the page; `others` are titles and paths of other measurements."""
+def render(document: Mapping[str, Any], others: Sequence[str]) -> str:
+    """Return the page; `others` are the paragraphs about what was measured outside of the sitting."""
     environment = document["environment"]
     memory = size_text(environment["memory_bytes"])
     loads = document["load_average"]
     parts = [
         "# Measurements",
-        f"`{_command(document)}` measures all of this in one sitting and writes this page.",
+        f"`{_command(document)}` measures stores in turns and on bad days in one sitting and writes this page; what "
+        "stands under [One part at a time](#one-part-at-a-time) was measured by itself.",
         f"Begun {document['began']} on {environment['processors']} processors ({environment['processor']}), {memory} "
         f"of memory, {environment['system']}. Load average: {loads['before']} before, {loads['after']} after. Each "
         "turn starts a store anew on the same disk; generator and store share the processors. Absolute numbers are "
@@ -50,7 +50,11 @@ def render(document: Mapping[str, Any], others: Sequence[tuple[str, str]]) -> st
     missing = [*document["missing"], *document["failed"]]
     if missing:
         parts += ["## Not measured", "\n".join(f"- {one}" for one in missing)]
-    parts += ["## Other measurements", "\n".join(f"- [{title}]({path})" for title, path in others)]
+    return laid_out([*parts, *others])
+
+
+def laid_out(parts: Sequence[str]) -> str:
+    """Return paragraphs, tables and lists as the text of a page."""
     return "\n\n".join(_joined(parts)) + "\n"
 
 
@@ -152,10 +156,3 @@ def _phases(modes: Sequence[Mapping[str, Any]]) -> Iterator[Sequence[str]]:
                 f"{phase['failed']:,} of {phase['failed'] + phase['succeeded']:,}",
                 whole,
             )
-
-
-def other_pages(folder: Path) -> list[tuple[str, str]]:
-    """Return the titles and paths of the pages in folders below this one."""
-    pages = sorted(folder.glob("*/RESULTS.md"))
-    titles = [page.read_text("utf-8").partition("\n")[0].removeprefix("# ") for page in pages]
-    return [(title, f"{page.parent.name}/{page.name}") for title, page in zip(titles, pages, strict=True)]

@@ -9,22 +9,29 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import shutil
+import signal
 import subprocess
 import sys
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from bench.degrade.modes import is_own_network
 from bench.degrade.run import picture_name
+from bench.micro import part
 from bench.peers import turns
 from bench.peers.systems import SYSTEMS
-from bench.results import other_pages, render
+from bench.results import render
 from swiftlet.bench.environment import facts
 
-HERE = Path(__file__).parent
+DEGRADED_S = 100.0
+"""Seconds that are kept for degraded modes when a sitting has a limit: one mode of two stores takes some 90."""
+STOP_S = 10.0
+"""Seconds in which degraded modes have to stop their stores when their time is over."""
 
 
 def main() -> None:
@@ -38,6 +45,12 @@ def main() -> None:
         "--modes", nargs="*", metavar="MODE", help="degraded modes (default: all; with --quick: process)"
     )
     parser.add_argument("--phase-seconds", type=float, default=5.0, help="of each phase of a degraded mode (default 5)")
+    parser.add_argument(
+        "--most-seconds",
+        type=float,
+        default=math.inf,
+        help="no turn begins that would last for longer, and degraded modes are ended (default: no limit)",
+    )
     parser.add_argument("--directory", type=Path, default=Path(".cache/bench"), help="on a real disk")
     parser.add_argument("--page", type=Path, help="where the page goes (default: page.md in the directory)")
     parser.add_argument("--page-of", type=Path, metavar="JSON", help="only write the page of what was measured before")
@@ -48,7 +61,7 @@ def main() -> None:
     else:
         document = _measured(arguments)
         (arguments.directory / "results.json").write_text(json.dumps(document, indent=1) + "\n", "utf-8")
-    page.write_text(render(document, other_pages(HERE)), "utf-8")
+    page.write_text(render(document, part()), "utf-8")
     print(f"wrote {page}")
     raise SystemExit(int(bool(document["failed"])))
 
@@ -64,8 +77,10 @@ def _measured(arguments: argparse.Namespace) -> dict[str, Any]:
     systems = [one for one in wanted if not one.missing()]
     environment, began, before = facts(), datetime.now(UTC), _load_average()
     extent = turns.Extent(arguments.seconds, arguments.large, arguments.quick)
-    found = turns.measure(systems, arguments.directory.absolute(), arguments.turns, extent, _say)
-    degraded, failed = _degraded(arguments)
+    whole = turns.Limit(arguments.most_seconds)
+    limit = turns.Limit(arguments.most_seconds - (DEGRADED_S if _modes(arguments) != [] else 0.0))
+    found = turns.measure(systems, arguments.directory.absolute(), arguments.turns, extent, _say, limit)
+    degraded, failed = _degraded(arguments, whole.left)
     return {
         "command": "make bench-quick" if arguments.quick else "make bench",
         "arguments": sys.argv[1:],
@@ -77,14 +92,21 @@ def _measured(arguments: argparse.Namespace) -> dict[str, Any]:
         "systems": {one.name: {"durability": one.durability, "syncs": found.syncs.get(one.name)} for one in systems},
         "rows": found.rows,
         "degraded": degraded,
-        "missing": missing,
+        "missing": [*missing, *limit.reached],
         "failed": [*found.failed, *failed],
     }
 
 
-def _degraded(arguments: argparse.Namespace) -> tuple[list[dict[str, Any]], list[str]]:
-    """Run the degraded modes in a process of their own; what was measured, and what failed."""
-    chosen = arguments.modes if arguments.modes is not None else ["process"] if arguments.quick else None
+def _modes(arguments: argparse.Namespace) -> list[str] | None:
+    """Return the degraded modes that are wanted, None for all."""
+    if arguments.modes is not None:
+        return list(arguments.modes)
+    return ["process"] if arguments.quick else None
+
+
+def _degraded(arguments: argparse.Namespace, seconds: float) -> tuple[list[dict[str, Any]], list[str]]:
+    """Run the degraded modes in a process of their own, for so long at most; what was measured, and what failed."""
+    chosen = _modes(arguments)
     if chosen == []:
         return [], []
     directory = arguments.directory.absolute() / "degrade"
@@ -95,10 +117,32 @@ def _degraded(arguments: argparse.Namespace) -> tuple[list[dict[str, Any]], list
     command += ["--html", str(arguments.directory / "degrade.html"), "--seconds", str(arguments.phase_seconds)]
     pictures = (arguments.page or arguments.directory / "page.md").parent / "pictures"
     command += ["--objects", "500", "--pictures", str(pictures), *(["--modes", *chosen] if chosen is not None else [])]
-    done = subprocess.run(command, check=False)
-    failed = [f"degraded modes: exit code {done.returncode}"] if done.returncode else []
+    failed = [f"degraded modes: {why}"] if (why := ended(command, seconds)) else []
     modes: list[dict[str, Any]] = json.loads(file.read_text("utf-8"))["modes"] if file.exists() else []
     return [{**one, "picture": f"pictures/{picture_name(one['mode'])}"} for one in modes], failed
+
+
+def ended(command: list[str], seconds: float) -> str:
+    """Run a command and what it starts for so many seconds at most; why it did not end well, empty when it did."""
+    process = subprocess.Popen(command, start_new_session=True)
+    try:
+        code = process.wait(None if math.isinf(seconds) else max(0.0, seconds))
+    except subprocess.TimeoutExpired:
+        # It stops its stores when it is interrupted; what doesn't end by then is ended.
+        process.send_signal(signal.SIGINT)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(STOP_S)
+        return "there was no time left for them"
+    except BaseException:
+        process.send_signal(signal.SIGINT)
+        process.wait()
+        raise
+    else:
+        return f"exit code {code}" if code else ""
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
 
 
 def _load_average() -> float:

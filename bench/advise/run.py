@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import geometric_mean, median
 
+from bench.micro import Measured, report
 from e2e.standalone.cluster import Cluster, start_cluster
 from e2e.standalone.wire import Client
 from swiftlet.advice.costs import SERVICES, UnitCosts, read_costs, shipped
@@ -29,7 +30,6 @@ from swiftlet.advice.demand import Demand, demand, mean_cost
 from swiftlet.advice.load import Load
 from swiftlet.advice.redundancy import copies
 from swiftlet.advice.sizes import Sizes, fixed, of_pieces
-from swiftlet.bench.environment import facts
 from swiftlet.bench.processes import Watch
 from swiftlet.bench.results import StepResult
 from swiftlet.bench.runner import Options, run
@@ -85,12 +85,14 @@ class Row:
         """Whether it is near enough."""
         return abs(self.error) <= LIMIT
 
-    def __str__(self) -> str:
-        verdict = ("yes" if self.is_good else "**no**") if self.decides else ""
-        return (
-            f"| {self.size} | {self.what} | {self.predicted:,.1f} {self.unit} | {self.measured:,.1f} {self.unit} | "
-            f"{self.error:+.0%} | {verdict} |"
-        )
+    def reported(self) -> Iterator[Measured]:
+        """Both, and the error where there is one; sums, which decide, say whether they are near enough."""
+        what = f"{self.size}, {self.what}"
+        yield Measured(f"{what}, measured", self.unit, (self.measured,))
+        yield Measured(f"{what}, predicted", self.unit, (self.predicted,))
+        if self.measured:
+            verdict = (" (near enough)" if self.is_good else " (**too far**)") if self.decides else ""
+            yield Measured(f"{what}, predicted beyond measured{verdict}", "%", (self.error * 100,))
 
 
 def scenario(size: str, count: int, connections: int) -> Scenario:
@@ -229,14 +231,10 @@ def main() -> None:
                 client = Client(cluster.endpoint, cluster.user, cluster.key)
                 target = Target(f"{cluster.endpoint}{client.base}", client.token)
                 costs = measure(read_store(cluster.ready_file), target, arguments.runs, say)
-            print(f"Unit costs: {json.dumps(dict(costs.measured))}\n\nNow: {json.dumps(facts())}\n")
-            print(
-                "| objects | of an operation | predicted | measured | error | within 25 % |\n|---|---|---|---|---|---|"
-            )
-            bad = 0
-            for row in compared(cluster, costs, arguments.runs):
-                print(row, flush=True)
-                bad += row.decides and not row.is_good
+            print(f"Unit costs: {json.dumps(dict(costs.measured))}\n", flush=True)
+            found = list(compared(cluster, costs, arguments.runs))
+            report("advise", [one for row in found for one in row.reported()])
+            bad = sum(row.decides and not row.is_good for row in found)
         except OperationsFailError as error:
             raise SystemExit(f"error: {error}") from error
         finally:

@@ -4,7 +4,7 @@
 
 Starts a cluster of its own in a temporary directory (four object servers, three container servers, two proxy
 workers) and drives it with `swiftlet bench` on the same machine, so the load generator shares the processors with the
-cluster. Prints a markdown table. Absolute numbers move with the machine: compare only what was measured in one run.
+cluster. Absolute numbers move with the machine: compare only what was measured in one run.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import hashlib
 import os
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from statistics import median
 
+from bench.micro import Measured, report
 from e2e.standalone.cluster import Cluster, start_cluster
 from e2e.standalone.wire import Client
 from swiftlet.bench.figures import (
@@ -37,7 +37,16 @@ from swiftlet.bench.runner import Options, run
 from swiftlet.bench.scenario import Scenario
 from swiftlet.bench.target import Target
 
-FIGURES = (OPERATIONS_PER_S, BYTES_PER_S, P50, P99, CPU, GENERATOR_CPU, FAILED)
+FIGURES: Mapping[Figure, tuple[str, float]] = {
+    OPERATIONS_PER_S: ("op/s", 1.0),
+    BYTES_PER_S: ("MB/s", 1e-6),
+    P50: ("p50, µs", 1e6),
+    P99: ("p99, µs", 1e6),
+    CPU: ("CPU/op, µs", 1e6),
+    GENERATOR_CPU: ("generator's CPU/op, µs", 1e6),
+    FAILED: ("failed", 1.0),
+}
+"""Figures with their units, and what makes them of seconds and bytes."""
 
 
 def scenarios(seconds: int, count: int) -> Iterator[Scenario]:
@@ -50,19 +59,17 @@ def scenarios(seconds: int, count: int) -> Iterator[Scenario]:
         yield from (Scenario.model_validate({**fields, **one}) for one in (put, get))
 
 
-def rows(cluster: Cluster, scenario: Scenario) -> Iterator[str]:
-    """Rows of the table: one for each number of clients."""
+def measured(cluster: Cluster, scenario: Scenario) -> Iterator[Measured]:
+    """The figures of each number of clients."""
     client = Client(cluster.endpoint, cluster.user, cluster.key)
     watch = Watch([cluster.process.pid])
     target = Target(f"{cluster.endpoint}{client.base}", client.token)
     result = run(scenario, target, Options(prefix="bench", watch=watch))
     for key in keys(result):
-        cells = [_cell(values(result, key, figure), figure) for figure in FIGURES]
-        yield f"| {scenario.title} | {key.step} | {' | '.join(cells)} |"
-
-
-def _cell(found: list[float], figure: Figure) -> str:
-    return figure.text(median(found)) if found else "-"
+        what = f"{scenario.title}, {key.step} client{'' if key.connections == 1 else 's'}"
+        for figure, (unit, scale) in FIGURES.items():
+            if found := values(result, key, figure):
+                yield Measured(what, unit, tuple(value * scale for value in found))
 
 
 def md5_rate() -> float:
@@ -79,17 +86,15 @@ def main() -> None:
     parser.add_argument("--seconds", type=int, default=10, help="length of each small-object run (default 10)")
     parser.add_argument("--runs", type=int, default=5, help="large objects each way (default 5)")
     arguments = parser.parse_args()
-    heads = ["operation", "clients", *(figure.title for figure in FIGURES)]
-    print(f"| {' | '.join(heads)} |\n|{'---|' * len(heads)}")
+    found: list[Measured] = []
     with tempfile.TemporaryDirectory(prefix="swiftlet-bench-") as data:
         cluster = start_cluster(Path(data))
         try:
             for scenario in scenarios(arguments.seconds, arguments.runs):
-                for row in rows(cluster, scenario):
-                    print(row, flush=True)
+                found += measured(cluster, scenario)
         finally:
             cluster.stop()
-    print(f"\nMD5 alone, one core: {md5_rate():,.0f} MB/s")
+    report("baseline", [*found, Measured("MD5 alone, one core", "MB/s", (md5_rate(),))])
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What TLS between a caller and an object server costs natively, without Python; RESULTS.md says what it came to.
+# What TLS between a caller and an object server costs natively, without Python; ../RESULTS.md says what it came to.
 #
 #   bench/encryption/run.sh DIRECTORY [SECONDS] [ROUNDS]      about two minutes; needs 4 GiB there
 set -euo pipefail

@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import argparse
 import os
-import statistics
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 from bench.dataplane.large import KINDS
+from bench.micro import Measured, report
 from bench.peers.processes import family_of, seconds_of
 from e2e.standalone.cluster import Cluster, start_cluster
 from e2e.standalone.wire import Client
@@ -84,9 +85,8 @@ class Store:
         return Figures(count / took, (self._used() - before) / count * 1000)
 
 
-def in_turns(stores: dict[str, Store], works: list[Work], rounds: int, seconds: float) -> None:
-    """Measure, and print a row for each kind of work and mode."""
-    print("| work | encryption | requests/s | CPU ms each | CPU to none, same round |\n|---|---|---|---|---|")
+def in_turns(stores: dict[str, Store], works: list[Work], rounds: int, seconds: float) -> Iterator[Measured]:
+    """Measure each kind of work in each mode."""
     for work in works:
         for method in ("PUT", "GET"):
             found: dict[str, list[Figures]] = {mode: [] for mode in stores}
@@ -94,11 +94,10 @@ def in_turns(stores: dict[str, Store], works: list[Work], rounds: int, seconds: 
                 for mode, store in stores.items():
                     found[mode].append(store.measure(work, method, seconds))
             for mode, figures in found.items():
-                pairs = zip(figures, found["none"], strict=True)
-                ratio = statistics.median(one.cpu_ms / plain.cpu_ms for one, plain in pairs)
-                rate = statistics.median(one.per_second for one in figures)
-                cpu = statistics.median(one.cpu_ms for one in figures)
-                print(f"| {method} {work.name} | {mode} | {rate:.1f} | {cpu:.2f} | {ratio:.2f} |", flush=True)
+                what, pairs = f"{method} {work.name}, {mode}", zip(figures, found["none"], strict=True)
+                yield Measured(what, "requests/s", tuple(one.per_second for one in figures))
+                yield Measured(what, "CPU ms each", tuple(one.cpu_ms for one in figures))
+                yield Measured(what, "of the CPU of none", tuple(one.cpu_ms / plain.cpu_ms for one, plain in pairs))
 
 
 def main() -> None:
@@ -114,16 +113,14 @@ def main() -> None:
         Work("1 MiB, 8 clients", 1 << 20, 8),
         Work(f"{arguments.mib} MiB, {_LARGE}", arguments.mib << 20, 1),
     ]
-    load = os.getloadavg()[0]
     stores: dict[str, Store] = {}
     try:
         for mode in MODES:
             stores[mode] = Store(arguments.directory, mode)
-        in_turns(stores, works, arguments.rounds, arguments.seconds)
+        report("encryption-stores", list(in_turns(stores, works, arguments.rounds, arguments.seconds)))
     finally:
         for store in stores.values():
             store.cluster.stop()
-    print(f"\nload (1 minute) {load:.1f} to {os.getloadavg()[0]:.1f}, {os.cpu_count()} processors")
 
 
 if __name__ == "__main__":

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import secrets
 import shutil
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -118,17 +119,53 @@ def count_syncs(system: System, running: Running, directory: Path, found: Found)
     found.syncs[system.name] = {name: count / COUNTED_PUTS for name, count in calls.items()}
 
 
+class Limit:
+    """The seconds that turns may take in all: none begins that would last for longer, by how long turns took before."""
+
+    def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
+        """Count from now on."""
+        self._clock, self._end = clock, clock() + seconds
+        self._took: dict[str, float] = {}
+        self.reached: list[str] = []
+        """Turns that were left out."""
+
+    @property
+    def left(self) -> float:
+        """Return the seconds that are left."""
+        return self._end - self._clock()
+
+    def admits(self, name: str, number: int) -> bool:
+        """Return whether a store's turn may begin; a store that had none yet is taken for the slowest so far."""
+        expected = self._took.get(name, max(self._took.values(), default=0.0))
+        if self.left > expected:
+            return True
+        self.reached.append(f"{name}, turn {number}: there was no time left for it")
+        return False
+
+    @contextmanager
+    def counting(self, name: str) -> Iterator[None]:
+        """Remember how long a store's turn takes, at the most."""
+        began = self._clock()
+        try:
+            yield
+        finally:
+            self._took[name] = max(self._took.get(name, 0.0), self._clock() - began)
+
+
 def measure(
-    systems: Sequence[System], directory: Path, turns: int, extent: Extent, say: Callable[[str], None]
+    systems: Sequence[System], directory: Path, turns: int, extent: Extent, say: Callable[[str], None], limit: Limit
 ) -> Found:
     """Let stores take turns. What a store can't do is noted, and the others go on."""
     found = Found({}, {}, [])
     for number in range(1, turns + 1):
         for system in systems:
+            if not limit.admits(system.name, number):
+                say(limit.reached[-1])
+                continue
             say(f"turn {number} of {turns}: {system.name}")
             place = directory / "store"
             try:
-                with system.start(place) as running:
+                with limit.counting(system.name), system.start(place) as running:
                     turn(system, running, extent, found)
                     if number == turns:
                         count_syncs(system, running, directory, found)

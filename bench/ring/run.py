@@ -1,6 +1,6 @@
 """Measure rings: quality and cost of five changes, beside OpenStack Swift's ring builder; lookup and memory.
 
-    python bench/ring/run.py [--part-power 16] [--openstack .cache/bench-ring/swift/bin/python] > bench/ring/RESULTS.md
+    .venv/bin/python -m bench.ring.run [--part-power 16] [--openstack .cache/bench-ring/swift/bin/python]
 
 The other builder is run by the Python given with `--openstack`, in a virtual environment that has `swift` from PyPI
 (which needs the Debian package liberasurecode-dev); without it only our own numbers are printed. Both results
@@ -23,8 +23,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from swiftlet.ring import Device, Ring, RingBuilder, report
+from bench.micro import Measured, report
+from swiftlet.ring import Device, Ring, RingBuilder
 from swiftlet.ring import codec as codecs
+from swiftlet.ring import report as ring_report
 
 _ZONES, _NODES, _DEVICES = 4, 4, 4
 _WEIGHT = 100.0
@@ -48,19 +50,6 @@ _STEPS: list[tuple[str, list[tuple[str, _Values]]]] = [
 ]
 """What both builders go through: (title, actions): add(zone, node, device, weight), remove(id), weight(id, weight),
 replicas(number). Both number devices as they are added, up to the removal."""
-
-_REPEAT = """    python -m venv .cache/bench-ring/swift && .cache/bench-ring/swift/bin/pip install swift
-    python bench/ring/run.py --openstack .cache/bench-ring/swift/bin/python > bench/ring/RESULTS.md"""
-
-_EXPLANATION = """\
-The changes follow each other; waiting times are taken as over. `moved` to `CPU s` are of the first rebalance
-after a change; `needed` is what weights alone make necessary (new replicas don't count). `rebalances` and `moved
-in all` go on until nothing moves any more, or to a limit. `dispersion`: replicas nearer to each other than
-necessary. `pairs`: the most partitions that two devices of different zones share, over the mean, by weight. Our
-CPU seconds include the report.
-
-| change | builder | moved | needed | balance % | dispersion % | pairs | CPU s | rebalances | moved in all | balance % |
-|---|---|---|---|---|---|---|---|---|---|---|"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,29 +158,42 @@ def least(old: Ring, new: Ring) -> int:
         for id_ in row:
             before[id_] = before.get(id_, 0) + 1
     fresh = max(0, sum(len(row) for row in new.rows) - sum(len(row) for row in old.rows))
-    lacking = sum(max(0.0, load.wanted - before[load.device.id]) for load in report(new).devices)
+    lacking = sum(max(0.0, load.wanted - before[load.device.id]) for load in ring_report(new).devices)
     return max(0, round(lacking) - fresh)
 
 
-def lines(name: str, steps: list[Step]) -> Iterator[str]:
-    """Rows of the markdown table."""
+def lines(name: str, steps: list[Step]) -> Iterator[Measured]:
+    """What became of each change.
+
+    The changes follow each other; waiting times are taken as over. What is said of the first rebalance is so before the
+    others, which go on until nothing moves any more, or to a limit. Needed is what weights alone make necessary (new
+    replicas don't count). Dispersion: replicas nearer to each other than necessary. Pairs: the most partitions that
+    two devices of different zones share, over the mean, by weight. Our processor time includes the report.
+    """
     last: Ring | None = None
     for step in steps:
-        first, final = report(step.rings[0]), report(step.rings[-1])
-        if last is None:
-            first_moved, needed, total = "-", "-", "-"
-        else:
-            first_moved, needed = str(moved(last, step.rings[0])), str(least(last, step.rings[0]))
-            total = str(sum(moved(a, b) for a, b in zip([last, *step.rings], step.rings, strict=False)))
-        yield (
-            f"| {step.title} | {name} | {first_moved} | {needed} | {first.balance:.2f} | {first.dispersion:.2f} "
-            f"| {first.pair_spread:.3f} | {step.seconds[0]:.2f} | {len(step.rings)} | {total} | {final.balance:.2f} |"
-        )
+        first, final = ring_report(step.rings[0]), ring_report(step.rings[-1])
+        found: list[tuple[str, str, float]] = [
+            ("balance at first", "%", first.balance),
+            ("balance in the end", "%", final.balance),
+            ("dispersion", "%", first.dispersion),
+            ("pairs", "of the mean", first.pair_spread),
+            ("first rebalance", "CPU s", step.seconds[0]),
+            ("until nothing moves", "rebalances", len(step.rings)),
+        ]
+        if last is not None:
+            total = sum(moved(a, b) for a, b in zip([last, *step.rings], step.rings, strict=False))
+            found += [
+                ("moved at first", "partitions", moved(last, step.rings[0])),
+                ("needed", "partitions", least(last, step.rings[0])),
+                ("moved in all", "partitions", total),
+            ]
+        yield from (Measured(f"{step.title}, {name}, {what}", unit, (value,)) for what, unit, value in found)
         last = step.rings[-1]
 
 
-def alone(part_power: int) -> Iterator[str]:
-    """Our own bars: build, lookup, memory, files."""
+def alone(part_power: int) -> Iterator[Measured]:
+    """Build, lookup, memory and files of our own, each beside the bar that it is to meet."""
     builder = RingBuilder(part_power, _REPLICAS, 1)
     for kind, values in _FIRST:
         _apply(builder, kind, values)
@@ -217,14 +219,13 @@ def alone(part_power: int) -> Iterator[str]:
         next(ring.handoffs(ring.partition_of(digest)))
     handoff = (time.process_time() - begin) / 20_000
     pieces = codecs.chunks(ring)
-    yield "| what | measured | bar |"
-    yield "|---|---|---|"
-    yield f"| first build, with its report | {build:.2f} s CPU | 5 s |"
-    yield f"| digest to primaries | {lookup * 1e6:.2f} µs | 5 µs |"
-    yield f"| digest to first handoff | {handoff * 1e6:.2f} µs | |"
-    yield f"| memory of a loaded ring | {memory / 2**20:.2f} MiB | 16 MiB |"
-    yield f"| ring file | {len(data) / 1000:.0f} kB in {len(pieces)} chunks | 900 kB a chunk |"
-    yield f"| reading it | {load * 1e3:.0f} ms | |"
+    where = f"2^{part_power} partitions, "
+    yield Measured(f"{where}first build with its report (bar 5)", "CPU s", (build,))
+    yield Measured(f"{where}digest to primaries (bar 5)", "µs", (lookup * 1e6,))
+    yield Measured(f"{where}digest to first handoff", "µs", (handoff * 1e6,))
+    yield Measured(f"{where}memory of a loaded ring (bar 16)", "MiB", (memory / 2**20,))
+    yield Measured(f"{where}chunks of a ring file (bar 900 each)", "kB", tuple(len(one) / 1000 for one in pieces))
+    yield Measured(f"{where}reading it", "ms", (load * 1e3,))
 
 
 def main() -> None:
@@ -233,17 +234,10 @@ def main() -> None:
     parser.add_argument("--alone-part-power", type=int, default=18, help="of our own numbers")
     parser.add_argument("--openstack", metavar="PYTHON", help="the Python that OpenStack Swift is installed for")
     options = parser.parse_args()
-    print("# Rings: quality and cost\n\nRepeat with\n")
-    print(_REPEAT)
-    shape = f"{_REPLICAS:g} replicas, {len(_FIRST)} devices in {_ZONES} zones x {_NODES} nodes"
-    print(f"\n## Our own bars\n\n2^{options.alone_part_power} partitions, {shape}.\n")
-    print("\n".join(alone(options.alone_part_power)))
-    print(f"\n## Five changes\n\n2^{options.part_power} partitions, {shape}, overload {_OVERLOAD:g}.\n{_EXPLANATION}")
-    columns = [list(lines("swiftlet", ours(options.part_power)))]
+    found = [*alone(options.alone_part_power), *lines("swiftlet", ours(options.part_power))]
     if options.openstack:
-        columns.append(list(lines("OpenStack", theirs(options.part_power, options.openstack))))
-    for rows in zip(*columns, strict=True):
-        print("\n".join(rows))
+        found += lines("OpenStack", theirs(options.part_power, options.openstack))
+    report("ring", found)
 
 
 if __name__ == "__main__":

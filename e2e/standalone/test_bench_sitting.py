@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import math
+import sys
+import time
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from bench.peers.syncs import counts
-from bench.peers.turns import Extent, deletions, workloads
-from bench.results import other_pages, render
+from bench.peers.systems import Running, System
+from bench.peers.turns import Extent, Limit, deletions, measure, workloads
+from bench.results import render
+from bench.sitting import ended
 
 STRACE = """\
 % time     seconds  usecs/call     calls    errors syscall
@@ -53,10 +61,10 @@ def document(**changes: Any) -> dict[str, Any]:
 
 
 def test_the_page_tells_wins_and_losses_alike() -> None:
-    page = render(document(), [("Rings", "ring/RESULTS.md")])
+    page = render(document(), ["## Rings", "| a |", "a text"])
     assert "| PUT | Swiftlet | 100 | 20% | 1.0 | 1 ms | 1 ms | 1 ms | 1 |  |  |" in page
     assert "| PUT | Other | 200 | 0% | 1.0 | 1 ms | 1 ms | 1 ms | 1 | 0.50 | 0.45 to 0.55 |" in page
-    assert "`make bench BENCH_ARGS='--turns 3'` measures all of this in one sitting" in page
+    assert "`make bench BENCH_ARGS='--turns 3'` measures stores in turns" in page
     assert "Load average: 0.1 before, 1.9 after" in " ".join(page.split())
     assert "| Swiftlet | 3 copies | 3.00 fdatasync |" in page
     assert "| Other | none | none |" in page
@@ -64,7 +72,7 @@ def test_the_page_tells_wins_and_losses_alike() -> None:
     assert "| disk | Swiftlet | after | 10 | 1 ms | 10 ms | 100 ms | 1 of 10 | 12 s |" in page
     assert "| disk | OpenStack | after | 10 | 1 ms | 10 ms | 100 ms | 1 of 10 | not in time |" in page
     assert "- MinIO: minio is not built: bench/peers/build.sh\n- Third, turn 1: it ended" in page
-    assert "- [Rings](ring/RESULTS.md)" in page
+    assert page.endswith("## Rings\n\n| a |\n\na text\n")
     assert all(len(line) <= 100 for line in page.splitlines() if not line.startswith(("|", "-")))
 
 
@@ -74,11 +82,48 @@ def test_a_page_without_degraded_modes_and_failures_has_no_such_sections() -> No
     assert "## Not measured" not in page
 
 
-def test_pages_of_other_folders_are_named_by_their_titles(tmp_path: Path) -> None:
-    for name in ("ring", "disk"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "RESULTS.md").write_text(f"# The {name}\n\ntext\n")
-    assert other_pages(tmp_path) == [("The disk", "disk/RESULTS.md"), ("The ring", "ring/RESULTS.md")]
+def test_no_turn_begins_that_would_last_for_longer() -> None:
+    now = 0.0
+    limit = Limit(100.0, lambda: now)
+    for name, seconds in (("fast", 10.0), ("slow", 40.0)):
+        assert limit.admits(name, 1)
+        with limit.counting(name):
+            now += seconds
+    # A store without a turn may be as slow as the slowest.
+    assert limit.admits("third", 1)
+    now += 30.0
+    assert not limit.admits("slow", 2)
+    assert not limit.admits("third", 2)
+    assert limit.admits("fast", 2)
+    left_out = [f"{name}, turn 2: there was no time left for it" for name in ("slow", "third")]
+    assert limit.reached == left_out
+
+
+def test_stores_without_time_are_left_out_and_told(tmp_path: Path) -> None:
+    def never(_: Path) -> AbstractContextManager[Running]:
+        raise AssertionError("it began")
+
+    limit = Limit(0.0)
+    system = System("A", "", lambda: "", never)
+    found = measure([system], tmp_path, 2, Extent(1.0, "1 MiB"), lambda _: None, limit)
+    assert (found.rows, found.failed, len(limit.reached)) == ({}, [], 2)
+
+
+def test_degraded_modes_end_with_all_that_they_started(tmp_path: Path) -> None:
+    assert ended([sys.executable, "-c", ""], 60.0) == ""
+    assert ended([sys.executable, "-c", "raise SystemExit(3)"], math.inf) == "exit code 3"
+    child = tmp_path / "child"
+    program = f"sleep 600 & echo $! > {child}; wait"
+    assert ended(["sh", "-c", program], 2.0) == "there was no time left for them"
+    while child.exists() and _is_running(int(child.read_text())):
+        time.sleep(0.05)
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def test_calls_are_read_from_straces_table() -> None:

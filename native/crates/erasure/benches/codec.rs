@@ -1,11 +1,13 @@
 //! How fast one core codes, beside ISA-L where it is installed: `bench/erasure/run.sh`.
 //!
-//! All contestants take turns in short rounds, and the best round of each counts: the one that was disturbed least. What
-//! each makes is compared with what the first one made.
+//! All contestants take turns in short rounds. What each makes is compared with what the first one made.
 #![cfg_attr(feature = "isal", allow(unsafe_code, reason = "ISA-L is a library in C"))]
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
+
+#[path = "../../../benches/measured.rs"]
+mod measured;
 
 use swiftlet_erasure::{Decoder, Encoder, Kernel, Scheme};
 
@@ -54,10 +56,10 @@ impl Stripes {
         let mut memory = vec![vec![0; CELL_BYTES]; made.len() * stripes.len()];
         let bytes = stripes.len() * self.scheme.data() * CELL_BYTES;
         let times = ROUND_BYTES.div_ceil(bytes);
-        let mut best = vec![Duration::MAX; contestants.len()];
+        let mut rates = vec![Vec::new(); contestants.len()];
         let mut taken = vec![Duration::ZERO; contestants.len()];
-        for _ in 0..ROUNDS {
-            for (((_, code), best), taken) in contestants.iter_mut().zip(&mut best).zip(&mut taken) {
+        for _ in 0..measured::rounds(ROUNDS) {
+            for (((_, code), rates), taken) in contestants.iter_mut().zip(&mut rates).zip(&mut taken) {
                 if *taken > ENOUGH {
                     continue;
                 }
@@ -69,15 +71,18 @@ impl Stripes {
                     }
                 }
                 let elapsed = start.elapsed();
-                (*best, *taken) = ((*best).min(elapsed), *taken + elapsed);
+                rates.push((times * bytes) as f64 / elapsed.as_secs_f64() / 1e9);
+                *taken += elapsed;
                 for (stripe, output) in stripes.iter().zip(memory.chunks(made.len())) {
                     assert!(output.iter().zip(made).all(|(cell, &index)| *cell == stripe[index]), "wrong bytes");
                 }
             }
         }
-        println!("{}+{}, {what}, {} KiB of data in all", self.scheme.data(), self.scheme.parity(), bytes >> 10);
-        for ((name, _), best) in contestants.iter().zip(best) {
-            println!("{name:>24}: {:6.2} GB/s", (times * bytes) as f64 / best.as_secs_f64() / 1e9);
+        let count = stripes.len();
+        for ((name, _), rates) in contestants.iter().zip(rates) {
+            let scheme = format!("{}+{}", self.scheme.data(), self.scheme.parity());
+            let stripes = if count == 1 { "a stripe".to_owned() } else { format!("{count} stripes") };
+            measured::tell(&format!("{scheme}, {what}, {stripes}, {name}"), "GB/s", &rates);
         }
     }
 

@@ -1,10 +1,13 @@
 //! How fast one core cuts objects, reads them with and without losses, and rebuilds fragments: `cargo bench -p
-//! swiftlet-fragments`. Codec, digests of cells and of the object are in it, and no I/O; the best of some rounds counts.
+//! swiftlet-fragments`. Codec, digests of cells and of the object are in it, and no I/O.
 #![allow(clippy::unwrap_used, reason = "a tool for people, who see what went wrong")]
 
 use std::hint::black_box;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
+
+#[path = "../../../benches/measured.rs"]
+mod measured;
 
 use swiftlet_erasure::Scheme;
 use swiftlet_fragments::Device;
@@ -19,14 +22,14 @@ const ROUNDS: usize = 20;
 /// How much of an object arrives at a time.
 const PIECE: usize = 1 << 20;
 
-/// The best of some rounds.
-fn best(mut round: impl FnMut()) -> Duration {
-    let rounds = (0..ROUNDS).map(|_| {
+/// The seconds that each of some rounds takes.
+fn seconds(mut round: impl FnMut()) -> Vec<f64> {
+    let rounds = (0..measured::rounds(ROUNDS)).map(|_| {
         let started = Instant::now();
         round();
-        started.elapsed()
+        started.elapsed().as_secs_f64()
     });
-    rounds.min().unwrap()
+    rounds.collect()
 }
 
 fn cells<'a>(fragments: &'a [Vec<u8>], blocks: &[Block], wanted: &[Wanted]) -> Vec<Given<'a>> {
@@ -51,31 +54,32 @@ fn measure(data: usize, parity: usize, mebibytes: usize) {
     });
     let chosen: Arc<[Device]> = (0..24).take(scheme.cells()).map(|number| Device { number, incarnation: 1 }).collect();
     let blocks: Vec<Block> = (0..scheme.cells()).map(|index| whole.block(index, 1, chosen.clone()).unwrap()).collect();
-    let report = |what: &str, bytes: usize, took: Duration| {
-        println!("{data}+{parity} {mebibytes:4} MiB {what:28} {:6.2} GB/s", bytes as f64 / took.as_secs_f64() / 1e9);
+    let report = |what: &str, bytes: usize, took: &[f64]| {
+        let rates: Vec<f64> = took.iter().map(|seconds| bytes as f64 / seconds / 1e9).collect();
+        measured::tell(&format!("{data}+{parity}, object of {mebibytes} MiB, {what}"), "GB/s", &rates);
     };
-    let took = best(|| {
+    let took = seconds(|| {
         cut(&mut |cells| _ = black_box(cells));
     });
-    report("cut", object.len(), took);
+    report("cut", object.len(), &took);
     for lost in [0, 1, parity] {
         let usable: Vec<usize> = (lost..scheme.cells()).collect();
-        let took = best(|| {
+        let took = seconds(|| {
             let mut assembly = Assembly::new(blocks[0].geometry, 0..u64::MAX, &usable);
             while let Some(wanted) = assembly.wanted().unwrap().map(<[Wanted]>::to_vec) {
                 assembly.give(&cells(&fragments, &blocks, &wanted), |bytes| _ = black_box(bytes)).unwrap();
             }
         });
-        report(&format!("read, {lost} data fragments lost"), object.len(), took);
+        report(&format!("read, {lost} data fragments lost"), object.len(), &took);
     }
-    let took = best(|| {
+    let took = seconds(|| {
         let mut rebuild = Rebuild::new(blocks[1].clone(), 0, &(1..scheme.cells()).collect::<Vec<_>>());
         while let Some(wanted) = rebuild.wanted().unwrap().map(<[Wanted]>::to_vec) {
             black_box(rebuild.give(&cells(&fragments, &blocks, &wanted)).unwrap());
         }
         rebuild.finish().unwrap();
     });
-    report("rebuilt, of the fragment", fragments[0].len(), took);
+    report("rebuilt, of the fragment", fragments[0].len(), &took);
 }
 
 fn main() {

@@ -1,24 +1,23 @@
 //! How fast one core digests: `cargo bench -p swiftlet-hash`.
 
 use std::hint::black_box;
-use std::time::{Duration, Instant};
+use std::time::Instant;
+
+#[path = "../../../benches/measured.rs"]
+mod measured;
 
 use swiftlet_hash::{Digests, Hasher, md5, xxh3_64, xxh3_128};
 
 const BUFFER_BYTES: usize = 64 << 20;
 const ROUNDS: usize = 5;
 
-/// Print the best of some rounds: the one that was disturbed least.
 fn measure(name: &str, mut digest: impl FnMut()) {
-    let best = (0..ROUNDS)
-        .map(|_| {
-            let start = Instant::now();
-            digest();
-            start.elapsed()
-        })
-        .min()
-        .unwrap_or(Duration::MAX);
-    println!("{name:>12}: {:6.2} GB/s", BUFFER_BYTES as f64 / best.as_secs_f64() / 1e9);
+    let rates = (0..measured::rounds(ROUNDS)).map(|_| {
+        let start = Instant::now();
+        digest();
+        BUFFER_BYTES as f64 / start.elapsed().as_secs_f64() / 1e9
+    });
+    measured::tell(name, "GB/s", &rates.collect::<Vec<_>>());
 }
 
 fn main() {

@@ -1,4 +1,4 @@
-//! What the generator itself can do and costs, and how exact it is; prints a table. `cargo bench -p swiftlet-load`.
+//! What the generator itself can do and costs, and how exact it is. `cargo bench -p swiftlet-load`.
 //!
 //! The server of the first part answers at once, from threads that do nothing else; that of the second after known
 //! delays, which it waits for by sleeping until a moment, so that only what it is late itself is added to them.
@@ -10,12 +10,16 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
+#[path = "../../../benches/measured.rs"]
+mod measured;
+
 use swiftlet_load::sizes::{Size, Sizes};
 use swiftlet_load::{Api, Kind, Length, Load, Measure, Order, Outcome, Pace, Pause, Phase, Plan, Target};
 
 const S: u64 = 1_000_000_000;
 const SECONDS: u64 = 4;
 const CONNECTIONS: usize = 16;
+const ROUNDS: usize = 1;
 
 /// Serve GET with a body of the object's size, PUT, and nothing else: without looking at names.
 fn serve(answer: Vec<u8>, delay: fn(u64) -> Duration) -> SocketAddr {
@@ -106,8 +110,6 @@ fn answer(status: &str, size: u64) -> Vec<u8> {
 }
 
 fn main() {
-    println!("| against a server that answers at once | op/s | MB/s | processor time per operation |");
-    println!("|---|---|---|---|");
     for (kind, size) in [
         (Kind::Read, 100),
         (Kind::Read, 10_000),
@@ -117,34 +119,35 @@ fn main() {
         (Kind::Create, 4 << 20),
     ] {
         let bytes = if kind == Kind::Read { answer("200 OK", size) } else { answer("201 Created", 0) };
-        let outcome =
-            measure(plan(serve(bytes, |_| Duration::ZERO), kind, size), CONNECTIONS, Pace::Closed(Pause::Even(0)));
-        let found = &outcome.tally.operations[&kind];
-        let seconds = outcome.tally.window as f64 / 1e9;
-        // The processor time is of the warm-up, too.
-        let cpu = outcome.cpu_s * 1e6 / found.succeeded as f64 * (SECONDS as f64 / (SECONDS as f64 + 0.5));
-        println!(
-            "| {} {size} bytes | {:.0} | {:.0} | {cpu:.1} µs |",
-            kind.name(),
-            found.ended as f64 / seconds,
-            outcome.tally.moved as f64 / seconds / 1e6
-        );
+        let address = serve(bytes, |_| Duration::ZERO);
+        let (mut rates, mut costs) = (Vec::new(), Vec::new());
+        for _ in 0..measured::rounds(ROUNDS) {
+            let outcome = measure(plan(address, kind, size), CONNECTIONS, Pace::Closed(Pause::Even(0)));
+            let found = &outcome.tally.operations[&kind];
+            rates.push(found.ended as f64 / (outcome.tally.window as f64 / 1e9));
+            // The processor time is of the warm-up, too.
+            let share = SECONDS as f64 / (SECONDS as f64 + 0.5);
+            costs.push(outcome.cpu_s * 1e6 / found.succeeded as f64 * share);
+        }
+        let what = format!("{} {size} bytes, from a server that answers at once", kind.name());
+        measured::tell(&what, "op/s", &rates);
+        measured::tell(&what, "CPU µs each", &costs);
     }
-    println!("\n| against known delays | real | measured | error |\n|---|---|---|---|");
     // Of every fifty answers of a connection, one takes 60 ms, the others 5 ms.
     let delay = |number: u64| Duration::from_millis(if number.is_multiple_of(50) { 60 } else { 5 });
     let paces =
         [("closed loop", Pace::Closed(Pause::Even(0))), ("open loop, 400/s", Pace::Open(Pause::Random(S / 400)))];
     for (name, pace) in paces {
         let address = serve(answer("200 OK", 100), delay);
-        let outcome = measure(plan(address, Kind::Read, 100), CONNECTIONS, pace);
-        let latency = &outcome.tally.operations[&Kind::Read].latency;
+        let rounds = (0..measured::rounds(ROUNDS)).map(|_| measure(plan(address, Kind::Read, 100), CONNECTIONS, pace));
+        let rounds: Vec<Outcome> = rounds.collect();
         for (share, real) in [(0.5, 5.0), (0.99, 60.0)] {
-            let measured = latency.quantile(share) as f64 / 1e6;
-            println!(
-                "| {name}, quantile {share} | {real} ms | {measured:.3} ms | {:.2} % |",
-                (measured / real - 1.0) * 100.0
-            );
+            let error = |outcome: &Outcome| {
+                let found = outcome.tally.operations[&Kind::Read].latency.quantile(share) as f64 / 1e6;
+                (found / real - 1.0) * 100.0
+            };
+            let errors: Vec<f64> = rounds.iter().map(error).collect();
+            measured::tell(&format!("{name}, quantile {share} of {real} ms, too long by"), "%", &errors);
         }
     }
 }

@@ -1,5 +1,5 @@
 //! What TLS between a caller and an object server costs: requests of several sizes, plain and encrypted in turns.
-//! `bench/encryption/run.sh` runs it, `bench/encryption/RESULTS.md` has what it came to.
+//! `bench/encryption/run.sh` runs it, `bench/RESULTS.md` has what it came to.
 //!
 //!     encryption_bench DIRECTORY [SECONDS] [ROUNDS]
 #![allow(clippy::unwrap_used, reason = "a benchmark that fails has nothing to say")]
@@ -10,6 +10,9 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+#[path = "../../../benches/measured.rs"]
+mod measured;
 
 use swiftlet_node::message::Request;
 use swiftlet_node::{Client, Limits, Server};
@@ -122,11 +125,6 @@ fn drive(
     [f64::from(done), cpu_of(std::process::id()) - before.0, cpu_of(child.id()) - before.1, took]
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
-}
-
 fn main() {
     let arguments: Vec<String> = std::env::args().collect();
     if arguments[1] == "serve" {
@@ -134,7 +132,7 @@ fn main() {
     }
     let directory = Path::new(&arguments[1]).join(format!("encryption-{}", std::process::id()));
     let span = Duration::from_secs_f64(arguments.get(2).map_or(2.0, |seconds| seconds.parse().unwrap()));
-    let rounds = arguments.get(3).map_or(5, |rounds| rounds.parse().unwrap());
+    let rounds = arguments.get(3).map_or_else(|| measured::rounds(5), |rounds| rounds.parse().unwrap());
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["serve".as_ref(), directory.as_os_str()])
         .stdin(Stdio::piped())
@@ -150,8 +148,6 @@ fn main() {
     let peers: Vec<_> = nodes.iter().zip(addresses).map(|(node, to)| (node.peer(to), "d0".to_owned())).collect();
     let client = Client::new("bench").unwrap();
 
-    println!("| work | way | requests/s | MB/s | CPU µs each: caller | server | both | to bare |");
-    println!("|---|---|---|---|---|---|---|---|");
     for (name, size, in_flight, stores) in WORK {
         let data: Vec<u8> = (0..size as u64).map(|at| (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8).collect();
         let (xxh3, body) = (swiftlet_hash::xxh3_64(&data), Chunk::from(data));
@@ -175,16 +171,14 @@ fn main() {
         }
         let both = |[count, caller, server, _]: &[f64; 4]| (caller + server) / count * 1e6;
         for (way, runs) in WAYS.iter().zip(&found) {
-            let of = |what: fn(&[f64; 4]) -> f64| median(runs.iter().map(what).collect());
-            let (rate, caller, server) = (of(|r| r[0] / r[3]), of(|r| r[1] / r[0] * 1e6), of(|r| r[2] / r[0] * 1e6));
+            let tell = |unit: &str, values: Vec<f64>| measured::tell(&format!("{name}, {way}"), unit, &values);
+            tell("requests/s", runs.iter().map(|run| run[0] / run[3]).collect());
+            tell("CPU µs each, caller", runs.iter().map(|run| run[1] / run[0] * 1e6).collect());
+            tell("CPU µs each, server", runs.iter().map(|run| run[2] / run[0] * 1e6).collect());
             // Of rounds next to each other: what the machine does besides changes from minute to minute.
-            let ratio = median(runs.iter().zip(&found[0]).map(|(run, bare)| both(run) / both(bare)).collect());
-            let (all, speed) = (median(runs.iter().map(both).collect()), rate * size as f64 / 1e6);
-            println!("| {name} | {way} | {rate:.0} | {speed:.0} | {caller:.0} | {server:.0} | {all:.0} | {ratio:.2} |");
+            tell("of the CPU of bare", runs.iter().zip(&found[0]).map(|(run, bare)| both(run) / both(bare)).collect());
         }
     }
-    let load = std::fs::read_to_string("/proc/loadavg").unwrap();
-    println!("\nload (1 minute) at the end: {}", load.split(' ').next().unwrap());
     drop(child.stdin.take());
     child.wait().unwrap();
     std::fs::remove_dir_all(&directory).unwrap();

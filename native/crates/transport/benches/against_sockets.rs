@@ -1,5 +1,5 @@
-//! What the transport costs against plain sockets, measured in turn in one run; prints the body of
-//! `bench/transport/RESULTS.md`. `cargo bench -p swiftlet-transport`.
+//! What the transport costs against plain sockets, measured in turn in one run.
+//! `cargo bench -p swiftlet-transport`.
 
 #![allow(clippy::unwrap_used, reason = "a measurement that can't be made is no measurement")]
 
@@ -10,6 +10,9 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
+
+#[path = "../../../benches/measured.rs"]
+mod measured;
 
 use rustix::time::{ClockId, clock_gettime};
 use swiftlet_transport::{
@@ -37,11 +40,6 @@ fn measure(run: impl FnOnce()) -> Cost {
     let (clock, processor) = (Instant::now(), cpu());
     run();
     Cost(clock.elapsed().as_secs_f64(), cpu() - processor)
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
 }
 
 /// What is done with each chunk at both ends.
@@ -282,10 +280,10 @@ fn trips(ends: &Ends, put: bool) {
 
 type Run<'a> = (&'a str, f64, Box<dyn Fn() + 'a>);
 
-/// Run all in turn several times; medians of rate (amount per second) and of processor seconds.
-fn compare(runs: &[Run<'_>]) -> Vec<(f64, f64)> {
+/// Run all in turn several times; tell of each its rate, its processor time, and both beside those of the first.
+fn compare(what: &str, runs: &[Run<'_>], rate: &str, (processor, scale): (&str, f64)) {
     let mut costs: Vec<Vec<Cost>> = runs.iter().map(|_| Vec::new()).collect();
-    for round in 0..=ROUNDS {
+    for round in 0..=measured::rounds(ROUNDS) {
         for (at, run) in runs.iter().enumerate() {
             let cost = measure(&run.2);
             // The first round touches memory for the first time.
@@ -294,10 +292,18 @@ fn compare(runs: &[Run<'_>]) -> Vec<(f64, f64)> {
             }
         }
     }
-    let of = |costs: &[Cost], amount: f64| {
-        (median(costs.iter().map(|cost| amount / cost.0).collect()), median(costs.iter().map(|cost| cost.1).collect()))
-    };
-    runs.iter().zip(&costs).map(|(run, costs)| of(costs, run.1)).collect()
+    for ((over, amount, _), mine) in runs.iter().zip(&costs) {
+        let of = |value: &dyn Fn(&Cost) -> f64| mine.iter().map(value).collect::<Vec<f64>>();
+        let beside = |value: &dyn Fn(&Cost) -> f64| {
+            mine.iter().zip(&costs[0]).map(|(one, first)| value(one) / value(first)).collect::<Vec<f64>>()
+        };
+        measured::tell(&format!("{what}, {over}"), rate, &of(&|cost| amount / cost.0));
+        measured::tell(&format!("{what}, {over}"), processor, &of(&|cost| cost.1 / amount * scale));
+        if *over != runs[0].0 {
+            measured::tell(&format!("{what}, {over}"), "of the rate of plain TCP", &beside(&|cost| 1.0 / cost.0));
+            measured::tell(&format!("{what}, {over}"), "of the CPU of plain TCP", &beside(&|cost| cost.1));
+        }
+    }
 }
 
 fn main() {
@@ -314,43 +320,26 @@ fn main() {
         plain(work, one, other);
     };
 
-    println!("## 1 MiB chunks\n");
-    println!("| what is done with them | over | GB/s | CPU s/GB | GB/s : plain TCP | CPU : plain TCP |");
-    println!("|---|---|---|---|---|---|");
-    for (work, name) in [(Work::Move, "nothing"), (Work::Make, "copied into at one end, xxh3 at the other")] {
-        let results = compare(&[
+    for (work, name) in [(Work::Move, "moved"), (Work::Make, "copied into at one end, xxh3 at the other")] {
+        let runs: [Run<'_>; 4] = [
             ("plain TCP", gigabytes, Box::new(move || over_tcp(work))),
             ("transport, TCP", gigabytes, Box::new(|| upload(&tcp, work))),
             ("plain Unix socket", gigabytes, Box::new(move || over_unix(work))),
             ("transport, same node", gigabytes, Box::new(|| upload(&same_node, work))),
-        ]);
-        let names = ["plain TCP", "transport, TCP", "plain Unix socket", "transport, same node"];
-        for (over, (rate, cpu)) in names.iter().zip(&results) {
-            let (base_rate, base_cpu) = results[0];
-            println!(
-                "| {name} | {over} | {rate:.2} | {:.3} | {:.2} | {:.2} |",
-                cpu / gigabytes,
-                rate / base_rate,
-                cpu / base_cpu
-            );
-        }
+        ];
+        compare(&format!("1 MiB chunks, {name}"), &runs, "GB/s", ("CPU s/GB", 1.0));
     }
-
-    println!("\n## Round trips, {IN_FLIGHT} in flight, one connection\n");
-    println!("| request, reply | over | trips/s | CPU µs each | trips/s : plain TCP |");
-    println!("|---|---|---|---|---|");
-    for (put, name) in [(true, "10 KiB, none"), (false, "none, 10 KiB")] {
+    for (put, name) in [(true, "10 KiB there"), (false, "10 KiB back")] {
         // Heads and fields as the transport has them.
         let (request, reply) = if put { (SMALL + 44, 38) } else { (44, SMALL + 38) };
         let amount = TRIPS as f64;
-        let results = compare(&[
-            ("plain", amount, Box::new(move || plain_trips(request, reply))),
-            ("tcp", amount, Box::new(|| trips(&tcp, put))),
-            ("same node", amount, Box::new(|| trips(&same_node, put))),
-        ]);
-        for (over, (rate, cpu)) in ["plain TCP", "transport, TCP", "transport, same node"].iter().zip(&results) {
-            println!("| {name} | {over} | {rate:.0} | {:.1} | {:.2} |", cpu / amount * 1e6, rate / results[0].0);
-        }
+        let runs: [Run<'_>; 3] = [
+            ("plain TCP", amount, Box::new(move || plain_trips(request, reply))),
+            ("transport, TCP", amount, Box::new(|| trips(&tcp, put))),
+            ("transport, same node", amount, Box::new(|| trips(&same_node, put))),
+        ];
+        let what = format!("round trips, {IN_FLIGHT} in flight, {name}");
+        compare(&what, &runs, "trips/s", ("CPU µs each", 1e6));
     }
     drop((tcp, same_node));
     std::fs::remove_dir_all(&directory).unwrap();

@@ -1,0 +1,251 @@
+"""Measurements of one part at a time, all reported alike: a document for each subject, and their part of one page.
+
+.venv/bin/python -m bench.micro run [SUBJECT ...] [--rounds 3]   # benchmarks of crates: documents, and the page
+.venv/bin/python -m bench.micro page                             # the page of the documents that there are
+
+bench/encryption/run.sh DIRECTORY | .venv/bin/python -m bench.micro read encryption
+
+A benchmark in Python calls `report` at its end. One of a crate prints lines as `native/benches/measured.rs` does, and
+this command reads them. Documents are in `bench/measured`, and the page is `bench/RESULTS.md`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from bench.results import laid_out
+from swiftlet.bench.environment import facts
+
+HERE = Path(__file__).parent
+DOCUMENTS = HERE / "measured"
+PAGE = HERE / "RESULTS.md"
+TITLE = "## One part at a time"
+_LINE = re.compile(r"^measured: (?P<what>[^|]+) \| (?P<unit>[^|]+) \| (?P<values>[-+.0-9e ]+)$", re.MULTILINE)
+_INTRODUCTION = (
+    "What a benchmark of one part measured, each in its own sitting: the median of its rounds, and the least and the "
+    "most of them where there were several. Compare within a table alone."
+)
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is measured: the command that repeats it, and where there is more about it."""
+
+    name: str
+    title: str
+    command: str
+    more: str = ""
+    """A path from the folder of this file."""
+    crates: tuple[str, ...] = ()
+    """Crates whose benchmarks print it."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A thing that was measured, and the value of each round."""
+
+    what: str
+    unit: str
+    values: tuple[float, ...]
+
+
+_DESIGN = "../docs/design/"
+SUBJECTS = (
+    Subject("hash", "Digests", "make bench-micro MICRO='hash'", crates=("hash",)),
+    Subject(
+        "erasure",
+        "Coding cells, and fragments of objects",
+        "make bench-micro MICRO='erasure'",
+        _DESIGN + "2026-11-26-erasure-coding.md#measured",
+        ("erasure", "fragments"),
+    ),
+    Subject(
+        "transport",
+        "The transport beside plain sockets",
+        "make bench-micro MICRO='transport'",
+        _DESIGN + "2026-11-21-transport.md#measured",
+        ("transport",),
+    ),
+    Subject(
+        "load",
+        "The load generator itself",
+        "make bench-generator",
+        _DESIGN + "2026-11-27-load-generator.md#measured",
+        ("load",),
+    ),
+    Subject("baseline", "The front path of a store", "make bench-baseline", _DESIGN + "2026-11-27-load-generator.md"),
+    Subject(
+        "encryption",
+        "Encryption between services",
+        "bench/encryption/run.sh DIRECTORY 1.5 5 | .venv/bin/python -m bench.micro read encryption",
+        _DESIGN + "2026-11-24-encryption.md#what-it-costs",
+    ),
+    Subject(
+        "encryption-stores",
+        "Encryption in a whole store",
+        ".venv/bin/python -m bench.encryption.stores DIRECTORY --rounds 3 --seconds 3",
+        _DESIGN + "2026-11-24-encryption.md#what-it-costs",
+    ),
+    Subject("ring", "Rings", ".venv/bin/python -m bench.ring.run", "../docs/comparison.md"),
+    Subject(
+        "operator", "An operator with a hundred clusters", "make bench-operator", _DESIGN + "2026-11-21-operator.md"
+    ),
+    Subject(
+        "advise",
+        "Predictions of `swiftlet advise`",
+        "make bench-advise",
+        _DESIGN + "2026-11-28-advice.md#measured",
+    ),
+)
+DETAILS = (
+    ("dataplane", "Small requests through the native object server"),
+    ("listing", "Listings and rows"),
+    ("modes", "Through the proxies and directly"),
+    ("peers", "Replication and container sync beside OpenStack Swift's daemons"),
+    ("scale", "Cost by size, measured and beyond"),
+    ("slo", "Large objects of many segments against plain ones"),
+    ("soak", "What requests keep a worker from others"),
+    ("store", "The native store"),
+    ("sync", "Rounds of the replicator, in five modes"),
+    ("wan", "Over the wide area"),
+)
+"""Folders with a page of their own, which has figures or what follows from them."""
+
+
+def subject(name: str) -> Subject:
+    """Return the subject with a name. Raises SystemExit, which names those that there are."""
+    for one in SUBJECTS:
+        if one.name == name:
+            return one
+    raise SystemExit(f"error: {name!r} is no subject; there are {', '.join(each.name for each in SUBJECTS)}")
+
+
+def read_lines(output: str) -> list[Measured]:
+    """Return what lines of a benchmark say; other lines are for people."""
+    return [
+        Measured(found["what"].strip(), found["unit"].strip(), tuple(map(float, found["values"].split())))
+        for found in _LINE.finditer(output)
+    ]
+
+
+def record(name: str, measured: Sequence[Measured], folder: Path = DOCUMENTS) -> Path:
+    """Write the document of a subject, with the date and the machine, and return where it is."""
+    one = subject(name)
+    if not measured or any(not each.values for each in measured):
+        raise ValueError(f"{name}: nothing was measured, or there is a thing without values")
+    known = facts()
+    document = {
+        "subject": name,
+        "command": one.command,
+        "on": datetime.now(UTC).date().isoformat(),
+        "machine": f"{known['processors']} processors ({known['processor']})",
+        "load_average": str(known["load_average"]),
+        "measured": [asdict(each) for each in measured],
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{name}.json"
+    path.write_text(json.dumps(document, indent=1) + "\n", "utf-8")
+    return path
+
+
+def report(name: str, measured: Sequence[Measured]) -> None:
+    """Print what was measured, write its document, and write the page anew: the end of a benchmark."""
+    print("\n".join(_table([asdict(one) for one in measured])))
+    print(f"wrote {record(name, measured).relative_to(HERE.parent)}")
+    update()
+
+
+def part(folder: Path = DOCUMENTS) -> list[str]:
+    """Return the part of the page about all subjects, by paragraphs; a table is one of them."""
+    found = [TITLE, _INTRODUCTION]
+    for one in SUBJECTS:
+        found.append(f"### {one.title}")
+        path = folder / f"{one.name}.json"
+        if not path.exists():
+            found.append(f"Not measured yet: `{one.command}`.")
+            continue
+        document = json.loads(path.read_text("utf-8"))
+        more = f" [More]({one.more})." if one.more else ""
+        found.append(
+            f"`{one.command}`, {document['on']}, {document['machine']}, load average {document['load_average']}.{more}"
+        )
+        found.append("\n".join(_table(document["measured"])))
+    links = [f"- [{title}]({folder_name}/RESULTS.md)" for folder_name, title in DETAILS]
+    return [*found, "### With pages of their own", "\n".join(links)]
+
+
+def _table(measured: Sequence[dict[str, Any]]) -> Iterator[str]:
+    yield "| what | unit | median | least to most | rounds |"
+    yield "|---|---|---|---|---|"
+    for one in measured:
+        values = one["values"]
+        spread = f"{_number(min(values))} to {_number(max(values))}" if len(values) > 1 else ""
+        yield f"| {one['what']} | {one['unit']} | {_number(median(values))} | {spread} | {len(values)} |"
+
+
+def _number(value: float) -> str:
+    if value == int(value) or abs(value) >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.3g}"
+
+
+def run(one: Subject, rounds: int | None) -> None:
+    """Run the benchmarks of a subject's crates, and write its document. Raises SystemExit when one fails."""
+    environment = os.environ | ({"BENCH_ROUNDS": str(rounds)} if rounds else {})
+    measured: list[Measured] = []
+    for crate in one.crates:
+        command = ["cargo", "bench", "--quiet", "--manifest-path", "native/Cargo.toml", "-p", f"swiftlet-{crate}"]
+        done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=False, cwd=HERE.parent)
+        if done.returncode:
+            raise SystemExit(f"error: {' '.join(command)} ended with exit code {done.returncode}")
+        measured += read_lines(done.stdout)
+    report(one.name, measured)
+
+
+def update(page: Path = PAGE, folder: Path = DOCUMENTS) -> None:
+    """Write this part of the page anew, and leave what was measured in a sitting as it is."""
+    text = page.read_text("utf-8")
+    before, title, _ = text.partition(f"{TITLE}\n")
+    if not title:
+        raise SystemExit(f"error: {page} has no part {TITLE!r}; write it anew with bench.sitting --page-of")
+    page.write_text(before + laid_out(part(folder)), "utf-8")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    of_crates = [one.name for one in SUBJECTS if one.crates]
+    running = commands.add_parser("run", help="benchmarks of crates")
+    running.add_argument("subjects", nargs="*", metavar="SUBJECT", help=f"{', '.join(of_crates)} (default: all)")
+    running.add_argument("--rounds", type=int, help="of each thing (default: as many as the benchmark thinks best)")
+    commands.add_parser("read", help="what a benchmark prints, from standard input").add_argument("subject")
+    commands.add_parser("page", help="write the page of the documents that there are")
+    arguments = parser.parse_args()
+    if arguments.command == "run":
+        if arguments.rounds is not None and arguments.rounds < 1:
+            parser.error("--rounds must be at least 1")
+        chosen = [subject(name) for name in arguments.subjects or of_crates]
+        for one in chosen:
+            if not one.crates:
+                parser.error(f"{one.name} is no benchmark of a crate: {one.command}")
+        for one in chosen:
+            run(one, arguments.rounds)
+    elif arguments.command == "read":
+        report(subject(arguments.subject).name, read_lines(sys.stdin.read()))
+    else:
+        update()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Rings: their quality, and what they cost."""
