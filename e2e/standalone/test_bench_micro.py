@@ -66,4 +66,4 @@ def test_the_page_that_is_kept_is_made_of_its_documents() -> None:
 
 
 def test_every_page_of_a_folder_is_linked() -> None:
-    assert [path.parent.name for path in sorted(HERE.glob("*/RESULTS.md"))] == [name for name, _ in DETAILS]
+    assert [path.parent.name for path in sorted(HERE.glob("*/RESULTS.md"))] == [name for name, *_ in DETAILS]
