@@ -34,6 +34,7 @@ mod cursor;
 pub mod cutting;
 pub mod decision;
 pub mod deletion;
+pub mod packs;
 pub mod posting;
 pub mod read;
 pub mod rebuilding;

@@ -2,5 +2,6 @@
 
 mod bytes;
 mod decisions;
+mod packs;
 mod records;
 mod simulation;

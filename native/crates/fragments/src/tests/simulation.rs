@@ -7,7 +7,7 @@
 //!
 //! Each rule that is worth breaking is one of [`Rules`]; [`mutants`] breaks them one by one.
 
-mod chance;
+pub(crate) mod chance;
 mod checker;
 mod device;
 mod mutants;
