@@ -1,8 +1,8 @@
 //! The places of a partition, what goes between them, and what must hold.
 //!
-//! - A place that no fault has touched, or that was made whole since, has the newest version of each object: a fragment,
-//!   or a reference to a pack of which it has a sound fragment. It has one of each pack that anybody needs. So any k of
-//!   these places are enough to read everything.
+//! - A place that no fault has touched, or that was made whole since, has a sound fragment of each pack that anybody
+//!   needs. If it has small objects, it has the newest version of each: a fragment, or a copy, or a reference to a pack.
+//!   So any k of these places are enough to read everything.
 //! - No place has an object that was deleted everywhere and forgotten, and no reference leads to another version.
 //! - In the end all places have the same, all packs are needed, and none is retired.
 
@@ -16,7 +16,6 @@ use crate::packs::{Adoption, Answer, Change, Digest, Holdings, Member, Pack, Req
 use crate::tests::simulation::chance::Chance;
 use crate::{Terms, Version};
 
-const OBJECTS: usize = 5;
 const STEPS: usize = 400;
 
 /// What has happened, so that a simulation in which nothing does is noticed.
@@ -107,6 +106,29 @@ impl Temper {
     }
 }
 
+/// How small objects are kept before they are packed.
+#[derive(Clone, Copy)]
+struct Form {
+    /// Places that have them, the first ones.
+    holders: usize,
+    /// Holders that a write has to reach.
+    quorum: usize,
+    /// Holders that are enough to read.
+    enough: usize,
+}
+
+impl Form {
+    fn fragments(terms: Terms) -> Self {
+        Self { holders: terms.places(), quorum: terms.quorum(), enough: terms.data() }
+    }
+
+    /// One more than may be lost, and three at least.
+    fn copies(terms: Terms) -> Self {
+        let holders = (terms.places() - terms.data() + 1).max(3);
+        Self { holders, quorum: holders / 2 + 1, enough: 1 }
+    }
+}
+
 #[derive(Clone, Default)]
 struct Device {
     holdings: Holdings,
@@ -122,7 +144,8 @@ enum Message {
 }
 
 enum Packer {
-    Adopting { pack: Pack, adoption: Adoption, proofs: usize },
+    /// With the pack that is to be retired afterwards.
+    Adopting { pack: Pack, adoption: Adoption, proofs: usize, then: Option<Pack> },
     Retiring { pack: Pack, retirement: Retirement, unused: usize },
 }
 
@@ -131,6 +154,10 @@ pub(super) struct World<'a> {
     temper: Temper,
     rules: Rules,
     terms: Terms,
+    form: Form,
+    objects: usize,
+    /// Percent of messages that are lost, and that arrive again.
+    faults: usize,
     devices: Vec<Device>,
     contents: BTreeMap<Pack, Arc<[Member]>>,
     truth: BTreeMap<Digest, Version>,
@@ -149,6 +176,8 @@ impl<'a> World<'a> {
         let mut chance = Chance::new(seed);
         let (data, parity) = [(2, 1), (2, 2), (3, 2), (4, 2), (2, 3)][chance.below(5)];
         let terms = Terms::of(Scheme::new(data, parity).expect("a scheme"));
+        let form = if chance.percent(50) { Form::copies(terms) } else { Form::fragments(terms) };
+        let (objects, faults) = ([1, 2, 3, 5][chance.below(4)], [1, 4, 12][chance.below(3)]);
         seen.seeds += 1;
         let temper = Temper::new(&mut chance);
         let mut world = Self {
@@ -156,6 +185,9 @@ impl<'a> World<'a> {
             temper,
             rules,
             terms,
+            form,
+            objects,
+            faults,
             devices: vec![Device::default(); terms.places()],
             contents: BTreeMap::new(),
             truth: BTreeMap::new(),
@@ -218,7 +250,11 @@ impl<'a> World<'a> {
             Event::Stop => {
                 let running: Vec<u64> = self.packers.keys().copied().collect();
                 if let Some(packer) = self.chance.pick(&running) {
-                    self.packers.remove(&packer);
+                    if let Some(Packer::Adopting { pack, .. }) = self.packers.remove(&packer) {
+                        let having = |device: &&Device| device.holdings.references(pack).next().is_some();
+                        let having = self.devices.iter().filter(having).count();
+                        self.seen.partly_adopted += usize::from(having > 0 && having < self.form.holders);
+                    }
                     self.seen.stopped += 1;
                 }
             }
@@ -238,20 +274,20 @@ impl<'a> World<'a> {
         self.devices[place].holdings.apply(change);
     }
 
-    /// Whom a write reaches: a quorum at least, and all that no fault may be added to.
-    fn reached(&mut self) -> Option<Vec<usize>> {
-        let mut reached = self.present();
-        if self.chance.percent(30) {
+    /// Which of the first places a write reaches: a quorum at least, and all that no fault may be added to.
+    fn reached(&mut self, holders: usize, quorum: usize) -> Option<Vec<usize>> {
+        let mut reached: Vec<usize> = self.present().into_iter().filter(|place| *place < holders).collect();
+        if !self.is_faultless && self.chance.percent(30) {
             let place = self.chance.below(self.places());
             if self.may_fail(place) || self.faulted.contains(&place) {
                 reached.retain(|other| *other != place);
             }
         }
-        (reached.len() >= self.terms.quorum()).then_some(reached)
+        (reached.len() >= quorum).then_some(reached)
     }
 
     fn write(&mut self, deletes: bool) {
-        let digest = [self.chance.below(OBJECTS) as u8; 16];
+        let digest = [self.chance.below(self.objects) as u8; 16];
         let mut version = self.version();
         if deletes {
             if !self.truth.contains_key(&digest) {
@@ -259,9 +295,9 @@ impl<'a> World<'a> {
             }
             version = Version::deletion(version.timestamp);
         }
-        let Some(reached) = self.reached() else { return };
+        let Some(reached) = self.reached(self.form.holders, self.form.quorum) else { return };
         self.truth.insert(digest, version);
-        for place in 0..self.places() {
+        for place in 0..self.form.holders {
             if reached.contains(&place) {
                 self.apply(place, &Change::Settled(Member { digest, version }));
             } else {
@@ -272,8 +308,8 @@ impl<'a> World<'a> {
 
     /// A deletion that all places have is forgotten by all. What sync has on its way is that old in no case.
     fn forget(&mut self) {
-        let digest = [self.chance.below(OBJECTS) as u8; 16];
-        let is_everywhere = self.devices.iter().all(|device| {
+        let digest = [self.chance.below(self.objects) as u8; 16];
+        let is_everywhere = self.devices[..self.form.holders].iter().all(|device| {
             device.holdings.object(&digest).is_some_and(|object| object.version.is_deletion())
         });
         let of_sync = |message: &Message| match message {
@@ -310,7 +346,7 @@ impl<'a> World<'a> {
             let object = self.devices[place].holdings.object(&member.digest)?;
             object.reference.filter(|_| object.version == member.version)
         });
-        self.having_fragment(member, everybody) >= self.terms.data()
+        self.having_fragment(member, everybody) >= self.form.enough
             || packed.into_iter().any(|pack| self.having_pack(pack, everybody) >= self.terms.data())
     }
 
@@ -327,7 +363,7 @@ impl<'a> World<'a> {
                 members.insert(Member { digest, version: object.version });
             }
         }
-        self.write_pack(&members, old.is_some());
+        self.write_pack(&members, old);
     }
 
     fn packs_of(&self, place: usize) -> Vec<Pack> {
@@ -335,17 +371,18 @@ impl<'a> World<'a> {
         packs.filter(|(_, own)| own.fragment).map(|(pack, _)| pack).collect()
     }
 
-    fn write_pack(&mut self, members: &BTreeSet<Member>, again: bool) {
+    fn write_pack(&mut self, members: &BTreeSet<Member>, old: Option<Pack>) {
         // Of two versions of an object, which places that have missed a write have, a pack has the newer one.
         let newest: BTreeMap<Digest, Member> = members.iter().map(|member| (member.digest, *member)).collect();
         let members: Arc<[Member]> = newest.into_values().filter(|member| self.is_readable(*member)).collect();
-        let Some(reached) = self.reached().filter(|_| !members.is_empty()) else { return };
+        let reached = self.reached(self.terms.places(), self.terms.quorum());
+        let Some(reached) = reached.filter(|_| !members.is_empty()) else { return };
         let version = self.version();
         let pack = Pack { version, digest: [version.generation as u8; 16] };
         self.trace(|| format!("pack {pack:?} has {members:?}"));
         self.contents.insert(pack, members);
         self.seen.packs += 1;
-        self.seen.repacked += usize::from(again);
+        self.seen.repacked += usize::from(old.is_some());
         for place in reached {
             self.apply(place, &Change::Stored { pack, retired: false });
             if !self.is_faultless && self.chance.percent(2) && self.may_fail(place) {
@@ -354,19 +391,19 @@ impl<'a> World<'a> {
             }
         }
         if self.is_faultless || !self.chance.percent(10) {
-            self.adopt(pack);
+            self.adopt(pack, old);
         }
     }
 
     fn adopt_again(&mut self, place: usize) {
         let packs = self.packs_of(place);
         if let Some(pack) = self.chance.pick(&packs).filter(|pack| !self.devices[place].holdings.own(pack).retired) {
-            self.adopt(pack);
+            self.adopt(pack, None);
         }
     }
 
-    fn adopt(&mut self, pack: Pack) {
-        let packer = Packer::Adopting { pack, adoption: Adoption::new(self.terms), proofs: 0 };
+    fn adopt(&mut self, pack: Pack, then: Option<Pack>) {
+        let packer = Packer::Adopting { pack, adoption: Adoption::new(self.terms), proofs: 0, then };
         self.begin(packer, &Request::Prove(pack));
     }
 
@@ -402,9 +439,9 @@ impl<'a> World<'a> {
             return;
         }
         let at = self.chance.below(self.messages.len());
-        let fate = if self.is_faultless { 50 } else { self.chance.below(100) };
-        let message = if fate < 5 { self.messages[at].clone() } else { self.messages.swap_remove(at) };
-        if fate >= 97 {
+        let fate = self.chance.below(100);
+        let message = if fate < self.faults && !self.is_faultless { self.messages[at].clone() } else { self.messages.swap_remove(at) };
+        if !self.is_faultless && fate >= 100 - self.faults {
             return;
         }
         match message {
@@ -446,7 +483,7 @@ impl<'a> World<'a> {
         let (rules, places) = (self.rules, self.places());
         let Some(packer) = self.packers.get_mut(&id) else { return };
         let (pack, step) = match (packer, request) {
-            (Packer::Adopting { pack, adoption, proofs }, Request::Prove(_)) => {
+            (Packer::Adopting { pack, adoption, proofs, .. }, Request::Prove(_)) => {
                 let step = adoption.proved(place, answer);
                 *proofs += usize::from(answer == Answer::Done);
                 let enough = (rules.proofs)(places);
@@ -480,7 +517,9 @@ impl<'a> World<'a> {
             }
             Step::Delete => self.ask_all(id, 0, &Request::Delete(pack)),
             Step::Done => {
-                self.packers.remove(&id);
+                if let Some(Packer::Adopting { then: Some(old), .. }) = self.packers.remove(&id) {
+                    self.retire_pack(old);
+                }
             }
             Step::GiveUp => {
                 self.seen.refused += 1;
@@ -505,6 +544,9 @@ impl<'a> World<'a> {
                 self.apply(place, &Change::Stored { pack, retired });
             }
         }
+        if place >= self.form.holders {
+            return;
+        }
         for (digest, object) in theirs.objects() {
             let member = Member { digest, version: object.version };
             let here = self.devices[place].holdings.object(&digest).copied();
@@ -512,7 +554,7 @@ impl<'a> World<'a> {
             if is_here {
                 continue;
             }
-            let is_made = self.having_fragment(member, place) >= self.terms.data();
+            let is_made = self.having_fragment(member, place) >= self.form.enough;
             match object.reference {
                 _ if object.version.is_deletion() || (is_made && self.chance.percent(50)) => {
                     self.apply(place, &Change::Settled(member));
@@ -533,10 +575,19 @@ impl<'a> World<'a> {
         newest.filter_map(|(_, object)| object.reference).collect()
     }
 
-    /// What the place lacks.
-    fn lacks(&self, place: usize, needed: &BTreeSet<Pack>) -> Option<String> {
+    /// Packs that sync brings to a place that lacks them: any of them may be adopted yet.
+    fn known(&self) -> BTreeSet<Pack> {
+        let packs = || self.devices.iter().flat_map(|device| device.holdings.packs());
+        let deleted: BTreeSet<Pack> = packs().filter(|(_, own)| own.deleted).map(|(pack, _)| pack).collect();
+        let stored = packs().filter(|(pack, own)| own.fragment && !deleted.contains(pack));
+        stored.map(|(pack, _)| pack).collect()
+    }
+
+    /// What the place lacks of these packs, and of objects.
+    fn lacks(&self, place: usize, packs: &BTreeSet<Pack>) -> Option<String> {
         let holdings = &self.devices[place].holdings;
-        for (digest, version) in &self.truth {
+        let held = self.truth.iter().filter(|_| place < self.form.holders);
+        for (digest, version) in held {
             let has = holdings.object(digest).is_some_and(|object| {
                 let here = object.fragment || object.reference.is_some_and(|pack| self.is_sound(place, pack));
                 object.version == *version && (version.is_deletion() || here)
@@ -545,20 +596,20 @@ impl<'a> World<'a> {
                 return Some(format!("{version:?} of {}: {:?}", digest[0], holdings.object(digest)));
             }
         }
-        needed.iter().find(|pack| !self.is_sound(place, **pack)).map(|pack| format!("a fragment of {pack:?}"))
+        packs.iter().find(|pack| !self.is_sound(place, **pack)).map(|pack| format!("a fragment of {pack:?}"))
     }
 
     fn check(&mut self) -> Result<(), String> {
-        let needed = self.needed();
+        let (needed, known) = (self.needed(), self.known());
         for place in 0..self.places() {
             match self.lacks(place, &needed) {
                 Some(lacked) if !self.faulted.contains(&place) => {
                     return Err(format!("at {}: place {place}, which no fault has touched, lacks {lacked}", self.clock));
                 }
-                None => {
+                None if self.lacks(place, &known).is_none() => {
                     self.faulted.remove(&place);
                 }
-                Some(_) => {}
+                _ => {}
             }
             for (digest, object) in self.devices[place].holdings.objects() {
                 if self.truth.get(&digest).is_none_or(|newest| *newest < object.version) {
@@ -570,11 +621,6 @@ impl<'a> World<'a> {
                 }
             }
         }
-        let parts = self.contents.keys().filter(|pack| {
-            let having = self.devices.iter().filter(|device| device.holdings.references(**pack).next().is_some()).count();
-            having > 0 && having < self.places()
-        });
-        self.seen.partly_adopted += parts.count();
         Ok(())
     }
 
@@ -605,8 +651,8 @@ impl<'a> World<'a> {
                 let is_retired = holdings().any(|here| here.own(&pack).retired);
                 match (references.is_empty(), is_retired) {
                     (true, _) => self.retire_pack(pack),
-                    (false, true) => self.write_pack(&references, true),
-                    (false, false) => self.adopt(pack),
+                    (false, true) => self.write_pack(&references, Some(pack)),
+                    (false, false) => self.adopt(pack, None),
                 }
                 while !self.messages.is_empty() {
                     self.deliver();
@@ -619,7 +665,7 @@ impl<'a> World<'a> {
             return Err(format!("in the end place {place} lacks {:?}", self.lacks(*place, &self.needed())));
         }
         let first = &self.devices[0].holdings;
-        for device in &self.devices[1..] {
+        for device in &self.devices[1..self.form.holders] {
             let other = &device.holdings;
             let located = |here: &Holdings| -> Vec<_> {
                 here.objects().map(|(digest, object)| (digest, object.version, object.reference)).collect()
