@@ -7,6 +7,9 @@
 //!
 //! Fault model: that of the crate. Packers stop at any moment, and several may be at work.
 
+pub mod member;
+pub mod table;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -173,7 +176,9 @@ impl Holdings {
     /// Whether a member of a pack is here in the same version, and not in a later pack.
     fn is_replaced(&self, member: Member, by: Pack) -> bool {
         self.objects.get(&member.digest).is_some_and(|object| {
-            object.version == member.version && object.reference < Some(by) && (object.fragment || object.reference.is_some())
+            object.version == member.version
+                && object.reference < Some(by)
+                && (object.fragment || object.reference.is_some())
         })
     }
 

@@ -5,7 +5,9 @@
 //! packers and sync go on until nothing changes. How a write of a coded object commits is simulated elsewhere: here it is
 //! one step at the places that it reaches.
 
+mod bytes;
 mod mutants;
+mod rules;
 mod world;
 
 use crate::packs::{self, Answer, Change, Holdings, Request};
@@ -25,22 +27,11 @@ struct Rules {
     is_read_back: bool,
     /// Places that have to say that they have no references, of so many.
     unused: fn(usize) -> usize,
-    /// Whether places are asked again when all have retired a pack.
-    is_asked_twice: bool,
-    /// Whether a place that makes a fragment of a pack anew takes over that it is retired.
-    is_taken_over: bool,
 }
 
 impl Default for Rules {
     fn default() -> Self {
-        Self {
-            answer: packs::answer,
-            proofs: |places| places,
-            is_read_back: true,
-            unused: |places| places,
-            is_asked_twice: true,
-            is_taken_over: true,
-        }
+        Self { answer: packs::answer, proofs: |places| places, is_read_back: true, unused: |places| places }
     }
 }
 

@@ -1,11 +1,12 @@
-//! That the checker sees: each rule is broken on purpose, and a seed finds it.
+//! That the checker sees: rules are broken on purpose, one at a time, and a seed finds each. Histories for which it takes
+//! too many seeds are in [`rules`](super::rules).
 
 use super::world::{Seen, World};
 use super::{Rules, number};
 use crate::packs::{Answer, Change, Holdings, Request, answer};
 
 /// Seeds that look for a mutant. `PACK_MUTANT_SEEDS` names another number.
-const TRIES: u64 = 3000;
+const TRIES: u64 = 5000;
 
 type Reaction = (Option<Change>, Answer);
 
@@ -29,36 +30,9 @@ fn adopts_packs_that_are_retired(holdings: &Holdings, request: &Request, reads_b
     }
 }
 
-fn learns_of_packs_that_are_retired(holdings: &Holdings, request: &Request, reads_back: bool) -> Reaction {
-    match request {
-        Request::Learn { pack, member } if holdings.own(pack).fragment => {
-            (Some(Change::Learned { pack: *pack, member: *member }), Answer::Done)
-        }
-        _ => answer(holdings, request, reads_back),
-    }
-}
-
-fn learns_of_packs_that_are_not_here(holdings: &Holdings, request: &Request, reads_back: bool) -> Reaction {
-    match request {
-        Request::Learn { pack, member } if !holdings.own(pack).retired => {
-            (Some(Change::Learned { pack: *pack, member: *member }), Answer::Done)
-        }
-        _ => answer(holdings, request, reads_back),
-    }
-}
-
 fn proves_nothing(holdings: &Holdings, request: &Request, reads_back: bool) -> Reaction {
     match request {
         Request::Prove(_) => (None, Answer::Done),
-        _ => answer(holdings, request, reads_back),
-    }
-}
-
-fn adopts_without_a_fragment_of_its_own(holdings: &Holdings, request: &Request, reads_back: bool) -> Reaction {
-    match request {
-        Request::Adopt { pack, members } if !holdings.own(pack).retired => {
-            (Some(Change::Adopted { pack: *pack, members: members.to_vec() }), Answer::Done)
-        }
         _ => answer(holdings, request, reads_back),
     }
 }
@@ -78,16 +52,11 @@ fn every_broken_rule_is_found() {
     let mutants = [
         ("adopts what it does not have", Rules { answer: adopts_what_it_does_not_have, ..rules }),
         ("adopts packs that are retired", Rules { answer: adopts_packs_that_are_retired, ..rules }),
-        ("learns of packs that are retired", Rules { answer: learns_of_packs_that_are_retired, ..rules }),
-        ("learns of packs that are not here", Rules { answer: learns_of_packs_that_are_not_here, ..rules }),
         ("proves nothing", Rules { answer: proves_nothing, ..rules }),
-        ("adopts without a fragment", Rules { answer: adopts_without_a_fragment_of_its_own, ..rules }),
         ("retires nothing durable", Rules { answer: retires_nothing_durable, ..rules }),
         ("adopts after a quorum of proofs", Rules { proofs: |places| places - 1, ..rules }),
         ("reads nothing back", Rules { is_read_back: false, ..rules }),
         ("deletes after all but one have no references", Rules { unused: |places| places - 1, ..rules }),
-        ("asks once", Rules { is_asked_twice: false, ..rules }),
-        ("makes fragments anew as if they were not retired", Rules { is_taken_over: false, ..rules }),
     ];
     let tries = number("PACK_MUTANT_SEEDS", TRIES);
     let mut missed = Vec::new();

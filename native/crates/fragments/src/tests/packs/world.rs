@@ -139,14 +139,34 @@ struct Device {
 #[derive(Clone)]
 enum Message {
     /// To a place, for a packer's pass.
-    Ask { packer: Option<u64>, pass: usize, place: usize, request: Request },
-    Reply { packer: u64, pass: usize, place: usize, request: Request, answer: Answer },
+    Ask {
+        packer: Option<u64>,
+        pass: usize,
+        place: usize,
+        request: Request,
+    },
+    Reply {
+        packer: u64,
+        pass: usize,
+        place: usize,
+        request: Request,
+        answer: Answer,
+    },
 }
 
 enum Packer {
     /// With the pack that is to be retired afterwards.
-    Adopting { pack: Pack, adoption: Adoption, proofs: usize, then: Option<Pack> },
-    Retiring { pack: Pack, retirement: Retirement, unused: usize },
+    Adopting {
+        pack: Pack,
+        adoption: Adoption,
+        proofs: usize,
+        then: Option<Pack>,
+    },
+    Retiring {
+        pack: Pack,
+        retirement: Retirement,
+        unused: usize,
+    },
 }
 
 pub(super) struct World<'a> {
@@ -309,9 +329,9 @@ impl<'a> World<'a> {
     /// A deletion that all places have is forgotten by all. What sync has on its way is that old in no case.
     fn forget(&mut self) {
         let digest = [self.chance.below(self.objects) as u8; 16];
-        let is_everywhere = self.devices[..self.form.holders].iter().all(|device| {
-            device.holdings.object(&digest).is_some_and(|object| object.version.is_deletion())
-        });
+        let is_everywhere = self.devices[..self.form.holders]
+            .iter()
+            .all(|device| device.holdings.object(&digest).is_some_and(|object| object.version.is_deletion()));
         let of_sync = |message: &Message| match message {
             Message::Ask { request: Request::Learn { member, .. }, .. } => member.digest == digest,
             _ => false,
@@ -440,7 +460,11 @@ impl<'a> World<'a> {
         }
         let at = self.chance.below(self.messages.len());
         let fate = self.chance.below(100);
-        let message = if fate < self.faults && !self.is_faultless { self.messages[at].clone() } else { self.messages.swap_remove(at) };
+        let message = if fate < self.faults && !self.is_faultless {
+            self.messages[at].clone()
+        } else {
+            self.messages.swap_remove(at)
+        };
         if !self.is_faultless && fate >= 100 - self.faults {
             return;
         }
@@ -452,7 +476,9 @@ impl<'a> World<'a> {
                     self.messages.push(Message::Reply { packer, pass, place, request, answer });
                 }
             }
-            Message::Reply { packer, pass, place, request, answer } => self.reply(packer, pass, place, &request, answer),
+            Message::Reply { packer, pass, place, request, answer } => {
+                self.reply(packer, pass, place, &request, answer)
+            }
         }
     }
 
@@ -495,8 +521,7 @@ impl<'a> World<'a> {
                 *unused += usize::from(matches!(answer, Answer::Retired { references: 0, .. }));
                 let enough = (rules.unused)(places);
                 let is_enough = enough < places && *unused >= enough;
-                let is_once = !rules.is_asked_twice && step == Step::RetireAgain;
-                (*pack, if is_enough || is_once { Step::Delete } else { step })
+                (*pack, if is_enough { Step::Delete } else { step })
             }
             (Packer::Retiring { pack, retirement, .. }, _) => (*pack, retirement.deleted(place, answer)),
         };
@@ -537,10 +562,13 @@ impl<'a> World<'a> {
             let here = self.devices[place].holdings.own(&pack);
             if own.deleted && !here.deleted {
                 self.apply(place, &Change::Deleted(pack));
-            } else if own.fragment && !here.fragment && !here.deleted && self.having_pack(pack, place) >= self.terms.data()
+            } else if own.fragment
+                && !here.fragment
+                && !here.deleted
+                && self.having_pack(pack, place) >= self.terms.data()
             {
                 let is_retired = |other: &usize| self.devices[*other].holdings.own(&pack).retired;
-                let retired = self.rules.is_taken_over && others.iter().any(is_retired);
+                let retired = others.iter().any(is_retired);
                 self.apply(place, &Change::Stored { pack, retired });
             }
         }
@@ -604,7 +632,10 @@ impl<'a> World<'a> {
         for place in 0..self.places() {
             match self.lacks(place, &needed) {
                 Some(lacked) if !self.faulted.contains(&place) => {
-                    return Err(format!("at {}: place {place}, which no fault has touched, lacks {lacked}", self.clock));
+                    return Err(format!(
+                        "at {}: place {place}, which no fault has touched, lacks {lacked}",
+                        self.clock
+                    ));
                 }
                 None if self.lacks(place, &known).is_none() => {
                     self.faulted.remove(&place);
@@ -613,7 +644,10 @@ impl<'a> World<'a> {
             }
             for (digest, object) in self.devices[place].holdings.objects() {
                 if self.truth.get(&digest).is_none_or(|newest| *newest < object.version) {
-                    return Err(format!("at {}: place {place} has {object:?} of {}, which is gone", self.clock, digest[0]));
+                    return Err(format!(
+                        "at {}: place {place} has {object:?} of {}, which is gone",
+                        self.clock, digest[0]
+                    ));
                 }
                 let member = Member { digest, version: object.version };
                 if object.reference.is_some_and(|pack| !self.contents[&pack].contains(&member)) {
@@ -643,8 +677,7 @@ impl<'a> World<'a> {
         self.devices.iter_mut().for_each(|device| device.is_away = false);
         for _ in 0..5 {
             self.settle_down()?;
-            let known: BTreeSet<Pack> =
-                (0..self.places()).flat_map(|place| self.packs_of(place)).collect();
+            let known: BTreeSet<Pack> = (0..self.places()).flat_map(|place| self.packs_of(place)).collect();
             for pack in known {
                 let holdings = || self.devices.iter().map(|device| &device.holdings);
                 let references: BTreeSet<Member> = holdings().flat_map(|here| here.references(pack)).collect();
@@ -675,9 +708,11 @@ impl<'a> World<'a> {
             }
         }
         let needed = self.needed();
-        let left = self.devices.iter().flat_map(|device| device.holdings.packs()).find(|(pack, own)| {
-            own.fragment && (own.retired || !needed.contains(pack))
-        });
+        let left = self
+            .devices
+            .iter()
+            .flat_map(|device| device.holdings.packs())
+            .find(|(pack, own)| own.fragment && (own.retired || !needed.contains(pack)));
         left.map_or(Ok(()), |(pack, own)| Err(format!("in the end {pack:?} is left: {own:?}")))
     }
 }
