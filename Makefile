@@ -129,6 +129,11 @@ mutants: setup ## rules of sync and listings broken one by one in the simulator:
 fragment-sim: ## the commit of erasure-coded objects simulated from SEED on, SEEDS times; FRAGMENT_TRACE=1 tells each history
 	@FRAGMENT_SEED=$(SEED) FRAGMENT_SEEDS=$(SEEDS) cargo test --release --quiet --manifest-path native/Cargo.toml -p swiftlet-fragments --lib what_was_acknowledged -- --nocapture
 
+# make pack-sim SEED=7 SEEDS=1 PACK_TRACE=1
+.PHONY: pack-sim
+pack-sim: ## packs of small objects simulated from SEED on, SEEDS times; PACK_TRACE=1 tells each history
+	@PACK_SEED=$(SEED) PACK_SEEDS=$(SEEDS) cargo test --release --quiet --manifest-path native/Cargo.toml -p swiftlet-fragments --lib packs_keep -- --nocapture
+
 # make fragment-mutants FRAGMENT_MUTANT_SEEDS=100000
 FRAGMENT_MUTANT_SEEDS ?= 60000
 .PHONY: fragment-mutants

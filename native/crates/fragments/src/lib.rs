@@ -15,6 +15,7 @@
 //! | [`recovery`] | what became of a write whose proxy is gone |
 //! | [`read`](mod@read) | which version a reader gives, from which fragments |
 //! | [`sync`] | what a place does about what another one shows |
+//! | [`packs`] | how small objects get into packs, and packs go |
 //!
 //! | module | makes |
 //! |---|---|
