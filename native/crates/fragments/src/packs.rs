@@ -281,7 +281,7 @@ pub fn answer(holdings: &Holdings, request: &Request, reads_back: bool) -> (Opti
 pub enum Step {
     /// Wait for other answers.
     Wait,
-    /// Ask all places to adopt the pack.
+    /// Ask the places that have small objects to adopt the pack.
     Adopt,
     /// Ask all places once more to retire it.
     RetireAgain,
@@ -299,13 +299,14 @@ pub struct Adoption {
     proved: BTreeSet<usize>,
     adopted: BTreeSet<usize>,
     places: usize,
+    holders: usize,
 }
 
 impl Adoption {
-    /// All places are asked to prove their fragments first.
+    /// All places are asked to prove their fragments first; so many of them have small objects, and adopt it.
     #[must_use]
-    pub fn new(terms: Terms) -> Self {
-        Self { proved: BTreeSet::new(), adopted: BTreeSet::new(), places: terms.places() }
+    pub fn new(terms: Terms, holders: usize) -> Self {
+        Self { proved: BTreeSet::new(), adopted: BTreeSet::new(), places: terms.places(), holders }
     }
 
     /// A place has answered to [`Request::Prove`].
@@ -323,7 +324,7 @@ impl Adoption {
             return Step::GiveUp;
         }
         self.adopted.insert(place);
-        if self.adopted.len() == self.places { Step::Done } else { Step::Wait }
+        if self.adopted.len() == self.holders { Step::Done } else { Step::Wait }
     }
 }
 

@@ -110,14 +110,14 @@ fn a_device_that_comes_last_takes_no_reference_to_what_is_retired() {
 
 #[test]
 fn a_pack_is_adopted_after_all_have_proved_it() {
-    let mut adoption = Adoption::new(terms());
+    let mut adoption = Adoption::new(terms(), 3);
     assert_eq!([0, 0, 1].map(|place| adoption.proved(place, Answer::Done)), [Step::Wait; 3]);
     assert_eq!(adoption.proved(2, Answer::Done), Step::Adopt);
     // Once is enough.
     assert_eq!(adoption.proved(2, Answer::Done), Step::Wait);
     assert_eq!([2, 0].map(|place| adoption.adopted(place, Answer::Done)), [Step::Wait; 2]);
     assert_eq!(adoption.adopted(1, Answer::Done), Step::Done);
-    assert_eq!(Adoption::new(terms()).proved(0, Answer::Refused), Step::GiveUp);
+    assert_eq!(Adoption::new(terms(), 3).proved(0, Answer::Refused), Step::GiveUp);
 }
 
 /// Packs are adopted in any order, and again, and writes come in between.

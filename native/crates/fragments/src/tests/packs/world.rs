@@ -423,7 +423,7 @@ impl<'a> World<'a> {
     }
 
     fn adopt(&mut self, pack: Pack, then: Option<Pack>) {
-        let packer = Packer::Adopting { pack, adoption: Adoption::new(self.terms), proofs: 0, then };
+        let packer = Packer::Adopting { pack, adoption: Adoption::new(self.terms, self.form.holders), proofs: 0, then };
         self.begin(packer, &Request::Prove(pack));
     }
 
@@ -449,7 +449,11 @@ impl<'a> World<'a> {
     }
 
     fn ask_all(&mut self, packer: u64, pass: usize, request: &Request) {
-        for place in 0..self.places() {
+        self.ask_first(self.places(), packer, pass, request);
+    }
+
+    fn ask_first(&mut self, places: usize, packer: u64, pass: usize, request: &Request) {
+        for place in 0..places {
             self.messages.push(Message::Ask { packer: Some(packer), pass, place, request: request.clone() });
         }
     }
@@ -533,7 +537,7 @@ impl<'a> World<'a> {
             Step::Wait => {}
             Step::Adopt => {
                 let members = Arc::clone(&self.contents[&pack]);
-                self.ask_all(id, 0, &Request::Adopt { pack, members });
+                self.ask_first(self.form.holders, id, 0, &Request::Adopt { pack, members });
             }
             Step::RetireAgain => {
                 let Some(Packer::Retiring { retirement, .. }) = self.packers.get(&id) else { return };
