@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import time
-import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from bench.degrade.modes import Mode, Scene
-from e2e.standalone.cluster import Cluster, start_cluster
+from bench.degrade.whole import until_whole
+from e2e.standalone.cluster import start_cluster
 from e2e.standalone.wire import Client
 from swiftlet.bench.results import Failures, Point, StepResult
 from swiftlet.bench.runner import Options, Progress, run
@@ -22,8 +20,8 @@ from swiftlet.bench.target import Target
 
 PHASES = ("before", "during", "after")
 CONNECTIONS = 8
-WHOLE_WITHIN_S = 180.0
-_POLL_S = 0.25
+TASK_WITHIN_S = 3600.0
+"""The longest phase of a mode whose second phase lasts as long as its task."""
 _LONG = "so-long-that-no-socket-fits-and-the-services-speak-tcp-to-each-other"
 
 
@@ -41,17 +39,22 @@ class Phase:
     failures: dict[str, str]
     """An example of each kind."""
     points: tuple[Point, ...]
+    lasted_s: float
 
 
 @dataclass(frozen=True)
 class Measured:
-    """A mode. `whole_s` is from mending on until all replicas were proved equal; None when they weren't in time."""
+    """A mode. `whole_s` is from mending on until all replicas were proved equal; None when they weren't in time.
+
+    For a task it is from its begin on.
+    """
 
     mode: str
     what: str
     phases: tuple[Phase, ...]
     whole_s: float | None
     began: str
+    is_task: bool = False
 
 
 def scenario(seconds: float, objects: int) -> Scenario:
@@ -103,7 +106,8 @@ def measure_on(mode: Mode, scene: Scene, seconds: float, objects: int) -> Measur
     hand = Hand(
         breaks=lambda: mode.breaks(scene),
         mends=lambda: mode.mends(scene),
-        until_whole=lambda over: until_whole(cluster, over),
+        until_whole=lambda over: until_whole(scene.management, over),
+        is_task=mode.is_task,
     )
     return under_load(mode.name, mode.what, target, hand, seconds, objects)
 
@@ -112,30 +116,42 @@ def under_load(name: str, what: str, target: Target, hand: Hand, seconds: float,
     """Load a store while a hand breaks it and mends it."""
     prefix = f"degrade-{name.partition(',')[0]}"
     options = Options(prefix, runs=len(PHASES), report=hand.at, keeps=True)
+    if hand.is_task:
+        options = replace(options, suffices=lambda progress: progress.seconds >= seconds and hand.rests)
     try:
-        result = run(scenario(seconds, objects), target, options)
+        result = run(scenario(TASK_WITHIN_S if hand.is_task else seconds, objects), target, options)
     finally:
         hand.end()
     phases = tuple(_phase(phase, step) for phase, step in zip(PHASES, result.steps, strict=True))
-    return Measured(name, what, phases, hand.whole_s, result.began)
+    return Measured(name, what, phases, hand.whole_s, result.began, hand.is_task)
 
 
 class Hand:
-    """Breaks a store when the second run begins, and mends it when the third does, while the load goes on."""
+    """Breaks a store when the second run begins, and mends it when the third does, while the load goes on.
+
+    A task is what ends by itself: nothing is mended after it, and the store is to be whole when it ends.
+    """
 
     def __init__(
         self,
         breaks: Callable[[], None],
         mends: Callable[[], None],
         until_whole: Callable[[threading.Event], float | None],
+        is_task: bool = False,
     ) -> None:
         """`until_whole` waits for all copies after mending; it gives up when it is told that all is over."""
         self._breaks, self._mends, self._until_whole = breaks, mends, until_whole
+        self.is_task = is_task
         self._done = 0
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
         self._over = threading.Event()
         self.whole_s: float | None = None
+
+    @property
+    def rests(self) -> bool:
+        """Whether nothing that it has begun is under way."""
+        return self._thread is None or not self._thread.is_alive()
 
     def at(self, progress: Progress) -> None:
         """Do what is due at this progress; called again and again by the run's thread."""
@@ -148,13 +164,21 @@ class Hand:
 
     def _act(self, phase: int) -> None:
         try:
-            if phase == 1:
+            if self.is_task:
+                self._does(phase)
+            elif phase == 1:
                 self._breaks()
-                return
-            self._mends()
-            self.whole_s = self._until_whole(self._over)
+            else:
+                self._mends()
+                self.whole_s = self._until_whole(self._over)
         except BaseException as error:
             self._error = error
+
+    def _does(self, phase: int) -> None:
+        if phase == 1:
+            began = time.monotonic()
+            self._breaks()
+            self.whole_s = time.monotonic() - began
 
     def _wait(self) -> None:
         if self._thread is not None:
@@ -167,39 +191,6 @@ class Hand:
         if self._done < 2:
             self._over.set()
         self._wait()
-
-
-def until_whole(cluster: Cluster, over: threading.Event) -> float | None:
-    """The seconds from now until every device has been compared since, with nothing left to do; None: not in time."""
-    began, clock = time.time(), time.monotonic()
-    while not over.is_set() and time.monotonic() - clock < WHOLE_WITHIN_S:
-        if _is_whole(cluster, began):
-            return time.monotonic() - clock
-        time.sleep(_POLL_S)
-    return None
-
-
-def _is_whole(cluster: Cluster, since: float) -> bool:
-    try:
-        reports = [_status(cluster, name) for name in ("replicator", "database-replicator")]
-        doubts = [cluster.unproved(name) for name in cluster.services if name.startswith("object-")]
-    except (OSError, ValueError):
-        return False
-    return is_whole(reports, doubts, since)
-
-
-def is_whole(reports: list[dict[str, Any]], doubts: list[list[object]], since: float) -> bool:
-    """Whether replicators' reports say that each device was compared since then, and that nothing is left to do."""
-    rings = [ring for report in reports for device in report["devices"].values() for ring in device["rings"].values()]
-    left = sum(ring[name] for ring in rings for name in ("misplaced", "behind", "unchecked"))
-    is_compared = all((ring["syncedAt"] or 0) >= since for ring in rings)
-    return bool(rings) and left == 0 and is_compared and all(one == [None] for one in doubts)
-
-
-def _status(cluster: Cluster, service: str) -> dict[str, Any]:
-    with urllib.request.urlopen(cluster.management_url(service) + "/statusz", timeout=10) as answer:
-        found: dict[str, Any] = json.load(answer)
-    return found
 
 
 def _phase(name: str, step: StepResult) -> Phase:
@@ -215,4 +206,5 @@ def _phase(name: str, step: StepResult) -> Phase:
         failed=total.failed,
         failures={kind: f"{one.count} times, {one.example}" for kind, one in failures.items()},
         points=step.points,
+        lasted_s=step.window_s,
     )

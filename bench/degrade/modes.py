@@ -1,5 +1,7 @@
 """What is broken, and how: each mode breaks one thing of a store on this machine, and puts it right again.
 
+Two break nothing: they are tasks of an operator (`tasks`), and end by themselves.
+
 A standalone store has four zones of one node each: an object server with one device, and a container server on three
 of them. So a lost zone is a lost node here, and is told apart by what comes back: a node comes back with its disks, a
 zone without.
@@ -23,6 +25,7 @@ from urllib.parse import urlsplit
 
 import psutil
 
+from bench.degrade.tasks import rebalances, upgrades
 from e2e.standalone.cluster import Cluster, start_cluster
 from swiftlet.main.commands.standalone.plan import NATIVE_PORT_OFFSET
 from swiftlet.sync.failures.tests.redis_server import RedisServer
@@ -52,12 +55,19 @@ class Scene:
     settings: dict[str, str] = field(default_factory=dict)
     redis: RedisServer | None = None
     running: Cluster | None = None
+    added: dict[str, str] = field(default_factory=dict)
+    """Management URLs of services that were added to the store, by their names."""
 
     @property
     def cluster(self) -> Cluster:
         """The store, which runs."""
         assert self.running is not None
         return self.running
+
+    @property
+    def management(self) -> dict[str, str]:
+        """The management URLs of all services, by their names."""
+        return {name: self.cluster.management_url(name) for name in self.cluster.services} | self.added
 
     def devices(self, name: str) -> Path:
         """Where a device has its data."""
@@ -78,6 +88,8 @@ class Mode:
     prepares: Act = field(default=lambda _: None)
     by_tcp: bool = False
     """Whether the services have to speak TCP to each other, which they don't on one machine."""
+    is_task: bool = False
+    """Whether `breaks` is something that ends by itself, with a store that is whole; the second phase lasts so long."""
 
 
 def _ends(*services: str) -> Act:
@@ -299,5 +311,13 @@ MODES: Mapping[str, Mode] = {
             _loses_no_packets,
             by_tcp=True,
         ),
+        Mode(
+            "upgrade",
+            "all services are ended by SIGTERM and started again one by one, each when the last one is in sync",
+            upgrades,
+            _nothing,
+            is_task=True,
+        ),
+        Mode("rebalance", "a node is added, and gets its share of all objects", rebalances, _nothing, is_task=True),
     )
 }

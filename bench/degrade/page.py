@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
+from itertools import accumulate
 from typing import Any
 
 from bench.degrade.measuring import Measured, Phase
@@ -25,13 +26,14 @@ def render(
         f"<title>Degraded modes</title><style>{STYLE}</style></head><body>",
         "<h1>Degraded modes</h1>",
         f"<p>Each mode: {seconds:g} s before, {seconds:g} s while something is broken, {seconds:g} s after it was "
-        f"mended. Load average at the beginning: {environment['load_average']} on {environment['processors']} "
+        "mended. A task, such as an upgrade, lasts as long as it takes, and <em>whole again after</em> counts from its "
+        f"begin. Load average at the beginning: {environment['load_average']} on {environment['processors']} "
         "processors: timings are as good as that.</p>",
         "<table><tr>" + "".join(f"<th>{escape(head)}</th>" for head in HEADS) + "</tr>",
         *("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows(found)),
         "</table>",
         *(f"<p>Not done: {escape(name)}: {escape(why)}</p>" for name, why in skipped.items()),
-        *(part for one in found for part in _pictures(one, seconds)),
+        *(part for one in found for part in _pictures(one)),
         f"<h2>Environment</h2><pre>{escape(json.dumps(dict(environment), indent=2))}</pre>",
         "</body></html>",
     ]
@@ -55,35 +57,35 @@ def rows(found: Sequence[Measured]) -> Iterator[tuple[str, ...]]:
             )
 
 
-def _pictures(one: Measured, seconds: float) -> Iterator[str]:
+def _pictures(one: Measured) -> Iterator[str]:
     yield f"<h2>{escape(one.mode)}</h2><p>{escape(one.what)}</p>"
-    axis = _seconds_axis(seconds)
-    yield _rates(one, seconds, "Operations per second")
-    slow = [_line(phase, number, seconds, "p99_s") for number, phase in enumerate(one.phases)]
-    yield plot("99th percentile of latency", axis, Axis("", time_text, is_log=True), slow)
+    yield _rates(one, "Operations per second")
+    yield plot("99th percentile of latency", _seconds_axis(one), Axis("", time_text, is_log=True), _lines(one, "p99_s"))
     for phase in one.phases:
         for kind, example in phase.failures.items():
             yield f"<p>{escape(phase.name)}, {escape(kind)}: {escape(example)}</p>"
 
 
-def picture(one: Measured, seconds: float) -> str:
+def picture(one: Measured) -> str:
     """Return operations per second over time as a file of its own, in SVG."""
-    return as_file(_rates(one, seconds, f"{one.mode}: operations per second"))
+    return as_file(_rates(one, f"{one.mode}: operations per second"))
 
 
-def _rates(one: Measured, seconds: float, title: str) -> str:
-    rates = [_line(phase, number, seconds, "operations_per_s") for number, phase in enumerate(one.phases)]
-    return plot(title, _seconds_axis(seconds), Axis("", number_text), rates)
+def _rates(one: Measured, title: str) -> str:
+    return plot(title, _seconds_axis(one), Axis("", number_text), _lines(one, "operations_per_s"))
 
 
-def _seconds_axis(seconds: float) -> Axis:
-    return Axis(f"seconds; broken at {seconds:g}, mended at {2 * seconds:g}", number_text, ticks=_ticks(seconds))
+def _seconds_axis(one: Measured) -> Axis:
+    ends = [round(end, 1) for end in accumulate(phase.lasted_s for phase in one.phases)]
+    first, last = ("begun", "done") if one.is_task else ("broken", "mended")
+    return Axis(f"seconds; {first} at {ends[0]:g}, {last} at {ends[1]:g}", number_text, ticks=[0.0, *ends])
 
 
-def _ticks(seconds: float) -> list[float]:
-    return [0.0, seconds, 2 * seconds, 3 * seconds]
+def _lines(one: Measured, field: str) -> list[Line]:
+    begins = accumulate((phase.lasted_s for phase in one.phases), initial=0.0)
+    return [_line(phase, begin, field) for phase, begin in zip(one.phases, begins, strict=False)]
 
 
-def _line(phase: Phase, number: int, seconds: float, field: str) -> Line:
-    points = [(number * seconds + min(point.at_s, seconds), getattr(point, field)) for point in phase.points]
+def _line(phase: Phase, begin: float, field: str) -> Line:
+    points = [(begin + min(point.at_s, phase.lasted_s), getattr(point, field)) for point in phase.points]
     return Line(phase.name, [(x, y) for x, y in points if y or field != "p99_s"])

@@ -15,8 +15,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.degrade.measuring import WHOLE_WITHIN_S, Hand, Measured, under_load
+from bench.degrade.measuring import Hand, Measured, under_load
 from bench.degrade.modes import NotHereError
+from bench.degrade.whole import WHOLE_WITHIN_S
 from bench.peers.openstack import KEY, PROXY_PORT, USER, VENV, OpenStack
 from bench.peers.wire import Wire
 from e2e.standalone.wire import Client

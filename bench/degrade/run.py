@@ -4,7 +4,7 @@
     unshare --net --mount .venv/bin/python -m bench.degrade.run --modes process disk --seconds 20 --html degrade.html
 
 Starts a store for each mode (four object servers, three container servers, two proxy workers), loads it with
-`swiftlet bench`, breaks one thing of it, and mends it again. Prints a markdown table.
+`swiftlet bench`, breaks one thing of it, and mends it again; or upgrades it, or adds a node. Prints a markdown table.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def main() -> None:
     if arguments.pictures is not None:
         arguments.pictures.mkdir(parents=True, exist_ok=True)
         for one in found:
-            (arguments.pictures / picture_name(one.mode)).write_text(picture(one, arguments.seconds), "utf-8")
+            (arguments.pictures / picture_name(one.mode)).write_text(picture(one), "utf-8")
     if arguments.json is not None:
         known = [{**asdict(one), "phases": [_plain(phase) for phase in one.phases]} for one in found]
         arguments.json.write_text(json.dumps({"environment": environment, "modes": known}, indent=1) + "\n", "utf-8")
@@ -95,7 +95,9 @@ def _print(one: Measured) -> None:
 
 
 def _plain(phase: object) -> dict[str, object]:
-    fields = {name: getattr(phase, name) for name in ("name", "operations_per_s", "p50_s", "p99_s", "max_s")}
+    fields = {
+        name: getattr(phase, name) for name in ("name", "operations_per_s", "p50_s", "p99_s", "max_s", "lasted_s")
+    }
     counts = {name: getattr(phase, name) for name in ("succeeded", "failed", "failures")}
     return {**fields, **counts}
 

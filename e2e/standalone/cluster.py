@@ -115,7 +115,7 @@ class Cluster:
         self.process.send_signal(signal.SIGUSR1)
         for service in services:
             log_file = self.services[service]["log"]
-            _wait(partial(_ready, self.url(service)), START_WITHIN_S, f"{service} to be ready; see {log_file}")
+            _wait(partial(is_ready, self.url(service)), START_WITHIN_S, f"{service} to be ready; see {log_file}")
 
     def unproved(self, service: str) -> list[object]:
         """Return what an object server's status report says of each of its devices: None of one that is proved."""
@@ -143,7 +143,7 @@ def start_cluster(
     data.mkdir(parents=True, exist_ok=True)
     ready_file = data / "ready.json"
     ready_file.unlink(missing_ok=True)
-    proxy_port, base_port = port or _free_port(), _free_port(NATIVE_PORT_OFFSET)
+    proxy_port, base_port = port or free_port(), free_port(NATIVE_PORT_OFFSET)
     command = [sys.executable, "-m", "swiftlet.main", "standalone", "--data", str(data), "--port", str(proxy_port)]
     command += ["--base-port", str(base_port), "--no-restart", "--quiet", "--ready-file", str(ready_file), *options]
     command += end_with_us()
@@ -192,7 +192,7 @@ def _front() -> dict[str, str]:
     return {} if front is None else {"SWIFTLET_PROXY__FRONT": front, "SWIFTLET_PROXY__FRONT_PUT": front}
 
 
-def _free_port(*offsets: int) -> int:
+def free_port(*offsets: int) -> int:
     """A port with room above it and above those that are so much higher, below those of which clients' are taken."""
     blocks = deque(range(20_000, 32_000 - max(offsets, default=0), 20))
     blocks.rotate(-os.getpid())
@@ -223,7 +223,8 @@ def _listens(port: int) -> bool:
         return sock.connect_ex(("127.0.0.1", port)) == 0
 
 
-def _ready(url: str) -> bool:
+def is_ready(url: str) -> bool:
+    """Whether the service with this URL says that it is ready."""
     try:
         with urllib.request.urlopen(f"{url}/readyz", timeout=2) as answer:
             return bool(answer.status == 200)

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from bench.degrade import measuring
-from bench.degrade.measuring import PHASES, is_whole, measure_on
+from bench.degrade.measuring import PHASES, Hand, Measured, measure_on
 from bench.degrade.modes import CONTAINER, MODES, Scene
-from bench.degrade.page import render, rows
-from e2e.standalone.cluster import Cluster
+from bench.degrade.page import picture, render, rows
+from bench.degrade.tasks import NEW_DEVICE, NEW_OBJECT, NEW_REPLICATOR, watched_by
+from bench.degrade.whole import is_whole, status, uses
+from e2e.standalone.cluster import Cluster, start_cluster
+from swiftlet.bench.runner import Progress
+from swiftlet.ring import codec
 
 
 def test_a_container_server_is_lost_under_load_and_comes_back(
     own_cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A round takes longer than all of this.
-    monkeypatch.setattr(measuring, "WHOLE_WITHIN_S", 0.0)
+    monkeypatch.setattr("bench.degrade.whole.WHOLE_WITHIN_S", 0.0)
     with ExitStack() as undo:
         found = measure_on(MODES["container"], Scene(own_cluster.data, undo, running=own_cluster), 1.0, 50)
     assert CONTAINER in own_cluster.pids
@@ -44,8 +49,91 @@ def test_a_container_server_is_lost_under_load_and_comes_back(
     ],
 )
 def test_whole_is_what_has_been_compared_since_with_nothing_left(change: dict[str, Any], whole: bool) -> None:
-    ring = {"misplaced": 0, "behind": 0, "unchecked": 0, "syncedAt": 11.0}
+    ring = {"misplaced": 0, "behind": 0, "unchecked": 0, "syncedAt": 11.0, "ringVersion": 2}
     reports = [{"devices": {"d1": {"rings": {"object-0": ring, "object-1": {**ring, **change}}}}}]
     assert is_whole(reports, [[None]], 10.0) is whole
     assert not is_whole(reports, [["device"]], 10.0)
     assert not is_whole([], [[None]], 10.0)
+    assert is_whole(reports, [[None]], 10.0, {"object-1": 2}) is whole
+    assert not is_whole(reports, [[None]], 10.0, {"object-1": 3})
+
+
+@pytest.fixture
+def quick() -> dict[str, str]:
+    """Settings with rounds that follow each other soon."""
+    return {"SWIFTLET_REPLICATOR__INTERVAL_S": "1", "SWIFTLET_REPLICATOR__DATABASE_INTERVAL_S": "1"}
+
+
+@pytest.fixture
+def scene(tmp_path: Path, quick: dict[str, str]) -> Iterator[Scene]:
+    """A store of the test's own, which is proved."""
+    with ExitStack() as undo:
+        cluster = start_cluster(tmp_path / "store", settings=quick)
+        undo.callback(cluster.stop)
+        cluster.wait_until_proved()
+        yield Scene(cluster.data, undo, running=cluster)
+
+
+def check_task(found: Measured) -> None:
+    """What is told of any task: each phase has its load, and the second one lasts as long as the task."""
+    assert [phase.name for phase in found.phases] == list(PHASES)
+    assert all(phase.succeeded > 0 and phase.points for phase in found.phases)
+    assert found.whole_s is not None
+    assert found.is_task
+    during = found.phases[1]
+    assert during.lasted_s >= found.whole_s
+    assert [row[-1] for row in rows([found])] == ["", "", f"{found.whole_s:.0f} s"]
+    drawn = picture(found)
+    assert drawn.startswith("<svg")
+    assert "begun at" in drawn
+
+
+def test_all_services_are_upgraded_under_load(scene: Scene) -> None:
+    before = scene.cluster.pids
+    found = measure_on(MODES["upgrade"], scene, 1.0, 50)
+    check_task(found)
+    after = scene.cluster.pids
+    assert after.keys() == before.keys()
+    assert all(after[name] != before[name] for name in before)
+    # What fails has not found the only proxy while it was restarted.
+    assert [phase.failures.keys() - {"no connection", "connection closed"} for phase in found.phases] == [set()] * 3
+
+
+def test_a_node_is_added_under_load_and_has_its_share_in_the_end(scene: Scene) -> None:
+    before = scene.cluster.pids
+    found = measure_on(MODES["rebalance"], scene, 1.0, 50)
+    check_task(found)
+    assert [phase.failures for phase in found.phases] == [{}, {}, {}]
+    # Nothing was restarted, and all services use the new ring.
+    assert scene.cluster.pids == before
+    ring = codec.load(scene.data / "rings" / "object-0.ring")
+    assert {device.name for device in ring.devices if device is not None} == {"d1", "d2", "d3", "d4", NEW_DEVICE}
+    versions = dict.fromkeys(("object-0", "object-1"), ring.version)
+    assert uses([status(url) for url in scene.management.values()], versions)
+    (standing,) = status(scene.added[NEW_REPLICATOR])["devices"].values()
+    assert standing["rings"]["object-0"]["held"] > 0
+    assert [one["unproved"] for one in status(scene.added[NEW_OBJECT])["devices"].values()] == [None]
+
+
+def test_an_older_ring_or_none_is_not_what_was_published() -> None:
+    assert uses([{"rings": {"object-0": 2, "account": 1}}, {"rings": {"account": 1}}], {"object-0": 2})
+    assert not uses([{"rings": {"object-0": 1}}], {"object-0": 2})
+    assert not uses([{"rings": {"object-0": None}}], {"object-0": 2})
+
+
+def test_a_service_with_data_is_waited_for_by_those_who_know_of_them() -> None:
+    urls = dict.fromkeys(("object-1", "container-1", "replicator", "metadata", "database-replicator", "proxy"), "")
+    assert list(watched_by("object-1", urls)) == list(watched_by("replicator", urls)) == ["object-1", "replicator"]
+    assert list(watched_by("container-1", urls)) == list(watched_by("database-replicator", urls))
+    assert list(watched_by("container-1", urls)) == ["database-replicator"]
+    assert watched_by("proxy", urls) == watched_by("metadata", urls) == {}
+
+
+def test_a_task_that_fails_ends_the_measuring() -> None:
+    def fails() -> None:
+        raise AssertionError("it did not come back")
+
+    hand = Hand(fails, lambda: None, lambda _: None, is_task=True)
+    hand.at(Progress("run 2 of 3, 8 connections", 0, 0, 0.0, {}))
+    with pytest.raises(AssertionError, match="it did not come back"):
+        hand.at(Progress("run 3 of 3, 8 connections", 0, 0, 0.0, {}))

@@ -40,7 +40,7 @@ def second_proxy(store: Cluster, log: Path, **settings: str) -> Iterator[tuple[s
         process = subprocess.Popen(command, stdout=file, stderr=file, env={**stores.environment(), **chosen})
     try:
         deadline = time.monotonic() + stores.START_WITHIN_S
-        while not stores._ready(f"http://127.0.0.1:{port}"):
+        while not stores.is_ready(f"http://127.0.0.1:{port}"):
             assert process.poll() is None, log.read_text()[-2000:]
             assert time.monotonic() < deadline, log.read_text()[-2000:]
             time.sleep(0.05)

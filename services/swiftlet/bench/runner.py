@@ -68,6 +68,8 @@ class Options:
     report: Callable[[Progress], None] = field(default=lambda _: None)
     stops: Callable[[], int] = field(default=lambda: 0)
     """How often the user has asked to stop: once ends measuring, twice leaves the objects in the store."""
+    suffices: Callable[[Progress], bool] = field(default=lambda _: False)
+    """Whether the step under way may end before its time."""
     gate: Callable[[], None] = field(default=lambda: None)
     """Returns when the next step may begin; BenchError ends the run."""
     measured: Callable[[StepResult], None] = field(default=lambda _: None)
@@ -201,7 +203,7 @@ class _Run:
         """Wait for the end of what was begun; False when the user asked to stop more often than `patience`."""
         began = last = time.monotonic()
         self._succeeded = failed = 0
-        is_stopped = is_done = False
+        is_stopped = is_done = suffices = False
         while not is_done:
             is_done = self._load.wait(_LOOK_S)
             if not is_done and self._options.stops() > patience:
@@ -217,7 +219,11 @@ class _Run:
                 self._options.watch.look()
             last = now
             if not is_done:
-                self._options.report(Progress(what, self._succeeded, failed, now - began, recent))
+                progress = Progress(what, self._succeeded, failed, now - began, recent)
+                self._options.report(progress)
+                if points is not None and not suffices and self._options.suffices(progress):
+                    suffices = True
+                    self._load.cancel()
         return not is_stopped
 
     def _clean(self) -> None:

@@ -171,6 +171,25 @@ def test_one_stop_ends_a_run_with_what_there_is(store: Store, document: dict[str
     assert not store.containers
 
 
+def test_a_step_that_suffices_ends_and_the_next_one_begins(store: Store, document: dict[str, Any]) -> None:
+    asked: list[str] = []
+    document.pop("count")
+    document["duration_s"] = 3600
+    document["closed"] = {"connections": [3, 4]}
+
+    def suffices(one: Progress) -> bool:
+        asked.append(one.what)
+        return one.succeeded > 0
+
+    result = measured(store, document, suffices=suffices)
+    assert not result.is_cut_short
+    assert [step.connections for step in result.steps] == [3, 4]
+    assert all(step.total.succeeded > 0 and step.window_s < 3600 for step in result.steps)
+    # Nobody is asked while objects are stored or deleted.
+    assert set(asked) == {"run 1 of 1, 3 connections", "run 1 of 1, 4 connections"}
+    assert not store.objects
+
+
 def test_a_second_stop_leaves_the_objects(store: Store, document: dict[str, Any]) -> None:
     stopped = threading.Event()
 
