@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
+from prometheus_client.parser import text_string_to_metric_families
 
 from bench.degrade.modes import DEVICE, MODES, OBJECT, Scene
 from e2e.standalone.rows import bring_rows
@@ -37,6 +38,8 @@ SPLIT_ABOVE_ROWS = 5_000
 """More than the load writes into a container."""
 SPLIT_ROWS = 40_000
 """So many that moving them takes longer than it takes to see it begin."""
+SPLIT_ATTEMPTS = 5
+SPLIT_ROUNDS, SPLIT_ROUND_S = 3, 5.0
 BEGINS_WITHIN_S = 60.0
 _DAMAGE_FROM = 1 << 12
 _GARBAGE = bytes(range(256)) * 16
@@ -64,6 +67,8 @@ class AlertMode:
     ends_after: int
     minute_s: float = 0.6
     """The seconds of this machine that are told as a minute; less where hours have to pass."""
+    shows: Callable[[Store], bool] = lambda _: True
+    """Whether the store has noticed; the minutes that pass until the alerts fire begin then."""
 
 
 def client_of(scene: Scene) -> Client:
@@ -114,17 +119,34 @@ def _lists_what_is_not_there(scene: Scene) -> None:
 
 
 def _stops_a_split(scene: Scene) -> None:
-    """End two container servers as soon as the third moves rows to a new shard."""
+    """End two container servers as soon as the third moves rows to a new shard.
+
+    It may have moved all of its own rows by then, so that nothing of the split stands: then another container is split.
+    """
     client = client_of(scene)
-    assert client.call("PUT", "large").status == 201
-    now = Timestamp.at(time.time())
-    rows = [ObjectRow(f"{number:06}", now, 3, "e" * 32, "text/plain", False) for number in range(SPLIT_ROWS)]
-    asyncio.run(bring_rows(scene.cluster, client.account, "large", rows))
-    deadline = time.monotonic() + BEGINS_WITHIN_S
-    while not (splitting := [one for one in CONTAINERS if _splits(scene, one)]):
-        assert time.monotonic() < deadline, "no split began"
-        time.sleep(0.01)
-    scene.cluster.kill(*(one for one in CONTAINERS if one != splitting[0]))
+    for container in (f"large-{number}" for number in range(SPLIT_ATTEMPTS)):
+        assert client.call("PUT", container).status == 201
+        now = Timestamp.at(time.time())
+        rows = [ObjectRow(f"{number:06}", now, 3, "e" * 32, "text/plain", False) for number in range(SPLIT_ROWS)]
+        asyncio.run(bring_rows(scene.cluster, client.account, container, rows))
+        deadline = time.monotonic() + BEGINS_WITHIN_S
+        while not (splitting := [one for one in CONTAINERS if _splits(scene, one)]):
+            assert time.monotonic() < deadline, "no split began"
+            time.sleep(0.01)
+        scene.cluster.kill(*(one for one in CONTAINERS if one != splitting[0]))
+        if _stands(scene, splitting[0]):
+            return
+        _goes_on_with_the_split(scene)
+    raise AssertionError(f"{SPLIT_ATTEMPTS} splits were over before they could be stopped")
+
+
+def _stands(scene: Scene, service: str) -> bool:
+    """Return whether a split is still under way after some rounds, which end it if all rows have been moved."""
+    for _ in range(SPLIT_ROUNDS):
+        time.sleep(SPLIT_ROUND_S)
+        if not _splits(scene, service):
+            return False
+    return True
 
 
 def _splits(scene: Scene, service: str) -> bool:
@@ -243,6 +265,14 @@ def _damages_objects(scene: Scene) -> None:
             file.write(_GARBAGE)
 
 
+def _has_found_damage(scene: Scene) -> bool:
+    service = f"object-{OTHER_DEVICE.removeprefix('d')}"
+    with urllib.request.urlopen(scene.cluster.management_url(service) + "/metrics") as answer:
+        families = text_string_to_metric_families(answer.read().decode())
+        samples = [sample for family in families for sample in family.samples]
+    return any(sample.value > 0 for sample in samples if sample.name == "swiftlet_object_quarantined_total")
+
+
 def _fills(share_free: float) -> Act:
     """Take room on the small disk until this share of it is free."""
 
@@ -259,7 +289,9 @@ def _fills(share_free: float) -> Act:
 _STALL = Stall("metadata")
 ALERT_MODES = (
     AlertMode("damaged users", ("SwiftletFileNotUsable",), _damages_users, _restores_users, 4, 0),
-    AlertMode("damaged objects", ("SwiftletDataQuarantined",), _damages_objects, nothing, 12, 0),
+    AlertMode(
+        "damaged objects", ("SwiftletDataQuarantined",), _damages_objects, nothing, 12, 0, shows=_has_found_damage
+    ),
     AlertMode("a listing without its object", ("SwiftletListingsWrong",), _lists_what_is_not_there, nothing, 20, 0),
     AlertMode(
         "node",

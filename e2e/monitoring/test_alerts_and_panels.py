@@ -8,6 +8,7 @@ mode that it is for and ends when that is mended, and every panel has data. `mak
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -47,6 +48,7 @@ SETTINGS = {
     "SWIFTLET_CONTAINER__SHARD_TAKEOVER_S": "1",
 }
 WARM_MINUTES = 18
+NOTICED_WITHIN_S = 120.0
 VARIABLES = {"$namespace": "data", "$cluster": "lab", "$pool": "main", "$__rate_interval": "5m"}
 LOAD = Scenario.model_validate(
     {
@@ -139,6 +141,10 @@ def lived(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lived]:
         broken: dict[str, int] = {}
         for mode in ALERT_MODES:
             mode.breaks(scene)
+            deadline = time.monotonic() + NOTICED_WITHIN_S
+            while not mode.shows(scene):
+                assert time.monotonic() < deadline, f"the store has not noticed: {mode.name}"
+                recording.wait(1, mode.minute_s)
             broken[mode.name] = recording.wait(mode.lasts, mode.minute_s)
             mode.mends(scene)
             recording.wait(mode.ends_after, mode.minute_s)
