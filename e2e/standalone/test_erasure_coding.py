@@ -14,6 +14,7 @@ import json
 import random
 import time
 from collections.abc import Iterator
+from pathlib import Path as Directory
 from urllib.parse import urlsplit
 
 import pytest
@@ -162,12 +163,20 @@ def test_half_again_the_bytes_are_stored(client: Client, cluster: Cluster) -> No
 def test_a_fragment_that_rots_is_found_by_the_auditor_and_made_anew(client: Client, cluster: Cluster) -> None:
     assert client.call("PUT", "c/rots", body=body_of(8 * LARGE)).status == 201
     device = Layout(cluster.data).devices / "d3"
+
+    def fragments() -> list[Directory]:
+        return [file for file in device.glob("large/**/*") if file.is_file() and file.stat().st_size == 2 * LARGE]
+
+    # A device that was slow may have been left out of the write, and gets its fragment by a repair.
+    deadline = time.monotonic() + 60
+    while not fragments():
+        assert time.monotonic() < deadline, "the device does not get its fragment"
+        time.sleep(0.1)
     # What is still written when so many others have it that the write is acknowledged is whole when the server ends.
     kills.wait_until_whole(cluster, time.time() - 1)
     # The auditor begins when its server does, and then once an hour.
     cluster.kill("object-3")
-    kept = {file for file in device.glob("large/**/*") if file.is_file()}
-    fragment = next(file for file in kept if file.stat().st_size == 2 * LARGE)
+    fragment = fragments()[0]
     before = fragment.read_bytes()
     with fragment.open("r+b") as opened:
         opened.seek(LARGE)
