@@ -93,8 +93,10 @@ class Judge:
         """Return which objects of a policy, as one region shows them at rest from the time `at` on, are not allowed."""
         wrong = []
         for (of, name), history in self._histories.items():
+            if of != policy:
+                continue
             allowed = history.allowed(at, at)
-            if of == policy and found.get(name) not in allowed:
+            if found.get(name) not in allowed:
                 wrong.append(f"{policy}/{name} is {found.get(name)}, allowed are {set(allowed)}:\n  {history.told()}")
         return wrong
 
