@@ -36,44 +36,59 @@ FILE_PIECES = 10
 SECONDS = 0.7
 
 
+def per_byte(step: Callable[[], int], clock: Callable[[], float] = time.process_time) -> float:
+    """Return seconds of the clock for each byte that steps do, whose number a step returns."""
+    done, began = 0, clock()
+    while clock() < began + SECONDS:
+        done += step()
+    return (clock() - began) / done
+
+
 def copying() -> float:
     """Return processor seconds for each byte that is copied."""
-    target, copied, began = bytearray(len(PIECE)), 0, time.process_time()
-    while time.process_time() < began + SECONDS:
+    target = bytearray(len(PIECE))
+
+    def step() -> int:
         target[:] = PIECE
-        copied += len(PIECE)
-    return (time.process_time() - began) / copied
+        return len(PIECE)
+
+    return per_byte(step)
 
 
 def filing(directory: Path) -> float:
     """Return processor seconds for each byte of a new file."""
-    path, written, began = directory / "file", 0, time.process_time()
-    while time.process_time() < began + SECONDS:
+    path = directory / "file"
+
+    def step() -> int:
         with path.open("wb", buffering=0) as file:
-            for _ in range(FILE_PIECES):
-                written += file.write(PIECE) or 0
+            written = sum(file.write(PIECE) or 0 for _ in range(FILE_PIECES))
         path.unlink()
-    return (time.process_time() - began) / written
+        return written
+
+    return per_byte(step)
 
 
 def syncing(directory: Path) -> float:
     """Return seconds, not those of a processor, for each byte of a new file that is synced."""
-    path, written, began = directory / "file", 0, time.monotonic()
-    while time.monotonic() < began + SECONDS:
+    path = directory / "file"
+
+    def step() -> int:
         with path.open("wb", buffering=0) as file:
-            for _ in range(FILE_PIECES):
-                written += file.write(PIECE) or 0
+            written = sum(file.write(PIECE) or 0 for _ in range(FILE_PIECES))
             os.fsync(file.fileno())
-    return (time.monotonic() - began) / written
+        return written
+
+    return per_byte(step, time.monotonic)
 
 
 def hashing(update: Callable[[bytes], object]) -> float:
     """Return processor seconds for each byte that is added to a digest."""
-    hashed, began = 0, time.process_time()
-    while time.process_time() < began + SECONDS:
+
+    def step() -> int:
         update(PIECE)
-        hashed += len(PIECE)
-    return (time.process_time() - began) / hashed
+        return len(PIECE)
+
+    return per_byte(step)
 
 
 def sending() -> float:

@@ -89,7 +89,7 @@ class Row:
     load: float
 
     def measured(self) -> Iterator[Measured]:
-        """What a phase took."""
+        """Yield the time, the requests and the memory that the phase took."""
         d = self.durations
         found = [
             ("", "seconds", self.seconds),
