@@ -17,7 +17,7 @@ from swiftlet.names import HashPath, Path
 from swiftlet.placement.copies import WriteQuorums, majority
 from swiftlet.placement.owed import share
 from swiftlet.placement.plan import ANYWHERE, Place
-from swiftlet.placement.quorums import Quorum, write_quorum
+from swiftlet.placement.quorums import write_quorum
 from swiftlet.placement.rings import Rings
 from swiftlet.placement.rows.acknowledgements import Acknowledgements
 from swiftlet.placement.rows.lagging import Lagging
@@ -118,9 +118,6 @@ class RowRouter:
     def _awaited(self, policy: int, holders: Sequence[Device]) -> Awaited | None:
         """Return which of a container's replicas a write waits for; None for all, of which most are enough."""
         quorum, near = self._quorums(policy), near_replicas(holders, self._place)
-        if quorum == "each-region":
-            each = Quorum.in_each_region(holders)
-            return Awaited(frozenset(range(len(holders))), lambda said: each.met([holders[one] for one in said]))
         is_local = quorum == "local" and writes_near(self._rings.objects(policy), self._place)
         if not is_local and len(near) in (0, len(holders)):
             return None

@@ -290,6 +290,18 @@ async def test_each_region_has_what_was_acknowledged(each: Sites) -> None:
             assert each[region].far_calls() == before
 
 
+async def test_rows_wait_for_the_writers_region_alone_and_reach_the_others(each: Sites) -> None:
+    site = each["east"]
+    near, *_ = (device for device in each.cluster.container_devices() if device.region == "east")
+    site.databases.slow.update(device.name for device in site.far())
+    await site.put(2)
+    assert await each.cluster.listed(near) == ["o"]
+    site.databases.go_on.set()
+    await site.settle()
+    for device in each.cluster.container_devices():
+        assert await each.cluster.listed(device) == ["o"]
+
+
 async def test_a_primary_is_replaced_by_a_device_of_its_region_alone(each: Sites) -> None:
     site = each["east"]
     site.cut(each.primary("west"))
