@@ -159,7 +159,7 @@ DETAILS = (
     (
         "wan",
         "Over the wide area",
-        "no trip for a GET, one for a PUT with `majority`, two with `each-region`, none with `local`; after a region "
+        "no trip for a GET, one for a PUT with `majority` or `each-region`, none with `local`; after a region "
         "was cut off for ten minutes 1.14 times what it lacked went over the links",
     ),
 )
