@@ -20,7 +20,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import structlog
 
@@ -37,6 +37,7 @@ from swiftlet.sync.moving.replica_kind import ReplicaKind, object_replicas
 from swiftlet.sync.planning.device_partitions import DevicePartitions, Places
 from swiftlet.sync.planning.progress import Progress
 from swiftlet.sync.planning.proving import Proving
+from swiftlet.sync.planning.regions import Left
 from swiftlet.sync.planning.report import LAST_ROUND, ROUND_SECONDS, ROUNDS, RoundReport
 from swiftlet.sync.planning.standing import Standings
 from swiftlet.sync.planning.tasks import EVERYTHING, Selection
@@ -148,7 +149,9 @@ class Replicator:
         executor = Executor(state, driver, self._terms, self.neighbours, self._pace)
         await self._work(executor, [own for own, _ in begun])
         for own, _ in begun:
-            await self._end(own, began_s, report)
+            # Only rounds of all partitions with all other primaries show what regions have in common.
+            is_whole = self._mode is THOROUGH and selection is EVERYTHING
+            await self._end(own, began_s, report, state.left_by_region(own) if is_whole else None)
         if self._proving is not None:
             complete = report.whole and selection is EVERYTHING and all(map(self._has_ring, policies))
             await self._proving.end([own for own, _ in begun], began, complete)
@@ -232,8 +235,12 @@ class Replicator:
             places = self._places[device.id, policy] = Places(ring, device)
         return places
 
-    async def _end(self, own: DevicePartitions, began_s: float, report: RoundReport) -> None:
-        """Look once more at what the device holds, now that the round is over."""
+    async def _end(
+        self, own: DevicePartitions, began_s: float, report: RoundReport, left: Mapping[str, Left] | None
+    ) -> None:
+        """Look once more at what the device holds, now that the round is over, of which `left` is what it has left to
+        do with other regions; None where it was not about everything.
+        """
         if self._outdated(own):
             report.whole = False
             return
@@ -249,3 +256,5 @@ class Replicator:
             _log.warning("a local device can't be read", device=own.device.name, error=str(error))
             return
         own.standing.end(own.ring, began_s, len(held), own.misplaced(held), self._now_s())
+        if left is not None:
+            own.standing.compared_regions(own.device.region, began_s, left)

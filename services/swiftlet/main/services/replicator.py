@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass
 
@@ -23,7 +23,7 @@ from swiftlet.settings import ReplicatorSettings
 from swiftlet.sync.coded.report import CodedReport
 from swiftlet.sync.failures.neighbours import node_of
 from swiftlet.sync.failures.redis_table import RedisTable
-from swiftlet.sync.planning.report import RoundReport
+from swiftlet.sync.planning.report import RegionGauges, RoundReport
 from swiftlet.sync.planning.tasks import Selection
 from swiftlet.web.app import create_base_app
 from swiftlet.web.logs import get_logger
@@ -40,13 +40,18 @@ def create_app(settings: ReplicatorSettings) -> web.Application:
     replicator = work.replicator
     redis = make_redis(settings, work.group, replicator.neighbours, replicator.progress, work.notices)
     app[STATUS].add("devices", lambda: replicator.standings.report(work.ring_name))
+    gauges = RegionGauges()
     report_on(app, replicator, redis)
     if work.repairer is not None:
         app[STATUS].add("repairs", work.repairer.status)
 
+    def show() -> None:
+        regions = replicator.standings.regions()
+        gauges.show({(work.ring_name(policy), region): one for (policy, region), one in regions.items()})
+
     async def rounds(_app: web.Application) -> AsyncIterator[None]:
         collect_garbage_seldom()
-        async with in_background(lambda: replicate(work, redis)), in_background(lambda: repair(work)):
+        async with in_background(lambda: replicate(work, redis, show)), in_background(lambda: repair(work, show)):
             yield
 
     app.cleanup_ctx.append(rounds)
@@ -61,8 +66,9 @@ round.
 """
 
 
-async def replicate(work: Work, redis: RedisTable | None = None) -> None:
+async def replicate(work: Work, redis: RedisTable | None, after: Callable[[], None]) -> None:
     """Do rounds until cancelled: the first one as soon as a local device answers, others about every `interval_s`.
+    `after` is called after each.
 
     A round follows at once when rings change, since what was equal under the old ring proves nothing for the new one;
     and when a neighbour is back.
@@ -77,16 +83,17 @@ async def replicate(work: Work, redis: RedisTable | None = None) -> None:
         if redis is not None:
             await stack.enter_async_context(in_background(redis.run))
         await join(replicator, redis)
-        await _rounds(work)
+        await _rounds(work, after)
 
 
-async def _rounds(work: Work) -> None:
+async def _rounds(work: Work, after: Callable[[], None]) -> None:
     replicator = work.replicator
     while True:
         next_round = time.monotonic() + work.interval_s * random.uniform(1 - _JITTER, 1 + _JITTER)  # noqa: S311
         seen = work.rings.versions()
         request_id.set(new_request_id())
         report = await replicator.run_round(work.indexes())
+        after()
         write = _log.debug if report.clean else _log.info
         write("round", **asdict(report))
         while (
@@ -98,8 +105,8 @@ async def _rounds(work: Work) -> None:
             await replicator.neighbours.wait_for_back(max(0.0, min(_LOOK_S, next_round - time.monotonic())))
 
 
-async def repair(work: Work) -> None:
-    """Repair objects with erasure coding about every `interval_s`, until cancelled.
+async def repair(work: Work, after: Callable[[], None]) -> None:
+    """Repair objects with erasure coding about every `interval_s`, until cancelled; `after` is called after each round.
 
     A round follows at once when rings change, and when the last one has left something that it could do.
     """
@@ -112,6 +119,7 @@ async def repair(work: Work) -> None:
         seen = work.rings.versions()
         request_id.set(new_request_id())
         report = await work.repairer.run_round(work.coded())
+        after()
         write = _log.debug if report.clean else _log.info
         write("round of repairs", **asdict(report))
         if report.goes_on:

@@ -174,7 +174,13 @@ class DeviceRound:
         held = {*await self._listed(), *kept} - self._remembered
         if self._is_read and is_current():
             ring, now_s = self._tools.coded.ring, self._tools.clock().now_s
-            self._standing.end(ring, began_s, len(held), len(self._strange(held)), now_s)
+            strange_ones = self._strange(held)
+            self._standing.end(ring, began_s, len(held), len(strange_ones), now_s)
+            # Places are compared with all others at once, so what is left is not known by region.
+            left = self._standing.left
+            left.partitions.update(strange_ones)
+            others = {shared.device.region for shared in self._around.others} - {self._own.region}
+            self._standing.compared_regions(self._own.region, began_s, dict.fromkeys(others, left))
 
     def _chosen_around(self) -> Surroundings:
         if self._chosen is None:

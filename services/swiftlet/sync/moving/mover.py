@@ -34,7 +34,7 @@ from swiftlet.sync.moving.copies_wire import MAX_OBJECTS, Changed
 from swiftlet.sync.moving.pacing import Pace
 from swiftlet.sync.moving.replica_kind import ReplicaKind
 from swiftlet.sync.planning.device_partitions import DevicePartitions
-from swiftlet.sync.planning.report import PULLED, PULLED_BYTES, PUSHED, PUSHED_BYTES, RoundReport
+from swiftlet.sync.planning.report import PULLED, PULLED_BYTES, PUSHED, PUSHED_BYTES, REGION_BYTES, RoundReport
 from swiftlet.sync.session.answers import needs_of, partitions_of
 from swiftlet.sync.session.compare import Need, Push
 from swiftlet.sync.session.effects import MoveOutcome
@@ -214,6 +214,9 @@ class Mover:
         for need, count in Counter(needs_of(came)).items():
             (_PULLED if work.pull else _PUSHED)[need].inc(count)
         (PULLED_BYTES if work.pull else PUSHED_BYTES).inc(sum(sizes))
+        region = work.own.device_of(work.peer).region
+        if region != work.own.device.region:
+            REGION_BYTES.labels(region, "pulled" if work.pull else "pushed").inc(sum(sizes))
 
 
 class _Work:

@@ -197,6 +197,15 @@ class PartitionLedger:
             found -= (found & shared) - known.equal - known.repaired
         return found
 
+    def left(self, peer: int) -> tuple[set[int], int]:
+        """Return the partitions in which something is left to do between the device and a peer, and how many objects
+        are known to be lacking at either of them.
+        """
+        known = self._peer(peer)
+        left = {at for at, one in known.other.items() if not (one.done and one.proof) or one.behind or one.unsent}
+        left.update(known.differing, known.waiting, known.differing_again, known.waiting_again)
+        return left, sum(one.behind + one.unsent for one in known.other.values())
+
     def found(self, partition: int) -> list[Found]:
         """Return the result of a partition for each of its other primaries."""
         return [self._peer(peer.id).found(partition) for peer in self.own.peers(partition)[0]]

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from prometheus_client import Counter, Gauge, Histogram
+
+from swiftlet.sync.planning.regions import RegionStanding
 
 ROUNDS = Counter("swiftlet_replicator_rounds_total", "Rounds completed.")
 ROUND_SECONDS = Histogram(
@@ -23,6 +27,41 @@ REMOVED = Counter(
     "Handoff copies removed after all primaries had shown that they hold them.",
 )
 LAST_ROUND = Gauge("swiftlet_replicator_last_round_timestamp_seconds", "When the last round ended.")
+REGION_BYTES = Counter(
+    "swiftlet_replicator_region_bytes_total",
+    "Bytes of objects exchanged with devices of other regions; direction is pushed or pulled.",
+    ["region", "direction"],
+)
+_REGION_EQUAL = Gauge(
+    "swiftlet_replicator_region_equal_timestamp_seconds",
+    "What was written before this time is on the local devices of a ring and on those of another region.",
+    ["ring", "region"],
+)
+_REGION_LACKING = Gauge(
+    "swiftlet_replicator_region_lacking",
+    "Records known to be lacking on the local devices of a ring or on those of another region, in the last round.",
+    ["ring", "region"],
+)
+
+
+class RegionGauges:
+    """What local devices and those of other regions have in common, for Prometheus."""
+
+    def __init__(self) -> None:
+        """Nothing is known."""
+        self._shown: set[tuple[str, str]] = set()
+
+    def show(self, standings: Mapping[tuple[str, str], RegionStanding]) -> None:
+        """Show these standings by ring and region, and none else; without a time that is known none is shown."""
+        for key, one in standings.items():
+            _REGION_LACKING.labels(*key).set(one.objects)
+            if one.equal_at_s is not None:
+                _REGION_EQUAL.labels(*key).set(one.equal_at_s)
+        for key in self._shown - standings.keys():
+            _REGION_LACKING.remove(*key)
+            with contextlib.suppress(KeyError):
+                _REGION_EQUAL.remove(*key)
+        self._shown = set(standings)
 
 
 @dataclass(slots=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 from swiftlet.ring.lookup import Ring
+from swiftlet.sync.planning.regions import Left, RegionStanding, compared, together
 
 
 class Standing:
@@ -23,6 +24,9 @@ class Standing:
         """When the first of the latest, unbroken series of rounds ended that found nothing on the device; None without
         one.
         """
+        self.regions: dict[str, RegionStanding] = {}
+        """What the device and those of each other region have in common, as of the last whole round."""
+        self._region = ""
         self._ring: Ring | None = None
         self._behind: dict[int, int] = {}
         self._unsent: dict[int, int] = {}
@@ -40,6 +44,12 @@ class Standing:
     def unchecked(self) -> int:
         """How many partitions could not be compared with all other primaries."""
         return len(self._unchecked)
+
+    @property
+    def left(self) -> Left:
+        """What is left to do in the device's partitions, whichever peer it is about."""
+        partitions = self._behind.keys() | self._unsent.keys() | self._unchecked
+        return Left(partitions, self.behind + sum(self._unsent.values()))
 
     @property
     def is_proved(self) -> bool:
@@ -118,8 +128,16 @@ class Standing:
         if not (self._behind or self._unsent or self._unchecked or misplaced):
             self.synced_at_s = began_s
 
+    def compared_regions(self, region: str, began_s: float, left: Mapping[str, Left]) -> None:
+        """Record what a whole round of a device in `region` that began at `began_s` has left to do with the devices of
+        all other regions.
+        """
+        self._region = region
+        self.regions = compared(self.regions, left, began_s)
+
     def fields(self) -> dict[str, object]:
-        """Return the fields of the status report."""
+        """Return the fields of the status report; `region` and `regions` only where the ring has several."""
+        regions = {name: region.fields() for name, region in self.regions.items()}
         return {
             "held": self.held,
             "misplaced": self.misplaced,
@@ -128,6 +146,7 @@ class Standing:
             "syncedAt": self.synced_at_s,
             "emptySince": self.empty_since_s,
             "ringVersion": self.ring_version,
+            **({"region": self._region, "regions": regions} if regions else {}),
         }
 
 
@@ -158,6 +177,14 @@ class Standings:
         """Record that a device could not be asked what it holds. A device without any standing stays without one."""
         if (device, policy) in self._known:
             self._known[device, policy].unreadable(assigned)
+
+    def regions(self) -> dict[tuple[int, str], RegionStanding]:
+        """Return what all local devices and those of another region have in common, by policy and region."""
+        found: dict[tuple[int, str], list[RegionStanding]] = {}
+        for (_, policy), standing in self._known.items():
+            for region, one in standing.regions.items():
+                found.setdefault((policy, region), []).append(one)
+        return {key: together(ones) for key, ones in found.items()}
 
     def report(self, ring_name: Callable[[int], str]) -> dict[str, object]:
         """Return the fields of the status report by device and ring; `ring_name` returns the name of a

@@ -16,6 +16,7 @@ from swiftlet.sync.planning.device_partitions import DevicePartitions
 from swiftlet.sync.planning.ledger import NOT_DONE, Found, PartitionLedger
 from swiftlet.sync.planning.planned_round import LeftOut, PlannedRound
 from swiftlet.sync.planning.progress import Progress
+from swiftlet.sync.planning.regions import Left
 from swiftlet.sync.planning.report import PROVED, RoundReport
 from swiftlet.sync.planning.task_queue import PendingReturn, TaskQueue
 from swiftlet.sync.planning.tasks import ReturnTask, SessionTask
@@ -61,6 +62,10 @@ class RoundState:
         """The ledger of each own device in a ring, by the `id()` of its `DevicePartitions`."""
         self._left_out: dict[str, list[LeftOut]] = {}
         self._waiting_returns: dict[str, list[PendingReturn]] = {}
+        self._not_returned: dict[tuple[int, int], dict[int, int]] = {}
+        """What primaries lack of handoffs that were not returned to them, by the `id()` of the own device's
+        `DevicePartitions` and the primary's id: partition -> objects that it is known to lack.
+        """
         for device in planned.devices:
             for out in device.left_out:
                 self._left_out.setdefault(node_of(out.peer), []).append(out)
@@ -226,15 +231,39 @@ class RoundState:
         own, partition = task.own, task.handoff.partition
         self._report.count("skipped", len(task.out))
         whole = result.error is None and not task.out
+        for peer_id in task.handoff.primaries:
+            self._not_returned.setdefault((id(own), peer_id), {})[partition] = result.unsent[peer_id]
         for peer_id in set(task.handoff.primaries) - task.absent:
             failed = peer_id in result.troubled or result.unsent[peer_id] or result.error is not None
             whole &= peer_id not in result.troubled
+            if not failed:
+                self._not_returned.get((id(own), peer_id), {}).pop(partition, None)
             self._report.count("failed" if failed else "differs" if result.pushed[peer_id] else "equal")
         if result.error is not None and not isinstance(result.error, Outdated):
             _log.info("a handoff's copy is kept", device=own.device.name, partition=partition, error=str(result.error))
         self._progress.done(own, partition, whole)
         if self._planned.selection.peers is None:
             own.standing.compared(partition, unsent=sum(result.unsent.values()), checked=whole)
+
+    # Regions.
+
+    def left_by_region(self, own: DevicePartitions) -> dict[str, Left]:
+        """Return what the round has left to do between an own device and the devices of each other region."""
+        found: dict[str, Left] = {}
+        ledger = self._ledgers[id(own)]
+        peers = {*own.places.by_peer, *(peer for key, peer in self._not_returned if key == id(own))}
+        for peer in map(own.device_of, peers):
+            if peer.region == own.device.region:
+                continue
+            left = found.setdefault(peer.region, Left())
+            partitions, objects = ledger.left(peer.id)
+            unreturned = self._not_returned.get((id(own), peer.id), {})
+            left.partitions.update(partitions, unreturned)
+            left.objects += objects + sum(unreturned.values())
+        for out in (out for node in self._left_out.values() for out in node):
+            if out.own is own and out.peer.region in found:
+                found[out.peer.region].partitions.update(out.partitions)
+        return found
 
     # Nodes that are back.
 
