@@ -262,6 +262,27 @@ SYNC = Dashboard(
             ],
             "Bps",
         ),
+        Panel(
+            "Lag of other regions",
+            [
+                (
+                    f"time() - min by (ring, region) "
+                    f"(swiftlet_replicator_region_equal_timestamp_seconds{{{_CLUSTER}}})",
+                    "{{ring}} {{region}}",
+                )
+            ],
+            "s",
+        ),
+        Panel(
+            "Moved between regions",
+            [
+                (
+                    _rate("swiftlet_replicator_region_bytes_total", _CLUSTER, "region, direction"),
+                    "{{direction}} {{region}}",
+                )
+            ],
+            "Bps",
+        ),
         Panel("Rows of databases", [(_rate("swiftlet_replicator_rows_total", _CLUSTER, "direction"), "{{direction}}")]),
         Panel(
             "Nodes left out",

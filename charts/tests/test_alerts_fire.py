@@ -59,6 +59,10 @@ BAD = {
         'swiftlet_replicator_compared_total{MINE,pod="p",result="failed"}': "0+2x240",
         'swiftlet_replicator_compared_total{MINE,pod="p",result="equal"}': "0+8x240",
     },
+    "SwiftletRegionsBehind": {
+        'swiftlet_replicator_region_equal_timestamp_seconds{MINE,pod="p",ring="object-0",region="west"}': "60x240",
+        'swiftlet_replicator_region_equal_timestamp_seconds{MINE,pod="q",ring="object-0",region="west"}': "0+60x240",
+    },
     "SwiftletPendingUpdatesOld": {'swiftlet_object_pending_oldest_seconds{MINE,pod="p",device="d0"}': "0+60x240"},
     "SwiftletListingsWrong": {'swiftlet_listing_audit_wrong_total{MINE,pod="p",kind="ghost"}': "0x150 1x90"},
     "SwiftletSplitStands": {'swiftlet_shard_oldest_split_seconds{MINE,pod="p",device="db"}': "0+60x240"},
@@ -103,6 +107,7 @@ GOOD = {
     'up{MINE,pod="p"}': "1x240",
     'swiftlet_replicator_coded_partitions{MINE,pod="p",policy="cold",redundant="0"}': "0x240",
     'swiftlet_replicator_coded_partitions{MINE,pod="p",policy="cold",redundant="1"}': "5x240",
+    'swiftlet_replicator_region_equal_timestamp_seconds{MINE,pod="p",ring="object-0",region="west"}': "0+60x240",
     'swiftlet_replicator_coded_left{MINE,pod="p"}': "7x240",
     'swiftlet_replicator_coded_repaired_total{MINE,pod="p",how="rebuilt"}': "0+3x240",
     'swiftlet_replicator_coded_last_round_timestamp_seconds{MINE,pod="p"}': "0+60x240",

@@ -184,7 +184,8 @@ PANELS = [
     (dashboard, panel)
     for dashboard in (OVERVIEW, POOL, SYNC)
     for panel in dashboard.panels
-    if "swiftlet_operator_" not in panel.queries[0][0]
+    # The store is in one region, and has nothing to say about others.
+    if not any(metric in panel.queries[0][0] for metric in ("swiftlet_operator_", "swiftlet_replicator_region_"))
 ]
 IN_MODE = {"Firing alerts": "node", "Requests that failed": "quorum"}
 """Panels that are empty while all is well, and a mode in which they are not."""

@@ -7,11 +7,11 @@ untrusted, as in `swiftlet_operator.reports`: what is no report is left out.
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from swiftlet_operator.durations import roughly
 from swiftlet_operator.untrusted import count_of, moment_of
 
 SHORT = "short"
@@ -19,7 +19,6 @@ SHORT = "short"
 _MOST_POLICIES = 100
 _LONGEST_NAME = 64
 _MOST = 2**53
-_UNITS = ((86_400, "days"), (3600, "hours"), (60, "minutes"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,18 +102,8 @@ def left_said(repairs: Repairs, now_s: float) -> str:
     """Return what is left to repair in words, and for how long; nothing when nothing is."""
     if not repairs.left:
         return ""
-    until = "" if repairs.whole_at_s is None else f", for about {_roughly(repairs.whole_at_s - now_s)}"
+    until = "" if repairs.whole_at_s is None else f", for about {roughly(repairs.whole_at_s - now_s)}"
     return f"{repairs.left} records are left to repair{until}"
-
-
-def _roughly(seconds: float) -> str:
-    """Return a time by one digit, so that it seldom changes."""
-    for unit_s, name in _UNITS:
-        if seconds >= 2 * unit_s:
-            count = seconds / unit_s
-            digits = 10 ** max(0, math.floor(math.log10(count)))
-            return f"{round(count / digits) * digits} {name}"
-    return "2 minutes"
 
 
 def _added(one: Standing, other: Standing) -> Standing:

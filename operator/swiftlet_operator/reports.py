@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from swiftlet_operator.lag import OtherRegion
+from swiftlet_operator.lag import parsed as parsed_regions
 from swiftlet_operator.redundancy import Repairs, parsed
 from swiftlet_operator.untrusted import count_of, moment_of
 
@@ -32,7 +34,8 @@ class RingReport:
     Counts are of partitions (`held`, `misplaced`, `unchecked`) and of records (`behind`); None where unknown.
     `synced_at_s`: the begin of the last round that found nothing left to do, seconds since the epoch, None for never.
     `ring_version`: the ring of the last round, 0 before the first. `empty_since_s`: the end of the first of an unbroken
-    series of rounds that found nothing on the device, None while there is something or it is unknown.
+    series of rounds that found nothing on the device, None while there is something or it is unknown. `region`: the
+    device's, where the ring has several; `regions`: what it has in common with each other one.
     """
 
     held: int | None = None
@@ -42,6 +45,8 @@ class RingReport:
     synced_at_s: float | None = None
     ring_version: int = 0
     empty_since_s: float | None = None
+    region: str = ""
+    regions: Mapping[str, OtherRegion] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,6 +267,8 @@ def _ring(fields: Mapping[str, Any]) -> RingReport:
         synced_at_s=moment_of(fields.get("syncedAt")),
         ring_version=count_of(fields.get("ringVersion")) or 0,
         empty_since_s=moment_of(fields.get("emptySince")),
+        region=(_text(fields.get("region")) or "")[:_LONGEST_NAME],
+        regions=parsed_regions(fields.get("regions")),
     )
 
 

@@ -201,6 +201,16 @@ ALERTS = (
         "{{ $value | humanizePercentage }} of its comparisons with peers failed.",
     ),
     Alert(
+        "SwiftletRegionsBehind",
+        "time() - min by (namespace, swiftlet_cluster, ring, region) "
+        "(swiftlet_replicator_region_equal_timestamp_seconds{$CLUSTER}) > 600",
+        "10m",
+        "warning",
+        "The region {{ $labels.region }} and others differ in what was written in the last minutes.",
+        "In the ring {{ $labels.ring }} what was written in the last {{ $value | humanizeDuration }} may be in one of "
+        "the regions only: a loss of that region would take it away.",
+    ),
+    Alert(
         "SwiftletPendingUpdatesOld",
         "swiftlet_object_pending_oldest_seconds{$CLUSTER} > 300",
         "10m",

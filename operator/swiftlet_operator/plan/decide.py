@@ -41,6 +41,7 @@ from swiftlet_operator.plan.keys import KeyPlan, rotation
 from swiftlet_operator.plan.lost import replacing
 from swiftlet_operator.plan.policy_use import policies_retired
 from swiftlet_operator.plan.redis import failure_table_shared, redis_digest, redis_password
+from swiftlet_operator.plan.regions_equal import regions_equal
 from swiftlet_operator.plan.retire import guards, released, retired
 from swiftlet_operator.plan.ring_tasks import RingState, ring_states
 from swiftlet_operator.plan.sealed_keys import keys_sealed, sealed
@@ -307,6 +308,7 @@ def _serving(world: World, states: Sequence[RingState], live: dict[str, Domain],
         capacity_available(levels(world)),
         replicas_spread(world, states),
         fragments_whole(world),
+        regions_equal(world),
         say.maintenance(world, states, live),
         say.rdma_available(world),
         failure_table_shared(world),

@@ -57,6 +57,7 @@ _EXPECTED = {
     "APIExposed": frozenset({"NotWanted", "NotMade", "NotAttached"}),
     "DirectAccessAvailable": frozenset({"NotWanted"}),
     "FragmentsWhole": frozenset({"NotWanted", "FragmentsMissing"}),
+    "RegionsEqual": frozenset({"NotWanted"}),
     "TransportEncrypted": ENCRYPTING,
     "KeysSealed": frozenset({"Pending"}),
 }

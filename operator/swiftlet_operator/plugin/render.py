@@ -6,6 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from swiftlet_operator.durations import roughly
+from swiftlet_operator.lag import lags, told_in
 from swiftlet_operator.manifests import named
 from swiftlet_operator.plugin.devices import Fullness, Place, fullness, places
 from swiftlet_operator.plugin.findings import ERROR, NOTE, WARNING, Finding, findings, why_not_ready
@@ -72,6 +74,7 @@ def status(picture: Picture) -> list[str]:
         table(("POLICY", "INDEX", "DEFAULT", "KEPT AS", "MAY BE LOST", "STATE"), _policies(picture), "  "),
         table(("USER", "ACCOUNT", "ROLES", "SECRET", "STATE"), _users(picture), "  "),
         [f"  {line}" for line in fragments(picture)],
+        table(("REGIONS", "LAG", "RING", "KNOWN TO LACK"), lag_rows(picture), "  "),
         ["  " + line for line in tree(picture)],
         [f"  {line}" for line in moving(picture)],
     ]
@@ -207,6 +210,25 @@ def fragments(picture: Picture) -> list[str]:
     lines = [f"policy {name}: {said(one)}" for name, one in sorted(found.policies.items())]
     left = left_said(found, picture.now_s)
     return [*lines, left] if left else lines
+
+
+def lag_rows(picture: Picture) -> list[tuple[object, ...]]:
+    """Return a row for each pair of regions: how far they are behind each other, and in which ring."""
+    reports = [report for (_, service), report in sorted(picture.reports.items()) if service == "replicator"]
+    found = lags(one for report in reports for one in told_in(report))
+    return [
+        (
+            ", ".join(lag.regions),
+            "not known yet" if lag.equal_at_s is None else _age(picture.now_s - lag.equal_at_s),
+            lag.ring,
+            f"{lag.objects} records" if lag.objects else NONE,
+        )
+        for lag in found
+    ]
+
+
+def _age(seconds: float) -> str:
+    return f"{max(0.0, seconds):.0f} s" if seconds < 120 else roughly(seconds)
 
 
 def moving(picture: Picture) -> list[str]:

@@ -1,0 +1,61 @@
+"""The condition `RegionsEqual`: whether what was written is in all regions but for the last minutes. Pure.
+
+It is True only by what replicators have proved. A region that can't be reached is behind from the time of its last
+proof on; while too little is reported to know, the condition is Unknown.
+"""
+
+from __future__ import annotations
+
+from swiftlet.crd import Fact
+from swiftlet_operator.build.site import CONTAINER, STORAGE
+from swiftlet_operator.durations import roughly
+from swiftlet_operator.lag import Lag, Told, lags
+from swiftlet_operator.manifests import COMPONENT_LABEL, labels_of, name_of
+from swiftlet_operator.rings import named
+from swiftlet_operator.world import World
+
+TYPE = "RegionsEqual"
+LAG_S = 300.0
+"""Seconds by which two regions may be behind each other without being told to be."""
+
+
+def regions_equal(world: World) -> Fact:
+    """Return whether all regions have what was written more than `LAG_S` ago."""
+    pools = sorted({pool.region for pool in world.cluster.spec.pools})
+    found = lags(_told(world))
+    if len(pools) < 2 and not found:
+        return Fact(
+            TYPE, "False", "NotWanted", f"all pools are in region {pools[0]}" if pools else "there are no pools"
+        )
+    behind = [one for one in found if _is_behind(one, world.now_s)]
+    if behind:
+        return Fact(TYPE, "False", "RegionsBehind", "; ".join(_said(one, world.now_s) for one in behind))
+    pods = [pod for pod in world.pods if labels_of(pod).get(COMPONENT_LABEL) in (STORAGE, CONTAINER)]
+    silent = sorted(name_of(pod) for pod in pods if world.report(name_of(pod), "replicator") is None)
+    unknown = [one.named for one in found if one.equal_at_s is None]
+    if unknown or not found:
+        which = "; ".join(unknown) or ", ".join(pools)
+        return Fact(TYPE, "Unknown", "NotCompared", f"no replicator has compared all of {which} since its start")
+    if silent:
+        return Fact(TYPE, "Unknown", "NotReported", f"the replicator of {named(silent)} does not report")
+    return Fact(TYPE, "True", "Equal", f"what was written is in all regions but for the last {roughly(LAG_S)}")
+
+
+def _told(world: World) -> list[Told]:
+    return [
+        Told(ring, one.region, one.regions)
+        for services in world.reports.values()
+        if (report := services.get("replicator")) is not None
+        for device in report.devices.values()
+        for ring, one in device.rings.items()
+    ]
+
+
+def _is_behind(lag: Lag, now_s: float) -> bool:
+    return lag.equal_at_s is not None and now_s - lag.equal_at_s > LAG_S
+
+
+def _said(lag: Lag, now_s: float) -> str:
+    assert lag.equal_at_s is not None
+    age = roughly(now_s - lag.equal_at_s)
+    return f"{lag.named}: what was written in the last {age} may be in one of them only (ring {lag.ring})"
