@@ -48,6 +48,8 @@ class Result:
     """Rounds of the cut region's replicator meanwhile; the one that ran at the beginning counts."""
     lacking: int = 0
     link_bytes: int = 0
+    moved: float = 0.0
+    """Bytes of objects that replicators exchanged between regions meanwhile."""
     wrong: list[str] = field(default_factory=list)
 
 
@@ -80,13 +82,14 @@ class Cut:
         self._until_equal(names, others)
         before = {region: self._holdings(region, names) for region in self._lab.regions}
         passed = self._passed()
-        rounds = self._store.rounds(self._away)
+        rounds, moved = self._store.rounds(self._away), self._moved()
         self._links("heal")
         result.healed_at = time.monotonic()
         after = self._until_equal(names, self._lab.regions)
         result.equal_s = time.monotonic() - result.healed_at
         result.rounds = self._store.rounds(self._away) - rounds
         result.link_bytes = self._passed() - passed
+        result.moved = self._moved() - moved
         result.lacking = _lacking(before, after)
         result.wrong = judge.wrong_answers() + self._wrong_ends(judge, after)
         return result
@@ -117,6 +120,9 @@ class Cut:
         """Return the bytes that have passed over all links, in both directions."""
         fields = [part for part in ask(self._lab.router, "stats").split() if part.startswith("bytes=")]
         return sum(int(part.removeprefix("bytes=")) for part in fields)
+
+    def _moved(self) -> float:
+        return sum(self._store.moved(region) for region in self._lab.regions)
 
     def _holdings(self, region: str, names: Mapping[str, Sequence[str]]) -> Regional:
         given = [str(self._store.directory), self._lab.address(region), ACCOUNT]
@@ -224,7 +230,8 @@ def page(result: Result, away: str, regions: Sequence[str]) -> str:
             f"Refusals of each-region: {'; '.join(said) or 'none'}",
             f"Equal after {result.equal_s:.1f} s and {result.rounds:.0f} rounds; {result.lacking / 1e6:.1f} MB were "
             f"lacking, {result.link_bytes / 1e6:.1f} MB went over all links "
-            f"({result.link_bytes / max(1, result.lacking):.2f} times).",
+            f"({result.link_bytes / max(1, result.lacking):.2f} times), {result.moved / 1e6:.1f} MB of them objects "
+            f"({result.moved / max(1, result.lacking):.2f} times).",
             f"Wrong answers and ends: {len(result.wrong)} in {len(result.operations)} operations.",
         ]
     )

@@ -81,7 +81,8 @@ class Judge:
             else:
                 continue
             if one.version not in allowed:
-                wrong.append(f"{one} shows {one.version}, allowed are {set(allowed)}")
+                told = self._histories[one.policy, one.name].told()
+                wrong.append(f"{one} shows {one.version}, allowed are {set(allowed)}:\n  {told}")
         return wrong
 
     def _ever(self, read: Done) -> frozenset[Version | None]:

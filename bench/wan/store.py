@@ -83,11 +83,16 @@ class Store:
 
     def rounds(self, region: str) -> float:
         """Return how many rounds the replicator of a region's objects has ended; 0 when it does not answer."""
+        return self._sum(region, "swiftlet_replicator_rounds_total ")
+
+    def moved(self, region: str) -> float:
+        """Return the bytes of objects that the replicator of a region has exchanged with other regions."""
+        return self._sum(region, "swiftlet_replicator_region_bytes_total{")
+
+    def _sum(self, region: str, metric: str) -> float:
         address = f"http://{self._lab.address(region)}:{_REPLICATOR}/metrics"
-        for line in (self._lab.fetch(region, address) or "").splitlines():
-            if line.startswith("swiftlet_replicator_rounds_total "):
-                return float(line.split()[-1])
-        return 0.0
+        lines = (self._lab.fetch(region, address) or "").splitlines()
+        return sum(float(line.split()[-1]) for line in lines if line.startswith(metric))
 
     def _is_ready(self, region: str) -> bool:
         return self._lab.fetch(region, f"http://{self._lab.address(region)}:{_MANAGEMENT}/readyz") is not None
