@@ -46,6 +46,9 @@ class Changes:
 
 _Secured: TypeAlias = tuple[int, tuple[str, int], tuple[str, int]]
 """Token of a connection with TLS, the client's address and port, and those of our side."""
+_Handed: TypeAlias = tuple[_Socket, bytes, int, bool, int | None, _Secured | None]
+"""Descriptor, what was read, how often it came back unanswered, whether devices may have deleted, what version they may
+have stored."""
 
 @final
 class Front:
@@ -99,11 +102,12 @@ class Front:
     def fileno(self) -> _Socket:
         """A descriptor that is readable while something was handed over or made; `handed` silences it."""
 
-    def handed(self, most: int = ..., /) -> list[tuple[_Socket, bytes, int, bool, _Secured | None]]:
+    def handed(self, most: int = ..., /) -> list[_Handed]:
         """What was handed over, as it came, so many at most: descriptors, the caller's from now on, what was read of
         each, how often in a row it was taken back and handed over again without an answer in between, whether that
-        begins with a DELETE that devices may have carried out, so that its object existed, and, when the descriptor is
-        one end of a pair behind TLS, the token of the connection, and the addresses of the client and of our side.
+        begins with a DELETE that devices may have carried out, so that its object existed, the version that devices may
+        have stored of a PUT, and, when the descriptor is one end of a pair behind TLS, the token of the connection, and
+        the addresses of the client and of our side.
 
         The descriptor tells of what comes after this call: come back for what is left here.
         """
@@ -141,6 +145,7 @@ class Front:
         prefix: Buffer,
         container: Buffer,
         policy: int,
+        reads: bool,
         xxh3_etags: bool,
         rows: list[int],
         awaited: int,
@@ -151,8 +156,8 @@ class Front:
     ) -> bool:
         """Let who sends the token (none: empty) read any object below the path `prefix`, which ends with a slash; or
         delete any and write small ones, whose replicas keep their updates pending for the container replicas of `rows`,
-        as bits; clients wait until those of `awaited` have the update. With `xxh3_etags` these have an ETag from xxh3,
-        unless the client compares its MD5.
+        as bits; clients wait until those of `awaited` have the update. With `reads` they may be told whether there is
+        an object. With `xxh3_etags` these have an ETag from xxh3, unless the client compares its MD5.
 
         `container` is `/account/container/`, decoded; `seen` is a slot of the changes, and where it stood before this
         was decided. Each object that is written takes a part of each of the `pools`. False: there are too many.
@@ -192,13 +197,14 @@ class Front:
         rows: list[Buffer],
         devices: list[tuple[TransportPeer, str] | None],
         distances: list[int],
-        near: tuple[int, list[tuple[int, int, int, bool] | None]] | None,
+        sites: list[tuple[int, int, int, bool] | None],
+        near: int | None,
         /,
     ) -> None:
         """Where a policy's objects are: `rows[replica][partition]`, 16 bits each, is a device's number; devices
         without a peer are not asked, and reads ask one with the smallest of the `distances` of devices, which are 0 to
-        255 each, or none. Writes go to the partition's devices, or with `near` to those of that region and the handoffs
-        there: it has a region, and for each device its region, zone and node by numbers, and whether it has any weight.
+        255 each, or none. `sites` have for each device its region, zone and node by numbers, and whether it has any
+        weight. Writes go to the partition's devices, or to those of the region `near` and the handoffs there.
         ValueError when it is no ring.
         """
 

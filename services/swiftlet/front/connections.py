@@ -77,14 +77,17 @@ class Connection(RawHandler, BegunByFront):
         begun_with: bytes,
         bounces: int,
         deleted: bool,
+        stored: int | None,
         **options: Any,
     ) -> None:
-        """`begun_with` has been read already; if `deleted`, it begins with a DELETE that devices may have carried out.
+        """`begun_with` has been read already; if `deleted`, it begins with a DELETE that devices may have carried out,
+        and else perhaps with a PUT of which they may have `stored` this version.
 
         `place` is left with the first answer.
         """
         super().__init__(server, **options)
         self.deleted = deleted
+        self.stored = stored
         self._watcher = watcher
         self._place = place
         place.give_to(self.waits_for_client)
@@ -127,7 +130,7 @@ class Connection(RawHandler, BegunByFront):
     def log_access(self, request: web.BaseRequest, response: web.StreamResponse, time: float | None) -> None:
         """Note that the answer has been sent."""
         super().log_access(request, response, time)
-        self.deleted = False
+        self.deleted, self.stored = False, None
         self._place.leave()
         self._watcher.ended(request)
         if self._whole:
@@ -197,6 +200,7 @@ class _HandedOver(NamedTuple):
     begun_with: bytes
     bounces: int
     deleted: bool
+    stored: int | None
 
 
 class ConnectionHandover:
@@ -231,8 +235,8 @@ class ConnectionHandover:
         handed = self._front.handed(room)
         self._watcher.decide()
         self._watcher.made()
-        for descriptor, begun_with, bounces, deleted, with_tls in handed:
-            begun = _HandedOver(begun_with, bounces, deleted)
+        for descriptor, begun_with, bounces, deleted, stored, with_tls in handed:
+            begun = _HandedOver(begun_with, bounces, deleted, stored)
             secured = None if with_tls is None else Secured(*with_tls)
             task = self._loop.create_task(self._begin(descriptor, begun, secured, self._pace.take()))
             self._taking.add(task)

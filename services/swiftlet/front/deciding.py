@@ -44,6 +44,8 @@ class Grant:
     path: Path
     policy: int
     valid_s: float
+    reads: bool = False
+    """Of a grant to write: whether the sender may also know which objects there are, as conditions of a write tell."""
     xxh3_etags: bool = False
     """Whether ETags of written objects are computed from xxh3 when the client sends no MD5."""
     limits: tuple[Limited, ...] = ()
@@ -107,11 +109,12 @@ class Deciding:
         container = await plain_access.to_write(api, known.identity, path, methods, self._write_max_age_s)
         if container is None or options.policies.coding(container.policy) is not None:
             return None
+        reads = await plain_access.admits(api, known.identity, path, "HEAD")
         limits = await limits_of(api, Path(below.account, below.container, plain_access.ANY))
         # The facts read first have become older while the others were read.
         valid_s = min(WRITE_VALID_S + begun_s - time.monotonic(), known.expires - self._now())
         xxh3_etags = options.etag_kind(container.policy) == "xxh3"
-        return Grant(path, container.policy, valid_s, xxh3_etags, limits)
+        return Grant(path, container.policy, valid_s, reads, xxh3_etags, limits)
 
     async def _decide(self, token: str, below: Path) -> Grant | None:
         api, valid_s = self._api, VALID_S

@@ -69,8 +69,8 @@ _PLAIN = frozenset(
     }
 )
 """Headers of answers that the front could have given, besides those that begin with `x-object-meta-`."""
-_WRITES = {"PUT": 201, "DELETE": 204}
-"""The statuses of successful writes."""
+_WRITES = {"PUT": frozenset({201, 412}), "DELETE": frozenset({204})}
+"""The statuses of writes that the front could have answered: those of success, and that there is an object already."""
 _READ = frozenset({200, 206, 304})
 """Statuses of reads that the front could have answered."""
 _REFUSED = frozenset({412, 416})
@@ -339,7 +339,7 @@ class ProxyFront:
         pools = running.lending.pools(grant.limits)
         if write and running.containers is not None:
             running.containers.refresh()
-        what = grant.container, grant.policy, grant.xxh3_etags, rows, awaited
+        what = grant.container, grant.policy, grant.reads, grant.xxh3_etags, rows, awaited
         return running.front.grant(write, token, prefix, *what, seen, grant.valid_s, pools)
 
     def _rows(self, grant: Grant) -> tuple[list[int], int]:
@@ -413,7 +413,7 @@ def is_plain(request: web.BaseRequest, response: web.StreamResponse) -> bool:
     small = size is not None and (size <= SMALL_BYTES or method == "HEAD")
     names = (name.lower() for name in response.headers)
     if method in _WRITES:
-        good = response.status == _WRITES[method]
+        good = response.status in _WRITES[method]
     else:
         good = response.status in _READ or (response.status in _REFUSED and "Etag" in response.headers)
     return good and small and all(name in _PLAIN or name.startswith("x-object-meta-") for name in names)

@@ -79,8 +79,9 @@ class Routes:
             return
         distances = [0 if device is None else self._place.distance(device) for device in ring.devices]
         rows = [row.tobytes() for row in ring.rows]
-        near = _near(ring, self._place) if is_near else None
-        self._front.route(policy, ring.part_power, [*rows], _devices(ring, peers), distances, near)
+        sites, here = _sites(ring, self._place)
+        near = here if is_near else None
+        self._front.route(policy, ring.part_power, [*rows], _devices(ring, peers), distances, sites, near)
         self._told[policy] = ring, peers, is_near
 
     def refresh(self) -> None:
@@ -165,9 +166,9 @@ class ContainerRoutes:
             await asyncio.gather(self._finding, return_exceptions=True)
 
 
-def _near(ring: Ring, place: Place) -> tuple[int, list[tuple[int, int, int, bool] | None]]:
-    """Return the number of the place's region, and where each device of a ring is, by numbers as `Front.route` has
-    them.
+def _sites(ring: Ring, place: Place) -> tuple[list[tuple[int, int, int, bool] | None], int]:
+    """Return where each device of a ring is, by numbers as `Front.route` has them, and the number of the place's
+    region.
     """
     numbers: dict[tuple[str | None, ...], int] = {}
 
@@ -179,7 +180,7 @@ def _near(ring: Ring, place: Place) -> tuple[int, list[tuple[int, int, int, bool
         return number(region), number(region, zone), number(region, zone, node), bool(device.weight)
 
     sites = [None if device is None else site(device) for device in ring.devices]
-    return number(place.region), sites
+    return sites, number(place.region)
 
 
 def _devices(ring: Ring, peers: list[TransportPeer | None]) -> list[tuple[TransportPeer, str] | None]:

@@ -43,12 +43,20 @@ class BegunByFront:
 
     deleted = False
     """Whether devices may have carried out the DELETE that is being answered, so that its object existed."""
+    stored: int | None = None
+    """The version that devices may have stored of the PUT that is being answered."""
 
 
 def may_have_deleted(request: web.BaseRequest) -> bool:
     """Return whether a front may have deleted the object of this DELETE: then it existed, even if it is not found."""
     handler = request.protocol
     return isinstance(handler, BegunByFront) and handler.deleted
+
+
+def may_have_stored(request: web.BaseRequest) -> int | None:
+    """Return the timestamp of the version that a front may have stored of this PUT: no other request has made it."""
+    handler = request.protocol
+    return handler.stored if isinstance(handler, BegunByFront) else None
 
 
 FRONT_LISTENER = web.AppKey("front_listener", FrontListener)

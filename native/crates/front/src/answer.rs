@@ -159,6 +159,22 @@ pub fn created(timestamp: u64, etag: &[u8], given: &Given<'_>) -> Vec<u8> {
     out
 }
 
+/// The text of the answer to a PUT that is allowed only if there is no object.
+pub const EXISTS: &str = "the object exists, and If-None-Match: * allows only a new one";
+
+/// The head of that answer.
+#[must_use]
+pub fn exists(given: &Given<'_>) -> Vec<u8> {
+    let Given { id, date, close } = given;
+    let close = if *close { "Connection: close\r\n" } else { "" };
+    let text = format!(
+        "HTTP/1.1 412 Precondition Failed\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {}\r\n\
+         Date: {date}\r\n{close}X-Trans-Id: {id}\r\nX-Openstack-Request-Id: {id}\r\n\r\n",
+        EXISTS.len()
+    );
+    text.into_bytes()
+}
+
 /// The answer to a DELETE of an object that existed.
 #[must_use]
 pub fn deleted(given: &Given<'_>) -> Vec<u8> {
@@ -253,6 +269,15 @@ mod tests {
         let expected = "HTTP/1.1 201 Created\r\nEtag: abc\r\nLast-Modified: Thu, 01 Jan 1970 00:00:21 GMT\r\n\
             Content-Type: text/html; charset=UTF-8\r\nContent-Length: 0\r\nDate: now\r\n\
             X-Trans-Id: tx1\r\nX-Openstack-Request-Id: tx1\r\n\r\n";
+        assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn an_object_is_there_already() {
+        let text = String::from_utf8(exists(&Given { id: "tx1", date: "now", close: true })).expect("text");
+        let expected = "HTTP/1.1 412 Precondition Failed\r\nContent-Type: text/plain; charset=utf-8\r\n\
+            Content-Length: 61\r\nDate: now\r\nConnection: close\r\nX-Trans-Id: tx1\r\n\
+            X-Openstack-Request-Id: tx1\r\n\r\n";
         assert_eq!(text, expected);
     }
 

@@ -13,6 +13,7 @@ use swiftlet_transport::Ticket;
 
 use crate::body::Body;
 use crate::bridge::Bridge;
+use crate::checking::{Checked, Known};
 use crate::head::Method;
 use crate::link::{Link, Received};
 use crate::made::Made;
@@ -52,10 +53,24 @@ pub(crate) struct Attempt {
     pub(crate) coming: Option<Box<Weighed>>,
 }
 
-/// The first id of an attempt: those below are replicas of a write.
+/// The first id of an attempt at a read: those below are replicas of a write, or devices that are asked before it.
 pub(crate) const FIRST_ATTEMPT: u8 = 32;
 /// The number of ids: the events of an attempt that was cancelled come before the same id is used again.
 const ATTEMPTS: u8 = 200;
+
+/// A PUT that waits until it is known whether there is an object already.
+pub(crate) struct Checking {
+    pub(crate) checked: Checked,
+    /// Where the path is in the bytes that were read.
+    pub(crate) target: Range<usize>,
+    /// Bytes of the request, head and body, that are among them.
+    pub(crate) bytes: usize,
+    pub(crate) body_bytes: u64,
+    pub(crate) close: bool,
+    /// The devices that may have the object.
+    pub(crate) asked: Vec<Attempt>,
+    pub(crate) known: Known,
+}
 
 /// A write that the object's devices carry out, and whose row is then listed.
 pub(crate) struct Storing {
@@ -114,6 +129,8 @@ pub(crate) enum State {
     /// It waits until Python has decided whether there is a grant for its request.
     Deciding,
     Asking(Box<Asking>),
+    /// A PUT waits until it is known whether there is an object already.
+    Checking(Box<Checking>),
     Storing(Box<Storing>),
     Writing(Box<Writing>),
     /// The last answer was sent, and said so. Up to so many more bytes are read and dropped until the client closes: a
@@ -121,6 +138,16 @@ pub(crate) enum State {
     Ending(usize),
     /// With TLS: handed over, and its bytes are passed on in both directions.
     Bridged(Box<Bridge>),
+}
+
+impl State {
+    /// Whether devices may have deleted an object, and the version that they may have stored.
+    pub(crate) fn may_have_written(&self) -> (bool, Option<u64>) {
+        match self {
+            Self::Storing(storing) => (storing.may_have_deleted(), storing.may_have_stored()),
+            _ => (false, None),
+        }
+    }
 }
 
 /// The result of a read.

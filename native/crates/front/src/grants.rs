@@ -33,6 +33,8 @@ pub struct Granted {
     pub container: Arc<[u8]>,
     /// The storage policy.
     pub policy: u16,
+    /// For writes: whether objects may be read, too, as a PUT with a condition does.
+    pub reads: bool,
     /// For writes: whether ETags are xxh3 where the client does not send an MD5.
     pub xxh3_etags: bool,
     /// For writes: for each replica of the object, the container replicas whose update it keeps pending, as bits.
@@ -141,6 +143,7 @@ mod tests {
         Granted {
             container: container.as_bytes().into(),
             policy,
+            reads: false,
             xxh3_etags: false,
             rows: Arc::new([]),
             awaited: 0,

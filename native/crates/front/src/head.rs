@@ -63,6 +63,8 @@ pub struct Stored<'a> {
     pub items: Vec<(Vec<u8>, &'a [u8])>,
     /// Other headers that are kept with the object, by their names as the API shows them.
     pub kept: Vec<(&'static str, &'a [u8])>,
+    /// Whether it is allowed only if there is no object: `If-None-Match: *`.
+    pub only_new: bool,
 }
 
 /// A request that the front may answer.
@@ -198,7 +200,11 @@ fn described<'a>(stored: &mut Stored<'a>, name: &'a [u8], value: &'a [u8]) -> Op
         let is_new = stored.kept.iter().all(|(known, _)| known != kept);
         return (is_new && !value.is_empty()).then(|| stored.kept.push((*kept, value)));
     }
-    // A copy, a link, a time to go, a condition: asked for by other headers, none of which is known here.
+    if is(name, b"if-none-match") {
+        // Of a write nothing else means anything, and Python says so.
+        return (value == b"*" && !stored.only_new).then(|| stored.only_new = true);
+    }
+    // A copy, a link, a time to go, another condition: asked for by other headers, none of which is known here.
     is_ignored(name).then_some(())
 }
 
@@ -387,7 +393,9 @@ mod tests {
         let head = put("Content-Length: 3\r\nCACHE-control: no-cache\r\nPragma: x\r\nContent-Encoding: gzip");
         let stored = parse(head.as_bytes()).and_then(|asked| asked.stored).expect("a PUT");
         let kept = vec![("Cache-Control", b"no-cache".as_slice()), ("Content-Encoding", b"gzip".as_slice())];
-        assert_eq!((stored.kept, stored.items), (kept, Vec::new()));
+        assert_eq!((stored.kept, stored.items, stored.only_new), (kept, Vec::new(), false));
+        let head = put("Content-Length: 3\r\nIF-NONE-MATCH:  * \r\nContent-Type: a/b");
+        assert!(parse(head.as_bytes()).and_then(|asked| asked.stored).expect("a PUT").only_new);
     }
 
     #[test]
@@ -401,8 +409,14 @@ mod tests {
             "Content-Type: c/d",
             "ETag: \"900150983cd24fb0d6963f7d28e17f72\"",
             "ETag: short",
-            "If-None-Match: *",
+            "If-None-Match: \"*\"",
+            "If-None-Match: *, *",
+            "If-None-Match: *, \"x\"",
+            "If-None-Match: x",
+            "If-None-Match:",
+            "If-None-Match: *\r\nif-none-match: *",
             "If-Match: *",
+            "If-Unmodified-Since: Thu, 01 Jan 1970 00:00:00 GMT",
             "Range: bytes=0-1",
             "X-Copy-From: c/o",
             "X-Delete-At: 99",

@@ -31,6 +31,8 @@ use crate::updates::Updates;
 use handshakes::{HANDSHAKE_TIME, MAX_HANDSHAKES};
 
 mod bridging;
+mod calls;
+mod checks;
 mod deliveries;
 mod handshakes;
 mod requests;
@@ -351,6 +353,7 @@ impl Reactor {
                 asking.attempts.iter().flatten().for_each(|one| one.ticket.cancel());
                 self.reserved -= asking.reserved;
             }
+            State::Checking(checking) => checking.asked.iter().for_each(|one| one.ticket.cancel()),
             // Devices may go on: what some of them store, whoever does it again makes a newer version of.
             State::Storing(_) => {
                 self.shared.storing.fetch_sub(1, Ordering::AcqRel);
@@ -385,7 +388,7 @@ impl Reactor {
         loop {
             let Some(connection) = &mut self.slots[index].connection else { return };
             let then = match &mut connection.state {
-                State::Deciding | State::Asking(_) | State::Storing(_) => Then::Wait,
+                State::Deciding | State::Asking(_) | State::Checking(_) | State::Storing(_) => Then::Wait,
                 State::Handshaking => self.shake_hands(index),
                 State::Bridged(_) => self.pass_on(index),
                 State::Writing(_) => self.write(index),
@@ -435,9 +438,9 @@ impl Reactor {
         }
         if let Some(connection) = self.end(index) {
             let Connection { link, read, bounces, state, .. } = connection;
-            let deleted = matches!(state, State::Storing(storing) if storing.may_have_deleted());
+            let (deleted, stored) = state.may_have_written();
             let secured = None;
-            self.shared.hand_over(Handed { socket: link.socket, bytes: read, bounces, deleted, secured });
+            self.shared.hand_over(Handed { socket: link.socket, bytes: read, bounces, deleted, stored, secured });
         }
     }
 
@@ -522,7 +525,7 @@ impl Reactor {
                 State::Storing(_) => idle > settings.store_timeout.max(settings.answer_timeout) + LISTED_GRACE,
                 State::Writing(_) => idle > settings.client_timeout,
                 // The transport ends it in time, unless it was stopped itself.
-                State::Asking(_) => idle > settings.answer_timeout + ANSWER_GRACE,
+                State::Asking(_) | State::Checking(_) => idle > settings.answer_timeout + ANSWER_GRACE,
                 State::Ending(_) => idle > LINGER,
                 State::Handshaking => idle > handshakes::patience(self.leaving),
                 State::Bridged(bridge) => bridge.is_left() && idle > settings.client_timeout,
@@ -535,7 +538,7 @@ impl Reactor {
                 storing.give_up(now);
             }
             let is_for_others = |one: &Connection| match one.state {
-                State::Deciding | State::Asking(_) | State::Storing(_) => true,
+                State::Deciding | State::Asking(_) | State::Checking(_) | State::Storing(_) => true,
                 State::Idle => !one.read.is_empty(),
                 State::Writing(_) | State::Ending(_) | State::Handshaking | State::Bridged(_) => false,
             };

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use swiftlet_transport::{Peer, Pool};
 
+use crate::handoffs::{Handoffs, Site};
 use crate::hedging::Latencies;
-use crate::near::Near;
 
 /// How long a failed device is not asked.
 const FAILED_FOR: Duration = Duration::from_secs(10);
@@ -97,8 +97,8 @@ pub struct Policy {
     part_power: u32,
     rows: Vec<Vec<u16>>,
     devices: Vec<Option<Arc<Device>>>,
-    /// Where writes stay in one region, its devices.
-    near: Option<Near>,
+    /// None where it is not known who stands in for whom.
+    handoffs: Option<Handoffs>,
 }
 
 impl Policy {
@@ -114,13 +114,13 @@ impl Policy {
             return Err(Unusable);
         }
         let devices = devices.into_iter().map(|one| one.map(Arc::new)).collect();
-        Ok(Self { part_power, rows, devices, near: None })
+        Ok(Self { part_power, rows, devices, handoffs: None })
     }
 
-    /// The same whose writes are made on these devices of one region.
+    /// The same with the sites of all devices. Writes stay in `region`, if there is one.
     #[must_use]
-    pub fn writing(self, near: Near) -> Self {
-        Self { near: Some(near.of(1 << self.part_power)), ..self }
+    pub fn with_sites(self, sites: Vec<Option<Site>>, region: Option<u32>) -> Self {
+        Self { handoffs: Some(Handoffs::new(sites, 1 << self.part_power, region)), ..self }
     }
 
     pub(crate) fn partition(&self, digest: &[u8; 16]) -> u32 {
@@ -142,10 +142,16 @@ impl Policy {
     /// The devices that get a write of the partition, with their numbers; None if any must not be asked, or where one
     /// region is to have it and has too few for a quorum.
     pub(crate) fn to_write(&self, partition: u32, now: Instant) -> Option<Vec<(u16, Arc<Device>)>> {
-        let Some(near) = &self.near else { return self.all(partition, now) };
-        let found = near.devices(&self.rows, partition);
+        let near = self.handoffs.as_ref().and_then(|handoffs| handoffs.near(&self.rows, partition));
+        let Some(found) = near else { return self.all(partition, now) };
         let quorum = self.replicas(partition) / 2 + 1;
         (found.len() >= quorum).then(|| found.iter().map(|id| self.sound(*id, now)).collect())?
+    }
+
+    /// The devices that may have an acknowledged version of an object of the partition; None if any must not be asked.
+    pub(crate) fn may_hold(&self, partition: u32, now: Instant) -> Option<Vec<Arc<Device>>> {
+        let found = self.handoffs.as_ref()?.may_hold(&self.rows, partition);
+        found.iter().map(|id| Some(self.sound(*id, now)?.1)).collect()
     }
 
     /// The memory of the transport to its devices.
@@ -187,7 +193,6 @@ mod tests {
     use swiftlet_transport::{Address, Config, Node};
 
     use super::*;
-    use crate::near::Site;
 
     #[test]
     fn a_primary_that_may_be_asked() {
@@ -227,7 +232,7 @@ mod tests {
         let sites = [0, 1, 0].map(|region| Some(Site { region, zone: region, node: region, weighted: true }));
         let writing = |region| {
             let policy = Policy::new(1, rows.clone(), vec![device("a"), None, device("c")]).expect("a ring");
-            policy.writing(Near::new(region, sites.to_vec()))
+            policy.with_sites(sites.to_vec(), Some(region))
         };
         let written = |policy: &Policy, now| {
             let found = policy.to_write(0, now)?;
@@ -238,6 +243,14 @@ mod tests {
         let policy = writing(0);
         policy.all(0, now).expect("both")[1].1.failed(now);
         assert_eq!(written(&policy, now), None);
+        let policy = Policy::new(1, rows.clone(), vec![device("a"), None, device("c")]).expect("a ring");
+        assert!(policy.may_hold(0, now).is_none(), "nobody knows where they are");
+        let policy = policy.with_sites(vec![sites[0], None, sites[2]], None);
+        let names = |found: Vec<Arc<Device>>| found.iter().map(|one| one.name().to_owned()).collect::<Vec<_>>();
+        assert_eq!(policy.may_hold(0, now).map(names), Some(vec!["a".to_owned(), "c".to_owned()]));
+        assert!(policy.may_hold(1, now).is_none(), "one is not spoken to");
+        policy.choose(0, 0, now).expect("a").failed(now);
+        assert!(policy.may_hold(0, now).is_none());
         assert!(Policy::new(2, rows, Vec::new()).is_err());
         assert!(Policy::new(33, vec![vec![]], Vec::new()).is_err());
     }

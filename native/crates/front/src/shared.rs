@@ -53,6 +53,9 @@ pub struct Handed {
     /// Whether the bytes begin with a DELETE that devices may have carried out: then the object existed, even if it is
     /// not found any more.
     pub deleted: bool,
+    /// The version that devices may have stored of the PUT that the bytes begin with: a condition that holds only while
+    /// there is no object is not about that one.
+    pub stored: Option<u64>,
     /// For a connection with TLS, of which `socket` is the near end of a pair.
     pub secured: Option<Secured>,
 }
@@ -258,7 +261,14 @@ mod tests {
             ["PUT /v1/a/c/1", "PUT /v1/a/c/2", "GET /readyz HTTP/1.1", "GET /readyzz HTTP/1.1", "GET /healthz "];
         for line in lines {
             let socket = OwnedFd::from(other.try_clone().expect("descriptors"));
-            waiting.push(Handed { socket, bytes: line.into(), bounces: 0, deleted: false, secured: None });
+            waiting.push(Handed {
+                socket,
+                bytes: line.into(),
+                bounces: 0,
+                deleted: false,
+                stored: None,
+                secured: None,
+            });
         }
         let mut taken = |most| -> Vec<_> {
             let took = waiting.take(most).into_iter();

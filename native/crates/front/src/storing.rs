@@ -174,6 +174,11 @@ impl Storing {
     pub(crate) fn may_have_deleted(&self) -> bool {
         self.method == Method::Delete && (self.existed || !self.is_mostly_known())
     }
+
+    /// The version of a PUT that devices may have, of which whoever repeats the request is told.
+    pub(crate) fn may_have_stored(&self) -> Option<u64> {
+        (self.method == Method::Put).then_some(self.timestamp)
+    }
 }
 
 /// The ETag of a body; None if its MD5 differs from the one that the client has sent. A client that sends one compares

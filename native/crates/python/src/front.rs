@@ -12,8 +12,8 @@ use swiftlet_front::grants::{Granted, Holder, Seen};
 use swiftlet_front::head::parse;
 use swiftlet_front::name::split;
 use swiftlet_front::{
-    Amounts, Batch, Changes as Counters, Device, Front as Inner, Handed, Handshakes, Level, Listed, Near, Policy,
-    Secure, Secured, Served, Settings, Site, Spent,
+    Amounts, Batch, Changes as Counters, Device, Front as Inner, Handed, Handshakes, Level, Listed, Policy, Secure,
+    Secured, Served, Settings, Site, Spent,
 };
 use swiftlet_store::model::Key;
 
@@ -56,14 +56,15 @@ fn made(py: Python<'_>, batch: Batch) -> MadeParts<'_> {
 /// Token, client's address and port, the address and port that it connected to.
 type SecuredParts = (u64, (String, u16), (String, u16));
 
-/// Descriptor, bytes, bounces, whether a deletion has begun, what is known of a connection with TLS.
-type HandedParts<'py> = (RawFd, Bound<'py, PyBytes>, u32, bool, Option<SecuredParts>);
+/// Descriptor, bytes, bounces, whether a deletion has begun, the version that may be stored, what is known of a
+/// connection with TLS.
+type HandedParts<'py> = (RawFd, Bound<'py, PyBytes>, u32, bool, Option<u64>, Option<SecuredParts>);
 
 fn handed(py: Python<'_>, handed: Handed) -> HandedParts<'_> {
     let address = |address: SocketAddr| (address.ip().to_string(), address.port());
     let secured = |Secured { token, remote, local }| (token, address(remote), address(local));
-    let Handed { socket, bytes, bounces, deleted, secured: with_tls } = handed;
-    (socket.into_raw_fd(), PyBytes::new(py, &bytes), bounces, deleted, with_tls.map(secured))
+    let Handed { socket, bytes, bounces, deleted, stored, secured: with_tls } = handed;
+    (socket.into_raw_fd(), PyBytes::new(py, &bytes), bounces, deleted, stored, with_tls.map(secured))
 }
 
 /// Objects and bytes.
@@ -90,8 +91,8 @@ fn holders(py: Python<'_>, holders: Vec<Holder>) -> Vec<HolderParts<'_>> {
     holders.into_iter().map(parts).collect()
 }
 
-/// A region, and for each device of a ring its region, zone and node by numbers, and whether it has any weight.
-type NearParts = (u32, Vec<Option<(u32, u32, u32, bool)>>);
+/// Region, zone and node of a device by numbers, and whether it has any weight.
+type SiteParts = (u32, u32, u32, bool);
 
 /// The table of a ring, and its devices.
 fn ring(
@@ -235,8 +236,8 @@ impl Front {
     }
 
     /// Fetch connections that were handed over, at most so many: descriptors, which then belong to the caller, bytes,
-    /// bounces, whether devices may have carried out the DELETE that the bytes begin with, and for connections with
-    /// TLS what `adopt` wants to know and where the client is.
+    /// bounces, whether devices may have carried out the DELETE that the bytes begin with, the version that they may
+    /// have stored of the PUT that the bytes begin with, and for connections with TLS what `adopt` wants to know and where the client is.
     #[pyo3(signature = (most = usize::MAX, /))]
     fn handed<'py>(&self, py: Python<'py>, most: usize) -> Vec<HandedParts<'py>> {
         self.0.handed(most).into_iter().map(|one| handed(py, one)).collect()
@@ -285,7 +286,7 @@ impl Front {
     }
 
     /// Add a grant; returns whether there was room.
-    #[pyo3(signature = (write, token, prefix, container, policy, xxh3_etags, rows, awaited, seen, valid_s, pools, /))]
+    #[pyo3(signature = (write, token, prefix, container, policy, reads, xxh3_etags, rows, awaited, seen, valid_s, pools, /))]
     #[allow(clippy::too_many_arguments, reason = "one crossing of the border for everything about a grant")]
     fn grant(
         &self,
@@ -294,6 +295,7 @@ impl Front {
         prefix: Bytes,
         container: Bytes,
         policy: u16,
+        reads: bool,
         xxh3_etags: bool,
         rows: Vec<u32>,
         awaited: u32,
@@ -302,7 +304,7 @@ impl Front {
         pools: Vec<u64>,
     ) -> PyResult<bool> {
         let (container, rows, pools) = (container.as_slice().into(), rows.into(), pools.into());
-        let granted = Granted { container, policy, xxh3_etags, rows, awaited, pools };
+        let granted = Granted { container, policy, reads, xxh3_etags, rows, awaited, pools };
         let seen = Seen { slot: seen.0, at: seen.1 };
         Ok(self.0.grant(holder(write, &token, &prefix), granted, seen, seconds(valid_s)?))
     }
@@ -362,7 +364,8 @@ impl Front {
     }
 
     /// Set where a policy's objects are.
-    #[pyo3(signature = (policy, part_power, rows, devices, distances, near, /))]
+    #[pyo3(signature = (policy, part_power, rows, devices, distances, sites, near, /))]
+    #[allow(clippy::too_many_arguments, reason = "one crossing of the border for everything about a ring")]
     fn route(
         &self,
         policy: u16,
@@ -370,20 +373,15 @@ impl Front {
         rows: Vec<Bytes>,
         devices: Vec<Option<(PyRef<'_, TransportPeer>, String)>>,
         distances: Vec<u8>,
-        near: Option<NearParts>,
+        sites: Vec<Option<SiteParts>>,
+        near: Option<u32>,
     ) -> PyResult<()> {
-        let count = devices.len();
-        let ring = ring(part_power, &rows, devices, &distances)?;
-        let Some((region, sites)) = near else {
-            self.0.route(policy, Some(ring));
-            return Ok(());
-        };
-        if sites.len() != count {
+        if sites.len() != devices.len() {
             return Err(PyValueError::new_err("there must be a site for each device"));
         }
         let site = |(region, zone, node, weighted)| Site { region, zone, node, weighted };
         let sites = sites.into_iter().map(|one| one.map(site)).collect();
-        self.0.route(policy, Some(ring.writing(Near::new(region, sites))));
+        self.0.route(policy, Some(ring(part_power, &rows, devices, &distances)?.with_sites(sites, near)));
         Ok(())
     }
 

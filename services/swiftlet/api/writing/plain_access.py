@@ -13,7 +13,7 @@ from swiftlet.api.context.core import Facts
 from swiftlet.api.reading.versioning import archive_of, has_versions
 from swiftlet.api.writing.expiry_changes import has_expiring
 from swiftlet.auth.identity import Identity, authorize
-from swiftlet.errors import Forbidden
+from swiftlet.errors import Forbidden, Unauthorized
 from swiftlet.model import ContainerInfo
 from swiftlet.names import Path
 
@@ -44,6 +44,15 @@ async def require(facts: Facts, identity: Identity | None, container: Path, meth
     access = TokenAccess(facts.containers, facts.accounts, identity, None)
     for method in methods:
         await access.require(method, Path(container.account, container.container, ANY))
+
+
+async def admits(facts: Facts, identity: Identity | None, container: Path, method: str) -> bool:
+    """Return whether all objects of a container may be accessed by a method."""
+    try:
+        await require(facts, identity, container, (method,))
+    except (Forbidden, Unauthorized):
+        return False
+    return True
 
 
 def is_versioned(facts: Facts, info: ContainerInfo) -> bool:

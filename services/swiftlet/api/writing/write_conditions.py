@@ -14,6 +14,7 @@ from swiftlet.api.reading.resolver import current, reader_of
 from swiftlet.errors import NotFound
 from swiftlet.expiry.tasks import delete_at_of
 from swiftlet.names import Path
+from swiftlet.web.front_listener import may_have_stored
 
 IF_DELETE_AT = "X-If-Delete-At"
 _DIGITS = 18
@@ -35,6 +36,9 @@ async def check_write(call: Call, path: Path) -> None:
     except NotFound:
         if "If-Match" in headers:
             raise ApiError(412, "the object does not exist, and If-Match requires one") from None
+        return
+    if stored.info.timestamp.value == may_have_stored(call.request):
+        # There was none when a native front began to store this one.
         return
     readable = await current(reader, stored)
     if "If-None-Match" in headers:

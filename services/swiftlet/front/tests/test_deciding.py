@@ -55,6 +55,19 @@ async def test_by_the_containers_acl(proxy: Proxy) -> None:
     assert await deciding.decide(sue, PREFIX) is not None
 
 
+async def test_who_may_write_and_not_read(proxy: Proxy) -> None:
+    """A condition of a write tells which objects there are."""
+    deciding, sue = Deciding(proxy.api), token(proxy, "other:sue")
+    own = await deciding.decide(token(proxy), PREFIX, write=True)
+    assert own is not None
+    assert own.reads
+    for read, reads in (("", False), ("other:sue", True), (".r:*", True), (".r:example.org", False)):
+        await proxy.call("POST", "c", {"X-Container-Write": "other:sue", "X-Container-Read": read})
+        grant = await deciding.decide(sue, PREFIX, write=True)
+        assert grant is not None
+        assert grant.reads is reads, read
+
+
 async def test_no_writes_where_objects_go_by_themselves(proxy: Proxy) -> None:
     """What replaces such an object takes it off the expirer's queue, which only Python does."""
     deciding = Deciding(proxy.api)

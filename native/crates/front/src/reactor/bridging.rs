@@ -40,12 +40,12 @@ impl Reactor {
         connection.active = Instant::now();
         let (bytes, bounces) = (mem::take(&mut connection.read), connection.bounces);
         self.leave_state(&state);
-        let deleted = matches!(state, State::Storing(storing) if storing.may_have_deleted());
+        let (deleted, stored) = state.may_have_written();
         self.bridged += 1;
         self.shared.bridged.fetch_add(1, Ordering::Relaxed);
         self.shared.open.fetch_sub(1, Ordering::Relaxed);
         let secured = Some(Secured { token, remote, local });
-        self.shared.hand_over(Handed { socket: theirs, bytes, bounces, deleted, secured });
+        self.shared.hand_over(Handed { socket: theirs, bytes, bounces, deleted, stored, secured });
         Some(())
     }
 

@@ -12,12 +12,14 @@ use rustix::io::Errno;
 use swiftlet_hash::md5_of_each;
 use swiftlet_node::Status;
 use swiftlet_node::message::Request;
-use swiftlet_store::model::Key;
-use swiftlet_transport::{Call, Chunk, Completions, Event, Sink, What};
+use swiftlet_transport::{Chunk, Event, Sink, What};
 
+use super::calls::{call, place_of};
+use super::checks::begin_check;
 use super::{REPLICA_SHIFT, Reactor, Then, number};
 use crate::answer::{self, Given, MAX_BYTES};
 use crate::body::{Body, Content};
+use crate::checking::Checked;
 use crate::connection::{Asking, Attempt, State, Storing, Writing};
 use crate::grants::{Granted, Holder};
 use crate::head::{self, Asked, Method, SHORT_BODY};
@@ -39,7 +41,7 @@ impl Reactor {
         let now = Instant::now();
         let Some(asked) = head::parse(&connection.read) else { return Then::HandOver };
         if asked.method.writes() {
-            return self.store(index, None);
+            return self.store(index, None, None);
         }
         let Some((limit, reserved)) = limit_for(&asked, self.reserved, self.shared.settings.large_bytes) else {
             return Then::HandOver;
@@ -104,6 +106,7 @@ impl Reactor {
             let Some(index) = self.index_of(token) else { continue };
             match self.slots[index].connection.as_ref().map(|one| &one.state) {
                 Some(State::Asking(_)) => self.answered(index, (token >> REPLICA_SHIFT & 0xff) as u8, what),
+                Some(State::Checking(_)) => self.checked(index, (token >> REPLICA_SHIFT & 0xff) as usize, &what),
                 Some(State::Storing(_)) => self.stored(index, (token >> REPLICA_SHIFT & 0xff) as usize, &what),
                 _ => {}
             }
@@ -205,7 +208,7 @@ impl Reactor {
 
     /// Send the answer to a request of so many bytes. What the kernel does not take at once is copied, so that a slow
     /// client does not keep the memory of devices.
-    fn begin_answer(
+    pub(super) fn begin_answer(
         &mut self,
         index: usize,
         bytes: usize,
@@ -235,8 +238,9 @@ impl Reactor {
     // Storing.
 
     /// Have all devices carry out the write in the bytes that were read, once it is complete and, if its ETag is one,
-    /// the MD5 of its body is known: at the end of the turn, with those of others.
-    fn store(&mut self, index: usize, md5: Option<[u8; 16]>) -> Then {
+    /// the MD5 of its body is known: at the end of the turn, with those of others. One that is allowed only if there is
+    /// no object is `checked` before.
+    pub(super) fn store(&mut self, index: usize, md5: Option<[u8; 16]>, checked: Option<Checked>) -> Then {
         let generation = self.slots[index].generation;
         let now = Instant::now();
         let Some(connection) = &self.slots[index].connection else { return Then::Wait };
@@ -261,9 +265,15 @@ impl Reactor {
             return Then::HandOver;
         };
         let bytes = asked.body_bytes() as u64;
+        if checked.is_none() && asked.stored.as_ref().is_some_and(|stored| stored.only_new) {
+            let checked = Checked { id: self.random.id(), begun: now, md5 };
+            let (to, number) = ((&*self.shared, &self.devices), number(index, generation));
+            let begun = begin_check(to, number, &asked, &content, &granted, checked);
+            return begun.map_or(Then::HandOver, |checking| self.wait_for_check(index, checking));
+        }
         let pools: &[u64] = if asked.method == Method::Put { &granted.pools } else { &[] };
         let Some(parts) = self.shared.take_room(pools, bytes, now) else { return Then::HandOver };
-        let id = self.random.id();
+        let (id, begun) = checked.map_or_else(|| (self.random.id(), now), |checked| (checked.id, checked.begun));
         let timestamp = self.clock.next();
         self.shared.newest.store(timestamp, Ordering::Release);
         let plan = planned(&self.shared, &asked, &content, granted, (timestamp, id), now);
@@ -271,6 +281,7 @@ impl Reactor {
             self.shared.give_back(&parts, bytes);
             return Then::HandOver;
         };
+        storing.begun = begun;
         if let Some(made) = &mut storing.made {
             made.parts.clone_from(&parts);
         }
@@ -310,12 +321,18 @@ impl Reactor {
         let digests = md5_of_each(&bodies);
         let indexes: Vec<usize> = found.into_iter().map(|(index, _)| index).collect();
         for (index, md5) in indexes.into_iter().zip(digests) {
-            match self.store(index, Some(md5)) {
-                Then::GoOn => self.go_on(index),
-                Then::Wait => {}
-                Then::Close => drop(self.end(index)),
-                Then::HandOver => self.hand_over(index),
-            }
+            let then = self.store(index, Some(md5), None);
+            self.then(index, &then);
+        }
+    }
+
+    /// Do what a connection has to do next.
+    pub(super) fn then(&mut self, index: usize, then: &Then) {
+        match then {
+            Then::GoOn => self.go_on(index),
+            Then::Wait => {}
+            Then::Close => drop(self.end(index)),
+            Then::HandOver => self.hand_over(index),
         }
     }
 
@@ -447,31 +464,8 @@ fn placed(
     random: u64,
     now: Instant,
 ) -> Option<(Arc<Device>, Request)> {
-    let (_, object) = name::split(asked.target)?;
-    let secret = &shared.settings.secret;
-    let digest = name::digest((&secret.0, &secret.1), &granted.container, object)?;
-    let policy = shared.policy(granted.policy)?;
-    let partition = policy.partition(&digest);
-    let key = Key { policy: granted.policy, partition, digest };
-    Some((policy.choose(partition, random, now)?, reading::request(asked, key, limit)))
-}
-
-/// Ask a device; `attempt` is the attempt's id for the connection of this number.
-fn call(
-    shared: &Shared,
-    devices: &Arc<Completions>,
-    device: Arc<Device>,
-    request: &Request,
-    (number, attempt): (u64, u8),
-    id: &str,
-    now: Instant,
-) -> Option<Attempt> {
-    let header = request.encode(device.name()).ok()?;
-    let timeout = shared.settings.answer_timeout;
-    let call = Call { method: request.method(), timeout, trace: id.to_owned(), header, ..Call::default() };
-    let sink = Arc::clone(devices) as Arc<dyn Sink>;
-    let ticket = device.peer().call(call, &sink, number | u64::from(attempt) << REPLICA_SHIFT).ok()?;
-    Some(Attempt { id: attempt, device, ticket, begun: now, coming: None })
+    let (policy, key) = place_of(shared, asked, granted)?;
+    Some((policy.choose(key.partition, random, now)?, reading::request(asked, key, limit)))
 }
 
 #[cfg(test)]
