@@ -41,6 +41,7 @@ SHARED = (
     "placement/rings.py",
     "placement/transfers.py",
     "placement/write_plan.py",
+    "policy_moves.py",
     "ring/__init__.py",
     "ring/balance.py",
     "ring/builder.py",

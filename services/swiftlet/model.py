@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum, IntEnum
 from typing import TypeAlias
 
+from swiftlet.policy_moves import PolicyMove
 from swiftlet.timestamp import ZERO, Timestamp
 
 DIGEST_SIZE = 16
@@ -232,7 +233,10 @@ class ContainerInfo:
     object_count: int
     bytes_used: int
     policy: int
+    """The policy of new objects: while the container moves, that which `move` says."""
     metadata: Mapping[str, str]
+    move: PolicyMove | None = None
+    """Its move from one storage policy to another."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -188,7 +188,7 @@ class ProxyFront:
         except OSError as error:
             self._state = f"off: the front can't be started: {error}"
             raise
-        objects = self._api.objects
+        objects = self._api.objects.by_policy
         routes = Routes(front, self._rings, self._peers, objects.is_suppressed, objects.place, objects.quorums)
         containers = None
         if self._container_peers is not None and self._settings.writes:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
-from swiftlet.errors import PolicyConflict
+from swiftlet import policy_moves
+from swiftlet.errors import PolicyConflict, Superseded
 from swiftlet.listing.database import Database
 from swiftlet.listing.head import Head, Report, Totals
 from swiftlet.listing.row_tables import Packed
 from swiftlet.listing.schema import OFFSET, has_shard_table, loaded, stored
 from swiftlet.listing.sethash import object_term
-from swiftlet.model import ContainerInfo, ContainerRow, DatabaseKind, MetadataBounds, ObjectRow
+from swiftlet.model import ContainerInfo, ContainerRow, DatabaseKind, MetadataBounds, MetadataItem, ObjectRow
+from swiftlet.policy_moves import PolicyMove
 from swiftlet.timestamp import ZERO, Timestamp
 
 
@@ -26,12 +28,38 @@ class ContainerDb(Database[ObjectRow]):
     age_column = "timestamp"
     has_shards = False
     """Whether the container is known to have been split here."""
+    _move_item: tuple[PolicyMove | None] | None = None
+    """What the metadata says of a move; None while it has not been read."""
 
     def read_head(self) -> Head:
         """Return the head on disk, with the totals of the shards."""
         head = super().read_head()
         self.has_shards = has_shard_table(self.connection)
-        return replace(head, away=self._away()) if self.has_shards else head
+        if self.has_shards:
+            head = replace(head, away=self._away())
+        move = self._move_of(head)
+        return head if move is None else replace(head, move=move)
+
+    def commit(self) -> None:
+        """End the transaction as every database does, with what it made of the container's move."""
+        if (move := self._move_of(self.head)) != self.head.move:
+            self.head = replace(self.head, move=move)
+        super().commit()
+
+    def _forget_items(self) -> None:
+        super()._forget_items()
+        self._move_item = None
+
+    def _move_of(self, head: Head) -> PolicyMove | None:
+        """Return the container's move by its metadata; none when that is about an earlier container of the name."""
+        if self._move_item is None:
+            query = "SELECT value FROM metadata WHERE name = ?"
+            columns = self.connection.execute(query, (policy_moves.ITEM,)).fetchone()
+            self._move_item = (policy_moves.found(columns[0] if columns else None),)
+        move = self._move_item[0]
+        if move is not None and move.created <= head.delete_timestamp < head.created:
+            return None
+        return move
 
     def _away(self) -> Totals:
         objects, size = self.connection.execute("SELECT sum(objects), sum(bytes) FROM shard").fetchone()
@@ -79,12 +107,40 @@ class ContainerDb(Database[ObjectRow]):
         deleted later; and TooMuchMetadata.
         """
         head = self.head
-        if head.exists and policy is not None and policy != head.policy:
-            raise PolicyConflict(f"{head.name} has storage policy {head.policy}, not {policy}")
+        if policy_moves.ITEM in metadata:
+            raise PolicyConflict(f"{policy_moves.ITEM} is set by a POST, not by a PUT")
+        if head.exists and policy is not None and policy != (now := self._now.policy_now):
+            raise PolicyConflict(f"{head.name} has storage policy {now}, not {policy}")
         wanted = default_policy if policy is None else policy
         if not head.exists and wanted in refused:
             raise PolicyConflict(f"storage policy {wanted} is deprecated, and {head.name} can't be created with it")
         return self._put(timestamp, metadata, wanted, bounds)
+
+    @property
+    def _now(self) -> Head:
+        """The head with the move as this transaction has left it."""
+        return replace(self.head, move=self._move_of(self.head))
+
+    def post(self, timestamp: Timestamp, metadata: Mapping[str, str], bounds: MetadataBounds | None = None) -> None:
+        """Merge metadata items. Raises NotFound, TooMuchMetadata; PolicyConflict for a state of a move which does not
+        follow from the one here, and Superseded for one that would lose to it.
+        """
+        if policy_moves.ITEM in metadata:
+            self._check_step(timestamp, metadata[policy_moves.ITEM])
+        super().post(timestamp, metadata, bounds)
+
+    def _check_step(self, timestamp: Timestamp, text: str) -> None:
+        self.require()
+        head, before = self._now, self.items().get(policy_moves.ITEM)
+        try:
+            after = policy_moves.parse(text) if text else None
+            if after is not None and after.created <= head.delete_timestamp < head.created:
+                raise ValueError(f"it was created at {head.created}, and the state is of one that was deleted")
+            policy_moves.check_step(head.policy, head.move, after)
+        except ValueError as error:
+            raise PolicyConflict(f"{head.name}: {error}") from error
+        if before is not None and before > MetadataItem(policy_moves.ITEM, timestamp, text):
+            raise Superseded(f"{head.name} has a state of its move from {before.timestamp}", before.timestamp)
 
     def update(self, rows: Iterable[Packed]) -> int:
         """Merge packed rows; return how many of them changed something. Raises NotFound without a container."""
@@ -93,7 +149,8 @@ class ContainerDb(Database[ObjectRow]):
 
     def info(self) -> ContainerInfo:
         """Return the totals and metadata of the container. Raises NotFound."""
-        head = self.require()
+        self.require()
+        head = self._now
         return ContainerInfo(
             account=head.name.account,
             container=head.name.container or "",
@@ -101,20 +158,21 @@ class ContainerDb(Database[ObjectRow]):
             created=head.created,
             object_count=head.whole.objects,
             bytes_used=head.whole.bytes,
-            policy=head.policy,
+            policy=head.policy_now,
             metadata=self.metadata(),
+            move=head.move,
         )
 
     def account_row(self, counted: Timestamp) -> ContainerRow:
         """Return the totals that the account should have of this container, as of `counted`."""
-        head = self.head
+        head = self._now
         return ContainerRow(
             name=head.name.container or "",
             put_timestamp=head.put_timestamp,
             delete_timestamp=head.delete_timestamp,
             object_count=head.whole.objects,
             bytes_used=head.whole.bytes,
-            policy=head.policy,
+            policy=head.policy_now,
             reported=counted,
         )
 

@@ -24,6 +24,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import ClassVar, Self
 
+from swiftlet import policy_moves
 from swiftlet.errors import NotEmpty, NotFound, Superseded, SwiftletError, TooMuchMetadata
 from swiftlet.listing import sethash
 from swiftlet.listing.faults import DamagedDatabase
@@ -35,8 +36,16 @@ from swiftlet.model import DatabaseKind, DatabaseState, ListingQuery, MetadataBo
 from swiftlet.timestamp import ZERO, Timestamp
 
 POINT = ":split:"
-"""The prefix of the names of metadata items that are split points, not headers; they survive a deletion."""
+"""The prefix of the names of metadata items that are split points, not headers."""
 _BEHIND_POINTS = ":split;"
+
+
+def outlives_deletion(name: str) -> bool:
+    """Return whether a metadata item stays when the database is deleted: a split point, and the state of a move.
+
+    A deletion that raced with a live row is undone, and then the objects are still where the state says.
+    """
+    return name.startswith(POINT) or name == policy_moves.ITEM
 
 
 class Database(RowTables[R]):
@@ -156,8 +165,8 @@ class Database(RowTables[R]):
     def _set_deletion(self, timestamp: Timestamp) -> None:
         self.head = replace(self.head, delete_timestamp=max(self.head.delete_timestamp, timestamp))
         self.connection.execute(
-            "DELETE FROM metadata WHERE timestamp <= ? AND (name < ? OR name >= ?)",
-            (stored(self.head.delete_timestamp), POINT, _BEHIND_POINTS),
+            "DELETE FROM metadata WHERE timestamp <= ? AND (name < ? OR name >= ?) AND name <> ?",
+            (stored(self.head.delete_timestamp), POINT, _BEHIND_POINTS, policy_moves.ITEM),
         )
         self._forget_items()
 
@@ -210,7 +219,7 @@ class Database(RowTables[R]):
         known = dict(self.items())
         for item in items:
             old = known.get(item.name)
-            gone = item.timestamp <= self.head.delete_timestamp and not item.name.startswith(POINT)
+            gone = item.timestamp <= self.head.delete_timestamp and not outlives_deletion(item.name)
             if gone or (old is not None and old >= item):
                 continue
             if old is None and not item.value and item.timestamp < forgotten:

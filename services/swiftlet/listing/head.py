@@ -9,6 +9,7 @@ from swiftlet.listing import sethash
 from swiftlet.listing.faults import DamagedDatabase
 from swiftlet.listing.schema import loaded, stored
 from swiftlet.model import DatabaseName
+from swiftlet.policy_moves import PolicyMove
 from swiftlet.timestamp import ZERO, Timestamp
 
 
@@ -50,6 +51,18 @@ class Head:
     reported: Report
     away: Totals = Totals()
     """The totals of the container's shards, as far as this replica knows them; `info` does not include them."""
+    move: PolicyMove | None = None
+    """The container's move to another policy, from its metadata; `info` does not include it."""
+
+    @property
+    def policy_now(self) -> int:
+        """The storage policy that the container has: `policy` until it moves."""
+        return self.policy if self.move is None else self.move.policy
+
+    @property
+    def policies_used(self) -> frozenset[int]:
+        """The policies in which the container has objects or is about to."""
+        return frozenset({self.policy}) if self.move is None else self.move.used
 
     @property
     def whole(self) -> Totals:
@@ -60,7 +73,7 @@ class Head:
         """Return the head after a change of rows: with `more` added to the totals, and with this set hash."""
         totals = self.totals.plus(more)
         stamps = self.created, self.put_timestamp, self.delete_timestamp
-        return Head(self.name, *stamps, self.policy, totals, rows_digest, self.reported, self.away)
+        return Head(self.name, *stamps, self.policy, totals, rows_digest, self.reported, self.away, self.move)
 
     @property
     def deleted(self) -> bool:
@@ -81,7 +94,7 @@ class Head:
             and own.bytes + away.bytes == told.bytes
             and self.put_timestamp == told.put_timestamp
             and self.delete_timestamp == told.delete_timestamp
-            and self.policy == told.policy
+            and self.policy_now == told.policy
         )
 
 

@@ -12,17 +12,19 @@ know for a while longer that objects are written to the source. `docs/design/202
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import Enum
 
 from swiftlet_native import Hasher
 
-from swiftlet.errors import NotFound, Superseded, Unavailable
+from swiftlet.errors import NotFound, Superseded, SwiftletError, Unavailable
 from swiftlet.model import ObjectInfo, PostRecord, PutFooter, PutRecord
 from swiftlet.names import Path
 from swiftlet.placement.cluster_objects import ClusterObjects
 from swiftlet.placement.outcomes import Written
 from swiftlet.placement.transfers import Download, Upload
+from swiftlet.policy_moves import Phase, PolicyMove
 from swiftlet.timestamp import ZERO, Timestamp
 
 ATTEMPTS = 5
@@ -41,6 +43,13 @@ class Move:
     source: int
     target: int
     into: int
+    is_settled: bool = False
+    """Whether the source is looked at only for what the target does not have."""
+
+    @classmethod
+    def of(cls, state: PolicyMove) -> Move:
+        """Return what the state of a container says."""
+        return cls(state.source, state.target, state.policy, state.phase is Phase.SETTLED)
 
 
 class Moved(Enum):
@@ -99,14 +108,33 @@ class MovingObjects:
                 newest = replace(newest, content_type=info.content_type, content_type_timestamp=typed)
         return policy, newest
 
-    async def head(self, path: Path) -> ObjectInfo:
-        """Return the description of the newest version. Raises NotFound and Unavailable."""
+    async def head(self, path: Path, newest: bool = True) -> ObjectInfo:
+        """Return the description of the newest version; with `newest` False of the first one that is found where the
+        move is settled. Raises NotFound and Unavailable.
+        """
+        if self._move.is_settled:
+            with suppress(NotFound):
+                return await self._objects.head(path, self._move.target, newest)
         return (await self._newest(path))[1]
 
-    async def get(self, path: Path, start: int = 0, stop: int | None = None) -> Download:
-        """Open bytes `[start, stop)` of the newest version. Raises NotFound, and Unavailable also when it changes
-        faster than it can be opened.
+    async def get(
+        self,
+        path: Path,
+        start: int = 0,
+        stop: int | None = None,
+        newest: bool = True,
+        version: Timestamp | None = None,
+    ) -> Download:
+        """Open bytes `[start, stop)` of the newest version, or of one `version` only, perhaps of its copy.
+
+        With `newest` False it is the first one that is found where the move is settled. Raises NotFound, and
+        Unavailable also when the object changes faster than it can be opened.
         """
+        if version is not None:
+            return await self._version(path, start, stop, version)
+        if self._move.is_settled:
+            with suppress(NotFound):
+                return await self._objects.get(path, self._move.target, start, stop, newest)
         for _ in range(ATTEMPTS):
             policy, info = await self._newest(path)
             try:
@@ -119,6 +147,18 @@ class MovingObjects:
                 return download
             await download.close()
         raise Unavailable(f"{path} changes faster than it can be opened; try again")
+
+    async def _version(self, path: Path, start: int, stop: int | None, version: Timestamp) -> Download:
+        """Open one version: in the source, or in the target, where its copy is a moment later."""
+        target = (self._move.target, version), (self._move.target, moment_after(version))
+        places = ((self._move.source, version), *target)
+        errors: list[SwiftletError] = []
+        for policy, timestamp in (*target, *places) if self._move.is_settled else places:
+            try:
+                return await self._objects.get(path, policy, start, stop, version=timestamp)
+            except (NotFound, Unavailable) as error:  # Unavailable is also what has another version only.
+                errors.append(error)
+        raise next((error for error in errors if isinstance(error, Unavailable)), errors[-1])
 
     async def _beat(self, path: Path, timestamp: Timestamp) -> None:
         """Raise Superseded when the policy that is not written to has something as new."""

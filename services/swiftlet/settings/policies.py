@@ -12,6 +12,7 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from swiftlet.errors import SettingsError
+from swiftlet.policy_moves import Phase, PolicyMove
 from swiftlet.ring.model import Coding, WriteQuorum
 from swiftlet.settings.files import read_yaml
 from swiftlet.settings.sections import PolicySection
@@ -102,6 +103,16 @@ class Policies:
         """Return the erasure coding of a policy; None when its objects are whole, or it is not known here."""
         policy = self.at(index)
         return None if policy is None or policy.coding is None else policy.coding.coding
+
+    def move_in_force(self, move: PolicyMove | None) -> PolicyMove | None:
+        """Return a container's move if it matters for its objects.
+
+        One that is settled does not when its source was retired: then it is proved that no object is left there. Before
+        that the source can't be retired, so one that is missing from the policies is missing by mistake.
+        """
+        if move is not None and move.phase is Phase.SETTLED and self.at(move.source) is None:
+            return None
+        return move
 
     @property
     def of_copies(self) -> list[int]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from swiftlet.model import DatabaseId, DatabaseName
+from swiftlet.policy_moves import PolicyMove
 from swiftlet.ring.model import Device
 from swiftlet.transport import listing_wire as wire
 from swiftlet.transport.http_claims import well_formed
@@ -25,6 +26,8 @@ class PolicyContainer:
     name: DatabaseName
     objects: int
     bytes: int
+    move: PolicyMove | None = None
+    """Its move between policies."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +51,13 @@ class HttpPolicies(ABC):
     ) -> dict[str, Any]:
         """Send a request to a device and return the JSON of its answer."""
 
-    async def policy_containers(self, device: Device, policy: int, after: DatabaseId | None) -> PolicyPage:
-        """Return the next page of containers of a policy of which a device has databases; NodeError, DeviceFailed."""
-        body = {"policy": policy, "after": None if after is None else wire.id_to_wire(after)}
+    async def policy_containers(
+        self, device: Device, policy: int, after: DatabaseId | None, moved: bool = False
+    ) -> PolicyPage:
+        """Return the next page of containers of a policy of which a device has databases, with `moved` also those that
+        have moved out of it. Raises NodeError and DeviceFailed.
+        """
+        body = {"policy": policy, "after": None if after is None else wire.id_to_wire(after), "moved": moved}
         answer = await self._call(device, "POST", f"/v1/policies/{device.device}", {}, body)
         with well_formed(device):
             upto = None if answer.get("upto") is None else wire.id_from_text(answer["upto"])
@@ -64,4 +71,5 @@ def _container(fields: object) -> PolicyContainer:
     if not isinstance(fields, dict):
         raise WireError("a container is not an object")
     id = wire.id_from_text(fields.get("id"))
-    return PolicyContainer(id, wire.name_from_wire(fields), number(fields, "objects"), number(fields, "bytes"))
+    counts = number(fields, "objects"), number(fields, "bytes")
+    return PolicyContainer(id, wire.name_from_wire(fields), *counts, wire.move_from_wire(fields))

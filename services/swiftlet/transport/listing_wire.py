@@ -16,6 +16,7 @@ from dataclasses import asdict, replace
 from typing import Any
 from urllib.parse import quote
 
+from swiftlet import policy_moves
 from swiftlet.boundaries.listings import ListingChange, PageForm
 from swiftlet.errors import InvalidName
 from swiftlet.model import (
@@ -35,6 +36,7 @@ from swiftlet.model import (
     ObjectRow,
     Subdir,
 )
+from swiftlet.policy_moves import PolicyMove
 from swiftlet.timestamp import MAX_VALUE, Timestamp
 from swiftlet.transport.wire import WireError, array, json_bytes, json_object, number, text, texts, timestamp
 
@@ -196,7 +198,23 @@ def container_info_to_wire(info: ContainerInfo) -> dict[str, Any]:
         "bytes_used": info.bytes_used,
         "policy": info.policy,
         "metadata": dict(info.metadata),
+        "move": move_to_wire(info.move),
     }
+
+
+def move_to_wire(move: PolicyMove | None) -> str | None:
+    """Encode a container's move between policies."""
+    return None if move is None else move.text()
+
+
+def move_from_wire(fields: Mapping[str, Any]) -> PolicyMove | None:
+    """Decode the field `move`, which older servers don't send. Raises WireError."""
+    if fields.get("move") is None:
+        return None
+    try:
+        return policy_moves.parse(text(fields, "move"))
+    except ValueError as error:
+        raise WireError(f"field 'move' is not the state of a move: {error}") from error
 
 
 def page_to_wire(info: ContainerInfo, text: bytes) -> bytes:
@@ -221,6 +239,7 @@ def container_info_from_wire(fields: Mapping[str, Any]) -> ContainerInfo:
         bytes_used=number(fields, "bytes_used"),
         policy=number(fields, "policy"),
         metadata=texts(fields, "metadata"),
+        move=move_from_wire(fields),
     )
 
 

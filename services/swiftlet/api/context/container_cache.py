@@ -92,7 +92,7 @@ class ContainerCache:
         self._tell(account)
 
     def _differs(self, place: _Place, before: ContainerInfo, now: ContainerInfo) -> None:
-        if (before.metadata, before.policy) != (now.metadata, now.policy):
+        if (before.metadata, before.policy, before.move) != (now.metadata, now.policy, now.move):
             self._tell(place[0])
 
     def _tell(self, account: str) -> None:

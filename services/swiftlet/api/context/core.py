@@ -27,8 +27,8 @@ from swiftlet.container_sync.registry import SyncRegistry
 from swiftlet.errors import Superseded
 from swiftlet.expiry.queue import ExpiryQueue
 from swiftlet.names import Path
-from swiftlet.placement.cluster_objects import ClusterObjects
 from swiftlet.placement.listings import ClusterListings
+from swiftlet.placement.routing import RoutedObjects
 from swiftlet.quota import QuotaFile
 from swiftlet.quota.usage import RememberedUsage
 from swiftlet.settings.access import CorsSection, FormPostSection, RateLimitsSection, TempUrlSection
@@ -113,7 +113,7 @@ class SwiftApi:
     """The collaborators of one proxy process; `swiftlet.main.services.swift_api` connects them."""
 
     listings: ClusterListings
-    objects: ClusterObjects
+    objects: RoutedObjects
     tokens: Tokens
     revocations: Revocations
     users: Users

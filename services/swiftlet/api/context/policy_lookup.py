@@ -23,13 +23,15 @@ async def container_of(api: SwiftApi, path: Path, advice: str = "") -> Container
 
 
 async def with_policy(api: SwiftApi, path: Path, operation: Callable[[int], Awaitable[T]]) -> T:
-    """Run a read with the container's policy; when a cached policy finds nothing, it is looked up again."""
-    policy = (await container_of(api, path)).policy
+    """Run a read with the container's policy; when a cached policy finds nothing, it is looked up again, with the
+    container's move.
+    """
+    known = await container_of(api, path)
     try:
-        return await operation(policy)
+        return await operation(known.policy)
     except NotFound:
         assert path.container is not None
-        now = (await api.containers.refresh(path.account, path.container)).policy
-        if now == policy:
+        now = await api.containers.refresh(path.account, path.container)
+        if (now.policy, now.move) == (known.policy, known.move):
             raise
-        return await operation(now)
+        return await operation(now.policy)

@@ -24,6 +24,7 @@ from swiftlet.api.reading.segment_stream import Source
 from swiftlet.boundaries.objects import Marks, RunEnd, RunPart
 from swiftlet.errors import SwiftletError
 from swiftlet.placement.runs import ClusterRun, RunPlan
+from swiftlet.policy_moves import Phase
 from swiftlet.segments import Piece
 
 RUN_PIECES = 256
@@ -74,8 +75,11 @@ class Runs:
         try:
             if not is_reserved(path):
                 await reader.call.access.require("GET", path)
-            policy = (await container_of(reader.call.api, path)).policy
-            key = reader.call.api.objects.key(path, policy)
+            container = await container_of(reader.call.api, path)
+            move = reader.call.api.options.policies.move_in_force(container.move)
+            if move is not None and move.phase is not Phase.SETTLED:
+                return False
+            key = reader.call.api.objects.key(path, container.policy)
             return plan.add(key, piece.start, piece.stop, segment.size, segment.etag, not segment.raw)
         except SwiftletError:
             return False  # Reading the piece by itself will raise the error.

@@ -26,7 +26,13 @@ async def reap(proxy: Proxy) -> None:
     section = ReaperSection(delay_s=0, objects_per_second=100_000)
     nodes, stamp = ["h:1"], proxy.api.clock.next
     reaper = Reaper(
-        proxy.api.listings, proxy.api.objects, section, lambda: nodes, nodes, stamp, lambda: stamp().seconds + 1
+        proxy.api.listings,
+        proxy.api.objects.by_policy,
+        section,
+        lambda: nodes,
+        nodes,
+        stamp,
+        lambda: stamp().seconds + 1,
     )
     assert (await reaper.run_round()).accounts == 1
 

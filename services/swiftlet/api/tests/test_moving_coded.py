@@ -26,7 +26,7 @@ async def test_an_object_moves_with_its_etag_and_metadata_whenever_movers_end(
     tmp_path: Directory, source: int, target: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with coded_proxy(tmp_path) as (proxy, _):
-        cluster = proxy.api.objects
+        cluster = proxy.api.objects.by_policy
         objects = MovingObjects(cluster, Move(source, target, target))
         left = 10**6
         for name in ("head", "get", "upload", "post", "delete"):

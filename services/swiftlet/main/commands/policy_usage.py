@@ -43,9 +43,11 @@ class Usage:
         return len(self.unheard) < self.replicas
 
 
-async def find(settings: ProxySettings, name: str, after: DatabaseId | None, limit: int) -> Usage:
-    """Return the first `limit` containers of a policy after `after`. Raises SettingsError without such a policy or
-    ring.
+async def find(settings: ProxySettings, name: str, after: DatabaseId | None, limit: int, moved: bool = False) -> Usage:
+    """Return the first `limit` containers of a policy after `after`, with `moved` also those that have moved out of it.
+    Raises SettingsError without such a policy or ring.
+
+    A container that moves between policies uses both until its move is settled.
     """
     policy = settings.load_policies().named(name)
     if policy is None:
@@ -60,7 +62,7 @@ async def find(settings: ProxySettings, name: str, after: DatabaseId | None, lim
     await runner.setup()
     try:
         usage = Usage(replicas=int(ring.replica_count))
-        lists = [_List(transport, device, policy.index, after, usage) for device in devices]
+        lists = [_List(transport, device, policy.index, after, usage, moved) for device in devices]
         async for container in _merged(lists):
             if len(usage.containers) == limit:
                 usage.more = usage.containers[-1].id
@@ -75,10 +77,16 @@ class _List:
     """Lists the containers of one device, with one page in memory at a time."""
 
     def __init__(
-        self, transport: HttpPolicies, device: Device, policy: int, after: DatabaseId | None, usage: Usage
+        self,
+        transport: HttpPolicies,
+        device: Device,
+        policy: int,
+        after: DatabaseId | None,
+        usage: Usage,
+        moved: bool = False,
     ) -> None:
         self._transport, self._device, self._policy, self._usage = transport, device, policy, usage
-        self._after = after
+        self._after, self._with_moved = after, moved
         self._page: list[PolicyContainer] = []
         self._more = True
 
@@ -86,7 +94,9 @@ class _List:
         """Return the next container, None when there is none."""
         while not self._page and self._more:
             try:
-                page = await self._transport.policy_containers(self._device, self._policy, self._after)
+                page = await self._transport.policy_containers(
+                    self._device, self._policy, self._after, self._with_moved
+                )
             except (NodeError, DeviceFailed) as error:
                 self._usage.unheard[self._device.name] = str(error)
                 self._more = False

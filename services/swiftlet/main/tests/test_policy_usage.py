@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from swiftlet.main.services import container
 from swiftlet.main.tests.test_status_reports import COUNT, KEY, Machine, transports, until
 from swiftlet.model import DatabaseId, DatabaseKind, DatabaseName, ObjectRow
 from swiftlet.placement.tests.cluster import HASH_PATH
+from swiftlet.policy_moves import ITEM, Phase, PolicyMove
 from swiftlet.servers.containers import policy_routes
 from swiftlet.servers.tests.listing_cluster import ListingCluster, http_cluster
 from swiftlet.settings import ContainerSettings, ProxySettings
@@ -145,6 +147,38 @@ async def test_all_containers_are_listed_once_and_page_by_page(
             break
         after = page.more
     assert pages == [3, 3, 1]
+
+
+@pytest.mark.parametrize("phase", Phase)
+async def test_a_container_that_moves_uses_both_policies_until_it_is_settled(machine: Retiring, phase: Phase) -> None:
+    created = Timestamp.at(1000)
+    async with transports() as (_, listings):
+        await machine.put(listings, "AUTH_a", "c", 0, objects=2)
+        partition = machine.builders["container"].ring.partition_of(HASH_PATH("AUTH_a", "c"))
+        for number, one in enumerate(Phase, 3000):
+            move = PolicyMove(0, 1, one, Timestamp.at(number), created)
+            for device in machine.builders["container"].ring.primaries(partition):
+                stamp = Timestamp.at(number)
+                await listings.post_container(device, partition, "AUTH_a", "c", stamp, {ITEM: move.text()})
+                info = await listings.container_info(device, partition, "AUTH_a", "c")
+                assert (info.move, info.policy) == (move, move.policy)
+            if one is phase:
+                break
+        other = replace(move, phase=Phase.SETTLED if phase is Phase.ANNOUNCED else Phase.ANNOUNCED)
+        with pytest.raises(PolicyConflict, match="after which it can't be"):
+            await listings.post_container(device, partition, "AUTH_a", "c", Timestamp.at(4000), {ITEM: other.text()})
+    used = {
+        (name, moved): [one.move for one in (await find(machine.proxy_settings(), name, None, 9, moved)).containers]
+        for name in ("gold", "silver")
+        for moved in (False, True)
+    }
+    before = [] if phase is Phase.SETTLED else [move]
+    assert used == {
+        ("gold", False): before,
+        ("gold", True): [move],
+        ("silver", False): [move],
+        ("silver", True): [move],
+    }
 
 
 async def test_servers_that_are_away_are_named_and_their_containers_have_other_replicas(machine: Retiring) -> None:

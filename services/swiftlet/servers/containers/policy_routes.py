@@ -34,12 +34,15 @@ class PolicyRoutes:
         self._stores = stores
 
     async def policy_containers(self, request: web.Request, fields: Answer) -> Answer:
-        """Answer with `containers` of the policy, how far they reach (`upto`), and whether there are `more`."""
+        """Answer with `containers` of the policy, how far they reach (`upto`), and whether there are `more`.
+
+        With `moved` those whose objects have moved out of the policy are among them.
+        """
         device = request.match_info["device"]
         store = self._stores.get(device)
         if store is None:
             raise DeviceFailed(f"device {device} is not served here")
-        policy = wire.policy_from_wire(fields, "policy")
+        policy, with_moved = wire.policy_from_wire(fields, "policy"), fields.get("moved") is True
         after = None if fields.get("after") is None else wire.id_from_text(fields["after"])
         listed, more = await replica.databases_after(store, DatabaseKind.CONTAINER, after)
         looked_at = listed[:LOOKED_AT]
@@ -50,8 +53,10 @@ class PolicyRoutes:
             except SwiftletError as error:
                 _log.info("a database can't be read and is skipped", database=str(id), error=str(error))
                 continue
-            if head.policy == policy and head.exists and is_counted(head):
-                name, whole = wire.name_to_wire(head.name), head.whole
-                found.append({"id": wire.id_to_wire(id), **name, "objects": whole.objects, "bytes": whole.bytes})
+            used = head.policies_used | ({head.move.source} if with_moved and head.move is not None else frozenset())
+            if policy in used and head.exists and is_counted(head):
+                name, whole, move = wire.name_to_wire(head.name), head.whole, wire.move_to_wire(head.move)
+                counts = {"objects": whole.objects, "bytes": whole.bytes}
+                found.append({"id": wire.id_to_wire(id), **name, **counts, "move": move})
         upto = wire.id_to_wire(looked_at[-1]) if looked_at else None
         return {"containers": found, "upto": upto, "more": more or len(listed) > len(looked_at)}

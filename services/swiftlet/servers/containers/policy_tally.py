@@ -11,7 +11,8 @@ all of them were empty.
 
 Fault model: a database that can't be read may be one of the policy's, and so may be all of a device that can't be
 listed: then nothing counts as empty. After a start this server refuses and proves anew, as it remembers neither.
-Containers of hidden accounts and the databases of shards have rows only, and no objects of their own.
+Containers of hidden accounts and the databases of shards have rows only, and no objects of their own. A container that
+moves between policies counts for both until its move is settled, for its objects may be in either.
 """
 
 from __future__ import annotations
@@ -183,13 +184,12 @@ async def _databases(store: ListingStore) -> AsyncIterator[DatabaseId]:
 
 
 def _count_container(found: Mapping[int, Use], head: Head, first: bool) -> None:
-    use = found.get(head.policy)
-    if use is None or not is_counted(head):
-        return
-    use.copies += 1
-    if first and head.exists:
-        use.containers += 1
-        use.objects += head.whole.objects
+    for policy in head.policies_used & found.keys() if is_counted(head) else ():
+        use = found[policy]
+        use.copies += 1
+        if first and head.exists:
+            use.containers += 1
+            use.objects += head.whole.objects
 
 
 def is_counted(head: Head) -> bool:

@@ -13,6 +13,7 @@ from swiftlet.listing import shards
 from swiftlet.listing.pool import ListingStore
 from swiftlet.listing.shards import shard_name
 from swiftlet.model import ContainerRow, DatabaseName, ObjectRow
+from swiftlet.policy_moves import ITEM, Phase, PolicyMove
 from swiftlet.servers.containers import policy_tally
 from swiftlet.servers.containers.policy_tally import PolicyTally
 from swiftlet.servers.tests.listing_cluster import HASH_PATH
@@ -96,6 +97,26 @@ async def test_containers_objects_and_accounts_are_counted(store: ListingStore) 
     server.policies = [GOLD, SILVER]
     await server.tally.walk()
     assert (server.tally.report() or {})["used"] == {}
+
+
+@pytest.mark.parametrize("phase", Phase)
+@pytest.mark.parametrize("silver_is_left", [True, False])
+async def test_a_container_that_moves_counts_for_both_policies_until_it_is_settled(
+    store: ListingStore, phase: Phase, silver_is_left: bool
+) -> None:
+    server = Server(d0=store)
+    await put(store, "AUTH_a", "one", 3 if silver_is_left else 0, objects=2)
+    for number, one in enumerate(Phase, 30):
+        move = PolicyMove(*((3, 0) if silver_is_left else (0, 3)), one, Timestamp(number), Timestamp(10))
+        await store.post_container(1, "AUTH_a", "one", Timestamp(number), {ITEM: move.text()})
+        if one is phase:
+            break
+    server.deprecate()
+    server.clock.now_s += GRACE_S
+    found = await server.used()
+    is_used = not silver_is_left or phase is not Phase.SETTLED
+    assert (found["containers"], found["objects"], found["copies"]) == ((1, 2, 1) if is_used else (0, 0, 0))
+    assert (found["emptySince"] is None) == is_used
 
 
 async def test_what_is_no_first_replica_is_a_copy_and_not_counted_twice(store: ListingStore) -> None:
