@@ -9,6 +9,7 @@ See `docs/design/2026-11-29-policy-move.md`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
@@ -16,7 +17,7 @@ from swiftlet.timestamp import Timestamp
 
 ITEM = "X-Container-Sysmeta-Policy-Move"
 """The name of the metadata item."""
-_MAX_INDEX = 65_535
+_HIGHEST = 65_535
 _LONGEST = 512
 _FIELDS = ("from", "to", "phase", "since", "created")
 
@@ -98,11 +99,24 @@ def found(text: str | None) -> PolicyMove | None:
         return None
 
 
-def check_step(policy: int, before: PolicyMove | None, after: PolicyMove | None) -> None:
+def of_container(text: str | None, created: Timestamp, deleted: Timestamp) -> PolicyMove | None:
+    """Return the state that a stored item has, unless it is about an earlier container of the same name.
+
+    The present one has been created at `created`, and one of the name was last deleted at `deleted`. A deletion that
+    was undone is later than `created`.
+    """
+    move = found(text)
+    return None if move is not None and move.created <= deleted < created else move
+
+
+def check_step(
+    policy: int, before: PolicyMove | None, after: PolicyMove | None, is_retired: Callable[[int], bool]
+) -> None:
     """Raise ValueError unless a container of `policy` may come from one state to the other.
 
     Phases that do not follow each other must never be in force side by side, so none is left out, and only a move that
-    was merely announced can be taken back.
+    was merely announced can be taken back. The source of an earlier move may still have objects of which no row tells
+    until it is retired, and then nobody looks there any more, unless the next move is back to it.
     """
     if after is None:
         if before is not None and before.phase is not Phase.ANNOUNCED:
@@ -115,13 +129,15 @@ def check_step(policy: int, before: PolicyMove | None, after: PolicyMove | None)
         now = policy if before is None else before.policy
         if after.source != now:
             raise ValueError(f"it has storage policy {now}, not {after.source}")
+        if before is not None and before.source != after.target and not is_retired(before.source):
+            raise ValueError(f"it has moved out of policy {before.source}, which has to be retired before it moves on")
     elif after.phase not in (before.phase, _NEXT[before.phase]):
         raise ValueError(f"its move is {before.phase.value}, after which it can't be {after.phase.value}")
 
 
 def _index(fields: dict[str, str], name: str) -> int:
     value = fields[name]
-    if not (value.isascii() and value.isdigit() and len(value) <= 5 and int(value) <= _MAX_INDEX):
+    if not (value.isascii() and value.isdigit() and len(value) <= 5 and int(value) <= _HIGHEST):
         raise ValueError(f"{ITEM}: {name} is {value[:40]!r}, not the index of a storage policy")
     return int(value)
 

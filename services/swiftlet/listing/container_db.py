@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 
 from swiftlet import policy_moves
@@ -28,8 +28,8 @@ class ContainerDb(Database[ObjectRow]):
     age_column = "timestamp"
     has_shards = False
     """Whether the container is known to have been split here."""
-    _move_item: tuple[PolicyMove | None] | None = None
-    """What the metadata says of a move; None while it has not been read."""
+    _move_item: tuple[str | None] | None = None
+    """What the metadata has of a move; None while it has not been read."""
 
     def read_head(self) -> Head:
         """Return the head on disk, with the totals of the shards."""
@@ -55,11 +55,8 @@ class ContainerDb(Database[ObjectRow]):
         if self._move_item is None:
             query = "SELECT value FROM metadata WHERE name = ?"
             columns = self.connection.execute(query, (policy_moves.ITEM,)).fetchone()
-            self._move_item = (policy_moves.found(columns[0] if columns else None),)
-        move = self._move_item[0]
-        if move is not None and move.created <= head.delete_timestamp < head.created:
-            return None
-        return move
+            self._move_item = (columns[0] if columns else None,)
+        return policy_moves.of_container(self._move_item[0], head.created, head.delete_timestamp)
 
     def _away(self) -> Totals:
         objects, size = self.connection.execute("SELECT sum(objects), sum(bytes) FROM shard").fetchone()
@@ -121,22 +118,30 @@ class ContainerDb(Database[ObjectRow]):
         """The head with the move as this transaction has left it."""
         return replace(self.head, move=self._move_of(self.head))
 
-    def post(self, timestamp: Timestamp, metadata: Mapping[str, str], bounds: MetadataBounds | None = None) -> None:
+    def post(
+        self,
+        timestamp: Timestamp,
+        metadata: Mapping[str, str],
+        bounds: MetadataBounds | None = None,
+        is_retired: Callable[[int], bool] = lambda _: False,
+    ) -> None:
         """Merge metadata items. Raises NotFound, TooMuchMetadata; PolicyConflict for a state of a move which does not
         follow from the one here, and Superseded for one that would lose to it.
+
+        `is_retired` returns whether a policy is no longer in the list of policies.
         """
         if policy_moves.ITEM in metadata:
-            self._check_step(timestamp, metadata[policy_moves.ITEM])
+            self._check_step(timestamp, metadata[policy_moves.ITEM], is_retired)
         super().post(timestamp, metadata, bounds)
 
-    def _check_step(self, timestamp: Timestamp, text: str) -> None:
+    def _check_step(self, timestamp: Timestamp, text: str, is_retired: Callable[[int], bool]) -> None:
         self.require()
         head, before = self._now, self.items().get(policy_moves.ITEM)
         try:
             after = policy_moves.parse(text) if text else None
             if after is not None and after.created <= head.delete_timestamp < head.created:
                 raise ValueError(f"it was created at {head.created}, and the state is of one that was deleted")
-            policy_moves.check_step(head.policy, head.move, after)
+            policy_moves.check_step(head.policy, head.move, after, is_retired)
         except ValueError as error:
             raise PolicyConflict(f"{head.name}: {error}") from error
         if before is not None and before > MetadataItem(policy_moves.ITEM, timestamp, text):

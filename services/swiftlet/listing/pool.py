@@ -128,6 +128,7 @@ class ListingStore:
         self._watchers: list[Callable[[DatabaseId], None]] = []
         self._forgotten_before = ZERO
         self._refused_policies: frozenset[int] = frozenset()
+        self._known_policies: frozenset[int] | None = None
         self._has_room = True
         self._room_known_until_s = 0.0
         self._removals = 0
@@ -201,8 +202,11 @@ class ListingStore:
     ) -> None:
         """Merge metadata items. Raises NotFound and TooMuchMetadata."""
 
+        def is_retired(policy: int) -> bool:
+            return self._known_policies is not None and policy not in self._known_policies
+
         def post(database: ContainerDb) -> None:
-            database.post(timestamp, metadata, bounds)
+            database.post(timestamp, metadata, bounds, is_retired)
 
         await self.write(self._container(partition, account, container), post)
 
@@ -621,6 +625,10 @@ class ListingStore:
     def refuse_policies(self, indexes: frozenset[int]) -> None:
         """Create no container with these storage policies from now on, except those of hidden accounts."""
         self._refused_policies = indexes
+
+    def know_policies(self, indexes: frozenset[int]) -> None:
+        """Take storage policies that are not among these for retired from now on."""
+        self._known_policies = indexes
 
     def watch(self, watcher: Callable[[DatabaseId], None]) -> None:
         """Call `watcher` after each commit that may have changed something else than rows, before it is answered."""

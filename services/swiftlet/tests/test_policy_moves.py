@@ -70,7 +70,7 @@ BACK = PolicyMove(1, 0, Phase.ANNOUNCED, Timestamp(30), Timestamp(10))
     ],
 )
 def test_a_state_follows_the_one_before(before: PolicyMove | None, after: PolicyMove | None) -> None:
-    check_step(0, before, after)
+    check_step(0, before, after, lambda _: False)
 
 
 @pytest.mark.parametrize(
@@ -92,4 +92,12 @@ def test_a_state_follows_the_one_before(before: PolicyMove | None, after: Policy
 )
 def test_no_other_state_does(before: PolicyMove | None, after: PolicyMove | None, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
-        check_step(0, before, after)
+        check_step(0, before, after, lambda _: False)
+
+
+def test_a_container_moves_on_once_the_policy_is_retired_that_it_left() -> None:
+    on = PolicyMove(1, 2, Phase.ANNOUNCED, Timestamp(30), Timestamp(10))
+    with pytest.raises(ValueError, match="out of policy 0, which has to be retired before"):
+        check_step(0, SETTLED, on, lambda policy: policy != 0)
+    check_step(0, SETTLED, on, lambda policy: policy == 0)
+    check_step(0, SETTLED, BACK, lambda _: False)

@@ -110,7 +110,8 @@ class PolicyTally:
     def look(self) -> frozenset[int]:
         """Check which policies are deprecated; return those that are refused from now on."""
         now_s = self._now_s()
-        deprecated = {policy.index for policy in self._policies() if policy.deprecated}
+        policies = list(self._policies())
+        deprecated = {policy.index for policy in policies if policy.deprecated}
         self._seen_s = {index: self._seen_s.get(index, now_s) for index in sorted(deprecated)}
         for found in (self._empty_since_s, self._found):
             for index in found.keys() - deprecated:
@@ -118,6 +119,7 @@ class PolicyTally:
         refused = frozenset(index for index, seen_s in self._seen_s.items() if now_s >= seen_s + self._grace_s)
         for store in self._stores.values():
             store.refuse_policies(refused)
+            store.know_policies(frozenset(policy.index for policy in policies))
         return refused
 
     async def walk(self) -> None:
