@@ -27,8 +27,8 @@ from swiftlet.listing.sethash import NOT_A_DIGEST
 from swiftlet.listing.shards import shard_name
 from swiftlet.model import DatabaseId, DatabaseKind, DatabaseName, DatabaseState, ObjectRow
 from swiftlet.names import HashPath, Path
-from swiftlet.placement.cluster_objects import ClusterObjects
 from swiftlet.placement.listings import ClusterListings
+from swiftlet.placement.routing import AnyObjects
 from swiftlet.ring.lookup import Ring
 from swiftlet.ring.model import Device
 
@@ -40,7 +40,7 @@ class Here:
     registry: SyncRegistry
     listings: ClusterListings
     databases: ListingSyncTransport
-    objects: ClusterObjects
+    objects: AnyObjects
     ring: Callable[[], Ring]
     """A function that returns the containers' ring, or raises Unavailable."""
     hash_path: HashPath

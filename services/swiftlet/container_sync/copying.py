@@ -20,7 +20,7 @@ from swiftlet.container_sync.peer import LISTING_ROWS, Listed, Peer, PeerFailed
 from swiftlet.errors import NotFound, SwiftletError
 from swiftlet.model import ObjectInfo, ObjectRow
 from swiftlet.names import Path
-from swiftlet.placement.cluster_objects import ClusterObjects
+from swiftlet.placement.routing import AnyObjects
 from swiftlet.placement.transfers import Download
 from swiftlet.timestamp import Timestamp
 
@@ -94,7 +94,7 @@ class Copying:
         place: Path,
         policy: int,
         peer: Peer,
-        objects: ClusterObjects,
+        objects: AnyObjects,
         describe: Describe,
         gate: asyncio.Semaphore,
         settled: OrderedDict[str, int],

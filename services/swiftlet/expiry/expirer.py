@@ -27,7 +27,7 @@ from swiftlet.expiry.queue import ExpiryQueue
 from swiftlet.expiry.ranks import rank_of
 from swiftlet.expiry.tasks import CONTAINERS, Task, delete_at_of
 from swiftlet.model import ObjectInfo
-from swiftlet.placement.cluster_objects import ClusterObjects
+from swiftlet.placement.routing import AnyObjects
 from swiftlet.settings.expirer import ExpirerSection
 from swiftlet.timestamp import Timestamp
 
@@ -106,7 +106,7 @@ class Expirer:
     def __init__(
         self,
         queue: ExpiryQueue,
-        objects: ClusterObjects,
+        objects: AnyObjects,
         settings: ExpirerSection,
         nodes: Callable[[], Collection[str]],
         mine: Collection[str],

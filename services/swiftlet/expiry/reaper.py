@@ -25,8 +25,8 @@ from swiftlet.expiry.expirer import Pace
 from swiftlet.expiry.ranks import rank_of
 from swiftlet.model import AccountInfo, ContainerRow, ListingQuery, ObjectRow, Subdir
 from swiftlet.names import Path
-from swiftlet.placement.cluster_objects import ClusterObjects
 from swiftlet.placement.listings import ClusterListings
+from swiftlet.placement.routing import AnyObjects
 from swiftlet.settings.reaper import ReaperSection
 from swiftlet.timestamp import Timestamp
 
@@ -111,7 +111,7 @@ class Reaper:
     def __init__(
         self,
         listings: ClusterListings,
-        objects: ClusterObjects,
+        objects: AnyObjects,
         settings: ReaperSection,
         nodes: Callable[[], Collection[str]],
         mine: Collection[str],

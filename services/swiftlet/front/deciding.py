@@ -14,6 +14,7 @@ from swiftlet.api.writing import plain_access
 from swiftlet.api.writing.quota_checks import Limited, limits_of
 from swiftlet.errors import SwiftletError
 from swiftlet.names import Path, parse_path
+from swiftlet.policy_moves import Phase
 from swiftlet.settings.sections import LimitsSection
 
 VALID_S = 1.0
@@ -109,6 +110,9 @@ class Deciding:
         container = await plain_access.to_write(api, known.identity, path, methods, self._write_max_age_s)
         if container is None or options.policies.coding(container.policy) is not None:
             return None
+        # While a container moves, writes have to look in both policies.
+        if options.policies.move_in_force(container.move) is not None:
+            return None
         reads = await plain_access.admits(api, known.identity, path, "HEAD")
         limits = await limits_of(api, Path(below.account, below.container, plain_access.ANY))
         # The facts read first have become older while the others were read.
@@ -139,6 +143,10 @@ class Deciding:
         visited = identity is None and api.options.static_web.enabled and site_of(container.metadata).any
         # The front knows copies alone; objects with erasure coding are written and read by Python.
         if has_versions(container) or visited or api.options.policies.coding(container.policy) is not None:
+            return None
+        # Of a settled move Python looks in the source for what the front has not found in the target.
+        move = api.options.policies.move_in_force(container.move)
+        if move is not None and move.phase is not Phase.SETTLED:
             return None
         return Grant(path, container.policy, valid_s)
 

@@ -115,3 +115,7 @@ class RoutedObjects:
     async def list_stored(self, stored: StoredRows) -> bool:
         """Do as `ClusterObjects.list_stored`."""
         return await self.by_policy.list_stored(stored)
+
+
+AnyObjects: TypeAlias = RoutedObjects | ClusterObjects
+"""Objects for those who know their policies, whether or not containers move."""

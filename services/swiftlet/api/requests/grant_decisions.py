@@ -87,6 +87,10 @@ class Decisions:
             info = await self._to_read(token, asked, container)
         if info is None:
             raise ApiError(409, _USE_A_PROXY)
+        policies = facts.options.policies
+        if (move := policies.move_in_force(info.move)) is not None:
+            names = f"{policies.name_of(move.source)} to {policies.name_of(move.target)}"
+            raise ApiError(409, f"this container moves from storage policy {names}: use a proxy")
         if facts.options.policies.coding(info.policy) is not None:
             raise ApiError(409, "objects of this container have erasure coding: use a proxy")
         limits: tuple[Limited, ...] = ()

@@ -22,8 +22,11 @@ from swiftlet.api.tests.proxy import Proxy, proxy_of
 from swiftlet.auth.identity import Role
 from swiftlet.model import Amounts
 from swiftlet.placement.tests.cluster import ACCOUNT, HASH_PATH, MemoryCluster
-from swiftlet.settings import LimitsSection
+from swiftlet.placement.tests.phases import bring
+from swiftlet.policy_moves import Phase
+from swiftlet.settings import LimitsSection, PolicySection
 from swiftlet.settings.access import RateLimitsSection, RateStep
+from swiftlet.settings.policies import Policies
 
 KEYS = [b"the key of the tests, which is long enough for it"]
 ASKED: dict[str, Any] = {"account": ACCOUNT, "container": "c", "operations": ["get", "put"]}
@@ -163,6 +166,29 @@ async def test_what_object_servers_do_not_know_is_left_to_proxies(cluster: Memor
             api = api_of(strict, cluster)
             assert (await answered(api, token_of(strict)))[0] == 409
             assert (await answered(api, token_of(strict), operations=["get"]))[0] == 200
+
+
+@pytest.mark.parametrize("phase", Phase)
+async def test_objects_of_a_container_that_moves_are_left_to_proxies(
+    proxy: Proxy, cluster: MemoryCluster, phase: Phase
+) -> None:
+    api = api_of(proxy, cluster)
+    await bring(cluster, phase)
+    proxy.api.containers.forget(ACCOUNT, "c")
+    for operations in (["get"], ["put"], ["delete"]):
+        status, refused = await answered(api, token_of(proxy), operations=operations)
+        assert status == 409
+        assert "moves from storage policy gold to silver: use a proxy" in str(refused)
+
+
+async def test_a_container_has_grants_again_once_the_policy_is_retired_that_it_left(
+    cluster: MemoryCluster, tmp_path: Directory
+) -> None:
+    await bring(cluster, Phase.SETTLED)
+    silver = PolicySection(index=1, name="silver", default=True)
+    async with proxy_of(cluster, tmp_path, policies=Policies([silver])) as proxy:
+        status, granted = await answered(api_of(proxy, cluster), token_of(proxy))
+        assert (status, granted["policy"]) == (200, {"index": 1, "name": "silver"})
 
 
 async def test_an_answer_names_who_was_not_told_of_a_revocation(proxy: Proxy, cluster: MemoryCluster) -> None:

@@ -16,6 +16,7 @@ from swiftlet.errors import NotFound, Unavailable
 from swiftlet.model import Kind, ObjectInfo
 from swiftlet.names import Path
 from swiftlet.placement.moving import Move, Moved, MovingObjects
+from swiftlet.placement.tests import phases
 from swiftlet.placement.tests.cluster import ACCOUNT, MemoryCluster, at, footer_of, record_of
 from swiftlet.policy_moves import ITEM, Phase, PolicyMove
 from swiftlet.settings import PolicySection
@@ -51,15 +52,7 @@ while_it_moves = pytest.mark.parametrize("row", MOVES, ids=lambda row: row.phase
 
 async def bring(proxy: Proxy, phase: Phase | None, container: str = "c") -> None:
     """Bring a container's databases to a phase; the proxy's cached container is forgotten."""
-    listings = proxy.cluster.listings
-    info = await listings.container_info(ACCOUNT, container)
-    phases = list(Phase)
-    begun = phases.index(info.move.phase) + 1 if info.move else 0
-    for second, one in enumerate(phases[begun:] if phase else (), 500 + begun):
-        move = PolicyMove(A, B, one, at(second), info.created)
-        await listings.post_container(ACCOUNT, container, at(second), {ITEM: move.text()})
-        if one is phase:
-            break
+    await phases.bring(proxy.cluster, phase, container)
     proxy.api.containers.forget(ACCOUNT, container)
 
 
@@ -82,9 +75,10 @@ async def got(proxy: Proxy, path: str = "c/o") -> tuple[int, bytes]:
     return answer.status, answer.body if answer.status == 200 else b""
 
 
-@pytest.fixture
-async def proxy(cluster: MemoryCluster, tmp_path: Directory) -> AsyncIterator[Proxy]:
-    async with proxy_of(cluster, tmp_path, versioning=AT_ONCE) as made:
+@pytest.fixture(params=[False, True], ids=["python", "front"])
+async def proxy(cluster: MemoryCluster, tmp_path: Directory, request: pytest.FixtureRequest) -> AsyncIterator[Proxy]:
+    """What is read is read again through the native front where there is one."""
+    async with proxy_of(cluster, tmp_path, versioning=AT_ONCE, through_front=request.param) as made:
         yield made
 
 

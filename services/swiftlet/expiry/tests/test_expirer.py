@@ -17,9 +17,11 @@ from swiftlet.expiry.queue import PAGE
 from swiftlet.expiry.tasks import ACCOUNT as QUEUE
 from swiftlet.expiry.tasks import CONTAINERS, Task
 from swiftlet.expiry.tests.support import all_tasks, queue_of
+from swiftlet.main.routing import routed_in_background
 from swiftlet.model import ContainerRow, ListingQuery, ObjectRow, PostRecord
 from swiftlet.names import Path
 from swiftlet.placement.cluster_objects import ClusterObjects
+from swiftlet.placement.routing import AnyObjects
 from swiftlet.placement.tests.cluster import (
     ACCOUNT,
     CONTAINER,
@@ -31,7 +33,11 @@ from swiftlet.placement.tests.cluster import (
     memory_cluster,
     record_of,
 )
+from swiftlet.placement.tests.phases import bring
+from swiftlet.policy_moves import Phase
+from swiftlet.settings import PolicySection
 from swiftlet.settings.expirer import ExpirerSection
+from swiftlet.settings.policies import Policies
 
 NODES = [f"h{number}:6200" for number in range(5)]
 RECLAIM_S = 7 * 86400.0
@@ -48,7 +54,7 @@ def expirer(
     cluster: MemoryCluster,
     now: float,
     mine: list[str] = NODES,
-    objects: ClusterObjects | None = None,
+    objects: AnyObjects | None = None,
     **settings: Any,
 ) -> Expirer:
     section = ExpirerSection(**({"delay_s": 0, "tasks_per_second": 100_000} | settings))
@@ -353,3 +359,23 @@ async def test_the_pace_is_even() -> None:
         await pace.wait()
     assert len(slept) == 4
     assert slept[-1] == pytest.approx(0.4, abs=0.1)
+
+
+@pytest.mark.parametrize("phase", Phase)
+@pytest.mark.parametrize("is_in", [0, 1])
+@pytest.mark.parametrize("named", [0, 1])
+async def test_a_task_finds_an_object_that_moves_whichever_policy_it_names(
+    cluster: MemoryCluster, phase: Phase, is_in: int, named: int
+) -> None:
+    await bring(cluster, phase)
+    metadata = {"X-Delete-At": f"{700:010d}"}
+    await queue_of(cluster).add(Task(700, PATH, named, at(600)))
+    await cluster.objects.put(PATH, is_in, record_of(PATH, at(600), metadata), b"data", footer_of(b"data"))
+    policies = Policies([PolicySection(index=0, name="gold", default=True), PolicySection(index=1, name="silver")])
+    objects = routed_in_background(cluster.objects, cluster.listings, policies)
+    assert counts(await expirer(cluster, 730.0, objects=objects).run_round()) == (1, 0, 0)
+    for policy in (0, 1):
+        with pytest.raises(NotFound):
+            await cluster.objects.head(PATH, policy, newest=True)
+    assert await listed(cluster) == []
+    assert await all_tasks(cluster) == []

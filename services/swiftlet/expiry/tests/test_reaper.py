@@ -10,10 +10,17 @@ import pytest
 from swiftlet.api.tests.quotas import connect_accounts
 from swiftlet.errors import NotFound
 from swiftlet.expiry.reaper import Reaper, ReaperQueue, ReaperReport, marked_at
+from swiftlet.main.routing import routed_in_background
 from swiftlet.model import ListingQuery
 from swiftlet.names import Path
 from swiftlet.placement.cluster_objects import ClusterObjects
+from swiftlet.placement.moving import Move, Moved, MovingObjects
+from swiftlet.placement.routing import AnyObjects
 from swiftlet.placement.tests.cluster import ACCOUNT, MemoryCluster, at, memory_cluster
+from swiftlet.placement.tests.phases import bring
+from swiftlet.policy_moves import Phase
+from swiftlet.settings import PolicySection
+from swiftlet.settings.policies import Policies
 from swiftlet.settings.reaper import ReaperSection
 from swiftlet.timestamp import TimestampClock
 
@@ -39,7 +46,7 @@ async def cluster(tmp_path: Directory) -> AsyncIterator[MemoryCluster]:
 
 def reaper(
     cluster: MemoryCluster,
-    objects: ClusterObjects | None = None,
+    objects: AnyObjects | None = None,
     mine: list[str] = NODES,
     delay_s: float = 0.0,
     now_s: float | None = None,
@@ -141,3 +148,24 @@ async def test_what_can_not_be_removed_waits(cluster: MemoryCluster) -> None:
     assert report.accounts == 0
     assert (await reaper(cluster).run_round()).accounts == 1
     assert await left(cluster) == 0
+
+
+@pytest.mark.parametrize("phase", Phase)
+async def test_objects_of_containers_that_move_go_from_both_policies(cluster: MemoryCluster, phase: Phase) -> None:
+    for container in ("c1", HIDDEN):
+        await bring(cluster, phase, container)
+    moved = [Path(ACCOUNT, "c1", "o0"), Path(ACCOUNT, HIDDEN, f"\0o\0{0:020d}")]
+
+    async def no_pace(_size: int) -> None:
+        return None
+
+    for path in moved:
+        assert await MovingObjects(cluster.objects, Move(0, 1, 1)).move(path, no_pace) is Moved.MOVED
+    await queue(cluster).delete(ACCOUNT)
+    policies = Policies([PolicySection(index=0, name="gold", default=True), PolicySection(index=1, name="silver")])
+    objects = routed_in_background(cluster.objects, cluster.listings, policies)
+    assert await reaper(cluster, objects).run_round() == ReaperReport(accounts=1, containers=3, objects=12)
+    assert await left(cluster) == 0
+    for path in moved:
+        with pytest.raises(NotFound):
+            await cluster.objects.head(path, 1, newest=True)

@@ -15,6 +15,8 @@ from swiftlet.front.withdrawing import Withdrawal, withdrawal
 from swiftlet.model import ContainerInfo
 from swiftlet.names import Path
 from swiftlet.placement.tests.cluster import ACCOUNT, MemoryCluster
+from swiftlet.placement.tests.phases import bring
+from swiftlet.policy_moves import Phase
 from swiftlet.settings import LimitsSection
 from swiftlet.settings.access import RateLimitsSection, RateStep
 
@@ -75,6 +77,17 @@ async def test_no_writes_where_objects_go_by_themselves(proxy: Proxy) -> None:
     assert (await proxy.call("PUT", "c/o", {"X-Delete-At": "1100"}, b"x")).status == 201
     assert await deciding.decide(token(proxy), PREFIX, write=True) is None
     assert await deciding.decide(token(proxy), PREFIX) is not None
+
+
+@pytest.mark.parametrize("phase", Phase)
+async def test_while_the_container_moves_nothing_but_reads_once_that_is_settled(
+    cluster: MemoryCluster, proxy: Proxy, phase: Phase
+) -> None:
+    deciding = Deciding(proxy.api)
+    await bring(cluster, phase)
+    assert await deciding.decide(token(proxy), PREFIX, write=True) is None
+    grant = await deciding.decide(token(proxy), PREFIX)
+    assert grant == (Grant(Path(ACCOUNT, "c"), 1, VALID_S) if phase is Phase.SETTLED else None)
 
 
 async def test_ends_with_its_token(proxy: Proxy) -> None:

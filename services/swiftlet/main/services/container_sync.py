@@ -27,6 +27,7 @@ from swiftlet.main.nodes import use_listing_transport
 from swiftlet.main.realms import use_realms
 from swiftlet.main.ring_names import ACCOUNT, CONTAINER
 from swiftlet.main.rings import RingSet
+from swiftlet.main.routing import routed_in_background
 from swiftlet.placement.rows.row_delivery import RowWaits
 from swiftlet.settings import ReplicatorSettings
 from swiftlet.settings.policies import Policies
@@ -63,7 +64,7 @@ def use_container_sync(
         registry=SyncRegistry(listings, TimestampClock().next),
         listings=listings,
         databases=use_listing_transport(app, cluster, settings.replicator),
-        objects=objects,
+        objects=routed_in_background(objects, listings, policies),
         ring=rings.container,
         hash_path=cluster.hash_path,
         describe=synced_form,

@@ -21,6 +21,7 @@ from swiftlet.main.background import in_background
 from swiftlet.main.cluster import finish_slow_replicas, use_cluster
 from swiftlet.main.ring_names import ACCOUNT, CONTAINER
 from swiftlet.main.rings import RingSet
+from swiftlet.main.routing import routed_in_background
 from swiftlet.placement.rows.row_delivery import RowWaits
 from swiftlet.settings import ReplicatorSettings
 from swiftlet.settings.policies import Policies
@@ -48,11 +49,11 @@ def use_expirer(
     rings.add(CONTAINER)
     cluster, waits = settings.cluster, RowWaits()
     listings, objects, rows, _ = use_cluster(app, cluster, settings.replicator, waits, rings, transport, policies)
-    clock = TimestampClock()
+    routed, clock = routed_in_background(objects, listings, policies), TimestampClock()
     nodes = partial(nodes_of, rings, policies)
     mine = {address.partition("/")[0] for address in settings.replicator.devices}
-    expirer = Expirer(ExpiryQueue(listings, clock.next), objects, section, nodes, mine, cluster.reclaim_age_s)
-    reaper = Reaper(listings, objects, reaping, nodes, mine, clock.next)
+    expirer = Expirer(ExpiryQueue(listings, clock.next), routed, section, nodes, mine, cluster.reclaim_age_s)
+    reaper = Reaper(listings, routed, reaping, nodes, mine, clock.next)
 
     async def rounds(_app: web.Application) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:

@@ -46,7 +46,13 @@ def use_rows_audit(
     transport = use_object_transport(app, settings.cluster, section, settings.service)
     objects = Objects(transport, _rings_of_copies(rings, policies), settings.cluster.hash_path)
     audit = RowsAudit(
-        listings, objects, LocalDevices(section.databases), rings.container, settings.cluster.hash_path, pace(settings)
+        listings,
+        objects,
+        LocalDevices(section.databases),
+        rings.container,
+        settings.cluster.hash_path,
+        pace(settings),
+        in_force=policies.move_in_force,
     )
     _in_background(app, audit.run_once, section.listing_audit_interval_s)
 
@@ -69,6 +75,7 @@ def use_objects_audit(
         rings.container,
         hash_path,
         pace(settings),
+        in_force=policies.move_in_force,
     )
     _in_background(app, lambda: audit.run_once(policies.of_copies), section.listing_audit_interval_s)
 

@@ -18,13 +18,10 @@ from swiftlet.auth.users import Users
 from swiftlet.boundaries.bodies import Bodies
 from swiftlet.container_sync.realms import RealmsFile
 from swiftlet.container_sync.registry import SyncRegistry
-from swiftlet.errors import NotFound
 from swiftlet.expiry.queue import ExpiryQueue
-from swiftlet.names import Path
+from swiftlet.main.routing import routed
 from swiftlet.placement.cluster_objects import ClusterObjects
 from swiftlet.placement.listings import ClusterListings
-from swiftlet.placement.routing import RoutedObjects
-from swiftlet.policy_moves import PolicyMove
 from swiftlet.quota import QuotaFile
 from swiftlet.quota.usage import RememberedUsage, usage_source
 from swiftlet.timestamp import TimestampClock
@@ -56,17 +53,9 @@ def swift_api(
     accounts = AccountCache(listings.account_info, ttl_s, changes=changes, changed=changed)
     live = of_live_accounts(listings.container_info, accounts)
     containers = ContainerCache(live, ttl_s, changes=changes, changed=changed, confirmations=confirmations)
-
-    async def move_of(path: Path) -> PolicyMove | None:
-        assert path.container is not None
-        try:
-            return (await containers.get(path.account, path.container)).move
-        except NotFound:
-            return None
-
     return SwiftApi(
         listings=listings,
-        objects=RoutedObjects(objects, move_of, options.policies.move_in_force),
+        objects=routed(objects, containers, options.policies),
         tokens=tokens,
         revocations=revocations,
         users=users,

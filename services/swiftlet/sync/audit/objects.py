@@ -22,12 +22,13 @@ from swiftlet.boundaries.listings import ListingTransport
 from swiftlet.boundaries.objects import ObjectTransport
 from swiftlet.errors import NodeBusy, NodeTimeout, NodeUnreachable, NotFound, SwiftletError, Unavailable
 from swiftlet.listing.shards import shard_name
-from swiftlet.model import DatabaseId, DatabaseKind, DatabaseName, Kind, ObjectKey, ObjectRow
+from swiftlet.model import DatabaseId, DatabaseKind, DatabaseName, DatabaseState, Kind, ObjectKey, ObjectRow
 from swiftlet.names import HashPath, Path
 from swiftlet.ring.lookup import Ring
 from swiftlet.ring.model import Device
 from swiftlet.sync.audit.looking import Objects
 from swiftlet.sync.audit.metrics import LOOKED_AT, MENDED, ORPHANS, PASS_S, WRONG
+from swiftlet.sync.audit.moves import InForce, always, move_of
 from swiftlet.sync.audit.pace import AuditSettings, Pacer
 from swiftlet.sync.audit.verdict import Merge, NoRepair, Replace, Verdict, Wrong, judge, newest
 from swiftlet.sync.databases.exchange import split_points
@@ -70,10 +71,12 @@ class ObjectsAudit:
         hash_path: HashPath,
         settings: AuditSettings | None = None,
         now_s: Callable[[], float] = time.time,
+        in_force: InForce = always,
     ) -> None:
         """`own` selects the devices of a ring to walk; the rings are functions that return the newest one, or raise
-        Unavailable.
+        Unavailable. `in_force` returns a container's move if both its policies may have objects.
         """
+        self._in_force = in_force
         self._transport = transport
         self._listings = listings
         self._objects = objects
@@ -254,12 +257,29 @@ class ObjectsAudit:
         verdicts = await asyncio.gather(*(self._judge(name, *one, listed.get(one[1].name)) for one in own))
         merges = [verdict for verdict in verdicts if isinstance(verdict, Merge)]
         replaces = [verdict for verdict in verdicts if isinstance(verdict, Replace)]
+        beyond = {row.name for row in rows if point and row.name > point}
+        if (merges or replaces) and await self._moves(name):
+            return _Seen(point, beyond, {})
         await self._merge(name, database, id, holder, [merge.row for merge in merges])
         wrong: dict[str, Wrong] = {merge.row.name: merge.wrong for merge in merges}
         changes = [(replace.seen, replace.row) for replace in replaces]
         if changes and await self._listings.replace_rows(holder, id, changes):
             wrong |= {replace.row.name: replace.wrong for replace in replaces}
-        return _Seen(point, {row.name for row in rows if point and row.name > point}, wrong)
+        return _Seen(point, beyond, wrong)
+
+    async def _moves(self, name: DatabaseName) -> bool:
+        """Return whether a container moves to another policy, in which its rows are right; as any of its replicas says
+        that answers. Raises the error of one if none does.
+        """
+        id = self._database(name)
+        holders = self._container_ring().primaries(id.partition)
+        asked = [self._listings.database_state(holder, id) for holder in holders]
+        answers = await asyncio.gather(*asked, return_exceptions=True)
+        states = [answer for answer in answers if isinstance(answer, DatabaseState)]
+        errors = [answer for answer in answers if isinstance(answer, BaseException)]
+        if odd := [error for error in errors if not isinstance(error, SwiftletError)] or (not states and errors):
+            raise odd[0]
+        return any(self._in_force(move_of(state)) is not None for state in states)
 
     async def _judge(self, name: DatabaseName, key: ObjectKey, found: ObjectRow, row: ObjectRow | None) -> Verdict:
         """Return the verdict on a replica's row of an object that was found; young rows are skipped."""

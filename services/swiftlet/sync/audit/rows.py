@@ -26,6 +26,7 @@ from swiftlet.ring.lookup import Ring
 from swiftlet.ring.model import Device
 from swiftlet.sync.audit.looking import Objects
 from swiftlet.sync.audit.metrics import LOOKED_AT, MENDED, PASS_S, UNDECIDED, WRONG
+from swiftlet.sync.audit.moves import InForce, always, move_of
 from swiftlet.sync.audit.pace import AuditSettings, Pacer
 from swiftlet.sync.audit.verdict import Merge, NoRepair, Replace, newest
 from swiftlet.sync.databases.exchange import first_point
@@ -49,8 +50,13 @@ class RowsAudit:
         hash_path: HashPath,
         settings: AuditSettings | None = None,
         now_s: Callable[[], float] = time.time,
+        in_force: InForce = always,
     ) -> None:
-        """`own` selects the devices of a ring to walk; `ring` returns the containers' ring, or raises Unavailable."""
+        """`own` selects the devices of a ring to walk; `ring` returns the containers' ring, or raises Unavailable.
+
+        `in_force` returns a container's move if both its policies may have objects.
+        """
+        self._in_force = in_force
         self._transport = transport
         self._objects = objects
         self._own = own
@@ -96,7 +102,10 @@ class RowsAudit:
             state = await self._transport.database_state(device, id)
             if self._is_left_alone(state) or self._is_proved(device, id, state):
                 return True
-            place, policy = await self._place(id, state.name)
+            placed = await self._place(id, state.name)
+            if placed is None:
+                return True
+            place, policy = placed
             if not await self._pages(device, id, state, place, policy):
                 return True
         except SwiftletError as error:
@@ -119,8 +128,10 @@ class RowsAudit:
         digest, at_s = self._proved.get((device.id, id), (b"", 0.0))
         return digest == state.rows_digest and self._now_s() - at_s < self._settings.proved_for_s
 
-    async def _place(self, id: DatabaseId, name: DatabaseName) -> tuple[DatabaseName, int]:
+    async def _place(self, id: DatabaseId, name: DatabaseName) -> tuple[DatabaseName, int] | None:
         """Return the container that lists a database's rows, and the policy of its objects. Raises Unavailable.
+
+        It is None for one that moves to another policy: an object that no device of one policy has is in the other.
 
         All replicas have to agree: one that has missed that its container was deleted and created again in another
         policy would look for its objects in the wrong ring, and find none.
@@ -130,7 +141,10 @@ class RowsAudit:
             digest = self._hash_path(name.account, name.container)
             id = DatabaseId(DatabaseKind.CONTAINER, self._ring().partition_of(digest), digest)
         states = [await self._transport.database_state(one, id) for one in self._ring().primaries(id.partition)]
-        policies = {state.policy for state in states}
+        moves = [move_of(state) for state in states]
+        if any(self._in_force(move) is not None for move in moves):
+            return None
+        policies = {state.policy if move is None else move.policy for state, move in zip(states, moves, strict=True)}
         if len(policies) > 1 or any(state.deleted or state.put_timestamp == ZERO for state in states):
             raise Unavailable(f"the replicas of {name} do not agree about its state")
         return name, policies.pop()

@@ -9,6 +9,7 @@ from swiftlet.placement.tests.cluster import ACCOUNT, CONTAINER, HASH_PATH, Memo
 from swiftlet.ring.lookup import Ring
 from swiftlet.ring.model import Device
 from swiftlet.sync.audit.looking import Objects
+from swiftlet.sync.audit.moves import InForce, always
 from swiftlet.sync.audit.objects import ObjectsAudit
 from swiftlet.sync.audit.pace import AuditSettings
 from swiftlet.sync.audit.rows import RowsAudit
@@ -20,7 +21,7 @@ SETTINGS = AuditSettings(rows_per_s=0.0, share=1.0, min_age_s=60.0)
 class Auditors:
     """Both walks of every device."""
 
-    def __init__(self, cluster: MemoryCluster, now_s: float = NOW_S) -> None:
+    def __init__(self, cluster: MemoryCluster, now_s: float = NOW_S, in_force: InForce = always) -> None:
         self.cluster = cluster
         rings, listings = cluster.rings, cluster.listing_transport
         objects = Objects(cluster.transport, rings.objects, HASH_PATH)
@@ -30,7 +31,7 @@ class Auditors:
             return self.now_s
 
         self.rows = [
-            RowsAudit(listings, objects, one_of(device), rings.container, HASH_PATH, SETTINGS, now)
+            RowsAudit(listings, objects, one_of(device), rings.container, HASH_PATH, SETTINGS, now, in_force)
             for device in cluster.devices
         ]
         self.objects = [
@@ -44,6 +45,7 @@ class Auditors:
                 HASH_PATH,
                 SETTINGS,
                 now,
+                in_force,
             )
             for device in cluster.devices
         ]

@@ -12,8 +12,21 @@ from prometheus_client import REGISTRY
 
 from swiftlet.model import ObjectRow
 from swiftlet.names import Path
-from swiftlet.placement.tests.cluster import ACCOUNT, CONTAINER, MemoryCluster, at, memory_cluster
+from swiftlet.placement.moving import Move, Moved, MovingObjects
+from swiftlet.placement.tests.cluster import (
+    ACCOUNT,
+    CONTAINER,
+    MemoryCluster,
+    at,
+    footer_of,
+    memory_cluster,
+    record_of,
+)
+from swiftlet.placement.tests.phases import bring
+from swiftlet.policy_moves import Phase
 from swiftlet.ring.model import Device
+from swiftlet.settings import PolicySection
+from swiftlet.settings.policies import Policies
 from swiftlet.sync.audit.tests.auditing import Auditors, container_id, rows_of
 from swiftlet.timestamp import Timestamp
 
@@ -187,3 +200,40 @@ async def test_replicas_that_answer_are_mended_while_one_does_not(cluster: Memor
         assert "o2" in await rows_of(cluster, device)
     assert await auditors.run_once() > 0
     await assert_right(cluster, NAMES)
+
+
+@pytest.mark.parametrize("phase", Phase)
+async def test_a_container_that_moves_is_left_alone(cluster: MemoryCluster, phase: Phase) -> None:
+    await bring(cluster, phase)
+    moved, left = Path(ACCOUNT, CONTAINER, NAMES[0]), Path(ACCOUNT, CONTAINER, NAMES[1])
+
+    async def no_pace(_size: int) -> None:
+        return None
+
+    assert await MovingObjects(cluster.objects, Move(0, 1, 1)).move(moved, no_pace) is Moved.MOVED
+    # An older version in the source, as of a device that was away.
+    await cluster.objects.put(left, 1, record_of(left, at(20)), b"newer", footer_of(b"newer"))
+    before = [await rows_of(cluster, device) for device in cluster.container_devices()]
+    assert all(rows[str(left.obj)].size == len(b"newer") for rows in before)
+    auditors = Auditors(cluster)
+    assert await auditors.run_once() == 0
+    for walk in auditors.objects:
+        assert await walk.run_once([1]) == 0
+    assert [await rows_of(cluster, device) for device in cluster.container_devices()] == before
+
+
+async def test_a_container_is_proved_again_once_the_policy_is_retired_that_it_left(cluster: MemoryCluster) -> None:
+    await bring(cluster, Phase.SETTLED)
+
+    async def no_pace(_size: int) -> None:
+        return None
+
+    for name in NAMES:
+        await MovingObjects(cluster.objects, Move(0, 1, 1)).move(Path(ACCOUNT, CONTAINER, name), no_pace)
+    first, *_ = cluster.container_devices()
+    row = (await rows_of(cluster, first))[NAMES[0]]
+    await damage(cluster, NAMES[0], replace(row, size=99_999))
+    assert await Auditors(cluster).run_once() == 0
+    policies = Policies([PolicySection(index=1, name="silver", default=True)])
+    assert await Auditors(cluster, in_force=policies.move_in_force).run_once() > 0
+    assert (await rows_of(cluster, first))[NAMES[0]] == row
