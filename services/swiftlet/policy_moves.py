@@ -49,6 +49,10 @@ class PolicyMove:
     phase: Phase
     since: Timestamp
     created: Timestamp
+    known: Timestamp | None = None
+    """Since when all primary replicas of the database have shown the phase, once a mover has seen that."""
+    announced: Timestamp | None = None
+    """When the move was announced, in later phases."""
 
     @property
     def policy(self) -> int:
@@ -63,7 +67,9 @@ class PolicyMove:
     def text(self) -> str:
         """Return the value of the metadata item."""
         values = (self.source, self.target, self.phase.value, self.since.internal, self.created.internal)
-        return "; ".join(f"{name}={value}" for name, value in zip(_FIELDS, values, strict=True))
+        pieces = [f"{name}={value}" for name, value in zip(_FIELDS, values, strict=True)]
+        more = ("known", self.known), ("announced", self.announced)
+        return "; ".join([*pieces, *(f"{name}={value.internal}" for name, value in more if value is not None)])
 
 
 def parse(text: str) -> PolicyMove:
@@ -86,7 +92,8 @@ def parse(text: str) -> PolicyMove:
     except ValueError:
         known = ", ".join(one.value for one in Phase)
         raise ValueError(f"{ITEM}: phase is {fields['phase'][:40]!r}, not one of {known}") from None
-    return PolicyMove(source, target, phase, _time(fields, "since"), _time(fields, "created"))
+    more = (_time(fields, name) if name in fields else None for name in ("known", "announced"))
+    return PolicyMove(source, target, phase, _time(fields, "since"), _time(fields, "created"), *more)
 
 
 def found(text: str | None) -> PolicyMove | None:

@@ -83,19 +83,19 @@ class ExpiryReport:
 
 
 class Pace:
-    """Limits the starts of tasks to a number per second, evenly."""
+    """Limits what is begun to so much per second, evenly: tasks, or bytes."""
 
     def __init__(self, per_second: float, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
-        """`per_second` is the number of starts per second; the first one may be at once."""
+        """`per_second` is how much may be begun in a second; the first may be at once."""
         self._gap_s = 1.0 / per_second
         self._sleep = sleep
         self._next_s = 0.0
 
-    async def wait(self) -> None:
-        """Wait for the next start."""
+    async def wait(self, much: int = 1) -> None:
+        """Wait until so much more may be begun."""
         now_s = time.monotonic()
         start_s = max(now_s, self._next_s)
-        self._next_s = start_s + self._gap_s
+        self._next_s = start_s + much * self._gap_s
         if start_s > now_s:
             await self._sleep(start_s - now_s)
 

@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import Enum
+from typing import TypeAlias
 
 from swiftlet_native import Hasher
 
@@ -29,6 +30,13 @@ from swiftlet.timestamp import ZERO, Timestamp
 
 ATTEMPTS = 5
 """How often an object that changes meanwhile is looked up, or moved, before the caller has to try again."""
+
+Prepare: TypeAlias = Callable[[ObjectInfo], Awaitable[None]]
+"""What has to be done about a version before its copy may exist."""
+
+
+async def nothing(_info: ObjectInfo) -> None:
+    """Return at once: a version may be copied as it is."""
 
 
 def moment_after(timestamp: Timestamp) -> Timestamp:
@@ -199,17 +207,37 @@ class MovingObjects:
             lambda: self._objects.post(path, self._move.target, record),
         )
 
-    async def move(self, path: Path, pace: Callable[[int], Awaitable[None]]) -> Moved:
+    async def left(self, path: Path) -> ObjectInfo | None:
+        """Return what the source has of an object, None for nothing. Raises Unavailable."""
+        return (await self._look(path, self._move.source)).info
+
+    async def delete_again(self, path: Path, at: Timestamp) -> bool:
+        """Complete a deletion of which the listing knows, and whose caller may have been killed between both policies;
+        return whether either had an object that is not newer. Raises Unavailable.
+        """
+        repeated = False
+        for policy in (self._move.target, self._move.source):
+            info = (await self._look(path, policy)).info
+            if info is None or info.timestamp > at:
+                continue
+            with suppress(Superseded, NotFound):
+                await self._objects.delete(path, policy, at)
+                repeated = True
+        return repeated
+
+    async def move(self, path: Path, pace: Callable[[int], Awaitable[None]], prepare: Prepare = nothing) -> Moved:
         """Move one object, unless the source has none. Raises Unavailable, also when what was copied is not what is
         read back; then it stays in the source.
 
-        `pace` is awaited with a number of bytes before these are sent.
+        `pace` is awaited with a number of bytes before these are sent, and `prepare` with each version that is copied
+        before it is.
         """
         moved = Moved.ABSENT
         for _ in range(ATTEMPTS):
             found = (await self._look(path, self._move.source)).info
             if found is None:
                 return moved
+            await prepare(found)
             await self._copy(path, found, pace)
             await self._verify(path, found)
             # A POST that did not find the copy yet is in the source by now.

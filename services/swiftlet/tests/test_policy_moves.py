@@ -13,7 +13,9 @@ from swiftlet.timestamp import MAX_VALUE, Timestamp
 
 STAMPS = st.integers(0, MAX_VALUE).map(Timestamp)
 MOVES = st.builds(
-    PolicyMove, st.integers(0, 65_535), st.integers(0, 65_535), st.sampled_from(Phase), STAMPS, STAMPS
+    PolicyMove,
+    *(st.integers(0, 65_535), st.integers(0, 65_535), st.sampled_from(Phase), STAMPS, STAMPS),
+    *(st.none() | STAMPS, st.none() | STAMPS),
 ).filter(lambda move: move.source != move.target)
 ANNOUNCED = PolicyMove(0, 1, Phase.ANNOUNCED, Timestamp(20), Timestamp(10))
 MOVING, SETTLED = replace(ANNOUNCED, phase=Phase.MOVING), replace(ANNOUNCED, phase=Phase.SETTLED)
@@ -42,6 +44,7 @@ def test_no_text_raises_anything_but_valueerror(text: str) -> None:
         (GOOD.replace("to=1", "to=0"), "from and to are the same policy, 0"),
         (GOOD.replace("announced", "done"), "phase is 'done', not one of announced, moving, settled"),
         (GOOD.replace("since=", "since=x"), "since is 'x"),
+        (GOOD + "; known=never", "known is 'never', not a time"),
         (GOOD.rpartition(";")[0], "lacks the field created"),
         (GOOD + "; to=2", "given once"),
         (GOOD + "; " + "x" * 600, "longer than"),
