@@ -1,13 +1,11 @@
 //! Members of packs, and tables of references to them.
 
-use std::collections::BTreeMap;
-
 use proptest::prelude::*;
 
 use crate::Version;
 use crate::packs::Pack;
 use crate::packs::member::{Packed, length};
-use crate::packs::table::{BLOCK, MAX_MEMBERS, Reference, Table, find};
+use crate::packs::table::{BLOCK, HEAD, Head, MAX_MEMBER_BYTES, MAX_MEMBERS, Reference, Table, sound_blocks};
 use crate::tests::simulation::chance::Chance;
 
 fn pack() -> Pack {
@@ -46,20 +44,26 @@ fn small_objects_take_three_percent_more_than_the_code() {
 }
 
 #[test]
-fn every_reference_is_found_and_others_are_not() {
+fn each_block_is_read_without_the_others() {
     for count in [1, 2, BLOCK - 1, BLOCK, BLOCK + 1, 1000] {
         let chance = &mut Chance::new(count as u64);
         let mut table = table_of(count, chance);
-        let all = table.references.clone();
         // Some were not adopted here.
         table.references.retain(|_| chance.percent(70));
         let Some(bytes) = table.encode() else { continue };
         assert_eq!(Table::parse(&bytes).as_ref(), Some(&table));
-        let here: BTreeMap<_, _> = table.references.iter().map(|reference| (reference.digest, *reference)).collect();
-        for reference in all {
-            assert_eq!(find(&bytes, &reference.digest), here.get(&reference.digest).copied());
+        let head = Head::parse(&bytes).expect("a head");
+        assert_eq!((head.pack(), head.blocks()), (table.pack, table.references.len().div_ceil(BLOCK)));
+        for (number, references) in table.references.chunks(BLOCK).enumerate() {
+            let entry = head.entry(number, &bytes[head.entry_at(number).expect("a block")]).expect("an entry");
+            let block = &bytes[head.block_at(&entry)];
+            assert_eq!(head.block(&entry, block).as_deref(), Some(references));
+            // It is this block of this table, and no other.
+            assert_eq!(head.block(&entry, &block[1..]), None);
+            let other = head.entry((number + 1) % head.blocks(), &bytes[head.entry_at(number).expect("a block")]);
+            assert!(head.blocks() == 1 || head.block(&other.expect("an entry"), block).is_none());
         }
-        assert_eq!([find(&bytes, &[0; 16]), find(&bytes, &[255; 16])], [None; 2]);
+        assert_eq!(head.entry_at(head.blocks()), None);
     }
 }
 
@@ -76,8 +80,35 @@ fn tables_that_no_pack_has_are_refused() {
     assert_eq!(broken(|references| references[1].offset -= 1), None);
     assert_eq!(broken(|references| references[1].digest = references[0].digest), None);
     assert_eq!(broken(|references| references[2].offset = u64::MAX), None);
+    assert_eq!(broken(|references| references[2].length = MAX_MEMBER_BYTES + 1), None);
+    assert!(broken(|references| references[2].length = MAX_MEMBER_BYTES).is_some());
     assert_eq!(table_of(MAX_MEMBERS + 1, &mut Chance::new(1)).encode(), None);
     assert!(table_of(MAX_MEMBERS, &mut Chance::new(1)).encode().is_some());
+}
+
+/// One flipped bit takes a block along at most, unless it is in the head.
+#[test]
+fn of_a_damaged_table_all_other_blocks_count() {
+    let table = table_of(5 * BLOCK + 9, &mut Chance::new(1));
+    let bytes = table.encode().expect("a table");
+    let whole: Vec<Option<Vec<Reference>>> = table.references.chunks(BLOCK).map(|block| Some(block.to_vec())).collect();
+    assert_eq!(sound_blocks(&bytes), Some((table.pack, whole.clone())));
+    for at in 0..bytes.len() {
+        let mut flipped = bytes.clone();
+        flipped[at] ^= 1 << (at % 8);
+        assert_eq!(Table::parse(&flipped), None, "{at}");
+        let Some((pack, blocks)) = sound_blocks(&flipped) else {
+            assert!(at < HEAD, "{at}");
+            continue;
+        };
+        let lost = blocks.iter().zip(&whole).filter(|(block, whole)| block != whole);
+        assert_eq!((pack, blocks.len(), lost.clone().count()), (table.pack, whole.len(), 1), "{at}");
+        assert!(lost.clone().all(|(block, _)| block.is_none()), "{at}");
+    }
+    for length in 0..bytes.len() {
+        let Some((_, blocks)) = sound_blocks(&bytes[..length]) else { continue };
+        assert!(blocks.iter().zip(&whole).all(|(block, whole)| block.is_none() || block == whole), "{length}");
+    }
 }
 
 proptest! {
@@ -106,7 +137,7 @@ proptest! {
         if let Some(table) = Table::parse(&bytes) {
             prop_assert_eq!(table.encode(), Some(bytes));
         }
-        let _ = find(&[byte; 100], &[byte; 16]);
+        prop_assert!(sound_blocks(&[byte; 100]).is_none());
     }
 
     #[test]
