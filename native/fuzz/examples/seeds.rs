@@ -307,7 +307,7 @@ fn store(root: &Path) {
             }
         }
     }
-    assert!(kinds.len() >= 8, "{kinds:?}");
+    assert!(kinds.len() >= 9, "{kinds:?}");
     for number in 0..files.len() as u8 {
         save(root, "device", &format!("file-{number}"), &[&[number, 0, 0, 0, 20, 1, 0xff]]);
         save(root, "device", &format!("record-{number}"), &[&[number, 0, 0, 16, 24, 8, 0, 0, 0, 0, 0, 0, 0, 9]]);

@@ -6,6 +6,8 @@ use std::sync::{Arc, OnceLock};
 use swiftlet_erasure::Scheme;
 use swiftlet_fragments::block::Block;
 use swiftlet_fragments::cutting::Cutter;
+use swiftlet_fragments::packs::Pack;
+use swiftlet_fragments::packs::table::{Reference, Table};
 use swiftlet_fragments::request::Request;
 use swiftlet_fragments::{Ballot, Device, Outcome, Version};
 use swiftlet_store::disk::{Disk, Faults, SimulatedDisk};
@@ -78,6 +80,36 @@ fn live_with_fragments(store: &Store, round: u64) -> swiftlet_store::Result<()> 
     Ok(())
 }
 
+/// Small objects, most of which are in packs: more than a block of a table has.
+const PACKED: u64 = 70;
+const PARTITION: (u16, u32) = (2, 31);
+
+fn packed_key(number: u64) -> Key {
+    // In the order of their numbers.
+    Key { policy: PARTITION.0, partition: PARTITION.1, digest: [number as u8; 16] }
+}
+
+/// Where a version is in a pack.
+fn reference(number: u64, timestamp: u64) -> Reference {
+    let digest = packed_key(number).digest;
+    Reference { digest, timestamp, offset: number << 16, length: timestamp as u32 }
+}
+
+/// Objects in packs, some of which were overwritten or deleted since, or have metadata on top.
+fn live_with_packs(store: &Store, round: u64) -> swiftlet_store::Result<()> {
+    for number in (0..PACKED).filter(|number| round == 1 || number % 9 == round) {
+        let meta = PutMeta { name: b"/a/c/o".to_vec(), timestamp: round * 100, ..PutMeta::default() };
+        let footer = Footer { size: 0, etag: Vec::new(), xxh3: swiftlet_hash::xxh3_64(&[]) };
+        store.put(packed_key(number), &meta, &footer, Vec::new())?;
+    }
+    let pack = Pack { version: Version { timestamp: round, generation: 9 }, digest: [round as u8; 16] };
+    let references = (0..PACKED).map(|number| reference(number, if number % 9 == round { round } else { 1 } * 100));
+    store.adopt(PARTITION, Table { pack, references: references.collect() })?;
+    store.post(packed_key(round), posted(round * 100 + 50))?;
+    store.delete(packed_key(60 + round), round * 100 + 50, b"/a/c/o".to_vec())?;
+    Ok(())
+}
+
 /// The metadata that are posted at a time.
 fn posted(timestamp: u64) -> PostMeta {
     let content_type = (timestamp > 200).then(|| b"text/posted".to_vec());
@@ -91,7 +123,8 @@ fn open(disk: &Arc<SimulatedDisk>) -> swiftlet_store::Result<Store> {
     Store::open_disk(Arc::clone(disk) as _, config)
 }
 
-/// A device with small and large objects, tombstones, POSTs, fragments with POSTs, a checkpoint and records behind it.
+/// A device with small and large objects, tombstones, POSTs, fragments with POSTs, references to packs, a checkpoint and
+/// records behind it.
 ///
 /// # Errors
 /// Never, unless the store is broken.
@@ -112,6 +145,7 @@ pub fn lived() -> swiftlet_store::Result<Arc<SimulatedDisk>> {
         store.post(key(1), PostMeta { timestamp: round * 100 + 50, ..PostMeta::default() })?;
         store.delete(key(2), round * 100 + 50, b"/a/c/o".to_vec())?;
         live_with_fragments(&store, round)?;
+        live_with_packs(&store, round)?;
         if round == 2 {
             store.checkpoint()?;
         }
@@ -153,6 +187,17 @@ pub fn device(data: &[u8]) {
             Ok((info, data)) => assert_eq!(data, content(info.timestamp), "object {number}"),
             Err(Error::NotFound(_) | Error::ChecksumMismatch(_)) => {}
             Err(error) => panic!("object {number}: {error}"),
+        }
+    }
+    for number in 0..PACKED {
+        match store.reference(&packed_key(number)) {
+            Ok(Some(found)) => {
+                assert_eq!(found.reference, reference(number, found.reference.timestamp), "reference {number}");
+                assert!(found.pack.version.timestamp * 100 >= found.reference.timestamp, "pack of {number}");
+                found.posted.iter().for_each(|post| assert_eq!(*post, posted(post.timestamp), "metadata of {number}"));
+            }
+            Ok(None) | Err(Error::ChecksumMismatch(_)) => {}
+            Err(error) => panic!("reference {number}: {error}"),
         }
     }
     for number in 0..FRAGMENTS {

@@ -10,10 +10,12 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Instant;
 
+use swiftlet_fragments::packs::table::Table;
 use swiftlet_fragments::slot::Change;
 
 use crate::deciding::{MARK, Plan, decide, unchanged};
 use crate::error::{Error, Result};
+use crate::index::numbered;
 use crate::inner::{Inner, Log};
 use crate::model::Key;
 use crate::queue::{Given, Op, Pending, Reply};
@@ -47,6 +49,7 @@ struct Record {
     metadata: Vec<u8>,
     data: Vec<u8>,
     change: Option<Box<Change>>,
+    table: Option<Table>,
     answer: Result<Given>,
     reply: Reply,
 }
@@ -69,7 +72,11 @@ pub(crate) fn commit_pending(inner: &Inner) -> bool {
         };
         match decided {
             Ok(Plan::Write { header, metadata, data, change, answer }) => {
-                records.push(Record { header, raw: [0; HEADER], metadata, data, change, answer, reply });
+                records.push(Record { header, raw: [0; HEADER], metadata, data, change, table: None, answer, reply });
+            }
+            Ok(Plan::Refer { header, metadata, table, answer }) => {
+                let (raw, data, table) = ([0; HEADER], Vec::new(), Some(table));
+                records.push(Record { header, raw, metadata, data, change: None, table, answer, reply });
             }
             Ok(Plan::Answer(answer)) => {
                 trash.push(own_file);
@@ -163,7 +170,8 @@ fn end_with_mark(inner: &Inner, log: &mut Log, volume: &Volume) -> Result<()> {
     let header = Header::new(Kind::Forget, MARK, 0);
     let (metadata, data, answer) = (Vec::new(), Vec::new(), Ok(Given::Changed(true)));
     let reply = Reply::Done(Box::new(drop));
-    let mut mark = [Record { header, raw: [0; HEADER], metadata, data, change: None, answer, reply }];
+    let raw = [0; HEADER];
+    let mut mark = [Record { header, raw, metadata, data, change: None, table: None, answer, reply }];
     match append(inner, log, volume, &mut mark) {
         Ok(()) => {
             inner.device.disk.reach("volume-marked");
@@ -245,7 +253,10 @@ fn volume_for(inner: &Inner, log: &mut Log, need: u64) -> Result<Arc<Volume>> {
 fn apply(inner: &Inner, records: &[Record], volume: &Volume, trash: &mut Vec<u64>) {
     for record in records {
         let header = &record.header;
-        let applied = inner.index.apply(header, record.change.as_deref());
+        let applied = match &record.table {
+            Some(table) => inner.index.apply_table(header, numbered(&table.references), |_| true),
+            None => inner.index.apply(header, record.change.as_deref()),
+        };
         inner.pending.note(header);
         if applied.held {
             inner.volumes.hold(header.place, (header.record_len() / record::ALIGN) as u32);

@@ -1,7 +1,11 @@
 //! What a batch does about each request: decisions on what is durable, without any I/O but for a POST that is merged.
 
 mod fragments;
+mod tables;
 
+pub(crate) use self::tables::not_of_a_pack;
+
+use swiftlet_fragments::packs::table::Table;
 use swiftlet_fragments::request::{Answer, Request};
 use swiftlet_fragments::slot::Change;
 
@@ -24,6 +28,8 @@ pub(crate) enum Plan {
     Answer(Result<Given>),
     /// This is written, and then answered. `change`: of a fragment.
     Write { header: Header, metadata: Vec<u8>, data: Vec<u8>, change: Option<Box<Change>>, answer: Result<Given> },
+    /// References are written, and then answered.
+    Refer { header: Header, metadata: Vec<u8>, table: Table, answer: Result<Given> },
 }
 
 /// Decide on a request.
@@ -35,6 +41,7 @@ pub(crate) fn decide(inner: &Inner, key: Key, op: Op) -> Result<Plan> {
             Ok(Plan::Answer(Ok(Given::Answer(Answer::Missing))))
         }
         Op::Fragments(asked) => fragments::decide(inner, key, asked),
+        Op::References(taking, table) => tables::decide(inner, key, taking, table),
         op if inner.index.has_fragment(&key) => fragments::decide_plain(inner, key, op),
         op => decide_object(inner, key, op),
     }
@@ -73,6 +80,7 @@ fn decide_object(inner: &Inner, key: Key, op: Op) -> Result<Plan> {
         }
         Op::Mark => Ok(write_metadata(Header::new(Kind::Forget, MARK, 0), Vec::new(), Ok(Given::Changed(true)))),
         Op::Fragments(asked) => fragments::decide(inner, key, asked),
+        Op::References(taking, table) => tables::decide(inner, key, taking, table),
     }
 }
 

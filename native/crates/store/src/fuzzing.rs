@@ -9,7 +9,8 @@ use crate::disk::{Disk, Faults, SimulatedDisk};
 use crate::index::checkpoint;
 use crate::pairs::{self, Step};
 use crate::record::{
-    DeviceId, HEADER, Header, Kind, Parsed, Place, change_of, change_without, parse_post, parse_put, parse_tombstone,
+    DeviceId, HEADER, Header, Kind, Parsed, Place, change_of, change_without, parse_post, parse_put, parse_table,
+    parse_tombstone, table_record,
 };
 
 const DEVICE: DeviceId = *b"a device's secre";
@@ -49,6 +50,12 @@ pub fn record(data: &[u8]) {
         Kind::Post | Kind::CodedPost => drop(parse_post(&header, metadata)),
         Kind::Tombstone => drop(parse_tombstone(metadata)),
         Kind::Forget => {}
+        Kind::Table => {
+            if let Some(table) = parse_table(&header, metadata) {
+                let again = table_record(header.key.policy, header.key.partition, &table);
+                assert!(again.is_some_and(|(_, bytes)| bytes == metadata), "what is taken is written in another way");
+            }
+        }
         Kind::Fragment | Kind::LargeFragment | Kind::Decision => {
             if let Some(change) = change_of(&header, metadata) {
                 assert_eq!(change.version().generation, header.generation);

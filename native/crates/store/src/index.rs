@@ -16,10 +16,12 @@ mod room;
 mod search;
 mod slot;
 
-pub(crate) use partition::{Extra, Held, Partition, Record, WholeObject};
-pub(crate) use slot::Slot;
+pub(crate) use partition::{Between, Extra, Held, HeldTable, Partition, Record, Taking, WholeObject, is_between};
+pub(crate) use slot::{Member, Slot};
 
 use swiftlet_fragments::Version;
+use swiftlet_fragments::packs::Digest;
+use swiftlet_fragments::packs::table::{BLOCK, Reference};
 use swiftlet_fragments::slot::Change;
 
 use self::changes::Changes;
@@ -94,6 +96,11 @@ fn shard_of((policy, partition): PartitionId) -> usize {
     (mixed >> 56) as usize % SHARDS
 }
 
+/// References with the numbers of the blocks in which they are written.
+pub(crate) fn numbered(references: &[Reference]) -> impl Iterator<Item = (usize, Reference)> {
+    references.iter().enumerate().map(|(at, reference)| (at / BLOCK, *reference))
+}
+
 fn units(header: &Header) -> u32 {
     (header.record_len() / ALIGN) as u32
 }
@@ -128,7 +135,19 @@ impl Index {
 
     /// Change what is held of an object.
     fn change<R>(&self, key: &Key, change: impl FnOnce(&mut Partition) -> R) -> R {
-        let id = (key.policy, key.partition);
+        self.change_partition((key.policy, key.partition), change)
+    }
+
+    /// The same for what may also end references.
+    fn change_and_free(&self, id: PartitionId, change: impl FnOnce(&mut Partition) -> Applied) -> Applied {
+        self.change_partition(id, |partition| {
+            let mut applied = change(partition);
+            applied.freed.extend(partition.take_dead_tables());
+            applied
+        })
+    }
+
+    fn change_partition<R>(&self, id: PartitionId, change: impl FnOnce(&mut Partition) -> R) -> R {
         let mut shard = self.write(id);
         let partition = shard.entry(id).or_default();
         let before = partition.len() as u64;
@@ -152,9 +171,9 @@ impl Index {
     }
 
     /// Merge a durable record, with the change that it makes if it is of a fragment. A POST without its object changes
-    /// nothing, and neither does a whole object where there is a fragment.
+    /// nothing, and neither does a whole object where there is a fragment. A table is merged by `apply_table`.
     pub(crate) fn apply(&self, header: &Header, change: Option<&Change>) -> Applied {
-        self.change(&header.key, |partition| {
+        self.change_and_free((header.key.policy, header.key.partition), |partition| {
             let deletion = Change::Settled(Version::deletion(header.timestamp));
             match (header.kind, partition.has_fragment(&header.key.digest)) {
                 (Kind::Fragment | Kind::LargeFragment | Kind::Decision, _) => {
@@ -164,6 +183,7 @@ impl Index {
                 (Kind::Tombstone, true) => partition.merge(header, &deletion),
                 (Kind::Forget, true) => partition.forget_fragment(&header.key.digest),
                 (_, true) => Applied::default(),
+                (Kind::Table, _) => Applied::default(),
                 (Kind::Put | Kind::Large | Kind::Tombstone, false) => apply_version(partition, header),
                 (Kind::Post, false) => apply_post(partition, header),
                 (Kind::Forget, false) => forget(partition, header),
@@ -174,14 +194,14 @@ impl Index {
     /// Record that a record was copied from `old` to `new`, with this state in it if it is a fragment's: it is not held
     /// if it was not held at `old` any more.
     pub(crate) fn relocate(&self, key: &Key, old: Place, new: Place, state: State) -> Applied {
-        self.change(key, |partition| {
+        self.change_and_free((key.policy, key.partition), |partition| {
             if partition.has_fragment(&key.digest) {
                 return partition.relocate_fragment(&key.digest, old, new, state);
             }
             let Some(held) = partition.get(&key.digest) else { return Applied::default() };
             let Slot { kind, timestamp, place, units, .. } = held.slot;
             let mut record = Record { kind, timestamp, place, units, extra: held.extra };
-            let units = if place == old {
+            let units = if held.slot.own_record() == Some((old, units)) {
                 record.place = new;
                 units
             } else if let Some(post) = record.extra.post.as_mut().filter(|post| post.place == old) {
@@ -193,6 +213,54 @@ impl Index {
             partition.set(&key.digest, Some(&record));
             Applied { held: true, freed: vec![(old, units)], unlink: Vec::new() }
         })
+    }
+
+    /// Merge the durable record of a table: those of its references, with the numbers of their blocks, that `counts` lets
+    /// pass.
+    pub(crate) fn apply_table(
+        &self,
+        header: &Header,
+        references: impl Iterator<Item = (usize, Reference)>,
+        counts: impl Fn(&Digest) -> bool,
+    ) -> Applied {
+        self.change_and_free((header.key.policy, header.key.partition), |partition| {
+            partition.merge_table(header, references.filter(|(_, reference)| counts(&reference.digest)))
+        })
+    }
+
+    /// Record that tables were copied with these references from old places to where the new header says.
+    pub(crate) fn relocate_table(&self, olds: &[Place], new: &Header, references: &[(usize, Reference)]) -> Applied {
+        self.change_and_free((new.key.policy, new.key.partition), |partition| {
+            partition.relocate_table(olds, new, references)
+        })
+    }
+
+    /// The table at a place of a partition, if it has references.
+    #[must_use]
+    pub(crate) fn table(&self, id: PartitionId, place: Place) -> Option<HeldTable> {
+        self.partition(id, |partition| partition.table(place)).flatten()
+    }
+
+    /// Forget all objects with references in a table that is not there; false if there are none.
+    pub(crate) fn drop_table(&self, id: PartitionId, place: Place) -> bool {
+        let mut found = false;
+        self.change_and_free(id, |partition| {
+            found = partition.drop_table(place);
+            Applied::default()
+        });
+        found
+    }
+
+    /// Forget all objects of a partition of which the digests are in a range.
+    pub(crate) fn forget_between(&self, id: PartitionId, range: &Between) {
+        self.change_and_free(id, |partition| partition.forget_between(range));
+    }
+
+    /// Whether any partition has references to packs.
+    #[must_use]
+    pub(crate) fn has_tables(&self) -> bool {
+        let any = |shard: &Shard| shard.values().any(|partition| partition.tables().next().is_some());
+        self.shards.iter().any(|shard| any(&shard.0.read().unwrap_or_else(PoisonError::into_inner)))
     }
 
     /// Whether anything but a deletion is held of a fragment.
@@ -240,6 +308,9 @@ impl Index {
         let id = (key.policy, key.partition);
         let shard = self.read(id);
         let Some(partition) = shard.get(&id) else { return false };
+        if partition.table(place).is_some() {
+            return true;
+        }
         if partition.has_fragment(&key.digest) {
             return partition.versions(&key.digest).is_ok_and(|held| held.spots().any(|spot| spot.place == place));
         }
@@ -248,7 +319,8 @@ impl Index {
             .is_some_and(|held| held.slot.place == place || held.extra.post.is_some_and(|post| post.place == place))
     }
 
-    /// Call a function with everything that is held: object, place and units of each record.
+    /// Call a function with everything that is held: object, place and units of each record. A table's key is that of
+    /// its pack.
     pub(crate) fn for_each_place(&self, mut each: impl FnMut(&Key, Place, u32)) {
         for (policy, partition) in self.ids() {
             self.partition((policy, partition), |found| {
@@ -390,20 +462,15 @@ impl Index {
     }
 }
 
-fn freed_by(held: &Held, post_goes: bool) -> Vec<(Place, u32)> {
-    let post = held.extra.post.filter(|_| post_goes).map(|post| (post.place, post.units));
-    [Some((held.slot.place, held.slot.units)), post].into_iter().flatten().collect()
-}
-
-fn large_of(held: &Held) -> Vec<u64> {
-    if held.extra.large == 0 { Vec::new() } else { vec![held.extra.large] }
-}
-
 fn apply_version(partition: &mut Partition, header: &Header) -> Applied {
     let digest = &header.key.digest;
     let before = partition.get(digest);
     let same_kind = |held: &Held| (held.slot.kind == Kind::Tombstone) == (header.kind == Kind::Tombstone);
     if let Some(held) = &before {
+        if held.slot.timestamp == header.timestamp && held.slot.kind == Kind::Table && same_kind(held) {
+            // The copy is dead, as its bytes are in a pack.
+            return Applied::default();
+        }
         let newer = held.slot.timestamp > header.timestamp;
         let tombstone_wins = held.slot.timestamp == header.timestamp && held.slot.kind == Kind::Tombstone;
         if newer || (tombstone_wins && !same_kind(held)) {
@@ -416,11 +483,10 @@ fn apply_version(partition: &mut Partition, header: &Header) -> Applied {
         Record { kind: header.kind, timestamp: header.timestamp, place: header.place, units: units(header), extra };
     partition.set(digest, Some(&record));
     let Some(held) = before else { return Applied { held: true, ..Applied::default() } };
-    let mut freed = freed_by(&held, post.is_none());
+    let mut freed = held.freed(post.is_none());
     freed.retain(|(place, _)| *place != header.place);
-    let mut unlink = large_of(&held);
-    unlink.retain(|large| *large != header.large);
-    Applied { held: true, freed, unlink }
+    let unlink = held.large().filter(|large| *large != header.large);
+    Applied { held: true, freed, unlink: unlink.into_iter().collect() }
 }
 
 fn apply_post(partition: &mut Partition, header: &Header) -> Applied {
@@ -448,7 +514,7 @@ fn apply_post(partition: &mut Partition, header: &Header) -> Applied {
 
 fn forget(partition: &mut Partition, header: &Header) -> Applied {
     match partition.set(&header.key.digest, None) {
-        Some(held) => Applied { held: false, freed: freed_by(&held, true), unlink: large_of(&held) },
+        Some(held) => Applied { held: false, freed: held.freed(true), unlink: held.large().into_iter().collect() },
         None => Applied::default(),
     }
 }

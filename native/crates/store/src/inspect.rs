@@ -1,14 +1,17 @@
 //! Inspection of a store, for people and for tests: volumes, their records, and whether the index matches them.
 
 mod fragments;
+mod tables;
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 
+use swiftlet_fragments::packs::Pack;
+
 use crate::error::Result;
 use crate::inner::Inner;
 use crate::model::{Key, Timestamp};
-use crate::record::{ALIGN, BLOCK, Header, Kind, Place};
+use crate::record::{ALIGN, BLOCK, Header, Kind, Place, Sound};
 use crate::scan;
 
 /// One volume in numbers.
@@ -47,6 +50,8 @@ pub(crate) fn volumes(inner: &Inner) -> Vec<VolumeStats> {
 struct Said {
     version: Option<(Timestamp, bool)>,
     post: Option<(Timestamp, Timestamp)>,
+    /// The pack that has its bytes.
+    pack: Option<Pack>,
 }
 
 /// Compare index, set hashes and volumes; returns each difference as a sentence. Nothing may be written meanwhile.
@@ -63,9 +68,12 @@ pub(crate) fn check(inner: &Inner) -> Result<Vec<String>> {
     }
     records.sort_by_key(|record| record.header.sequence);
     let places: HashMap<Place, Header> = records.iter().map(|record| (record.header.place, record.header)).collect();
+    let tables = tables::by_place(&records);
     let (fragments, objects) = fragments::apart(&records);
     problems.extend(fragments::check(inner, &fragments));
-    let said = replay(&objects);
+    let mut said = replay(&objects);
+    said.retain(|key, _| !fragments.contains_key(key));
+    problems.extend(tables::check(inner, &tables));
     let mut held_count = 0;
     inner.index.for_each(|(policy, partition), held| {
         let key = Key { policy, partition, digest: held.slot.digest() };
@@ -76,13 +84,15 @@ pub(crate) fn check(inner: &Inner) -> Result<Vec<String>> {
         let seen = Said {
             version: Some((held.slot.timestamp, held.slot.kind == Kind::Tombstone)),
             post: held.extra.post.map(|post| (post.timestamp, post.content_type_timestamp)),
+            pack: held.slot.member().and_then(|_| tables.get(&held.slot.place)).map(|table| table.pack),
         };
         let expected = said.get(&key).copied().unwrap_or_default();
         if seen != expected {
             problems.push(format!("{key:?}: the index has {seen:?}, the volumes say {expected:?}"));
         }
         let post = held.extra.post.map(|post| (post.place, post.timestamp));
-        for (place, timestamp) in [Some((held.slot.place, held.slot.timestamp)), post].into_iter().flatten() {
+        let own = held.slot.own_record().map(|(place, _)| (place, held.slot.timestamp));
+        for (place, timestamp) in [own, post].into_iter().flatten() {
             if places.get(&place).is_none_or(|header| header.key != key || header.timestamp != timestamp) {
                 problems.push(format!("{key:?}: no such record at {place:?}"));
             }
@@ -113,9 +123,13 @@ pub(crate) fn check(inner: &Inner) -> Result<Vec<String>> {
     Ok(problems)
 }
 
-fn replay(records: &[Header]) -> HashMap<Key, Said> {
+fn replay(records: &[Sound]) -> HashMap<Key, Said> {
     let mut said: HashMap<Key, Said> = HashMap::new();
-    for header in records {
+    for Sound { header, table, .. } in records {
+        if let Some(table) = table {
+            tables::replay(header.key, table, &mut said);
+            continue;
+        }
         let object = said.entry(header.key).or_default();
         match header.kind {
             Kind::Forget => *object = Said::default(),
@@ -130,7 +144,7 @@ fn replay(records: &[Header]) -> HashMap<Key, Said> {
             _ => {
                 let version = (header.timestamp, header.kind == Kind::Tombstone);
                 if object.version.is_none_or(|held| held < version) {
-                    object.version = Some(version);
+                    (object.version, object.pack) = (Some(version), None);
                     object.post = object.post.filter(|post| post.0 > header.timestamp);
                 }
             }

@@ -7,9 +7,11 @@ use std::collections::{HashSet, VecDeque};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use swiftlet_fragments::packs::table::Table;
 use swiftlet_fragments::request::{Answer, Request};
 
 use crate::error::{Error, Result};
+use crate::index::Taking;
 use crate::model::{Entry, Key, PostMeta, Timestamp};
 use crate::record::{Header, Place};
 
@@ -103,9 +105,16 @@ pub(crate) enum Op {
     Mark,
     /// What concerns fragments.
     Fragments(Asked),
+    /// Take references to a pack, those of them that count here.
+    References(Taking, Table),
 }
 
 impl Op {
+    /// Whether it concerns many objects, so that nothing else may be decided in its batch.
+    fn is_of_many(&self) -> bool {
+        matches!(self, Self::References(..))
+    }
+
     /// Bytes of data that are written with it.
     fn bytes(&self) -> u64 {
         match self {
@@ -230,7 +239,8 @@ impl Queue {
         waiting.pace = Pace::after(records, took, waiting.ops.len());
     }
 
-    /// The requests of one batch: no object twice, and none before an earlier request for the same object.
+    /// The requests of one batch: no object twice, and none before an earlier request for the same object. What concerns
+    /// many objects is a batch of its own.
     pub(crate) fn take(&self) -> Vec<Pending> {
         let mut waiting = self.lock();
         let mut keys = HashSet::new();
@@ -239,6 +249,14 @@ impl Queue {
         while let Some(pending) = waiting.ops.pop_front() {
             if taken.len() >= MAX_RECORDS || bytes >= MAX_BYTES {
                 left.push_back(pending);
+                break;
+            }
+            if pending.op.is_of_many() {
+                if taken.is_empty() {
+                    taken.push(pending);
+                } else {
+                    left.push_back(pending);
+                }
                 break;
             }
             if keys.insert(pending.key) {
@@ -258,6 +276,9 @@ impl Queue {
 mod tests {
     use std::sync::{Arc, mpsc};
     use std::thread;
+
+    use swiftlet_fragments::Version;
+    use swiftlet_fragments::packs::Pack;
 
     use super::*;
 
@@ -316,6 +337,27 @@ mod tests {
         let queue = paced(3, Duration::from_millis(1));
         push(&queue, 1);
         assert_eq!(waiter(&queue).recv_timeout(LONG), Ok((true, 1)));
+    }
+
+    #[test]
+    fn what_concerns_many_objects_is_a_batch_of_its_own() {
+        let queue = Queue::default();
+        let pack = Pack { version: Version { timestamp: 1, generation: 1 }, digest: [9; 16] };
+        let ask = |queue: &Queue| {
+            let table = Table { pack, references: Vec::new() };
+            queue.push(
+                Key { policy: 0, partition: 0, digest: pack.digest },
+                Op::References(Taking::Adopt, table),
+                Box::new(drop),
+            );
+        };
+        [1, 2, 1].iter().for_each(|number| push(&queue, *number));
+        ask(&queue);
+        push(&queue, 3);
+        ask(&queue);
+        let batches = || std::iter::from_fn(|| Some(queue.take()).filter(|taken| !taken.is_empty()));
+        let lengths: Vec<usize> = batches().map(|taken| taken.len()).collect();
+        assert_eq!(lengths, [2, 1, 1, 1, 1]);
     }
 
     #[test]

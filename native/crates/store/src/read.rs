@@ -5,6 +5,7 @@
 
 pub(crate) mod fragments;
 mod into;
+pub(crate) mod tables;
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -28,6 +29,7 @@ use crate::volume::Pinned;
 pub use fragments::{Fetched, Fragment, Newest};
 pub use into::Got;
 pub(crate) use into::get as get_into;
+pub use tables::Referred;
 
 /// What was written past the page cache is read from the disk the first time: this chunk of a large object, and the next
 /// one while this one is checked and sent.
@@ -182,6 +184,7 @@ fn readable<T>(inner: &Inner, key: &Key, mut attempt: impl FnMut(Found) -> Resul
         Kind::Tombstone => Err(Error::NotFound(Some(found.held.slot.timestamp)).into()),
         // A fragment is no object.
         kind if kind.is_fragment() => Err(Error::NotFound(None).into()),
+        Kind::Table => Err(tables::is_packed().into()),
         _ => attempt(found),
     })?;
     found.ok_or(Error::NotFound(None))
@@ -191,6 +194,9 @@ fn readable<T>(inner: &Inner, key: &Key, mut attempt: impl FnMut(Found) -> Resul
 pub(crate) fn name(inner: &Inner, key: &Key) -> Result<Option<Vec<u8>>> {
     sound(inner, key, |found| {
         let slot = &found.held.slot;
+        if slot.kind == Kind::Table {
+            return Err(tables::is_packed().into());
+        }
         let raw = read_record(inner, key, &*found.pinned.file, slot.place, slot.bytes(), HEAD_BYTES)?;
         if raw.header.kind == Kind::Tombstone {
             return parse_tombstone(raw.metadata()).ok_or(Trouble::Unsound(slot.place, "its metadata is malformed"));
@@ -214,6 +220,9 @@ pub(crate) fn stat(inner: &Inner, key: &Key) -> Result<Info> {
         let slot = &found.held.slot;
         if slot.kind == Kind::Tombstone {
             return Err(Error::NotFound(Some(slot.timestamp)).into());
+        }
+        if slot.kind == Kind::Table {
+            return Err(tables::is_packed().into());
         }
         let raw = read_record(inner, key, &*found.pinned.file, slot.place, slot.bytes(), HEAD_BYTES)?;
         if slot.kind.is_fragment() {
@@ -361,6 +370,11 @@ fn is_held(inner: &Inner, key: &Key, place: Place) -> bool {
 fn check_all(inner: &Inner, key: &Key, found: &Found, rest: &dyn Fn(u64) -> bool) -> Result<u64, Trouble> {
     let slot = &found.held.slot;
     let file = &*found.pinned.file;
+    if slot.kind == Kind::Table {
+        let bytes = tables::check_reference(inner, key, found)?;
+        rest(bytes);
+        return Ok(bytes);
+    }
     let raw = read_record(inner, key, file, slot.place, slot.bytes(), HEAD_BYTES)?;
     let mut bytes = slot.bytes();
     match raw.header.kind {

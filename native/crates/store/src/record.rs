@@ -5,13 +5,18 @@
 //! the metadata's checksum detect all of this except in the data.
 
 mod fragments;
+mod tables;
 
+use std::sync::Arc;
+
+use swiftlet_fragments::packs::table::Table;
 use swiftlet_fragments::slot::Change;
 
 pub(crate) use self::fragments::{
     State, answers_a_ballot, change_of, change_without, decision_record, is_place_of, is_promise, pack_fragment,
     parse_fragment, version_of,
 };
+pub(crate) use self::tables::{pack_of, parse_table, table_record};
 use crate::model::{Footer, Key, Pairs, PostMeta, PutMeta, Timestamp};
 
 /// Bytes of a header.
@@ -30,6 +35,8 @@ pub(crate) const VERSION: u8 = 1;
 pub(crate) const FRAGMENTS_VERSION: u8 = 2;
 /// The version of records of POSTs to coded objects, which programs from before them refuse.
 pub(crate) const POSTS_VERSION: u8 = 3;
+/// The version of records of references to packs, which programs from before them refuse.
+pub(crate) const TABLES_VERSION: u8 = 4;
 const MAGIC: [u8; 4] = *b"SWLR";
 const CHECK: usize = HEADER - 8;
 
@@ -57,6 +64,8 @@ pub(crate) enum Kind {
     Decision = 8,
     /// Metadata on top of a coded object, whichever of its versions are here.
     CodedPost = 9,
+    /// References to a pack, in place of the objects that it has. The key is the pack's.
+    Table = 10,
 }
 
 impl Kind {
@@ -73,6 +82,7 @@ impl Kind {
             7 => Self::LargeFragment,
             8 => Self::Decision,
             9 => Self::CodedPost,
+            10 => Self::Table,
             _ => return None,
         })
     }
@@ -89,10 +99,17 @@ impl Kind {
         self.is_fragment() || self == Self::Decision
     }
 
+    /// Whether its header has a generation, and says something of it.
+    #[must_use]
+    fn has_generation(self) -> bool {
+        self.is_of_fragments() || self == Self::Table
+    }
+
     /// The version of its records.
     #[must_use]
     pub(crate) fn version(self) -> u8 {
         match self {
+            Self::Table => TABLES_VERSION,
             Self::CodedPost => POSTS_VERSION,
             kind if kind.is_of_fragments() => FRAGMENTS_VERSION,
             _ => VERSION,
@@ -158,7 +175,7 @@ pub(crate) struct Header {
     pub watermark: u32,
     /// Container replicas that need an update, as bits.
     pub row: u32,
-    /// Of fragments and decisions: which attempt to write, else 0.
+    /// Of fragments, decisions and packs: which attempt to write, else 0.
     pub generation: u64,
     /// A fragment's [`State`], what a decision says, else 0.
     pub says: u32,
@@ -171,6 +188,8 @@ pub(crate) struct Sound {
     pub header: Header,
     /// The change that it makes, if it is of a fragment.
     pub change: Option<Box<Change>>,
+    /// The references that it has, if it is a table.
+    pub table: Option<Arc<Table>>,
 }
 
 /// The result of parsing a header.
@@ -245,7 +264,7 @@ impl Header {
         out[12..16].copy_from_slice(&self.metadata_len.to_be_bytes());
         out[16..24].copy_from_slice(&self.size.to_be_bytes());
         out[24..40].copy_from_slice(&self.key.digest);
-        let (second, number) = if self.kind.is_of_fragments() {
+        let (second, number) = if self.kind.has_generation() {
             (self.generation, self.says)
         } else {
             (self.content_type_timestamp, self.watermark)
@@ -291,13 +310,13 @@ impl Header {
         }
         let kind = Kind::of(raw[5]);
         match (raw[4], kind) {
-            (VERSION..=POSTS_VERSION, None) => return Parsed::Unsound,
+            (VERSION..=TABLES_VERSION, None) => return Parsed::Unsound,
             (version, Some(kind)) if version < kind.version() => return Parsed::Unsound,
             (version, Some(kind)) if version == kind.version() => {}
             (version, _) => return Parsed::Newer(version),
         }
         let Some(kind) = kind else { return Parsed::Unsound };
-        let of_fragments = kind.is_of_fragments();
+        let has_generation = kind.has_generation();
         let (second, number) = (u64_at(raw, 48), u32_at(raw, 112));
         let mut digest = [0; 16];
         digest.copy_from_slice(&raw[24..40]);
@@ -307,7 +326,7 @@ impl Header {
             metadata_len: u32_at(raw, 12),
             size: u64_at(raw, 16),
             timestamp: u64_at(raw, 40),
-            content_type_timestamp: if of_fragments { 0 } else { second },
+            content_type_timestamp: if has_generation { 0 } else { second },
             sequence: u64_at(raw, 56),
             batch: u64_at(raw, 64),
             large: u64_at(raw, 72),
@@ -315,15 +334,16 @@ impl Header {
             data_xxh3: u64_at(raw, 88),
             metadata_xxh3: u64_at(raw, 96),
             place,
-            watermark: if of_fragments { 0 } else { number },
+            watermark: if has_generation { 0 } else { number },
             row: u32_at(raw, 116),
-            generation: if of_fragments { second } else { 0 },
-            says: if of_fragments { number } else { 0 },
+            generation: if has_generation { second } else { 0 },
+            says: if has_generation { number } else { 0 },
         };
         let believable = header.metadata_len <= MAX_METADATA
             && header.size < 1 << 48
             && header.table_len() <= header.metadata_len as usize
-            && (!of_fragments || fragments::may_say(kind, number));
+            && (!kind.is_of_fragments() || fragments::may_say(kind, number))
+            && (kind != Kind::Table || number == 0);
         if believable { Parsed::Sound(header) } else { Parsed::Unsound }
     }
 }

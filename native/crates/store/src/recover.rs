@@ -4,6 +4,8 @@
 //! lost or damaged, and then older ones or the volumes themselves are used. See `scan` for what may be wrong in a
 //! volume.
 
+mod tables;
+
 use std::collections::{HashMap, HashSet};
 use std::io::{self, Read};
 use std::sync::atomic::Ordering;
@@ -14,6 +16,7 @@ use crate::disk::{Disk, File};
 use crate::error::{Error, Result};
 use crate::index::Index;
 use crate::index::checkpoint::{self, Reach};
+use crate::index::numbered;
 use crate::large;
 use crate::model::Key;
 use crate::pending::PendingUpdates;
@@ -24,6 +27,8 @@ use crate::record::{
 use crate::scan;
 use crate::upkeep;
 use crate::volume::{self, Volume, Volumes};
+
+use self::tables::DamagedTable;
 
 /// The largest number of records of a tail that are kept in memory between its two passes; a longer tail is read
 /// twice.
@@ -64,7 +69,7 @@ pub(crate) struct Recovered {
     pub(crate) pending: PendingUpdates,
     /// Damaged records that have to be forgotten for good.
     pub(crate) forget: Vec<(Key, Place)>,
-    /// Damaged records of fragments that have to be put aside.
+    /// Damaged records of fragments, and tables, that have to be put aside.
     pub(crate) unsound: Vec<(Key, Place)>,
 }
 
@@ -250,7 +255,11 @@ struct Tail {
     damaged_records: Vec<(Key, Place, u64)>,
     /// Records of fragments that are damaged, of which the header is sound.
     damaged_fragments: Vec<Header>,
+    /// Tables that are damaged, of which the header is sound.
+    damaged_tables: Vec<DamagedTable>,
     kept: Option<Vec<Sound>>,
+    /// Records and references in it.
+    kept_count: usize,
     starts: Vec<u64>,
     ends: Vec<u64>,
     forget_bytes: HashMap<u32, u64>,
@@ -268,7 +277,9 @@ impl Tail {
             forgets: HashMap::new(),
             damaged_records: Vec::new(),
             damaged_fragments: Vec::new(),
+            damaged_tables: Vec::new(),
             kept: Some(Vec::new()),
+            kept_count: 0,
             starts: Vec::new(),
             ends: Vec::new(),
             forget_bytes: reach.positions.iter().map(|position| (position.volume, position.forgets)).collect(),
@@ -289,7 +300,10 @@ impl Tail {
             for damage in scanned.damage {
                 tail.damaged += damage.records;
                 let Some(header) = damage.header else { continue };
-                if header.kind.is_of_fragments() {
+                if header.kind == Kind::Table {
+                    tail.next_sequence = tail.next_sequence.max(header.sequence + 1);
+                    tail.damaged_tables.push(DamagedTable::read(device, &*volume.file, header)?);
+                } else if header.kind.is_of_fragments() {
                     // Other versions of it are sound, and its header says what it was.
                     tail.next_sequence = tail.next_sequence.max(header.sequence + 1);
                     tail.damaged_fragments.push(header);
@@ -312,7 +326,8 @@ impl Tail {
             self.forget(header.key, header.sequence);
         } else if let Some(kept) = &mut self.kept {
             kept.push(record.clone());
-            if kept.len() > MAX_KEPT {
+            self.kept_count += 1 + record.table.as_ref().map_or(0, |table| table.references.len());
+            if self.kept_count > MAX_KEPT {
                 self.kept = None;
             }
         }
@@ -331,12 +346,27 @@ impl Tail {
                 index.apply(&Header { sequence: *sequence, ..Header::new(Kind::Forget, *key, 0) }, None);
             }
         }
-        let forgets = &self.forgets;
+        for table in &self.damaged_tables {
+            table.forget_lost(self.from, index);
+        }
+        let (forgets, damaged_tables) = (&self.forgets, &self.damaged_tables);
+        let is_counting = |key: &Key, sequence: u64| {
+            forgets.get(key).is_none_or(|forget| sequence > *forget)
+                && !damaged_tables.iter().any(|table| table.has_lost(key, sequence))
+        };
+        for table in damaged_tables {
+            table.apply(index, &is_counting);
+        }
         // POSTs that were read before their object.
         let early = Mutex::new(Vec::new());
         let apply = |record: &Sound| {
             let (header, change) = (&record.header, record.change.as_deref());
-            let counts = forgets.get(&header.key).is_none_or(|forget| header.sequence > *forget);
+            if let Some(table) = &record.table {
+                let counts = |digest: &[u8; 16]| is_counting(&Key { digest: *digest, ..header.key }, header.sequence);
+                index.apply_table(header, numbered(&table.references), counts);
+                return;
+            }
+            let counts = is_counting(&header.key, header.sequence);
             if counts {
                 note(header);
             }
@@ -364,7 +394,7 @@ impl Tail {
         for header in &self.damaged_fragments {
             let held = index.versions(&header.key).unwrap_or_default();
             if !answers_a_ballot(header) || !held.knows_better(version_of(header), header) {
-                apply(&Sound { header: *header, change: Some(Box::new(change_without(header))) });
+                apply(&Sound { header: *header, change: Some(Box::new(change_without(header))), table: None });
             }
         }
         for header in early.into_inner().unwrap_or_else(PoisonError::into_inner) {
@@ -380,9 +410,10 @@ impl Tail {
         lost.map(|(key, place, _)| (*key, *place)).collect()
     }
 
-    /// Damaged records of fragments that would count.
+    /// Damaged records of fragments, and tables, that would count.
     fn unsound(&self, index: &Index) -> Vec<(Key, Place)> {
-        let held = self.damaged_fragments.iter().filter(|header| index.holds(&header.key, header.place));
+        let tables = self.damaged_tables.iter().map(|table| &table.header);
+        let held = self.damaged_fragments.iter().chain(tables).filter(|header| index.holds(&header.key, header.place));
         held.map(|header| (header.key, header.place)).collect()
     }
 }
@@ -415,7 +446,7 @@ fn count_live(index: &Index, volumes: &Volumes) -> (u64, Vec<(Key, Place)>) {
     }
     let mut unsound = Vec::new();
     for (key, place) in &dangling {
-        if index.drop_post(key, *place) {
+        if index.drop_post(key, *place) || index.drop_table((key.policy, key.partition), *place) {
             continue;
         }
         if index.has_fragment(key) {

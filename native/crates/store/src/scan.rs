@@ -4,12 +4,14 @@
 //! batch, since a batch is written only when the one before it is durable. Anything unsound in an earlier batch is
 //! damage.
 
+use std::sync::Arc;
+
 use crate::device::other_version;
 use crate::disk::File;
 use crate::error::{Error, Result};
 use crate::record::{
-    ALIGN, BLOCK, CHUNK, DeviceId, EMPTY_XXH3, HEADER, Header, MAX_METADATA, POSTS_VERSION, Parsed, Place, Sound,
-    change_of,
+    ALIGN, BLOCK, CHUNK, DeviceId, EMPTY_XXH3, HEADER, Header, Kind, MAX_METADATA, Parsed, Place, Sound,
+    TABLES_VERSION, change_of, parse_table,
 };
 
 const WINDOW: usize = 512 * 1024;
@@ -104,7 +106,7 @@ pub(crate) fn scan(
             Parsed::Sound(header) if offset + header.used_len() <= size => header,
             Parsed::Newer(version) => {
                 let what = format!("a record in volume {volume}");
-                return Err(other_version(&what, version.into(), POSTS_VERSION.into()));
+                return Err(other_version(&what, version.into(), TABLES_VERSION.into()));
             }
             _ => {
                 let next = search(&mut window, offset + ALIGN, size).map_err(failed)?;
@@ -176,11 +178,16 @@ fn read_metadata(window: &mut Window<'_>, header: Header, offset: u64) -> std::i
     if digest != header.metadata_xxh3 {
         return Ok(None);
     }
+    let nothing_else = Sound { header, change: None, table: None };
+    if header.kind == Kind::Table {
+        let table = parse_table(&header, metadata);
+        return Ok(table.map(|table| Sound { table: Some(Arc::new(table)), ..nothing_else }));
+    }
     if !header.kind.is_of_fragments() {
-        return Ok(Some(Sound { header, change: None }));
+        return Ok(Some(nothing_else));
     }
     let change = change_of(&header, metadata);
-    Ok(change.map(|change| Sound { header, change: Some(Box::new(change)) }))
+    Ok(change.map(|change| Sound { change: Some(Box::new(change)), ..nothing_else }))
 }
 
 /// Whether a record's data in the volume is sound.

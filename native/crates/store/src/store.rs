@@ -1,6 +1,7 @@
 //! The store: the interface for servers.
 
 mod fragments;
+mod packs;
 mod pending;
 
 use std::path::Path;
@@ -30,6 +31,7 @@ const SHORTEST_AUDIT: Duration = Duration::from_secs(3600);
 const RECLAIMED_AT_ONCE: usize = 256;
 
 pub use self::fragments::{KeptAs, Undecided, Unsettled};
+pub use self::packs::PackUse;
 
 enum Write {
     Put { meta: PutMeta, footer: Footer, data: Vec<u8> },

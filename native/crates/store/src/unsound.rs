@@ -1,6 +1,7 @@
 //! Takes damaged objects out of service: a copy for people, then a record that it does not count.
 
 mod fragments;
+mod tables;
 
 use std::sync::atomic::Ordering;
 
@@ -13,8 +14,12 @@ use crate::quarantine::{self, DIRECTORY};
 use crate::queue::Op;
 use crate::record::Place;
 
-/// A version or POST was found damaged at a place: remove it unless it has been replaced meanwhile.
+/// A version, a POST or a table was found damaged at a place: remove it unless it has been replaced meanwhile. `key` is
+/// an object's, or that of a table's pack.
 pub(crate) fn unless_moved(inner: &Inner, key: &Key, place: Place) -> Result<()> {
+    if inner.index.table((key.policy, key.partition), place).is_some() {
+        return tables::set_aside(inner, (key.policy, key.partition), place);
+    }
     if inner.index.has_fragment(key) {
         return fragments::set_aside(inner, key, place);
     }

@@ -1,6 +1,9 @@
 //! Background work: checkpoints, compaction, holes, the auditor.
 
+mod tables;
+
 use std::cell::Cell;
+use std::collections::HashMap;
 use std::io::{self, IoSlice};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
@@ -19,6 +22,8 @@ use crate::record::{self, ALIGN, BLOCK, HEADER, Header, Kind, Parsed, Place};
 use crate::scan;
 use crate::unsound;
 use crate::volume::{self, Volume};
+
+use self::tables::Rewritten;
 
 /// The directory of checkpoints.
 pub(crate) const DIRECTORY: &str = "index";
@@ -271,13 +276,27 @@ fn copy(inner: &Inner, upkeep: &mut Upkeep, source: &Volume, records: &[Header],
     if records.is_empty() {
         return Ok(());
     }
+    let joined: u64 = records.iter().map(|header| tables::bytes_beside(inner, header)).sum();
+    let bytes = bytes + joined;
     let target = target_for(inner, upkeep, bytes)?;
     let start = target.end.load(Ordering::Relaxed).next_multiple_of(BLOCK);
     let batch = target.copies.load(Ordering::Relaxed);
     let mut raw = Vec::with_capacity(bytes as usize);
     let mut copies: Vec<(Header, Header)> = Vec::new();
+    let mut tables: HashMap<Place, Rewritten> = HashMap::new();
     for header in records.iter().filter(|header| header.kind == Kind::Forget || counts(inner, header, None)) {
         let from = raw.len();
+        let place = Place::new(target.id, start + from as u64);
+        if header.kind == Kind::Table {
+            let is_done = |rewritten: &Rewritten| rewritten.replaces(header.place);
+            let new = if tables.values().any(is_done) { None } else { Rewritten::of(inner, header)? };
+            if let Some(new) = new {
+                let moved = new.append(Header { place, batch, ..*header }, &mut raw, &inner.device.id);
+                copies.push((*header, moved));
+                tables.insert(place, new);
+            }
+            continue;
+        }
         raw.resize(from + header.record_len() as usize, 0);
         let read = source.file.read_at(&mut raw[from..], header.place.offset());
         inner.device.io("read a volume", read)?;
@@ -291,7 +310,7 @@ fn copy(inner: &Inner, upkeep: &mut Upkeep, source: &Volume, records: &[Header],
         }
         // A fragment that is settled by now says so itself, and needs no decision beside it any more.
         let says = if header.kind.is_fragment() { state_at(inner, header) } else { header.says };
-        let moved = Header { place: Place::new(target.id, start + from as u64), batch, says, ..*header };
+        let moved = Header { place, batch, says, ..*header };
         raw[from..from + HEADER].copy_from_slice(&moved.pack(&inner.device.id));
         copies.push((*header, moved));
     }
@@ -315,8 +334,13 @@ fn copy(inner: &Inner, upkeep: &mut Upkeep, source: &Volume, records: &[Header],
             target.forgets.fetch_add(new.record_len(), Ordering::Relaxed);
         } else {
             inner.volumes.hold(new.place, units);
-            let state = if new.kind.is_fragment() { record::State::of(new.says) } else { None };
-            let applied = inner.index.relocate(&new.key, old.place, new.place, state.unwrap_or_default());
+            let applied = match tables.get(&new.place) {
+                Some(table) => table.relocate(inner, new),
+                None => {
+                    let state = if new.kind.is_fragment() { record::State::of(new.says) } else { None };
+                    inner.index.relocate(&new.key, old.place, new.place, state.unwrap_or_default())
+                }
+            };
             if !applied.held {
                 inner.volumes.free(new.place, units);
             }
@@ -366,13 +390,13 @@ fn audit_with(inner: &Inner, bytes: u64, rest: &dyn Fn(u64) -> bool) -> Result<V
         if from.is_some_and(|from| id < (from.policy, from.partition)) {
             continue;
         }
-        let digests = inner.index.partition(id, |partition| {
+        let found = inner.index.partition(id, |partition| {
             if let Some(suffix) = partition.check() {
                 return Err(Error::DeviceFailed(format!("the set hash of suffix {suffix:03x} in memory is wrong")));
             }
-            Ok(partition.all_digests())
+            Ok((partition.audited_digests(), partition.tables().map(|(place, _)| place).collect::<Vec<_>>()))
         });
-        let Some(digests) = digests.transpose()? else { continue };
+        let Some((digests, tables)) = found.transpose()? else { continue };
         let mut skip = from.take().filter(|from| (from.policy, from.partition) == id);
         for digest in digests {
             if skip.is_some_and(|from| from.digest != digest) {
@@ -390,6 +414,12 @@ fn audit_with(inner: &Inner, bytes: u64, rest: &dyn Fn(u64) -> bool) -> Result<V
                 Err(Error::NotFound(_)) => {}
                 Err(error) => return Err(error),
             }
+        }
+        for place in tables {
+            let (count, wrong) = read::tables::verify(inner, id, place)?;
+            read += count;
+            damaged.extend(wrong);
+            rest(count);
         }
     }
     inner.counters.audits.fetch_add(1, Ordering::Relaxed);

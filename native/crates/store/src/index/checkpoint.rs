@@ -9,7 +9,10 @@ use std::io::{self, IoSlice};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError, mpsc};
 
-use super::partition::{Extra, Partition, Record};
+use swiftlet_fragments::Version;
+use swiftlet_fragments::packs::Pack;
+
+use super::partition::{Extra, HeldTable, Partition, Record};
 use super::{Index, PartitionId};
 use crate::disk::File;
 use crate::post::Post;
@@ -20,11 +23,16 @@ const VERSION: u16 = 1;
 /// The version of a checkpoint with fragments, and before there were POSTs to them.
 const FRAGMENTS_VERSION: u16 = 3;
 const BEFORE_POSTS: u16 = 2;
+/// The version of a checkpoint with references to packs, with or without fragments.
+const TABLES_VERSION: u16 = 4;
 const HEAD: usize = 8 + 2 + 6 + 16 + 8 + 4;
 const VOLUME: usize = 4 + 8 + 8;
 const BLOCK_HEAD: usize = 2 + 4 + 4 + 4;
 /// In a checkpoint with fragments their bytes follow.
 const FRAGMENTS_HEAD: usize = 4;
+/// In one with references to packs, tables of this size each.
+const TABLES_HEAD: usize = 4;
+const TABLE: usize = 8 + 4 + 8 + 16 + 8 + 8;
 const SLOT: usize = 40;
 const EXTRA: usize = 72;
 const END: PartitionId = (u16::MAX, 0);
@@ -65,20 +73,28 @@ fn sealed(mut block: Vec<u8>) -> Vec<u8> {
 
 /// Bytes of a block's head.
 fn block_head(version: u16) -> usize {
-    if version >= BEFORE_POSTS { BLOCK_HEAD + FRAGMENTS_HEAD } else { BLOCK_HEAD }
+    let fragments = if version >= BEFORE_POSTS { FRAGMENTS_HEAD } else { 0 };
+    let tables = if version >= TABLES_VERSION { TABLES_HEAD } else { 0 };
+    BLOCK_HEAD + fragments + tables
 }
 
 /// Write the index into an empty file; returns its size in bytes. The caller syncs.
 pub(crate) fn write(file: &dyn File, device: &DeviceId, reach: &Reach, index: &Index) -> io::Result<u64> {
-    let version = if index.has_fragments() { FRAGMENTS_VERSION } else { VERSION };
-    match write_as(version, file, device, reach, index)? {
-        Some(written) => Ok(written),
-        // The first fragment has come meanwhile.
-        None => Ok(write_as(FRAGMENTS_VERSION, file, device, reach, index)?.unwrap_or(0)),
+    let needed = match (index.has_tables(), index.has_fragments()) {
+        (true, _) => TABLES_VERSION,
+        (false, true) => FRAGMENTS_VERSION,
+        (false, false) => VERSION,
+    };
+    // The first fragment may come meanwhile, or the first reference.
+    for version in [VERSION, FRAGMENTS_VERSION, TABLES_VERSION].into_iter().filter(|version| *version >= needed) {
+        if let Some(written) = write_as(version, file, device, reach, index)? {
+            return Ok(written);
+        }
     }
+    Ok(0)
 }
 
-/// Write a checkpoint of a version; None if the index has fragments, and the version none.
+/// Write a checkpoint of a version; None if the index has fragments or references, and the version none.
 fn write_as(version: u16, file: &dyn File, device: &DeviceId, reach: &Reach, index: &Index) -> io::Result<Option<u64>> {
     let mut head = Vec::with_capacity(HEAD + reach.positions.len() * VOLUME);
     head.extend_from_slice(&MAGIC);
@@ -111,10 +127,11 @@ fn write_as(version: u16, file: &dyn File, device: &DeviceId, reach: &Reach, ind
     Ok(Some(written + waiting.len() as u64))
 }
 
-/// A partition's block; None if it has fragments, and the version none.
+/// A partition's block; None if it has fragments or references, and the version none.
 fn pack(version: u16, id: PartitionId, partition: &Partition) -> Option<Vec<u8>> {
-    let with_fragments = version == FRAGMENTS_VERSION;
-    if partition.has_fragments() && !with_fragments {
+    let (with_fragments, with_tables) = (version >= FRAGMENTS_VERSION, version >= TABLES_VERSION);
+    let tables = pack_tables(partition);
+    if (partition.has_fragments() && !with_fragments) || (!tables.is_empty() && !with_tables) {
         return None;
     }
     let (mut slots, mut extras) = (Vec::with_capacity(partition.len() * SLOT), Vec::new());
@@ -141,6 +158,9 @@ fn pack(version: u16, id: PartitionId, partition: &Partition) -> Option<Vec<u8>>
     if with_fragments {
         out.extend_from_slice(&(fragments.len() as u32).to_be_bytes());
     }
+    if with_tables {
+        out.extend_from_slice(&((tables.len() / TABLE) as u32).to_be_bytes());
+    }
     out.extend_from_slice(&slots);
     for (digest, extra) in extras {
         let post = extra.post.unwrap_or_default();
@@ -153,8 +173,40 @@ fn pack(version: u16, id: PartitionId, partition: &Partition) -> Option<Vec<u8>>
         out.extend_from_slice(&post.units.to_be_bytes());
         out.extend_from_slice(&[0; 4]);
     }
+    out.extend_from_slice(&tables);
     out.extend_from_slice(&fragments);
     Some(out)
+}
+
+/// The tables to which slots point, by place.
+fn pack_tables(partition: &Partition) -> Vec<u8> {
+    let mut tables: Vec<_> = partition.tables().collect();
+    tables.sort_unstable_by_key(|(place, _)| *place);
+    let mut out = Vec::with_capacity(tables.len() * TABLE);
+    for (place, HeldTable { pack, units, sequence, .. }) in tables {
+        out.extend_from_slice(&place.0.to_be_bytes());
+        out.extend_from_slice(&units.to_be_bytes());
+        out.extend_from_slice(&sequence.to_be_bytes());
+        out.extend_from_slice(&pack.digest);
+        out.extend_from_slice(&pack.version.timestamp.to_be_bytes());
+        out.extend_from_slice(&pack.version.generation.to_be_bytes());
+    }
+    out
+}
+
+/// Let a partition know its tables, before slots point to them; None if they are not as they are written.
+fn unpack_tables(raw: &[u8], partition: &mut Partition) -> Option<()> {
+    let mut last = None;
+    for raw in raw.chunks_exact(TABLE) {
+        let place = Place(u64_at(raw, 0));
+        if last.replace(place).is_some_and(|last| last >= place) {
+            return None;
+        }
+        let version = Version { timestamp: u64_at(raw, 36), generation: u64_at(raw, 44) };
+        let pack = Pack { version, digest: *raw[20..].first_chunk()? };
+        partition.know_table(place, pack, u32_at(raw, 8), u64_at(raw, 12));
+    }
+    Some(())
 }
 
 /// A file read from front to back.
@@ -200,7 +252,7 @@ pub(crate) fn read(file: &dyn File, device: &DeviceId) -> io::Result<Option<(Rea
     let mut stream = Stream { file, offset: 0, buffer: Vec::new(), start: 0 };
     let Some(head) = stream.peek(HEAD)? else { return Ok(None) };
     let version = u16::from_be_bytes([head[8], head[9]]);
-    let understood = (VERSION..=FRAGMENTS_VERSION).contains(&version);
+    let understood = (VERSION..=TABLES_VERSION).contains(&version);
     let known = head[..8] == MAGIC && understood && head[16..32] == *device;
     let volumes = u32_at(head, HEAD - 4) as usize;
     if !known || (volumes * VOLUME) as u64 > total {
@@ -265,9 +317,10 @@ fn read_blocks(
     loop {
         let Some(head) = stream.peek(block_head(version))? else { return Ok(false) };
         let id = (u16::from_be_bytes([head[0], head[1]]), u32_at(head, 2));
-        let Counts { slots, extras, fragments } = Counts::of(version, head);
-        let len = block_head(version) + slots as usize * SLOT + extras as usize * EXTRA + fragments as usize;
-        if slots > MAX_SLOTS || extras > slots || len as u64 > total {
+        let counts = Counts::of(version, head);
+        let Counts { slots, extras, fragments, tables } = counts;
+        let len = counts.len(version);
+        if slots > MAX_SLOTS || extras > slots || tables > slots || len as u64 > total {
             return Ok(false);
         }
         let Some(block) = stream.block(len)? else { return Ok(false) };
@@ -290,12 +343,20 @@ struct Counts {
     extras: u32,
     /// Bytes.
     fragments: u32,
+    tables: u32,
 }
 
 impl Counts {
     fn of(version: u16, head: &[u8]) -> Self {
         let fragments = if version >= BEFORE_POSTS { u32_at(head, BLOCK_HEAD) } else { 0 };
-        Self { slots: u32_at(head, 6), extras: u32_at(head, 10), fragments }
+        let tables = if version >= TABLES_VERSION { u32_at(head, BLOCK_HEAD + FRAGMENTS_HEAD) } else { 0 };
+        Self { slots: u32_at(head, 6), extras: u32_at(head, 10), fragments, tables }
+    }
+
+    /// Bytes of the block.
+    fn len(&self, version: u16) -> usize {
+        let (slots, extras) = (self.slots as usize * SLOT, self.extras as usize * EXTRA);
+        block_head(version) + slots + extras + self.tables as usize * TABLE + self.fragments as usize
     }
 }
 
@@ -305,16 +366,20 @@ fn unpack(version: u16, block: &[u8]) -> Option<Partition> {
     let mut partition = Partition::default();
     partition.reserve(slots);
     let (raw_slots, rest) = block[block_head(version)..].split_at(slots * SLOT);
-    let (raw_extras, raw_fragments) = rest.split_at(counts.extras as usize * EXTRA);
+    let (raw_extras, rest) = rest.split_at(counts.extras as usize * EXTRA);
+    let (raw_tables, raw_fragments) = rest.split_at(counts.tables as usize * TABLE);
+    unpack_tables(raw_tables, &mut partition)?;
     for raw in raw_slots.chunks_exact(SLOT) {
         let record = Record {
-            kind: Kind::of(raw[36]).filter(|kind| matches!(kind, Kind::Put | Kind::Tombstone | Kind::Large))?,
+            kind: Kind::of(raw[36])
+                .filter(|kind| matches!(kind, Kind::Put | Kind::Tombstone | Kind::Large | Kind::Table))?,
             timestamp: u64_at(raw, 16),
             place: Place(u64_at(raw, 24)),
             units: u32_at(raw, 32),
             extra: Extra::default(),
         };
-        if !partition.append(raw.first_chunk()?, &record) {
+        let is_known = record.kind != Kind::Table || partition.table(record.place).is_some();
+        if !is_known || !partition.append(raw.first_chunk()?, &record) {
             return None;
         }
     }
@@ -332,8 +397,10 @@ fn unpack(version: u16, block: &[u8]) -> Option<Partition> {
             return None;
         }
     }
+    // One without references would never die.
+    let used = partition.tables().all(|(_, table)| table.references > 0);
     let whole = raw_fragments.is_empty() || fragments::unpack(raw_fragments, &mut partition).is_some();
-    whole.then_some(partition)
+    (whole && used).then_some(partition)
 }
 
 /// The same bytes with correct magic, device and checksums, block by block, as far as their counts go.
@@ -352,15 +419,14 @@ pub(crate) fn sealed_anew(data: &[u8], device: &DeviceId) -> Vec<u8> {
         return raw;
     }
     raw[..8].copy_from_slice(&MAGIC);
-    let version = u16::from(raw[9]).clamp(VERSION, FRAGMENTS_VERSION);
+    let version = u16::from(raw[9]).clamp(VERSION, TABLES_VERSION);
     raw[8..10].copy_from_slice(&version.to_be_bytes());
     raw[16..32].copy_from_slice(device);
     let volumes = u32_at(&raw, HEAD - 4) as usize;
     let mut at = seal(&mut raw, 0, HEAD + volumes * VOLUME);
     while let Some(start) = at.filter(|start| start + block_head(version) <= raw.len()) {
-        let Counts { slots, extras, fragments } = Counts::of(version, &raw[start..]);
-        let rest = slots as usize * SLOT + extras as usize * EXTRA + fragments as usize;
-        at = seal(&mut raw, start, block_head(version) + rest);
+        let len = Counts::of(version, &raw[start..]).len(version);
+        at = seal(&mut raw, start, len);
     }
     raw
 }

@@ -7,11 +7,14 @@
 //! other places are shown have a slot as well.
 
 mod fragments;
+mod tables;
 
 use std::collections::{BTreeMap, HashMap};
 
 use self::fragments::Fragments;
 pub(crate) use self::fragments::WholeObject;
+use self::tables::Tables;
+pub(crate) use self::tables::{Between, HeldTable, Taking, is_between};
 use super::room::{LEAF, Slots};
 use super::search::search;
 use super::slot::{Slot, joined};
@@ -63,6 +66,17 @@ impl Held {
             return 0;
         }
         self.extra.post.map_or(self.extra.delete_at, |post| post.delete_at)
+    }
+
+    /// Records that die with it: its own, and the POST if it goes as well. A table lives on without it.
+    pub(super) fn freed(&self, post_goes: bool) -> Vec<(Place, u32)> {
+        let post = self.extra.post.filter(|_| post_goes).map(|post| (post.place, post.units));
+        [self.slot.own_record(), post].into_iter().flatten().collect()
+    }
+
+    /// Number of the file with its data, if there is one.
+    pub(super) fn large(&self) -> Option<u64> {
+        Some(self.extra.large).filter(|large| *large != 0)
     }
 
     /// What other devices are shown of it; of a fragment the newest version that is for certain, without its generation.
@@ -125,6 +139,7 @@ pub(crate) struct Partition {
     sums: BTreeMap<Suffix, Sum>,
     extras: HashMap<[u8; 16], Extra>,
     fragments: Option<Box<Fragments>>,
+    tables: Option<Box<Tables>>,
     count: usize,
     root: Option<u128>,
 }
@@ -132,7 +147,7 @@ pub(crate) struct Partition {
 /// A change of one object's entry in the index: what to hold from now on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Record {
-    /// Put, Large, Tombstone, or a fragment's.
+    /// Put, Large, Tombstone, Table for a reference, or a fragment's.
     pub kind: Kind,
     /// Of data or tombstone.
     pub timestamp: Timestamp,
@@ -216,6 +231,9 @@ impl Partition {
             };
             Held { extra: record.extra, ..self.held(slot) }
         });
+        // In this order, so that a table never dies that is pointed to again.
+        after.iter().for_each(|held| self.count_reference(&held.slot));
+        before.iter().for_each(|held| self.discount_reference(&held.slot));
         match (position, after) {
             (Some((leaf, Ok(at))), Some(held)) => self.leaves[leaf].slots[at] = held.slot,
             (Some((leaf, Ok(at))), None) => self.take(leaf, at),
@@ -276,6 +294,7 @@ impl Partition {
             extra: false,
         };
         self.push(slot);
+        self.count_reference(&slot);
         self.root = None;
         let (suffix, term) = (slot.suffix(), self.held(slot).term());
         let sum = match self.sums.last_entry() {

@@ -8,7 +8,7 @@ use swiftlet_fragments::{Accepted, Ballot, Outcome, Version};
 
 use crate::inner::Inner;
 use crate::model::{Key, Timestamp};
-use crate::record::{Header, Kind, Sound, State};
+use crate::record::{Kind, Sound, State};
 use crate::versions::Versions;
 
 /// A record's change in the order of sequence numbers, with the state that a fragment's says.
@@ -23,14 +23,15 @@ pub(super) struct Told {
 }
 
 /// Records of fragments, by key, and all other ones. Records must be in the order of their sequence numbers.
-pub(super) fn apart(records: &[Sound]) -> (HashMap<Key, Told>, Vec<Header>) {
+pub(super) fn apart(records: &[Sound]) -> (HashMap<Key, Told>, Vec<Sound>) {
     let mut fragments: HashMap<Key, Told> = HashMap::new();
     let coded = |kind: Kind| kind.is_of_fragments() || kind == Kind::CodedPost;
     for record in records.iter().filter(|record| coded(record.header.kind)) {
         fragments.entry(record.header.key).or_default();
     }
     let mut objects = Vec::new();
-    for Sound { header, change } in records {
+    for record in records {
+        let Sound { header, change, .. } = record;
         match (fragments.get_mut(&header.key), header.kind) {
             (Some(told), Kind::Forget) => *told = Told::default(),
             (Some(told), Kind::CodedPost) => {
@@ -43,7 +44,7 @@ pub(super) fn apart(records: &[Sound]) -> (HashMap<Key, Told>, Vec<Header>) {
                 let state = State::of(header.says).filter(|_| header.kind.is_fragment());
                 told.changes.extend(change.as_deref().map(|change| (change.clone(), state.unwrap_or_default())));
             }
-            (None, _) => objects.push(*header),
+            (None, _) => objects.push(record.clone()),
         }
     }
     // Of one that was forgotten nothing is left.

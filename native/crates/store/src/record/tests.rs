@@ -1,5 +1,9 @@
 //! Records survive a round trip; nothing else is taken for one.
 
+use swiftlet_fragments::Version;
+use swiftlet_fragments::packs::Pack;
+use swiftlet_fragments::packs::table::Reference;
+
 use super::*;
 
 const DEVICE: DeviceId = [7; 16];
@@ -49,6 +53,28 @@ fn a_newer_version_is_told_from_damage() {
     let check = header_check(&raw, &DEVICE);
     raw[CHECK..].copy_from_slice(&check.to_be_bytes());
     assert_eq!(Header::parse(&raw, Place::new(2, 8192), &DEVICE), Parsed::Newer(3));
+}
+
+#[test]
+fn a_table_has_the_version_of_its_pack_and_a_record_version_of_its_own() {
+    let version = Version { timestamp: 1 << 41, generation: 1 << 50 };
+    let pack = Pack { version, digest: [9; 16] };
+    let reference = Reference { digest: [1; 16], timestamp: 7, offset: 40, length: 100 };
+    let table = Table { pack, references: vec![reference] };
+    let (header, metadata) = table_record(3, 95, &table).expect("a table");
+    let header = Header { metadata_len: metadata.len() as u32, place: Place::new(2, 8192), ..header };
+    let parse = |raw: &[u8]| Header::parse(raw, header.place, &DEVICE);
+    let mut raw = header.pack(&DEVICE);
+    assert_eq!(raw[4], TABLES_VERSION);
+    assert_eq!((parse(&raw), pack_of(&header)), (Parsed::Sound(header), pack));
+    assert_eq!(parse_table(&header, &metadata), Some(table));
+    assert_eq!(parse_table(&Header { generation: 1, ..header }, &metadata), None);
+    for (number, expected) in [(POSTS_VERSION, Parsed::Unsound), (TABLES_VERSION + 1, Parsed::Newer(5))] {
+        raw[4] = number;
+        let check = header_check(&raw, &DEVICE);
+        raw[CHECK..].copy_from_slice(&check.to_be_bytes());
+        assert_eq!(parse(&raw), expected);
+    }
 }
 
 #[test]

@@ -7,6 +7,7 @@ mod callbacks;
 mod crash;
 mod damage;
 mod fragments;
+mod packs;
 mod pending;
 mod posts;
 mod upkeep;

@@ -13,10 +13,47 @@ use std::time::{Duration, Instant};
 use swiftlet_erasure::Scheme;
 use swiftlet_fragments::block::Block;
 use swiftlet_fragments::cutting::Cutter;
+use swiftlet_fragments::packs::Pack;
+use swiftlet_fragments::packs::table::{Reference, Table};
 use swiftlet_fragments::request::{Answer, Request};
 use swiftlet_fragments::{Device, Version};
 use swiftlet_store::model::{Footer, Key, PutMeta};
 use swiftlet_store::{Config, Error, Shape, Store};
+
+/// The pack to which objects are referred: where one is in it follows from its number and its timestamp.
+fn reference(number: u64, timestamp: u64) -> Reference {
+    let digest = key(number).digest;
+    let rank = (0..OBJECTS).filter(|other| key(*other).digest < digest).count() as u64;
+    Reference { digest, timestamp, offset: rank << 20, length: (timestamp % 1000) as u32 }
+}
+
+/// Refer to all objects that have data, as they are now.
+fn adopt(store: &Store, round: u64) {
+    let pack = Pack { version: Version { timestamp: round, generation: 1 }, digest: [7; 16] };
+    let mut references: Vec<Reference> = (0..OBJECTS)
+        .filter_map(|number| {
+            let (is_put, timestamp) = newest(store, number);
+            is_put.then(|| reference(number, timestamp))
+        })
+        .collect();
+    references.sort_unstable_by_key(|reference| reference.digest);
+    if !references.is_empty() {
+        store.adopt((0, 1), Table { pack, references }).expect("it works");
+    }
+}
+
+/// Whether an object has data, and when it was written or deleted last.
+fn newest(store: &Store, number: u64) -> (bool, u64) {
+    if let Some(found) = store.reference(&key(number)).expect("it works") {
+        assert_eq!(found.reference, reference(number, found.reference.timestamp));
+        return (true, found.reference.timestamp);
+    }
+    match store.stat(&key(number)) {
+        Ok(info) => (true, info.timestamp),
+        Err(Error::NotFound(tombstone)) => (false, tombstone.unwrap_or(0)),
+        Err(error) => panic!("{error}"),
+    }
+}
 
 /// Says to a process of this test that it is the child: the directory, a space, the seed. The test program has a test
 /// `child` that does [`write_if_child`].
@@ -117,10 +154,7 @@ fn write_until_killed(root: &Path, seed: u64) {
         }
         let key = key(number);
         // Later lives go on where the ones before them ended.
-        let timestamp = store
-            .stat(&key)
-            .map_or_else(|error| if let Error::NotFound(Some(at)) = error { at } else { 0 }, |info| info.timestamp)
-            + 1;
+        let timestamp = newest(&store, number).1 + 1;
         let what = if random(5) == 0 {
             match store.delete(key, timestamp, Vec::new()) {
                 Ok(_) | Err(Error::NotFound(_)) => "delete",
@@ -137,6 +171,7 @@ fn write_until_killed(root: &Path, seed: u64) {
         writeln!(out, "{what} {number} {timestamp}").expect("it works");
         out.flush().expect("it works");
         match step % 20 {
+            3 => adopt(&store, step),
             7 => store.checkpoint().expect("it works"),
             13 => drop(store.compact().expect("it works")),
             17 => drop(store.punch().expect("it works")),
@@ -218,6 +253,7 @@ pub fn check(root: &Path, floor: &mut Acknowledged, last: &Acknowledged, what: &
                 let at = read_fragment(&store, number, what);
                 (at.is_some(), at.unwrap_or(0))
             }
+            Err(Error::Format(_)) => newest(&store, number),
             Ok(object) => {
                 let at = object.info().timestamp;
                 assert_eq!(object.read(0, u64::MAX).expect("sound"), content(at), "{what}: {number}");

@@ -3,6 +3,7 @@
 #![allow(dead_code, unreachable_pub, reason = "each test uses a part of it")]
 
 pub mod fragments;
+pub mod packs;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

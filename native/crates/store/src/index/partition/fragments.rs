@@ -242,17 +242,31 @@ impl Partition {
         digests
     }
 
-    /// Where everything is that is held: digest, place and units.
+    /// The same without references, which are checked with their tables, unless there is a POST on top.
+    #[must_use]
+    pub(crate) fn audited_digests(&self) -> Vec<[u8; 16]> {
+        let mut digests = self.all_digests();
+        if self.tables().next().is_some() {
+            let is_checked = |held: Held| held.slot.member().is_none() || held.extra.post.is_some();
+            digests.retain(|digest| self.get(digest).is_none_or(is_checked));
+        }
+        digests
+    }
+
+    /// Where everything is that is held: digest, place and units. A table's digest is that of its pack.
     pub(crate) fn for_each_place(&self, mut each: impl FnMut(&[u8; 16], Place, u32)) {
         for Held { slot, extra, .. } in self.iter() {
             let digest = slot.digest();
             if !self.has_fragment(&digest) {
-                each(&digest, slot.place, slot.units);
+                slot.own_record().iter().for_each(|(place, units)| each(&digest, *place, *units));
                 extra.post.iter().for_each(|post| each(&digest, post.place, post.units));
             }
         }
         for (digest, versions) in self.fragments() {
             versions.spots().for_each(|spot| each(digest, spot.place, spot.units));
+        }
+        for (place, table) in self.tables() {
+            each(&table.pack.digest, place, table.units);
         }
     }
 }
