@@ -2,7 +2,7 @@
 
 The answer is JSON: the object's partition, its policy, the version of the ring, the primaries in replica order, and as
 many handoffs. It costs one container lookup, mostly a cached one, and never asks for the object itself: the answer is
-where the object would be.
+where the object would be. While the container moves to another policy nobody can say that, and the answer is 409.
 """
 
 from __future__ import annotations
@@ -63,6 +63,9 @@ async def _locate(api: LocationsApi, request: web.Request, path: Path) -> web.Re
         raise Unauthorized("send X-Auth-Token; the proxy issues tokens at /auth/v1.0")
     authorize(api.identify(token), "GET", path)
     container = await api.containers.get(path.account, path.container)
+    if (move := api.policies.move_in_force(container.move)) is not None:
+        names = f"{api.policies.name_of(move.source)} to {api.policies.name_of(move.target)}"
+        raise ApiError(409, f"this container moves from storage policy {names}, and either may have the object")
     ring = api.rings.objects(container.policy)
     partition = ring.partition_of(api.hash_path.of(path))
     primaries = ring.primaries(partition)

@@ -16,6 +16,7 @@ from swiftlet.auth.tokens import Tokens
 from swiftlet.errors import NotFound, Unavailable
 from swiftlet.model import ContainerInfo
 from swiftlet.names import HashPath, Path
+from swiftlet.policy_moves import Phase, PolicyMove
 from swiftlet.ring import Ring, RingBuilder
 from swiftlet.settings import PolicySection
 from swiftlet.settings.policies import Policies
@@ -53,6 +54,9 @@ class FakeRings:
 
 
 async def container_info(account: str, container: str) -> ContainerInfo:
+    if container in {phase.value for phase in Phase}:
+        move = PolicyMove(4, 5, Phase(container), ZERO, ZERO)
+        return ContainerInfo(account, container, ZERO, ZERO, 0, 0, move.policy, {}, move)
     if container not in {"photos", "elsewhere"}:
         raise NotFound(f"/{account}/{container} is not here")
     return ContainerInfo(account, container, ZERO, ZERO, 0, 0, 4 if container == "photos" else 5, {})
@@ -95,6 +99,7 @@ async def test_primaries_and_handoffs_of_an_object(client: Client) -> None:
         ("AUTH_other/photos/o", token(), 403),
         ("AUTH_test/absent/o", token(), 404),
         ("AUTH_test/elsewhere/o", token(), 503),
+        *((f"AUTH_test/{phase.value}/o", token(), 409) for phase in Phase),
         ("AUTH_test/photos", token(), 400),
         ("AUTH_test/photos/%zz", token(), 412),
     ],

@@ -9,10 +9,12 @@ from pathlib import Path as Directory
 
 import pytest
 
+from swiftlet.api.context.container_cache import ContainerCache
 from swiftlet.api.http.reserved import versions_container
-from swiftlet.api.tests.proxy import POLICIES, Proxy, proxy_of
+from swiftlet.api.tests.proxy import POLICIES, ManualClock, Proxy, proxy_of
 from swiftlet.api.tests.versions import AT_ONCE, put_version
 from swiftlet.errors import NotFound, Unavailable
+from swiftlet.main.routing import routed
 from swiftlet.model import Kind, ObjectInfo
 from swiftlet.names import Path
 from swiftlet.placement.moving import Move, Moved, MovingObjects
@@ -206,6 +208,25 @@ async def test_a_proxy_that_knows_an_earlier_phase_reads_and_writes_beside_one_t
             assert (await writer.call("HEAD", "c/o")).headers["X-Object-Meta-N"] == str(number)
             assert (await reader.call("DELETE", "c/o")).status == 204
             assert await got(writer) == (404, b"")
+
+
+async def test_what_a_proxy_knows_of_a_container_ends_when_nobody_can_be_asked(
+    cluster: MemoryCluster, tmp_path: Directory
+) -> None:
+    now = ManualClock(100.0)
+    known = ContainerCache(cluster.listings.container_info, 10.0, clock=now)
+    async with proxy_of(cluster, tmp_path) as proxy:
+        objects = routed(cluster.objects, known, POLICIES)
+        await store(proxy, A, 600, OLD)
+        assert (await objects.head(PATH, A)).size == len(OLD)
+        with cluster.databases_down(*cluster.devices):
+            now.now += 9.0
+            assert (await objects.head(PATH, A)).size == len(OLD)
+            now.now += 1.0
+            with pytest.raises(Unavailable):
+                await objects.head(PATH, A)
+            with pytest.raises(Unavailable):
+                await objects.delete(PATH, A, at(700))
 
 
 @while_it_moves

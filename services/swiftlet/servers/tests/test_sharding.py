@@ -14,7 +14,8 @@ import pytest
 
 from swiftlet.errors import NodeBusy, NodeError, NodeUnreachable, NotEmpty, NotFound
 from swiftlet.listing.tests.test_query import naive
-from swiftlet.model import Amounts, Bounds, Claim, ListingQuery, ObjectRow, Subdir
+from swiftlet.model import Amounts, Bounds, Claim, DatabaseKind, ListingQuery, ObjectRow, Subdir
+from swiftlet.policy_moves import ITEM, Phase, PolicyMove
 from swiftlet.ring.lookup import Ring
 from swiftlet.ring.model import Device
 from swiftlet.servers.containers.claims import Claims
@@ -99,6 +100,34 @@ async def test_a_container_that_is_split_is_as_one(cluster: ShardedCluster) -> N
         assert own <= cluster.settings.above_rows
         info = await cluster.transport.container_info(holder, cluster.partition, ACCOUNT, CONTAINER)
         assert info.metadata == {"X-Container-Meta-A": "1"}
+
+
+@pytest.mark.parametrize("phase", Phase)
+async def test_a_container_that_is_split_moves_to_another_policy(cluster: ShardedCluster, phase: Phase) -> None:
+    model = {row.name: row for row in rows(300)}
+    assert await cluster.write(list(model.values())) == 3
+    for number, one in enumerate(Phase, 100):
+        move = PolicyMove(0, 1, one, at(number), at(1))
+        for holder in cluster.holders:
+            item = {ITEM: move.text()}
+            await cluster.transport.post_container(holder, cluster.partition, ACCOUNT, CONTAINER, at(number), item)
+        await cluster.settle()
+        if one is phase:
+            break
+    await cluster.sync()
+    await assert_listed(cluster, model)
+    for holder in cluster.holders:
+        place = holder, cluster.partition, ACCOUNT, CONTAINER
+        listed, _ = await cluster.transport.list_objects(*place, ListingQuery(marker="d3"))
+        for info in (listed, await cluster.transport.container_info(*place)):
+            assert (info.move, info.policy, info.object_count) == (move, move.policy, 300)
+        store = cluster.stores[holder.name]
+        kind = DatabaseKind.CONTAINER
+        ids = [id for partition in await store.partitions(kind) for id in await store.databases(kind, partition)]
+        heads = [await store.read(id, lambda database: database.head) for id in ids]
+        assert [head.move for head in heads if head.name == NAME] == [move]
+        assert not [head for head in heads if head.name != NAME and head.move is not None], "shards have no state"
+        assert len(heads) > 1
 
 
 async def test_writes_go_to_the_shards_and_are_seen_at_once(cluster: ShardedCluster) -> None:
