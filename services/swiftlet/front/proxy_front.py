@@ -346,7 +346,7 @@ class ProxyFront:
         """Return which container replicas each copy of an object has to update, and which of them clients wait for, as
         bits.
         """
-        shares, awaited = self._api.objects.shares(grant.path, grant.policy)
+        shares, awaited = self._api.objects.by_policy.shares(grant.path, grant.policy)
         return [bits_of(share) for share in shares], bits_of(awaited)
 
     async def renew(self) -> None:

@@ -174,7 +174,7 @@ class RowBatches:
         repeated = set(tokens)
         """The requests that Python has to execute again."""
         try:
-            if await self._api.objects.list_stored(stored):
+            if await self._api.objects.by_policy.list_stored(stored):
                 # A deletion succeeds in a container that is gone, too.
                 repeated = {token for token, row in zip(tokens, stored.rows, strict=True) if not row.deleted}
                 await self._undo(stored)

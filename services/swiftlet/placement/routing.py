@@ -6,7 +6,7 @@ counts in place of that.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
 from swiftlet.model import ObjectInfo, ObjectKey, PostRecord, PutFooter, PutRecord
@@ -14,7 +14,6 @@ from swiftlet.names import Path
 from swiftlet.placement.cluster_objects import ClusterObjects
 from swiftlet.placement.moving import Move, MovingObjects
 from swiftlet.placement.outcomes import Written
-from swiftlet.placement.rows.row_updates import StoredRows
 from swiftlet.placement.runs import ClusterRuns
 from swiftlet.placement.transfers import Download, Upload
 from swiftlet.policy_moves import PolicyMove
@@ -107,14 +106,6 @@ class RoutedObjects:
     def key(self, path: Path, policy: int) -> ObjectKey:
         """Return the object's place in a policy's current ring."""
         return self.by_policy.key(path, policy)
-
-    def shares(self, path: Path, policy: int) -> tuple[Sequence[tuple[int, ...]], Collection[int]]:
-        """Do as `ClusterObjects.shares`."""
-        return self.by_policy.shares(path, policy)
-
-    async def list_stored(self, stored: StoredRows) -> bool:
-        """Do as `ClusterObjects.list_stored`."""
-        return await self.by_policy.list_stored(stored)
 
 
 AnyObjects: TypeAlias = RoutedObjects | ClusterObjects

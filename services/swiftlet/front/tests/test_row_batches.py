@@ -70,6 +70,10 @@ class FakeObjects:
         self.gate = asyncio.Event()
         self.gate.set()
 
+    @property
+    def by_policy(self) -> FakeObjects:
+        return self
+
     async def list_stored(self, stored: StoredRows) -> bool:
         self.batches.append([row.name for row in stored.rows])
         await self.gate.wait()
