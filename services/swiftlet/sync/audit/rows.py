@@ -187,6 +187,14 @@ class RowsAudit:
                 else:
                     replaces.append(verdict)
         UNDECIDED.inc(undecided)
+        # Walks take long: the container may have begun to move since, and its objects with it.
+        if (merges or replaces) and await self._place(id, name) != (
+            DatabaseName(place.account, place.container),
+            policy,
+        ):
+            UNDECIDED.inc(len(merges) + len(replaces))
+            await self._pacer.rest(len(old))
+            return False
         await self._mend(id, name, merges, replaces)
         await self._pacer.rest(len(old))
         return len(old) == len(rows) and not undecided and not merges and not replaces

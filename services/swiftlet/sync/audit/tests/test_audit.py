@@ -222,6 +222,34 @@ async def test_a_container_that_moves_is_left_alone(cluster: MemoryCluster, phas
     assert [await rows_of(cluster, device) for device in cluster.container_devices()] == before
 
 
+@pytest.mark.parametrize("phase", Phase)
+async def test_a_container_that_begins_to_move_while_it_is_walked_is_left_alone_from_then_on(
+    cluster: MemoryCluster, phase: Phase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = [await rows_of(cluster, device) for device in cluster.container_devices()]
+    compare_really, moved = cluster.listing_transport.compare_rows, 0
+
+    async def no_pace(_size: int) -> None:
+        return None
+
+    async def moving_meanwhile(*args: Any) -> Any:
+        nonlocal moved
+        await bring(cluster, phase)
+        for name in NAMES[:3]:
+            path = Path(ACCOUNT, CONTAINER, name)
+            moved += await MovingObjects(cluster.objects, Move(0, 1, 1)).move(path, no_pace) is Moved.MOVED
+        return await compare_really(*args)
+
+    auditors = Auditors(cluster)
+    with monkeypatch.context() as patched:
+        patched.setattr(cluster.listing_transport, "compare_rows", moving_meanwhile)
+        for walk in auditors.rows:
+            assert await walk.run_once() == 0
+    assert moved == 3
+    after = [await rows_of(cluster, device) for device in cluster.container_devices()]
+    assert [sorted(rows) for rows in after] == [sorted(rows) for rows in before] == [sorted(NAMES)] * 3
+
+
 async def test_a_container_is_proved_again_once_the_policy_is_retired_that_it_left(cluster: MemoryCluster) -> None:
     await bring(cluster, Phase.SETTLED)
 
