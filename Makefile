@@ -184,6 +184,11 @@ OPS ?= 600
 model-kills: setup ## OPS random writes while servers are killed, chosen by SEED: objects, listings and totals agree on every replica
 	@OPS=$(OPS) SEED=$(SEED) .venv/bin/python -m pytest -q -s e2e/standalone/test_model_kills.py
 
+# make move-kills KILLS=50 SEED=3
+.PHONY: move-kills
+move-kills: setup ## containers moved to erasure coding and out of it under load, by movers killed KILLS times at moments chosen by SEED
+	@KILLS=$(KILLS) SEED=$(SEED) .venv/bin/python -m pytest -q -s e2e/standalone/test_move_kills.py
+
 # make coded-kills KILLS=200 SEED=3
 .PHONY: coded-kills
 coded-kills: setup ## proxies, object servers and replicators of a 4+2 store killed KILLS times, chosen by SEED, and devices wiped: nothing acknowledged is lost

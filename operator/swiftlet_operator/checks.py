@@ -268,7 +268,7 @@ def _policy_coding(world: World) -> Iterator[Verdict]:
     changed = [coding.changed(one, before[one.index]) for one in policies_of(world) if one.index in before]
     message = (
         f"policy {'; policy '.join(filter(None, changed))}: nobody could read them. Put it back as it was, and make "
-        "another StoragePolicy with an index of its own for new containers, into which you can copy objects"
+        "another StoragePolicy with an index of its own, to which `swiftlet policy move` brings the containers"
     )
     yield Verdict("PolicyCodingChanged", message, any(changed))
 

@@ -49,7 +49,13 @@ REACHES: Mapping[str, Mapping[str, tuple[int, ...]]] = {
     # Servers of devices have a replicator beside them, which speaks with all others and with Redis.
     STORAGE: _OF_DATA,
     CONTAINER: _OF_DATA,
-    PROXY: {STORAGE: (OBJECT_PORT, OBJECT_NATIVE_PORT), CONTAINER: (CONTAINER_PORT, CONTAINER_NATIVE_PORT)},
+    # Whoever moves containers to another policy does so from a proxy's pod, and asks all services for their status.
+    PROXY: {
+        STORAGE: (OBJECT_PORT, OBJECT_NATIVE_PORT, REPLICATOR_PORT),
+        CONTAINER: (CONTAINER_PORT, CONTAINER_NATIVE_PORT, REPLICATOR_PORT),
+        PROXY: (MANAGEMENT_PORT,),
+        METADATA: (METADATA_MANAGEMENT_PORT,),
+    },
     METADATA: {CONTAINER: (CONTAINER_PORT,)},
     REDIS: {},
 }

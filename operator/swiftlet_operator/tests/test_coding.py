@@ -114,7 +114,7 @@ async def test_another_coding_is_refused_and_the_one_before_stays() -> None:
         assert scene.condition("SpecValid") == ("False", "PolicyCodingChanged")
         assert "cold (index 1) has objects with erasureCoding 4+2" in scene.message("SpecValid")
         assert "make another StoragePolicy with an index of its own" in scene.message("SpecValid")
-        assert "into which you can copy objects" in scene.message("SpecValid")
+        assert "to which `swiftlet policy move` brings the containers" in scene.message("SpecValid")
         assert files(scene) == before
     without = cold()
     del without["spec"]["erasureCoding"]

@@ -124,7 +124,7 @@ DATA = {"storage": {6200, 7200, 6400}, "container": {6300, 7300, 6400}, "redis":
 NEEDED = {
     "storage": DATA,
     "container": DATA,
-    "proxy": {"storage": {6200, 7200}, "container": {6300, 7300}},
+    "proxy": {"storage": {6200, 7200, 6400}, "container": {6300, 7300, 6400}, "proxy": {8081}, "metadata": {8091}},
     "metadata": {"container": {6300}},
     "redis": {},
 }

@@ -163,6 +163,13 @@ def use_listing_transport(
     return transport
 
 
+def use_node_client(app: web.Application, cluster: ClusterSection, timeouts: NodeTimeouts) -> NodeClient:
+    """Return a client for other requests to servers, for the life of `app`."""
+    client = NodeClient(*_http(app, cluster, timeouts))
+    _closed_with(app, client)
+    return client
+
+
 def use_object_transport(
     app: web.Application, cluster: ClusterSection, timeouts: NodeTimeouts, service: str
 ) -> NativeObjectTransport:

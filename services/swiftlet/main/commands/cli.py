@@ -20,7 +20,7 @@ _LATER: dict[str, tuple[str, str, str]] = {
         "Say which store a load needs, and what is wrong with one.",
     ),
     "bench": ("swiftlet.main.commands.bench", "bench", "Measure a store, and compare results."),
-    "policy": ("swiftlet.main.commands.policy_command", "policy", "Look at storage policies."),
+    "policy": ("swiftlet.main.commands.policy_command", "policy", "Look at storage policies, move containers."),
     "replicator": ("swiftlet.main.commands.replicator_command", "replicator", "Run the replicator of some devices."),
     "rdma": ("swiftlet.main.commands.rdma", "rdma", "Find out whether RDMA can be used here."),
     "ring": ("swiftlet.main.commands.ring", "ring", "Make, change and inspect rings."),

@@ -1,4 +1,4 @@
-"""`swiftlet policy`: what uses a storage policy."""
+"""`swiftlet policy`: what uses a storage policy, and moving containers to another one."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from swiftlet.api.http.reserved import main_container
+from swiftlet.main.commands.policy_move_command import move
 from swiftlet.main.commands.policy_usage import Usage, find
 from swiftlet.settings import ProxySettings, load_settings
 from swiftlet.transport.http_policies import PolicyContainer
@@ -25,7 +26,10 @@ MAX_LIMIT = 10_000
 
 @click.group()
 def policy() -> None:
-    """Look at storage policies."""
+    """Look at storage policies, and move containers between them."""
+
+
+policy.add_command(move)
 
 
 @policy.command()

@@ -18,6 +18,7 @@ from swiftlet.main.background import in_background
 from swiftlet.main.encryption import only_encrypted, serve_encrypted
 from swiftlet.main.keys import use_keys
 from swiftlet.main.local_devices import hosts_of, local_devices, ring_host
+from swiftlet.main.moves_report import report_moves
 from swiftlet.main.nodes import serve_natively, use_listing_transport
 from swiftlet.main.policies import use_policy_list
 from swiftlet.main.rings import RingSet, hand_out_rings, use_rings
@@ -56,6 +57,7 @@ def create_app(settings: ContainerSettings) -> web.Application:
     app = create_base_app(settings.service, trust_request_ids=True, middlewares=middlewares)
     rings = RingSet.of(settings, objects=False)
     use_rings(app, rings, settings.cluster.ring_check_interval_s)
+    report_moves(app)
     hand_out_rings(app, rings)
     transport = use_listing_transport(app, settings.cluster, settings.container)
     tables: dict[str, swiftlet_native.UpdateTable] = {}

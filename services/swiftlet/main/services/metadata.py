@@ -9,6 +9,7 @@ from swiftlet.api.requests.locations import LocationsApi, add_location_routes
 from swiftlet.api.requests.ring_downloads import RingDownloads, add_ring_routes
 from swiftlet.auth.tokens import Condition, Tokens
 from swiftlet.main.keys import use_tokens
+from swiftlet.main.moves_report import report_moves
 from swiftlet.main.nodes import use_listing_transport
 from swiftlet.main.policies import use_policies
 from swiftlet.main.quotas import use_quotas
@@ -32,6 +33,8 @@ def create_app(settings: MetadataSettings) -> web.Application:
     cluster = settings.cluster
     rings = RingSet.of(settings, account=cluster.direct_access)
     use_rings(app, rings, cluster.ring_check_interval_s)
+    grants_s = settings.metadata.max_grant_life_s if cluster.direct_access else 0
+    report_moves(app, settings.metadata.container_info_ttl_s + grants_s)
     hand_out_rings(app[MANAGEMENT], rings)
     transport = use_listing_transport(app, cluster, settings.metadata)
     listings = ClusterListings(rings, transport, cluster.hash_path, NodeHealth())

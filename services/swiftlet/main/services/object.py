@@ -13,6 +13,7 @@ from swiftlet.errors import DeviceFailed, SettingsError, StoreFormatError
 from swiftlet.main.encryption import only_encrypted, serve_encrypted
 from swiftlet.main.keys import use_keys
 from swiftlet.main.local_devices import hosts_of, local_devices, ring_host
+from swiftlet.main.moves_report import report_moves
 from swiftlet.main.nodes import serve_natively, use_listing_transport
 from swiftlet.main.policies import use_policies
 from swiftlet.main.ring_names import object_ring
@@ -46,6 +47,7 @@ def create_app(settings: ObjectSettings) -> web.Application:
     app = create_base_app(settings.service, trust_request_ids=True, middlewares=only_encrypted(cluster))
     rings = RingSet.of(settings, account=False, objects=False)
     use_rings(app, rings, cluster.ring_check_interval_s)
+    report_moves(app)
     hand_out_rings(app, rings)
     # The server also works without the objects' rings; then it can't say in sync sessions what belongs here.
     policies = use_policies(app, settings, rings, lambda: changed())

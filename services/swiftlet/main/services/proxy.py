@@ -17,6 +17,7 @@ from swiftlet.main.cluster import finish_slow_replicas, use_cluster
 from swiftlet.main.garbage_collection import collect_garbage_seldom
 from swiftlet.main.grant_epochs import tell_of_changes
 from swiftlet.main.keys import use_tokens
+from swiftlet.main.moves_report import remembered_s, report_moves
 from swiftlet.main.nodes import bodies_for, use_object_transport
 from swiftlet.main.policies import use_policies
 from swiftlet.main.quotas import use_quotas
@@ -51,6 +52,7 @@ def create_app(
     app = create_base_app(settings.service, trust_request_ids=False, managed_apart=True)
     rings = RingSet.of(settings)
     use_rings(app, rings, settings.cluster.ring_check_interval_s)
+    report_moves(app, remembered_s(settings.proxy))
     hand_out_rings(app[MANAGEMENT], rings)
     waits = RowWaits(settings.proxy.row_wait_s, settings.proxy.post_quorum_wait_s)
     transport = use_object_transport(app, settings.cluster, settings.proxy, settings.service)

@@ -15,7 +15,9 @@ from swiftlet.context import new_request_id, request_id
 from swiftlet.errors import SettingsError, Unavailable
 from swiftlet.main.background import in_background
 from swiftlet.main.garbage_collection import collect_garbage_seldom
+from swiftlet.main.moves_report import report_moves
 from swiftlet.main.neighbours import join, make_redis, report_on
+from swiftlet.main.routing import REMEMBERED_S
 from swiftlet.main.services.replicated import Work, use_work
 from swiftlet.main.services.serving import serve_app
 from swiftlet.ring.model import Device
@@ -39,6 +41,9 @@ def create_app(settings: ReplicatorSettings) -> web.Application:
     work = use_work(app, settings)
     replicator = work.replicator
     redis = make_redis(settings, work.group, replicator.neighbours, replicator.progress, work.notices)
+    # Expirers, reapers and container sync have caches.
+    caches = settings.expirer.enabled or settings.reaper.enabled or settings.realms.file is not None
+    report_moves(app, REMEMBERED_S if caches else 0.0)
     app[STATUS].add("devices", lambda: replicator.standings.report(work.ring_name))
     gauges = RegionGauges()
     report_on(app, replicator, redis)
