@@ -11,6 +11,8 @@ import pytest
 import structlog
 from hypothesis import settings
 
+from swiftlet.web import logs
+
 # Where Python is told to keep no compiled modules, each process that a test starts would compile all of them anew:
 # nearly a second of processor time, ten times for each store.
 sys.dont_write_bytecode = False
@@ -34,7 +36,9 @@ def _logging_as_before() -> Iterator[None]:
     handlers, level = list(root.handlers), root.level
     # What a whole module has configured stays.
     before = structlog.get_config() if structlog.is_configured() else None
+    lines = logs._json_lines
     yield
+    logs._json_lines = lines
     root.handlers[:] = handlers
     root.setLevel(level)
     if before is not None:

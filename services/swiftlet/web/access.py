@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from dataclasses import dataclass, field
+from time import time as now
 
 from aiohttp import web
 from aiohttp.abc import AbstractAccessLogger
@@ -28,39 +30,6 @@ def _body_bytes(request: web.BaseRequest, response: web.StreamResponse) -> int:
     return response.body_length if length is None else min(length, response.body_length)
 
 
-def access_log_for(metrics: HttpMetrics) -> type[AbstractAccessLogger]:
-    """Return the access logger class for aiohttp's runner."""
-    log = get_logger("access")
-
-    class AccessLog(AbstractAccessLogger):
-        """Logs and counts each request."""
-
-        def __init__(self, logger: logging.Logger, log_format: str) -> None:
-            """Take the arguments that aiohttp passes, and use neither."""
-            super().__init__(logger, log_format)
-
-        def log(self, request: web.BaseRequest, response: web.StreamResponse, time: float) -> None:
-            """Log and count a request; aiohttp calls this once the answer was sent or its reader is gone."""
-            received = request.content.total_bytes if request.body_exists else 0
-            sent = _body_bytes(request, response)
-            metrics.answered(request.method, response.status, time, received, sent)
-            path = path_of(request)
-            write = log.debug if path in _QUIET_PATHS else log.info
-            write(
-                "request",
-                method=request.method,
-                path=path,
-                status=response.status,
-                bytes_in=received,
-                bytes_out=sent,
-                duration_s=round(time, 6),
-                remote=request.remote,
-                request_id=request.get(ID, "-"),
-            )
-
-    return AccessLog
-
-
 @dataclass(slots=True)
 class _Answers:
     """Requests with the same labels, which are counted together."""
@@ -71,13 +40,19 @@ class _Answers:
 
 
 class AccessBatch:
-    """Logs and counts requests that were answered elsewhere, many at a time, in the same way as `AccessLog`."""
+    """Logs and counts requests, many at a time: for each line a logger takes several times as long as the line."""
 
     def __init__(self, metrics: HttpMetrics) -> None:
         """Count requests in `metrics`; they are logged and counted when `write` is called."""
         self._metrics = metrics
         self._lines: list[dict[str, object]] = []
+        self._quiet = get_logger("access")
         self._answers: dict[tuple[str, int], _Answers] = {}
+
+    @property
+    def is_empty(self) -> bool:
+        """Return whether `write` has nothing to do."""
+        return not self._answers
 
     def add(
         self,
@@ -86,7 +61,7 @@ class AccessBatch:
         status: int,
         bodies: tuple[int, int],
         duration_s: float,
-        remote: str,
+        remote: str | None,
         request_id: str,
     ) -> None:
         """Add a request, with the sizes of the bodies received and sent; `write` counts and logs it."""
@@ -107,7 +82,10 @@ class AccessBatch:
             "remote": remote,
             "request_id": request_id,
         }
-        self._lines.append(line)
+        if path in _QUIET_PATHS:
+            self._quiet.debug("request", **line)
+        else:
+            self._lines.append(line)
 
     def write(self, at: float) -> None:
         """Count and log what was added; `at` is in seconds since the epoch."""
@@ -117,3 +95,26 @@ class AccessBatch:
         lines, self._lines = self._lines, []
         if lines:
             log_many("access", "request", lines, at)
+
+
+def access_log_for(metrics: HttpMetrics) -> type[AbstractAccessLogger]:
+    """Return the access logger class for aiohttp's runner."""
+    batch = AccessBatch(metrics)
+
+    class AccessLog(AbstractAccessLogger):
+        """Logs and counts requests, together those that end in one turn of the event loop."""
+
+        def __init__(self, logger: logging.Logger, log_format: str) -> None:
+            """Take the arguments that aiohttp passes, and use neither."""
+            super().__init__(logger, log_format)
+
+        def log(self, request: web.BaseRequest, response: web.StreamResponse, time: float) -> None:
+            """Log and count a request; aiohttp calls this once the answer was sent or its reader is gone."""
+            received = request.content.total_bytes if request.body_exists else 0
+            sent = _body_bytes(request, response)
+            if batch.is_empty:
+                asyncio.get_running_loop().call_soon(lambda: batch.write(now()))
+            bodies, remote = (received, sent), request.remote
+            batch.add(request.method, path_of(request), response.status, bodies, time, remote, request.get(ID, "-"))
+
+    return AccessLog

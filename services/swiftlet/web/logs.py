@@ -111,11 +111,22 @@ def log_many(name: str, event: str, lines: Sequence[Mapping[str, object]], at: f
         for line in lines:
             logger.info(event, **line)
         return
-    stamp = datetime.fromtimestamp(at, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
-    behind = {"event": event, "level": "info", "timestamp": stamp, "service": to.service, "logger": name}
-    # What all lines end with is encoded once: from the comma before it to the end of the line.
-    end = f", {_encode(behind)[1:]}\n"
+    second, microseconds = divmod(int(at * 1e6), 1_000_000)
+    before, behind = _end_of_lines(to.service, name, event)
+    end = f"{before}{_to_the_second(second)}.{microseconds:06d}Z{behind}"
     to.file.write("".join([_encode(line)[:-1] + end for line in lines]))
+
+
+@lru_cache(maxsize=64)
+def _end_of_lines(service: str, name: str, event: str) -> tuple[str, str]:
+    """Return what stands before and behind the time at the end of a line, from the comma on."""
+    fields = {"event": event, "level": "info", "service": service, "logger": name}
+    return f', {_encode(fields)[1:-1]}, "timestamp": "', '"}\n'
+
+
+@lru_cache(maxsize=4)
+def _to_the_second(second: int) -> str:
+    return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 def _rendering(format: Format) -> list[Processor]:
