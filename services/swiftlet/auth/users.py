@@ -16,6 +16,7 @@ import hashlib
 import hmac
 import os
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,8 @@ def hash_secret(secret: str) -> str:
 
 
 _DUMMY = hash_secret("no such user")
+MAX_GENERATIONS = 1024
+"""Users whose generation is remembered, as every check of a token compares it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +64,13 @@ class User:
         """A text that changes with the secret and the roles; tokens carry it, so that they end with the login that it
         describes.
         """
-        text = "\0".join([self.secret_hash, *sorted(self.roles)])
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
+        return _generation(self.secret_hash, self.roles)
+
+
+@lru_cache(maxsize=MAX_GENERATIONS)
+def _generation(secret_hash: str, roles: frozenset[Role]) -> str:
+    text = "\0".join([secret_hash, *sorted(roles)])
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 _NOTHING = ("", b"")
