@@ -5,9 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
-import struct
-import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -21,53 +18,10 @@ from swiftclient.client import Connection
 from e2e.standalone.cluster import Cluster, start_cluster
 from e2e.standalone.test_keys import User
 from swiftlet.main.commands.standalone.plan import NATIVE_PORT_OFFSET
+from swiftlet.testing.packets import Sniffer
 
 MODE = "SWIFTLET_CLUSTER__ENCRYPTION"
-_ALL_PROTOCOLS = 3
-_TCP = 6
-_RCVBUFFORCE = 33
-"""Of Linux: more than is allowed to who is not root."""
 _SERVED_BY_STORE = ("object", "container")
-
-
-class Sniffer(threading.Thread):
-    """Keeps what goes over the loopback device from and to some ports."""
-
-    def __init__(self, ports: set[int]) -> None:
-        super().__init__()
-        self._ports = ports
-        self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.ntohs(_ALL_PROTOCOLS))
-        self._socket.setsockopt(socket.SOL_SOCKET, _RCVBUFFORCE, 64 << 20)
-        self._socket.bind(("lo", 0))
-        self._last = os.urandom(16)
-        self.heard: list[bytes] = []
-
-    def run(self) -> None:
-        with self._socket:
-            while True:
-                packet, address = self._socket.recvfrom(1 << 17)
-                if self._last in packet:
-                    return
-                # Each is seen twice: going out and coming in.
-                if address[2] != socket.PACKET_OUTGOING and (segment := self._segment(packet)):
-                    self.heard.append(segment)
-
-    def stop(self) -> None:
-        """Return when it has seen all that went over the device until now; others may go on using that."""
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as mark:
-            while self.is_alive():
-                mark.sendto(self._last, ("127.0.0.1", 9))
-                self.join(0.2)
-
-    def _segment(self, packet: bytes) -> bytes:
-        """Return the payload of a TCP segment."""
-        if len(packet) < 40 or packet[0] >> 4 != 4 or packet[9] != _TCP:
-            return b""
-        start = (packet[0] & 15) * 4
-        source, target = struct.unpack_from(">HH", packet, start)
-        if not {source, target} & self._ports:
-            return b""
-        return packet[start + (packet[start + 12] >> 4) * 4 :]
 
 
 @contextmanager
@@ -111,7 +65,7 @@ def seen_on_the_wire(cluster: Cluster) -> dict[str, bool]:
         client.post_object(texts["container"], texts["name"], {"X-Object-Meta-Color": texts["metadata"]})
         client.delete_object(texts["container"], texts["name"])
     client.close()
-    heard = b"\n".join(sniffer.heard)
+    heard = b"\n".join(packet.payload for packet in sniffer.heard)
     assert len(heard) > 2 << 20, "the bytes did not go over the wire"
     parts = {kind: text.encode() for kind, text in texts.items()}
     # Anywhere in them: where one segment ends and the next begins is not known.

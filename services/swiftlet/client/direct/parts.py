@@ -230,6 +230,7 @@ class Parts:
 
     async def _asked(self, fields: Mapping[str, object]) -> Granted[Rights]:
         account = await self._metadata.account()
+        self.rings.expect()
         session = {} if self._caller is None else {"session": base64.b64encode(self._caller.session).decode()}
         begun = time.monotonic()
         answer = await self._metadata.grant({"account": account, **fields, **session})

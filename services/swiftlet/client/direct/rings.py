@@ -17,6 +17,8 @@ from swiftlet.ring import codec
 from swiftlet.ring.lookup import Ring
 from swiftlet.ring.model import RingError
 
+LIKELY_POLICY = 0
+"""The policy of most containers: many stores have no other one."""
 PAUSE_S = 2.0
 """Seconds between two questions about one ring: servers that are ahead of metadata servers tell of it until then."""
 Fetch = Callable[[int, str | None], Awaitable[tuple[bytes, str] | None]]
@@ -51,6 +53,11 @@ class DirectRings:
         if policy not in self._known:
             await asyncio.shield(self._fetch(policy))
         return self.objects(policy)
+
+    def expect(self) -> None:
+        """Fetch the ring that is most likely needed first, while it is asked which one is; not when there is one."""
+        if not self._known and not self._fetching:
+            self._fetch(LIKELY_POLICY).add_done_callback(_note_failure)
 
     def told(self, policy: int, version: int) -> None:
         """Note the version of a ring at an object server; 0 if it does not know."""

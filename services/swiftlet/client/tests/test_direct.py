@@ -14,7 +14,7 @@ from swiftlet.client.direct.grants import MAX_GRANTS, REFUSED_S, Granted, Grants
 from swiftlet.client.direct.outage import FIRST_S, LONGEST_S, Outage
 from swiftlet.client.direct.owed import BEHIND_S, MAX_BEHIND, Behind
 from swiftlet.client.direct.rings import PAUSE_S, DirectRings
-from swiftlet.client.errors import ConfigurationError, ConnectionFailed, status_error
+from swiftlet.client.errors import ConfigurationError, ConnectionFailed, NotFound, status_error
 from swiftlet.client.options import Options
 from swiftlet.client.surroundings import find_options
 from swiftlet.client.values import ObjectRequest, Span
@@ -176,6 +176,32 @@ async def test_a_ring_is_fetched_again_when_a_device_has_a_newer_one() -> None:
     rings.told(0, first.version + 5)
     assert not await rings.newer(0, rings.objects(0).version), "the metadata server has none yet"
     assert asked == [None, "1", "2"]
+    await rings.close()
+
+
+async def test_the_ring_of_the_likeliest_policy_is_fetched_ahead_and_once() -> None:
+    asked = list[int]()
+    may_answer = asyncio.Event()
+
+    async def fetch(policy: int, _etag: str | None) -> tuple[bytes, str]:
+        asked.append(policy)
+        await may_answer.wait()
+        if policy != 3:
+            raise status_error(404, "Not Found", "GET v1/rings/0")
+        return ring_of(1), "1"
+
+    rings = DirectRings(fetch)
+    rings.expect()
+    rings.expect()
+    # There may be no such policy, which is no harm to those that there are.
+    other = asyncio.ensure_future(rings.have(3))
+    await asyncio.sleep(0)
+    may_answer.set()
+    assert (await other).version == 1
+    rings.expect()
+    assert asked == [0, 3]
+    with pytest.raises(NotFound):
+        await rings.have(0)
     await rings.close()
 
 

@@ -178,12 +178,13 @@ async def test_bytes_that_may_change_are_let_go_of(way: DirectWay, container: st
 async def test_with_a_grant_in_hand_only_devices_are_asked_once(
     cluster: DirectCluster, way: DirectWay, container: str
 ) -> None:
-    """A cold start asks for a token, a grant and the ring before."""
+    """A cold start asks for a token before, then for a grant and, beside it, the ring."""
     request = ObjectRequest(container, "a")
     with Counted(cluster, way) as cold:
         written = await way.put(request, BytesBody(DATA))
     assert (written.etag, written.size) == (hashlib.md5(DATA, usedforsecurity=False).hexdigest(), len(DATA))
-    assert cold.http == ["GET /auth/v1.0", "POST /v1/grants", "GET /v1/rings/0"]
+    assert cold.http[0] == "GET /auth/v1.0"
+    assert sorted(cold.http[1:]) == ["GET /v1/rings/0", "POST /v1/grants"]
     assert cold.devices == 3
     with Counted(cluster, way) as put:
         await way.put(request, BytesBody(DATA))
