@@ -97,6 +97,12 @@ SUBJECTS = (
         ".venv/bin/python -m bench.encryption.stores DIRECTORY --rounds 3 --seconds 3",
         _DESIGN + "2026-11-24-encryption.md#what-it-costs",
     ),
+    Subject(
+        "grants",
+        "Grants of one metadata server worker",
+        "sudo .venv/bin/python -m bench.dataplane.grants --realtime",
+        _DESIGN + "2026-11-26-direct-access.md#measured",
+    ),
     Subject("ring", "Rings", ".venv/bin/python -m bench.ring.run", "../docs/comparison.md"),
     Subject(
         "operator", "An operator with a hundred clusters", "make bench-operator", _DESIGN + "2026-11-21-operator.md"

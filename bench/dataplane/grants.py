@@ -1,125 +1,148 @@
-"""Grants a second of one metadata server worker: `python -m bench.dataplane.grants [--clients N] [--seconds S]`.
+"""Grants a second of one metadata server worker: `.venv/bin/python -m bench.dataplane.grants [--beside TREE]`.
 
-The worker is a process of its own with the routes of `/v1/grants` and the facts of a proxy in memory, and logs a line
-for each grant to a file, as in a cluster. Clients are in this process, on connections that stay open, and send what
-clients send; the worker's processor time for each grant is measured beside the rate, since both share the machine. In
-turns with it stand requests of the same size that the worker answers at once with bytes of the same size: what aiohttp
-alone takes on this machine now.
+A standalone store in a temporary directory has a metadata server of its own for this, with one worker, as it is run
+anywhere: it checks the token, decides by what it knows of containers, signs, writes a line for each grant and one for
+each request to its log, and counts. wrk (Debian package `wrk`) asks it on connections that stay open, for grants in
+several containers in turn. Every grant's line has to be in the log in the end.
+
+`--beside` names another tree of the project, whose metadata server is measured in turns with this one's: what a change
+has brought, in one run. Beside other work rates are what the machine had left over; `--realtime` (as root) lets the
+worker and wrk run before everything else that the machine does. What a worker's processor time is enough for is beside
+the rate.
 """
 
 from __future__ import annotations
 
 import argparse
-import asyncio
-import json
-import multiprocessing
 import os
-import resource
+import statistics
+import subprocess
 import sys
 import tempfile
 import time
-from multiprocessing.connection import Connection
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-import uvloop
-from aiohttp import web
+import yaml
 
-from swiftlet.api.requests.grants import add_grant_routes
-from swiftlet.api.tests.proxy import proxy_of
-from swiftlet.api.tests.test_grants import api_of
-from swiftlet.auth.identity import Role
-from swiftlet.placement.tests.cluster import ACCOUNT, memory_cluster
-from swiftlet.web.logs import configure_logging
+from bench.baseline.wrk import parse_wrk
+from bench.dataplane.proxy import seconds_of
+from bench.micro import Measured, report
+from e2e.standalone.cluster import SOURCES, Cluster, end_with_us, environment, free_port, start_cluster
+from e2e.standalone.wire import Client
 
-ANSWER_BYTES = 1000
-BODY = json.dumps({"account": ACCOUNT, "container": "c", "operations": ["get", "put"], "prefix": "2026/"}).encode()
-
-
-def used_s() -> float:
-    """Return the processor time of this process in seconds."""
-    use = resource.getrusage(resource.RUSAGE_SELF)
-    return use.ru_utime + use.ru_stime
+CONTAINER = "grants"
+GIVEN = '"event": "a grant was given"'
+SETTINGS = {"SWIFTLET_CLUSTER__DIRECT_ACCESS": "true"}
 
 
-async def nothing(request: web.Request) -> web.Response:
-    """Read the request, and answer with as many bytes as a grant has."""
-    await request.read()
-    return web.Response(text="x" * ANSWER_BYTES)
+class Worker:
+    """A metadata server with one worker, of the sources of a tree."""
+
+    def __init__(self, cluster: Cluster, directory: Path, name: str, sources: Path) -> None:
+        self.name = name
+        self.port = free_port(1)
+        self.asked = 0
+        self._log = directory / f"{self.port}.log"
+        settings = yaml.safe_load(cluster.settings_file("metadata").read_text())
+        settings["metadata"] |= {"port": self.port, "management_port": self.port + 1, "workers": 1}
+        config = directory / f"{self.port}.yaml"
+        config.write_text(yaml.safe_dump(settings))
+        with self._log.open("wb") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "swiftlet.main", "metadata", "--config", str(config), *end_with_us()],
+                stderr=log,
+                env={**environment(), **SETTINGS, "PYTHONPATH": str(sources)},
+            )
+        for _ in range(600):
+            try:
+                urllib.request.urlopen(f"http://127.0.0.1:{self.port + 1}/readyz", timeout=1).close()
+                return
+            except OSError:
+                time.sleep(0.1)
+        raise RuntimeError(f"the metadata server does not become ready:\n{self._log.read_text()}")
+
+    def measure(self, client: Client, clients: int, containers: int, seconds: int) -> tuple[float, float]:
+        """Return grants a second, and microseconds of the worker's processor time for each."""
+        wanted = {"BENCH_TOKEN": client.token, "BENCH_ACCOUNT": client.account}
+        wanted |= {"BENCH_CONTAINER": CONTAINER, "BENCH_CONTAINERS": str(containers)}
+        command = ["wrk", "-t1", f"-c{clients}", f"-d{seconds}s", "--timeout", "30s", "--latency", "-s"]
+        command += [str(Path(__file__).with_suffix(".lua")), f"http://127.0.0.1:{self.port}"]
+        before = seconds_of(self.process.pid)
+        done = subprocess.run(command, env=os.environ | wanted, capture_output=True, text=True, check=True)
+        figures = parse_wrk(done.stdout)
+        assert not figures.failed, done.stdout
+        self.asked += figures.requests
+        return figures.per_second, (seconds_of(self.process.pid) - before) / figures.requests * 1e6
+
+    def check_lines(self, most_more: int) -> None:
+        """Compare grants with lines of the log; answers that were on their way when wrk ended have a line as well."""
+        self.process.terminate()
+        assert self.process.wait(30) == 0, self._log.read_text()[-2000:]
+        with self._log.open() as log:
+            lines = sum(GIVEN in line for line in log)
+        assert self.asked <= lines <= self.asked + most_more, (self.asked, lines)
 
 
-async def serve(pipe: Connection) -> None:
-    """Serve until the other side says so; tell it the port, the token, and the processor time at both ends."""
-    with tempfile.TemporaryDirectory() as directory:
-        root = Path(directory)
-        async with memory_cluster(root) as cluster, proxy_of(cluster, root) as proxy:
-            await proxy.call("PUT", "c")
-            app = web.Application()
-            add_grant_routes(app, api_of(proxy, cluster))
-            app.router.add_post("/nothing", nothing)
-            runner = web.AppRunner(app, access_log=None)
-            await runner.setup()
-            await web.TCPSite(runner, "127.0.0.1", 0).start()
-            pipe.send((runner.addresses[0][1], proxy.token_of("test:tester", Role.ADMIN)["X-Auth-Token"]))
-            while await asyncio.to_thread(pipe.recv):
-                pipe.send(used_s())
-            await runner.cleanup()
-
-
-def worker(pipe: Connection) -> None:
-    """Run the server, with its log in a file."""
-    with open(os.devnull, "w") as log:
-        sys.stderr = log
-        configure_logging("metadata")
-        uvloop.run(serve(pipe))
-
-
-async def client(port: int, path: str, token: str, until: float) -> int:
-    """Make requests one after another on one connection; return how many were answered."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    head = f"POST {path} HTTP/1.1\r\nHost: m\r\nX-Auth-Token: {token}\r\nContent-Length: {len(BODY)}\r\n\r\n"
-    request, count = head.encode() + BODY, 0
-    while time.monotonic() < until:
-        writer.write(request)
-        answer = await reader.readuntil(b"\r\n\r\n")
-        assert answer.startswith(b"HTTP/1.1 200"), answer
-        length = int(answer.lower().split(b"content-length: ")[1].split(b"\r\n")[0])
-        await reader.readexactly(length)
-        count += 1
-    writer.close()
-    return count
-
-
-async def measure(pipe: Connection, clients: int, seconds: float, rounds: int) -> None:
-    """Measure in turns, and print a line for each."""
-    port, token = pipe.recv()
-    for _ in range(rounds):
-        for path in ("/nothing", "/v1/grants"):
-            await asyncio.gather(*(client(port, path, token, time.monotonic() + 0.3) for _ in range(clients)))
-            pipe.send(True)
-            before, begun = pipe.recv(), time.monotonic()
-            counts = await asyncio.gather(*(client(port, path, token, begun + seconds) for _ in range(clients)))
-            took = time.monotonic() - begun
-            pipe.send(True)
-            used, count = pipe.recv() - before, sum(counts)
-            print(f"{path}: {count / took:.0f}/s, {used / count * 1e6:.0f} us of the worker's processor time each")
-    pipe.send(False)
+@contextmanager
+def workers(cluster: Cluster, directory: Path, trees: Sequence[Path]) -> Iterator[list[Worker]]:
+    """Start a worker of this tree, and of the others; end them afterwards."""
+    made: list[Worker] = []
+    try:
+        made.append(Worker(cluster, directory, "this tree", SOURCES))
+        made += [Worker(cluster, directory, str(tree), tree / "services") for tree in trees]
+        yield made
+    finally:
+        for worker in made:
+            worker.process.kill()
+            worker.process.wait()
 
 
 def main() -> None:
-    """Parse the command line, and run."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--clients", type=int, default=16)
-    parser.add_argument("--seconds", type=float, default=5.0)
-    parser.add_argument("--rounds", type=int, default=3)
+    """Measure, and write the document."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--clients", type=int, default=32, help="connections (default 32)")
+    parser.add_argument("--containers", type=int, default=16, help="containers that are asked for in turn (default 16)")
+    parser.add_argument("--seconds", type=int, default=5, help="length of a round (default 5)")
+    parser.add_argument("--rounds", type=int, default=5, help="the medians count (default 5)")
+    parser.add_argument("--beside", type=Path, action="append", default=[], help="another tree to compare with")
+    parser.add_argument("--realtime", action="store_true", help="before everything else that the machine does")
     given = parser.parse_args()
-    ours, theirs = multiprocessing.get_context("spawn").Pipe()
-    process = multiprocessing.get_context("spawn").Process(target=worker, args=(theirs,))
-    process.start()
-    try:
-        uvloop.run(measure(ours, given.clients, given.seconds, given.rounds))
-    finally:
-        process.join(10)
-        process.terminate()
+    if given.realtime:
+        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
+    with ExitStack() as stack:
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        cluster = start_cluster(directory / "store", "--workers", "1", settings=SETTINGS)
+        stack.callback(cluster.stop)
+        client = Client(cluster.endpoint, cluster.user, cluster.key)
+        for number in range(given.containers):
+            assert client.call("PUT", f"{CONTAINER}-{number}").status == 201
+        measured = stack.enter_context(workers(cluster, directory, given.beside))
+        found: dict[str, list[tuple[float, float]]] = {worker.name: [] for worker in measured}
+        for worker in measured:
+            worker.measure(client, given.clients, given.containers, 1)
+        for number in range(given.rounds):
+            for worker in measured[:: 1 if number % 2 else -1]:
+                found[worker.name].append(worker.measure(client, given.clients, given.containers, given.seconds))
+        for worker in measured:
+            worker.check_lines((given.rounds + 1) * given.clients)
+    ours = found.pop("this tree")
+    for name, others in found.items():
+        for what, place in (("grants a second", 0), ("processor time for each", 1)):
+            ratio = statistics.median(one[place] for one in ours) / statistics.median(one[place] for one in others)
+            print(f"{what}: {ratio:.2f} times that of {name}, {[round(one[place]) for one in others]}")
+    report(
+        "grants",
+        [
+            Measured("grants of one worker", "1/s", tuple(round(rate) for rate, _ in ours)),
+            Measured("the worker's processor time for a grant", "µs", tuple(round(each, 1) for _, each in ours)),
+            Measured(
+                "so many grants a processor second is enough for", "1/s", tuple(round(1e6 / each) for _, each in ours)
+            ),
+        ],
+    )
 
 
 if __name__ == "__main__":

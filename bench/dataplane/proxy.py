@@ -63,7 +63,7 @@ class Store:
         for name, pid in self.cluster.pids.items():
             kind = name.split("-")[0]
             if kind in used:
-                used[kind] += sum(_seconds(one) for one in (pid, *children_of(pid)))
+                used[kind] += sum(seconds_of(one) for one in (pid, *children_of(pid)))
         return used
 
     def measure(self, script: str, seconds: int) -> Round:
@@ -83,7 +83,8 @@ class Store:
         return Round(figures, cpu)
 
 
-def _seconds(pid: int) -> float:
+def seconds_of(pid: int) -> float:
+    """Processor time of a process so far."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) * _TICK_S
 

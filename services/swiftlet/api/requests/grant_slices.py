@@ -42,14 +42,11 @@ class GrantSlices:
         self._usage = usage
         self._quotas = quotas
 
-    async def hold(self, limits: Sequence[Limited], want: Amounts, life_s: float) -> Amounts | None:
-        """Hold room for a grant of this life, as much as is wanted or less; return how much, None where nothing is
-        limited.
+    async def hold(self, limits: Sequence[Limited], want: Amounts, life_s: float) -> Amounts:
+        """Hold room in these quotas for a grant of this life, as much as is wanted or less; return how much.
 
         Raises ApiError 413 when too little is left, NotFound and Unavailable.
         """
-        if not limits:
-            return None
         claim_id = os.urandom(16).hex()
         held: list[Limited] = []
         amounts = want

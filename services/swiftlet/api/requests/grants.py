@@ -12,9 +12,9 @@ a revocation: the answer names it, and for how long its grants may still count.
 
 from __future__ import annotations
 
-import base64
 import os
 import time
+from binascii import b2a_base64
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -23,6 +23,7 @@ from swiftlet_native import cluster_key_id, guest_session, read_guest_session, s
 
 from swiftlet.api.context.core import Facts
 from swiftlet.api.http.problems import ApiError, answer
+from swiftlet.api.requests.grant_answers import Commons
 from swiftlet.api.requests.grant_decisions import Decisions
 from swiftlet.api.requests.grant_forms import MAX_BODY, Asked, parse
 from swiftlet.api.requests.grant_slices import UNLIMITED, GrantSlices
@@ -30,8 +31,7 @@ from swiftlet.auth.identity import is_owner
 from swiftlet.auth.tokens import Token, Tokens
 from swiftlet.context import request_id
 from swiftlet.errors import Forbidden, SwiftletError, Unauthorized
-from swiftlet.names import HashPath, Path, parse_path
-from swiftlet.placement.rings import Rings
+from swiftlet.names import Path, parse_path
 from swiftlet.web.logs import get_logger, log_many
 
 PREFIX = "/v1/grants"
@@ -59,8 +59,7 @@ class GrantsApi:
     tokens: Tokens
     facts: Facts
     decisions: Decisions
-    rings: Rings
-    hash_path: HashPath
+    commons: Commons
     slices: GrantSlices
     keys: Callable[[], Sequence[bytes]]
     """Returns the cluster's keys, the signing one first."""
@@ -68,7 +67,6 @@ class GrantsApi:
     """Returns the certificates (PEM) that object servers' are issued by; none when connections are not encrypted."""
     revoke: Callable[[str, int], Awaitable[Told]]
     """Tells object servers that grants of an account that were issued before a time in milliseconds count no more."""
-    native_port_offset: int
     life_s: int
     """The life in seconds of a grant whose client asks for none."""
     max_life_s: int
@@ -84,7 +82,8 @@ def add_grant_routes(app: web.Application, api: GrantsApi) -> None:
             token = _token(api, request)
             asked = parse(await _body(request))
             account = asked.account
-            return web.json_response(await _grant(api, token, asked))
+            text = await _grant(api, token, asked)
+            return web.Response(body=text.encode(), content_type="application/json", charset="utf-8")
         except SwiftletError as error:
             return answer(error, account)
 
@@ -113,28 +112,28 @@ async def _body(request: web.Request) -> bytes:
     return await request.content.readexactly(size)
 
 
-async def _grant(api: GrantsApi, token: Token, asked: Asked) -> dict[str, object]:
-    container = Path(asked.account, asked.container)
+async def _grant(api: GrantsApi, token: Token, asked: Asked) -> str:
+    """Return the answer in JSON."""
     decision = await api.decisions.decide(token, asked)
-    info = decision.container
     now = api.now()
     life_s = min(asked.life_s or api.life_s, api.max_life_s, token.expires - now)
-    held = await api.slices.hold(decision.limits, asked.amounts, life_s)
-    now = api.now()
+    objects, total = UNLIMITED, UNLIMITED
+    if decision.limits:
+        held = await api.slices.hold(decision.limits, asked.amounts, life_s)
+        objects, total = held.objects, held.bytes
+        now = api.now()
     keys = api.keys()
     session_id, session = _session(keys, asked, now, life_s)
-    ring = api.rings.objects(info.policy)
-    replicas = len(api.rings.container().primaries(api.rings.container().partition_of(api.hash_path.of(container))))
+    common = api.commons.of(decision, asked, tuple(api.authorities()))
     size = min(asked.max_size, api.facts.options.limits.max_file_size)
-    objects, total = (UNLIMITED, UNLIMITED) if held is None else (held.objects, held.bytes)
     issued, ends = decision.known_at, min(now + life_s, decision.known_at + LONGEST_LIFE_S)
     signed = sign_grant(
         keys[0],
         session_id,
         (int(issued * 1000), int(ends * 1000)),
-        (info.policy, ring.part_power),
+        common.policy,
         asked.bits,
-        (1 << replicas) - 1,
+        (1 << common.replicas) - 1,
         (size, objects, total),
         asked.account,
         asked.container,
@@ -152,37 +151,21 @@ async def _grant(api: GrantsApi, token: Token, asked: Asked) -> dict[str, object
         "guest": session_id.hex(),
         "request_id": request_id.get(),
     }
-    # One line for each grant, of which there are thousands a second.
+    # One line for each grant, of which there are thousands a second; it is written before the grant is handed out.
     log_many("grants", "a grant was given", [line], now)
-    known = api.facts.options.policies.at(info.policy)
-    return {
-        "grant": base64.b64encode(signed).decode(),
-        "issued": issued,
-        "now": now,
-        "expires": ends,
-        "session": session,
-        "operations": sorted(asked.operations),
-        "max_size": size,
-        "objects": None if held is None else objects,
-        "bytes": None if held is None else total,
-        "policy": {"index": info.policy, "name": known.name if known is not None else None},
-        "etag": api.facts.options.etag_kind(info.policy),
-        "write_quorum": api.facts.options.policies.write_quorum(info.policy),
-        "container_replicas": replicas,
-        "ring_version": ring.version,
-        "hash_path": {
-            "prefix": base64.b64encode(api.hash_path.prefix).decode(),
-            "suffix": base64.b64encode(api.hash_path.suffix).decode(),
-        },
-        "native_port_offset": api.native_port_offset,
-        "authorities": list(api.authorities()),
-    }
+    limits = f'{objects}, "bytes": {total}' if decision.limits else 'null, "bytes": null'
+    return (
+        f'{{"grant": "{_base64(signed)}", "issued": {issued!r}, "now": {now!r}, "expires": {ends!r}, '
+        f'"session": {session}, "max_size": {size}, "objects": {limits}{common.text}'
+    )
 
 
-def _session(
-    keys: Sequence[bytes], asked: Asked, now: float, life_s: float
-) -> tuple[bytes, Mapping[str, object] | None]:
-    """Return the id of the session that a grant is for, and the session if it is a new one.
+def _base64(data: bytes) -> str:
+    return b2a_base64(data, newline=False).decode()
+
+
+def _session(keys: Sequence[bytes], asked: Asked, now: float, life_s: float) -> tuple[bytes, str]:
+    """Return the id of the session that a grant is for, and in JSON the session if it is a new one.
 
     The secret of a session is handed out once: whoever names one has it already, or shall not get it.
     """
@@ -192,11 +175,10 @@ def _session(
         except ValueError as error:
             raise ApiError(400, "session: the text that an earlier answer had is needed") from error
         if ends >= now + life_s and key_id in map(cluster_key_id, keys):
-            return known, None
+            return known, "null"
     fresh, ends = os.urandom(16), int(now) + SESSION_S
     session, secret = guest_session(keys[0], fresh, ends)
-    shown = {"token": base64.b64encode(session).decode(), "secret": base64.b64encode(secret).decode(), "expires": ends}
-    return fresh, shown
+    return fresh, f'{{"token": "{_base64(session)}", "secret": "{_base64(secret)}", "expires": {ends}}}'
 
 
 async def _revoke(api: GrantsApi, token: Token, path: Path) -> web.Response:

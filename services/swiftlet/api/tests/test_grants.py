@@ -14,6 +14,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
 from swiftlet.api.http.problems import ApiError
+from swiftlet.api.requests.grant_answers import Commons
 from swiftlet.api.requests.grant_decisions import Decisions
 from swiftlet.api.requests.grant_forms import MAX_BODY, Asked, parse
 from swiftlet.api.requests.grant_slices import GrantSlices
@@ -21,12 +22,13 @@ from swiftlet.api.requests.grants import GrantsApi, Told, add_grant_routes
 from swiftlet.api.tests.proxy import Proxy, proxy_of
 from swiftlet.auth.identity import Role
 from swiftlet.model import Amounts
-from swiftlet.placement.tests.cluster import ACCOUNT, HASH_PATH, MemoryCluster
+from swiftlet.placement.tests.cluster import ACCOUNT, HASH_PATH, MemoryCluster, OneRing, make_ring
 from swiftlet.placement.tests.phases import bring
 from swiftlet.policy_moves import Phase
 from swiftlet.settings import LimitsSection, PolicySection
 from swiftlet.settings.access import RateLimitsSection, RateStep
 from swiftlet.settings.policies import Policies
+from swiftlet.web.logs import configure_logging
 
 KEYS = [b"the key of the tests, which is long enough for it"]
 ASKED: dict[str, Any] = {"account": ACCOUNT, "container": "c", "operations": ["get", "put"]}
@@ -101,13 +103,11 @@ def api_of(proxy: Proxy, cluster: MemoryCluster) -> GrantsApi:
         tokens=api.tokens,
         facts=api,
         decisions=Decisions(api),
-        rings=cluster.rings,
-        hash_path=HASH_PATH,
+        commons=Commons(api, cluster.rings, HASH_PATH, 1000),
         slices=GrantSlices(api.listings.claims, api.usage, api.quotas),
         keys=lambda: KEYS,
         authorities=lambda: (),
         revoke=told,
-        native_port_offset=1000,
         life_s=60,
         max_life_s=900,
     )
@@ -143,6 +143,68 @@ async def test_a_grant_lives_as_long_as_is_wanted_and_allowed(proxy: Proxy, clus
     short = tokens.text(tokens.fresh(tokens.check(token_of(proxy)), "", expires=int(ends)))
     status, granted = await answered(api, short)
     assert (status, granted["expires"] <= ends) == (200, True)
+
+
+async def test_each_grant_has_one_line_in_the_log_that_says_who_may_do_what_where_and_for_how_long(
+    proxy: Proxy, cluster: MemoryCluster, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Also of those by one decision, which are made of what they have in common; what is refused has none."""
+    configure_logging("metadata")
+    api = api_of(proxy, cluster)
+    token = token_of(proxy)
+    asked: list[dict[str, object]] = [
+        {"prefix": "2026/", "life_s": 7},
+        {"prefix": "2026/", "life_s": 7},
+        {"prefix": "2027/"},
+        {"object": "ö", "operations": ["head"], "life_s": 100_000},
+        {},
+    ]
+    answers = [await answered(api, token, **fields) for fields in asked]
+    assert (await answered(api, token_of(proxy, "other:sue")))[0] == 403
+    assert (await answered(api, token, operations=["none"]))[0] == 400
+    lines = [json.loads(line) for line in capfd.readouterr().err.splitlines() if "a grant was given" in line]
+    assert len(lines) == len(answers)
+    for line, fields, (status, answer) in zip(lines, asked, answers, strict=True):
+        session = base64.b64decode(answer["session"]["token"])
+        line.pop("timestamp")
+        assert status == 200
+        assert line == {
+            "event": "a grant was given",
+            "level": "info",
+            "service": "metadata",
+            "logger": "grants",
+            "user": f"{ACCOUNT}:tester",
+            "account": ACCOUNT,
+            "container": "c",
+            "prefix": fields.get("prefix"),
+            "object": fields.get("object"),
+            "operations": fields.get("operations", ["get", "put"]),
+            "life_s": min(int(str(fields.get("life_s", 60))), 900),
+            "guest": session[4:20].hex(),
+            "request_id": "-",
+        }
+    assert len({line["guest"] for line in lines}) == len(lines)
+
+
+async def test_a_grant_tells_of_the_ring_and_the_certificates_that_are_in_force(
+    proxy: Proxy, cluster: MemoryCluster
+) -> None:
+    """Also when what it rests on was decided, and remembered, before they were changed."""
+    rings, authorities = OneRing(cluster.ring), list[str]()
+    decisions = Decisions(proxy.api, lambda: 7.0)
+    api = replace(
+        api_of(proxy, cluster),
+        decisions=decisions,
+        commons=Commons(proxy.api, rings, HASH_PATH, 1000),
+        authorities=lambda: authorities,
+    )
+    told = (await answered(api, token_of(proxy)))[1]
+    assert (told["ring_version"], told["authorities"], told["container_replicas"]) == (cluster.ring.version, [], 3)
+    rings.ring = make_ring(5, 2)
+    authorities.append("PEM")
+    told = (await answered(api, token_of(proxy)))[1]
+    assert (told["ring_version"], told["authorities"]) == (rings.ring.version, ["PEM"])
+    assert told["container_replicas"] == 2
 
 
 async def test_a_grant_is_as_old_as_what_it_rests_on(proxy: Proxy, cluster: MemoryCluster) -> None:

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from aiohttp import web
 from swiftlet_native import cluster_certificates
 
+from swiftlet.api.requests.grant_answers import Commons
 from swiftlet.api.requests.grant_decisions import Decisions
 from swiftlet.api.requests.grant_slices import GrantSlices
 from swiftlet.api.requests.grants import GrantsApi, Told, add_grant_routes
@@ -60,13 +61,11 @@ def use_grants(
         tokens=tokens,
         facts=facts,
         decisions=Decisions(facts),
-        rings=rings,
-        hash_path=cluster.hash_path,
+        commons=Commons(facts, rings, cluster.hash_path, cluster.native_port_offset),
         slices=GrantSlices(listings.claims, usage, facts.quotas),
         keys=lambda: keys.current,
         authorities=lambda: authorities,
         revoke=revoke,
-        native_port_offset=cluster.native_port_offset,
         life_s=section.grant_life_s,
         max_life_s=section.max_grant_life_s,
     )
