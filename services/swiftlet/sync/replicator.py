@@ -45,6 +45,7 @@ from swiftlet.sync.rounds.executor import Executor
 from swiftlet.sync.rounds.planner import Planner
 from swiftlet.sync.rounds.state import RoundState
 from swiftlet.sync.session.effects import Terms
+from swiftlet.sync.session.far import Far, Fetching
 from swiftlet.sync.session.topology import THOROUGH, Mode
 
 _log = structlog.get_logger("replicator")
@@ -76,13 +77,14 @@ class Replicator:
         neighbours: Neighbours | None = None,
         mode: Mode = THOROUGH,
         proving: Proving | None = None,
+        fetching: Fetching | None = None,
     ) -> None:
         """`local` selects the devices of a ring that this replicator works for; `rings` returns a policy's ring.
 
         `replica_kind` says what is compared and how; a transport of objects stands for the kind *objects*.
         `reclaim_age_s` is the age at which devices forget tombstones. `now_s` returns seconds since the epoch. `pace`
         and `neighbours` have defaults. `mode` is the way of doing rounds. `proving`, if given, is told what rounds
-        prove.
+        prove. With `fetching`, data are left to devices in other regions to fetch by themselves.
         """
         self._local = local
         self._rings = rings
@@ -98,6 +100,7 @@ class Replicator:
         self.progress = Progress(now_s=now_s)
         """The progress of the current round."""
         self._proving = proving
+        self._fetching = fetching
         self._reclaim_age_s = reclaim_age_s
         self._now_s = now_s
         self.standings = Standings()
@@ -139,6 +142,8 @@ class Replicator:
         began, began_s = time.monotonic(), self._now_s()
         report = RoundReport()
         self._replica_kind.begin()
+        if self._fetching is not None:
+            self._fetching.begin()
         if self._proving is not None:
             await self._proving.begin(device for policy in policies for device in self._local_devices(policy))
         begun = [found for policy in policies for found in await self._begin(policy, report)]
@@ -179,7 +184,14 @@ class Replicator:
             self._mode,
             self._reclaim_age_s,
             transfer_rules=self._replica_kind.transfer_rules,
+            far=self._far(own),
         )
+
+    def _far(self, own: DevicePartitions) -> Far | None:
+        # In modes that only push nobody fetches anything.
+        if self._fetching is None or not self._mode.pull or not own.places.far:
+            return None
+        return Far(own.device.id, own.policy, own.places.far, self._fetching)
 
     def know(self, policy: int) -> None:
         """Make the nodes of a policy's ring known as neighbours, as rounds do when they begin."""

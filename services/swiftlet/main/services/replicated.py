@@ -32,6 +32,7 @@ from swiftlet.sync.moving.pacing import Pace
 from swiftlet.sync.moving.replica_kind import ReplicaKind
 from swiftlet.sync.planning.proving import Proving
 from swiftlet.sync.replicator import Replicator
+from swiftlet.sync.session.far import Fetching
 from swiftlet.sync.session.topology import ROUND_MODES
 from swiftlet.transport.native_coded_repair import NativeCodedRepair
 
@@ -101,7 +102,15 @@ def _objects(app: web.Application, settings: ReplicatorSettings, by_hand: bool) 
         use_objects_audit(app, settings, rings, policies, transport)
     notices = Notices()
     replicator = _replicator(
-        settings, section.devices, rings.objects, policies.of_copies, transport, notices, Proving(transport)
+        settings,
+        section.devices,
+        rings.objects,
+        policies.of_copies,
+        transport,
+        notices,
+        Proving(transport),
+        # A round by hand brings what is lacking itself.
+        None if by_hand else Fetching(),
     )
     name_of = lambda index: next(policy.name for policy in policies if policy.index == index)  # noqa: E731
     repairer = CodedRepairer(
@@ -176,6 +185,7 @@ def _replicator(
     replica_kind: ObjectTransport | ReplicaKind,
     notices: Notices,
     proving: Proving | None = None,
+    fetching: Fetching | None = None,
 ) -> Replicator:
     section = settings.replicator
     local = LocalDevices(addresses)
@@ -190,6 +200,7 @@ def _replicator(
         neighbours=make_neighbours(settings, addresses, transport, known, notices),
         mode=ROUND_MODES[section.mode],
         proving=proving,
+        fetching=fetching,
     )
 
 

@@ -27,6 +27,8 @@ class Places:
             for peer in {holder.id for holder in ring.primaries(partition)}:
                 if peer != device.id:
                     by_peer.setdefault(peer, []).append(partition)
+        self.far = frozenset(one.id for one in ring.devices if one is not None and one.region != device.region)
+        """The devices in other regions, by their ids."""
         self.by_peer = {peer: frozenset(partitions) for peer, partitions in by_peer.items()}
         """The partitions that the device shares with each other device, by the id of that device."""
 

@@ -180,7 +180,7 @@ class RoundState:
         other = {partition: Found(True, proof, one.behind, one.unsent) for partition, one in left.items()}
         if not proof:
             other.update(dict.fromkeys(repaired - left.keys(), Found(proof=False)))
-        failed = {partition for partition, one in left.items() if one.behind or one.unsent}
+        failed = {partition for partition, one in left.items() if one.behind or one.unsent > one.left}
         PROVED.inc(len(equal))
         self._count(ledger, peer, "equal", equal - ledger.own.bare)
         self._count(ledger, peer, "differs", repaired - failed)
@@ -231,19 +231,23 @@ class RoundState:
         own, partition = task.own, task.handoff.partition
         self._report.count("skipped", len(task.out))
         whole = result.error is None and not task.out
+        left = {} if result.returned is None else result.returned.left
         for peer_id in task.handoff.primaries:
-            self._not_returned.setdefault((id(own), peer_id), {})[partition] = result.unsent[peer_id]
+            lacking = result.unsent[peer_id] + left.get(peer_id, 0)
+            self._not_returned.setdefault((id(own), peer_id), {})[partition] = lacking
         for peer_id in set(task.handoff.primaries) - task.absent:
             failed = peer_id in result.troubled or result.unsent[peer_id] or result.error is not None
             whole &= peer_id not in result.troubled
-            if not failed:
+            if not failed and not left.get(peer_id):
                 self._not_returned.get((id(own), peer_id), {}).pop(partition, None)
-            self._report.count("failed" if failed else "differs" if result.pushed[peer_id] else "equal")
+            differs = result.pushed[peer_id] or left.get(peer_id)
+            self._report.count("failed" if failed else "differs" if differs else "equal")
         if result.error is not None and not isinstance(result.error, Outdated):
             _log.info("a handoff's copy is kept", device=own.device.name, partition=partition, error=str(result.error))
         self._progress.done(own, partition, whole)
         if self._planned.selection.peers is None:
-            own.standing.compared(partition, unsent=sum(result.unsent.values()), checked=whole)
+            unsent = sum(result.unsent.values()) + sum(left.values())
+            own.standing.compared(partition, unsent=unsent, checked=whole)
 
     # Regions.
 

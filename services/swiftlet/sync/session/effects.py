@@ -17,6 +17,7 @@ from typing import Any, TypeAlias, TypeVar
 from swiftlet.errors import SwiftletError
 from swiftlet.model import Entry
 from swiftlet.sync.session.compare import RECLAIM_PERIOD_S, Push, forgotten_before
+from swiftlet.sync.session.far import Far
 from swiftlet.sync.session.messages import Reply, Request, Wanted
 from swiftlet.sync.session.pair_messages import MAX_BRANCHES, Pair
 from swiftlet.sync.session.topology import BATCHED, Mode
@@ -175,7 +176,7 @@ class Repaired:
 
     `behind` counts objects that are newer at the neighbour and still lacking here, `unsent` objects that are newer here
     and still lacking there. `withheld` counts the unsent ones that the neighbour should not be given, because its own
-    ring does not name it as a primary.
+    ring does not name it as a primary, and `left` those that it is expected to fetch by itself.
     """
 
     peer: int
@@ -183,6 +184,7 @@ class Repaired:
     behind: int = 0
     unsent: int = 0
     withheld: int = 0
+    left: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,11 +201,14 @@ class RepairedMany:
 
 @dataclass(frozen=True, slots=True)
 class HandoffReturned:
-    """Report how many objects of a handoff's partition were dropped and kept here. The observation is None."""
+    """Report how many objects of a handoff's partition were dropped and kept here, and how many of them are left to
+    primaries in other regions to fetch, by device id. The observation is None.
+    """
 
     partition: int
     dropped: int
     kept: int
+    left: Mapping[int, int] = field(default_factory=dict)
 
 
 Compound: TypeAlias = ReadSuffixesOf | ReadEntriesOf | MoveMany | RepairedMany
@@ -264,7 +269,8 @@ class Terms:
     """The conditions of a whole session.
 
     `reclaim_age_s` is the age at which devices forget tombstones. `transfer_rules` says what to do about entries that
-    differ; None stands for the rules for objects.
+    differ; None stands for the rules for objects. `far` are devices in other regions, which fetch objects by
+    themselves; None where all are treated alike.
     """
 
     policy: int = 0
@@ -274,6 +280,7 @@ class Terms:
     reclaim_period_s: float = RECLAIM_PERIOD_S
     limits: Limits = field(default_factory=Limits)
     transfer_rules: TransferRules | None = None
+    far: Far | None = None
 
     def forgotten_before_s(self, now_s: float) -> float:
         """Return the time before which devices have forgotten tombstones, or are about to."""

@@ -38,6 +38,7 @@ from swiftlet.sync.session.effects import (
     read_suffixes,
 )
 from swiftlet.sync.session.entries import ask_for, suffix_of
+from swiftlet.sync.session.far import Left
 from swiftlet.sync.session.messages import AskSuffixes, Suffixes, SuffixHashes
 from swiftlet.transport.wire import WireError
 
@@ -57,6 +58,8 @@ class _Primaries:
 
     whole: bool
     shown: dict[int, SuffixHashes] = field(default_factory=dict)
+    left: dict[int, Left] = field(default_factory=dict)
+    """What is left to primaries in other regions."""
 
     def lost(self, peer: int) -> None:
         self.whole = False
@@ -93,7 +96,10 @@ def _return_handoff(
             if not page.more:
                 break
             after = page.entries[-1].digest
-    yield HandoffReturned(partition, dropped, kept)
+    if terms.far is not None:
+        for peer, what in there.left.items():
+            terms.far.lacks(peer, {partition: what}, moment.now_s)
+    yield HandoffReturned(partition, dropped, kept, {peer: what.count for peer, what in there.left.items()})
 
 
 def _ask_suffixes(terms: Terms, partition: int, peer: int) -> Steps[SuffixHashes]:
@@ -122,7 +128,7 @@ def _return_page(
         touched = tuple(sorted({suffix_of(entry) for entry in unproved}))
         try:
             held = yield from ask_for(terms, peer, partition, touched, unproved_page)
-            due = _due(terms, moment, unproved, held)
+            due = _without_fetched(terms, partition, peer, _due(terms, moment, unproved, held), there)
             moved: set[Entry] = set()
             if due and there.shown[peer].primary:
                 outcomes = yield from move(peer, partition, due, False, terms.limits.moves)
@@ -171,6 +177,19 @@ def _due(terms: Terms, moment: Moment, mine: Sequence[Entry], held: Mapping[byte
         return [push for push in pushes(mine, held.values()) if is_due(push, moment.now_s, forgotten_s)]
     found = terms.transfer_rules.there(mine, held.values(), False)
     return [push for push in found if terms.transfer_rules.is_due(push, moment.now_s, forgotten_s)]
+
+
+def _without_fetched(terms: Terms, partition: int, peer: int, due: list[Push], there: _Primaries) -> list[Push]:
+    """Return what a primary is given without what it is expected to fetch: from a primary of this region, if one
+    answers, as that has it or is given it.
+    """
+    far = terms.far
+    if far is None or not any(shown.primary for one, shown in there.shown.items() if one not in far.devices):
+        return due
+    sent, left = far.split(peer, [(partition, push) for push in due])
+    for what in left.values():
+        there.left.setdefault(peer, Left()).join(what)
+    return [push for _, push in sent]
 
 
 def _unproved(page: Page, shown: SuffixHashes) -> list[Entry]:

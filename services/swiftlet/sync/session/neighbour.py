@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import compress, islice
 from operator import ne, not_
 
@@ -43,6 +43,7 @@ from swiftlet.sync.session.effects import (
     read_suffixes,
 )
 from swiftlet.sync.session.entries import Both, ask_many, read_both
+from swiftlet.sync.session.far import Left
 from swiftlet.sync.session.many_partitions import differing_of, due, due_of, fitting, lacked
 from swiftlet.sync.session.messages import (
     AskSuffixes,
@@ -204,10 +205,17 @@ def _listed(
         foreign = {theirs.partition for theirs in listings if not theirs.primary}
         withheld.update(partition for partition, _ in there if partition in foreign)
         there = [one for one in there if one[0] not in foreign]
-    unsent = withheld + (yield from _move_many(terms, peer, there, False))
+    fetched: Counter[int] = Counter()
+    if terms.far is not None:
+        there, left_there = terms.far.split(peer, there)
+        terms.far.lacks(peer, left_there, moment.now_s)
+        fetched.update({partition: what.count for partition, what in left_there.items()})
+    unsent = withheld + fetched + (yield from _move_many(terms, peer, there, False))
     behind = yield from _move_many(terms, peer, here, True)
     left = {
-        partition: Repaired(peer, partition, behind[partition], unsent[partition], withheld[partition])
+        partition: Repaired(
+            peer, partition, behind[partition], unsent[partition], withheld[partition], fetched[partition]
+        )
         for partition in unsent | behind
     }
     yield RepairedMany(peer, partitions_in(listings), left)
@@ -236,6 +244,7 @@ class _Tally:
     behind: int = 0
     unsent: int = 0
     withheld: int = 0
+    left: Left = field(default_factory=Left)
 
 
 def _partition(terms: Terms, moment: Moment, peer: int, theirs: SuffixHashes) -> Steps[None]:
@@ -264,13 +273,16 @@ def _pages(terms: Terms, moment: Moment, peer: int, partition: int, suffixes: Se
             after = both.upto
             if after is None:
                 break
-    yield Repaired(peer, partition, tally.behind, tally.unsent, tally.withheld)
+    if terms.far is not None and tally.left.count:
+        terms.far.lacks(peer, {partition: tally.left}, moment.now_s)
+    yield Repaired(peer, partition, tally.behind, tally.unsent, tally.withheld, tally.left.count)
 
 
 def _objects(terms: Terms, moment: Moment, peer: int, partition: int, both: Both, tally: _Tally) -> Steps[None]:
     """Push what the neighbour lacks, then pull what is lacking here."""
     there = due(terms, moment, lacked(terms, both.mine, both.theirs, pull=False))
     if both.primary:
+        there = _without_fetched(terms, peer, partition, there, tally)
         outcomes = yield from move(peer, partition, there, False, terms.limits.moves)
         tally.unsent += outcomes.count(MoveOutcome.REFUSED)
     else:
@@ -280,3 +292,14 @@ def _objects(terms: Terms, moment: Moment, peer: int, partition: int, both: Both
         here = due(terms, moment, lacked(terms, both.mine, both.theirs, pull=True))
         outcomes = yield from move(peer, partition, here, True, terms.limits.moves)
         tally.behind += outcomes.count(MoveOutcome.REFUSED)
+
+
+def _without_fetched(terms: Terms, peer: int, partition: int, there: list[Push], tally: _Tally) -> list[Push]:
+    """Return what the neighbour lacks without what it is expected to fetch, which is counted as unsent."""
+    if terms.far is None:
+        return there
+    sent, left = terms.far.split(peer, [(partition, push) for push in there])
+    for what in left.values():
+        tally.left.join(what)
+        tally.unsent += what.count
+    return [push for _, push in sent]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path as Directory
 
@@ -20,6 +21,7 @@ from swiftlet.sync.planning.report import RegionGauges
 from swiftlet.sync.planning.tasks import Selection
 from swiftlet.sync.replicator import Replicator, probe
 from swiftlet.sync.session.compare import IN_FLIGHT_S
+from swiftlet.sync.session.far import PATIENCE_S, Fetching
 
 NOW_S = 1_000_000.0
 
@@ -27,9 +29,13 @@ NOW_S = 1_000_000.0
 class Watched:
     """The replicators of all devices, which go on from round to round, and a wall clock."""
 
-    def __init__(self, made: Sites, limit: int = 1_000_000) -> None:
-        """The clock is at `NOW_S`; after `limit` exceptions in a row a node is left out."""
+    def __init__(self, made: Sites, limit: int = 1_000_000, *, fetch: bool = False) -> None:
+        """The clock is at `NOW_S`; after `limit` exceptions in a row a node is left out.
+
+        With `fetch` data are left to devices in other regions to fetch.
+        """
         self.made = made
+        self._fetch = fetch
         self._limit = limit
         self.now_s = NOW_S
         self.replicators = {device.id: self._replicator(device) for device in made.cluster.devices}
@@ -42,12 +48,17 @@ class Watched:
             transport,
             now_s=lambda: self.now_s,
             neighbours=Neighbours(Observer("", ""), FailureTable(self._limit), lambda peer: probe(transport, peer)),
+            fetching=Fetching() if self._fetch else None,
         )
 
     async def round(self, region: str, selection: Selection | None = None) -> None:
         """A round of each device of a region."""
         for device in self.made[region].near():
             await self.replicators[device.id].run_round([0], *([selection] if selection else []))
+
+    async def rounds(self, *regions: str) -> None:
+        """A round of all devices of these regions, all at the same time."""
+        await asyncio.gather(*(self.round(region) for region in regions))
 
     def between(self, region: str, other: str) -> RegionStanding:
         """What the replicators of a region say about another one."""
@@ -65,6 +76,12 @@ async def watched(tmp_path: Directory) -> AsyncIterator[Watched]:
 async def watched_local(tmp_path: Directory) -> AsyncIterator[Watched]:
     async with sites(tmp_path, "local") as made:
         yield Watched(made)
+
+
+@pytest.fixture
+async def fetching(tmp_path: Directory) -> AsyncIterator[Watched]:
+    async with sites(tmp_path, "majority") as made:
+        yield Watched(made, fetch=True)
 
 
 async def test_regions_are_equal_as_of_the_begin_of_a_round_without_what_was_on_its_way(watched: Watched) -> None:
@@ -135,6 +152,60 @@ async def test_a_handoff_that_could_not_be_returned_is_left_to_do(watched_local:
     await watched_local.round("east")
     assert made.holders() == dict.fromkeys(("east", "north", "west"), 1)
     assert watched_local.between("east", "west") == RegionStanding(NOW_S - IN_FLIGHT_S)
+
+
+def passed() -> float:
+    """Bytes of objects that have passed between regions in this process."""
+    return sum(
+        sample.value
+        for family in REGISTRY.collect()
+        for sample in family.samples
+        if sample.name == "swiftlet_replicator_region_bytes_total"
+    )
+
+
+@pytest.mark.parametrize("order", [("east", "north", "west"), ("west", "north", "east")])
+async def test_what_a_region_lacks_passes_the_link_once(fetching: Watched, order: tuple[str, ...]) -> None:
+    made = fetching.made
+    with made.isolated("west"):
+        for number in range(30):
+            await made["east"].put(2, b"x" * 1000, Path(ACCOUNT, CONTAINER, f"o{number}"))
+        # Of an object whose primary in the west is away a handoff has a copy, in either region.
+        await fetching.rounds("east", "north")
+        before = passed()
+    await fetching.rounds(*order)
+    assert passed() - before == 30 * 1000
+    await fetching.rounds(*order)
+    assert passed() - before == 30 * 1000
+    for number in range(30):
+        assert made.holders(Path(ACCOUNT, CONTAINER, f"o{number}")) == dict.fromkeys(order, 1)
+
+
+async def test_a_local_write_passes_once_to_each_other_region(tmp_path: Directory) -> None:
+    async with sites(tmp_path, "local") as made:
+        watched, before = Watched(made, fetch=True), passed()
+        for number in range(10):
+            await made["east"].put(2, b"x" * 1000, Path(ACCOUNT, CONTAINER, f"o{number}"))
+        for _ in range(3):
+            await watched.rounds("east", "north", "west")
+        assert passed() - before == 2 * 10 * 1000
+        for number in range(10):
+            assert made.holders(Path(ACCOUNT, CONTAINER, f"o{number}")) == dict.fromkeys(("east", "north", "west"), 1)
+
+
+async def test_what_a_region_does_not_fetch_is_sent_at_last(fetching: Watched) -> None:
+    made = fetching.made
+    with made.isolated("west"):
+        await made["east"].put(2)
+    for _ in range(3):
+        await fetching.rounds("east", "north")
+        assert made.holders().get("west", 0) == 0
+        found = fetching.between("east", "west")
+        assert (found.equal_at_s, found.objects) == (None, 1)
+        fetching.now_s += PATIENCE_S / 2
+    await fetching.rounds("east", "north")
+    assert made.holders() == dict.fromkeys(("east", "north", "west"), 1)
+    assert fetching.between("east", "west").objects == 0
 
 
 async def test_a_round_of_some_partitions_proves_nothing_about_regions(watched: Watched) -> None:

@@ -215,7 +215,7 @@ class Faults:
         builder = self._builder
         if self._later:
             self._later -= 1
-            add_device(builder, len(builder.devices))
+            add_device(builder, len(builder.devices), self._shape.regions)
         else:
             present = [device for device in builder.devices if device is not None]
             weighty = [device for device in present if device.weight > 0]
@@ -250,6 +250,7 @@ def _load_proxy(proxy: Proxy, ring: Ring) -> None:
         proxy.ring = ring
 
 
-def add_device(builder: RingBuilder, number: int) -> None:
-    """Add a device on a node of its own; every third one is in the same zone."""
-    builder.add_device(host=f"n{number}", port=6200, device="d", region="r", zone=f"z{number % 3}", weight=100.0)
+def add_device(builder: RingBuilder, number: int, regions: int = 1) -> None:
+    """Add a device on a node of its own; every third one is in the same zone, and in turns they are in each region."""
+    region = "r" if regions == 1 else f"r{number % regions}"
+    builder.add_device(host=f"n{number}", port=6200, device="d", region=region, zone=f"z{number % 3}", weight=100.0)

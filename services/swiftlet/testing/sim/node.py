@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
 
@@ -28,6 +28,7 @@ from swiftlet.sync.session.effects import (
     Terms,
 )
 from swiftlet.sync.session.entries import slice_page
+from swiftlet.sync.session.far import Far, Fetching
 from swiftlet.sync.session.handoff import handoff_session
 from swiftlet.sync.session.messages import decode_request, encode
 from swiftlet.sync.session.neighbour import neighbour_session
@@ -117,6 +118,7 @@ class Node:
         self.life = 0
         """How often it has crashed; what an earlier life began is void."""
         self._busy = False
+        self._fetching = Fetching()
         self._table: tuple[Ring, PairTable] | None = None
         self._failures: dict[int, tuple[int, float]] = {}
         self._rejoining: set[int] = set()
@@ -137,6 +139,7 @@ class Node:
         """Stop in the middle of everything."""
         self.life += 1
         self._busy = False
+        self._fetching = Fetching()
         self.forget_failures()
 
     def forget_failures(self) -> None:
@@ -176,7 +179,12 @@ class Node:
 
     def terms(self, ring: Ring) -> Terms:
         """Return the terms of a session."""
-        return self._world_terms.terms(ring)
+        terms = self._world_terms.terms(ring)
+        places = {device.id: device.region for device in ring.devices if device is not None}
+        far = frozenset(id_ for id_, region in places.items() if region != places.get(self.id))
+        if not far or not terms.mode.pull:
+            return terms
+        return replace(terms, far=Far(self.id, terms.policy, far, self._fetching))
 
     def round(self) -> None:
         """Begin a round, unless one is in progress."""
@@ -201,6 +209,7 @@ class Node:
             jobs.append(partial(handoff_session, terms, handoff.partition, handoff.primaries, failed))
         self._rejoining.clear()
         self._busy = True
+        self._fetching.begin()
         self.witness.say(f"{self.id}: round, {len(work.items)} comparisons, {len(work.handoffs)} handoffs to return")
         lanes = [_LANES]
 

@@ -70,8 +70,11 @@ def rounds_needed(shape: Shape, at_quorum: bool) -> int:
     """Return after how many rounds in step an object's replicas are equal; `at_quorum`: a write quorum had it before.
 
     `lightsync` goes one hop clockwise per round, so r - 1, and ceil(r/2) from a quorum; `batched` one hop both ways.
+    Between regions `batched` goes one hop against the clock, and a handoff may take a round to bring the first one.
     """
     replicas = shape.replicas
+    if shape.mode.name == BATCHED.name and shape.regions > 1:
+        return replicas
     if shape.mode.name == BATCHED.name:
         return min(2, max(1, replicas // 2))
     if shape.mode.name == "all_to_all":
@@ -95,7 +98,7 @@ class World:
         self.checker.say(repr(shape))
         builder = RingBuilder(shape.part_power, shape.replicas, 1, seed=seed)
         for number in range(shape.nodes):
-            add_device(builder, number)
+            add_device(builder, number, shape.regions)
         builder.rebalance(1)
         self.nodes = self.checker.nodes
         for id_ in range(shape.nodes + shape.later):

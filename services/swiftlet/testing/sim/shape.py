@@ -17,6 +17,8 @@ _PERIODS_TO_HEAR = 8
 
 _BY_NAME = 6
 """In each world whose seed is a multiple of this, partitions are compared by name."""
+_REGIONS = (1, 1, 3, 1, 2)
+"""The number of regions of a world, by its seed modulo the length of this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,7 @@ class Shape:
     limits: Limits
     by_name: bool = False
     """Whether servers know no pairs, as one without a ring, so that all partitions are compared by name."""
+    regions: int = 1
 
     @property
     def world_terms(self) -> WorldTerms:
@@ -107,4 +110,5 @@ def shape_of(seed: int, mode: str | None = None, large: bool = False) -> Shape:
             )
         ),
         by_name=seed % _BY_NAME == 0,
+        regions=_REGIONS[seed % len(_REGIONS)],
     )

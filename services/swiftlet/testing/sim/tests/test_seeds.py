@@ -109,15 +109,18 @@ def test_seeds_are_of_many_shapes() -> None:
     assert all(shape.nodes > shape.replicas for shape in shapes)
     assert any(shape.away_s[1] > shape.reclaim_age_s for shape in shapes)
     assert any(shape.skew_s >= 120.0 for shape in shapes)
+    assert {shape.regions for shape in shapes} == {1, 2, 3}
 
 
 def test_the_promised_rounds() -> None:
     found = {}
     for seed in range(1500):
         shape = shape_of(seed)
-        found[shape.mode.name, shape.replicas] = (rounds_needed(shape, False), rounds_needed(shape, True))
+        key = shape.mode.name if shape.regions == 1 else f"{shape.mode.name} over regions"
+        found[key, shape.replicas] = (rounds_needed(shape, False), rounds_needed(shape, True))
     assert [found["lightsync", r] for r in (2, 3, 4, 5)] == [(1, 1), (2, 2), (3, 2), (4, 3)]
     assert [found["batched", r] for r in (2, 3, 4, 5)] == [(1, 1), (1, 1), (2, 2), (2, 2)]
+    assert [found["batched over regions", r] for r in (2, 3, 4, 5)] == [(2, 2), (3, 3), (4, 4), (5, 5)]
 
 
 def test_one_seed_can_be_read(capsys: pytest.CaptureFixture[str]) -> None:
