@@ -17,7 +17,7 @@ _PERIODS_TO_HEAR = 8
 
 _BY_NAME = 6
 """In each world whose seed is a multiple of this, partitions are compared by name."""
-_REGIONS = (1, 1, 3, 1, 2)
+_REGIONS = (1, 1, 1, 3, 1, 2, 1)
 """The number of regions of a world, by its seed modulo the length of this."""
 
 
