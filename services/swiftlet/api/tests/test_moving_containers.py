@@ -294,6 +294,26 @@ async def test_versions_links_and_copies_are_read_and_written_wherever_they_are(
     assert (await proxy.call("PUT", "c/o", {"If-None-Match": "*"}, data=b"4")).status == 412
 
 
+@in_each_phase
+async def test_quotas_count_objects_wherever_they_are(proxy: Proxy, row: Row) -> None:
+    limits = {"X-Container-Meta-Quota-Count": "3", "X-Container-Meta-Quota-Bytes": "30"}
+    assert (await proxy.call("POST", "c", limits)).status == 204
+    for name in ("o", "p"):
+        assert (await proxy.call("PUT", f"c/{name}", data=b"0123456789")).status == 201
+    await bring(proxy, row.phase)
+
+    async def no_pace(_size: int) -> None:
+        return None
+
+    if row.phase not in (None, Phase.ANNOUNCED):
+        assert await MovingObjects(proxy.cluster.objects, Move(A, B, B)).move(PATH, no_pace) is Moved.MOVED
+    proxy.api.containers.forget(ACCOUNT, "c")
+    head = await proxy.call("HEAD", "c")
+    assert [head.headers[f"X-Container-{what}"] for what in ("Object-Count", "Bytes-Used")] == ["2", "20"]
+    for name, size, status in [("q", 11, 413), ("q", 10, 201), ("r", 0, 413)]:
+        assert (await proxy.call("PUT", f"c/{name}", data=b"1" * size)).status == status
+
+
 async def test_a_settled_move_out_of_a_retired_policy_counts_as_none(
     cluster: MemoryCluster, tmp_path: Directory
 ) -> None:
