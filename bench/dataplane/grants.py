@@ -8,7 +8,7 @@ several containers in turn. Every grant's line has to be in the log in the end.
 `--beside` names another tree of the project, whose metadata server is measured in turns with this one's: what a change
 has brought, in one run. Beside other work rates are what the machine had left over; `--realtime` (as root) lets the
 worker and wrk run before everything else that the machine does. What a worker's processor time is enough for is beside
-the rate.
+the rate, and so is the least that it answers at all (`/healthz`): what a request costs without a grant.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from pathlib import Path
 
 import yaml
 
-from bench.baseline.wrk import parse_wrk
+from bench.baseline.wrk import Figures, parse_wrk
 from bench.dataplane.proxy import seconds_of
 from bench.micro import Measured, report
 from e2e.standalone.cluster import SOURCES, Cluster, end_with_us, environment, free_port, start_cluster
@@ -66,16 +66,25 @@ class Worker:
 
     def measure(self, client: Client, clients: int, containers: int, seconds: int) -> tuple[float, float]:
         """Return grants a second, and microseconds of the worker's processor time for each."""
+        script = ["-s", str(Path(__file__).with_suffix(".lua"))]
         wanted = {"BENCH_TOKEN": client.token, "BENCH_ACCOUNT": client.account}
         wanted |= {"BENCH_CONTAINER": CONTAINER, "BENCH_CONTAINERS": str(containers)}
-        command = ["wrk", "-t1", f"-c{clients}", f"-d{seconds}s", "--timeout", "30s", "--latency", "-s"]
-        command += [str(Path(__file__).with_suffix(".lua")), f"http://127.0.0.1:{self.port}"]
+        figures, each = self._wrk(clients, seconds, [*script, f"http://127.0.0.1:{self.port}"], wanted)
+        self.asked += figures.requests
+        return figures.per_second, each
+
+    def measure_least(self, clients: int, seconds: int) -> tuple[float, float]:
+        """Return the same of the least that it answers: that it is alive."""
+        figures, each = self._wrk(clients, seconds, [f"http://127.0.0.1:{self.port}/healthz"], {})
+        return figures.per_second, each
+
+    def _wrk(self, clients: int, seconds: int, asking: list[str], wanted: dict[str, str]) -> tuple[Figures, float]:
+        command = ["wrk", "-t1", f"-c{clients}", f"-d{seconds}s", "--timeout", "30s", "--latency", *asking]
         before = seconds_of(self.process.pid)
         done = subprocess.run(command, env=os.environ | wanted, capture_output=True, text=True, check=True)
         figures = parse_wrk(done.stdout)
         assert not figures.failed, done.stdout
-        self.asked += figures.requests
-        return figures.per_second, (seconds_of(self.process.pid) - before) / figures.requests * 1e6
+        return figures, (seconds_of(self.process.pid) - before) / figures.requests * 1e6
 
     def check_lines(self, most_more: int) -> None:
         """Compare grants with lines of the log; answers that were on their way when wrk ended have a line as well."""
@@ -123,7 +132,9 @@ def main() -> None:
         found: dict[str, list[tuple[float, float]]] = {worker.name: [] for worker in measured}
         for worker in measured:
             worker.measure(client, given.clients, given.containers, 1)
+        least: list[tuple[float, float]] = []
         for number in range(given.rounds):
+            least.append(measured[0].measure_least(given.clients, given.seconds))
             for worker in measured[:: 1 if number % 2 else -1]:
                 found[worker.name].append(worker.measure(client, given.clients, given.containers, given.seconds))
         for worker in measured:
@@ -138,9 +149,9 @@ def main() -> None:
         [
             Measured("grants of one worker", "1/s", tuple(round(rate) for rate, _ in ours)),
             Measured("the worker's processor time for a grant", "µs", tuple(round(each, 1) for _, each in ours)),
-            Measured(
-                "so many grants a processor second is enough for", "1/s", tuple(round(1e6 / each) for _, each in ours)
-            ),
+            Measured("grants in a processor second", "1/s", tuple(round(1e6 / each) for _, each in ours)),
+            Measured("the same worker's answers that it is alive", "1/s", tuple(round(rate) for rate, _ in least)),
+            Measured("its processor time for one of these", "µs", tuple(round(each, 1) for _, each in least)),
         ],
     )
 

@@ -30,6 +30,8 @@ class Common:
     ring: Ring
     containers: Ring
     authorities: tuple[str, ...]
+    operations: list[str]
+    """The operations that are granted, sorted."""
     replicas: int
     """How many replicas the container's database has."""
     text: str
@@ -77,8 +79,9 @@ class Commons:
         known = self._options.policies.at(index)
         partition = containers.partition_of(self._hash_path.of(Path(asked.account, asked.container)))
         replicas = len(containers.primaries(partition))
+        operations = sorted(asked.operations)
         fields = {
-            "operations": sorted(asked.operations),
+            "operations": operations,
             "policy": {"index": index, "name": known.name if known is not None else None},
             "etag": self._options.etag_kind(index),
             "write_quorum": self._options.policies.write_quorum(index),
@@ -91,4 +94,4 @@ class Commons:
             "native_port_offset": self._native_port_offset,
             "authorities": authorities,
         }
-        return Common(decision, ring, containers, authorities, replicas, f", {json.dumps(fields)[1:]}")
+        return Common(decision, ring, containers, authorities, operations, replicas, f", {json.dumps(fields)[1:]}")

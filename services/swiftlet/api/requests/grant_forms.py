@@ -7,6 +7,7 @@ import binascii
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from swiftlet.api.http.problems import ApiError
 from swiftlet.model import Amounts
@@ -14,6 +15,8 @@ from swiftlet.names import MAX_ACCOUNT_NAME, MAX_CONTAINER_NAME, MAX_OBJECT_NAME
 
 MAX_BODY = 16 * 1024
 """The largest size in bytes of a request."""
+MAX_PARSED = 256
+"""Requests whose meaning is remembered: the processes of a job all begin with the same one. 4 MiB at most."""
 OPERATIONS = {"get": 1, "head": 2, "put": 4, "post": 8, "delete": 16}
 """The operations, and the bits that stand for them in a grant."""
 METHODS = {"get": "GET", "head": "HEAD", "put": "PUT", "post": "POST", "delete": "DELETE"}
@@ -60,6 +63,7 @@ class Asked:
         return bool(self.operations & WRITING)
 
 
+@lru_cache(maxsize=MAX_PARSED)
 def parse(body: bytes) -> Asked:
     """Return what a request asks for. Raises ApiError 400 that names the field which is wrong."""
     try:

@@ -146,7 +146,7 @@ async def _grant(api: GrantsApi, token: Token, asked: Asked) -> str:
         "container": asked.container,
         "prefix": asked.prefix,
         "object": asked.obj,
-        "operations": sorted(asked.operations),
+        "operations": common.operations,
         "life_s": round(life_s, 3),
         "guest": session_id.hex(),
         "request_id": request_id.get(),
