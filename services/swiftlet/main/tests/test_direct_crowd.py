@@ -1,6 +1,6 @@
 """Many clients at once at object servers that let in fewer: who finds no room is told so and goes over HTTP.
 
-`-m slow` has `CROWD` of them, by default 400. Each has a session, grants and connections of its own, as so many pods
+`-m slow` has `CROWD` of them, by default 1,000. Each has a session, grants and connections of its own, as so many pods
 have.
 """
 
@@ -23,7 +23,7 @@ from swiftlet.main.tests.test_direct_way import make_container
 POOL_BYTES = 4 << 20
 """Memory for guests' bodies: less than a few of them send at a time."""
 CONTAINER = "crowd"
-CROWD = int(os.environ.get("CROWD", "400"))
+CROWD = int(os.environ.get("CROWD", "1000"))
 AT_ONCE = 100
 """Clients that begin at a time: the metadata server has one process here."""
 
