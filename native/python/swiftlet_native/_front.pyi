@@ -163,6 +163,9 @@ class Front:
         was decided. Each object that is written takes a part of each of the `pools`. False: there are too many.
         """
 
+    def extend(self, grants: list[tuple[_Holder, float]], /) -> None:
+        """Let each grant go on for so many seconds from now, if it still holds; it counts as unused since."""
+
     def has(self, write: bool, token: Buffer, prefix: Buffer, /) -> bool:
         """Whether there is such a grant."""
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 from swiftlet.api.context.core import SwiftApi
 from swiftlet.api.context.fresh_cache import FRESH_S
@@ -12,9 +13,12 @@ from swiftlet.api.reading.static_web import site_of
 from swiftlet.api.reading.versioning import has_versions
 from swiftlet.api.writing import plain_access
 from swiftlet.api.writing.quota_checks import Limited, limits_of
+from swiftlet.auth.identity import Identity
 from swiftlet.errors import SwiftletError
+from swiftlet.model import ContainerInfo
 from swiftlet.names import Path, parse_path
 from swiftlet.policy_moves import Phase
+from swiftlet.quota import Quotas
 from swiftlet.settings.sections import LimitsSection
 
 VALID_S = 1.0
@@ -39,6 +43,31 @@ _MAX_HEAD = 4096
 
 
 @dataclass(frozen=True, slots=True)
+class Grounds:
+    """What a grant rests on, apart from settings that stay as they are while the process runs."""
+
+    identity: Identity
+    """Whose token it is. That the token is valid is looked up each time."""
+    container: ContainerInfo
+    account: Mapping[str, str] | None
+    """The account's metadata; None where the user's role alone decides."""
+    quotas: Quotas
+    policy: tuple[object, ...]
+    """What the settings say of the container's policy, and of its move to another one, which may change."""
+
+    def are_those(self, before: Grounds) -> bool:
+        """Return whether a decision on these grounds would be the same as on others: totals do not count."""
+        return (
+            self.container.metadata == before.container.metadata
+            and self.container.policy == before.container.policy
+            and self.account == before.account
+            and self.identity == before.identity
+            and self.quotas is before.quotas
+            and self.policy == before.policy
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Grant:
     """The sender of a request may read, or store and delete, every object of a container."""
 
@@ -51,6 +80,8 @@ class Grant:
     """Whether ETags of written objects are computed from xxh3 when the client sends no MD5."""
     limits: tuple[Limited, ...] = ()
     """What limits the objects that are written."""
+    grounds: Grounds | None = field(default=None, compare=False)
+    """What it rests on; None where that can't be told without asking somebody."""
 
     @property
     def container(self) -> bytes:
@@ -99,6 +130,54 @@ class Deciding:
                 return grant
         return None
 
+    def again(self, token: str, write: bool, grant: Grant) -> float | None:
+        """Return for how many more seconds a grant holds whose grounds are known to be what they were; None where it
+        has to be decided anew. Nobody is asked.
+        """
+        if grant.grounds is None:
+            return None
+        try:
+            known = self._api.tokens.read(token)
+        except SwiftletError:
+            return None
+        grounds = self._grounds(known.identity, grant.path, write)
+        if grounds is None or not grounds.are_those(grant.grounds):
+            return None
+        valid_s = min(WRITE_VALID_S if write else VALID_S, known.expires - self._now())
+        return valid_s if valid_s > 0 else None
+
+    async def refresh_account(self, account: str, max_age_s: float) -> None:
+        """Request an account's metadata if they are older than this, so that `again` knows them for a while."""
+        with contextlib.suppress(SwiftletError):  # Who decides anew says so.
+            await self._api.accounts.metadata(account, max_age_s)
+
+    def _grounds(self, identity: Identity, path: Path, write: bool) -> Grounds | None:
+        """Return on what a decision rests now, as far as it is known well enough for a grant."""
+        api, account = self._api, None
+        assert path.container is not None
+        container = api.containers.settled(
+            path.account, path.container, self._write_max_age_s if write else self._max_age_s
+        )
+        if write:
+            account = api.accounts.recent(path.account, self._write_max_age_s)
+        elif not plain_access.by_role(identity, path):
+            return None
+        if container is None or (write and account is None):
+            return None
+        options, policy = api.options, container.policy
+        move = options.policies.move_in_force(container.move)
+        quorum = api.objects.by_policy.quorums(policy)
+        of_policy = options.policies.coding(policy), options.etag_kind(policy), quorum, move
+        return Grounds(identity, container, account, api.quotas.quotas, of_policy)
+
+    def _rested_on(self, before: Grounds | None, identity: Identity, path: Path, write: bool) -> Grounds | None:
+        """Return the grounds of a decision during which nothing that is cached was replaced."""
+        now = None if before is None else self._grounds(identity, path, write)
+        if before is None or now is None:
+            return None
+        is_same = now.container is before.container and now.account is before.account and now.are_those(before)
+        return now if is_same else None
+
     async def _decide_write(self, token: str, below: Path) -> Grant | None:
         api, options = self._api, self._api.options
         path = Path(below.account, below.container)
@@ -106,6 +185,7 @@ class Deciding:
             return None
         begun_s = time.monotonic()
         known = api.tokens.read(token)
+        before = self._grounds(known.identity, path, write=True)
         methods = ("PUT", "DELETE")
         container = await plain_access.to_write(api, known.identity, path, methods, self._write_max_age_s)
         if container is None or options.policies.coding(container.policy) is not None:
@@ -118,7 +198,8 @@ class Deciding:
         # The facts read first have become older while the others were read.
         valid_s = min(WRITE_VALID_S + begun_s - time.monotonic(), known.expires - self._now())
         xxh3_etags = options.etag_kind(container.policy) == "xxh3"
-        return Grant(path, container.policy, valid_s, reads, xxh3_etags, limits)
+        grounds = self._rested_on(before, known.identity, path, write=True)
+        return Grant(path, container.policy, valid_s, reads, xxh3_etags, limits, grounds)
 
     async def _decide(self, token: str, below: Path) -> Grant | None:
         api, valid_s = self._api, VALID_S
@@ -126,6 +207,7 @@ class Deciding:
         path = Path(below.account, below.container)
         known = api.tokens.read(token) if token else None
         identity = None if known is None else known.identity
+        before = None if identity is None else self._grounds(identity, path, write=False)
         if plain_access.by_role(identity, path):
             container = await api.containers.facts(path.account, below.container, self._max_age_s)
         else:
@@ -148,7 +230,8 @@ class Deciding:
         move = api.options.policies.move_in_force(container.move)
         if move is not None and move.phase is not Phase.SETTLED:
             return None
-        return Grant(path, container.policy, valid_s)
+        grounds = None if identity is None else self._rested_on(before, identity, path, write=False)
+        return Grant(path, container.policy, valid_s, grounds=grounds)
 
 
 def below_of(prefix: str) -> Path | None:

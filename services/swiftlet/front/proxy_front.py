@@ -12,6 +12,7 @@ between a decision and its grant, the decision does not count.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
 import socket
 import ssl
@@ -24,6 +25,7 @@ from aiohttp import web
 from swiftlet_native import Front
 
 from swiftlet.api.context.core import SwiftApi
+from swiftlet.errors import Unavailable
 from swiftlet.front.connections import Connection, ConnectionHandover
 from swiftlet.front.deciding import SMALL_BYTES, Deciding, Grant, below_of
 from swiftlet.front.handshake_records import HandshakeRecords
@@ -37,6 +39,7 @@ from swiftlet.names import HashPath
 from swiftlet.native_values import bits_of
 from swiftlet.placement.metrics import HEDGED_READS
 from swiftlet.placement.rings import Rings
+from swiftlet.ring.lookup import Ring
 from swiftlet.timestamp import NONCE_BITS, Timestamp
 from swiftlet.web.access import AccessBatch
 from swiftlet.web.app import METRICS
@@ -46,6 +49,10 @@ RENEW_S = 0.25
 """Seconds between checks of which grants are used."""
 MAX_RENEWED = 1000
 """The number of grants that one check renews; others are decided again after they have ended."""
+MAX_REMEMBERED = 10_000
+"""The number of grants, ended ones among them, of which it is known what they rest on."""
+_AT_ONCE = 100
+"""The number of grants that are extended before the event loop gets its turn."""
 MAX_DECIDING = 32
 """The number of decisions that are made at a time, each of which may have to ask container servers."""
 _PLAIN = frozenset(
@@ -111,6 +118,27 @@ class FrontStatus(TypedDict):
     """The numbers of rows of writes, by what became of them; missing without a front."""
 
 
+Holder = tuple[bool, bytes, bytes]
+"""Whether to write, the token, and the path up to the container's slash, as sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """A grant as the front was told of it."""
+
+    grant: Grant
+    token: str
+    what: tuple[bytes, int, bool, bool, list[int], int]
+    pools: list[int]
+    rings: tuple[Ring, Ring] | None
+    """The rings by which objects and rows are placed."""
+
+    def give(self, front: Front, holder: Holder, seen: tuple[int, int], valid_s: float) -> bool:
+        """Make the grant, and return whether there was room for it."""
+        write, token, prefix = holder
+        return front.grant(write, token, prefix, *self.what, seen, valid_s, self.pools)
+
+
 TAKE_S = 0.1
 """Seconds between two collections of the front's answers."""
 
@@ -167,6 +195,8 @@ class ProxyFront:
         self._certificate = certificate
         self._running: _Running | None = None
         self._state = "off: connections do not come through the front"
+        self._given: dict[Holder, _Given] = {}
+        """The last grants, which may be extended, or made once more when they have ended."""
         self._granting: set[asyncio.Task[None]] = set()
         self._deciders = asyncio.Semaphore(MAX_DECIDING)
         self._opened = asyncio.Event()
@@ -306,9 +336,37 @@ class ProxyFront:
         running = self._running
         if running is not None:
             for asked in running.front.undecided():
-                self._begin(self._decide(running, asked))
+                if not self._grant_again(running, asked):
+                    self._begin(self._decide(running, asked))
 
-    async def _decide(self, running: _Running, asked: tuple[bool, bytes, bytes]) -> None:
+    def _grant_again(self, running: _Running, asked: Holder) -> bool:
+        """Make a grant that has ended once more, if a decision would be the same."""
+        given = self._given.get(asked)
+        if given is None:
+            return False
+        seen = self._api.changes.of_grants(given.grant.path.account)
+        valid_s = self._holds_again(running, asked, given)
+        if valid_s is None:
+            return False
+        running.front.decided(*asked, given.give(running.front, asked, seen, valid_s))
+        return True
+
+    def _holds_again(self, running: _Running, asked: Holder, given: _Given) -> float | None:
+        """Return for how many seconds what was granted holds as it is; None where it has to be decided anew."""
+        valid_s = self._deciding.again(given.token, asked[0], given.grant)
+        if valid_s is None or self._rings_of(given.grant) != given.rings:
+            return None
+        # The pools are in use as long as grants name them.
+        return valid_s if running.lending.pools(given.grant.limits) == given.pools else None
+
+    def _rings_of(self, grant: Grant) -> tuple[Ring, Ring] | None:
+        """Return by which rings objects and rows are placed; None while one of them is not known."""
+        try:
+            return self._rings.objects(grant.policy), self._rings.container()
+        except Unavailable:
+            return None
+
+    async def _decide(self, running: _Running, asked: Holder) -> None:
         write, is_granted = asked[0], False
         try:
             if self._settings.writes or not write:
@@ -322,7 +380,7 @@ class ProxyFront:
         if self._running is not None:
             self._running.row_batches.take()
 
-    async def _grant_to(self, running: _Running, connection: Connection, asked: tuple[bool, bytes, bytes]) -> None:
+    async def _grant_to(self, running: _Running, connection: Connection, asked: Holder) -> None:
         if await self._grant(running, *asked):
             running.connections.give_back(connection)
 
@@ -340,7 +398,17 @@ class ProxyFront:
         if write and running.containers is not None:
             running.containers.refresh()
         what = grant.container, grant.policy, grant.reads, grant.xxh3_etags, rows, awaited
-        return running.front.grant(write, token, prefix, *what, seen, grant.valid_s, pools)
+        holder = write, token, prefix
+        given = _Given(grant, token.decode("ascii"), what, pools, self._rings_of(grant))
+        self._remember(holder, given)
+        return given.give(running.front, holder, seen, grant.valid_s)
+
+    def _remember(self, holder: Holder, given: _Given) -> None:
+        self._given.pop(holder, None)
+        if given.grant.grounds is not None and given.rings is not None:
+            self._given[holder] = given
+            if len(self._given) > MAX_REMEMBERED:
+                del self._given[next(iter(self._given))]
 
     def _rows(self, grant: Grant) -> tuple[list[int], int]:
         """Return which container replicas each copy of an object has to update, and which of them clients wait for, as
@@ -358,9 +426,40 @@ class ProxyFront:
                 running.routes.refresh()
                 if running.containers is not None:
                     running.containers.refresh()
-                await asyncio.gather(*(self._renew(running, one) for one in running.front.used()[:MAX_RENEWED]))
+                used = await self._extend(running, running.front.used())
+                await asyncio.gather(*(self._renew(running, one) for one in used[:MAX_RENEWED]))
 
-    async def _renew(self, running: _Running, holder: tuple[bool, bytes, bytes]) -> None:
+    async def _extend(self, running: _Running, used: list[Holder]) -> list[Holder]:
+        """Extend the grants of which a decision would be the same; return the others."""
+        given: dict[str, list[tuple[Holder, _Given]]] = {}
+        others: list[Holder] = []
+        for holder in used:
+            one = self._given.get(holder)
+            if one is None:
+                others.append(holder)
+            else:
+                given.setdefault(one.grant.path.account, []).append((holder, one))
+        found = await asyncio.gather(*(self._extend_in(running, account, some) for account, some in given.items()))
+        return [*others, *itertools.chain.from_iterable(found)]
+
+    async def _extend_in(self, running: _Running, account: str, given: list[tuple[Holder, _Given]]) -> list[Holder]:
+        """Extend grants of one account; return those that have to be decided anew."""
+        others: list[Holder] = []
+        if any(write for (write, _, _), _ in given):
+            await self._deciding.refresh_account(account, RENEW_S / 2)
+        for begin in range(0, len(given), _AT_ONCE):
+            extended: list[tuple[Holder, float]] = []
+            for holder, one in given[begin : begin + _AT_ONCE]:
+                valid_s = self._holds_again(running, holder, one)
+                if valid_s is None:
+                    others.append(holder)
+                else:
+                    extended.append((holder, valid_s))
+            running.front.extend(extended)
+            await asyncio.sleep(0)
+        return others
+
+    async def _renew(self, running: _Running, holder: Holder) -> None:
         async with self._deciders:
             await self._grant(running, *holder)
 

@@ -118,6 +118,12 @@ impl Front {
         self.shared.grants().add(holder, granted, seen, now + valid, now)
     }
 
+    /// Let those of these grants that still hold go on, each for so long from now.
+    pub fn extend(&self, grants: &[(Holder, Duration)]) {
+        let (now, mut live) = (Instant::now(), self.shared.grants());
+        grants.iter().for_each(|(holder, valid)| live.extend(holder, now + *valid, now));
+    }
+
     /// Whether there is such a grant.
     #[must_use]
     pub fn has(&self, holder: &Holder) -> bool {

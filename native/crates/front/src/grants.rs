@@ -77,6 +77,14 @@ impl Grants {
         true
     }
 
+    /// Let a grant that still holds go on until then; it counts as unused since. One that has ended stays ended.
+    pub fn extend(&mut self, holder: &Holder, until: Instant, now: Instant) {
+        if let Some(grant) = self.live.get_mut(holder).filter(|grant| grant.holds(&self.changes, now)) {
+            grant.until = grant.until.max(until);
+            grant.used = false;
+        }
+    }
+
     /// The grant for a request; it counts as used.
     pub fn find(&mut self, holder: &Holder, now: Instant) -> Option<Granted> {
         let grant = self.live.get_mut(holder)?;
@@ -185,6 +193,28 @@ mod tests {
         }
         assert_eq!(grants.find(&holder("t", "/v1/a/c/"), end), None);
         assert!(grants.is_empty());
+    }
+
+    #[test]
+    fn one_that_holds_goes_on_and_counts_as_unused() {
+        let (mut grants, now) = (grants(), Instant::now());
+        let (second, holder) = (Duration::from_secs(1), holder("t", "/v1/a/c/"));
+        assert!(grants.add(holder.clone(), granted("/a/c/", 0), SEEN, now + second, now));
+        grants.find(&holder, now);
+        grants.extend(&holder, now + second * 2, now);
+        assert!(grants.used(now).is_empty());
+        assert!(grants.find(&holder, now + second).is_some());
+        grants.extend(&holder, now + second, now + second);
+        assert!(grants.has(&holder, now + second * 3 / 2), "it does not get shorter");
+        grants.extend(&holder, now + second * 9, now + second * 2);
+        assert!(!grants.has(&holder, now + second * 2), "it had ended");
+        assert!(grants.add(holder.clone(), granted("/a/c/", 0), SEEN, now + second, now));
+        grants.changes.tell(0);
+        grants.extend(&holder, now + second * 2, now);
+        assert!(!grants.has(&holder, now), "a change has ended it");
+        grants.withdraw(None);
+        grants.extend(&holder, now + second * 2, now);
+        assert!(!grants.has(&holder, now) && grants.is_empty(), "it was withdrawn");
     }
 
     #[test]

@@ -309,6 +309,16 @@ impl Front {
         Ok(self.0.grant(holder(write, &token, &prefix), granted, seen, seconds(valid_s)?))
     }
 
+    /// Let grants that still hold go on, each for so many seconds from now.
+    #[pyo3(signature = (grants, /))]
+    fn extend(&self, grants: Vec<((bool, Bytes, Bytes), f64)>) -> PyResult<()> {
+        let one = |((write, token, prefix), valid_s): &((bool, Bytes, Bytes), f64)| {
+            Ok((holder(*write, token, prefix), seconds(*valid_s)?))
+        };
+        self.0.extend(&grants.iter().map(one).collect::<PyResult<Vec<_>>>()?);
+        Ok(())
+    }
+
     /// Whether there is a grant.
     #[pyo3(signature = (write, token, prefix, /))]
     fn has(&self, write: bool, token: Bytes, prefix: Bytes) -> bool {

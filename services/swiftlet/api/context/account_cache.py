@@ -50,6 +50,12 @@ class AccountCache:
         """Return the account's metadata, at most `ttl_s` and `max_age_s` old. Raises Unavailable."""
         return await self._cache.get(account, max_age_s)
 
+    def recent(self, account: str, max_age_s: float) -> Mapping[str, str] | None:
+        """Return the metadata if they were requested less than so many seconds ago, otherwise None. Nothing is
+        requested.
+        """
+        return self._cache.recent(account, max_age_s)
+
     async def fresh(self, account: str) -> Mapping[str, str]:
         """Return the metadata at most a second old, or the cached one while no server can be asked. Raises
         Unavailable.

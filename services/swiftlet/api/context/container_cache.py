@@ -59,6 +59,10 @@ class ContainerCache:
         """
         return await self._cache.facts((account, container), max_age_s)
 
+    def settled(self, account: str, container: str, max_age_s: float) -> ContainerInfo | None:
+        """Return what `facts` would return without any request, now or soon; None where there is no such entry."""
+        return self._cache.settled((account, container), max_age_s)
+
     async def fresh(self, account: str, container: str) -> ContainerInfo:
         """Return the container as it was at most a second ago, apart from its totals, or the cached one while no server
         can be asked.

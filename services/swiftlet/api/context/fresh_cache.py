@@ -152,6 +152,23 @@ class FreshCache(Generic[K, V]):
             self._ask(key)
         return known.value
 
+    def settled(self, key: K, max_age_s: float) -> V | None:
+        """Return facts that are cached, and neither older than this nor to be requested soon; None for others.
+
+        Nothing is requested.
+        """
+        known = self._known.get(key)
+        if known is None or known.seen != self._seen(key) or (age_s := self.age_s(key)) >= max_age_s:
+            return None
+        return known.value if age_s < _SOON * max_age_s or self._is_confirmed(key) else None
+
+    def recent(self, key: K, max_age_s: float) -> V | None:
+        """Return the cached entry if it was requested less than so many seconds ago, otherwise None. Nothing is
+        requested.
+        """
+        known = self._remembered(key, max_age_s)
+        return None if known is None else known.value
+
     async def get(self, key: K, max_age_s: float = math.inf) -> V:
         """Return the entry as `known` does, and request it if need be. Raises NotFound and Unavailable."""
         known = self.known(key, max_age_s)

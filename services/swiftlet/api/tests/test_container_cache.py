@@ -290,3 +290,32 @@ async def test_a_late_confirmation_is_waited_for() -> None:
     cluster.now_s += 10.0
     assert await cluster.facts(0.5) == 3, "and at once when there was none for long"
     assert cluster.heard_of == 2
+
+
+async def test_settled_is_what_nobody_has_to_ask_for() -> None:
+    cluster = Confirmed()
+
+    def settled(max_age_s: float = 0.5) -> int | None:
+        found = cluster.cache.settled("a", "c", max_age_s)
+        return None if found is None else found.object_count
+
+    assert settled() is None
+    assert await cluster.facts(0.5) == 1
+    assert settled() == 1
+    cluster.now_s += 0.4
+    assert settled() is None, "it will be asked for soon"
+    assert settled(1.0) == 1
+    cluster.confirmed_s = 100.01
+    assert settled() == 1, "somebody will say that it holds"
+    cluster.now_s += 0.2
+    assert settled() is None, "and has not"
+    cluster.confirmed_s = 100.6
+    assert settled() == 1
+    assert cluster.asked == 1
+    cluster.changes.container_changed("a", "c")
+    assert settled() is None, "another process has changed it"
+    assert await cluster.facts(0.5) == 2
+    assert settled() == 2
+    cluster.cache.forget("a", "c")
+    assert settled() is None
+    assert cluster.asked == 2
