@@ -134,6 +134,11 @@ fragment-sim: ## the commit of erasure-coded objects simulated from SEED on, SEE
 pack-sim: ## packs of small objects simulated from SEED on, SEEDS times; PACK_TRACE=1 tells each history
 	@PACK_SEED=$(SEED) PACK_SEEDS=$(SEEDS) cargo test --release --quiet --manifest-path native/Cargo.toml -p swiftlet-fragments --lib packs_keep -- --nocapture
 
+# make form-sim SEED=7 SEEDS=1 FORM_TRACE=1
+.PHONY: form-sim
+form-sim: ## small objects that become large, and the other way round, simulated like packs; FORM_TRACE=1 tells each history
+	@FORM_SEED=$(SEED) FORM_SEEDS=$(SEEDS) cargo test --release --quiet --manifest-path native/Cargo.toml -p swiftlet-fragments --lib in_whichever_form -- --nocapture
+
 # make fragment-mutants FRAGMENT_MUTANT_SEEDS=100000
 FRAGMENT_MUTANT_SEEDS ?= 60000
 .PHONY: fragment-mutants

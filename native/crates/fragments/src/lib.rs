@@ -15,6 +15,7 @@
 //! | [`recovery`] | what became of a write whose proxy is gone |
 //! | [`read`](mod@read) | which version a reader gives, from which fragments |
 //! | [`sync`] | what a place does about what another one shows |
+//! | [`forms`] | small objects that become large, and large ones that become small |
 //! | [`packs`] | how small objects get into packs, and packs go |
 //!
 //! | module | makes |
@@ -35,6 +36,7 @@ mod cursor;
 pub mod cutting;
 pub mod decision;
 pub mod deletion;
+pub mod forms;
 pub mod packs;
 pub mod posting;
 pub mod read;

@@ -2,6 +2,7 @@
 
 mod bytes;
 mod decisions;
+mod forms;
 mod packs;
 mod records;
 mod simulation;
