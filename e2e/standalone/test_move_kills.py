@@ -24,6 +24,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from hashlib import md5
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +32,8 @@ import pytest
 
 from e2e.standalone.cluster import SOURCES, Cluster, environment, start_cluster
 from e2e.standalone.model_checks import Checks, settle, wait_until
-from e2e.standalone.model_clients import Model, Worker
-from e2e.standalone.model_history import History
+from e2e.standalone.model_clients import NUMBER, Model, Worker
+from e2e.standalone.model_history import History, Version
 from e2e.standalone.threads import repeated
 from e2e.standalone.wire import Client
 from swiftlet.api.http.reserved import versions_container
@@ -55,8 +56,10 @@ WAYS = {"m0": (USUAL, CODED), "m1": (CODED, USUAL)}
 VERSIONED, VERSIONS = "old", 4
 ALIVE_S = (0.2, 6.0)
 """For how long a mover that is killed lives: the first one at all, the others once they may copy."""
-RATE = max(1000, 100_000 // KILLS)
-"""Bytes per second of movers that are killed, so that they are killed while they copy as well."""
+STILL, STILL_BYTES = 10 + 4 * KILLS, 20_000
+"""Objects of each container that nobody writes again, so that there is something to copy to the end."""
+RATE = 20_000
+"""Bytes per second of movers that are killed, so that they are killed while they copy."""
 WITHIN_S = 240.0 if KILLS < 10 else 1200.0
 """For all runs of one mover that are not killed."""
 # Movers wait for as long as any service remembers a container. Here none does for long: no grants of the front, nothing
@@ -166,6 +169,19 @@ def used(client: Client, model: Model, chooser: random.Random) -> Iterator[None]
         worker.close()
 
 
+def put_still(client: Client, container: str) -> dict[str, History]:
+    """Objects that nobody writes again; what is known of them."""
+    found: dict[str, History] = {}
+    for number in range(STILL):
+        path, body = f"{container}/still{number}", f"{container} {number} ".encode() * (STILL_BYTES // 5)
+        sent = {NUMBER: str(number), "Content-Type": "text/plain"}
+        assert client.call("PUT", path, sent, body=body).status == 201
+        etag = md5(body, usedforsecurity=False).hexdigest()
+        found[path] = History()
+        found[path].settle(Version(etag, len(body), "text/plain", str(number)))
+    return found
+
+
 def put_versions(client: Client) -> None:
     """A container with old versions, of which the hidden container has all but one."""
     assert client.call("PUT", VERSIONED, {"X-Storage-Policy": USUAL, "X-Versions-Enabled": "true"}).status == 201
@@ -253,6 +269,7 @@ def test_containers_move_both_ways_while_clients_use_them_and_movers_are_killed(
         for name, (source, _) in WAYS.items():
             assert client.call("PUT", name, {"X-Storage-Policy": source}).status == 201
         put_versions(client)
+        still = {path: history for name in WAYS for path, history in put_still(client, name).items()}
         movers = Movers(cluster, client.account)
         everything = {**WAYS, VERSIONED: (USUAL, CODED)}
         with ThreadPoolExecutor(len(everything)) as pool:
@@ -269,6 +286,7 @@ def test_containers_move_both_ways_while_clients_use_them_and_movers_are_killed(
         print(f"{time.monotonic() - begun:.0f} s: killed {killed}, {dict(sorted(model.counts.items()))}")
         assert model.wrong == [], f"{len(model.wrong)} answers are wrong: {model.wrong[:5]}"
         assert model.written > 50
+        model.histories |= still
         code, said = movers.run(USUAL, CODED, "--leave-moving")
         problems = {one["container"] for one in said if "problem" in one}
         assert (code, problems) == (1, {"m1"}), "one that moves the other way can't be moved yet"
