@@ -167,7 +167,7 @@ class DirectCluster:
         if port in self._served:
             await self._served.pop(port).aclose()
 
-    async def start_objects(self, number: int) -> None:
+    async def serve_objects(self, number: int) -> None:
         """Start an object server again that was stopped."""
         port = self.object_ports[number]
         await self.serve(self._object_app(port), port)
