@@ -39,7 +39,7 @@ print(*(int(sum(map(float, re.findall(rf'^swiftlet_transport_{name}_bytes_total.
 echo "the proxies have lent ${moved% *} bytes"
 kill $proxy $cold $metadata
 for process in $proxy $cold $metadata; do
-    wait $process || status=1
+    wait "$process" || status=1
 done
 [[ $status -eq 0 ]] || exit $status
 check_received "both proxies" "${moved#* }"

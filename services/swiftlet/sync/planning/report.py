@@ -48,7 +48,7 @@ class RegionGauges:
     """What local devices and those of other regions have in common, for Prometheus."""
 
     def __init__(self) -> None:
-        """Nothing is known."""
+        """No gauge is set before `show`."""
         self._shown: set[tuple[str, str]] = set()
 
     def show(self, standings: Mapping[tuple[str, str], RegionStanding]) -> None:

@@ -29,7 +29,7 @@ class Left:
     oldest: int = 0
 
     def add(self, timestamp: int) -> None:
-        """Count an object."""
+        """Count an object with this timestamp."""
         self.oldest = min(self.oldest, timestamp) if self.count else timestamp
         self.count += 1
 
