@@ -78,6 +78,7 @@ fn decide_object(inner: &Inner, key: Key, op: Op) -> Result<Plan> {
             let there = held.is_some_and(|held| held.slot.place == place);
             Ok(if there { forget(inner, key) } else { unchanged() })
         }
+        Op::ForgetLost => Ok(if held.is_none() { forget(inner, key) } else { unchanged() }),
         Op::Mark => Ok(write_metadata(Header::new(Kind::Forget, MARK, 0), Vec::new(), Ok(Given::Changed(true)))),
         Op::Fragments(asked) => fragments::decide(inner, key, asked),
         Op::References(taking, table) => tables::decide(inner, key, taking, table),

@@ -101,6 +101,9 @@ pub(crate) enum Op {
     Reclaim { before: Timestamp },
     /// Forget it if it is still there.
     Forget { place: Place },
+    /// Forget all of it for good if nothing of it is held: its newest record is damaged, and those before it must not
+    /// count once that record is gone.
+    ForgetLost,
     /// Prove what was committed before, unless that is proved.
     Mark,
     /// What concerns fragments.

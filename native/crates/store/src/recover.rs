@@ -67,8 +67,8 @@ pub(crate) struct Recovered {
     pub(crate) tail_bytes: u64,
     pub(crate) recovery: Recovery,
     pub(crate) pending: PendingUpdates,
-    /// Damaged records that have to be forgotten for good.
-    pub(crate) forget: Vec<(Key, Place)>,
+    /// Objects whose newest record is damaged, and of which older ones have to be forgotten for good.
+    pub(crate) lost: Vec<Key>,
     /// Damaged records of fragments, and tables, that have to be put aside.
     pub(crate) unsound: Vec<(Key, Place)>,
 }
@@ -129,7 +129,7 @@ pub(crate) fn recover(disk: Arc<dyn Disk>, reserve_bytes: u64) -> Result<Recover
         device,
         sequence: tail.next_sequence.max(reach.sequence).max(1),
         tail_bytes: tail.bytes,
-        forget: tail.lost(&index),
+        lost: tail.lost(&index),
         unsound,
         volumes,
         index,
@@ -252,7 +252,7 @@ fn in_parallel(records: &[Sound], apply: &Apply<'_>) {
 struct Tail {
     /// Per object: records with lower sequence numbers don't count.
     forgets: HashMap<Key, u64>,
-    damaged_records: Vec<(Key, Place, u64)>,
+    damaged_records: Vec<(Key, u64)>,
     /// Records of fragments that are damaged, of which the header is sound.
     damaged_fragments: Vec<Header>,
     /// Tables that are damaged, of which the header is sound.
@@ -311,7 +311,7 @@ impl Tail {
                     // What was forgotten with a damaged POST would be more than the POST.
                     tail.next_sequence = tail.next_sequence.max(header.sequence + 1);
                     tail.forget(header.key, header.sequence);
-                    tail.damaged_records.push((header.key, header.place, header.sequence));
+                    tail.damaged_records.push((header.key, header.sequence));
                 }
             }
         }
@@ -404,10 +404,13 @@ impl Tail {
         Ok(())
     }
 
-    /// Objects of which a damaged record would have counted: older records of them must never reappear.
-    fn lost(&self, index: &Index) -> Vec<(Key, Place)> {
-        let lost = self.damaged_records.iter().filter(|(key, ..)| index.get(key).is_none());
-        lost.map(|(key, place, _)| (*key, *place)).collect()
+    /// Objects of which a damaged record would have counted: older records of them must never reappear. One that was
+    /// forgotten after that record is in no need of it.
+    fn lost(&self, index: &Index) -> Vec<Key> {
+        let lost = self.damaged_records.iter().filter(|(key, sequence)| {
+            self.forgets.get(key).is_none_or(|forget| forget <= sequence) && index.get(key).is_none()
+        });
+        lost.map(|(key, _)| *key).collect()
     }
 
     /// Damaged records of fragments, and tables, that would count.

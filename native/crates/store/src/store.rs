@@ -120,9 +120,11 @@ impl Store {
             }
         }
         let store = Self { inner, recovery: recovered.recovery, threads: Mutex::new(threads) };
-        for (key, place) in &recovered.forget {
-            store.inner.counters.quarantined.fetch_add(1, Ordering::Relaxed);
-            commit::ask(&store.inner, *key, Op::Forget { place: *place })?;
+        store.inner.counters.quarantined.fetch_add(recovered.lost.len() as u64, Ordering::Relaxed);
+        match commit::ask_all(&store.inner, recovered.lost.iter().map(|key| (*key, Op::ForgetLost))) {
+            // The next start finds the damaged records again, and forgets by them until there is room.
+            Ok(_) | Err(Error::DiskFull(_)) => {}
+            Err(error) => return Err(error),
         }
         for (key, place) in &recovered.unsound {
             unsound::unless_moved(&store.inner, key, *place)?;

@@ -104,7 +104,7 @@ pub(super) fn decide_plain(inner: &Inner, key: Key, op: Op) -> Result<Plan> {
     match op {
         Op::Delete { timestamp, name, row } => delete(key, &versions, timestamp, &name, row),
         Op::Reclaim { before } => Ok(if versions.is_memory_before(before) { forget(inner, key) } else { unchanged() }),
-        Op::Remove(_) | Op::Forget { .. } => Ok(unchanged()),
+        Op::Remove(_) | Op::Forget { .. } | Op::ForgetLost => Ok(unchanged()),
         _ => {
             Err(Error::Format("whole objects and fragments are not kept under one key: this one has a fragment".into()))
         }

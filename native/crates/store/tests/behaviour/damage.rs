@@ -101,6 +101,62 @@ fn flipped_bits_are_found_and_never_served() {
     assert!(lost > 400 && unharmed > 500, "{lost} harmed, {unharmed} not: the flips hit nothing, or everything");
 }
 
+/// The volume with these data, and the byte at which they begin.
+fn place_of(disk: &Arc<SimulatedDisk>, data: &[u8]) -> Option<(String, u64)> {
+    let volumes = disk.files().into_iter().filter(|(path, _)| path.starts_with("volumes/"));
+    volumes.into_iter().find_map(|(path, size)| {
+        let mut raw = vec![0; size as usize];
+        disk.open(&path).expect("opened").read_at(&mut raw, 0).expect("read");
+        let at = raw.windows(data.len()).position(|window| window == data)?;
+        Some((path, at as u64))
+    })
+}
+
+#[test]
+fn what_a_damaged_version_had_replaced_does_not_come_back_once_its_record_is_gone() {
+    let disk = SimulatedDisk::new(3, Faults::default());
+    let store = open(&disk).expect("it opens");
+    let put = |store: &Store, number, timestamp, size| {
+        let data = content(timestamp, size);
+        store.put(key(number), &put_meta(timestamp), &footer(&data), data).expect("stored");
+    };
+    // The older version is in a volume that stays, and the newer one in one that is rewritten.
+    put(&store, 0, 100, 500);
+    (1..15).for_each(|number| put(&store, number, 1000 + number, 2900));
+    put(&store, 0, 200, 600);
+    (20..36).for_each(|number| put(&store, number, 1000 + number, 2900));
+    store.mark().expect("marked");
+    drop(store);
+    let (path, at) = place_of(&disk, &content(200, 600)).expect("the newer version");
+    assert_ne!(place_of(&disk, &content(100, 500)).expect("the older one").0, path);
+    // What precedes the data is read at the start.
+    disk.flip(&path, (at - 1) * 8);
+
+    let store = open(&disk).expect("it opens");
+    assert_eq!((seen(&store, &key(0)), store.recovery().damaged), (Ok(Err(None)), 1));
+    for key in (20..36).map(key) {
+        let entries = store.entries((key.policy, key.partition), key.suffix()).expect("entries");
+        let own = entries.into_iter().find(|entry| entry.digest == key.digest).expect("its entry");
+        store.remove(key, own).expect("removed");
+    }
+    while store.compact().expect("compacted") {}
+    store.checkpoint().expect("a checkpoint");
+    drop(store);
+    assert!(disk.files().iter().all(|(found, _)| *found != path), "the volume of the damaged record is gone");
+    assert!(place_of(&disk, &content(100, 500)).is_some(), "the older version is still in its volume");
+
+    // Without a checkpoint a start reads all records there are.
+    for (path, size) in disk.files().into_iter().filter(|(path, _)| path.starts_with("index/")) {
+        (0..size).for_each(|byte| disk.flip(&path, byte * 8));
+    }
+    let store = open(&disk).expect("it opens");
+    assert!(!store.recovery().checkpoint);
+    assert_eq!(seen(&store, &key(0)), Ok(Err(None)));
+    put(&store, 0, 300, 100);
+    drop(store);
+    assert!(seen(&open(&disk).expect("it opens"), &key(0)).is_ok_and(|found| found.is_ok()), "it can be stored again");
+}
+
 #[test]
 fn a_full_disk_takes_deletions_and_comes_back() {
     let disk = SimulatedDisk::new(1, Faults::default());
