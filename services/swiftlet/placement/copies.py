@@ -143,8 +143,11 @@ class Copies:
     def first_reader(self, key: ObjectKey) -> Device | None:
         """Return the device that is asked first; None when that one may have missed something."""
         first = self._plan(key).first
-        missed = self._missed.behind(key.policy, key.partition)
-        return first[0] if first and first[0].id not in missed else None
+        if not first or first[0].id in self._missed.behind(key.policy, key.partition):
+            return None
+        # Of local writes other regions may have something older, and know nothing of that.
+        is_local = self._quorums(key.policy) == "local" and writes_near(self._rings.objects(key.policy), self._place)
+        return None if is_local and first[0].region != self._place.region else first[0]
 
     async def first(
         self,

@@ -79,6 +79,12 @@ impl Handoffs {
         Some(self.near.get((at, self.partitions), || self.find_near(rows, at, region)))
     }
 
+    /// Whether a device is in the region in which writes stay, if there is one: devices elsewhere miss writes, and know
+    /// nothing of that.
+    pub(crate) fn knows_writes(&self, id: u16) -> bool {
+        self.region.is_none_or(|region| self.site(id).is_some_and(|site| site.region == region))
+    }
+
     /// The devices that may have an acknowledged version of a partition's object: its primaries, and as many handoffs,
     /// or so many in each region where writes stay in one.
     pub(crate) fn may_hold(&self, rows: &[Vec<u16>], partition: u32) -> &[u16] {

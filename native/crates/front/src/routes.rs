@@ -164,7 +164,8 @@ impl Policy {
         self.rows.iter().filter(|row| row.len() > partition as usize).count()
     }
 
-    /// One of the nearest of the partition's devices that may be asked, chosen by a random number.
+    /// One of the nearest of the partition's devices that may be asked, chosen by a random number. Where writes stay in
+    /// one region, only devices there may be: what others have may be older than what was acknowledged.
     pub(crate) fn choose(&self, partition: u32, random: u64, now: Instant) -> Option<Arc<Device>> {
         self.choose_but(None, partition, random, now)
     }
@@ -179,7 +180,8 @@ impl Policy {
     ) -> Option<Arc<Device>> {
         let at = partition as usize;
         let holding = self.rows.iter().filter_map(|row| row.get(at));
-        let known = holding.filter_map(|id| self.devices.get(usize::from(*id))?.as_ref());
+        let knows = |id: &&u16| self.handoffs.as_ref().is_none_or(|handoffs| handoffs.knows_writes(**id));
+        let known = holding.filter(knows).filter_map(|id| self.devices.get(usize::from(*id))?.as_ref());
         let known = known.filter(|device| without.is_none_or(|other| !Arc::ptr_eq(device, other)));
         let mut sound: Vec<_> = known.filter(|device| device.is_sound(now) && device.is_proved(now)).collect();
         let nearest = sound.iter().map(|device| device.distance).min()?;
@@ -229,6 +231,20 @@ mod tests {
         assert_eq!([name(0, now), name(1, now)].map(|one| one.expect("one")), ["c", "c"], "the nearest");
         policy.choose(0, 0, now).expect("c").failed(now);
         assert_eq!(name(0, now).as_deref(), Some("a"), "the next one");
+        let reading = |region| {
+            let devices = vec![device("a"), None, device("c").map(|one| one.at(2))];
+            let sites = [0, 0, 1].map(|region| Some(Site { region, zone: region, node: region, weighted: true }));
+            Policy::new(1, rows.clone(), devices).expect("a ring").with_sites(sites.to_vec(), region)
+        };
+        for (region, then) in [(None, Some("c")), (Some(0), None)] {
+            let policy = reading(region);
+            let first = policy.choose(0, 1, now).expect("the near one");
+            assert_eq!(first.name(), "a");
+            let named = |one: Option<Arc<Device>>| one.map(|one| one.name().to_owned());
+            assert_eq!(named(policy.choose_but(Some(&first), 0, 1, now)).as_deref(), then, "beside it");
+            first.unproved(now);
+            assert_eq!(named(policy.choose(0, 1, now)).as_deref(), then, "in its place");
+        }
         let sites = [0, 1, 0].map(|region| Some(Site { region, zone: region, node: region, weighted: true }));
         let writing = |region| {
             let policy = Policy::new(1, rows.clone(), vec![device("a"), None, device("c")]).expect("a ring");

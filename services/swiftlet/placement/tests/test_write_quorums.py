@@ -226,6 +226,19 @@ async def test_what_its_own_region_should_have_is_not_there_when_it_is_cut_off(l
             await site.head()
 
 
+async def test_what_is_read_first_is_a_primary_of_the_region_or_none(tmp_path: Directory) -> None:
+    async with sites(tmp_path, "local", suppress_after=2) as made:
+        here, near = made["east"], made.primary("east")
+        key = here.objects.key(PATH, 0)
+        assert here.objects.first_reader(key) == near
+        for site in (here, made.nowhere):
+            site.health.failed(near)
+            site.health.failed(near)
+        # Others may have something older, and nobody tells them what they missed.
+        assert here.objects.first_reader(key) is None
+        assert made.nowhere.objects.first_reader(key) is not None
+
+
 async def test_a_device_that_may_have_missed_something_proves_no_absence(local: Sites) -> None:
     await local["west"].put(2)
     await local.rounds()
