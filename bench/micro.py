@@ -166,7 +166,7 @@ DETAILS = (
         "wan",
         "Over the wide area",
         "no trip for a GET, one for a PUT with `majority` or `each-region`, none with `local`; after a region "
-        "was cut off for ten minutes 1.14 times what it lacked went over the links",
+        "was cut off for ten minutes 1.06 times what it lacked went over the links",
     ),
 )
 """Folders with a page of their own, which has figures or what follows from them, and in a line what came out."""

@@ -62,10 +62,10 @@ class MemoryPending:
     def due(self, older_than_s: float, limit: int) -> list[PendingUpdate]:
         """Behaves as `PendingUpdates.due` requires."""
         before_s = self._clock() - older_than_s
-        old = sorted(
-            (update.since_s, key.hex, key) for key, update in self._updates.items() if update.since_s <= before_s
-        )
-        updates = ((key, self._updates[key]) for _, _, key in old[:limit])
+        # Others add and acknowledge updates meanwhile, in threads of their own.
+        now = self._updates.copy()
+        old = sorted((update.since_s, key.hex, key) for key, update in now.items() if update.since_s <= before_s)
+        updates = ((key, now[key]) for _, _, key in old[:limit])
         return [PendingUpdate(key, update.timestamp, tuple(sorted(update.replicas))) for key, update in updates]
 
     def name(self, key: ObjectKey) -> str | None:
