@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::common::crashing::{Life, Model as _};
 use crate::common::{KEYS, Worker, config, content, footer, key, put_meta, seen};
 use swiftlet_store::disk::{Disk, Faults, SimulatedDisk};
 use swiftlet_store::{Error, Store};
@@ -13,12 +14,12 @@ fn open(disk: &Arc<SimulatedDisk>) -> swiftlet_store::Result<Store> {
 /// A device after a life of its own, what it holds, and what is held of each object.
 fn lived(seed: u64) -> (Arc<SimulatedDisk>, Worker) {
     let disk = SimulatedDisk::new(seed, Faults::default());
-    let mut worker = Worker::new(seed);
+    let mut worker = Worker::begin(seed);
     for _ in 0..3 {
         let store = open(&disk).expect("it opens");
-        worker.work(&store, &disk, 40);
+        worker.work(&store, &disk, 40, "no crash");
         store.checkpoint().expect("a checkpoint");
-        worker.work(&store, &disk, 10);
+        worker.work(&store, &disk, 10, "no crash");
         worker.model.check(&store, &format!("seed {seed}"));
         if seed % 4 == 1 {
             store.mark().expect("a mark, as whenever nothing is going on");

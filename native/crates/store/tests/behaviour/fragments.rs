@@ -7,6 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use crate::common::crashing::{
+    Life, crash_anywhere, crash_at_named_points, fail_anywhere, run, start_from_the_volumes_alone,
+};
 use crate::common::fragments::{CELL, KEYS, Model, Worker, chosen, counting, fragment, index_of, key, meta, written};
 use crate::common::{config, footer, random};
 use swiftlet_erasure::{Geometry, Scheme};
@@ -16,6 +19,9 @@ use swiftlet_fragments::{Accepted, Ballot, Outcome, Version};
 use swiftlet_store::disk::{Faults, SimulatedDisk};
 use swiftlet_store::model::{Key, PutMeta};
 use swiftlet_store::{Error, Fetched, KeptAs, Shape, Store};
+
+/// Steps from one crash to the next.
+const STEPS: u64 = 60;
 
 fn open(disk: &Arc<SimulatedDisk>) -> Store {
     Store::open_disk(Arc::clone(disk) as _, config()).expect("it opens")
@@ -48,71 +54,25 @@ fn bytes_of(store: &Store, number: u64, version: Version) -> Vec<u8> {
     }
 }
 
-/// Crash, recover and go on, a few times.
-fn run(seed: u64, rounds: &[Faults]) -> Vec<&'static str> {
-    let (mut worker, mut reached) = (Worker::new(seed), Vec::new());
-    let mut disk = SimulatedDisk::new(seed, Faults::default());
-    for (round, faults) in rounds.iter().enumerate() {
-        let what = format!("seed {seed}, round {round}, {faults:?}");
-        disk.set_faults(faults.clone());
-        if let Ok(store) = Store::open_disk(Arc::clone(&disk) as _, config()) {
-            worker.model.check_if_alive(&store, &disk, &what);
-            worker.work(&store, &disk, 60, &what);
-        }
-        reached.extend(disk.reached().into_keys());
-        disk = disk.after_crash(Faults::default());
-        worker.model.check(&open(&disk), &what);
-        // What was recovered is there to stay.
-        disk = disk.after_crash(Faults::default());
-        worker.model.check(&open(&disk), &format!("{what}, again"));
-    }
-    reached
-}
-
 #[test]
 fn crashes_in_the_middle_of_any_operation() {
-    for seed in 0..200 {
-        let faults = |round| Faults { crash_after: Some(1 + random(seed * 3 + round).below(260)), ..Faults::default() };
-        run(seed, &[faults(0), faults(1)]);
-    }
+    crash_anywhere::<Worker>(200, STEPS, 260);
 }
 
 #[test]
 fn crashes_at_every_named_point() {
-    let mut points: Vec<&'static str> = (1..8).flat_map(|seed| run(seed, &[Faults::default()])).collect();
-    points.sort_unstable();
-    points.dedup();
-    assert!(points.len() >= 20, "{points:?}");
-    for (number, point) in points.iter().enumerate() {
-        for nth in 1..=3 {
-            let faults = Faults { crash_at: Some((point, nth)), ..Faults::default() };
-            run(10_000 + number as u64 * 10 + nth, &[Faults::default(), faults.clone(), faults]);
-        }
-    }
+    let points = (1..8).flat_map(|seed| run::<Worker>(seed, STEPS, &[Faults::default()])).collect();
+    crash_at_named_points::<Worker>(points, STEPS, 3);
 }
 
 #[test]
 fn an_io_error_ends_everything_until_the_store_is_opened_again() {
-    for seed in 0..100 {
-        run(20_000 + seed, &[Faults { fail_after: Some(1 + random(seed).below(500)), ..Faults::default() }]);
-    }
+    fail_anywhere::<Worker>(100, STEPS, 500);
 }
 
 #[test]
 fn an_index_is_made_of_the_volumes_alone() {
-    for seed in 30_000..30_030 {
-        let (mut worker, disk) = (Worker::new(seed), SimulatedDisk::new(seed, Faults::default()));
-        for _ in 0..3 {
-            let store = open(&disk);
-            worker.work(&store, &disk, 60, "no crash");
-        }
-        for (path, _) in disk.files().into_iter().filter(|(path, _)| path.starts_with("index/")) {
-            swiftlet_store::disk::Disk::unlink(&*disk, &path).expect("removed");
-        }
-        let store = open(&disk);
-        assert!(!store.recovery().checkpoint);
-        worker.model.check(&store, &format!("seed {seed}"));
-    }
+    start_from_the_volumes_alone::<Worker>();
 }
 
 #[test]
@@ -512,7 +472,7 @@ fn a_damaged_promise_is_never_broken() {
 fn flipped_bits_are_found_and_never_served() {
     let (mut harmed, mut unharmed) = (0, 0);
     for seed in 0..8 {
-        let (mut worker, disk) = (Worker::new(seed), SimulatedDisk::new(seed, Faults::default()));
+        let (mut worker, disk) = (Worker::begin(seed), SimulatedDisk::new(seed, Faults::default()));
         for _ in 0..2 {
             let store = open(&disk);
             worker.work(&store, &disk, 50, "no crash");

@@ -5,6 +5,9 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use crate::common::crashing::{
+    Life, crash_anywhere, crash_at_named_points, fail_anywhere, run, start_from_the_volumes_alone,
+};
 use crate::common::packs::{Bytes, ID, KEYS, Seen, Worker, key, pack, reference, seen};
 use crate::common::{config, content, footer, post_meta, put_meta, random};
 use swiftlet_fragments::packs::table::{BLOCK, MAX_MEMBER_BYTES, Table};
@@ -12,75 +15,32 @@ use swiftlet_store::disk::{Disk, Faults, SimulatedDisk};
 use swiftlet_store::model::PutMeta;
 use swiftlet_store::{Error, PackUse, Store};
 
+/// Steps from one crash to the next.
+const STEPS: u64 = 40;
+
 fn open(disk: &Arc<SimulatedDisk>) -> Store {
     Store::open_disk(Arc::clone(disk) as _, config()).expect("it opens")
 }
 
-/// Crash, recover and go on, a few times.
-fn run(seed: u64, rounds: &[Faults]) -> Vec<&'static str> {
-    let (mut worker, mut reached) = (Worker::new(seed), Vec::new());
-    let mut disk = SimulatedDisk::new(seed, Faults::default());
-    for (round, faults) in rounds.iter().enumerate() {
-        let what = format!("seed {seed}, round {round}, {faults:?}");
-        disk.set_faults(faults.clone());
-        if let Ok(store) = Store::open_disk(Arc::clone(&disk) as _, config()) {
-            worker.model.check_if_alive(&store, &disk, &what);
-            worker.work(&store, &disk, 40, &what);
-        }
-        reached.extend(disk.reached().into_keys());
-        disk = disk.after_crash(Faults::default());
-        worker.model.check(&open(&disk), &what);
-        // What was recovered is there to stay.
-        disk = disk.after_crash(Faults::default());
-        worker.model.check(&open(&disk), &format!("{what}, again"));
-    }
-    reached
-}
-
 #[test]
 fn crashes_in_the_middle_of_any_operation() {
-    for seed in 0..100 {
-        let faults = |round| Faults { crash_after: Some(1 + random(seed * 3 + round).below(200)), ..Faults::default() };
-        run(seed, &[faults(0), faults(1)]);
-    }
+    crash_anywhere::<Worker>(100, STEPS, 200);
 }
 
 #[test]
 fn crashes_at_every_named_point() {
-    let mut points: Vec<&'static str> = (1..8).flat_map(|seed| run(seed, &[Faults::default()])).collect();
-    points.sort_unstable();
-    points.dedup();
-    assert!(points.len() >= 20, "{points:?}");
-    for (number, point) in points.iter().enumerate() {
-        for nth in 1..=2 {
-            let faults = Faults { crash_at: Some((point, nth)), ..Faults::default() };
-            run(10_000 + number as u64 * 10 + nth, &[Faults::default(), faults.clone(), faults]);
-        }
-    }
+    let points = (1..8).flat_map(|seed| run::<Worker>(seed, STEPS, &[Faults::default()])).collect();
+    crash_at_named_points::<Worker>(points, STEPS, 2);
 }
 
 #[test]
 fn an_io_error_ends_everything_until_the_store_is_opened_again() {
-    for seed in 0..60 {
-        run(20_000 + seed, &[Faults { fail_after: Some(1 + random(seed).below(400)), ..Faults::default() }]);
-    }
+    fail_anywhere::<Worker>(60, STEPS, 400);
 }
 
 #[test]
 fn an_index_is_made_of_the_volumes_alone() {
-    for seed in 30_000..30_030 {
-        let (mut worker, disk) = (Worker::new(seed), SimulatedDisk::new(seed, Faults::default()));
-        for _ in 0..3 {
-            let store = open(&disk);
-            worker.work(&store, &disk, 60, "no crash");
-        }
-        for (path, _) in disk.files().into_iter().filter(|(path, _)| path.starts_with("index/")) {
-            disk.unlink(&path).expect("removed");
-        }
-        let store = open(&disk);
-        assert!(!store.recovery().checkpoint);
-        worker.model.check(&store, &format!("seed {seed}"));
-    }
+    start_from_the_volumes_alone::<Worker>();
 }
 
 /// References to these versions of objects.
@@ -426,7 +386,7 @@ fn references_that_no_pack_has_are_refused() {
 fn flipped_bits_are_found_and_never_served() {
     let (mut lost, mut unharmed, mut older, mut unknown) = (0, 0, 0, 0);
     for seed in 40_000..40_006 {
-        let (mut worker, disk) = (Worker::new(seed), SimulatedDisk::new(seed, Faults::default()));
+        let (mut worker, disk) = (Worker::begin(seed), SimulatedDisk::new(seed, Faults::default()));
         for _ in 0..3 {
             let store = open(&disk);
             worker.work(&store, &disk, 25, "no crash");

@@ -18,7 +18,7 @@ use swiftlet_store::merge::merge_post;
 use swiftlet_store::model::{Key, PostMeta, PutMeta};
 use swiftlet_store::{Error, Fetched, Result, Shape, Store};
 
-use super::{Random, content, random};
+use super::{Random, content, crashing, random};
 
 pub const CELL: usize = 512;
 pub const KEYS: u64 = 5;
@@ -174,20 +174,11 @@ impl Model {
         let next = op.after(&self.current(number));
         self.possible.entry(number).or_insert_with(|| vec![State::default()]).push(next);
     }
+}
 
-    /// As `check`, if the disk has lived to be asked.
-    pub fn check_if_alive(&mut self, store: &Store, disk: &SimulatedDisk, what: &str) {
-        let mut copy = self.clone();
-        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| copy.check(store, what)));
-        match outcome {
-            Ok(()) => *self = copy,
-            Err(_) if disk.crashed() || store.partitions().is_err() => {}
-            Err(panic) => std::panic::resume_unwind(panic),
-        }
-    }
-
+impl crashing::Model for Model {
     /// The store answers what was acknowledged, and of what was under way all or nothing; fragments have their bytes.
-    pub fn check(&mut self, store: &Store, what: &str) {
+    fn check(&mut self, store: &Store, what: &str) {
         for number in 0..KEYS {
             let key = key(number);
             let found: Vec<Answer> = probes()
@@ -233,10 +224,6 @@ pub struct Worker {
 type Answers = Arc<Mutex<Vec<(u64, Op, Result<Answer>)>>>;
 
 impl Worker {
-    pub fn new(seed: u64) -> Self {
-        Self { random: random(seed), model: Model::default() }
-    }
-
     pub fn op(&mut self) -> Op {
         let timestamp = 10 + self.random.below(TIMES);
         let version = Version { timestamp, generation: 1 + self.random.below(GENERATIONS) };
@@ -342,9 +329,21 @@ impl Worker {
             self.apply_outcome(number, &op, outcome.map(Some), what);
         }
     }
+}
+
+impl crashing::Life for Worker {
+    type Model = Model;
+
+    fn begin(seed: u64) -> Self {
+        Self { random: random(seed), model: Model::default() }
+    }
+
+    fn model(&mut self) -> &mut Model {
+        &mut self.model
+    }
 
     /// Work until so many steps are done or the disk has crashed.
-    pub fn work(&mut self, store: &Store, disk: &SimulatedDisk, steps: u64, what: &str) {
+    fn work(&mut self, store: &Store, disk: &SimulatedDisk, steps: u64, what: &str) {
         for _ in 0..steps {
             if disk.crashed() || store.partitions().is_err() {
                 return;

@@ -2,6 +2,7 @@
 
 #![allow(dead_code, unreachable_pub, reason = "each test uses a part of it")]
 
+pub mod crashing;
 pub mod fragments;
 pub mod packs;
 
@@ -187,20 +188,10 @@ impl Model {
         let objects = self.possible.entry(number).or_insert_with(|| vec![Object::default()]);
         objects.push(current.after(op));
     }
+}
 
-    /// As `check`, if the disk has lived to be asked.
-    pub fn check_if_alive(&mut self, store: &Store, disk: &SimulatedDisk, what: &str) {
-        let mut copy = self.clone();
-        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| copy.check(store, what)));
-        match outcome {
-            Ok(()) => *self = copy,
-            Err(_) if disk.crashed() || store.partitions().is_err() => {}
-            Err(panic) => std::panic::resume_unwind(panic),
-        }
-    }
-
-    /// The store holds what was acknowledged, and of what was under way all or nothing. From here on it is known which.
-    pub fn check(&mut self, store: &Store, what: &str) {
+impl crashing::Model for Model {
+    fn check(&mut self, store: &Store, what: &str) {
         for number in 0..KEYS {
             let found = seen(store, &key(number)).unwrap_or_else(|error| panic!("{what}: object {number}: {error}"));
             let objects = self.possible.entry(number).or_insert_with(|| vec![Object::default()]);
@@ -229,10 +220,6 @@ pub struct Worker {
 type Answers = Arc<Mutex<Vec<(u64, Op, Result<bool>)>>>;
 
 impl Worker {
-    pub fn new(seed: u64) -> Self {
-        Self { random: random(seed), clock: 1000, model: Model::default() }
-    }
-
     fn op(&mut self) -> Op {
         self.clock += 10;
         // Some come late.
@@ -319,9 +306,21 @@ impl Worker {
             self.apply_outcome(number, &op, &outcome);
         }
     }
+}
+
+impl crashing::Life for Worker {
+    type Model = Model;
+
+    fn begin(seed: u64) -> Self {
+        Self { random: random(seed), clock: 1000, model: Model::default() }
+    }
+
+    fn model(&mut self) -> &mut Model {
+        &mut self.model
+    }
 
     /// Work until so many steps are done or the disk has crashed.
-    pub fn work(&mut self, store: &Store, disk: &SimulatedDisk, steps: u64) {
+    fn work(&mut self, store: &Store, disk: &SimulatedDisk, steps: u64, _what: &str) {
         for _ in 0..steps {
             if disk.crashed() || store.partitions().is_err() {
                 return;

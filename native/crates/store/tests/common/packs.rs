@@ -14,7 +14,7 @@ use swiftlet_store::merge::{self, State, check_delete, check_put, merge_post};
 use swiftlet_store::model::{EntryKind, Info, Key, PostMeta, Timestamp};
 use swiftlet_store::{Error, Result, Store};
 
-use super::{Random, content, footer, post_meta, put_meta, random};
+use super::{Random, content, crashing, footer, post_meta, put_meta, random};
 
 /// More than a block of a table has.
 pub const KEYS: u64 = 90;
@@ -207,18 +207,25 @@ impl Model {
         self.possible.entry(number).or_insert_with(|| vec![Object::default()]).push(next);
     }
 
-    pub fn check_if_alive(&mut self, store: &Store, disk: &SimulatedDisk, what: &str) {
-        let mut copy = self.clone();
-        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| copy.check(store, what)));
-        match outcome {
-            Ok(()) => *self = copy,
-            Err(_) if disk.crashed() || store.partitions().is_err() => {}
-            Err(panic) => std::panic::resume_unwind(panic),
+    /// References and bytes of each pack are counted.
+    fn check_packs(&self, store: &Store, what: &str) {
+        let mut expected: BTreeMap<Pack, (u64, u64)> = BTreeMap::new();
+        for number in 0..KEYS {
+            if let Some((timestamp, Bytes::In(pack))) = self.current(number).version {
+                let counts = expected.entry(pack).or_default();
+                let length = u64::from(reference(number, timestamp, pack).length);
+                *counts = (counts.0 + 1, counts.1 + length);
+            }
         }
+        let found = store.packs(ID).expect("packs");
+        let found: BTreeMap<Pack, (u64, u64)> =
+            found.iter().map(|pack| (pack.pack, (pack.references, pack.bytes))).collect();
+        assert_eq!(found, expected, "{what}");
     }
+}
 
-    /// The device holds what was acknowledged, and of what was under way all or nothing. From here on it is known which.
-    pub fn check(&mut self, store: &Store, what: &str) {
+impl crashing::Model for Model {
+    fn check(&mut self, store: &Store, what: &str) {
         let mut done = BTreeSet::new();
         for number in 0..KEYS {
             let found = seen(store, number).unwrap_or_else(|error| panic!("{what}: object {number}: {error}"));
@@ -239,22 +246,6 @@ impl Model {
         let recovery = store.recovery();
         assert_eq!((recovery.damaged, recovery.dangling), (0, 0), "{what}");
     }
-
-    /// References and bytes of each pack are counted.
-    fn check_packs(&self, store: &Store, what: &str) {
-        let mut expected: BTreeMap<Pack, (u64, u64)> = BTreeMap::new();
-        for number in 0..KEYS {
-            if let Some((timestamp, Bytes::In(pack))) = self.current(number).version {
-                let counts = expected.entry(pack).or_default();
-                let length = u64::from(reference(number, timestamp, pack).length);
-                *counts = (counts.0 + 1, counts.1 + length);
-            }
-        }
-        let found = store.packs(ID).expect("packs");
-        let found: BTreeMap<Pack, (u64, u64)> =
-            found.iter().map(|pack| (pack.pack, (pack.references, pack.bytes))).collect();
-        assert_eq!(found, expected, "{what}");
-    }
 }
 
 /// Carries a workload out, and keeps the model in step.
@@ -267,10 +258,6 @@ pub struct Worker {
 type Answers = Arc<Mutex<Vec<(u64, Op, Result<bool>)>>>;
 
 impl Worker {
-    pub fn new(seed: u64) -> Self {
-        Self { random: random(seed), clock: 1000, model: Model::default() }
-    }
-
     fn timestamp(&mut self) -> Timestamp {
         self.clock += 10;
         self.clock - if self.random.below(4) == 0 { self.random.below(60) } else { 0 }
@@ -378,9 +365,21 @@ impl Worker {
             }
         }
     }
+}
+
+impl crashing::Life for Worker {
+    type Model = Model;
+
+    fn begin(seed: u64) -> Self {
+        Self { random: random(seed), clock: 1000, model: Model::default() }
+    }
+
+    fn model(&mut self) -> &mut Model {
+        &mut self.model
+    }
 
     /// Work until so many steps are done or the disk has crashed.
-    pub fn work(&mut self, store: &Store, disk: &SimulatedDisk, steps: u64, what: &str) {
+    fn work(&mut self, store: &Store, disk: &SimulatedDisk, steps: u64, what: &str) {
         for _ in 0..steps {
             if disk.crashed() || store.partitions().is_err() {
                 return;
