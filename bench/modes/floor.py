@@ -60,8 +60,7 @@ def filing(directory: Path) -> float:
     path = directory / "file"
 
     def step() -> int:
-        with path.open("wb", buffering=0) as file:
-            written = sum(file.write(PIECE) or 0 for _ in range(FILE_PIECES))
+        written = _write(path)
         path.unlink()
         return written
 
@@ -73,12 +72,18 @@ def syncing(directory: Path) -> float:
     path = directory / "file"
 
     def step() -> int:
-        with path.open("wb", buffering=0) as file:
-            written = sum(file.write(PIECE) or 0 for _ in range(FILE_PIECES))
-            os.fsync(file.fileno())
-        return written
+        return _write(path, sync=True)
 
     return per_byte(step, time.monotonic)
+
+
+def _write(path: Path, *, sync: bool = False) -> int:
+    """Write a file anew, and return its bytes."""
+    with path.open("wb", buffering=0) as file:
+        written = sum(file.write(PIECE) or 0 for _ in range(FILE_PIECES))
+        if sync:
+            os.fsync(file.fileno())
+    return written
 
 
 def hashing(update: Callable[[bytes], object]) -> float:

@@ -25,7 +25,7 @@ import psutil
 
 from e2e.standalone.cluster import Cluster, environment
 from e2e.standalone.coded_model import Model, Name, Worker
-from e2e.standalone.threads import repeated
+from e2e.standalone.threads import at_work
 from e2e.standalone.wire import Client
 from swiftlet.main.commands.standalone.plan import Layout
 
@@ -153,19 +153,12 @@ class Killer:
 
 def disturb(cluster: Cluster, client: Client, model: Model, chooser: random.Random) -> Counter[str]:
     """Load the store while processes are killed; return how many of each were."""
-    over = threading.Event()
     own = [model.names[number::CLIENTS] for number in range(CLIENTS)]
     workers = [Worker(client, CONTAINER, model, names, random.Random(chooser.random())) for names in own]
-    killer = Killer(cluster, chooser, over)
-    with ThreadPoolExecutor(CLIENTS) as pool:
-        work = [pool.submit(repeated, worker.step, over) for worker in workers]
-        try:
-            while killer.kills < KILLS and not over.wait(chooser.uniform(0.0, 0.6)):
-                killer.step()
-        finally:
-            over.set()
-        for one in work:
-            one.result()
+    with at_work([worker.step for worker in workers]) as over:
+        killer = Killer(cluster, chooser, over)
+        while killer.kills < KILLS and not over.wait(chooser.uniform(0.0, 0.6)):
+            killer.step()
     for worker in workers:
         worker.close()
     return killer.killed

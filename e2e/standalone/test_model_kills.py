@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import os
 import random
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -24,7 +23,7 @@ import pytest
 from e2e.standalone.cluster import Cluster, start_cluster
 from e2e.standalone.model_checks import Checks, settle, wait_until
 from e2e.standalone.model_clients import Model, Worker, make_containers, new_model
-from e2e.standalone.threads import repeated
+from e2e.standalone.threads import at_work
 from e2e.standalone.wire import Client
 
 SEED = int(os.environ.get("SEED", "1"))
@@ -44,28 +43,21 @@ VICTIMS = [*SERVERS, *SERVERS, "replicator", "database-replicator", *([] if OPS 
 
 def disturbed(cluster: Cluster, client: Client, model: Model, chooser: random.Random, writes: int) -> list[str]:
     """So many writes at least, while servers are killed one at a time; which they were."""
-    over = threading.Event()
     workers = [Worker(client, model, random.Random(chooser.random())) for _ in range(CLIENTS)]
 
     wanted, deadline = model.written + writes, time.monotonic() + EPISODE_S
     killed: list[str] = []
-    with ThreadPoolExecutor(CLIENTS) as pool:
-        work = [pool.submit(repeated, worker.step, over) for worker in workers]
-        try:
-            while (model.written < wanted or len(killed) < KILLS) and time.monotonic() < deadline:
-                if over.wait(chooser.uniform(0.0, 1.0)):
-                    break
-                killed.append(chooser.choice(VICTIMS))
-                if killed[-1] == WORKER:
-                    kill_worker(cluster, chooser)
-                else:
-                    cluster.kill(killed[-1])
-                    over.wait(chooser.choice(AWAY_S))
-                    cluster.start(killed[-1])
-        finally:
-            over.set()
-        for one in work:
-            one.result()
+    with at_work([worker.step for worker in workers]) as over:
+        while (model.written < wanted or len(killed) < KILLS) and time.monotonic() < deadline:
+            if over.wait(chooser.uniform(0.0, 1.0)):
+                break
+            killed.append(chooser.choice(VICTIMS))
+            if killed[-1] == WORKER:
+                kill_worker(cluster, chooser)
+            else:
+                cluster.kill(killed[-1])
+                over.wait(chooser.choice(AWAY_S))
+                cluster.start(killed[-1])
     for worker in workers:
         worker.close()
     assert model.written >= wanted, f"{model.written} of {wanted} writes in {EPISODE_S:g} s: {dict(model.counts)}"

@@ -18,7 +18,6 @@ import os
 import random
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -34,7 +33,7 @@ from e2e.standalone.cluster import SOURCES, Cluster, environment, start_cluster
 from e2e.standalone.model_checks import Checks, settle, wait_until
 from e2e.standalone.model_clients import NUMBER, Model, Worker
 from e2e.standalone.model_history import History, Version
-from e2e.standalone.threads import repeated
+from e2e.standalone.threads import at_work
 from e2e.standalone.wire import Client
 from swiftlet.api.http.reserved import versions_container
 from swiftlet.errors import NotFound
@@ -156,15 +155,9 @@ def _wait_for_pass(process: subprocess.Popen[str]) -> None:
 @contextmanager
 def used(client: Client, model: Model, chooser: random.Random) -> Iterator[None]:
     """Clients work on the containers within the block."""
-    over, workers = threading.Event(), [Worker(client, model, random.Random(chooser.random())) for _ in range(CLIENTS)]
-    with ThreadPoolExecutor(CLIENTS) as pool:
-        work = [pool.submit(repeated, worker.step, over) for worker in workers]
-        try:
-            yield
-        finally:
-            over.set()
-        for one in work:
-            one.result()
+    workers = [Worker(client, model, random.Random(chooser.random())) for _ in range(CLIENTS)]
+    with at_work([worker.step for worker in workers]):
+        yield
     for worker in workers:
         worker.close()
 

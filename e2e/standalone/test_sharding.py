@@ -14,7 +14,6 @@ import http.client
 import json
 import os
 import random
-import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -26,7 +25,7 @@ import pytest
 
 from e2e.standalone.cluster import Cluster, start_cluster
 from e2e.standalone.rows import bring_rows
-from e2e.standalone.threads import repeated
+from e2e.standalone.threads import at_work
 from e2e.standalone.wire import Answer, Client
 from swiftlet.listing.tests.test_query import naive
 from swiftlet.model import ListingQuery, ObjectRow
@@ -207,12 +206,9 @@ def test_containers_are_split_while_their_servers_are_killed(splitting: Cluster)
     asyncio.run(bring_still_rows(splitting, account))
     writers = [Writer(client, number, random.Random(SEED * 100 + number)) for number in range(5)]
     listers = [Lister(client, writers, random.Random(SEED * 100 + 50 + number)) for number in range(2)]
-    over = threading.Event()
 
     kills = 0
-    with ThreadPoolExecutor(len(writers) + len(listers)) as pool:
-        steps = [*(writer.step for writer in writers), *(lister.step for lister in listers)]
-        work = [pool.submit(repeated, step, over, STEP_PAUSE_S) for step in steps]
+    with at_work([*(writer.step for writer in writers), *(lister.step for lister in listers)], STEP_PAUSE_S) as over:
         until = time.monotonic() + SECONDS
         while (time.monotonic() < until or kills < KILLS) and not over.wait(randomness.uniform(0.1, PAUSE_S)):
             service = randomness.choice(SERVERS)
@@ -220,9 +216,7 @@ def test_containers_are_split_while_their_servers_are_killed(splitting: Cluster)
             kills += 1
             over.wait(randomness.choice([0.0, 0.0, 1.0, 4.0]))
             splitting.start(service)
-        over.set()
-        for one in work:
-            one.result()
+    with ThreadPoolExecutor(len(writers)) as pool:
         for done in [pool.submit(writer.clear_up) for writer in writers]:
             done.result()
     answers = [writer.answers for writer in writers]
