@@ -30,7 +30,7 @@ class OtherRegion:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What the replicator of a device in a region reports of a ring."""
+    """A device's region, and what its replicator reports about the others in a ring."""
 
     ring: str
     region: str
@@ -63,16 +63,6 @@ def parsed(fields: object) -> Mapping[str, OtherRegion]:
     return {name: _other(one) for name, one in named[:_MOST_REGIONS]}
 
 
-def told_in(report: Mapping[str, Any]) -> list[Told]:
-    """Return what the status report of a replicator says about regions, as it was received."""
-    return [
-        Told(str(ring), region, parsed(one.get("regions")))
-        for device in _objects(report.get("devices"))
-        for ring, one in _items(device.get("rings"))
-        if isinstance(region := one.get("region"), str)
-    ]
-
-
 def lags(told: Iterable[Told]) -> list[Lag]:
     """Return the lag of each pair of regions, in order."""
     sides: dict[tuple[tuple[str, str], str], dict[str, list[OtherRegion]]] = {}
@@ -102,14 +92,6 @@ def _lag(regions: tuple[str, str], ring: str, sides: Iterable[list[OtherRegion]]
 
 def _age_first(lag: Lag) -> float:
     return float("-inf") if lag.equal_at_s is None else lag.equal_at_s
-
-
-def _items(value: object) -> list[tuple[object, Mapping[str, Any]]]:
-    return [(name, one) for name, one in value.items() if isinstance(one, dict)] if isinstance(value, dict) else []
-
-
-def _objects(value: object) -> list[Mapping[str, Any]]:
-    return [one for _, one in _items(value)]
 
 
 def _other(fields: Mapping[str, Any]) -> OtherRegion:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from swiftlet_operator.lag import OtherRegion
+from swiftlet_operator.lag import OtherRegion, Told
 from swiftlet_operator.lag import parsed as parsed_regions
 from swiftlet_operator.redundancy import Repairs, parsed
 from swiftlet_operator.untrusted import count_of, moment_of
@@ -167,6 +167,11 @@ def parse_report(service: str, body: bytes) -> Report | None:
         return None
     if not isinstance(fields, dict) or fields.get("service") != service:
         return None
+    return report_of(service, fields)
+
+
+def report_of(service: str, fields: Mapping[str, Any]) -> Report:
+    """Return the report that a service's answer has in these fields."""
     keys = fields.get("keys")
     return Report(
         service=service,
@@ -222,6 +227,12 @@ def _policies(fields: object) -> PoliciesReport | None:
         return None
     found = {index: _use(one) for index, one in _objects(fields.get("used")).items() if _is_index(index)}
     return PoliciesReport(counted_at_s, {int(index): one for index, one in found.items() if one is not None})
+
+
+def told_of_regions(report: Report) -> list[Told]:
+    """Return what a replicator says of its devices' regions and the others."""
+    rings = [(name, ring) for device in report.devices.values() for name, ring in device.rings.items()]
+    return [Told(name, ring.region, ring.regions) for name, ring in rings]
 
 
 def _is_index(text: str) -> bool:

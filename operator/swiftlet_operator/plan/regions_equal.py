@@ -11,6 +11,7 @@ from swiftlet_operator.build.site import CONTAINER, STORAGE
 from swiftlet_operator.durations import roughly
 from swiftlet_operator.lag import Lag, Told, lags
 from swiftlet_operator.manifests import COMPONENT_LABEL, labels_of, name_of
+from swiftlet_operator.reports import told_of_regions
 from swiftlet_operator.rings import named
 from swiftlet_operator.world import World
 
@@ -42,13 +43,8 @@ def regions_equal(world: World) -> Fact:
 
 
 def _told(world: World) -> list[Told]:
-    return [
-        Told(ring, one.region, one.regions)
-        for services in world.reports.values()
-        if (report := services.get("replicator")) is not None
-        for device in report.devices.values()
-        for ring, one in device.rings.items()
-    ]
+    reports = [services["replicator"] for services in world.reports.values() if "replicator" in services]
+    return [one for report in reports for one in told_of_regions(report)]
 
 
 def _is_behind(lag: Lag, now_s: float) -> bool:

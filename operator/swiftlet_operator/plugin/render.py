@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from swiftlet_operator.durations import roughly
-from swiftlet_operator.lag import lags, told_in
+from swiftlet_operator.lag import lags
 from swiftlet_operator.manifests import named
 from swiftlet_operator.plugin.devices import Fullness, Place, fullness, places
 from swiftlet_operator.plugin.findings import ERROR, NOTE, WARNING, Finding, findings, why_not_ready
@@ -26,6 +26,7 @@ from swiftlet_operator.plugin.picture import (
 )
 from swiftlet_operator.plugin.reasons import STARTING, reasons
 from swiftlet_operator.redundancy import left_said, parsed, said, together
+from swiftlet_operator.reports import report_of, told_of_regions
 from swiftlet_operator.trouble import groups
 
 BAR_CELLS = 10
@@ -214,8 +215,8 @@ def fragments(picture: Picture) -> list[str]:
 
 def lag_rows(picture: Picture) -> list[tuple[object, ...]]:
     """Return a row for each pair of regions: how far they are behind each other, and in which ring."""
-    reports = [report for (_, service), report in sorted(picture.reports.items()) if service == "replicator"]
-    found = lags(one for report in reports for one in told_in(report))
+    answers = [fields for (_, service), fields in sorted(picture.reports.items()) if service == "replicator"]
+    found = lags(one for fields in answers for one in told_of_regions(report_of("replicator", fields)))
     return [
         (
             ", ".join(lag.regions),

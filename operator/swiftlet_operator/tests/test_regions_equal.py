@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from swiftlet_operator.lag import Lag, OtherRegion, Told, lags, parsed, told_in
+from swiftlet_operator.lag import Lag, OtherRegion, Told, lags, parsed
 from swiftlet_operator.plugin import render
 from swiftlet_operator.plugin.picture import Picture
-from swiftlet_operator.reports import RingReport, parse_report
+from swiftlet_operator.reports import RingReport, parse_report, report_of, told_of_regions
 from swiftlet_operator.tests.reporters import IN_SYNC
 from swiftlet_operator.tests.worlds import START, Scene, settled
 
@@ -115,7 +115,9 @@ def test_damaged_values_are_unknown() -> None:
     assert parsed({"west": {"equalAt": "soon", "objects": -1}}) == {"west": OtherRegion(None, 0)}
     assert parsed({"west": {"equalAt": float("nan"), "objects": True}}) == {"west": OtherRegion(None, 0)}
     assert len(parsed({str(number): {} for number in range(100)})) == 64
-    assert told_in({"devices": {"one": {"rings": {"object-0": {"region": 5, "regions": {}}}}, "two": 3}}) == []
+    other = {"west": {"equalAt": START}}
+    damaged = {"devices": {"one": {"rings": {"object-0": {"region": 5, "regions": other}}}, "two": 3}}
+    assert lags(told_of_regions(report_of("replicator", damaged))) == []
     body = json.dumps(report("east", "west", START, 3)).encode()
     found = parse_report("replicator", body)
     assert found is not None

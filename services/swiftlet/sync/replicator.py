@@ -37,7 +37,7 @@ from swiftlet.sync.moving.replica_kind import ReplicaKind, object_replicas
 from swiftlet.sync.planning.device_partitions import DevicePartitions, Places
 from swiftlet.sync.planning.progress import Progress
 from swiftlet.sync.planning.proving import Proving
-from swiftlet.sync.planning.regions import Left
+from swiftlet.sync.planning.regions import LeftToDo
 from swiftlet.sync.planning.report import LAST_ROUND, ROUND_SECONDS, ROUNDS, RoundReport
 from swiftlet.sync.planning.standing import Standings
 from swiftlet.sync.planning.tasks import EVERYTHING, Selection
@@ -248,7 +248,7 @@ class Replicator:
         return places
 
     async def _end(
-        self, own: DevicePartitions, began_s: float, report: RoundReport, left: Mapping[str, Left] | None
+        self, own: DevicePartitions, began_s: float, report: RoundReport, left: Mapping[str, LeftToDo] | None
     ) -> None:
         """Look once more at what the device holds, now that the round is over, of which `left` is what it has left to
         do with other regions; None where it was not about everything.

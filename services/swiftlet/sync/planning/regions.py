@@ -17,7 +17,7 @@ from swiftlet.sync.session.compare import IN_FLIGHT_S
 
 
 @dataclass(slots=True)
-class Left:
+class LeftToDo:
     """What a round has left to do between a local device and the devices of another region."""
 
     partitions: set[int] = field(default_factory=set)
@@ -42,7 +42,7 @@ class RegionStanding:
 
 
 def compared(
-    before: Mapping[str, RegionStanding], left: Mapping[str, Left], began_s: float
+    before: Mapping[str, RegionStanding], left: Mapping[str, LeftToDo], began_s: float
 ) -> dict[str, RegionStanding]:
     """Return the standings after a whole round that began at `began_s`, by region; `left` has all other regions."""
     found: dict[str, RegionStanding] = {}

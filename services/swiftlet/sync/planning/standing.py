@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 from swiftlet.ring.lookup import Ring
-from swiftlet.sync.planning.regions import Left, RegionStanding, compared, together
+from swiftlet.sync.planning.regions import LeftToDo, RegionStanding, compared, together
 
 
 class Standing:
@@ -46,10 +46,10 @@ class Standing:
         return len(self._unchecked)
 
     @property
-    def left(self) -> Left:
+    def left(self) -> LeftToDo:
         """What is left to do in the device's partitions, whichever peer it is about."""
         partitions = self._behind.keys() | self._unsent.keys() | self._unchecked
-        return Left(partitions, self.behind + sum(self._unsent.values()))
+        return LeftToDo(partitions, self.behind + sum(self._unsent.values()))
 
     @property
     def is_proved(self) -> bool:
@@ -128,7 +128,7 @@ class Standing:
         if not (self._behind or self._unsent or self._unchecked or misplaced):
             self.synced_at_s = began_s
 
-    def compared_regions(self, region: str, began_s: float, left: Mapping[str, Left]) -> None:
+    def compared_regions(self, region: str, began_s: float, left: Mapping[str, LeftToDo]) -> None:
         """Record what a whole round of a device in `region` that began at `began_s` has left to do with the devices of
         all other regions.
         """

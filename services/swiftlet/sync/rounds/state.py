@@ -16,7 +16,7 @@ from swiftlet.sync.planning.device_partitions import DevicePartitions
 from swiftlet.sync.planning.ledger import NOT_DONE, Found, PartitionLedger
 from swiftlet.sync.planning.planned_round import LeftOut, PlannedRound
 from swiftlet.sync.planning.progress import Progress
-from swiftlet.sync.planning.regions import Left
+from swiftlet.sync.planning.regions import LeftToDo
 from swiftlet.sync.planning.report import PROVED, RoundReport
 from swiftlet.sync.planning.task_queue import PendingReturn, TaskQueue
 from swiftlet.sync.planning.tasks import ReturnTask, SessionTask
@@ -180,7 +180,7 @@ class RoundState:
         other = {partition: Found(True, proof, one.behind, one.unsent) for partition, one in left.items()}
         if not proof:
             other.update(dict.fromkeys(repaired - left.keys(), Found(proof=False)))
-        failed = {partition for partition, one in left.items() if one.behind or one.unsent > one.left}
+        failed = {partition for partition, one in left.items() if one.behind or one.unsent > one.to_fetch}
         PROVED.inc(len(equal))
         self._count(ledger, peer, "equal", equal - ledger.own.bare)
         self._count(ledger, peer, "differs", repaired - failed)
@@ -231,35 +231,35 @@ class RoundState:
         own, partition = task.own, task.handoff.partition
         self._report.count("skipped", len(task.out))
         whole = result.error is None and not task.out
-        left = {} if result.returned is None else result.returned.left
+        to_fetch = {} if result.returned is None else result.returned.to_fetch
         for peer_id in task.handoff.primaries:
-            lacking = result.unsent[peer_id] + left.get(peer_id, 0)
+            lacking = result.unsent[peer_id] + to_fetch.get(peer_id, 0)
             self._not_returned.setdefault((id(own), peer_id), {})[partition] = lacking
         for peer_id in set(task.handoff.primaries) - task.absent:
             failed = peer_id in result.troubled or result.unsent[peer_id] or result.error is not None
             whole &= peer_id not in result.troubled
-            if not failed and not left.get(peer_id):
+            if not failed and not to_fetch.get(peer_id):
                 self._not_returned.get((id(own), peer_id), {}).pop(partition, None)
-            differs = result.pushed[peer_id] or left.get(peer_id)
+            differs = result.pushed[peer_id] or to_fetch.get(peer_id)
             self._report.count("failed" if failed else "differs" if differs else "equal")
         if result.error is not None and not isinstance(result.error, Outdated):
             _log.info("a handoff's copy is kept", device=own.device.name, partition=partition, error=str(result.error))
         self._progress.done(own, partition, whole)
         if self._planned.selection.peers is None:
-            unsent = sum(result.unsent.values()) + sum(left.values())
+            unsent = sum(result.unsent.values()) + sum(to_fetch.values())
             own.standing.compared(partition, unsent=unsent, checked=whole)
 
     # Regions.
 
-    def left_by_region(self, own: DevicePartitions) -> dict[str, Left]:
+    def left_by_region(self, own: DevicePartitions) -> dict[str, LeftToDo]:
         """Return what the round has left to do between an own device and the devices of each other region."""
-        found: dict[str, Left] = {}
+        found: dict[str, LeftToDo] = {}
         ledger = self._ledgers[id(own)]
         peers = {*own.places.by_peer, *(peer for key, peer in self._not_returned if key == id(own))}
         for peer in map(own.device_of, peers):
             if peer.region == own.device.region:
                 continue
-            left = found.setdefault(peer.region, Left())
+            left = found.setdefault(peer.region, LeftToDo())
             partitions, objects = ledger.left(peer.id)
             unreturned = self._not_returned.get((id(own), peer.id), {})
             left.partitions.update(partitions, unreturned)

@@ -176,7 +176,7 @@ class Repaired:
 
     `behind` counts objects that are newer at the neighbour and still lacking here, `unsent` objects that are newer here
     and still lacking there. `withheld` counts the unsent ones that the neighbour should not be given, because its own
-    ring does not name it as a primary, and `left` those that it is expected to fetch by itself.
+    ring does not name it as a primary, and `to_fetch` those that it is expected to fetch by itself.
     """
 
     peer: int
@@ -184,7 +184,7 @@ class Repaired:
     behind: int = 0
     unsent: int = 0
     withheld: int = 0
-    left: int = 0
+    to_fetch: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +208,7 @@ class HandoffReturned:
     partition: int
     dropped: int
     kept: int
-    left: Mapping[int, int] = field(default_factory=dict)
+    to_fetch: Mapping[int, int] = field(default_factory=dict)
 
 
 Compound: TypeAlias = ReadSuffixesOf | ReadEntriesOf | MoveMany | RepairedMany

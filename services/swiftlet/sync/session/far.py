@@ -22,7 +22,7 @@ PATIENCE_S = 90.0
 
 
 @dataclass(slots=True)
-class Left:
+class ToFetch:
     """The objects of a partition that are left to a device: how many, and the timestamp of the oldest."""
 
     count: int = 0
@@ -33,7 +33,7 @@ class Left:
         self.oldest = min(self.oldest, timestamp) if self.count else timestamp
         self.count += 1
 
-    def join(self, other: Left) -> None:
+    def join(self, other: ToFetch) -> None:
         """Count the objects of another page of the partition, too."""
         self.oldest = min(self.oldest, other.oldest) if self.count else other.oldest
         self.count += other.count
@@ -43,7 +43,7 @@ class Left:
 class _Lack:
     """What a device lacked of a partition when it last got on, when that was, and for how long it was so at last."""
 
-    left: Left
+    to_fetch: ToFetch
     since_s: float
     for_s: float = 0.0
 
@@ -68,13 +68,13 @@ class Fetching:
         known = self._before.get(key)
         return known is None or known.for_s < PATIENCE_S
 
-    def lacks(self, key: _Key, left: Left, now_s: float) -> None:
+    def lacks(self, key: _Key, to_fetch: ToFetch, now_s: float) -> None:
         """Note what is left to a peer."""
         known = self._before.get(key)
-        if known is not None and known.left.oldest == left.oldest and known.left.count <= left.count:
-            self._now[key] = _Lack(known.left, known.since_s, now_s - known.since_s)
+        if known is not None and known.to_fetch.oldest == to_fetch.oldest and known.to_fetch.count <= to_fetch.count:
+            self._now[key] = _Lack(known.to_fetch, known.since_s, now_s - known.since_s)
         else:
-            self._now[key] = _Lack(left, now_s)
+            self._now[key] = _Lack(to_fetch, now_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,22 +88,22 @@ class Far:
 
     def split(
         self, peer: int, objects: Sequence[tuple[int, Push]]
-    ) -> tuple[Sequence[tuple[int, Push]], dict[int, Left]]:
+    ) -> tuple[Sequence[tuple[int, Push]], dict[int, ToFetch]]:
         """Return the objects to send to a peer now, and what is left to it of each partition."""
         if peer not in self.devices:
             return objects, {}
         sent: list[tuple[int, Push]] = []
-        left: dict[int, Left] = {}
+        to_fetch: dict[int, ToFetch] = {}
         for partition, push in objects:
             if push.need is Need.DATA and self.fetching.gets_on(self._key(peer, partition)):
-                left.setdefault(partition, Left()).add(push.entry.timestamp.value)
+                to_fetch.setdefault(partition, ToFetch()).add(push.entry.timestamp.value)
             else:
                 sent.append((partition, push))
-        return sent, left
+        return sent, to_fetch
 
-    def lacks(self, peer: int, left: Mapping[int, Left], now_s: float) -> None:
+    def lacks(self, peer: int, to_fetch: Mapping[int, ToFetch], now_s: float) -> None:
         """Note what is left to a peer of whole partitions."""
-        for partition, what in left.items():
+        for partition, what in to_fetch.items():
             self.fetching.lacks(self._key(peer, partition), what, now_s)
 
     def _key(self, peer: int, partition: int) -> _Key:

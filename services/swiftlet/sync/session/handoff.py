@@ -38,7 +38,7 @@ from swiftlet.sync.session.effects import (
     read_suffixes,
 )
 from swiftlet.sync.session.entries import ask_for, suffix_of
-from swiftlet.sync.session.far import Left
+from swiftlet.sync.session.far import ToFetch
 from swiftlet.sync.session.messages import AskSuffixes, Suffixes, SuffixHashes
 from swiftlet.transport.wire import WireError
 
@@ -58,7 +58,7 @@ class _Primaries:
 
     whole: bool
     shown: dict[int, SuffixHashes] = field(default_factory=dict)
-    left: dict[int, Left] = field(default_factory=dict)
+    to_fetch: dict[int, ToFetch] = field(default_factory=dict)
     """What is left to primaries in other regions."""
 
     def lost(self, peer: int) -> None:
@@ -97,9 +97,9 @@ def _return_handoff(
                 break
             after = page.entries[-1].digest
     if terms.far is not None:
-        for peer, what in there.left.items():
+        for peer, what in there.to_fetch.items():
             terms.far.lacks(peer, {partition: what}, moment.now_s)
-    yield HandoffReturned(partition, dropped, kept, {peer: what.count for peer, what in there.left.items()})
+    yield HandoffReturned(partition, dropped, kept, {peer: what.count for peer, what in there.to_fetch.items()})
 
 
 def _ask_suffixes(terms: Terms, partition: int, peer: int) -> Steps[SuffixHashes]:
@@ -186,9 +186,9 @@ def _without_fetched(terms: Terms, partition: int, peer: int, due: list[Push], t
     far = terms.far
     if far is None or not any(shown.primary for one, shown in there.shown.items() if one not in far.devices):
         return due
-    sent, left = far.split(peer, [(partition, push) for push in due])
-    for what in left.values():
-        there.left.setdefault(peer, Left()).join(what)
+    sent, to_fetch = far.split(peer, [(partition, push) for push in due])
+    for what in to_fetch.values():
+        there.to_fetch.setdefault(peer, ToFetch()).join(what)
     return [push for _, push in sent]
 
 

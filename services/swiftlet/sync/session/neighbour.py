@@ -43,7 +43,7 @@ from swiftlet.sync.session.effects import (
     read_suffixes,
 )
 from swiftlet.sync.session.entries import Both, ask_many, read_both
-from swiftlet.sync.session.far import Left
+from swiftlet.sync.session.far import ToFetch
 from swiftlet.sync.session.many_partitions import differing_of, due, due_of, fitting, lacked
 from swiftlet.sync.session.messages import (
     AskSuffixes,
@@ -207,9 +207,9 @@ def _listed(
         there = [one for one in there if one[0] not in foreign]
     fetched: Counter[int] = Counter()
     if terms.far is not None:
-        there, left_there = terms.far.split(peer, there)
-        terms.far.lacks(peer, left_there, moment.now_s)
-        fetched.update({partition: what.count for partition, what in left_there.items()})
+        there, to_fetch = terms.far.split(peer, there)
+        terms.far.lacks(peer, to_fetch, moment.now_s)
+        fetched.update({partition: what.count for partition, what in to_fetch.items()})
     unsent = withheld + fetched + (yield from _move_many(terms, peer, there, False))
     behind = yield from _move_many(terms, peer, here, True)
     left = {
@@ -244,7 +244,7 @@ class _Tally:
     behind: int = 0
     unsent: int = 0
     withheld: int = 0
-    left: Left = field(default_factory=Left)
+    to_fetch: ToFetch = field(default_factory=ToFetch)
 
 
 def _partition(terms: Terms, moment: Moment, peer: int, theirs: SuffixHashes) -> Steps[None]:
@@ -273,9 +273,9 @@ def _pages(terms: Terms, moment: Moment, peer: int, partition: int, suffixes: Se
             after = both.upto
             if after is None:
                 break
-    if terms.far is not None and tally.left.count:
-        terms.far.lacks(peer, {partition: tally.left}, moment.now_s)
-    yield Repaired(peer, partition, tally.behind, tally.unsent, tally.withheld, tally.left.count)
+    if terms.far is not None and tally.to_fetch.count:
+        terms.far.lacks(peer, {partition: tally.to_fetch}, moment.now_s)
+    yield Repaired(peer, partition, tally.behind, tally.unsent, tally.withheld, tally.to_fetch.count)
 
 
 def _objects(terms: Terms, moment: Moment, peer: int, partition: int, both: Both, tally: _Tally) -> Steps[None]:
@@ -298,8 +298,8 @@ def _without_fetched(terms: Terms, peer: int, partition: int, there: list[Push],
     """Return what the neighbour lacks without what it is expected to fetch, which is counted as unsent."""
     if terms.far is None:
         return there
-    sent, left = terms.far.split(peer, [(partition, push) for push in there])
-    for what in left.values():
-        tally.left.join(what)
+    sent, to_fetch = terms.far.split(peer, [(partition, push) for push in there])
+    for what in to_fetch.values():
+        tally.to_fetch.join(what)
         tally.unsent += what.count
     return [push for _, push in sent]

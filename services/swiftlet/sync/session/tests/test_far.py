@@ -148,5 +148,5 @@ def test_a_handoff_without_a_primary_in_its_region_goes_to_all(region: Region) -
 def test_a_handoff_that_nobody_fetches_is_sent(region: Region) -> None:
     region.peers.put((ME,), 1, 1)
     for after_s in (0, PATIENCE_S - 1, 1):
-        assert region.return_handoff(after_s=after_s).left == {FAR: 1, OTHER_FAR: 1}
+        assert region.return_handoff(after_s=after_s).to_fetch == {FAR: 1, OTHER_FAR: 1}
     assert region.return_handoff() == HandoffReturned(0, 1, 0, {})
