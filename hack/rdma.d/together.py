@@ -85,11 +85,11 @@ class TwoMachines:
         return codec.load(SAID / "rings" / f"object-{policy}.ring")
 
     async def stop_objects(self, *numbers: int) -> None:
-        """Stop object servers."""
+        """End the object servers with these numbers, and return when they have ended."""
         await self._ask("stop", *numbers)
 
     async def start_objects(self, *numbers: int) -> None:
-        """Start object servers again."""
+        """Start them again, and return when they answer."""
         await self._ask("start", *numbers)
 
     async def empty_device(self, number: int) -> None:
@@ -117,7 +117,7 @@ class TwoMachines:
 
 @pytest.fixture(scope="module")
 def cluster() -> TwoMachines:
-    """Return the store."""
+    """Return the store of both machines."""
     return TwoMachines()
 
 

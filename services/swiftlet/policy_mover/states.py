@@ -7,7 +7,7 @@ to be known to all asks each. A container may be deleted and created again at an
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from swiftlet.boundaries.listings import ListingTransport
@@ -16,6 +16,7 @@ from swiftlet.model import ContainerInfo, DatabaseName
 from swiftlet.names import HashPath
 from swiftlet.policy_moves import ITEM, PolicyMove
 from swiftlet.ring.lookup import Ring
+from swiftlet.ring.model import Device
 from swiftlet.timestamp import ZERO, Timestamp, TimestampClock
 
 _ATTEMPTS = 3
@@ -60,14 +61,18 @@ class MoveStates:
         """`ring` returns the containers' ring, or raises Unavailable."""
         self._transport, self._ring, self._hash_path, self.clock = transport, ring, hash_path, clock
 
+    def _replicas(self, account: str, name: str) -> tuple[int, Sequence[Device]]:
+        """Return the partition of a container and the primaries of its replicas."""
+        ring = self._ring()
+        partition = ring.partition_of(self._hash_path(account, name))
+        return partition, ring.primaries(partition)
+
     async def look(self, container: DatabaseName) -> Shown:
         """Ask all primary replicas. Raises NotFound when most say that there is no such container, and Unavailable when
         most can't be asked.
         """
         account, name = container.account, container.container or ""
-        ring = self._ring()
-        partition = ring.partition_of(self._hash_path(account, name))
-        devices = ring.primaries(partition)
+        partition, devices = self._replicas(account, name)
         asked = [self._transport.container_info(device, partition, account, name) for device in devices]
         infos: dict[str, ContainerInfo] = {}
         unheard: dict[str, str] = {}
@@ -99,9 +104,7 @@ class MoveStates:
 
     async def _set(self, container: DatabaseName, move: PolicyMove, at: Timestamp) -> None:
         account, name = container.account, container.container or ""
-        ring = self._ring()
-        partition = ring.partition_of(self._hash_path(account, name))
-        devices = ring.primaries(partition)
+        partition, devices = self._replicas(account, name)
         item = {ITEM: move.text()}
         asked = [self._transport.post_container(device, partition, account, name, at, item) for device in devices]
         answers = await asyncio.gather(*asked, return_exceptions=True)

@@ -53,7 +53,7 @@ _Key = tuple[int, int, int, int]
 
 
 class Fetching:
-    """What devices in other regions lacked in the last rounds of one replicator."""
+    """Remembers what devices in other regions lacked in the last two rounds of one replicator."""
 
     def __init__(self) -> None:
         self._before: Mapping[_Key, _Lack] = {}

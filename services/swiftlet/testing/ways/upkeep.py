@@ -43,7 +43,7 @@ class Store(Protocol):
         """Return the ring of a policy."""
 
     async def stop_objects(self, *numbers: int) -> None:
-        """Stop object servers."""
+        """End the object servers with these numbers, and return when they have ended."""
 
     async def start_objects(self, *numbers: int) -> None:
         """Start object servers again, and return when they answer."""
