@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 from aiohttp import web
 
-from swiftlet.boundaries.objects import ObjectTransport
 from swiftlet.errors import SwiftletError, Unavailable
 from swiftlet.main.background import in_background
 from swiftlet.main.neighbours import LocalDevices
@@ -17,14 +16,19 @@ from swiftlet.main.nodes import use_listing_transport, use_object_transport
 from swiftlet.main.policies import use_policies
 from swiftlet.main.ring_names import CONTAINER, object_ring
 from swiftlet.main.rings import RingSet
+from swiftlet.names import HashPath
 from swiftlet.ring.lookup import Ring
+from swiftlet.ring.model import RingError
 from swiftlet.settings import ReplicatorSettings
 from swiftlet.settings.policies import Policies
-from swiftlet.sync.audit.looking import Objects
+from swiftlet.sync.audit.coded import Coded
+from swiftlet.sync.audit.looking import Copies, Look, Objects
 from swiftlet.sync.audit.objects import ObjectsAudit
 from swiftlet.sync.audit.pace import AuditSettings
 from swiftlet.sync.audit.rows import RowsAudit
 from swiftlet.transport.http_listing import HttpListingTransport
+from swiftlet.transport.native_coded_repair import NativeCodedRepair
+from swiftlet.transport.native_objects import NativeObjectTransport
 from swiftlet.web.logs import get_logger
 from swiftlet.web.statusz import STATUS
 
@@ -44,7 +48,7 @@ def use_rows_audit(
     for policy in policies:
         rings.add(object_ring(policy.index))
     transport = use_object_transport(app, settings.cluster, section, settings.service)
-    objects = Objects(transport, _rings_of_copies(rings, policies), settings.cluster.hash_path)
+    objects = _objects(transport, rings, policies, settings.cluster.hash_path)
     audit = RowsAudit(
         listings,
         objects,
@@ -58,7 +62,11 @@ def use_rows_audit(
 
 
 def use_objects_audit(
-    app: web.Application, settings: ReplicatorSettings, rings: RingSet, policies: Policies, transport: ObjectTransport
+    app: web.Application,
+    settings: ReplicatorSettings,
+    rings: RingSet,
+    policies: Policies,
+    transport: NativeObjectTransport,
 ) -> None:
     """Look up the objects of this replicator's devices in their listings while `app` runs, if enabled."""
     section = settings.replicator
@@ -69,7 +77,7 @@ def use_objects_audit(
     audit = ObjectsAudit(
         transport,
         use_listing_transport(app, settings.cluster, section),
-        Objects(transport, _rings_of_copies(rings, policies), hash_path),
+        _objects(transport, rings, policies, hash_path),
         LocalDevices(section.devices),
         rings.objects,
         rings.container,
@@ -77,23 +85,30 @@ def use_objects_audit(
         pace(settings),
         in_force=policies.move_in_force,
     )
-    _in_background(app, lambda: audit.run_once(policies.of_copies), section.listing_audit_interval_s)
+    _in_background(
+        app, lambda: audit.run_once([*policies.of_copies, *policies.coded]), section.listing_audit_interval_s
+    )
 
 
-def _rings_of_copies(rings: RingSet, policies: Policies) -> Callable[[int], Ring]:
-    """Return the function that returns the ring of a policy, and raises Unavailable for one with erasure coding.
+def _objects(transport: NativeObjectTransport, rings: RingSet, policies: Policies, hash_path: HashPath) -> Objects:
+    """Return what gives verdicts on rows, by whole objects and by those with erasure coding."""
 
-    None of its devices has whole objects to prove rows by.
-    """
+    def sound(policy: int) -> Ring:
+        ring, coding = rings.objects(policy), policies.coding(policy)
+        if coding is not None:
+            try:
+                coding.check_ring(ring.part_power, ring.replica_count)
+            except RingError as error:
+                raise Unavailable(f"storage policy {policies.name_of(policy)}: {error}") from error
+        return ring
 
-    def ring(policy: int) -> Ring:
-        if policies.coding(policy) is not None:
-            raise Unavailable(
-                f"rows of storage policy {policies.name_of(policy)} can't be proved: it has erasure coding"
-            )
-        return rings.objects(policy)
+    copies = Copies(transport, sound)
+    coded = Coded(transport.coded, NativeCodedRepair(transport.coded), sound, policies.coding)
 
-    return ring
+    def look(policy: int) -> Look:
+        return copies if policies.coding(policy) is None else coded
+
+    return Objects(look, hash_path)
 
 
 def pace(settings: ReplicatorSettings) -> AuditSettings:

@@ -1,6 +1,7 @@
 """From objects to rows: every object on this replicator's devices is looked up in its container's replicas.
 
-The first primary of an object's partition that belongs to this replicator brings the object. If a replica lacks the
+The first primary of an object's partition that belongs to this replicator brings the object; of an object with erasure
+coding, the devices of the first places do, one more than there are parity fragments. If a replica lacks the
 row, or has an older one than the object's devices imply, the row is brought to it as that of a write is. Names above a
 container's split points are looked up in the replicas of their shards.
 
@@ -109,9 +110,10 @@ class ObjectsAudit:
 
     async def _device(self, device: Device, policy: int) -> None:
         waiting: list[ObjectKey] = []
-        horizon = self._horizon_s
+        horizon, look = self._horizon_s, self._objects.looks(policy)
         for partition in await self._transport.partitions(device, policy):
-            if self._walker(policy, partition) != device.id:
+            own = {one.id for one in self._own(self._rings(policy))}
+            if look.walker(policy, partition, own) != device.id:
                 continue
             for suffix in await self._transport.suffix_hashes(device, policy, partition):
                 for entry in await self._transport.entries(device, policy, partition, suffix):
@@ -122,12 +124,6 @@ class ObjectsAudit:
                         waiting = []
             await self._pacer.rest()
         await self._batch(device, waiting)
-
-    def _walker(self, policy: int, partition: int) -> int | None:
-        """Return the primary on this node that walks a partition, so that each replicator looks at it once."""
-        ring = self._rings(policy)
-        own = {one.id for one in self._own(ring)}
-        return next((one.id for one in ring.primaries(partition) if one.id in own), None)
 
     async def _batch(self, device: Device, keys: Sequence[ObjectKey]) -> None:
         containers: dict[tuple[str, str], list[_Stored]] = {}
@@ -142,14 +138,14 @@ class ObjectsAudit:
 
     async def _stored(self, device: Device, key: ObjectKey) -> tuple[ObjectKey, tuple[str, str], ObjectRow] | None:
         try:
-            info = await self._transport.head(device, key)
+            info = await self._objects.looks(key.policy).stored(device, key)
         except NotFound:
             return None
         except (NodeUnreachable, NodeTimeout, NodeBusy):
             raise
         except SwiftletError as error:
             _log.info(
-                "an object can't be read on this device; the audits of its other devices check it",
+                "an object can't be read now; the audits of its other devices check it",
                 key=key.hex,
                 error=str(error),
             )

@@ -8,7 +8,7 @@ from swiftlet.model import DatabaseId, DatabaseName, ObjectRow
 from swiftlet.placement.tests.cluster import ACCOUNT, CONTAINER, HASH_PATH, MemoryCluster
 from swiftlet.ring.lookup import Ring
 from swiftlet.ring.model import Device
-from swiftlet.sync.audit.looking import Objects
+from swiftlet.sync.audit.looking import Copies, Objects
 from swiftlet.sync.audit.moves import InForce, always
 from swiftlet.sync.audit.objects import ObjectsAudit
 from swiftlet.sync.audit.pace import AuditSettings
@@ -24,7 +24,8 @@ class Auditors:
     def __init__(self, cluster: MemoryCluster, now_s: float = NOW_S, in_force: InForce = always) -> None:
         self.cluster = cluster
         rings, listings = cluster.rings, cluster.listing_transport
-        objects = Objects(cluster.transport, rings.objects, HASH_PATH)
+        copies = Copies(cluster.transport, rings.objects)
+        objects = Objects(lambda _policy: copies, HASH_PATH)
         self.now_s = now_s
 
         def now() -> float:
