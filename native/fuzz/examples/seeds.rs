@@ -7,11 +7,13 @@ use std::sync::Arc;
 use swiftlet_erasure::Scheme;
 use swiftlet_fragments::block::Block;
 use swiftlet_fragments::cutting::Cutter;
+use swiftlet_fragments::packs::Pack;
+use swiftlet_fragments::packs::table::{Reference, Table};
 use swiftlet_fragments::request::{Answer, Request as Asked};
 use swiftlet_fragments::slot::{Change, Shown};
 use swiftlet_fragments::{Accepted, Ballot, Device, Outcome, Version, decision};
 use swiftlet_fuzz::lived;
-use swiftlet_node::message::{Found, Posted, Request, Written, encode_footer, fragments, lists, many};
+use swiftlet_node::message::{Found, Posted, Request, Written, encode_footer, fragments, lists, many, packs};
 use swiftlet_node::{Refusal, Status};
 use swiftlet_store::disk::Disk;
 use swiftlet_store::model::{Entry, EntryKind, Footer, FragmentInfo, Info, Key, PostMeta, PutMeta};
@@ -131,6 +133,7 @@ fn node(root: &Path) {
         save(root, "objects", &format!("method-{number}"), &[&[number], &request.encode("d1").unwrap()]);
     }
     about_fragments(root, key);
+    about_packs(root, key);
     let info = Info {
         name: b"/a/c/o".to_vec(),
         timestamp: 5,
@@ -281,6 +284,30 @@ fn about_fragments(root: &Path, key: Key) {
     let newest = fragments::Newest { committed: Some(version), floor: None, fragment, post: Some(posted) };
     save(root, "objects", "fragment-newest", &[&[0], &newest.encode().unwrap()]);
     save(root, "objects", "fragment-cells", &[&[0], &fragments::Given::Cells(cells).encode().unwrap()]);
+}
+
+fn about_packs(root: &Path, key: Key) {
+    let pack = Version { timestamp: 5, generation: 7 };
+    let reference = |at: u8| Reference { digest: [at; 16], timestamp: 3, offset: 100 * u64::from(at), length: 90 };
+    let table = Table { pack: Pack { version: pack, digest: key.digest }, references: (0..3).map(reference).collect() };
+    let requests = [
+        packs::Request::Prove { key, pack },
+        packs::Request::Adopt { key, table, checks: vec![7, 8, 9] },
+        packs::Request::Retire { key, pack },
+    ];
+    for (at, request) in requests.into_iter().enumerate() {
+        let number = request.method() as u8;
+        let raw = Request::from(request).encode("d1").unwrap();
+        save(root, "objects", &format!("method-{number}-{at}"), &[&[number], &raw]);
+    }
+    let told = [
+        packs::Told::Done { references: 3 },
+        packs::Told::Missing,
+        packs::Told::Retired { before: true, references: 2 },
+    ];
+    for (at, told) in told.iter().enumerate() {
+        save(root, "objects", &format!("told-of-pack-{at}"), &[&[0], &told.encode()]);
+    }
 }
 
 fn store(root: &Path) {

@@ -1,6 +1,8 @@
 //! What is asked of object servers and what they answer; Python has the same codec.
 
-use swiftlet_node::message::{Found, Posted, Request, Written, decode_footer, encode_footer, fragments, lists, many};
+use swiftlet_node::message::{
+    Found, Posted, Request, Written, decode_footer, encode_footer, fragments, lists, many, packs,
+};
 use swiftlet_node::{Refusal, Status};
 
 /// A message: its number (a method, a status), then its bytes. What is accepted is, made anew, the same bytes.
@@ -58,6 +60,9 @@ pub fn objects(data: &[u8]) {
     }
     if let Ok((unsettled, more)) = fragments::decode_unsettled(raw) {
         assert_eq!(fragments::encode_unsettled(&unsettled, more).as_deref(), Ok(raw));
+    }
+    if let Ok(told) = packs::Told::decode(raw) {
+        assert_eq!(told.encode(), raw);
     }
     if let Ok(newest) = fragments::Newest::decode(raw) {
         assert_eq!(newest.encode().as_deref(), Ok(raw));

@@ -73,6 +73,9 @@ impl Codings {
                  `coding`"
                     .into(),
             )),
+            Request::Pack(request) if of(request.key().policy) == Some(None) => Err(conflict(
+                "a pack for a policy that keeps whole objects here: give all services the same `coding`".into(),
+            )),
             Request::Put { key, .. } if of(key.policy).flatten().is_some() => Err(conflict(
                 "a whole object for a policy with erasure coding: give all services the same `coding`".into(),
             )),

@@ -157,6 +157,7 @@ impl Asked {
             | Request::Entries(..)
             | Request::Acknowledge(_)
             | Request::Fragment(_)
+            | Request::Pack(_)
             | Request::Many(_)
             | Request::Revoke { .. } => Err(forbidden("only members of the cluster may do this")),
         }

@@ -23,6 +23,7 @@ mod guest_requests;
 mod guests;
 mod many;
 pub mod message;
+mod packs;
 pub mod parts;
 pub mod plain;
 mod reading;

@@ -8,6 +8,7 @@ use crate::codec::{Reader, Writer};
 pub mod fragments;
 pub mod guests;
 pub mod many;
+pub mod packs;
 pub mod updates;
 
 /// The largest number of versions in one ACKNOWLEDGE.
@@ -135,6 +136,8 @@ pub enum Request {
     },
     /// About a fragment.
     Fragment(fragments::Request),
+    /// About a pack of small objects.
+    Pack(packs::Request),
     /// So many requests, which are the body: see [`many`].
     Many(u16),
 }
@@ -158,7 +161,7 @@ mod method {
 }
 
 /// All methods have lower numbers.
-pub(crate) const METHODS: usize = 22;
+pub(crate) const METHODS: usize = 23;
 /// An unknown size.
 const UNKNOWN: u64 = u64::MAX;
 
@@ -186,6 +189,7 @@ pub fn method_name(number: u16) -> Option<&'static str> {
         fragments::method::INCARNATION => "incarnation",
         fragments::method::UNSETTLED => "unsettled-fragments",
         fragments::method::POST => "post-to-fragment",
+        packs::method::ABOUT => "about-pack",
         method::MANY => "many",
         _ => return None,
     })
@@ -287,6 +291,7 @@ impl Request {
             Self::Prepare { .. } => method::PREPARE,
             Self::Revoke { .. } => method::REVOKE,
             Self::Fragment(request) => request.method(),
+            Self::Pack(request) => request.method(),
             Self::Many(_) => method::MANY,
         }
     }
@@ -396,6 +401,7 @@ impl Request {
                 out.u64(*before_ms);
             }
             Self::Fragment(request) => request.put(out)?,
+            Self::Pack(request) => request.put(out)?,
             Self::Many(count) => out.u16(*count),
         }
         Ok(())
@@ -482,6 +488,7 @@ impl Request {
             fragments::method::KEEP..=fragments::method::INCARNATION
             | fragments::method::UNSETTLED
             | fragments::method::POST => Self::Fragment(fragments::Request::take(number, from)?),
+            packs::method::ABOUT => Self::Pack(packs::Request::take(from)?),
             method::MANY => Self::Many(from.u16()?),
             _ => return Err(Malformed("an unknown method")),
         })

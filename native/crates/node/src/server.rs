@@ -24,6 +24,7 @@ use crate::guest_requests::{Covered, Shown, covered};
 use crate::guests::{Guests, now_ms};
 use crate::many::{self, Many};
 use crate::message::{Found, Request, ToRead, fragments, lists};
+use crate::packs;
 use crate::reading::{self, Answered, EMPTY_XXH3, Held};
 use crate::reply::Reply;
 use crate::status::{Refusal, Status};
@@ -343,6 +344,10 @@ impl Work {
                 let (write, posted) = (self.post_of(key, meta.timestamp, row, false), Arc::clone(&self.store));
                 posted.submit_coded_post(key, of, meta, row, answer_posted(self.reply, self.permit, write));
             }
+            Request::Pack(request) => {
+                let Self { store, permit, reply, deadline } = self;
+                packs::Asked { store, permit, reply, deadline }.handle(request);
+            }
             Request::Acknowledge(versions) => {
                 self.store.acknowledge(&versions);
                 self.reply.answer(Vec::new(), Body::Empty);
@@ -447,6 +452,7 @@ fn look(store: &Arc<Store>, permit: Permit, reply: &Reply, request: &Request) ->
         | Request::Post { .. }
         | Request::Delete { .. }
         | Request::Acknowledge(_)
+        | Request::Pack(_)
         | Request::Many(_)
         | Request::Revoke { .. } => {
             return Err(Refusal::new(Status::NodeError, "the run contains a write"));

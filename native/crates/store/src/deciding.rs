@@ -41,7 +41,7 @@ pub(crate) fn decide(inner: &Inner, key: Key, op: Op) -> Result<Plan> {
             Ok(Plan::Answer(Ok(Given::Answer(Answer::Missing))))
         }
         Op::Fragments(asked) => fragments::decide(inner, key, asked),
-        Op::References(taking, table) => tables::decide(inner, key, taking, table),
+        Op::References(taking, table, own) => tables::decide(inner, key, taking, (table, own)),
         op if inner.index.has_fragment(&key) => fragments::decide_plain(inner, key, op),
         op => decide_object(inner, key, op),
     }
@@ -81,7 +81,7 @@ fn decide_object(inner: &Inner, key: Key, op: Op) -> Result<Plan> {
         Op::ForgetLost => Ok(if held.is_none() { forget(inner, key) } else { unchanged() }),
         Op::Mark => Ok(write_metadata(Header::new(Kind::Forget, MARK, 0), Vec::new(), Ok(Given::Changed(true)))),
         Op::Fragments(asked) => fragments::decide(inner, key, asked),
-        Op::References(taking, table) => tables::decide(inner, key, taking, table),
+        Op::References(taking, table, own) => tables::decide(inner, key, taking, (table, own)),
     }
 }
 

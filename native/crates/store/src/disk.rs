@@ -7,11 +7,13 @@ use std::sync::Arc;
 
 mod blocks;
 mod direct;
+mod from_device;
 mod real;
 mod simulated;
 
 pub use blocks::Blocks;
 pub(crate) use direct::Stream;
+pub(crate) use from_device::FromDevice;
 pub use real::RealDisk;
 pub use simulated::{Faults, SimulatedDisk};
 
@@ -27,6 +29,11 @@ pub trait File: Send + Sync {
         let read = self.read_at(&mut buffer[had..], offset);
         buffer.truncate(had + read.as_ref().map_or(0, |read| *read));
         read
+    }
+    /// `append_at` for bytes that were synced, from the device itself where that can be had: that the page cache has them
+    /// says nothing about the device.
+    fn append_from_device(&self, buffer: &mut Vec<u8>, len: usize, offset: u64) -> io::Result<usize> {
+        self.append_at(buffer, len, offset)
     }
     /// Have these bytes brought into the page cache soon, in large pieces; nobody waits for it.
     fn read_ahead(&self, _offset: u64, _len: u64) {}

@@ -108,8 +108,9 @@ pub(crate) enum Op {
     Mark,
     /// What concerns fragments.
     Fragments(Asked),
-    /// Take references to a pack, those of them that count here.
-    References(Taking, Table),
+    /// Take references to a pack, those of them that count here; with the key of this place's fragment of the pack only if
+    /// that is here, settled, and not retired.
+    References(Taking, Table, Option<Key>),
 }
 
 impl Op {
@@ -350,7 +351,7 @@ mod tests {
             let table = Table { pack, references: Vec::new() };
             queue.push(
                 Key { policy: 0, partition: 0, digest: pack.digest },
-                Op::References(Taking::Adopt, table),
+                Op::References(Taking::Adopt, table, None),
                 Box::new(drop),
             );
         };

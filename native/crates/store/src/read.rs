@@ -29,7 +29,7 @@ use crate::volume::Pinned;
 pub use fragments::{Fetched, Fragment, Newest};
 pub use into::Got;
 pub(crate) use into::get as get_into;
-pub use tables::Referred;
+pub use tables::{Referred, from_member};
 
 /// What was written past the page cache is read from the disk the first time: this chunk of a large object, and the next
 /// one while this one is checked and sent.

@@ -460,6 +460,19 @@ pub(crate) fn parse_put_and_rest<'a>(header: &Header, metadata: &'a [u8]) -> Opt
     Some((meta, Footer { size: header.size, etag, xxh3: header.data_xxh3 }, cursor.0))
 }
 
+/// What the metadata of a record of data say, from a member of a pack, which has no record; None when they are malformed.
+#[must_use]
+pub(crate) fn parse_member(timestamp: Timestamp, metadata: &[u8], body: &[u8]) -> Option<(PutMeta, Footer)> {
+    let key = Key { policy: 0, partition: 0, digest: [0; 16] };
+    let header = Header {
+        size: body.len() as u64,
+        data_xxh3: swiftlet_hash::xxh3_64(body),
+        ..Header::new(Kind::Put, key, timestamp)
+    };
+    let (meta, footer, rest) = parse_put_and_rest(&header, metadata)?;
+    rest.is_empty().then_some((meta, footer))
+}
+
 /// The inverse of `pack_post`; None when it is malformed.
 #[must_use]
 pub(crate) fn parse_post(header: &Header, metadata: &[u8]) -> Option<PostMeta> {

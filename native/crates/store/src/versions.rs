@@ -9,6 +9,10 @@
 //! A POST is of no version: it counts for each that is older, as the metadata of whole objects do. So what was posted
 //! on top of a version that turns out to be aborted counts for the one before it.
 
+mod packs;
+
+pub(crate) use self::packs::OfPack;
+
 use std::sync::Arc;
 
 use swiftlet_fragments::slot::{Change, Slot};

@@ -61,6 +61,20 @@ impl<'a> Packed<'a> {
     }
 }
 
+/// What the bytes of a member say of its version's time.
+#[must_use]
+pub fn timestamp_of(member: &[u8]) -> Option<u64> {
+    let mut cursor = Cursor(member);
+    let _digest: Digest = cursor.bytes()?;
+    cursor.u64()
+}
+
+/// The check that the bytes of a member have: of two that have the same one, all bytes are the same.
+#[must_use]
+pub fn check_of(member: &[u8]) -> Option<u64> {
+    Cursor(member.get(CHECK..HEAD)?).u64()
+}
+
 /// Over everything but the digest itself.
 fn digest_of(bytes: &[u8]) -> u64 {
     let ends = [xxh3_64(&bytes[..CHECK]).to_be_bytes(), xxh3_64(&bytes[HEAD..]).to_be_bytes()];

@@ -158,12 +158,12 @@ pub enum Given {
     Not(Answer),
 }
 
-fn put_version(out: &mut Writer, version: Version) {
+pub(super) fn put_version(out: &mut Writer, version: Version) {
     out.u64(version.timestamp);
     out.u64(version.generation);
 }
 
-fn take_version(from: &mut Reader<'_>) -> Result<Version, Malformed> {
+pub(super) fn take_version(from: &mut Reader<'_>) -> Result<Version, Malformed> {
     Ok(Version { timestamp: from.u64()?, generation: from.u64()? })
 }
 

@@ -8,6 +8,7 @@
 
 mod deleting;
 mod listing;
+mod packs;
 mod posting;
 
 use std::ops::Range;

@@ -7,10 +7,12 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::common::{LONG, MIB, Machine, World, config, content, eventually};
 use swiftlet_fragments::Version;
+use swiftlet_fragments::packs::Pack;
+use swiftlet_fragments::packs::table::{Reference, Table};
 use swiftlet_fragments::request::Request as About;
 use swiftlet_node::message::guests::{Told, encode};
 use swiftlet_node::message::many::{self, MAX_MANY, MAX_MANY_ANSWER_BYTES, MAX_MANY_BYTES};
-use swiftlet_node::message::{Found, Request, Written, fragments};
+use swiftlet_node::message::{Found, Request, Written, fragments, packs};
 use swiftlet_node::{Guests, LONGEST_LIFE_MS, Limits, Refusal, Status};
 use swiftlet_store::Store;
 use swiftlet_store::model::{Entry, EntryKind, Footer, Key, PostMeta, PutMeta};
@@ -579,6 +581,8 @@ fn internal_operations_are_for_members() {
     let version = Version { timestamp: 5, generation: 6 };
     let (key, meta) = (place("o"), meta("o"));
     let keep = fragments::Request::Keep { key, certain: true, cell_bytes: 64, size: Some(1), meta, row: 0 };
+    let references = vec![Reference { digest: [1; 16], timestamp: 5, offset: 0, length: 90 }];
+    let table = Table { pack: Pack { version, digest: place("o").digest }, references };
     for request in [
         Request::Remove { key: place("o"), entry },
         Request::Policies,
@@ -595,6 +599,9 @@ fn internal_operations_are_for_members() {
         Request::Fragment(fragments::Request::Incarnation),
         Request::Fragment(fragments::Request::Unsettled { policy: 0, after: None }),
         Request::Fragment(keep),
+        packs::Request::Prove { key: place("o"), pack: version }.into(),
+        packs::Request::Retire { key: place("o"), pack: version }.into(),
+        packs::Request::Adopt { key: place("o"), table, checks: vec![7] }.into(),
     ] {
         assert_eq!(visit.status(&grant(), "o", &request, b""), Status::Forbidden, "{request:?}");
         // Without what guests have before it, it is no request of a guest.

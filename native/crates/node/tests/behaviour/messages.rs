@@ -8,6 +8,8 @@ use proptest::prelude::*;
 use swiftlet_erasure::Scheme;
 use swiftlet_fragments::block::Block;
 use swiftlet_fragments::cutting::Cutter;
+use swiftlet_fragments::packs::Pack;
+use swiftlet_fragments::packs::table::{MAX_MEMBER_BYTES, Reference, Table};
 use swiftlet_fragments::request::{Answer, Request as Asked};
 use swiftlet_fragments::slot::Shown;
 use swiftlet_fragments::{Accepted, Ballot, Device, Outcome, Version};
@@ -15,7 +17,7 @@ use swiftlet_node::message::many::{self, MAX_MANY, MAX_MANY_ANSWER_BYTES, MAX_MA
 use swiftlet_node::message::updates::{
     AskDurable, DURABLE, MAX_BATCH_BYTES, MAX_BATCH_ROWS, Taken, UPDATE, Update, decode_taken, encode_taken,
 };
-use swiftlet_node::message::{Found, Posted, Request, Written, decode_footer, encode_footer, fragments, lists};
+use swiftlet_node::message::{Found, Posted, Request, Written, decode_footer, encode_footer, fragments, lists, packs};
 use swiftlet_node::{Limits, Refusal, Status};
 use swiftlet_store::model::{Entry, EntryKind, Footer, FragmentInfo, Info, Key, PostMeta, PutMeta};
 use swiftlet_store::{Undecided, Unsettled};
@@ -100,6 +102,39 @@ fn request() -> impl Strategy<Value = Request> {
         (key(), any::<(u64, u32)>(), prop::option::of(0..u64::MAX))
             .prop_map(|(key, (timestamp, row), size)| { Request::Prepare { key, timestamp, row, size } }),
         fragment_request().prop_map(Request::Fragment),
+        pack_request().prop_map(Request::Pack),
+    ]
+}
+
+fn pack_request() -> impl Strategy<Value = packs::Request> {
+    let key = || (key(), 0..31_u32).prop_map(|(key, place)| Key { partition: key.partition / 32 * 32 + place, ..key });
+    let members = prop::collection::vec(any::<(u64, u32, u8, u64)>(), 1..200);
+    let adopt = (key(), version(), members).prop_map(|(key, version, members)| {
+        let (mut offset, mut references, mut checks) = (0, Vec::new(), Vec::new());
+        for (at, (timestamp, length, gap, check)) in (1_u16..).zip(members) {
+            let mut digest = [7; 16];
+            digest[..2].copy_from_slice(&at.to_be_bytes());
+            offset += u64::from(gap);
+            let length = length & MAX_MEMBER_BYTES;
+            references.push(Reference { digest, timestamp, offset, length });
+            checks.push(check);
+            offset += u64::from(length);
+        }
+        let table = Table { pack: Pack { version, digest: key.digest }, references };
+        packs::Request::Adopt { key, table, checks }
+    });
+    prop_oneof![
+        adopt,
+        (key(), version()).prop_map(|(key, pack)| packs::Request::Prove { key, pack }),
+        (key(), version()).prop_map(|(key, pack)| packs::Request::Retire { key, pack }),
+    ]
+}
+
+fn told_of_pack() -> impl Strategy<Value = packs::Told> {
+    prop_oneof![
+        any::<u64>().prop_map(|references| packs::Told::Done { references }),
+        Just(packs::Told::Missing),
+        any::<(bool, u64)>().prop_map(|(before, references)| packs::Told::Retired { before, references }),
     ]
 }
 
@@ -237,7 +272,15 @@ proptest! {
     }
 
     #[test]
-    fn garbage_is_no_panic_and_no_memory(method in 0..22_u16, raw in prop::collection::vec(any::<u8>(), 0..200)) {
+    fn what_is_told_of_a_pack_comes_back(told in told_of_pack()) {
+        let raw = told.encode();
+        prop_assert_eq!(packs::Told::decode(&raw), Ok(told));
+        prop_assert!((0..raw.len()).all(|cut| packs::Told::decode(&raw[..cut]).is_err()));
+        prop_assert!(packs::Told::decode(&[&raw[..], &[0]].concat()).is_err());
+    }
+
+    #[test]
+    fn garbage_is_no_panic_and_no_memory(method in 0..23_u16, raw in prop::collection::vec(any::<u8>(), 0..200)) {
         let _ = Request::decode(method, &raw);
         let _ = Found::decode(&raw);
         let _ = (Written::decode(&raw), Posted::decode(&raw));
@@ -249,6 +292,7 @@ proptest! {
         let _ = fragments::decode_answer(&raw);
         let _ = fragments::Newest::decode(&raw);
         let _ = fragments::Given::decode(&raw);
+        let _ = packs::Told::decode(&raw);
         let _ = fragments::decode_incarnation(&raw);
         let _ = fragments::decode_unsettled(&raw);
     }
@@ -447,6 +491,7 @@ fn the_document_has_the_same_errors_methods_and_limits() {
             }),
             "CELLS",
         ),
+        (packs::Request::Prove { key, pack: Version { timestamp: 0, generation: 0 } }.into(), "ABOUT PACK"),
         (Request::Many(1), "MANY"),
         (Request::Fragment(fragments::Request::Unsettled { policy: 0, after: None }), "UNSETTLED"),
     ] {
@@ -457,6 +502,8 @@ fn the_document_has_the_same_errors_methods_and_limits() {
     }
     assert_eq!((fragments::MAX_READ_CELLS, fragments::MAX_READ_BYTES), (1024, 4 << 20));
     assert!(transport.contains("1024 cells and 4 MiB"));
+    assert_eq!(packs::MAX_ADOPTED, 1024);
+    assert!(transport.contains("1024 members"));
     assert_eq!((MAX_BATCH_ROWS, MAX_BATCH_BYTES), (1000, 1_000_000));
     assert!(transport.contains("1,000 rows and 1,000,000 bytes"));
     let most = format!(

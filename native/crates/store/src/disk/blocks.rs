@@ -29,6 +29,13 @@ impl Blocks {
         self.end = self.begin;
     }
 
+    /// Memory for so many bytes, up to the end of its last block, in place of what there was.
+    pub(super) fn room(&mut self, bytes: usize) -> &mut [u8] {
+        self.begin(bytes);
+        self.end = self.begin + bytes.next_multiple_of(BLOCK);
+        &mut self.memory[self.begin..self.end]
+    }
+
     /// Append bytes, for which there has to be room.
     pub fn push(&mut self, bytes: &[u8]) {
         self.memory[self.end..self.end + bytes.len()].copy_from_slice(bytes);

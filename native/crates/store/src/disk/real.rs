@@ -15,6 +15,7 @@ use rustix::fs::{
     syncfs,
 };
 
+use super::blocks::{BLOCK, Blocks};
 use super::{Disk, File};
 use crate::error::{Error, Result};
 
@@ -52,6 +53,20 @@ impl RealFile {
     }
 }
 
+/// Fill whole blocks; fewer bytes only at the file's end, which may be within a block.
+fn read_blocks(direct: &fs::File, blocks: &mut [u8], offset: u64) -> io::Result<usize> {
+    let mut done = 0;
+    while done < blocks.len() {
+        match direct.read_at(&mut blocks[done..], offset + done as u64) {
+            Ok(count) if count == 0 || !count.is_multiple_of(BLOCK) => return Ok(done + count),
+            Ok(count) => done += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(done)
+}
+
 impl File for RealFile {
     fn is_direct(&self) -> bool {
         self.direct().is_some()
@@ -85,6 +100,25 @@ impl File for RealFile {
             }
         }
         Ok(done)
+    }
+
+    fn append_from_device(&self, buffer: &mut Vec<u8>, len: usize, offset: u64) -> io::Result<usize> {
+        let begin = offset - offset % BLOCK as u64;
+        let end = offset.saturating_add(len as u64);
+        let (before, mut blocks) = ((offset - begin) as usize, Blocks::default());
+        match self.direct().map(|direct| read_blocks(direct, blocks.room((end - begin) as usize), begin)) {
+            Some(Ok(count)) => {
+                let found = before.min(count)..(before + len).min(count);
+                buffer.extend_from_slice(&blocks[found.clone()]);
+                Ok(found.len())
+            }
+            Some(Err(error)) if error.kind() != io::ErrorKind::InvalidInput => Err(error),
+            // There are no direct reads here: what was synced can be dropped from the page cache, and is read anew.
+            _ => {
+                let _ = fadvise(&self.file, begin, NonZeroU64::new(end - begin), Advice::DontNeed);
+                self.append_at(buffer, len, offset)
+            }
+        }
     }
 
     fn read_ahead(&self, offset: u64, len: u64) {
@@ -270,5 +304,32 @@ impl Disk for RealDisk {
                 std::thread::park();
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    #[test]
+    fn what_is_read_from_the_device_is_what_was_written() {
+        let root = std::env::temp_dir().join(format!("swiftlet-from-device-{}", std::process::id()));
+        fs::create_dir(&root).unwrap();
+        let file = RealDisk::open(&root).unwrap().create("file").unwrap();
+        let bytes: Vec<u8> = (0..3 * BLOCK + 17).map(|at| (at * 7 / 5) as u8).collect();
+        file.write_at(&[IoSlice::new(&bytes)], 0).unwrap();
+        file.sync().unwrap();
+        let edges = [0, 1, BLOCK - 1, BLOCK, 2 * BLOCK + 9, 3 * BLOCK, bytes.len() - 1, bytes.len()];
+        for (offset, end) in edges.iter().flat_map(|offset| edges.iter().map(|end| (*offset, *end))) {
+            for beyond in [0, 5, 2 * BLOCK] {
+                let (len, mut found) = ((end + beyond).saturating_sub(offset), b"before".to_vec());
+                let stop = (offset + len).min(bytes.len()).max(offset);
+                assert_eq!(file.append_from_device(&mut found, len, offset as u64).unwrap(), stop - offset);
+                assert_eq!(found, [b"before", &bytes[offset..stop]].concat(), "{offset}, {len}");
+            }
+        }
+        fs::remove_dir_all(&root).unwrap();
     }
 }

@@ -13,7 +13,7 @@ use swiftlet_fragments::block::Block;
 use swiftlet_fragments::request::{Answer, Request, answer};
 use swiftlet_hash::xxh3_64;
 
-use crate::disk::File;
+use crate::disk::{File, FromDevice};
 use crate::error::{Error, Result};
 use crate::index::WholeObject;
 use crate::inner::Inner;
@@ -26,7 +26,7 @@ use crate::record::{
     ALIGN, CHUNK, HEADER, Kind, Place, change_of, parse_fragment, parse_post, parse_tombstone, version_of,
 };
 use crate::unsound;
-use crate::versions::{Bytes, Versions};
+use crate::versions::{Bytes, OfPack, Versions};
 use crate::volume::Pinned;
 
 /// A fragment whose record is sound, and whose volume is pinned.
@@ -89,7 +89,8 @@ impl Fragment {
     /// moved to quarantine.
     pub fn cells(&self, cells: Range<u64>) -> Result<Vec<u8>> {
         let mut bytes = Vec::with_capacity(self.bytes_of(cells.clone()) as usize);
-        self.checked(self.source.cells(&self.inner, &cells, &mut bytes))?;
+        self.source.file().read_ahead(self.source.offset + self.source.span(&cells).start, bytes.capacity() as u64);
+        self.checked(self.source.cells(&self.inner, self.source.file(), &cells, &mut bytes))?;
         Ok(bytes)
     }
 
@@ -121,11 +122,10 @@ impl Source {
         self.large.as_ref().map_or(&*self.pinned.file, |file| &**file)
     }
 
-    fn cells(&self, inner: &Inner, cells: &Range<u64>, into: &mut Vec<u8>) -> Result<(), Trouble> {
+    fn cells(&self, inner: &Inner, file: &dyn File, cells: &Range<u64>, into: &mut Vec<u8>) -> Result<(), Trouble> {
         let span = self.span(cells);
         let want = (span.end - span.start) as usize;
-        self.file().read_ahead(self.offset + span.start, want as u64);
-        let read = self.file().append_at(into, want, self.offset + span.start);
+        let read = file.append_at(into, want, self.offset + span.start);
         let whole = inner.device.io("read a fragment", read)? == want;
         self.check(cells.start, into, whole)
     }
@@ -282,6 +282,37 @@ pub(super) fn described(inner: &Inner, key: &Key, raw: &Raw, post: Option<&(Post
     Ok(merge::info_of(meta, footer, post))
 }
 
+/// Whether the fragment of a pack is here and settled, as the device itself has it; one that is unsound there is put
+/// aside, and is missing.
+pub(crate) fn prove(inner: &Inner, key: &Key, pack: Version) -> Result<OfPack> {
+    inner.device.check()?;
+    loop {
+        let found = look(inner, key, |versions| match versions.of_pack(pack) {
+            OfPack::Kept(bytes) => Ok(bytes),
+            other => Err(other),
+        })?;
+        let (bytes, pinned) = match found {
+            Ok(found) => found,
+            Err(other) => return Ok(other),
+        };
+        match open(inner, key, pack, bytes, pinned).and_then(|source| read_back(inner, key, &source, bytes)) {
+            Ok(()) => return Ok(OfPack::Kept(bytes)),
+            Err(Trouble::Other(error)) => return Err(error),
+            Err(Trouble::Unsound(place, _)) => unsound::unless_moved(inner, key, place)?,
+        }
+    }
+}
+
+/// Compare a fragment on the device with what was read of it: its record, and each cell with its digest.
+fn read_back(inner: &Inner, key: &Key, source: &Source, bytes: Bytes) -> Result<(), Trouble> {
+    let (place, len) = (source.place, u64::from(bytes.spot.units) * ALIGN);
+    let raw = read_record(inner, key, &FromDevice(&*source.pinned.file), place, len, HEAD_BYTES)?;
+    if info_of(&raw).as_ref() != Some(&source.info) {
+        return Err(Trouble::Unsound(place, "its record is another one on the device"));
+    }
+    check_cells(inner, source, &FromDevice(source.file()), &|_| true).map(drop)
+}
+
 /// Records that are compacted while they are checked are looked for again at most so often.
 const TRIES: usize = 16;
 
@@ -303,9 +334,8 @@ pub(crate) fn verify(inner: &Inner, key: &Key, rest: &dyn Fn(u64) -> bool) -> Re
                 continue;
             };
             let found = match fragment {
-                Some((version, bytes)) => {
-                    open(inner, key, version, bytes, pinned).and_then(|source| check_cells(inner, &source, rest))
-                }
+                Some((version, bytes)) => open(inner, key, version, bytes, pinned)
+                    .and_then(|source| check_cells(inner, &source, source.file(), rest)),
                 None => check_decision(inner, key, (spot.place, u64::from(spot.units) * ALIGN), &pinned),
             };
             match found {
@@ -347,13 +377,16 @@ fn look_at_place(inner: &Inner, key: &Key, place: Place) -> Result<Result<Pinned
     Ok(pinned.map_err(WholeObject::into_error)?.ok_or(()))
 }
 
-fn check_cells(inner: &Inner, source: &Source, rest: &dyn Fn(u64) -> bool) -> Result<u64, Trouble> {
+fn check_cells(inner: &Inner, source: &Source, file: &dyn File, rest: &dyn Fn(u64) -> bool) -> Result<u64, Trouble> {
     let block = &source.info.block;
     let at_once = (CHUNK / block.cell_bytes as u64).max(1);
     let (mut read, mut bytes) = (0, Vec::new());
     for first in (0..block.geometry.stripes()).step_by(at_once as usize) {
         bytes.clear();
-        source.cells(inner, &(first..first + at_once), &mut bytes)?;
+        let cells = first..first + at_once;
+        let span = source.span(&cells);
+        file.read_ahead(source.offset + span.start, span.end - span.start);
+        source.cells(inner, file, &cells, &mut bytes)?;
         read += bytes.len() as u64;
         if !rest(bytes.len() as u64) {
             break;

@@ -6,16 +6,18 @@
 use std::sync::atomic::Ordering;
 
 use swiftlet_fragments::packs::Pack;
-use swiftlet_fragments::packs::table::{HEAD, Head, Reference};
+use swiftlet_fragments::packs::member::Packed;
+use swiftlet_fragments::packs::table::{HEAD, Head, MAX_MEMBER_BYTES, Reference};
 
 use super::{Found, sound};
 use crate::disk::File;
 use crate::error::{Error, Result};
 use crate::index::{Member, PartitionId};
 use crate::inner::Inner;
-use crate::model::{Key, PostMeta};
-use crate::reading::{Trouble, load_post};
-use crate::record::{ALIGN, HEADER, Header, Kind, Parsed, Place, pack_of, parse_table};
+use crate::merge;
+use crate::model::{Info, Key, PostMeta, Timestamp};
+use crate::reading::{Trouble, load_post, put_of, read_record};
+use crate::record::{ALIGN, HEADER, Header, Kind, Parsed, Place, pack_of, parse_member, parse_table};
 use crate::unsound;
 
 /// Where an object is that is in a pack, and what was posted to it since.
@@ -46,6 +48,45 @@ pub(crate) fn reference(inner: &Inner, key: &Key) -> Result<Option<Referred>> {
         Ok(Some(Referred { pack, reference, posted }))
     })?;
     Ok(found.flatten())
+}
+
+/// The bytes that a copy has as a member of a pack; None if it is none that a pack may have: something else, one that
+/// expires, or one with a file of its own.
+pub(crate) fn member(inner: &Inner, key: &Key) -> Result<Option<Vec<u8>>> {
+    let found = sound(inner, key, |found| {
+        let slot = &found.held.slot;
+        if slot.kind != Kind::Put || found.held.extra.delete_at != 0 {
+            return Ok(None);
+        }
+        let raw = read_record(inner, key, &*found.pinned.file, slot.place, slot.bytes(), slot.bytes())?;
+        put_of(&raw)?;
+        let body = raw
+            .bytes
+            .get(HEADER + raw.header.metadata_len as usize..)
+            .and_then(|rest| rest.get(..raw.header.size as usize));
+        let Some(body) = body.filter(|body| swiftlet_hash::xxh3_64(body) == raw.header.data_xxh3) else {
+            return Err(Trouble::Unsound(slot.place, "its data is damaged"));
+        };
+        let mut member = Vec::new();
+        let packed = Packed { digest: key.digest, timestamp: slot.timestamp, metadata: raw.metadata(), body };
+        packed.encode(&mut member);
+        Ok((member.len() <= MAX_MEMBER_BYTES as usize).then_some(member))
+    })?;
+    Ok(found.flatten())
+}
+
+/// An object from the bytes of a pack to which a reference leads; None if they are not those of this version, or damaged.
+#[must_use]
+pub fn from_member(
+    digest: [u8; 16],
+    timestamp: Timestamp,
+    bytes: &[u8],
+    posted: Option<PostMeta>,
+) -> Option<(Info, &[u8])> {
+    let Packed { metadata, body, .. } =
+        Packed::parse(bytes).filter(|packed| (packed.digest, packed.timestamp) == (digest, timestamp))?;
+    let (put, footer) = parse_member(timestamp, metadata, body)?;
+    Some((merge::info_of(put, footer, posted), body))
 }
 
 /// Check a reference, and the POST on top; returns the bytes read.

@@ -7,17 +7,19 @@
 //! Fault model: that of the store. A table is one record, so all of its references become durable, or none. Each block of
 //! one is proved by itself: where one is damaged, its objects are forgotten, and all others go on.
 
+use swiftlet_fragments::Version;
 use swiftlet_fragments::packs::Pack;
 use swiftlet_fragments::packs::table::Table;
 
 use super::Store;
 use crate::commit;
 use crate::deciding::not_of_a_pack;
-use crate::error::Result;
-use crate::index::{PartitionId, Taking};
-use crate::model::Key;
+use crate::error::{Error, Result};
+use crate::index::{PartitionId, Taking, WholeObject};
+use crate::model::{Key, PostMeta};
 use crate::queue::{Done, Op};
 use crate::read::{self, Referred};
+use crate::versions::OfPack;
 
 /// How much of a pack is referred to here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,12 +34,41 @@ pub struct PackUse {
     pub bytes: u64,
 }
 
+/// The metadata that a retired pack has.
+const RETIRED: &[u8] = b"retired";
+
+/// What there is at a place of a pack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PackState {
+    /// Its fragment, settled.
+    Kept,
+    /// Nothing, or something that isn't settled.
+    Missing,
+    /// It was retired, or deleted: no reference to it is taken.
+    Retired,
+}
+
+impl From<OfPack> for PackState {
+    fn from(found: OfPack) -> Self {
+        match found {
+            OfPack::Kept(_) => Self::Kept,
+            OfPack::Missing => Self::Missing,
+            OfPack::Retired(_) => Self::Retired,
+        }
+    }
+}
+
+/// The store's partition with the small objects of a ring's partition, by that of any of its fragments.
+fn small_of(fragment: u32) -> u32 {
+    fragment | 31
+}
+
 impl Store {
     /// Replace copies by references, where the copy is of this version, nobody waits for its container update, and it
     /// does not expire; and references to earlier packs. `done` is called with whether there were any, when they are
     /// durable.
     pub fn submit_adopt(&self, id: PartitionId, table: Table, done: Done) {
-        self.submit_references(id, Taking::Adopt, table, done);
+        self.submit_references(id, (Taking::Adopt, None), table, done);
     }
 
     /// `submit_adopt`, and wait.
@@ -48,7 +79,7 @@ impl Store {
     /// Take references to versions that are missing here; `done` is called with whether there were any, when they are
     /// durable.
     pub fn submit_learn_references(&self, id: PartitionId, table: Table, done: Done) {
-        self.submit_references(id, Taking::Learn, table, done);
+        self.submit_references(id, (Taking::Learn, None), table, done);
     }
 
     /// `submit_learn_references`, and wait.
@@ -56,11 +87,27 @@ impl Store {
         commit::wait(&self.inner, |done| self.submit_learn_references(id, table, done))
     }
 
-    fn submit_references(&self, id: PartitionId, taking: Taking, table: Table, done: Done) {
+    /// `submit_adopt` where this device is a place of the pack whose fragment has the partition `own`: `NotFound` if that
+    /// is not here or not settled, `Superseded` if the pack is retired.
+    pub fn submit_adopt_of(&self, policy: u16, own: u32, table: Table, done: Done) {
+        self.submit_own(Taking::Adopt, (policy, own), table, done);
+    }
+
+    /// `submit_learn_references` with the rules of [`submit_adopt_of`](Self::submit_adopt_of).
+    pub fn submit_learn_of(&self, policy: u16, own: u32, table: Table, done: Done) {
+        self.submit_own(Taking::Learn, (policy, own), table, done);
+    }
+
+    fn submit_own(&self, taking: Taking, (policy, own): PartitionId, table: Table, done: Done) {
+        let fragment = Key { policy, partition: own, digest: table.pack.digest };
+        self.submit_references((policy, small_of(own)), (taking, Some(fragment)), table, done);
+    }
+
+    fn submit_references(&self, id: PartitionId, how: (Taking, Option<Key>), table: Table, done: Done) {
         match self.check_table(&table) {
             Ok(()) => {
                 let key = Key { policy: id.0, partition: id.1, digest: table.pack.digest };
-                self.inner.queue.push(key, Op::References(taking, table), done);
+                self.inner.queue.push(key, Op::References(how.0, table, how.1), done);
             }
             Err(error) => done(Err(error)),
         }
@@ -75,6 +122,49 @@ impl Store {
     /// The reference to an object, checked; None if it is not in a pack, or not here.
     pub fn reference(&self, key: &Key) -> Result<Option<Referred>> {
         read::tables::reference(&self.inner, key)
+    }
+
+    /// The bytes that a copy has as a member of a pack; None if it is none that a pack may have.
+    pub fn member(&self, key: &Key) -> Result<Option<Vec<u8>>> {
+        read::tables::member(&self.inner, key)
+    }
+
+    /// Read the fragment of a pack back from the device, past the page cache, and compare each cell with its digest. One
+    /// that is unsound is put aside, and is missing from then on.
+    pub fn prove_pack(&self, key: &Key, pack: Version) -> Result<PackState> {
+        Ok(read::fragments::prove(&self.inner, key, pack)?.into())
+    }
+
+    /// What there is here of a pack, by the key of its fragment.
+    pub fn pack_state(&self, key: &Key, pack: Version) -> Result<PackState> {
+        self.inner.device.check()?;
+        let state = self.inner.index.look_at_fragment(key, |versions| versions.of_pack(pack));
+        Ok(state.map_err(WholeObject::into_error)?.into())
+    }
+
+    /// Take no reference to a pack any more, by the key of its fragment, which need not be here. It is one POST wherever
+    /// and however often it is done. `done` is called when it is durable: from then on references only get fewer.
+    pub fn submit_retire(&self, key: Key, pack: Version, done: Done) {
+        let meta = PostMeta {
+            timestamp: pack.timestamp.saturating_add(1),
+            metadata: vec![(RETIRED.to_vec(), b"1".to_vec())],
+            ..PostMeta::default()
+        };
+        let done: Done = Box::new(|outcome| {
+            done(match outcome {
+                // It was deleted: nobody takes a reference to it.
+                Err(Error::NotFound(Some(_)) | Error::Superseded(_)) => Ok(false),
+                other => other,
+            });
+        });
+        self.submit_coded_post(key, pack.timestamp, meta, 0, done);
+    }
+
+    /// How many references to a pack are here, by the key of its fragment.
+    pub fn references_to(&self, key: &Key, pack: Version) -> Result<u64> {
+        let pack = Pack { version: pack, digest: key.digest };
+        let all = self.packs((key.policy, small_of(key.partition)))?;
+        Ok(all.iter().filter(|one| one.pack == pack).map(|one| one.references).sum())
     }
 
     /// How much of each pack is referred to in a partition, by pack.

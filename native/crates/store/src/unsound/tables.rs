@@ -30,7 +30,7 @@ pub(super) fn set_aside(inner: &Inner, id: PartitionId, place: Place) -> Result<
     let blocks = found.map(|(_, blocks)| blocks).unwrap_or_default();
     let references = blocks.into_iter().flatten().flatten().collect();
     let key = Key { policy: id.0, partition: id.1, digest: held.pack.digest };
-    commit::ask(inner, key, Op::References(Taking::Mend(place), Table { pack: held.pack, references }))?;
+    commit::ask(inner, key, Op::References(Taking::Mend(place), Table { pack: held.pack, references }, None))?;
     inner.device.disk.reach("quarantine-mended");
     let lost = inner.index.partition(id, |partition| partition.pointing_to(place)).unwrap_or_default();
     for some in lost.chunks(FORGOTTEN_AT_ONCE) {
