@@ -202,10 +202,17 @@ def test_an_alert_says_how_bad_it_is_and_where_it_is_explained(rule: dict[str, A
 
 def test_a_cluster_has_no_alert_about_what_it_does_not_have() -> None:
     made = site("tls")
-    encrypting = replace(made.cluster, spec=made.spec.model_copy(update={"encryption": "transport"}))
+    everything = {"encryption": "transport", "federation": site("federated").spec.federation}
+    having = replace(made, cluster=replace(made.cluster, spec=made.spec.model_copy(update=everything)))
     whole = {one.name for one in ALERTS}
-    assert {one["alert"] for one in rules_for(replace(made, cluster=encrypting))} == whole
-    for what, lacking in (("encryption", made), ("redis", replace(made, cluster=encrypting, redis_image=None))):
+    assert {one["alert"] for one in rules_for(having)} == whole
+    plain = replace(having.cluster, spec=having.spec.model_copy(update={"encryption": "none"}))
+    alone = replace(having.cluster, spec=having.spec.model_copy(update={"federation": None}))
+    for what, lacking in (
+        ("encryption", replace(having, cluster=plain)),
+        ("federation", replace(having, cluster=alone)),
+        ("redis", replace(having, redis_image=None)),
+    ):
         named = {one.name for one in ALERTS if one.only_with == what}
         assert named
         assert {one["alert"] for one in rules_for(lacking)} == whole - named

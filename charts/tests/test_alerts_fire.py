@@ -81,6 +81,7 @@ BAD = {
     "SwiftletClusterKeyOld": {"swiftlet_operator_cluster_key_timestamp_seconds{TOLD}": LONG_AGO},
     "SwiftletKeysNotSealed": {'swiftlet_operator_condition{TOLD,type="KeysSealed"}': "0x240"},
     "SwiftletTransportNotEncrypted": {'swiftlet_operator_condition{TOLD,type="TransportEncrypted"}': "0x240"},
+    "SwiftletFederationNotReady": {'swiftlet_operator_condition{TOLD,type="FederationReady"}': "0x240"},
     "SwiftletRedisAway": {'swiftlet_replicator_redis_up{MINE,pod="p"}': "0x240"},
 }
 """For each alert, series and their values minute by minute with which it fires after three hours."""
@@ -91,6 +92,7 @@ GOOD = {
     'swiftlet_operator_condition{TOLD,type="NodesCordoned"}': "0x240",
     'swiftlet_operator_condition{TOLD,type="KeysSealed"}': "1x240",
     'swiftlet_operator_condition{TOLD,type="TransportEncrypted"}': "1x240",
+    'swiftlet_operator_condition{TOLD,type="FederationReady"}': "1x240",
     "swiftlet_operator_upgrade_timed_out{TOLD}": "0x240",
     'swiftlet_http_requests_total{MINE,pod="p",service="proxy",method="PUT",status="503"}': "0x240",
     'swiftlet_http_requests_total{MINE,pod="p",service="proxy",method="PUT",status="201"}': "0+100x240",
@@ -131,7 +133,8 @@ OPERATOR_BAD = {
 def rules_of(name: str) -> list[dict[str, Any]]:
     """The groups of rules of a cluster of this name."""
     cluster = parse_storage_cluster(spec_of("tls", name=name))
-    spec = cluster.spec.model_copy(update={"encryption": "transport"})
+    federation = site("federated").spec.federation
+    spec = cluster.spec.model_copy(update={"encryption": "transport", "federation": federation})
     named = replace(site("tls"), cluster=replace(cluster, spec=spec))
     found: list[dict[str, Any]] = manifest(named, "PrometheusRule")["spec"]["groups"]
     return found

@@ -5,10 +5,14 @@ Checks and plans read it; `swiftlet_operator.plan.kept_keys` decides what is wri
 
 from __future__ import annotations
 
+import base64
+import binascii
 from collections.abc import Mapping
 
+from swiftlet.errors import SettingsError
+from swiftlet.settings.secret import parse_keys
 from swiftlet_operator.build.secrets import KEY_ENTRIES, keys_copy_name, keys_name
-from swiftlet_operator.build.settings import HASH_SUFFIX
+from swiftlet_operator.build.settings import CLUSTER_KEY, HASH_SUFFIX
 from swiftlet_operator.manifests import (
     COMPONENT_LABEL,
     DATA_FINALIZER,
@@ -29,6 +33,14 @@ def keys_of(world: World) -> Manifest | None:
 def copy_of(world: World) -> Manifest | None:
     """Return the live Secret with the copy of the keys."""
     return world.child(SECRET, keys_copy_name(world.cluster.meta.name))
+
+
+def cluster_keys(secret: Manifest | None) -> tuple[bytes, ...]:
+    """Return the cluster keys in a Secret, the signing one first; none when there are none that can be read."""
+    try:
+        return parse_keys(base64.b64decode(data_of(secret).get(CLUSTER_KEY, ""), validate=True), CLUSTER_KEY)
+    except (binascii.Error, ValueError, SettingsError):
+        return ()
 
 
 def lacking(secret: Manifest | None) -> list[str]:

@@ -22,8 +22,9 @@ from swiftlet.crd import (
 from swiftlet.errors import SettingsError
 from swiftlet.ring import Ring
 from swiftlet_operator.build.secrets import credentials_name
+from swiftlet_operator.checks import policies_of
 from swiftlet_operator.evidence import gather
-from swiftlet_operator.keys import are_lost
+from swiftlet_operator.keys import are_lost, keys_of
 from swiftlet_operator.kube import Kube
 from swiftlet_operator.manifests import (
     CERTIFICATE,
@@ -51,9 +52,10 @@ from swiftlet_operator.manifests import (
     labels_of,
     name_of,
 )
+from swiftlet_operator.members import Read, hear, read_over_https
 from swiftlet_operator.plan.accepted import accepted_tls_secret
 from swiftlet_operator.plan.guard import looked_for
-from swiftlet_operator.plan.kept_rings import lost_rings
+from swiftlet_operator.plan.kept_rings import kept_version, lost_rings
 from swiftlet_operator.plan.lost import needs_volumes
 from swiftlet_operator.plan.sealed_keys import unsealed
 from swiftlet_operator.plan.sync import seconds
@@ -61,6 +63,7 @@ from swiftlet_operator.plan.trouble import seen_of
 from swiftlet_operator.plan.volumes import classes_of
 from swiftlet_operator.problems import KubeForbidden
 from swiftlet_operator.recovery import NO_KEYS, Known
+from swiftlet_operator.statements import Federated
 from swiftlet_operator.statusz import Reporter
 from swiftlet_operator.world import Unreadable, Unsealed, World
 
@@ -72,11 +75,18 @@ SATELLITES = (RING, POLICY, QUOTA, USER)
 _R = TypeVar("_R", bound=Resource[Any])
 
 
-async def observe(kube: Kube, reporter: Reporter, manifest: Manifest, now_s: int, recovery: Known = NO_KEYS) -> World:
+async def observe(
+    kube: Kube,
+    reporter: Reporter,
+    manifest: Manifest,
+    now_s: int,
+    recovery: Known = NO_KEYS,
+    read: Read = read_over_https,
+) -> World:
     """Return everything around a cluster.
 
     Raises SettingsError when the cluster itself can't be read, and KubeError. `recovery` has the keys that open sealed
-    copies of lost keys.
+    copies of lost keys, `read` reads ConfigMaps of other members of a federation.
     """
     cluster = parse_storage_cluster(manifest)
     name, namespace = cluster.meta.name, cluster.meta.namespace
@@ -124,6 +134,7 @@ async def observe(kube: Kube, reporter: Reporter, manifest: Manifest, now_s: int
         recovery_problem=recovery.problem,
     )
     world = await _with_accepted_secret(kube, world)
+    world = replace(world, federated=await _federated(world, read))
     evidence = await gather(kube, namespace, seen_of(world))
     rescued, opened = await _rescued(reporter, world), await _unsealed(reporter, world)
     return replace(world, rescued=rescued, evidence=evidence, unsealed=opened)
@@ -136,6 +147,17 @@ async def _with_accepted_secret(kube: Kube, world: World) -> World:
         return world
     found = await _secrets(kube, world.cluster.meta.namespace, [name], world.children)
     return replace(world, secrets={**world.secrets, **found})
+
+
+async def _federated(world: World, read: Read) -> Federated:
+    """Return what is heard of the other members of the cluster's federation; nothing without one."""
+    federation = world.cluster.spec.federation
+    if federation is None:
+        return Federated()
+    rings = {one.spec.ring_name for one in world.ring_objects} | {"account", "container"}
+    rings |= {f"object-{policy.index}" for policy in policies_of(world)}
+    versions = {ring: kept_version(world, ring) for ring in rings}
+    return await hear(federation, world.secrets, keys_of(world), versions, world.now_s, read)
 
 
 async def _by_name(
@@ -225,6 +247,8 @@ def _secret_names(cluster: Resource[StorageClusterSpec], users: Iterable[Resourc
     names = {credentials_name(user) for user in users}
     if (sync := cluster.spec.container_sync) is not None:
         names.add(sync.realms_secret_ref.name)
+    if (federation := cluster.spec.federation) is not None:
+        names |= {one.kubeconfig_secret_ref.name for one in federation.heard}
     tls = cluster.spec.tls.secret_name(cluster.meta.name)
     return names if tls is None else {*names, tls}
 

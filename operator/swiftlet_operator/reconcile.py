@@ -14,6 +14,7 @@ from swiftlet.errors import SettingsError
 from swiftlet_operator.apply import announce, apply, release
 from swiftlet_operator.kube import Kube
 from swiftlet_operator.manifests import CLUSTER, POLICY_FINALIZER, SECRET, Manifest, finalizers_of, name_of
+from swiftlet_operator.members import Read, read_over_https
 from swiftlet_operator.metrics import ClusterNumbers, Clusters
 from swiftlet_operator.observe import SATELLITES, observe, refers
 from swiftlet_operator.plan import Fresh, StatusOf, decide
@@ -45,7 +46,8 @@ class Reconciler:
 
     `may_write` raises NotLeader, `now_s` is the wall clock, `reporter` asks the cluster's pods for reports,
     `rebalancer` is for the rings of one cluster, `turns` for its restarts among those of others, `recovery` has the
-    keys that open sealed copies, and `clusters` receives what Prometheus is shown.
+    keys that open sealed copies, `read` reads ConfigMaps of other members of a federation, and `clusters` receives what
+    Prometheus is shown.
     """
 
     kube: Kube
@@ -58,6 +60,7 @@ class Reconciler:
     turns: Callable[[Key], Turn] = lambda _: alone
     recovery: Recovery | None = None
     clusters: Clusters = field(default_factory=lambda: Clusters(lambda: True))
+    read: Read = read_over_https
 
     async def reconcile(self, key: Key) -> float | None:
         """Bring a cluster into the specified state as far as possible now; return seconds until the next look.
@@ -73,7 +76,7 @@ class Reconciler:
             return None
         try:
             known = await self.recovery.known() if self.recovery is not None else NO_KEYS
-            world = await observe(self.kube, self.reporter, manifest, now_s, known)
+            world = await observe(self.kube, self.reporter, manifest, now_s, known, self.read)
         except SettingsError as error:
             await self._unreadable(manifest, str(error), now_s)
             return None

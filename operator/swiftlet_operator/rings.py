@@ -96,7 +96,7 @@ class Task:
 
     `empty`: names of devices that hold nothing any more, so that they may leave. `behind`: names of devices that a
     rebalance waits for. `hold`: why there is no rebalance at all for now. `hurry`: whether a first layout may do
-    without the devices whose place is unknown.
+    without the devices whose place is unknown. `foreign`: names of devices of other members of a federation.
     """
 
     ring: str
@@ -106,6 +106,12 @@ class Task:
     behind: tuple[str, ...] = ()
     hold: str = ""
     hurry: bool = False
+    foreign: frozenset[str] = frozenset()
+
+    @property
+    def own(self) -> tuple[Wanted, ...]:
+        """The devices that are of this cluster."""
+        return tuple(one for one in self.wanted if one.name not in self.foreign)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +133,8 @@ class Outcome:
 
     `saved` is None before the first layout, and the very object that was given when nothing changed. `waiting` says why
     there is more to do but not now, `refused` what is not done at all (reason, message); `again_in_s` when to look
-    again. `present`: the names of all devices in the builder; `zones`: their zones.
+    again. `present`: the names of all devices in the builder; `zones`: their zones. `content`: a digest of who has
+    which partition, which is the same however the ring is packed.
     """
 
     ring: str
@@ -144,17 +151,22 @@ class Outcome:
     waiting: str = ""
     refused: tuple[str, str] | None = None
     again_in_s: float | None = None
+    content: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What a saved builder says: version, part power, zone and node of each device by name, and who has partitions."""
+    """What a saved builder says: version, part power, zone and node of each device by name, who has partitions, and the
+    replicas and devices themselves.
+    """
 
     version: int
     part_power: int
     zones: Mapping[str, str]
     nodes: Mapping[str, str]
     assigned: frozenset[str]
+    replicas: float = 0.0
+    devices: tuple[Device, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +208,8 @@ def _known(ring: str, data: bytes) -> Known:
         zones={device.name: device.zone for device in devices},
         nodes={device.name: device.node for device in devices},
         assigned=frozenset(device.name for device in devices if held.get(device.id)),
+        replicas=builder.replicas,
+        devices=tuple(devices),
     )
 
 
@@ -433,6 +447,7 @@ def _outcome(
         waiting=waiting,
         refused=refused,
         again_in_s=again_in_s,
+        content=published.content,
     )
 
 
@@ -441,6 +456,7 @@ class _Published:
     chunks: tuple[bytes, ...]
     balance: float
     dispersion: float
+    content: str
 
 
 @lru_cache(maxsize=_REMEMBERED)
@@ -448,7 +464,17 @@ def _published(data: bytes) -> _Published:
     """Return what follows from a ring alone; kept, as a cluster at rest is looked at often and measuring takes long."""
     ring = codec.decode(data)
     quality = report(ring)
-    return _Published(tuple(codec.chunks(ring)), quality.balance, quality.dispersion)
+    return _Published(tuple(codec.chunks(ring)), quality.balance, quality.dispersion, content_of(ring))
+
+
+def content_of(ring: Ring) -> str:
+    """Return a digest of who has which partition of a ring."""
+    found = hashlib.sha256()
+    names = [device.name if device is not None else "" for device in ring.devices]
+    found.update(repr((ring.version, ring.part_power, names)).encode())
+    for row in ring.rows:
+        found.update(bytes(row))
+    return found.hexdigest()
 
 
 def _decode(ring: str, data: bytes) -> RingBuilder:

@@ -17,6 +17,7 @@ from swiftlet.ring import Ring
 from swiftlet_operator.manifests import Kind, Manifest
 from swiftlet_operator.reports import Report, Reports
 from swiftlet_operator.sealing import RecoveryKeys
+from swiftlet_operator.statements import Federated
 from swiftlet_operator.trouble import Evidence
 
 RUNBOOKS = "docs/runbooks.md"
@@ -72,6 +73,7 @@ class World:
     `retired` are indexes of policies that are being deleted and of which it is proved that nothing is left.
     `recovery` are the operator's recovery keys, None with the reason in
     `recovery_problem`; `unsealed` is what sealed copies gave back of keys that are lost.
+    `federated` is what was read of other members of the cluster's federation.
     """
 
     cluster: Resource[StorageClusterSpec]
@@ -103,6 +105,7 @@ class World:
     recovery: RecoveryKeys | None = None
     recovery_problem: str = ""
     unsealed: Unsealed = Unsealed()
+    federated: Federated = field(default_factory=Federated)
 
     def child(self, kind: Kind, name: str) -> Manifest | None:
         """Return a live child, None when it is missing."""
@@ -113,7 +116,11 @@ class World:
         return next((pod for pod in self.pods if pod["metadata"]["name"] == name), None)
 
     def report(self, pod: str, service: str) -> Report | None:
-        """Return the report of a pod's service; None when it did not answer."""
+        """Return the report of a pod's service; None when it did not answer. Of pods of other members of the federation
+        it is what their member says.
+        """
+        if pod not in self.reports and self.pod(pod) is None:
+            return self.federated.reports.get(pod, {}).get(service)
         return self.reports.get(pod, {}).get(service)
 
     def node(self, name: str) -> Manifest | None:

@@ -31,9 +31,9 @@ class Alert:
     severity: Literal["critical", "warning"]
     summary: str
     description: str
-    only_with: Literal["", "redis", "encryption"] = ""
-    """What a cluster must have for the rule to apply: a Redis, or `spec.encryption: transport`; "" for
-    every cluster.
+    only_with: Literal["", "redis", "encryption", "federation"] = ""
+    """What a cluster must have for the rule to apply: a Redis, `spec.encryption: transport`, or `spec.federation`; ""
+    for every cluster.
     """
     after_start: bool = False
     """Whether the rule is silent while the cluster starts for the first time and nothing is wrong with its pods."""
@@ -319,6 +319,17 @@ ALERTS = (
         "The StorageCluster asks for spec.encryption: transport, and the condition TransportEncrypted has been False "
         "for 2 hours; its message names the pods that are waited for.",
         only_with="encryption",
+    ),
+    Alert(
+        "SwiftletFederationNotReady",
+        'swiftlet_operator_condition{$TOLD,type="FederationReady"} == 0',
+        "30m",
+        "warning",
+        "Another member of the federation is not heard, or does not fit.",
+        "The condition FederationReady of the StorageCluster has been False for 30 minutes; its message names the "
+        "member and what to do. Until then no ring changes and no pod with data is restarted.",
+        only_with="federation",
+        after_start=True,
     ),
     Alert(
         "SwiftletRedisAway",

@@ -25,7 +25,7 @@ def build_container(site: Site) -> list[Manifest]:
 
 def _stateful_set(site: Site, group: Group) -> Manifest:
     spec = site.spec.container
-    host = f"$(POD_NAME).{site.child(CONTAINER)}.{site.namespace}.svc"
+    host = site.host_of("$(POD_NAME)", CONTAINER)
     server = service_container(
         site,
         "container",

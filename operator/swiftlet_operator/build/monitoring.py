@@ -32,6 +32,7 @@ def build_monitoring(site: Site) -> list[Manifest]:
     there = {
         "redis": site.spec.redis.mode == "external" or site.redis_image is not None,
         "encryption": site.spec.encryption == "transport",
+        "federation": site.spec.federation is not None,
     }
     rules = [_rule(site, one) for one in ALERTS if not one.only_with or there[one.only_with]]
     groups = {"groups": [{"name": f"swiftlet-{site.namespace}-{site.name}", "rules": rules}]}

@@ -1,4 +1,4 @@
-"""Names that several packages need: of the maps of rings and builders, and of the budget of pods with data."""
+"""Names that several packages need: of maps of rings, builders and statements, and of the budget of pods with data."""
 
 from __future__ import annotations
 
@@ -11,6 +11,11 @@ def ring_map(cluster: str, ring: str, index: int) -> str:
 def data_budget(cluster: str) -> str:
     """Return the name of the PodDisruptionBudget of all pods with data."""
     return f"{cluster}-data"
+
+
+def statement_map(cluster: str) -> str:
+    """Return the name of the ConfigMap with what a cluster tells the other members of its federation."""
+    return f"{cluster}-federation"
 
 
 def builder_map(cluster: str, ring: str, index: int) -> str:

@@ -64,6 +64,10 @@ _REVOKES = {STORAGE: (OBJECT_NATIVE_PORT,)}
 """What metadata servers connect to besides, with direct access: they tell object servers which grants have ended."""
 
 
+_MEMBERS = {STORAGE: _OF_DATA[STORAGE], CONTAINER: _OF_DATA[CONTAINER]}
+"""The ports of servers of devices that all members of a federation reach."""
+
+
 def build_network(site: Site) -> list[Manifest]:
     """Return one policy for each component with pods, none where the spec wants none."""
     if site.spec.network.policies == "disabled":
@@ -92,6 +96,8 @@ def _peers(spec: StorageClusterSpec) -> Iterator[tuple[str, NetworkPeer]]:
     network = spec.network
     yield from (("spec.network.clients", one) for one in network.clients)
     yield from (("spec.directAccess.clients", one) for one in spec.direct_access.clients)
+    if spec.federation is not None:
+        yield from (("spec.federation.peers", one) for one in spec.federation.peers)
     yield from (("spec.network.dns", one) for one in network.dns)
     yield from (("spec.network.scrapers", one) for one in network.scrapers)
     yield from ((f"spec.network.extraEgress {rule.name}", one) for rule in network.extra_egress for one in rule.to)
@@ -148,7 +154,15 @@ def _ingress(site: Site, component: str) -> list[Rule]:
             needed.setdefault(ports, []).append(_own_pods(site, source))
     found = [_rule("from", sources, *ports) for ports, sources in needed.items()]
     found += [_rule("from", [watcher], *ports) for watcher in _watchers(site) if (ports := _told_at(site, component))]
-    return [*found, *_clients(site, component)]
+    return [*found, *_clients(site, component), *_members(site, "from", component in _MEMBERS, component)]
+
+
+def _members(site: Site, side: str, is_meant: bool, target: str) -> list[Rule]:
+    """Return the rule for pods of other members of a federation: they and servers of devices reach each other."""
+    federation = site.spec.federation
+    if federation is None or not is_meant:
+        return []
+    return [_rule(side, [one.manifest for one in federation.peers], *_MEMBERS[target])]
 
 
 def _clients(site: Site, component: str) -> list[Rule]:
@@ -172,6 +186,11 @@ def _egress(site: Site, component: str) -> list[Rule]:
         found += _external_redis(site)
     if component != REDIS:
         found.insert(0, _names(network))
+    found += [
+        rule
+        for target in (STORAGE, CONTAINER)
+        for rule in _members(site, "to", target in _reaches(site, component), target)
+    ]
     for rule in network.extra_egress:
         if not rule.components or component in rule.components:
             found.append(_extra([one.manifest for one in rule.to], [one.manifest for one in rule.ports]))

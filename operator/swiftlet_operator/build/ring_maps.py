@@ -23,8 +23,13 @@ MOVED = f"{GROUP}/moved"
 SURPLUS = f"{GROUP}/surplus"
 
 
-def build_ring_maps(site: Site, ring: str, version: int, chunks: Sequence[bytes]) -> list[Manifest]:
-    """Return a ring in as many ConfigMaps as it has chunks."""
+def build_ring_maps(
+    site: Site, ring: str, version: int, chunks: Sequence[bytes], rebalanced_at_s: int | None = None
+) -> list[Manifest]:
+    """Return a ring in as many ConfigMaps as it has chunks, with the time of its last rebalance if there is no builder
+    that has it.
+    """
+    annotations = {} if rebalanced_at_s is None else {REBALANCED_AT: str(rebalanced_at_s)}
     labels = {RING_LABEL: ring, RING_VERSION_LABEL: str(version)}
     return [
         site.object(
@@ -33,6 +38,7 @@ def build_ring_maps(site: Site, ring: str, version: int, chunks: Sequence[bytes]
             "ring",
             {"binaryData": {"chunk": _text(chunk)}},
             labels=labels,
+            annotations=annotations,
             guarded=True,
         )
         for index, chunk in enumerate(chunks)

@@ -22,9 +22,17 @@ from swiftlet_operator.build.site import (
     REDIS_PORT,
     REPLICATOR_PORT,
     STORAGE,
+    Group,
     Site,
+    all_groups,
 )
-from swiftlet_operator.manifests import INSTANCE_LABEL, MANAGEMENT, SERVICE, Manifest
+from swiftlet_operator.manifests import INSTANCE_LABEL, MANAGEMENT, POD_NAME_LABEL, SERVICE, Manifest
+
+DATA_PORTS = {
+    STORAGE: {"object": OBJECT_PORT, "object-native": OBJECT_NATIVE_PORT, "replicator": REPLICATOR_PORT},
+    CONTAINER: {"container": CONTAINER_PORT, "updates": CONTAINER_NATIVE_PORT, "replicator": REPLICATOR_PORT},
+}
+"""The ports of pods with data."""
 
 
 def build_services(site: Site) -> list[Manifest]:
@@ -32,23 +40,42 @@ def build_services(site: Site) -> list[Manifest]:
     services = [
         _api(site, site.spec.proxy.service),
         _management(site),
-        _headless(
-            site,
-            STORAGE,
-            {"object": OBJECT_PORT, "object-native": OBJECT_NATIVE_PORT, "replicator": REPLICATOR_PORT},
-        ),
-        _headless(
-            site,
-            CONTAINER,
-            {"container": CONTAINER_PORT, "updates": CONTAINER_NATIVE_PORT, "replicator": REPLICATOR_PORT},
-        ),
+        _headless(site, STORAGE, DATA_PORTS[STORAGE]),
+        _headless(site, CONTAINER, DATA_PORTS[CONTAINER]),
     ]
     if site.spec.metadata.replicas:
         ports = {"metadata": METADATA_PORT, MANAGEMENT: METADATA_MANAGEMENT_PORT}
         services.append(_internal(site, METADATA, ports))
     if site.has_embedded_redis:
         services.append(_internal(site, REDIS, {"redis": REDIS_PORT}))
+    services += [_of_pod(site, group, ordinal) for group, ordinal in _pods_for_others(site)]
     return [_as_asked(site, one) for one in services]
+
+
+def _pods_for_others(site: Site) -> list[tuple[Group, int]]:
+    """Return the pods with data that other members of a federation reach by Services of their own."""
+    if site.spec.federation is None or site.spec.federation.pod_services is None:
+        return []
+    groups = all_groups(site.name, site.spec)
+    return [(one, i) for one in groups for i in range(max(one.replicas, site.replicas.get(one.name, 0)))]
+
+
+def _of_pod(site: Site, group: Group, ordinal: int) -> Manifest:
+    """Return the Service of one pod, with the ports that the pod has. Its peers reach it before it is ready, too."""
+    assert site.spec.federation is not None
+    assert site.spec.federation.pod_services is not None
+    spec, name = site.spec.federation.pod_services, group.pod(ordinal)
+    content = {
+        "type": spec.type,
+        "publishNotReadyAddresses": True,
+        "selector": {INSTANCE_LABEL: site.name, POD_NAME_LABEL: name},
+        # By their usual names a Prometheus would read the pod twice.
+        "ports": [{**one, "name": f"tcp-{one['port']}"} for one in _ports(DATA_PORTS[group.component])],
+        # The pods of other members are admitted by their addresses.
+        **({"externalTrafficPolicy": "Local"} if spec.type == "LoadBalancer" else {}),
+    }
+    notes = {key: text.replace("{host}", site.host(group, ordinal)) for key, text in spec.annotations.items()}
+    return site.object(SERVICE, name, group.component, {"spec": content}, annotations=notes)
 
 
 def _as_asked(site: Site, service: Manifest) -> Manifest:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from swiftlet.crd import Pool, ProxySpec, RdmaSpec, Resource, StorageClusterSpec
+from swiftlet.crd.federation import host_of
 from swiftlet.ring.model import Coding, WriteQuorum
 from swiftlet.settings.sections import AGGREGATE_BELOW, EtagKind
 from swiftlet_operator.manifests import (
@@ -195,7 +196,11 @@ class Site:
 
     def host(self, group: Group, ordinal: int) -> str:
         """Return a pod's stable DNS name, as in rings."""
-        return f"{group.pod(ordinal)}.{self.child(group.component)}.{self.namespace}.svc"
+        return self.host_of(group.pod(ordinal), group.component)
+
+    def host_of(self, pod: str, component: str) -> str:
+        """Return the stable DNS name of a component's pod; `pod` may be a variable of its environment."""
+        return host_of(self.spec.federation, pod, self.child(component), self.namespace)
 
     def rdma_of(self, pods: Pool | ProxySpec) -> RdmaSpec | None:
         """Return the RDMA resources that a pool's pods or the proxies request; None when they request none."""

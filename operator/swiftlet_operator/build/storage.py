@@ -114,7 +114,7 @@ def replicator(
 
 def _host(site: Site) -> str:
     """Return the pod's host as in the rings; see `Site.host`."""
-    return f"$(POD_NAME).{site.child(STORAGE)}.{site.namespace}.svc"
+    return site.host_of("$(POD_NAME)", STORAGE)
 
 
 def _listed(values: list[str]) -> str:

@@ -9,6 +9,7 @@ from swiftlet_operator.plan import facts as say
 from swiftlet_operator.plan.actions import StatusOf
 from swiftlet_operator.plan.keys import KeyPlan
 from swiftlet_operator.plan.lost import Replacing
+from swiftlet_operator.plan.membership import TYPE as FEDERATION_READY
 from swiftlet_operator.plan.redis import TYPE as FAILURE_TABLE_SHARED
 from swiftlet_operator.plan.ring_tasks import RingState
 from swiftlet_operator.plan.served import awaits_proxies
@@ -66,5 +67,9 @@ def while_waiting(facts: Sequence[Fact]) -> float:
     waits = any(fact.type in _WAITING and fact.reason in _WAITING[fact.type] for fact in facts)
     if waits or open_ & _OTHERS or not say.ready(facts).is_true:
         return BUSY_S
+    federated = {fact.status for fact in facts if fact.type == FEDERATION_READY and fact.reason != "NotWanted"}
+    if federated:
+        # What other members do makes no event here.
+        return TROUBLED_S if federated == {"True"} else BUSY_S
     failed = any((fact.type, fact.reason) == ("Degraded", "DeviceFailed") for fact in facts)
     return TROUBLED_S if failed or open_ & _TROUBLES else LOOK_AGAIN_S

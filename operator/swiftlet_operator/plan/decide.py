@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from swiftlet.crd import Fact
-from swiftlet_operator.build import Group, Site, build
+from swiftlet_operator.build import Group, Policy, Site, build
 from swiftlet_operator.build.accepted import build_accepted
 from swiftlet_operator.build.certificate import build_certificate
 from swiftlet_operator.build.redis import build_redis_secret
@@ -34,11 +34,13 @@ from swiftlet_operator.plan.cordons import Disruptions, disruptions
 from swiftlet_operator.plan.deletion import blocked, farewell
 from swiftlet_operator.plan.encryption import encryption_mode, transport_encrypted
 from swiftlet_operator.plan.exposure import api_exposed
+from swiftlet_operator.plan.federation import follows
 from swiftlet_operator.plan.fragments import fragments_whole
 from swiftlet_operator.plan.guard import is_guarded, let_go, unguarded
 from swiftlet_operator.plan.kept_keys import copied, mended
 from swiftlet_operator.plan.keys import KeyPlan, rotation
 from swiftlet_operator.plan.lost import replacing
+from swiftlet_operator.plan.membership import build_statement, disrupted, federated_turn, federation_ready
 from swiftlet_operator.plan.policy_use import policies_retired
 from swiftlet_operator.plan.redis import failure_table_shared, redis_digest, redis_password
 from swiftlet_operator.plan.regions_equal import regions_equal
@@ -92,7 +94,7 @@ def _hands_off(world: World, verdicts: Sequence[Verdict], known: Sequence[Fact])
     live = domains(world, states)
     reasons = why(world, is_valid=False)
     facts = [*known, *_serving(world, states, live, reasons), say.progressing(world, {}, live), policies_retired(world)]
-    facts += _unknown()
+    facts += [federation_ready(world, states), *_unknown()]
     return Actions(
         patch=(*_finalizer(world), *(() if world.cluster.spec.paused else released(world))),
         status=(
@@ -120,6 +122,9 @@ def _make_true(
     has_data = any(state.before is not None for state in states)
     replacing_now = replacing(world, published(states))
     allowed = disruptions(world, states, live, has_data=has_data)
+    if has_data:
+        allowed = disrupted(world, allowed)
+        turn = federated_turn(world, turn)
     site = _site(world, defaults, groups, live, states, allowed)
     password = redis_password(world, fresh) if site.has_embedded_redis else ""
     site = replace(site, redis_digest=redis_digest(world, site, password))
@@ -140,6 +145,9 @@ def _make_true(
     reasons = why(asked, is_valid=known[0].is_true)
     restarts = progressing(world, changes.upgrading, live)
     facts = [*known, *_facts(world, states, live, restarts, groups, reasons), policies_retired(asked)]
+    statement = build_statement(world, site, states, live, wants=bool(changes.upgrading.wanted))
+    is_too_large = not statement and keys_of(world) is not None
+    facts += [federation_ready(world, states, is_too_large=is_too_large)]
     facts += [allowed.fact, _rotated(base, rotating), transport_encrypted(world, site.encryption)]
     unwanted = unwanted_children(asked, world, changes.wanted, left_over(world, groups, live, states), states)
     told = statuses(
@@ -155,6 +163,8 @@ def _make_true(
             () if ring_objects else (build_accepted(site, base.specs),),
             *_before_pods(base, site, verdicts, users, password),
             *(_ring_chain(site, state) for state in states),
+            # After the rings that it speaks of.
+            statement,
             *((m,) for m in changes.applied),
         ),
         patch=(
@@ -223,6 +233,9 @@ def _keys(base: Basis, site: Site, fresh: Fresh) -> list[Manifest]:
     """Return the Secret with the keys when it is missing: from its copy, or new for a new cluster."""
     if keys_of(base.world) is not None or base.secrets_wrong:
         return []
+    if follows(base.world) and made_again(base.world) is None:
+        # It has to have the keys of the leader, which a person brings.
+        return []
     return [made_again(base.world) or build_keys(site, fresh.token(), fresh.token())]
 
 
@@ -237,12 +250,17 @@ def _missing_rings(asked: World, base: Basis, site: Site, states: Sequence[RingS
             site,
             state.task.ring,
             state.task.shape.part_power,
-            replicas_of(base.world, state.task.ring, policies.get(state.task.ring)),
+            _replicas(base.world, state, policies.get(state.task.ring)),
             base.ring_spec(state.task.ring),
         )
         for state in states
-        if state.task.ring not in made
+        if state.task.ring not in made and not (follows(base.world) and state.published is None)
     ]
+
+
+def _replicas(world: World, state: RingState, policy: Policy | None) -> float:
+    """Return the replicas of a ring: those that the leader's has, or those that it should have."""
+    return state.task.shape.replicas if follows(world) else replicas_of(world, state.task.ring, policy)
 
 
 def _before_pods(
@@ -264,6 +282,10 @@ def _ring_chain(site: Site, state: RingState) -> tuple[Manifest, ...]:
     if outcome is None or outcome.saved is None:
         return ()
     saved = outcome.saved
+    if state.newest is not None:
+        # The leader has the builder; if this cluster leads one day, it makes one from the ring.
+        chunks, since_s = outcome.chunks, outcome.saved.rebalanced_at_s
+        return tuple(build_ring_maps(site, outcome.ring, outcome.version, chunks, since_s))
     builders = build_builder_maps(
         site, outcome.ring, split(saved.builder), saved.rebalanced_at_s, saved.moved, saved.surplus
     )
@@ -279,7 +301,7 @@ def _facts(
     reasons: Why,
 ) -> list[Fact]:
     return [
-        say.rings_balanced(states),
+        say.rings_balanced(world, states),
         *_serving(world, states, live, reasons),
         restarts,
         say.scale_in_blocked(world, states, groups, live),

@@ -22,7 +22,7 @@ def durability(world: World, state: RingState) -> dict[str, object]:
     """
     if state.before is None or state.problem:
         return {}
-    places = {f"{kind}s": place_of for kind, place_of in kinds_of_places(world).items()}
+    places = {f"{kind}s": place_of for kind, place_of in kinds_of_places(world, [state]).items()}
     found = {"devices": may_be_lost(state, str)}
     found |= {level: may_be_lost(state, places[level]) for level in _LEVELS if level in places}
     shape = state.task.shape

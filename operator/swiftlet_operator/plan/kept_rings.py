@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from swiftlet.crd import Resource, RingSpec
 from swiftlet.ring import Ring
@@ -31,6 +31,7 @@ from swiftlet_operator.manifests import (
     labels_of,
     name_of,
 )
+from swiftlet_operator.plan.federation import since_of
 from swiftlet_operator.plan.sync import seconds
 from swiftlet_operator.problems import BrokenState
 from swiftlet_operator.rings import Saved, Task, known, named, rebuilt, ring_of, unite
@@ -45,7 +46,8 @@ def saved(world: World, task: Task) -> Saved | None:
     """
     ring, newest = task.ring, _newest_builder(world, task.ring)
     chunks = _chunks(world, ring)
-    copies = [one for one in (_joined(chunks), world.rescued.get(ring)) if one is not None]
+    found_elsewhere = (_joined(chunks), world.rescued.get(ring), world.federated.rings.get(ring))
+    copies = [one for one in found_elsewhere if one is not None]
     version = known(ring, newest).version if newest is not None else 0
     ahead = max(copies, key=lambda one: one.version, default=None)
     found = newest
@@ -55,6 +57,39 @@ def saved(world: World, task: Task) -> Saved | None:
         return found
     _refuse_if_lost(world, ring, version, damaged=bool(chunks) or _has_pieces(world, ring))
     return found
+
+
+def followed(world: World, task: Task) -> tuple[Saved | None, Saved | None]:
+    """Return a ring that another member builds: as this cluster has it, and as it is to have it; None where there is
+    none. A newer version of the leader's takes the place of what is here, an older one never does.
+
+    Raises BrokenState when services use a newer one than can be found.
+    """
+    ring = task.ring
+    chunks = _chunks(world, ring)
+    own = _newest([_joined(chunks), world.rescued.get(ring)])
+    newest = _newest([own, world.federated.rings.get(ring)])
+    versions = {one.rings.get(ring, 0) for reports in world.reports.values() for one in reports.values()}
+    told = max(versions, default=0)
+    if newest is None and chunks:
+        raise BrokenState(f"ring {ring} is damaged: its ConfigMaps don't make one, and the leader is not heard")
+    if (newest.version if newest is not None else 0) < told:
+        raise BrokenState(
+            f"services use version {told} of ring {ring}, and neither this cluster nor the leader has it: start a pod "
+            "that has it, or restore the leader's rings"
+        )
+    noted = world.child(CONFIG_MAP, ring_map(world.cluster.meta.name, ring, 0))
+    before = _as_saved(own, task, _number(annotations_of(noted), REBALANCED_AT) if noted is not None else 0)
+    return before, before if newest is own else _as_saved(newest, task, since_of(world, ring))
+
+
+def _newest(rings: Iterable[Ring | None]) -> Ring | None:
+    # Of two equal ones the first is returned.
+    return max((one for one in rings if one is not None), key=lambda one: one.version, default=None)
+
+
+def _as_saved(ring: Ring | None, task: Task, since_s: int) -> Saved | None:
+    return rebuilt(ring, task.shape, since_s) if ring is not None else None
 
 
 def lost_rings(world: World) -> dict[str, list[str]]:
@@ -72,7 +107,7 @@ def lost_rings(world: World) -> dict[str, list[str]]:
     return {
         ring: pods
         for ring, (version, pods) in newest.items()
-        if not _is_retired(world, ring) and version > _kept_version(world, ring)
+        if not _is_retired(world, ring) and version > kept_version(world, ring)
     }
 
 
@@ -191,7 +226,7 @@ def _stands_on(claims: Sequence[str], pod: Manifest) -> bool:
     return any(name.endswith(end) for name in claims)
 
 
-def _kept_version(world: World, ring: str) -> int:
+def kept_version(world: World, ring: str) -> int:
     """Return the newest version of a ring that can be read from the cluster's own objects, 0 for none."""
     try:
         builder = _newest_builder(world, ring)

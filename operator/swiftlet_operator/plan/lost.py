@@ -25,6 +25,7 @@ from swiftlet_operator.manifests import (
     name_of,
 )
 from swiftlet_operator.plan.actions import Patch
+from swiftlet_operator.plan.federation import others_troubled
 from swiftlet_operator.plan.sync import Published, has_all, is_ready, pod_of, ring_report, seconds
 from swiftlet_operator.rings import named
 from swiftlet_operator.trouble.places import fits, names_a_node, terms_of
@@ -135,6 +136,8 @@ def _is_scheduled(lost: Lost) -> bool:
 
 def _against(world: World, rings: Iterable[Published], lost: Sequence[Lost]) -> str:
     """Return why nothing may be replaced now; empty when nothing forbids it."""
+    if troubled := others_troubled(world):
+        return troubled
     rings = tuple(rings)
     domains = {pod_of(device): zone for ring in rings for device, zone in ring.zones.items()}
     mine = {_domain(world, one, domains) for one in lost}

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from swiftlet.crd import Pool, Storage, parse_quantity
 from swiftlet.crd.cluster import GIB
+from swiftlet.crd.federation import host_of
 from swiftlet.ring import RingError
 from swiftlet.ring.codec import chunk_count
 from swiftlet_operator.build.site import (
@@ -30,7 +31,8 @@ from swiftlet_operator.manifests import (
     name_of,
 )
 from swiftlet_operator.plan.capacity import NO_MORE, levels
-from swiftlet_operator.plan.kept_rings import saved, unheard
+from swiftlet_operator.plan.federation import chunks_said, follows, foreign, held, node_name, with_members
+from swiftlet_operator.plan.kept_rings import followed, saved, unheard
 from swiftlet_operator.plan.lost import lost_pods
 from swiftlet_operator.plan.sync import Published, behind, is_empty, is_named, owes_no_rows
 from swiftlet_operator.problems import BrokenState
@@ -58,7 +60,8 @@ NO_ZONE = "default"
 class RingState:
     """A ring's task, what was saved of it, and the result; `problem` says why it can't be changed.
 
-    `published` is the ring as the services have it, None before there is one.
+    `published` is the ring as the services have it, None before there is one. `newest` is the leader's ring where
+    another member of the federation builds it.
     """
 
     task: Task
@@ -67,6 +70,7 @@ class RingState:
     outcome: Outcome | None
     problem: str = ""
     published: Published | None = None
+    newest: Saved | None = None
 
     @property
     def changed(self) -> bool:
@@ -82,6 +86,8 @@ def ring_states(
     `draining` says why nothing may begin to move; it is empty when it may.
     """
     drafts = [_draft(world, task) for task in _tasks(world)]
+    if follows(world):
+        return [_step(draft, lambda task, _, newest=draft.newest: look(task, newest)) for draft in drafts]  # type: ignore[misc]
     if hands_off:
         return [_step(draft, lambda task, before: look(task, before)) for draft in drafts]
     return [
@@ -100,21 +106,37 @@ def _tasks(world: World) -> list[Task]:
 
 def _draft(world: World, task: Task) -> RingState:
     """Return a ring's task and what was saved of it."""
-    expected = chunk_count(task.shape.part_power, task.shape.replicas)
-    before = None
+    expected = chunks_said(world, task.ring) or chunk_count(task.shape.part_power, task.shape.replicas)
+    before = newest = None
     try:
-        before = saved(world, task)
+        if follows(world):
+            before, newest = followed(world, task)
+        else:
+            before = saved(world, task)
         facts = known(task.ring, before) if before is not None else None
     except (BrokenState, RingError) as error:
         return RingState(task, expected, before, None, str(error))
+    task = with_members(world, task, facts)
     if before is None or facts is None:
-        return RingState(task, expected, None, None)
-    if not _is_asked(world, task.ring):
+        return RingState(task, expected, None, None, newest=newest)
+    if follows(world):
+        task = replace(task, shape=replace(task.shape, part_power=facts.part_power, replicas=facts.replicas))
+        expected = chunk_count(task.shape.part_power, task.shape.replicas)
+    elif not _is_asked(world, task.ring):
         # Defaults apply only to rings that are yet to be made.
         task = replace(task, shape=replace(task.shape, part_power=facts.part_power))
         expected = chunk_count(task.shape.part_power, task.shape.replicas)
-    published = Published(task.ring, facts.version, before.rebalanced_at_s, facts.assigned, facts.zones, facts.nodes)
-    return RingState(task, expected, before, None, published=published)
+    published = Published(
+        task.ring,
+        facts.version,
+        before.rebalanced_at_s,
+        facts.assigned,
+        facts.zones,
+        facts.nodes,
+        foreign(world, facts),
+        {} if world.cluster.spec.federation is None else {one.name: one.region for one in facts.devices},
+    )
+    return RingState(task, expected, before, None, published=published, newest=newest)
 
 
 def _is_asked(world: World, ring: str) -> bool:
@@ -137,6 +159,9 @@ def _judged(world: World, draft: RingState, all_drafts: Sequence[RingState], dra
     published = draft.published
     maintenance = world.cluster.spec.maintenance
     hold = f"zone {maintenance.zone} is in maintenance" if maintenance is not None else ""
+    if world.cluster.spec.federation is not None and not draft.problem:
+        kept = look(draft.task, draft.before)
+        hold = hold or held(world, draft.task, kept.version, kept.content)
     if published is None:
         return replace(draft, task=replace(draft.task, hold=hold or unheard(world)))
     hold = hold or draining
@@ -249,13 +274,13 @@ class _Devices:
         zone = None if node is None else group.zone or labels_of(node).get(TOPOLOGY_ZONE, NO_ZONE)
         return Wanted(
             name=name,
-            host=f"{pod}.{meta.name}-{group.component}.{meta.namespace}.svc",
+            host=host_of(self.world.cluster.spec.federation, pod, f"{meta.name}-{group.component}", meta.namespace),
             port=port,
             device=device,
             region=region or _region_of(self.world, node),
             weight=0.0 if is_named(name, self.world.cluster.spec.drain) else weight,
             zone=zone,
-            node=None if node is None else name_of(node),
+            node=None if node is None else node_name(self.world, name_of(node)),
             full=self._levels.get(name) in NO_MORE,
         )
 
@@ -269,4 +294,8 @@ def _node_of(world: World, pod: Manifest | None) -> Manifest | None:
 def _region_of(world: World, node: Manifest | None) -> str:
     """Return the region of a node, if pools have named it: databases stand near the proxies of that region then."""
     told = "" if node is None else labels_of(node).get(TOPOLOGY_REGION, "")
-    return told if told in {pool.region for pool in world.cluster.spec.pools} else DEFAULT_REGION
+    regions = {pool.region for pool in world.cluster.spec.pools}
+    if world.cluster.spec.federation is not None and len(regions) == 1:
+        # A member is mostly a region of its own, whether or not its nodes say so.
+        return next(iter(regions))
+    return told if told in regions else DEFAULT_REGION

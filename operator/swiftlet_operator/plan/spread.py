@@ -19,6 +19,7 @@ from functools import lru_cache
 from swiftlet.crd import Fact
 from swiftlet.ring.model import Coding
 from swiftlet_operator.manifests import TOPOLOGY_REGION, TOPOLOGY_ZONE, labels_of, name_of
+from swiftlet_operator.plan.federation import node_name
 from swiftlet_operator.plan.ring_tasks import RingState
 from swiftlet_operator.plan.sync import pod_of
 from swiftlet_operator.rings import combinations, spare
@@ -55,7 +56,7 @@ def replicas_spread(world: World, states: Sequence[RingState]) -> Fact:
     if not rings:
         return Fact(TYPE, "Unknown", "NotObserved", "there is no ring yet")
     asides = []
-    for level, place_of in kinds_of_places(world).items():
+    for level, place_of in kinds_of_places(world, states).items():
         losses = [loss for state in rings for loss in _losses(state, place_of)]
         names = {place_of(device) for state in rings for device in _devices(state)}
         faults = [loss for loss in losses if _is_fault(level, loss, rings, len(names))]
@@ -140,10 +141,12 @@ def _avoidable(loss: _Loss, rings: Sequence[RingState], places: int) -> bool:
     return bool(loss.emptied) or (shape.spare > 0 and places * shape.spare >= shape.replicas)
 
 
-def kinds_of_places(world: World) -> dict[str, Callable[[str], str]]:
+def kinds_of_places(world: World, states: Iterable[RingState]) -> dict[str, Callable[[str], str]]:
     """Return functions that tell where a device is, by kind of place. A pod without a node shares its place with no
-    other.
+    other. Devices of other members of a federation are where the rings say.
     """
+    if world.cluster.spec.federation is not None:
+        return _places_of_members(world, states)
     nodes = {name_of(pod): str(pod["spec"].get("nodeName") or name_of(pod)) for pod in world.pods}
     labels = {name_of(node): labels_of(node) for node in world.nodes}
 
@@ -158,6 +161,24 @@ def kinds_of_places(world: World) -> dict[str, Callable[[str], str]]:
         if any(label in one for one in labels.values()):
             found[level] = labelled(label)
     return found
+
+
+def _places_of_members(world: World, states: Iterable[RingState]) -> dict[str, Callable[[str], str]]:
+    nodes: dict[str, str] = {}
+    zones: dict[str, str] = {}
+    regions: dict[str, str] = {}
+    for ring in (state.published for state in states):
+        if ring is not None:
+            nodes |= ring.nodes
+            zones |= {name: f"{ring.regions[name]}/{zone}" for name, zone in ring.zones.items()}
+            regions |= ring.regions
+    live = {name_of(pod): pod["spec"].get("nodeName") for pod in world.pods}
+
+    def node_of(device: str) -> str:
+        node = live.get(pod_of(device))
+        return node_name(world, node) if node else nodes.get(device, pod_of(device))
+
+    return {"node": node_of, "zone": lambda one: zones.get(one, one), "region": lambda one: regions.get(one, one)}
 
 
 def _devices(state: RingState) -> frozenset[str]:

@@ -7,7 +7,7 @@ missing report; callers may leave such a device out because a person named it or
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from swiftlet_operator.build.site import CONTAINER, DATABASE_DEVICE, METADATA, PROXY, STORAGE
@@ -22,7 +22,10 @@ _OVER = frozenset({"Failed", "Succeeded"})
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """A ring as the services should have it: its version, since when, who has partitions, and where devices were."""
+    """A ring as the services should have it: its version, since when, who has partitions, and where devices were.
+
+    `foreign` are devices of other members of a federation, `regions` those of all devices where there is one.
+    """
 
     ring: str
     version: int
@@ -30,6 +33,17 @@ class Published:
     assigned: frozenset[str]
     zones: Mapping[str, str]
     nodes: Mapping[str, str] = field(default_factory=dict)
+    foreign: frozenset[str] = frozenset()
+    regions: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def own(self) -> Published:
+        """The ring as far as it is of this cluster's devices."""
+        if not self.regions:
+            return self
+        nodes = {name: node.rpartition("/")[2] for name, node in self.nodes.items() if name not in self.foreign}
+        zones = {name: zone for name, zone in self.zones.items() if name not in self.foreign}
+        return replace(self, assigned=self.assigned - self.foreign, zones=zones, nodes=nodes, foreign=frozenset())
 
 
 def pod_of(device: str) -> str:
@@ -137,6 +151,20 @@ def late_services(world: World, versions: Mapping[str, int]) -> list[str]:
         for pod in world.pods
         if labels_of(pod).get(COMPONENT_LABEL) in _ROUTING and is_ready(pod) and not _uses(world, pod, versions)
     )
+
+
+def oldest_used(world: World) -> dict[str, int] | None:
+    """Return the oldest version of each ring that a serving pod uses; None while one of them does not say."""
+    found: dict[str, int] = {}
+    for pod in world.pods:
+        if labels_of(pod).get(COMPONENT_LABEL) not in _ROUTING or not is_ready(pod):
+            continue
+        if not _uses(world, pod, {}):
+            return None
+        for report in world.reports[name_of(pod)].values():
+            for ring, version in report.rings.items():
+                found[ring] = min(version, found.get(ring, version))
+    return found
 
 
 def _uses(world: World, pod: Manifest, versions: Mapping[str, int]) -> bool:

@@ -33,6 +33,7 @@ from swiftlet_operator.plan.capacity import levels, told
 from swiftlet_operator.plan.durability import durability
 from swiftlet_operator.plan.encryption import EXPECTED as ENCRYPTING
 from swiftlet_operator.plan.keys import ROTATING, KeyPlan
+from swiftlet_operator.plan.membership import members_told
 from swiftlet_operator.plan.policy_use import RETIRING, with_use
 from swiftlet_operator.plan.ring_tasks import RingState
 from swiftlet_operator.plan.served import Logins, with_login
@@ -58,6 +59,7 @@ _EXPECTED = {
     "DirectAccessAvailable": frozenset({"NotWanted"}),
     "FragmentsWhole": frozenset({"NotWanted", "FragmentsMissing"}),
     "RegionsEqual": frozenset({"NotWanted"}),
+    "FederationReady": frozenset({"NotWanted", "RingsSpreading", "NotRead"}),
     "TransportEncrypted": ENCRYPTING,
     "KeysSealed": frozenset({"Pending"}),
 }
@@ -82,6 +84,8 @@ def cluster_status(
     if site is not None:
         fields["endpoint"] = endpoint(site)
         fields["zones"] = sorted({zone for state in states if state.outcome for zone in state.outcome.zones})
+    if (federation := world.cluster.spec.federation) is not None:
+        fields["federation"] = {"leader": federation.leader, "members": members_told(world, federation)}
     if rotating is not None:
         fields["keyGeneration"] = rotating.generation
     meta = world.cluster.meta

@@ -8,6 +8,7 @@ from typing import Any
 
 from swiftlet_operator.build.site import CONTAINER, DATABASE_DEVICE, STORAGE, Group
 from swiftlet_operator.manifests import COMPONENT_LABEL, STATEFUL_SET, ZONE_LABEL, Manifest, labels_of, name_of
+from swiftlet_operator.plan.federation import late_members
 from swiftlet_operator.plan.revisions import is_held, is_seen, older
 from swiftlet_operator.plan.ring_tasks import RingState, allowed_pods
 from swiftlet_operator.plan.sync import (
@@ -95,8 +96,8 @@ def _component(devices: Sequence[tuple[Published, str]]) -> str:
 
 
 def published(states: Iterable[RingState]) -> tuple[Published, ...]:
-    """Return the rings that the services have."""
-    return tuple(state.published for state in states if state.published is not None)
+    """Return the rings that the services have, as far as they are of this cluster's own devices."""
+    return tuple(state.published.own for state in states if state.published is not None)
 
 
 def _domain(
@@ -200,10 +201,13 @@ def _pods(domain: Domain) -> list[str]:
 
 
 def awaited_services(world: World, going: Collection[str], states: Sequence[RingState]) -> list[str]:
-    """Return pods that serve and may still write to pods that go; none when a person allowed those to go."""
+    """Return pods that serve and may still write to pods that go, and members of the federation that have such; none
+    when a person allowed those to go.
+    """
     if set(going) <= allowed_pods(world):
         return []
-    return late_services(world, {ring.ring: ring.version for ring in published(states)})
+    versions = {ring.ring: ring.version for ring in published(states)}
+    return [*late_services(world, versions), *late_members(world, versions)]
 
 
 def leaving_pods(groups: Iterable[Group], live: Mapping[str, Domain]) -> list[str]:

@@ -72,6 +72,7 @@ def status(picture: Picture) -> list[str]:
         [f"  {line}" for line in not_running(picture)],
         table(("WORKLOAD", "POOL", "ZONE", "READY", "WANTED"), _workloads(picture), "  "),
         table(("RING", "VERSION", "DEVICES", "BALANCE %", "DISPERSION %", "STATE"), _rings(picture), "  "),
+        table(("MEMBER", "HEARD", "WHOLE", "LEADER", "RINGS", "IN USE"), _members(picture.cluster), "  "),
         table(("POLICY", "INDEX", "DEFAULT", "KEPT AS", "MAY BE LOST", "STATE"), _policies(picture), "  "),
         table(("USER", "ACCOUNT", "ROLES", "SECRET", "STATE"), _users(picture), "  "),
         [f"  {line}" for line in fragments(picture)],
@@ -139,6 +140,20 @@ def _rings(picture: Picture) -> list[tuple[Any, ...]]:
         numbers = (about.get(key, NONE) for key in ("version", "devices", "balance", "dispersion"))
         rows.append((name_of(one), *numbers, state))
     return rows
+
+
+def _members(one: Object) -> list[tuple[Any, ...]]:
+    """Return the other members of the store's federation, with the versions of rings that they have and use."""
+    rows = []
+    for member in (status_of(one).get("federation") or {}).get("members") or []:
+        words = ["yes" if member.get(key) else "no" for key in ("heard", "whole")]
+        rings = [_versions(member.get(key) or {}) for key in ("rings", "used")]
+        rows.append((member.get("name"), *words, member.get("leader") or NONE, *rings))
+    return rows
+
+
+def _versions(rings: dict[str, Any]) -> str:
+    return " ".join(f"{name}:{version}" for name, version in sorted(rings.items())) or NONE
 
 
 def _policies(picture: Picture) -> list[tuple[Any, ...]]:

@@ -138,6 +138,21 @@ SPECS = {
             duration: 2160h
             renewBefore: 90m
         """,
+    "federated": """
+        pools:
+        - {name: disks, replicas: 3, roles: [proxy, object], region: west, storage: {size: 10Gi}}
+        proxy: {replicas: 0}
+        encryption: transport
+        federation:
+          name: photos
+          member: west
+          leader: east
+          hostTemplate: "{pod}.{service}.west.example.org"
+          podServices: {annotations: {external-dns.alpha.kubernetes.io/hostname: "{host}"}}
+          peers: [{ipBlock: {cidr: 10.1.0.0/16}}]
+          members:
+          - {name: east, namespace: objects, cluster: photos-east, kubeconfigSecretRef: {name: east}}
+        """,
 }
 
 

@@ -165,7 +165,65 @@ LETS_OUT_ALL = (
 LAST_PORT = "endPort must be at least port, as it is the last port of a range that begins there; raise it or remove it"
 NO_VALUES = {"namespaceSelector": {"matchExpressions": [{"key": "team", "operator": "In"}]}}
 
+MEMBER = {"name": "west", "namespace": "objects", "cluster": "photos-west", "kubeconfigSecretRef": {"name": "west"}}
+FEDERATION = {
+    "name": "photos",
+    "member": "east",
+    "leader": "east",
+    "peers": [{"ipBlock": {"cidr": "10.2.0.0/16"}}],
+    "members": [MEMBER],
+}
+FEDERATED = {"encryption": "transport", "federation": FEDERATION}
+HOSTS = {"hostTemplate": "{pod}.east.example.org"}
+SAME_HOSTS = (
+    "federation.hostTemplate can't change once the cluster is made, as its devices have these names in the rings: put "
+    "it back as it was; a store that was made without it keeps its names in the cluster, which the DNS of the other "
+    "members can resolve"
+)
+SAME_NAMES = (
+    "federation.name and federation.member can't change, as rings and other members know this cluster by them: put "
+    "them back"
+)
+
 BAD: list[tuple[str, Changes, str, str]] = [
+    (
+        "StorageCluster",
+        {"federation": FEDERATION},
+        "spec",
+        "federation needs encryption: transport, as what its members say to each other leaves their networks",
+    ),
+    (
+        "StorageCluster",
+        FEDERATED | {"federation": FEDERATION | {"members": [MEMBER | {"name": "east"}]}},
+        "spec.federation",
+        "federation.members are the others; remove the entry with the name in federation.member",
+    ),
+    (
+        "StorageCluster",
+        FEDERATED | {"federation": FEDERATION | {"leader": "north"}},
+        "spec.federation",
+        "federation.members has no entry for the leader, from which this member takes the rings: add one with the name "
+        "in federation.leader, or correct federation.leader",
+    ),
+    (
+        "StorageCluster",
+        FEDERATED | {"federation": FEDERATION | {"hostTemplate": "store.example.org"}},
+        "spec.federation",
+        "federation.hostTemplate must have {pod} in it, as each pod with data has a host name of its own",
+    ),
+    (
+        "StorageCluster",
+        FEDERATED | {"federation": FEDERATION | {"podServices": {"annotations": {"swiftlet.io/mine": "x"}}} | HOSTS},
+        "spec.federation.podServices.annotations",
+        NOT_YOUR_ANNOTATIONS,
+    ),
+    (
+        "StorageCluster",
+        FEDERATED | {"federation": FEDERATION | {"podServices": {}}},
+        "spec.federation",
+        "federation.podServices needs a federation.hostTemplate with names that lead to them: set it, or remove "
+        "podServices",
+    ),
     # Who may reach whom.
     ("StorageCluster", {"network.clients": [{}]}, "spec.network.clients[0]", NOBODY_MEANT),
     (
@@ -562,6 +620,46 @@ SAME_KEEPING = (
 SAME_CODING = "erasureCoding can't change, as objects are stored by it; create another policy and copy the containers"
 
 FIXED: list[tuple[str, Changes, Changes, str, str]] = [
+    (
+        "StorageCluster",
+        FEDERATED,
+        {"encryption": "transport"},
+        "spec",
+        "federation can't be removed: this cluster would treat the devices of the others as gone. Drain the other "
+        "members and remove them from federation.members of the leader; it may stay a member alone",
+    ),
+    (
+        "StorageCluster",
+        {"encryption": "transport"},
+        FEDERATED | {"federation": FEDERATION | {"leader": "west"}},
+        "spec",
+        "a store that exists can only become the leader of a federation, as it has rings and keys of its own: set "
+        "federation.leader to the name in federation.member, or make this StorageCluster anew to follow",
+    ),
+    ("StorageCluster", {"encryption": "transport"}, FEDERATED | {"federation": FEDERATION | HOSTS}, "spec", SAME_HOSTS),
+    ("StorageCluster", FEDERATED, FEDERATED | {"federation": FEDERATION | HOSTS}, "spec", SAME_HOSTS),
+    (
+        "StorageCluster",
+        FEDERATED | {"federation": FEDERATION | HOSTS},
+        FEDERATED | {"federation": FEDERATION | {"hostTemplate": "{pod}.example.org"}},
+        "spec",
+        SAME_HOSTS,
+    ),
+    (
+        "StorageCluster",
+        FEDERATED,
+        FEDERATED | {"keys": {"generation": 2}},
+        "spec",
+        "keys.generation can't be raised while the cluster is a member of a federation, as all members have to have "
+        "the same cluster key: put it back",
+    ),
+    (
+        "StorageCluster",
+        FEDERATED,
+        FEDERATED | {"federation": FEDERATION | {"name": "other"}},
+        "spec.federation",
+        SAME_NAMES,
+    ),
     ("StorageCluster", {}, {"rings.partPower": 15}, "spec.rings.partPower", SAME_PART_POWER),
     (
         "StorageCluster",
@@ -649,6 +747,10 @@ def test_what_is_fixed_stays(
 
 
 FREE: list[tuple[str, Changes, Changes]] = [
+    ("StorageCluster", {"encryption": "transport"}, FEDERATED),
+    ("StorageCluster", FEDERATED, FEDERATED | {"federation": FEDERATION | {"leader": "west"}}),
+    ("StorageCluster", FEDERATED, FEDERATED | {"federation": FEDERATION | {"members": []}}),
+    ("StorageCluster", FEDERATED, FEDERATED | {"pools": [POOL | {"replicas": 1}], "container": {"replicas": 1}}),
     # A class that is not there can be corrected; the operator knows whether there are volumes.
     ("StorageCluster", {"pools.0.storage.className": "fast"}, {"pools.0.storage.className": "slow"}),
     ("StorageCluster", {}, {"pools.0.storage.className": "fast"}),

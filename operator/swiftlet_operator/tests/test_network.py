@@ -333,3 +333,17 @@ async def test_a_network_that_is_none_leaves_what_was_accepted_in_force() -> Non
     scene.cluster["spec"]["network"] = {"policies": "disabled"}
     await scene.step()
     assert scene.kube.names("NetworkPolicy") == set()
+
+
+def test_members_of_a_federation_reach_the_servers_of_devices_alone() -> None:
+    found = policies(site("federated"))
+    for port in (6200, 7200, 6400):
+        assert passes(found, "10.1.2.3", own("storage"), port)
+        assert passes(found, own("storage"), "10.1.2.3", port)
+        assert not passes(found, OUTSIDE, own("storage"), port)
+    for port in (6300, 7300, 6400):
+        assert passes(found, "10.1.2.3", own("container"), port)
+        assert passes(found, own("container"), "10.1.2.3", port)
+    assert not passes(found, own("storage"), "10.1.2.3", 443)
+    assert not passes(found, own("storage"), OUTSIDE, 6200)
+    assert not passes(found, "10.1.2.3", own("redis"), 6379)

@@ -228,6 +228,19 @@ def test_status_shows_conditions_workloads_rings_users_and_the_tree(
     assert "store-disks-0/d0  [####......]  40% of 1000 B  in sync" in shown
 
 
+def test_status_shows_the_other_members_of_a_federation(fake: Fake, capsys: pytest.CaptureFixture[str]) -> None:
+    (cluster,) = (one for one in fake.state["objects"] if one["kind"] == "StorageCluster")
+    versions = {"rings": {"account": 3, "object-0": 7}, "used": {"account": 3, "object-0": 6}}
+    west = {"name": "west", "heard": True, "whole": True, "leader": "east", **versions}
+    cluster["status"]["federation"] = {"leader": "east", "members": [west, {"name": "south", "heard": False}]}
+    fake.write()
+    assert main(["status", "store"]) == 0
+
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["west", "yes", "yes", "east", "account:3", "object-0:7", "account:3", "object-0:6"] in rows
+    assert ["south", "no", "no", "-", "-", "-"] in rows
+
+
 def test_the_readme_shows_what_status_prints(fake: Fake, capsys: pytest.CaptureFixture[str]) -> None:
     for kind, name in (("StorageUser", "anna"), ("StoragePolicy", "gold")):
         fake.find(kind, name).setdefault("status", {})["conditions"] = [condition("Ready", "True", "Accepted")]

@@ -46,7 +46,7 @@ async def test_every_condition_is_there_after_the_first_visit() -> None:
         *("CapacityAvailable", "Maintenance", "Drained", "VolumesResized", "FailureTableShared"),
         *("ReplicasSpread", "PodsHealthy", "NodesCordoned", "CertificateReady", "APIExposed"),
         *("PoliciesRetired", "TransportEncrypted", "KeysSealed", "DirectAccessAvailable", "FragmentsWhole"),
-        "RegionsEqual",
+        *("RegionsEqual", "FederationReady"),
     }
     assert scene.condition("Ready")[0] == "False"
 

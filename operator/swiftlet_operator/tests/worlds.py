@@ -37,14 +37,15 @@ class Plain:
 class Scene:
     """A fake API server with one cluster, three nodes in three zones, and a clock."""
 
-    def __init__(self, spec: str | dict[str, Any] = "minimal") -> None:
+    def __init__(self, spec: str | dict[str, Any] = "minimal", name: str = "store") -> None:
+        self.key = Key("data", name)
         self.kube = FakeKube()
         self.now_s = START
         self.leads = True
         self.fresh = Plain()
         self._laid_out: dict[str, int] = {}
         self.told = Told(lambda: self.now_s, laid_out=self.rings_laid_out)
-        body = manifest(spec, creationTimestamp="2027-01-15T08:00:00Z")
+        body = manifest(spec, name=name, creationTimestamp="2027-01-15T08:00:00Z")
         body["spec"].setdefault("rings", SMALL_RINGS)
         self.kube.put(body)
         for index, zone in enumerate("abc"):
@@ -64,7 +65,7 @@ class Scene:
     def rings_laid_out(self) -> dict[str, int]:
         """The newest version that there has ever been of each ring; services go on using those that are deleted."""
         for ring in RINGS:
-            live = self.kube.objects.get(("ConfigMap", "data", f"store-ring-{ring}-0"))
+            live = self.kube.objects.get(("ConfigMap", "data", f"{self.key.name}-ring-{ring}-0"))
             version = int(live["metadata"]["labels"][RING_VERSION_LABEL]) if live is not None else 0
             if version:
                 self._laid_out[ring] = max(version, self._laid_out.get(ring, 0))
@@ -73,7 +74,7 @@ class Scene:
     @property
     def cluster(self) -> Manifest:
         """The live cluster."""
-        return self.kube.find(CLUSTER.kind, "store")
+        return self.kube.find(CLUSTER.kind, self.key.name)
 
     def condition(self, type_: str) -> tuple[str, str]:
         """Status and reason of one of the cluster's conditions."""
@@ -88,7 +89,7 @@ class Scene:
     async def step(self) -> list[str]:
         """One reconcile; what it wrote."""
         before = len(self.kube.writes)
-        await self.reconciler.reconcile(KEY)
+        await self.reconciler.reconcile(self.key)
         return self.kube.writes[before:]
 
     def live(self) -> None:

@@ -25,6 +25,7 @@ from swiftlet.crd.cluster import (
 )
 from swiftlet.crd.conditions import Condition, Fact, merge_conditions, parse_conditions
 from swiftlet.crd.exposure import CertManagerSpec, IngressSpec, RouteSpec, TlsSpec
+from swiftlet.crd.federation import FederationSpec, MemberSpec
 from swiftlet.crd.kinds import (
     GROUP,
     KINDS,
@@ -58,9 +59,11 @@ __all__ = [
     "ContainerSpec",
     "DatabaseStorage",
     "Fact",
+    "FederationSpec",
     "IngressSpec",
     "Kind",
     "Level",
+    "MemberSpec",
     "Meta",
     "MetadataSpec",
     "MonitoringSpec",

@@ -22,6 +22,7 @@ from swiftlet.crd.base import (
     Zone,
 )
 from swiftlet.crd.exposure import IngressSpec, RouteSpec, TlsSpec
+from swiftlet.crd.federation import FederationSpec
 from swiftlet.crd.network import DirectAccessSpec, NetworkSpec
 from swiftlet.crd.pods import Annotations, Labels, NodeSelector, PodShape, PodSpec, Resources, asked, merged
 from swiftlet.crd.user import LoginPart, UserRole
@@ -315,6 +316,7 @@ class StorageClusterSpec(View):
     direct_access: DirectAccessSpec = DirectAccessSpec()
     replicator: ReplicatorSpec = ReplicatorSpec()
     container_sync: ContainerSyncSpec | None = None
+    federation: FederationSpec | None = None
     monitoring: MonitoringSpec = MonitoringSpec()
     rdma: RdmaSpec = RdmaSpec()
     encryption: Literal["none", "transport"] = "none"

@@ -14,7 +14,7 @@ CRDS = load_crds()
 EXAMPLES = load_examples()
 NODES = [(kind, path, node) for kind, crd in CRDS.items() for path, node in walk(schema_of(crd))]
 NAMELESS = (
-    *(".tolerations", ".clients", ".dns", ".scrapers", ".to", ".ports", ".matchExpressions"),
+    *(".tolerations", ".clients", ".peers", ".dns", ".scrapers", ".to", ".ports", ".matchExpressions"),
     *(".parentRefs", "Terms", "Execution", ".matchFields"),
 )
 """Lists whose items have no name, as in Kubernetes' own objects."""
