@@ -353,6 +353,13 @@ bench-peers: setup ## OpenStack Swift's daemons beside ours: rounds of replicati
 	@bench/peers/prepare.sh
 	@unshare --net .venv/bin/python -m bench.peers.run $(PEERS_ARGS)
 
+# make bench-erasure ERASURE_ARGS='--scheme 4+2 --turns 1 --large 100'
+ERASURE_ARGS ?=
+.PHONY: bench-erasure
+bench-erasure: setup ## erasure coding beside three copies, ours and OpenStack Swift's: objects, bytes of disk, devices lost and rebuilt (root)
+	@bench/peers/prepare.sh
+	@unshare --net .venv/bin/python -m bench.erasure.objects $(ERASURE_ARGS)
+
 # make peers-sync SYNC_PEERS_ARGS='--objects 2000'
 SYNC_PEERS_ARGS ?=
 .PHONY: peers-sync

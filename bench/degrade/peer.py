@@ -53,7 +53,7 @@ def measure(name: str, directory: Path, seconds: float, objects: int) -> Measure
     try:
         cluster.start_storage(_ALL)
         cluster.start_proxy()
-        client = _logged_in()
+        client = logged_in()
         target = Target(f"http://127.0.0.1:{PROXY_PORT}{client.base}", client.token)
         hand = Hand(
             breaks=lambda: cluster.end_servers(0, mode.kinds),
@@ -66,7 +66,8 @@ def measure(name: str, directory: Path, seconds: float, objects: int) -> Measure
         shutil.rmtree(directory / "peer", ignore_errors=True)
 
 
-def _logged_in(within_s: float = 30.0, wait: Callable[[float], None] = time.sleep) -> Client:
+def logged_in(within_s: float = 30.0, wait: Callable[[float], None] = time.sleep) -> Client:
+    """Return a client of an OpenStack Swift that has just been started, once it lets that log in."""
     deadline = time.monotonic() + within_s
     while True:
         try:

@@ -265,6 +265,10 @@ class OpenStack:
         """Processor time of all that runs."""
         return self._processes.cpu_s()
 
+    def once(self, node: int, program: str) -> list[str]:
+        """Return the command of a pass of one of the background daemons of a node's object server."""
+        return self._command("daemon", program, str(self._etc / f"object-{node}.conf"), "--once")
+
     # -- rounds ----------------------------------------------------------------------------------------------
 
     def one_pass(self, node: int, wire: Wire) -> Pass:

@@ -13,6 +13,7 @@ for program in "${!programs[@]}"; do
     command -v "$program" >/dev/null || missing+=("${programs[$program]}")
 done
 ldconfig -p | grep -q liberasurecode || missing+=(liberasurecode-dev)
+ldconfig -p | grep -q libisal || missing+=(libisal2)
 if [[ ${#missing[@]} -gt 0 ]]; then
     [[ $(id -u) -eq 0 ]] || die "these are not installed: ${missing[*]}" "sudo apt-get install ${missing[*]}"
     say "bench-peers: installing ${missing[*]}"

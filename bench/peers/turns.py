@@ -48,7 +48,8 @@ class Found:
     failed: list[str]
 
 
-def _fixed(title: str, size: str, operation: str, connections: Sequence[int], **fields: Any) -> tuple[str, Scenario]:
+def fixed(title: str, size: str, operation: str, connections: Sequence[int], **fields: Any) -> tuple[str, Scenario]:
+    """Return a scenario of one operation on objects of one size."""
     document = {"title": title, "sizes": {"fixed": size}, "operations": {operation: 1}, "warm_up_s": 0, **fields}
     return title, Scenario.model_validate({**document, "closed": {"connections": list(connections)}})
 
@@ -56,16 +57,16 @@ def _fixed(title: str, size: str, operation: str, connections: Sequence[int], **
 def workloads(extent: Extent) -> Iterator[tuple[str, Scenario]]:
     """Return what all stores do, but for deletions, whose number depends on how fast a store is."""
     timed = {"duration_s": extent.seconds}
-    yield _fixed("PUT 10 KiB", "10 KiB", "create", [1, 20], **timed)
-    yield _fixed("GET 10 KiB", "10 KiB", "read", [1, 20], objects=200, **timed)
-    yield _fixed("PUT 1 MiB", "1 MiB", "create", [8], **timed)
-    yield _fixed("GET 1 MiB", "1 MiB", "read", [8], objects=24, **timed)
+    yield fixed("PUT 10 KiB", "10 KiB", "create", [1, 20], **timed)
+    yield fixed("GET 10 KiB", "10 KiB", "read", [1, 20], objects=200, **timed)
+    yield fixed("PUT 1 MiB", "1 MiB", "create", [8], **timed)
+    yield fixed("GET 1 MiB", "1 MiB", "read", [8], objects=24, **timed)
     if extent.is_quick:
         return
-    yield _fixed("PUT 100 KiB", "100 KiB", "create", [20], **timed)
-    yield _fixed("GET 100 KiB", "100 KiB", "read", [20], objects=100, **timed)
-    yield _fixed(f"PUT {extent.large}", extent.large, "create", [1], count=2)
-    yield _fixed(f"GET {extent.large}", extent.large, "read", [1], count=2, objects=1)
+    yield fixed("PUT 100 KiB", "100 KiB", "create", [20], **timed)
+    yield fixed("GET 100 KiB", "100 KiB", "read", [20], objects=100, **timed)
+    yield fixed(f"PUT {extent.large}", extent.large, "create", [1], count=2)
+    yield fixed(f"GET {extent.large}", extent.large, "read", [1], count=2, objects=1)
     for name in ("small-upload", "small-download"):
         changes = [f"duration_s={extent.seconds}", "warm_up_s=0", "closed.connections=20", "objects=200"]
         yield f"mix {name}", catalogue.find(name, changes)
@@ -74,12 +75,12 @@ def workloads(extent: Extent) -> Iterator[tuple[str, Scenario]]:
 def deletions(put_per_s: float, seconds: float) -> tuple[str, Scenario]:
     """Return deletions by 1 and by 20 clients, as many as a store takes in about these seconds."""
     count = max(_FEWEST_DELETED, min(_MOST_DELETED, round(put_per_s * seconds)))
-    return _fixed("DELETE 10 KiB", "10 KiB", "delete", [1, 20], count=count, objects=2 * count + 40)
+    return fixed("DELETE 10 KiB", "10 KiB", "delete", [1, 20], count=count, objects=2 * count + 40)
 
 
 def turn(system: System, running: Running, extent: Extent, found: Found) -> None:
     """Let a store do all workloads once, after a few writes that do not count: some make files at the first."""
-    _, first = _fixed("first", "10 KiB", "create", [20], count=FIRST_PUTS)
+    _, first = fixed("first", "10 KiB", "create", [20], count=FIRST_PUTS)
     run(first, running.target, Options(f"bench-{secrets.token_hex(4)}"))
     rate = 0.0
     for title, scenario in workloads(extent):
@@ -111,7 +112,7 @@ def _measure(system: System, running: Running, title: str, scenario: Scenario, f
 
 def count_syncs(system: System, running: Running, directory: Path, found: Found) -> None:
     """Count how often a store syncs for a PUT of 10 KiB by one client."""
-    _, scenario = _fixed("PUT", "10 KiB", "create", [1], count=COUNTED_PUTS)
+    _, scenario = fixed("PUT", "10 KiB", "create", [1], count=COUNTED_PUTS)
     summary = directory / "strace"
     with counted(running.pids, summary):
         run(scenario, running.target, Options(f"bench-{secrets.token_hex(4)}", keeps=True))
