@@ -183,7 +183,8 @@ def promtool() -> str:
 def check(promtool: str, directory: Path, groups: list[dict[str, Any]], tests: list[dict[str, Any]]) -> None:
     """Let promtool check the rules and evaluate them."""
     (directory / "rules.yaml").write_text(yaml.safe_dump({"groups": groups}))
-    content = {"rule_files": ["rules.yaml"], "evaluation_interval": "1m", "tests": tests}
+    # Numbers are told each minute, as by a server; rules are evaluated less often, which takes a quarter of the time.
+    content = {"rule_files": ["rules.yaml"], "evaluation_interval": "4m", "tests": tests}
     (directory / "tests.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
     for command in (["check", "rules", "rules.yaml"], ["test", "rules", "tests.yaml"]):
         done = subprocess.run([promtool, *command], cwd=directory, capture_output=True, text=True, check=False)
