@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from swiftlet_operator.kube import connected
-from swiftlet_operator.manifests import CLUSTER, CONFIG_MAP, RING_VERSION_LABEL, STATEFUL_SET
+from swiftlet_operator.manifests import CLUSTER, CONFIG_MAP, RING_VERSION_LABEL, SERVICE, STATEFUL_SET
 from swiftlet_operator.members import Access, MemberAway, access_of, read_over_https
 from swiftlet_operator.reconcile import Key
 from swiftlet_operator.tests.apiserver import ApiServer, hyperkube, running
@@ -51,6 +51,7 @@ class Member(Cluster):
             entry["namespace"] = other.namespace
             text = kubeconfig(other.apiserver.url, other.reader(), other.apiserver.ca_file.read_text("utf-8"))
             await self._secret(secret(f"to-{other.name}", "kubeconfig", text))
+        spec["federation"]["podServices"] = {"annotations": {"example.org/name": "{host}"}}
         keys = secret(f"{self.name}-keys", "cluster-key", KEY.decode())
         keys["data"]["hash-path-suffix"] = base64.b64encode(b"a suffix of names").decode()
         await self._secret(keys)
@@ -156,6 +157,10 @@ async def test_two_api_servers_have_one_store(east: Member, west: Member) -> Non
     (told,) = live["status"]["federation"]["members"]
     assert told["name"] == "west"
     assert told["rings"] == await west.versions()
+    service = await west.kube.get(SERVICE, west.namespace, "west-disks-2")
+    assert service is not None
+    assert service["metadata"]["annotations"]["example.org/name"] == "west-disks-2.west.example.org"
+    assert service["spec"]["type"] == "LoadBalancer"
     # All of this at rest is written once: nothing more comes of further looks.
     for _ in range(3):
         assert await east.visit() == await west.visit() == []
