@@ -19,7 +19,9 @@ FULL_PARTS = (0.95, 0.90, 0.85)
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A device in one ring. `report` is what the pod reports about it there, None without a report."""
+    """A device in one ring. `report` is what the pod reports about it there, None without a report. `member` is the
+    other member of the federation that has the device, if another one has it.
+    """
 
     ring: str
     version: int
@@ -32,6 +34,7 @@ class Place:
     of: int
     report: Object | None
     pending: int
+    member: str = ""
 
     @property
     def empty(self) -> bool:
@@ -56,7 +59,7 @@ class Place:
     def state(self) -> str:
         """Return the device's state in a few words."""
         if self.report is None:
-            return "no report"
+            return f"of member {self.member}" if self.member else "no report"
         if self.empty:
             return "empty"
         parts = [
@@ -103,12 +106,20 @@ def places(picture: Picture) -> list[Place]:
             report = _report(picture, device.name, name)
             pending = full[device.name].pending if device.name in full else 0
             place = (name, ring.version, device.name, device.region, device.zone, device.node, device.weight)
-            found.append(Place(*place, shares[device.id], total, report, pending))
+            member = _other_member(picture, device.node)
+            found.append(Place(*place, shares[device.id], total, report, pending, member))
         for left, report in sorted(_reports_of(picture, name).items()):
             if left not in seen:
                 pending = full[left].pending if left in full else 0
                 found.append(Place(name, ring.version, left, "", "", "", 0.0, 0, total, report, pending))
     return found
+
+
+def _other_member(picture: Picture, node: str) -> str:
+    """Return which other member of a federation has a device on this node; empty when it is this cluster's own."""
+    federation = (picture.cluster.get("spec") or {}).get("federation") or {}
+    member, slash, _ = node.partition("/")
+    return member if slash and federation and member != federation.get("member") else ""
 
 
 def fullness(picture: Picture) -> dict[str, Fullness]:

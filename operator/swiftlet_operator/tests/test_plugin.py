@@ -81,8 +81,8 @@ def pod(name: str, node: str, **containers: int) -> dict[str, Any]:
     )
 
 
-def ring() -> list[dict[str, Any]]:
-    """The ring object-0 over three pods, version 1."""
+def ring(*nodes: str) -> list[dict[str, Any]]:
+    """The ring object-0 over three pods, version 1, on these nodes or node-0 to node-2."""
     builder = RingBuilder(4, 3, 1)
     for index in range(3):
         builder.add_device(
@@ -92,7 +92,7 @@ def ring() -> list[dict[str, Any]]:
             device="d0",
             region="default",
             zone="abc"[index],
-            node=f"node-{index}",
+            node=nodes[index] if nodes else f"node-{index}",
             weight=100.0,
         )
     builder.rebalance(1)
@@ -233,7 +233,15 @@ def test_status_shows_the_other_members_of_a_federation(fake: Fake, capsys: pyte
     versions = {"rings": {"account": 3, "object-0": 7}, "used": {"account": 3, "object-0": 6}}
     west = {"name": "west", "heard": True, "whole": True, "leader": "east", **versions}
     cluster["status"]["federation"] = {"leader": "east", "members": [west, {"name": "south", "heard": False}]}
+    cluster["spec"]["federation"] = {"name": "one", "member": "east", "leader": "east"}
+    fake.state["objects"] = [one for one in fake.state["objects"] if one["kind"] != "ConfigMap"]
+    fake.state["objects"] += ring("east/node-0", "west/node-0", "west/node-1")
+    fake.state["raw"] = {where: said for where, said in fake.state["raw"].items() if "store-disks-2" not in where}
     fake.write()
+    assert main(["rings", "store"]) == 0
+    shown = capsys.readouterr().out
+    assert "of member west" in shown
+    assert "no report" not in shown
     assert main(["status", "store"]) == 0
 
     rows = [line.split() for line in capsys.readouterr().out.splitlines()]
