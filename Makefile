@@ -322,6 +322,13 @@ CUT_ARGS ?=
 bench-wan-cut: setup ## what clients notice of a region that is cut off for 10 minutes, and when all regions are equal again (as root)
 	@hack/wan cut $(CUT_ARGS)
 
+# make bench-wan-study STUDY_ARGS='--rounds 1 --places three --scale 50'
+STUDY_ARGS ?=
+.PHONY: bench-wan-study
+bench-wan-study: setup ## OpenStack Swift, Tahoe-LAFS and this store over the same wide-area links: their part of bench/wan/RESULTS.md (installs them; root)
+	@bench/wan/prepare.sh
+	@hack/wan study run $(STUDY_ARGS)
+
 .PHONY: bench-slo
 bench-slo: setup ## a static large object of 1,000 segments against a plain object of the same bytes
 	@.venv/bin/python -m bench.slo.run

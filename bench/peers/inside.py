@@ -1,6 +1,6 @@
 """What has to be done by the Python that OpenStack Swift is installed for.
 
-    python inside.py rings ETC POWER REPLICAS [IP...]       rings of one account, container and object server an address
+    python inside.py rings ETC POWER REPLICAS [PLACE...]    rings of all three kinds of servers at these places
     python inside.py load ETC FIRST LAST SIZE REPLICAS IP=DEVICES...     objects, straight to the devices
     python inside.py daemon ETC PROGRAM [ARGUMENT...]       one of Swift's own programs, with the swift.conf in ETC
 
@@ -16,14 +16,19 @@ import time
 from swift.common import utils  # type: ignore[import-not-found]
 
 
-def rings(etc: str, power: str, replicas: str, *addresses: str) -> None:
-    """Ring files, the same for all kinds but for the ports."""
+def rings(etc: str, power: str, replicas: str, *places: str) -> None:
+    """Ring files, the same for all kinds but for the ports.
+
+    A place is an address with one device, `d`, or IP/REGION/DEVICE; each is a zone.
+    """
     from swift.common.ring import RingBuilder  # type: ignore[import-not-found]
 
     for name, port in (("object", 6200), ("container", 6201), ("account", 6202)):
         builder = RingBuilder(int(power), int(replicas), 0)
-        for number, address in enumerate(addresses):
-            builder.add_dev({"region": 1, "zone": number, "ip": address, "port": port, "device": "d", "weight": 1.0})
+        for number, place in enumerate(places):
+            address, region, device = place.split("/") if "/" in place else (place, "1", "d")
+            at = {"region": int(region), "zone": number, "ip": address, "port": port, "device": device}
+            builder.add_dev({**at, "weight": 1.0})
         builder.rebalance(seed=7)
         builder.get_ring().save(os.path.join(etc, f"{name}.ring.gz"))
 

@@ -19,17 +19,17 @@ from bench.peers.wire import Pass, Traffic, Wire, address_of
 from swiftlet.bench.runner import MAX_PREPARING
 
 VENV = Path(".cache/bench-peers/venv/bin").absolute()
-_INSIDE = str(Path(__file__).with_name("inside.py"))
+INSIDE = str(Path(__file__).with_name("inside.py"))
 PROXY_PORT = 8180
 _MEMCACHED_PORT = 11311
-_KINDS = {"object": 6200, "container": 6201, "account": 6202}
+KINDS = {"object": 6200, "container": 6201, "account": 6202}
 USER, KEY = "test:tester", "testing"
 
-_STORAGE = """\
+STORAGE = """\
 [DEFAULT]
 bind_ip = {address}
 bind_port = {port}
-workers = 1
+workers = {workers}
 devices = {devices}
 mount_check = false
 user = {user}
@@ -41,14 +41,14 @@ pipeline = {kind}-server
 [app:{kind}-server]
 use = egg:swift#{kind}
 """
-_REPLICATOR = """\
+REPLICATOR = """\
 [object-replicator]
 concurrency = {concurrency}
 rsync_module = {{replication_ip}}::object
 recon_cache_path = {etc}
 log_level = INFO
 """
-_RSYNC = """\
+RSYNC = """\
 uid = {user}
 gid = {user}
 use chroot = no
@@ -62,9 +62,9 @@ read only = false
 max connections = 25
 lock file = {etc}/rsync-{node}.lock
 """
-_PROXY = """\
+PROXY = """\
 [DEFAULT]
-bind_ip = 127.0.0.1
+bind_ip = {address}
 bind_port = {port}
 workers = 2
 user = {user}
@@ -80,7 +80,7 @@ use = egg:swift#tempauth
 user_test_tester = testing .admin
 [filter:cache]
 use = egg:swift#memcache
-memcache_servers = 127.0.0.1:{memcached}
+memcache_servers = {address}:{memcached}
 # A request that gets none of these for a second counts as an error of memcached. After ten of them a worker leaves it
 # alone for a minute, and TempAuth, whose tokens are in it, answers 401 meanwhile: two, the default, are too few for
 # the {connections} connections over which `swiftlet bench` stores objects.
@@ -94,7 +94,7 @@ use = egg:swift#healthcheck
 [filter:proxy-logging]
 use = egg:swift#proxy_logging
 """
-_PIPELINE = "catch_errors gatekeeper healthcheck proxy-logging cache tempauth proxy-logging proxy-server"
+PIPELINE = "catch_errors gatekeeper healthcheck proxy-logging cache tempauth proxy-logging proxy-server"
 _SYNC_PIPELINE = (
     "catch_errors gatekeeper healthcheck proxy-logging cache container_sync tempauth slo dlo symlink "
     "proxy-logging proxy-server"
@@ -161,18 +161,19 @@ class OpenStack:
                 "etc": self._etc,
                 "user": user,
                 "node": node,
+                "workers": 1,
             }
-            for kind, port in _KINDS.items():
-                text = _STORAGE.format(kind=kind, port=port, **common)
+            for kind, port in KINDS.items():
+                text = STORAGE.format(kind=kind, port=port, **common)
                 if kind == "object":
-                    text += _REPLICATOR.format(concurrency=concurrency, **common)
+                    text += REPLICATOR.format(concurrency=concurrency, **common)
                 if kind == "container" and realms is not None:
                     text += _SYNC_DAEMON.format(**common)
                 (self._etc / f"{kind}-{node}.conf").write_text(text)
-            (self._etc / f"rsync-{node}.conf").write_text(_RSYNC.format(**common))
-        pipeline = _PIPELINE if realms is None else _SYNC_PIPELINE
-        ports = {"port": PROXY_PORT, "memcached": _MEMCACHED_PORT}
-        proxy = _PROXY.format(**ports, etc=self._etc, user=user, pipeline=pipeline, connections=MAX_PREPARING)
+            (self._etc / f"rsync-{node}.conf").write_text(RSYNC.format(**common))
+        pipeline = PIPELINE if realms is None else _SYNC_PIPELINE
+        at = {"address": "127.0.0.1", "port": PROXY_PORT, "memcached": _MEMCACHED_PORT}
+        proxy = PROXY.format(**at, etc=self._etc, user=user, pipeline=pipeline, connections=MAX_PREPARING)
         if realms is not None:
             proxy += _SYNC_FILTERS
             (self._etc / "container-sync-realms.conf").write_text(realms)
@@ -186,7 +187,7 @@ class OpenStack:
         return self._directory / f"node-{node}"
 
     def _command(self, what: str, *arguments: str) -> list[str]:
-        return [str(VENV / "python"), _INSIDE, what, str(self._etc), *arguments]
+        return [str(VENV / "python"), INSIDE, what, str(self._etc), *arguments]
 
     def _inside(self, what: str, *arguments: str) -> None:
         done = subprocess.run(self._command(what, *arguments), capture_output=True, text=True, check=False)
@@ -206,7 +207,7 @@ class OpenStack:
             self._start(node, kinds)
             rsync = ["rsync", "--daemon", "--no-detach", "--config", str(self._etc / f"rsync-{node}.conf")]
             self._processes.start(f"{node}-rsync", rsync)
-        ports = [_KINDS[kind] for kind in kinds] + [873]
+        ports = [KINDS[kind] for kind in kinds] + [873]
         self._processes.wait_for((address_of(node), port) for node in range(self.nodes) for port in ports)
 
     def _start(self, node: int, kinds: Sequence[str]) -> None:
@@ -246,7 +247,7 @@ class OpenStack:
     def start_servers(self, node: int, kinds: Sequence[str]) -> None:
         """Start servers of a node that were ended."""
         self._start(node, kinds)
-        self._processes.wait_for((address_of(node), _KINDS[kind]) for kind in kinds)
+        self._processes.wait_for((address_of(node), KINDS[kind]) for kind in kinds)
 
     def empty_disk(self, node: int) -> None:
         """Take all objects away from a node's device, as if its disk had been replaced; databases stay."""

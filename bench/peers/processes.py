@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 import signal
@@ -32,15 +33,20 @@ class Processes:
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment, start_new_session=True
             )
 
-    def stop(self, prefix: str = "") -> None:
-        """End those whose names begin so, with their children."""
+    def prefer(self, name: str) -> None:
+        """Let a process, which is a part of the measuring, run before others where that is allowed."""
+        prefer(self._running[name].pid)
+
+    def stop(self, prefix: str = "", within_s: float = _END_WITHIN_S) -> None:
+        """End those whose names begin so, with their children; what has not ended within this time is killed."""
         ending = [name for name in self._running if name.startswith(prefix)]
         for name in ending:
             _signal(self._running[name], signal.SIGTERM)
+        deadline = time.monotonic() + within_s
         for name in ending:
             process = self._running.pop(name)
             try:
-                process.wait(_END_WITHIN_S)
+                process.wait(max(0.0, deadline - time.monotonic()))
             except subprocess.TimeoutExpired:
                 _signal(process, signal.SIGKILL)
                 process.wait()
@@ -85,6 +91,14 @@ def _signal(process: subprocess.Popen[bytes], number: int) -> None:
 def _listens(address: str, port: int) -> bool:
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as sock:
         return sock.connect_ex((address, port)) == 0
+
+
+def prefer(pid: int) -> None:
+    """Let a session run before others: its leader's nice value alone counts only within it where sessions share a
+    processor equally (`sched_autogroup`). Nothing happens where that is not allowed.
+    """
+    with contextlib.suppress(OSError):
+        Path(f"/proc/{pid}/autogroup").write_text("-15")
 
 
 def family_of(pid: int) -> list[int]:

@@ -64,6 +64,8 @@ class Lab:
             self.router.unlink(missing_ok=True)
             self.processes.start("router", ["nice", "-n", "-15", str(ROUTER), str(self.router)])
             self.processes.wait_until(self.router.exists, f"the router makes {self.router}")
+            # A link that waits for a processor is another link than was asked for.
+            self.processes.prefer("router")
             for number, region in enumerate(self.regions, 1):
                 self._make(region, number)
             for (one, other), link in self._links.items():
@@ -96,6 +98,11 @@ class Lab:
             [*inside(region), sys.executable, "-c", code], capture_output=True, text=True, check=False
         )
         return done.stdout if done.returncode == 0 else None
+
+    def listens(self, region: str, port: int) -> bool:
+        """Return whether somebody listens at a port of a region's address; it is looked up, not tried."""
+        table = subprocess.run([*inside(region), "cat", "/proc/net/tcp"], capture_output=True, text=True, check=False)
+        return f":{port:04X} 00000000:0000 0A " in table.stdout
 
     def _make(self, region: str, number: int) -> None:
         space, address = namespace(region), f"10.77.{number}.1"

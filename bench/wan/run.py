@@ -1,13 +1,9 @@
 """The wide-area lab: bring up three regions with a store over them, or measure one.
 
-    python -m bench.wan.run up [--congestion bbr]
-    python -m bench.wan.run measure [--rounds 20] [--mib 100] [--threads 1]
-    python -m bench.wan.run cut [--minutes 10] [--away il]
-    python -m bench.wan.run control 'cut il ga'
-
-The links are those of the first figure of the wide-area study of QFS, Swift and Tahoe-LAFS: 32.6 MiB/s between IL and
-the other two, 60.2 MiB/s between NJ and GA, and 25 ms there and back. The figure has two rates for three links; which
-of them belongs to which link is our reading of it.
+python -m bench.wan.run up [--congestion bbr]
+python -m bench.wan.run measure [--rounds 20] [--mib 100] [--threads 1]
+python -m bench.wan.run cut [--minutes 10] [--away il]
+python -m bench.wan.run control 'cut il ga'
 """
 
 from __future__ import annotations
@@ -25,16 +21,11 @@ from pathlib import Path
 from bench.wan.clients import POLICIES
 from bench.wan.control import Refused, ask
 from bench.wan.cut import Cut, page
-from bench.wan.lab import ROOT, Lab, Link, inside
+from bench.wan.lab import ROOT, Lab, inside
+from bench.wan.links import DRIVER, LINKS, REGIONS
 from bench.wan.store import USER, Store
 from e2e.standalone.cluster import environment
 
-REGIONS = ("il", "nj", "ga")
-DRIVER = "ga"
-"""The region of the client, as in the paper."""
-_MBIT_PER_MIB_S = 8 * 1.048576
-_SLOW, _FAST = Link(12.5, 32.6 * _MBIT_PER_MIB_S), Link(12.5, 60.2 * _MBIT_PER_MIB_S)
-LINKS = {("il", "nj"): _SLOW, ("il", "ga"): _SLOW, ("nj", "ga"): _FAST}
 PLACE = ROOT / "build" / "wan"
 """The folder in which `up` keeps the files of the lab."""
 

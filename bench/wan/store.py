@@ -24,6 +24,8 @@ _PART_POWER = 7
 _LONGEST_SOCKET_DIRECTORY = 64
 USER = "test:tester"
 HASH_PATH_SUFFIX = "wide-area lab"
+CODED = "coded"
+"""The name of the policy with erasure coding."""
 
 
 class Store:
@@ -36,18 +38,23 @@ class Store:
         where: Sequence[str] | None = None,
         write_quorums: Sequence[str] = ("majority",),
         replicas: int = 3,
+        coding: tuple[int, int] | None = None,
     ) -> None:
         """Write its files below a directory. With fewer regions than replicas there are more devices in each.
 
         There is a storage policy for each of `write_quorums`, which has its name; the first one is the default. With
         another quorum than `majority` each region has as many devices as there are replicas, for its handoffs.
+        `coding` are the fragments of data and of parity of one more policy, `CODED`, with a device for each fragment.
         """
         self.directory = directory
         self.key = secrets.token_urlsafe(18)
         self._lab = lab
         self._where = tuple(where or lab.regions)
         self._write_quorums = tuple(write_quorums)
+        self._coding = coding
         devices = -(-replicas // len(self._where)) if set(write_quorums) == {"majority"} else replicas
+        if coding is not None:
+            devices = max(devices, -(-sum(coding) // len(self._where)))
         self._names = [f"d{number}" for number in range(devices)]
         (directory / "rings").mkdir(parents=True, exist_ok=True)
         (directory / "cluster.key").write_text(secrets.token_hex(32) + "\n")
@@ -56,6 +63,8 @@ class Store:
         (directory / "users.yaml").write_text(yaml.safe_dump([known]))
         for index in range(len(self._write_quorums)):
             self._save_ring(f"object-{index}", OBJECT, replicas)
+        if coding is not None:
+            self._save_ring(f"object-{len(self._write_quorums)}", OBJECT, sum(coding))
         for name in ("account", "container"):
             self._save_ring(name, CONTAINER, replicas)
 
@@ -71,6 +80,11 @@ class Store:
                 self._lab.start(region, f"{region}-{name}", command)
         for region in self._where:
             self._lab.processes.wait_until(partial(self._is_ready, region), f"the proxy of {region} is ready")
+
+    def stop(self) -> None:
+        """End all of its processes; it may be started again."""
+        for region in self._where:
+            self._lab.processes.stop(f"{region}-")
 
     def prove(self) -> None:
         """Return when every device is proved to lack nothing: until then a read asks several regions."""
@@ -126,10 +140,13 @@ class Store:
         sockets.mkdir(parents=True, exist_ok=True)
         if len(str(sockets)) <= _LONGEST_SOCKET_DIRECTORY:
             cluster["native_socket_directory"] = str(sockets)
-        policies = [
+        policies: list[dict[str, Any]] = [
             {"index": index, "name": quorum, "default": index == 0, "write_quorum": quorum}
             for index, quorum in enumerate(self._write_quorums)
         ]
+        if self._coding is not None:
+            data, parity = self._coding
+            policies.append({"index": len(policies), "name": CODED, "coding": {"data": data, "parity": parity}})
         return {"cluster": cluster, "policies": policies}
 
     def _services(self, region: str) -> list[tuple[str, str, dict[str, Any]]]:
