@@ -294,6 +294,7 @@ fn about_packs(root: &Path, key: Key) {
         packs::Request::Prove { key, pack },
         packs::Request::Adopt { key, table, checks: vec![7, 8, 9] },
         packs::Request::Retire { key, pack },
+        packs::Request::Piece { key, pack, start: 5, bytes: 9 },
     ];
     for (at, request) in requests.into_iter().enumerate() {
         let number = request.method() as u8;

@@ -4,7 +4,8 @@
 //! body as it comes, and holds no more of it than a stripe and what devices have yet to take. [`Reading`] finds the
 //! version, asks for the cells of a range ahead of its caller, and replaces those that are missing, late or wrong.
 //! [`Deleting`] puts a tombstone at each place, [`Posting`] metadata. [`Recovering`] lets devices decide about a write whose
-//! proxy is gone, and [`Rebuilding`] makes a fragment that a place lacks.
+//! proxy is gone, and [`Rebuilding`] makes a fragment that a place lacks. [`ReadingMember`] reads a small object out of its
+//! pack.
 //!
 //! They have one frame (`operation`): the lock, what was asked and not answered, who is told. They go on in the
 //! transport's threads and tell a sink what their caller waits for; `turn` tells them that time has passed.
@@ -18,6 +19,7 @@ mod answering;
 mod deleting;
 mod fetching;
 mod operation;
+mod packs;
 mod places;
 mod posting;
 mod reading;
@@ -27,6 +29,7 @@ mod writing;
 
 pub use all_places::StepOptions;
 pub use deleting::Deleting;
+pub use packs::{ReadingMember, Referred};
 pub use places::{Devices, MOST_CELL_BYTES, Owed, Places, Target};
 pub use posting::Posting;
 pub use reading::{ReadEnd, ReadOptions, Reading};

@@ -161,7 +161,7 @@ mod method {
 }
 
 /// All methods have lower numbers.
-pub(crate) const METHODS: usize = 23;
+pub(crate) const METHODS: usize = 24;
 /// An unknown size.
 const UNKNOWN: u64 = u64::MAX;
 
@@ -190,6 +190,7 @@ pub fn method_name(number: u16) -> Option<&'static str> {
         fragments::method::UNSETTLED => "unsettled-fragments",
         fragments::method::POST => "post-to-fragment",
         packs::method::ABOUT => "about-pack",
+        packs::method::PIECE => "piece",
         method::MANY => "many",
         _ => return None,
     })
@@ -488,7 +489,7 @@ impl Request {
             fragments::method::KEEP..=fragments::method::INCARNATION
             | fragments::method::UNSETTLED
             | fragments::method::POST => Self::Fragment(fragments::Request::take(number, from)?),
-            packs::method::ABOUT => Self::Pack(packs::Request::take(from)?),
+            packs::method::ABOUT | packs::method::PIECE => Self::Pack(packs::Request::take(number, from)?),
             method::MANY => Self::Many(from.u16()?),
             _ => return Err(Malformed("an unknown method")),
         })

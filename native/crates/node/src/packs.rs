@@ -1,4 +1,4 @@
-//! Packs of small objects: they are proved, adopted and retired.
+//! Packs of small objects: they are proved, adopted, read and retired.
 //!
 //! `docs/design/2026-11-29-packs.md` has the protocol. Whether a reference may be taken is decided by the store, where
 //! changes are committed; that a copy has the bytes of its member is found out here before, as versions do not change.
@@ -13,11 +13,12 @@ use swiftlet_fragments::packs::member;
 use swiftlet_fragments::packs::table::{Reference, Table};
 use swiftlet_fragments::{Version, packs::Pack};
 use swiftlet_store::model::Key;
-use swiftlet_store::{Error, PackState, Store};
-use swiftlet_transport::Body;
+use swiftlet_store::{Error, Fetched, PackState, Store};
+use swiftlet_transport::{Body, Chunk};
 
 use crate::device::Permit;
 use crate::message::packs::{Request, Told};
+use crate::reading::Held;
 use crate::reply::Reply;
 use crate::status::Refusal;
 
@@ -39,6 +40,9 @@ impl Asked {
                 let told = told.and_then(|state| asked.told(state, &key, pack));
                 asked.answer(told);
             }),
+            Request::Piece { key, pack, start, bytes } => {
+                self.later(move |asked| asked.piece(&key, pack, start, bytes))
+            }
             Request::Adopt { key, table, checks } => self.later(move |asked| asked.adopt(key, table, &checks)),
         }
     }
@@ -57,6 +61,20 @@ impl Asked {
         drop(self.permit);
         match told {
             Ok(told) => self.reply.answer(told.encode(), Body::Empty),
+            Err(refusal) => self.reply.refuse(&refusal),
+        }
+    }
+
+    fn piece(mut self, key: &Key, pack: Version, start: u64, bytes: u32) {
+        let found = self.permit.hold(bytes as usize).and_then(|()| match self.store.fragment(key, pack)? {
+            Fetched::Fragment(fragment) => Ok(fragment.piece(start, bytes as usize)?),
+            Fetched::Not(_) => Err(Error::NotFound(None).into()),
+        });
+        match found {
+            Ok(found) => {
+                let body = Body::Chunk(Chunk::from_owner(Box::new(Held::new(found, self.permit))));
+                self.reply.answer(Vec::new(), body);
+            }
             Err(refusal) => self.reply.refuse(&refusal),
         }
     }

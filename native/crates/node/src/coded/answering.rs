@@ -5,7 +5,7 @@ use swiftlet_fragments::request::Answer as Said;
 use swiftlet_transport::{Error as TransportError, What};
 
 use crate::client::Failure;
-use crate::message::{Request, fragments};
+use crate::message::{Request, fragments, packs};
 use crate::status::{Refusal, Status};
 
 /// A whole answer: its header, and its body.
@@ -20,6 +20,7 @@ pub(super) fn most_bytes(request: &Request, cell_bytes: usize) -> usize {
         Request::Fragment(fragments::Request::Cells { first, end, .. }) => {
             end.saturating_sub(*first) as usize * cell_bytes
         }
+        Request::Pack(packs::Request::Piece { bytes, .. }) => *bytes as usize,
         _ => 0,
     }
 }

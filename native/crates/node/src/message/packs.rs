@@ -3,7 +3,7 @@
 //! Fault model: a peer may send any bytes. What is accepted is written in one way, and is within its limits.
 
 use swiftlet_fragments::Version;
-use swiftlet_fragments::packs::table::Table;
+use swiftlet_fragments::packs::table::{MAX_MEMBER_BYTES, Table};
 use swiftlet_store::model::Key;
 
 use super::fragments::{put_version, take_version};
@@ -19,6 +19,7 @@ const SMALL: u32 = 31;
 /// Numbers of methods in the transport.
 pub(super) mod method {
     pub(crate) const ABOUT: u16 = 22;
+    pub(crate) const PIECE: u16 = 23;
 }
 
 /// A request about a pack. Its key is that of the device's fragment of it: the partition has the place.
@@ -47,6 +48,17 @@ pub enum Request {
         /// The pack's version.
         pack: Version,
     },
+    /// Bytes of the fragment as they are: whoever asks has a digest of what they are for.
+    Piece {
+        /// The fragment's key.
+        key: Key,
+        /// The pack's version.
+        pack: Version,
+        /// Where they begin in the fragment.
+        start: u64,
+        /// How many they are.
+        bytes: u32,
+    },
 }
 
 /// What a place answers.
@@ -73,6 +85,8 @@ mod about {
     pub(super) const PROVE: u8 = 1;
     pub(super) const ADOPT: u8 = 2;
     pub(super) const RETIRE: u8 = 3;
+    /// By a method of its own.
+    pub(super) const PIECE: u8 = 0;
 }
 
 /// Numbers of answers.
@@ -92,14 +106,16 @@ impl Request {
     /// The method's number in the transport.
     #[must_use]
     pub fn method(&self) -> u16 {
-        method::ABOUT
+        if matches!(self, Self::Piece { .. }) { method::PIECE } else { method::ABOUT }
     }
 
     /// The key of the fragment.
     #[must_use]
     pub fn key(&self) -> &Key {
         match self {
-            Self::Prove { key, .. } | Self::Adopt { key, .. } | Self::Retire { key, .. } => key,
+            Self::Prove { key, .. } | Self::Adopt { key, .. } | Self::Retire { key, .. } | Self::Piece { key, .. } => {
+                key
+            }
         }
     }
 
@@ -123,11 +139,16 @@ impl Request {
                 out.u8(about::RETIRE);
                 put_version(out, *pack);
             }
+            Self::Piece { pack, start, bytes, .. } => {
+                put_version(out, *pack);
+                out.u64(*start);
+                out.u32(*bytes);
+            }
         }
         Ok(())
     }
 
-    pub(super) fn take(from: &mut Reader<'_>) -> Result<Self, Malformed> {
+    pub(super) fn take(number: u16, from: &mut Reader<'_>) -> Result<Self, Malformed> {
         if from.u8()? != VERSION {
             return Err(Malformed("a request about packs of another version"));
         }
@@ -135,7 +156,14 @@ impl Request {
         if key.partition % 32 == SMALL {
             return Err(Malformed("a fragment at a place that there is not"));
         }
-        let request = match from.u8()? {
+        let request = match if number == method::PIECE { about::PIECE } else { from.u8()? } {
+            about::PIECE if number == method::PIECE => {
+                let (pack, start, bytes) = (take_version(from)?, from.u64()?, from.u32()?);
+                if bytes == 0 || bytes > MAX_MEMBER_BYTES {
+                    return Err(Malformed("no bytes of a fragment, or more than a member has"));
+                }
+                Self::Piece { key, pack, start, bytes }
+            }
             about::PROVE => Self::Prove { key, pack: take_version(from)? },
             about::ADOPT => {
                 let table = Table::parse(from.slice()?).ok_or(Malformed("no references to members of a pack"))?;
@@ -156,7 +184,7 @@ impl Request {
     #[must_use]
     pub fn pack(&self) -> Version {
         match self {
-            Self::Prove { pack, .. } | Self::Retire { pack, .. } => *pack,
+            Self::Prove { pack, .. } | Self::Retire { pack, .. } | Self::Piece { pack, .. } => *pack,
             Self::Adopt { table, .. } => table.pack.version,
         }
     }

@@ -9,6 +9,7 @@
 mod deleting;
 mod listing;
 mod packs;
+mod packs_read;
 mod posting;
 
 use std::ops::Range;

@@ -601,6 +601,7 @@ fn internal_operations_are_for_members() {
         Request::Fragment(keep),
         packs::Request::Prove { key: place("o"), pack: version }.into(),
         packs::Request::Retire { key: place("o"), pack: version }.into(),
+        packs::Request::Piece { key: place("o"), pack: version, start: 0, bytes: 1 }.into(),
         packs::Request::Adopt { key: place("o"), table, checks: vec![7] }.into(),
     ] {
         assert_eq!(visit.status(&grant(), "o", &request, b""), Status::Forbidden, "{request:?}");

@@ -127,6 +127,8 @@ fn pack_request() -> impl Strategy<Value = packs::Request> {
         adopt,
         (key(), version()).prop_map(|(key, pack)| packs::Request::Prove { key, pack }),
         (key(), version()).prop_map(|(key, pack)| packs::Request::Retire { key, pack }),
+        (key(), version(), any::<u64>(), 1..=MAX_MEMBER_BYTES)
+            .prop_map(|(key, pack, start, bytes)| packs::Request::Piece { key, pack, start, bytes }),
     ]
 }
 
@@ -280,7 +282,7 @@ proptest! {
     }
 
     #[test]
-    fn garbage_is_no_panic_and_no_memory(method in 0..23_u16, raw in prop::collection::vec(any::<u8>(), 0..200)) {
+    fn garbage_is_no_panic_and_no_memory(method in 0..24_u16, raw in prop::collection::vec(any::<u8>(), 0..200)) {
         let _ = Request::decode(method, &raw);
         let _ = Found::decode(&raw);
         let _ = (Written::decode(&raw), Posted::decode(&raw));
@@ -492,6 +494,10 @@ fn the_document_has_the_same_errors_methods_and_limits() {
             "CELLS",
         ),
         (packs::Request::Prove { key, pack: Version { timestamp: 0, generation: 0 } }.into(), "ABOUT PACK"),
+        (
+            packs::Request::Piece { key, pack: Version { timestamp: 0, generation: 0 }, start: 0, bytes: 1 }.into(),
+            "PIECE",
+        ),
         (Request::Many(1), "MANY"),
         (Request::Fragment(fragments::Request::Unsettled { policy: 0, after: None }), "UNSETTLED"),
     ] {

@@ -99,6 +99,18 @@ impl Fragment {
         self.checked(self.source.cells_into(&self.inner, &cells, into))
     }
 
+    /// So many bytes of it as they are, compared with nothing; `NotFound` if it has not so many from there on.
+    pub fn piece(&self, start: u64, bytes: usize) -> Result<Vec<u8>> {
+        let Block { geometry, index, .. } = &self.source.info.block;
+        if start.checked_add(bytes as u64).is_none_or(|end| end > geometry.fragment_bytes(*index)) {
+            return Err(Error::NotFound(None));
+        }
+        let mut piece = Vec::new();
+        let read = self.source.file().append_at(&mut piece, bytes, self.source.offset + start);
+        let whole = self.inner.device.io("read a fragment", read)? == bytes;
+        if whole { Ok(piece) } else { Err(Error::NotFound(None)) }
+    }
+
     fn checked<T>(&self, outcome: Result<T, Trouble>) -> Result<T> {
         match outcome {
             Ok(value) => Ok(value),

@@ -1,0 +1,101 @@
+//! A read of one member of a pack, by whoever was told where it is.
+//!
+//! Fault model: that of the module above. Nothing is given but the bytes that the member's own check proves.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use swiftlet_fragments::packs::Pack;
+use swiftlet_fragments::packs::table::Reference;
+use swiftlet_transport::Sink;
+
+use super::super::answering::Whole;
+use super::super::operation::{self, Operation};
+use super::super::places::Places;
+use super::fetching::{Member, Wish};
+use crate::client::Failure;
+
+type Asking = operation::Asking<Wish>;
+
+/// What a place has said of an object that is in a pack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Referred {
+    /// The pack.
+    pub pack: Pack,
+    /// Which bytes of it.
+    pub reference: Reference,
+    /// How many bytes the pack has, if the place knows.
+    pub pack_bytes: Option<u64>,
+}
+
+struct State {
+    member: Member,
+    hedge: Duration,
+    is_over: bool,
+}
+
+/// A read of a member. Its sink is told `End` when it is over. When it is dropped, nothing more is asked for.
+pub struct ReadingMember(Operation<State>);
+
+impl ReadingMember {
+    /// Begin to read; `places` are those of the small object. Each request has the time limit, and who is later than
+    /// `hedge` is replaced by others.
+    #[must_use]
+    pub fn start(
+        places: Places,
+        referred: Referred,
+        (timeout, hedge): (Duration, Duration),
+        trace: &str,
+        sink: (Arc<dyn Sink>, u64),
+    ) -> Self {
+        let Referred { pack, reference, pack_bytes } = referred;
+        let member = Member::new(&places, pack, reference, pack_bytes);
+        let state = State { member, hedge, is_over: false };
+        Self(Operation::start(places, state, (timeout, trace), sink, |_, _| ()))
+    }
+
+    /// Time has passed: ask others for what is late. Returns after which time it is to be called again.
+    pub fn turn(&self) -> Duration {
+        self.0.act(|state, asking| {
+            let late: Vec<Wish> = asking.late(state.hedge).cloned().collect();
+            late.iter().for_each(|wish| state.member.is_late(wish));
+        });
+        self.0.look(|state, asking| asking.until_late(state.hedge).unwrap_or(state.hedge))
+    }
+
+    /// How it has ended: with the member's bytes, or without, if the pack can't be read or has something else in this
+    /// place. Nothing while it is under way.
+    #[must_use]
+    pub fn end(&self) -> Option<Option<Vec<u8>>> {
+        self.0.look(|state, _| state.member.outcome().map(|outcome| outcome.map(<[u8]>::to_vec)))
+    }
+
+    /// Why devices, by their numbers, gave no answer.
+    #[must_use]
+    pub fn refused(&self) -> Vec<(u32, Failure)> {
+        self.0.look(|_, asking| asking.refused.clone())
+    }
+}
+
+impl operation::State for State {
+    type About = Wish;
+
+    fn answered(&mut self, asking: &mut Asking, wish: Wish, answer: Result<Whole, Failure>) {
+        self.member.answered(&asking.places, &wish, answer);
+    }
+
+    fn go_on(&mut self, asking: &mut Asking) {
+        if self.is_over {
+            return;
+        }
+        for wish in self.member.wishes(&asking.places) {
+            let request = wish.request(&asking.places, self.member.pack());
+            asking.ask(wish.clone(), wish.device(), request);
+        }
+        if self.member.outcome().is_some() {
+            self.is_over = true;
+            asking.forget();
+            asking.end();
+        }
+    }
+}
