@@ -18,7 +18,7 @@ use swiftlet_node::{Refusal, Status};
 use swiftlet_store::disk::Disk;
 use swiftlet_store::model::{Entry, EntryKind, Footer, FragmentInfo, Info, Key, PostMeta, PutMeta};
 use swiftlet_store::pairs::{PairRoots, Step};
-use swiftlet_store::{Undecided, Unsettled};
+use swiftlet_store::{Cold, Referred, Undecided, Unsettled};
 use swiftlet_wire::frame::{END, Encoder, Kind, LENT};
 use swiftlet_wire::message::{
     Offer, Place, Reason, Reply, Request as Call, encode_cancel, encode_region, encode_tried,
@@ -292,9 +292,14 @@ fn about_packs(root: &Path, key: Key) {
     let table = Table { pack: Pack { version: pack, digest: key.digest }, references: (0..3).map(reference).collect() };
     let requests = [
         packs::Request::Prove { key, pack },
-        packs::Request::Adopt { key, table, checks: vec![7, 8, 9] },
+        packs::Request::Adopt { key, table: table.clone(), checks: vec![7, 8, 9] },
         packs::Request::Retire { key, pack },
         packs::Request::Piece { key, pack, start: 5, bytes: 9 },
+        packs::Request::Learn { key, table },
+        packs::Request::Cold { key, before: 9, most_bytes: 1 << 20 },
+        packs::Request::Members { key, digests: vec![[3; 16], [4; 16]] },
+        packs::Request::References { key, digests: vec![[3; 16], [4; 16]] },
+        packs::Request::List { key },
     ];
     for (at, request) in requests.into_iter().enumerate() {
         let number = request.method() as u8;
@@ -306,6 +311,14 @@ fn about_packs(root: &Path, key: Key) {
         packs::Told::Missing,
         packs::Told::Retired { before: true, references: 2 },
     ];
+    let cold = Cold { digest: [3; 16], timestamp: 5, bytes: 900 };
+    save(root, "objects", "cold", &[&[0], &packs::encode_cold(&[cold])]);
+    let of_pack = Pack { version: pack, digest: key.digest };
+    let listed = packs::Listed { pack: of_pack, retired: true, references: 3 };
+    save(root, "objects", "packs", &[&[0], &packs::encode_listed(&[listed], true)]);
+    let posted = Some(PostMeta { timestamp: 9, ..PostMeta::default() });
+    let referred = Referred { pack: of_pack, reference: reference(1), posted };
+    save(root, "objects", "references", &[&[0], &packs::encode_references(&[referred]).unwrap()]);
     for (at, told) in told.iter().enumerate() {
         save(root, "objects", &format!("told-of-pack-{at}"), &[&[0], &told.encode()]);
     }

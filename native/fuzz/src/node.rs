@@ -64,6 +64,17 @@ pub fn objects(data: &[u8]) {
     if let Ok(told) = packs::Told::decode(raw) {
         assert_eq!(told.encode(), raw);
     }
+    if let Ok(cold) = packs::decode_cold(raw) {
+        assert_eq!(packs::encode_cold(&cold), raw);
+    }
+    if let Ok((listed, more)) = packs::decode_listed(raw) {
+        assert_eq!(packs::encode_listed(&listed, more), raw);
+    }
+    if let Ok(references) = packs::decode_references(raw)
+        && raw.len() <= packs::MAX_MEMBERS_BYTES
+    {
+        assert_eq!(packs::encode_references(&references).as_deref(), Ok(raw));
+    }
     if let Ok(newest) = fragments::Newest::decode(raw) {
         assert_eq!(newest.encode().as_deref(), Ok(raw));
     }

@@ -19,6 +19,28 @@ use crate::version::Version;
 /// The name's digest of an object.
 pub type Digest = [u8; 16];
 
+/// The digest of a pack: 64 bits that were drawn, those of its partition in front, and a digest of them. So who has only
+/// digests knows packs by theirs: another object has such a one by a chance of 2^-64.
+#[must_use]
+pub fn digest_of_pack(drawn: u64) -> Digest {
+    let mut digest = [0; 16];
+    let (front, back) = digest.split_at_mut(8);
+    front.copy_from_slice(&drawn.to_be_bytes());
+    back.copy_from_slice(&mark_of(front).to_be_bytes());
+    digest
+}
+
+/// Whether a digest is that of a pack.
+#[must_use]
+pub fn is_pack(digest: &Digest) -> bool {
+    let (front, back) = digest.split_at(8);
+    *back == mark_of(front).to_be_bytes()
+}
+
+fn mark_of(front: &[u8]) -> u64 {
+    swiftlet_hash::xxh3_64(&[b"swiftlet pack", front].concat())
+}
+
 /// A pack. Of two that have the same version of an object the later one counts, so that packs may be adopted in any
 /// order, and again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

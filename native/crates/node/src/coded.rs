@@ -4,8 +4,8 @@
 //! body as it comes, and holds no more of it than a stripe and what devices have yet to take. [`Reading`] finds the
 //! version, asks for the cells of a range ahead of its caller, and replaces those that are missing, late or wrong.
 //! [`Deleting`] puts a tombstone at each place, [`Posting`] metadata. [`Recovering`] lets devices decide about a write whose
-//! proxy is gone, and [`Rebuilding`] makes a fragment that a place lacks. [`ReadingMember`] reads a small object out of its
-//! pack.
+//! proxy is gone, and [`Rebuilding`] makes a fragment that a place lacks. [`Packing`] makes packs of
+//! small objects, and [`ReadingMember`] reads one of them.
 //!
 //! They have one frame (`operation`): the lock, what was asked and not answered, who is told. They go on in the
 //! transport's threads and tell a sink what their caller waits for; `turn` tells them that time has passed.
@@ -29,7 +29,7 @@ mod writing;
 
 pub use all_places::StepOptions;
 pub use deleting::Deleting;
-pub use packs::{ReadingMember, Referred};
+pub use packs::{Contents, PackOptions, Packed, Packing, ReadingMember, Referred, Stopped};
 pub use places::{Devices, MOST_CELL_BYTES, Owed, Places, Target};
 pub use posting::Posting;
 pub use reading::{ReadEnd, ReadOptions, Reading};

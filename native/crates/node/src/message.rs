@@ -161,7 +161,7 @@ mod method {
 }
 
 /// All methods have lower numbers.
-pub(crate) const METHODS: usize = 24;
+pub(crate) const METHODS: usize = 28;
 /// An unknown size.
 const UNKNOWN: u64 = u64::MAX;
 
@@ -191,6 +191,10 @@ pub fn method_name(number: u16) -> Option<&'static str> {
         fragments::method::POST => "post-to-fragment",
         packs::method::ABOUT => "about-pack",
         packs::method::PIECE => "piece",
+        packs::method::COLD => "cold",
+        packs::method::MEMBERS => "members",
+        packs::method::PACKS => "packs",
+        packs::method::REFERENCES => "references",
         method::MANY => "many",
         _ => return None,
     })
@@ -489,7 +493,7 @@ impl Request {
             fragments::method::KEEP..=fragments::method::INCARNATION
             | fragments::method::UNSETTLED
             | fragments::method::POST => Self::Fragment(fragments::Request::take(number, from)?),
-            packs::method::ABOUT | packs::method::PIECE => Self::Pack(packs::Request::take(number, from)?),
+            packs::method::ABOUT..=packs::method::REFERENCES => Self::Pack(packs::Request::take(number, from)?),
             method::MANY => Self::Many(from.u16()?),
             _ => return Err(Malformed("an unknown method")),
         })

@@ -9,18 +9,27 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use swiftlet_fragments::packs::Digest;
 use swiftlet_fragments::packs::member;
-use swiftlet_fragments::packs::table::{Reference, Table};
+use swiftlet_fragments::packs::table::{MAX_MEMBERS, Reference, Table};
 use swiftlet_fragments::{Version, packs::Pack};
 use swiftlet_store::model::Key;
-use swiftlet_store::{Error, Fetched, PackState, Store};
+use swiftlet_store::{Error, Fetched, PackHere, PackState, Store};
 use swiftlet_transport::{Body, Chunk};
 
 use crate::device::Permit;
-use crate::message::packs::{Request, Told};
+use crate::message::packs::{
+    Listed, MAX_LISTED, MAX_MEMBERS_BYTES, Request, Told, encode_cold, encode_listed, encode_members, encode_references,
+};
 use crate::reading::Held;
 use crate::reply::Reply;
 use crate::status::Refusal;
+
+/// How references are taken.
+enum Taking {
+    Adopt,
+    Learn,
+}
 
 /// A request about a pack, and who is told.
 pub(crate) struct Asked {
@@ -43,6 +52,20 @@ impl Asked {
             Request::Piece { key, pack, start, bytes } => {
                 self.later(move |asked| asked.piece(&key, pack, start, bytes))
             }
+            Request::Cold { key, before, most_bytes } => self.later(move |asked| {
+                let found = asked.store.cold_copies(&key, before, MAX_MEMBERS, most_bytes);
+                asked.give(found.map(|all| (Vec::new(), encode_cold(&all))).map_err(Refusal::from));
+            }),
+            Request::Members { key, digests } => self.later(move |asked| asked.members(key, &digests)),
+            Request::Learn { key, table } => self.take(Taking::Learn, key, table),
+            Request::References { key, digests } => self.later(move |asked| {
+                let found = asked.references(key, &digests);
+                asked.give(found.map(|body| (Vec::new(), body)));
+            }),
+            Request::List { key } => self.later(move |asked| {
+                let listed = asked.listed(&key);
+                asked.give(listed.map(|(all, more)| (encode_listed(&all, more), Vec::new())));
+            }),
             Request::Adopt { key, table, checks } => self.later(move |asked| asked.adopt(key, table, &checks)),
         }
     }
@@ -65,18 +88,58 @@ impl Asked {
         }
     }
 
-    fn piece(mut self, key: &Key, pack: Version, start: u64, bytes: u32) {
-        let found = self.permit.hold(bytes as usize).and_then(|()| match self.store.fragment(key, pack)? {
-            Fetched::Fragment(fragment) => Ok(fragment.piece(start, bytes as usize)?),
-            Fetched::Not(_) => Err(Error::NotFound(None).into()),
+    /// Answer with a header and a body.
+    fn give(mut self, found: Result<(Vec<u8>, Vec<u8>), Refusal>) {
+        let held = found.and_then(|(header, bytes)| {
+            self.permit.hold(bytes.len())?;
+            Ok((header, bytes))
         });
-        match found {
-            Ok(found) => {
-                let body = Body::Chunk(Chunk::from_owner(Box::new(Held::new(found, self.permit))));
-                self.reply.answer(Vec::new(), body);
+        match held {
+            Ok((header, bytes)) if bytes.is_empty() => self.reply.answer(header, Body::Empty),
+            Ok((header, bytes)) => {
+                let body = Body::Chunk(Chunk::from_owner(Box::new(Held::new(bytes, self.permit))));
+                self.reply.answer(header, body);
             }
             Err(refusal) => self.reply.refuse(&refusal),
         }
+    }
+
+    fn piece(self, key: &Key, pack: Version, start: u64, bytes: u32) {
+        let found = match self.store.fragment(key, pack) {
+            Ok(Fetched::Fragment(fragment)) => fragment.piece(start, bytes as usize),
+            Ok(Fetched::Not(_)) => Err(Error::NotFound(None)),
+            Err(error) => Err(error),
+        };
+        self.give(found.map(|bytes| (Vec::new(), bytes)).map_err(Refusal::from));
+    }
+
+    fn members(self, key: Key, digests: &[Digest]) {
+        let (mut lengths, mut bytes) = (Vec::with_capacity(digests.len()), Vec::new());
+        for digest in digests {
+            let small = Key { partition: key.partition | 31, digest: *digest, ..key };
+            let member = match self.store.member(&small) {
+                Ok(member) => member.unwrap_or_default(),
+                Err(error) => return self.give(Err(error.into())),
+            };
+            let fits = bytes.is_empty() || bytes.len() + member.len() <= MAX_MEMBERS_BYTES;
+            lengths.push(if fits { member.len() as u32 } else { 0 });
+            if fits {
+                bytes.extend(member);
+            }
+        }
+        self.give(Ok((encode_members(&lengths), bytes)));
+    }
+
+    fn listed(&self, key: &Key) -> Result<(Vec<Listed>, bool), Refusal> {
+        let mut all = self.store.packs_at(key)?;
+        all.retain(|one| one.pack.digest > key.digest);
+        let more = all.len() > MAX_LISTED;
+        all.truncate(MAX_LISTED);
+        let listed = |one: PackHere| {
+            let retired = one.state == PackState::Retired;
+            Listed { pack: one.pack, retired, references: one.references }
+        };
+        Ok((all.into_iter().map(listed).collect(), more))
     }
 
     fn told(&self, state: PackState, key: &Key, pack: Version) -> Result<Told, Refusal> {
@@ -127,7 +190,12 @@ impl Asked {
             let told = told.and_then(|state| self.told(state, &key, pack));
             return self.answer(told);
         }
-        let store = Arc::clone(&self.store);
+        self.take(Taking::Adopt, key, table);
+    }
+
+    /// Have the store decide on references.
+    fn take(self, taking: Taking, key: Key, table: Table) {
+        let (store, pack) = (Arc::clone(&self.store), table.pack.version);
         let done = move |outcome| {
             let state = match outcome {
                 Ok(_) => PackState::Kept,
@@ -138,7 +206,18 @@ impl Asked {
             let told = self.told(state, &key, pack);
             self.answer(told);
         };
-        store.submit_adopt_of(key.policy, key.partition, table, Box::new(done));
+        match taking {
+            Taking::Adopt => store.submit_adopt_of(key.policy, key.partition, table, Box::new(done)),
+            Taking::Learn => store.submit_learn_of(key.policy, key.partition, table, Box::new(done)),
+        }
+    }
+
+    fn references(&self, key: Key, digests: &[Digest]) -> Result<Vec<u8>, Refusal> {
+        let mut all = Vec::new();
+        for digest in digests {
+            all.extend(self.store.reference(&Key { partition: key.partition | 31, digest: *digest, ..key })?);
+        }
+        Ok(encode_references(&all)?)
     }
 
     /// Whether what a reference leads to is here: a copy with the bytes of the member, or a reference to the same bytes in

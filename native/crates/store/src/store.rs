@@ -31,7 +31,7 @@ const SHORTEST_AUDIT: Duration = Duration::from_secs(3600);
 const RECLAIMED_AT_ONCE: usize = 256;
 
 pub use self::fragments::{KeptAs, Undecided, Unsettled};
-pub use self::packs::{PackState, PackUse};
+pub use self::packs::{Cold, PackHere, PackState, PackUse};
 
 enum Write {
     Put { meta: PutMeta, footer: Footer, data: Vec<u8> },

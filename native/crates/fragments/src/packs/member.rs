@@ -75,6 +75,14 @@ pub fn check_of(member: &[u8]) -> Option<u64> {
     Cursor(member.get(CHECK..HEAD)?).u64()
 }
 
+/// How many bytes the member has that begins here; None before that is known.
+#[must_use]
+pub fn length_of(begin: &[u8]) -> Option<usize> {
+    let mut cursor = Cursor(begin.get(24..32)?);
+    let (metadata, body) = (cursor.u32()?, cursor.u32()?);
+    HEAD.checked_add(metadata as usize)?.checked_add(body as usize)
+}
+
 /// Over everything but the digest itself.
 fn digest_of(bytes: &[u8]) -> u64 {
     let ends = [xxh3_64(&bytes[..CHECK]).to_be_bytes(), xxh3_64(&bytes[HEAD..]).to_be_bytes()];

@@ -122,6 +122,11 @@ impl Places {
         Key { partition: PARTITIONS * self.key.partition + place as u32, ..self.key }
     }
 
+    /// The places of another object of the same partition.
+    pub(crate) fn of_digest(&self, digest: [u8; 16]) -> Self {
+        Self { key: Key { digest, ..self.key }, ..self.clone() }
+    }
+
     pub(crate) fn owed(&self, place: usize, device: u32, rows: &[u32]) -> Owed {
         Owed { key: self.key(place), place, device, row: row_of(place, rows) }
     }

@@ -24,7 +24,7 @@ use crate::client::Failure;
 use crate::message::fragments::{Footer, Request, decode_answer, decode_incarnation};
 
 /// The most bytes that may be given at once.
-const MOST_AT_ONCE: usize = 1 << 20;
+pub(crate) const MOST_AT_ONCE: usize = 1 << 20;
 /// With more bytes than these that a device has yet to take, nothing is given to it.
 const MOST_QUEUED: u64 = 1 << 20;
 

@@ -9,6 +9,7 @@
 mod deleting;
 mod listing;
 mod packs;
+mod packs_made;
 mod packs_read;
 mod posting;
 

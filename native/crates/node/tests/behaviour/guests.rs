@@ -601,6 +601,10 @@ fn internal_operations_are_for_members() {
         Request::Fragment(keep),
         packs::Request::Prove { key: place("o"), pack: version }.into(),
         packs::Request::Retire { key: place("o"), pack: version }.into(),
+        packs::Request::Cold { key: place("o"), before: 9, most_bytes: 9 }.into(),
+        packs::Request::Members { key: place("o"), digests: vec![[1; 16]] }.into(),
+        packs::Request::References { key: place("o"), digests: vec![[1; 16]] }.into(),
+        packs::Request::List { key: place("o") }.into(),
         packs::Request::Piece { key: place("o"), pack: version, start: 0, bytes: 1 }.into(),
         packs::Request::Adopt { key: place("o"), table, checks: vec![7] }.into(),
     ] {

@@ -20,7 +20,7 @@ use swiftlet_node::message::updates::{
 use swiftlet_node::message::{Found, Posted, Request, Written, decode_footer, encode_footer, fragments, lists, packs};
 use swiftlet_node::{Limits, Refusal, Status};
 use swiftlet_store::model::{Entry, EntryKind, Footer, FragmentInfo, Info, Key, PostMeta, PutMeta};
-use swiftlet_store::{Undecided, Unsettled};
+use swiftlet_store::{Cold, Referred, Undecided, Unsettled};
 
 fn text() -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(any::<u8>(), 0..40)
@@ -121,7 +121,10 @@ fn pack_request() -> impl Strategy<Value = packs::Request> {
             offset += u64::from(length);
         }
         let table = Table { pack: Pack { version, digest: key.digest }, references };
-        packs::Request::Adopt { key, table, checks }
+        match checks[0] % 2 {
+            0 => packs::Request::Adopt { key, table, checks },
+            _ => packs::Request::Learn { key, table },
+        }
     });
     prop_oneof![
         adopt,
@@ -129,6 +132,16 @@ fn pack_request() -> impl Strategy<Value = packs::Request> {
         (key(), version()).prop_map(|(key, pack)| packs::Request::Retire { key, pack }),
         (key(), version(), any::<u64>(), 1..=MAX_MEMBER_BYTES)
             .prop_map(|(key, pack, start, bytes)| packs::Request::Piece { key, pack, start, bytes }),
+        (key(), any::<(u64, u64)>()).prop_map(|(key, (before, most_bytes))| packs::Request::Cold {
+            key,
+            before,
+            most_bytes
+        }),
+        (key(), prop::collection::vec(any::<[u8; 16]>(), 0..9))
+            .prop_map(|(key, digests)| packs::Request::Members { key, digests }),
+        (key(), prop::collection::vec(any::<[u8; 16]>(), 0..9))
+            .prop_map(|(key, digests)| packs::Request::References { key, digests }),
+        key().prop_map(|key| packs::Request::List { key }),
     ]
 }
 
@@ -282,7 +295,38 @@ proptest! {
     }
 
     #[test]
-    fn garbage_is_no_panic_and_no_memory(method in 0..24_u16, raw in prop::collection::vec(any::<u8>(), 0..200)) {
+    fn lists_for_packers_come_back(
+        all in prop::collection::vec((version(), any::<([u8; 16], bool, u32, u64)>(), prop::option::of(posted())), 0..9),
+        more in any::<bool>(), members in prop::collection::vec(text(), 0..9),
+    ) {
+        let mut cold: Vec<_> = all.iter().map(|(version, (digest, _, bytes, _), _)| {
+            Cold { digest: *digest, timestamp: version.timestamp, bytes: u64::from(*bytes) }
+        }).collect();
+        cold.sort_unstable_by_key(|cold| cold.digest);
+        cold.dedup_by_key(|cold| cold.digest);
+        prop_assert_eq!(packs::decode_cold(&packs::encode_cold(&cold)), Ok(cold.clone()));
+        let turned: Vec<_> = cold.iter().rev().copied().collect();
+        prop_assert_eq!(packs::decode_cold(&packs::encode_cold(&turned)).is_ok(), cold.len() < 2);
+        let listed: Vec<_> = all.iter().map(|(version, (digest, retired, _, references), _)| {
+            let pack = Pack { version: *version, digest: *digest };
+            packs::Listed { pack, retired: *retired, references: *references }
+        }).collect();
+        prop_assert_eq!(packs::decode_listed(&packs::encode_listed(&listed, more)), Ok((listed, more)));
+        let references: Vec<_> = all.iter().map(|(version, (digest, _, length, offset), posted)| {
+            let reference = Reference { digest: *digest, timestamp: *offset, offset: !offset, length: *length };
+            Referred { pack: Pack { version: *version, digest: *digest }, reference, posted: posted.clone() }
+        }).collect();
+        let raw = packs::encode_references(&references).unwrap();
+        prop_assert_eq!(packs::decode_references(&raw), Ok(references));
+        let lengths: Vec<u32> = members.iter().map(|member| member.len() as u32).collect();
+        let (header, body) = (packs::encode_members(&lengths), members.concat());
+        prop_assert_eq!(packs::decode_members(&header, &body, members.len()), Ok(members.clone()));
+        prop_assert!(packs::decode_members(&header, &body, members.len() + 1).is_err());
+        prop_assert!(packs::decode_members(&header, &[&body[..], &[1]].concat(), members.len()).is_err());
+    }
+
+    #[test]
+    fn garbage_is_no_panic_and_no_memory(method in 0..28_u16, raw in prop::collection::vec(any::<u8>(), 0..200)) {
         let _ = Request::decode(method, &raw);
         let _ = Found::decode(&raw);
         let _ = (Written::decode(&raw), Posted::decode(&raw));
@@ -294,7 +338,8 @@ proptest! {
         let _ = fragments::decode_answer(&raw);
         let _ = fragments::Newest::decode(&raw);
         let _ = fragments::Given::decode(&raw);
-        let _ = packs::Told::decode(&raw);
+        let _ = (packs::Told::decode(&raw), packs::decode_cold(&raw), packs::decode_listed(&raw));
+        let _ = (packs::decode_references(&raw), packs::decode_members(&raw, &raw, usize::from(method)));
         let _ = fragments::decode_incarnation(&raw);
         let _ = fragments::decode_unsettled(&raw);
     }
@@ -498,6 +543,10 @@ fn the_document_has_the_same_errors_methods_and_limits() {
             packs::Request::Piece { key, pack: Version { timestamp: 0, generation: 0 }, start: 0, bytes: 1 }.into(),
             "PIECE",
         ),
+        (packs::Request::Cold { key, before: 0, most_bytes: 0 }.into(), "COLD"),
+        (packs::Request::Members { key, digests: Vec::new() }.into(), "MEMBERS"),
+        (packs::Request::List { key }.into(), "PACKS"),
+        (packs::Request::References { key, digests: Vec::new() }.into(), "REFERENCES"),
         (Request::Many(1), "MANY"),
         (Request::Fragment(fragments::Request::Unsettled { policy: 0, after: None }), "UNSETTLED"),
     ] {
@@ -508,8 +557,10 @@ fn the_document_has_the_same_errors_methods_and_limits() {
     }
     assert_eq!((fragments::MAX_READ_CELLS, fragments::MAX_READ_BYTES), (1024, 4 << 20));
     assert!(transport.contains("1024 cells and 4 MiB"));
-    assert_eq!(packs::MAX_ADOPTED, 1024);
-    assert!(transport.contains("1024 members"));
+    assert_eq!((packs::MAX_ADOPTED, packs::MAX_MEMBERS_ASKED, packs::MAX_LISTED), (1024, 1024, 1024));
+    assert_eq!(packs::MAX_MEMBERS_BYTES, 4 << 20);
+    assert!(transport.contains("1024 members") && transport.contains("1024 objects and 4 MiB"));
+    assert!(transport.contains("1024 packs"));
     assert_eq!((MAX_BATCH_ROWS, MAX_BATCH_BYTES), (1000, 1_000_000));
     assert!(transport.contains("1,000 rows and 1,000,000 bytes"));
     let most = format!(

@@ -7,18 +7,21 @@
 //! Fault model: that of the store. A table is one record, so all of its references become durable, or none. Each block of
 //! one is proved by itself: where one is damaged, its objects are forgotten, and all others go on.
 
+use std::collections::BinaryHeap;
+
 use swiftlet_fragments::Version;
-use swiftlet_fragments::packs::Pack;
 use swiftlet_fragments::packs::table::Table;
+use swiftlet_fragments::packs::{Digest, Pack, is_pack};
 
 use super::Store;
 use crate::commit;
 use crate::deciding::not_of_a_pack;
 use crate::error::{Error, Result};
-use crate::index::{PartitionId, Taking, WholeObject};
-use crate::model::{Key, PostMeta};
+use crate::index::{Held, PartitionId, Taking, WholeObject};
+use crate::model::{Key, PostMeta, Timestamp};
 use crate::queue::{Done, Op};
 use crate::read::{self, Referred};
+use crate::record::Kind;
 use crate::versions::OfPack;
 
 /// How much of a pack is referred to here.
@@ -36,6 +39,28 @@ pub struct PackUse {
 
 /// The metadata that a retired pack has.
 const RETIRED: &[u8] = b"retired";
+
+/// A copy that a pack may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cold {
+    /// The object.
+    pub digest: Digest,
+    /// Its version.
+    pub timestamp: Timestamp,
+    /// Bytes of its record.
+    pub bytes: u64,
+}
+
+/// A pack of which a place has the fragment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PackHere {
+    /// The pack.
+    pub pack: Pack,
+    /// What there is of it.
+    pub state: PackState,
+    /// References to it that are here.
+    pub references: u64,
+}
 
 /// What there is at a place of a pack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +81,19 @@ impl From<OfPack> for PackState {
             OfPack::Retired(_) => Self::Retired,
         }
     }
+}
+
+/// The oldest of what is held that may be in a pack.
+fn oldest(all: impl Iterator<Item = Held>, before: Timestamp, most: usize) -> Vec<Cold> {
+    let may_be = |held: &Held| held.slot.kind == Kind::Put && held.slot.timestamp < before && held.extra.delete_at == 0;
+    let mut found = BinaryHeap::new();
+    for held in all.filter(may_be) {
+        found.push((held.slot.timestamp, held.slot.digest(), held.slot.bytes()));
+        if found.len() > most {
+            found.pop();
+        }
+    }
+    found.into_iter().map(|(timestamp, digest, bytes)| Cold { digest, timestamp, bytes }).collect()
 }
 
 /// The store's partition with the small objects of a ring's partition, by that of any of its fragments.
@@ -122,6 +160,47 @@ impl Store {
     /// The reference to an object, checked; None if it is not in a pack, or not here.
     pub fn reference(&self, key: &Key) -> Result<Option<Referred>> {
         read::tables::reference(&self.inner, key)
+    }
+
+    /// The oldest copies of a partition that a pack may have, in the order of their digests: of before this time, so many
+    /// at most, and with so many bytes of records at most. The partition is that of a place's fragments.
+    pub fn cold_copies(&self, key: &Key, before: Timestamp, most: usize, most_bytes: u64) -> Result<Vec<Cold>> {
+        self.inner.device.check()?;
+        let id = (key.policy, small_of(key.partition));
+        let found = self.inner.index.partition(id, |partition| oldest(partition.iter(), before, most));
+        let mut found = found.unwrap_or_default();
+        found.retain(|cold| !self.inner.pending.has(&Key { partition: id.1, digest: cold.digest, ..*key }));
+        found.sort_unstable_by_key(|cold| (cold.timestamp, cold.digest));
+        let mut bytes = 0;
+        let fits = found.iter().take_while(|cold| {
+            bytes += cold.bytes;
+            bytes <= most_bytes
+        });
+        found.truncate(fits.count());
+        found.sort_unstable_by_key(|cold| cold.digest);
+        Ok(found)
+    }
+
+    /// The packs of which there is a settled fragment in the partition of this key, by digest.
+    pub fn packs_at(&self, key: &Key) -> Result<Vec<PackHere>> {
+        let id = (key.policy, key.partition);
+        let digests = self.inner.index.partition(id, |partition| {
+            let all = partition.iter().map(|held| held.slot.digest());
+            all.filter(is_pack).collect::<Vec<_>>()
+        });
+        let used = self.packs((key.policy, small_of(key.partition)))?;
+        let mut found = Vec::new();
+        for digest in digests.unwrap_or_default() {
+            let of_pack = Key { digest, ..*key };
+            let Some(shown) = self.shown_fragment(&of_pack)?.filter(|shown| !shown.version.is_deletion()) else {
+                continue;
+            };
+            let pack = Pack { version: shown.version, digest };
+            let references = used.iter().filter(|one| one.pack == pack).map(|one| one.references).sum();
+            found.push(PackHere { pack, state: self.pack_state(&of_pack, pack.version)?, references });
+        }
+        found.sort_unstable_by_key(|one| one.pack.digest);
+        Ok(found)
     }
 
     /// The bytes that a copy has as a member of a pack; None if it is none that a pack may have.

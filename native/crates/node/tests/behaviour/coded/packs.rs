@@ -9,7 +9,7 @@ use swiftlet_fragments::packs::Pack;
 use swiftlet_fragments::packs::member;
 use swiftlet_fragments::packs::table::{Reference, Table};
 use swiftlet_node::Status;
-use swiftlet_node::message::packs::{Request as PackRequest, Told};
+use swiftlet_node::message::packs::{Request as PackRequest, Told, decode_references};
 use swiftlet_store::Store;
 
 /// Places that have small objects.
@@ -243,4 +243,61 @@ fn what_is_no_question_about_a_pack_is_refused() {
     assert_eq!(refused(&deletion.into()), Status::WireError);
     cluster.machines[0].server.set_codings(std::collections::HashMap::from([(2, None)]));
     assert_eq!(refused(&request), Status::Unavailable);
+}
+
+#[test]
+fn a_place_that_was_replaced_learns_references() {
+    let mut cluster = Cluster::new(Carrier::Tcp);
+    let all: Vec<u64> = numbers(20).collect();
+    all.iter().for_each(|number| cluster.copy(*number, 10, &[0, 1, 2]));
+    let new = swiftlet_store::model::PostMeta { timestamp: 13, ..Default::default() };
+    cluster.store(0).post(small(all[2]), new).unwrap();
+    let written = cluster.pack(PACK, &all, 20);
+    let pack = written.table.pack.version;
+    assert_eq!(cluster.adopt(PACK, 0, &written), Told::Done { references: 20 });
+    cluster.copy(PACK + 5 * 50, 10, &[0]);
+    let mut digests: Vec<_> = all.iter().map(|number| small(*number).digest).collect();
+    digests.push(small(PACK + 5 * 50).digest);
+    digests.push(small(PACK + 5 * 51).digest);
+    let request = PackRequest::References { key: cluster.fragment(PACK, 0), digests };
+    let target = cluster.targets[0].as_ref().unwrap();
+    let fetched = cluster.world.client.ask(target, &request.into(), None, LONG).unwrap();
+    let found = decode_references(&fetched.body).unwrap();
+    assert_eq!(found.iter().filter(|one| one.posted.as_ref().is_some_and(|post| post.timestamp == 13)).count(), 1);
+    let mut references: Vec<_> = found.iter().map(|one| one.reference).collect();
+    references.sort_unstable_by_key(|one| one.digest);
+    assert_eq!(references, written.table.references, "of what is a copy, or not there, nothing is told");
+    assert!(found.iter().all(|one| one.pack == written.table.pack));
+    // An empty device takes nothing before it has the pack.
+    cluster.replace(1);
+    let table = Table { pack: written.table.pack, references };
+    let learn = || cluster.ask(1, PackRequest::Learn { key: cluster.fragment(PACK, 1), table: table.clone() });
+    assert_eq!(learn(), Told::Missing);
+    assert_eq!(rebuild(cluster.places(PACK, 0, &[]), 1, pack.timestamp, pack.generation), done());
+    let settle = || swiftlet_fragments::request::Request::Settle(pack);
+    cluster.store(1).about_fragment(cluster.fragment(PACK, 1), settle()).unwrap();
+    cluster.copy(all[0], 11, &[1]);
+    cluster.store(1).delete(small(all[1]), 12, b"/a/c/o".to_vec()).unwrap_err();
+    assert_eq!(learn(), Told::Done { references: 18 });
+    assert_eq!(learn(), Told::Done { references: 18 });
+    assert_eq!(cluster.store(1).get(&small(all[0])).unwrap().info().timestamp, 11);
+    assert!(!cluster.is_referred(all[1], 1) && cluster.is_referred(all[2], 1));
+    let entries = |place: usize, number: u64| {
+        let key = small(number);
+        let suffix = u16::from_be_bytes([key.digest[0], key.digest[1]]) >> 4;
+        let all = cluster.store(place).entries((2, key.partition), suffix).unwrap();
+        all.into_iter().find(|entry| entry.digest == key.digest)
+    };
+    assert_eq!(entries(0, all[5]), entries(1, all[5]));
+    // Nothing is learned of a retired pack.
+    cluster.replace(2);
+    assert_eq!(rebuild(cluster.places(PACK, 0, &[]), 2, pack.timestamp, pack.generation), done());
+    cluster.store(2).about_fragment(cluster.fragment(PACK, 2), settle()).unwrap();
+    assert_eq!(cluster.retire(PACK, 2, pack), retired(false, 0));
+    let learn = PackRequest::Learn { key: cluster.fragment(PACK, 2), table };
+    assert_eq!(cluster.ask(2, learn), retired(true, 0));
+}
+
+fn done() -> RebuildEnd {
+    RebuildEnd::Answered(SlotAnswer::Done)
 }

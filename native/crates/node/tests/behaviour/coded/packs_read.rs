@@ -116,31 +116,22 @@ fn a_rotten_member_is_restored_without_its_cell() {
     cluster.cell = 64 << 10;
     let (pack, found, bytes) = packed(&cluster, 600);
     assert!(bytes / 4 > crate::common::AGGREGATE, "fragments are files");
-    let stripe = 4 * 64 << 10;
-    for (number, reference) in &found[..20] {
-        let at = reference.offset + 50;
-        let (place, within) = ((at % stripe / (64 << 10)) as usize, at / stripe * (64 << 10) + at % (64 << 10));
-        if at >= bytes / stripe * stripe {
-            continue;
-        }
-        let path = cluster.machines[place].directories[0].0.join("large");
-        if cluster.machines[place].directories[0].large() == 0 {
-            continue; // it was put aside by then
-        }
-        let file = std::fs::OpenOptions::new().read(true).write(true).open(only_file(&path)).unwrap();
-        let mut byte = [0];
-        file.read_exact_at(&mut byte, within).unwrap();
-        file.write_all_at(&[byte[0] ^ 1], within).unwrap();
-        let referred = Referred { pack, reference: *reference, pack_bytes: Some(bytes) };
-        assert!(object(cluster.places(*number, 0, &[]), referred, LONG) == Some(body(*number)), "{number}");
-        let key = cluster.fragment(PACK, place);
-        assert!(
-            cluster.machines[place].stores[0]
-                .fragment(&key, pack.version)
-                .is_ok_and(|fetched| { matches!(fetched, swiftlet_store::Fetched::Not(_)) })
-        );
-        break;
+    let stripe = 256 << 10;
+    let (number, reference) = found[3];
+    let at = reference.offset + 50;
+    assert!(at < bytes / stripe * stripe, "its stripe is full");
+    let (place, within) = ((at % stripe / (64 << 10)) as usize, at / stripe * (64 << 10) + at % (64 << 10));
+    let path = only_file(&cluster.machines[place].directories[0].0.join("large"));
+    let file = std::fs::OpenOptions::new().read(true).write(true).open(path).unwrap();
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, within).unwrap();
+    file.write_all_at(&[byte[0] ^ 1], within).unwrap();
+    let referred = Referred { pack, reference, pack_bytes: Some(bytes) };
+    for away in [vec![], vec![4], vec![(place + 1) % 6]] {
+        assert!(object(cluster.places(number, 0, &away), referred, LONG) == Some(body(number)), "without {away:?}");
     }
+    let fetched = cluster.machines[place].stores[0].fragment(&cluster.fragment(PACK, place), pack.version).unwrap();
+    assert!(matches!(fetched, swiftlet_store::Fetched::Not(_)), "the rotten fragment was put aside");
 }
 
 #[test]

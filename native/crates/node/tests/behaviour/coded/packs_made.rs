@@ -1,0 +1,301 @@
+//! The packer over real connections: killed after each of its messages, beside others, and beside writes.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst as Order};
+
+use super::packs::{HOLDERS, PACK, body, numbers, small};
+use super::*;
+use swiftlet_node::Client;
+use swiftlet_node::coded::{PackOptions, Packed, Packing, ReadingMember, Referred, Stopped};
+use swiftlet_node::message::packs::Told;
+use swiftlet_store::{Config as StoreConfig, Store, from_member};
+
+fn options() -> PackOptions {
+    PackOptions {
+        timeout: LONG,
+        body_timeout: LONG,
+        settle: LONG,
+        holders: HOLDERS,
+        before: 15,
+        least_bytes: 1000,
+        most_bytes: 64 << 20,
+        trace: "tx".to_owned(),
+    }
+}
+
+/// The version of a pack, and what its digest is drawn from.
+fn drawn(number: u64) -> (u64, Version) {
+    (number << 40 | 7, Version { timestamp: 100 + number, generation: number })
+}
+
+/// What can be read of an object at a holder: its version's time and its bytes.
+fn seen(cluster: &Cluster, number: u64, holder: usize, away: &[usize]) -> Option<(u64, Vec<u8>)> {
+    let store = &cluster.machines[holder].stores[0];
+    let key = small(number);
+    let Some(found) = store.reference(&key).unwrap() else {
+        let object = store.get(&key).ok()?;
+        return Some((object.info().timestamp, object.read(0, u64::MAX).unwrap()));
+    };
+    let referred = Referred { pack: found.pack, reference: found.reference, pack_bytes: None };
+    let events = Completions::new().unwrap();
+    let places = cluster.places(number, 0, away);
+    let reading = ReadingMember::start(places, referred, (LONG, LONG), "tx", (events.clone(), 7));
+    let bytes = loop {
+        if let Some(end) = reading.end() {
+            break end?;
+        }
+        drop(events.wait(reading.turn()));
+    };
+    let (info, body) = from_member(key.digest, found.reference.timestamp, &bytes, None)?;
+    Some((info.timestamp, body.to_vec()))
+}
+
+struct Work {
+    cluster: Cluster,
+    client: Client,
+    all: Vec<u64>,
+}
+
+impl Work {
+    fn new(count: u64) -> Self {
+        let cluster = Cluster::new(Carrier::Tcp);
+        let all: Vec<u64> = numbers(count).collect();
+        all.iter().for_each(|number| cluster.copy(*number, 10, &[0, 1, 2]));
+        Self { cluster, client: Client::new("tx").unwrap(), all }
+    }
+
+    fn round(&self, number: u64, go_on: &dyn Fn() -> bool) -> Result<Packed, Stopped> {
+        let places = self.cluster.places(PACK, 0, &[]);
+        Packing::new(&self.client, places, options(), go_on).round(drawn(number))
+    }
+
+    /// Every object is what it was, at each holder, with some devices away.
+    fn check(&self, what: &str) {
+        for (at, number) in self.all.iter().enumerate() {
+            for holder in 0..HOLDERS {
+                let away = [(at + 3) % 6, (at + 4 + holder) % 6].into_iter().filter(|one| *one != holder);
+                let got = seen(&self.cluster, *number, holder, &away.collect::<Vec<_>>());
+                assert!(got == Some((10, body(*number))), "{what}: {number} at {holder}");
+            }
+        }
+    }
+
+    /// The packs to which the holders refer, and how often each does.
+    fn packs(&self) -> BTreeSet<(u64, Vec<u64>)> {
+        let id = (2, small(PACK).partition);
+        let mut found = std::collections::BTreeMap::new();
+        for holder in 0..HOLDERS {
+            for one in self.cluster.machines[holder].stores[0].packs(id).unwrap() {
+                found.entry(one.pack.version.timestamp).or_insert_with(Vec::new).push(one.references);
+            }
+        }
+        found.into_iter().collect()
+    }
+}
+
+#[test]
+fn a_partition_is_packed_once() {
+    let work = Work::new(60);
+    let done = work.round(1, &|| true).unwrap();
+    assert_eq!((done.packed, done.finished, done.retired), (60, 0, 0));
+    assert_eq!(work.packs(), BTreeSet::from([(101, vec![60, 60, 60])]));
+    work.check("packed");
+    assert_eq!(work.round(2, &|| true).unwrap(), Packed::default());
+    // What is younger is left alone, and what came since is packed by itself.
+    work.cluster.copy(PACK + 5 * 70, 20, &[0, 1, 2]);
+    assert_eq!(work.round(3, &|| true).unwrap(), Packed::default());
+    work.cluster.copy(PACK + 5 * 71, 11, &[0, 1, 2]);
+    assert_eq!(work.round(4, &|| true).unwrap().packed, 1);
+    assert_eq!(work.packs(), BTreeSet::from([(101, vec![60, 60, 60]), (104, vec![1, 1, 1])]));
+}
+
+#[test]
+fn a_packer_may_be_killed_after_each_of_its_messages() {
+    let mut finished = BTreeSet::new();
+    for most in 0.. {
+        let work = Work::new(30);
+        let left = AtomicUsize::new(most);
+        let alive = || left.fetch_update(Order, Order, |left| left.checked_sub(1)).is_ok();
+        let killed = work.round(1, &alive);
+        work.check(&format!("killed after {most}"));
+        if let Ok(done) = killed {
+            assert_eq!(done.packed, 30);
+            assert!(most > 12, "{most} messages are too few");
+            break;
+        }
+        let again = work.round(2, &|| true).unwrap();
+        assert!((again.finished, again.packed) == (1, 0) || (again.finished, again.packed) == (0, 30), "{again:?}");
+        finished.insert(again.finished);
+        let packs = work.packs();
+        let expected = if again.finished == 1 { 101 } else { 102 };
+        assert_eq!(packs, BTreeSet::from([(expected, vec![30, 30, 30])]), "killed after {most}");
+        work.check(&format!("gone on after {most}"));
+        // Killed before its pack was settled, there may be two of it, of which nobody needs the first.
+        let third = work.round(3, &|| true).unwrap();
+        let is_over = third == Packed::default() || (again.packed, third.retired) == (30, 1);
+        assert!(is_over, "killed after {most}: {again:?}, {third:?}");
+        work.check(&format!("in the end after {most}"));
+        assert_eq!(work.round(4, &|| true).unwrap(), Packed::default());
+    }
+    assert_eq!(finished, BTreeSet::from([0, 1]));
+}
+
+#[test]
+fn what_is_written_meanwhile_counts() {
+    for at in 0..14 {
+        let work = Work::new(20);
+        let (newer, deleted) = (work.all[3], work.all[8]);
+        let step = AtomicUsize::new(0);
+        let write = || {
+            if step.fetch_add(1, Order) == at {
+                work.cluster.copy(newer, 12, &[0, 1, 2]);
+                for place in 0..HOLDERS {
+                    let store = &work.cluster.machines[place].stores[0];
+                    store.delete(small(deleted), 13, b"/a/c/o".to_vec()).unwrap();
+                }
+            }
+            true
+        };
+        work.round(1, &write).unwrap();
+        for holder in 0..HOLDERS {
+            let what = format!("at step {at}, holder {holder}");
+            assert!(seen(&work.cluster, newer, holder, &[]) == Some((12, body(newer))), "{what}");
+            assert!(seen(&work.cluster, deleted, holder, &[]).is_none(), "{what}");
+        }
+        // In later rounds that is packed as well.
+        work.round(2, &|| true).unwrap();
+        for holder in 0..HOLDERS {
+            assert!(seen(&work.cluster, newer, holder, &[4]) == Some((12, body(newer))), "at step {at}");
+            assert!(work.cluster.machines[holder].stores[0].reference(&small(newer)).unwrap().is_some());
+        }
+    }
+}
+
+#[test]
+fn a_pack_that_nobody_needs_any_more_is_retired() {
+    let work = Work::new(5);
+    let steps = AtomicUsize::new(0);
+    // Killed before it is adopted.
+    let before_adoption = || steps.fetch_add(1, Order) < 12;
+    assert!(matches!(work.round(1, &before_adoption), Err(Stopped::Ended)));
+    assert_eq!(work.packs(), BTreeSet::new());
+    work.all.iter().for_each(|number| work.cluster.copy(*number, 20, &[0, 1, 2]));
+    assert_eq!(work.round(2, &|| true).unwrap(), Packed { retired: 1, ..Packed::default() });
+    let (digest, version) = (swiftlet_fragments::packs::digest_of_pack(drawn(1).0), drawn(1).1);
+    for place in 0..6 {
+        let key = Key { digest, ..work.cluster.fragment(PACK, place) };
+        let state = work.cluster.machines[place].stores[0].pack_state(&key, version).unwrap();
+        assert_eq!(state, swiftlet_store::PackState::Retired, "{place}");
+    }
+}
+
+#[test]
+fn nothing_is_adopted_before_all_places_have_proved() {
+    let mut work = Work::new(10);
+    let target = work.cluster.targets[4].take();
+    assert!(matches!(work.round(1, &|| true), Err(Stopped::Failed(_))));
+    assert_eq!(work.packs(), BTreeSet::new());
+    work.check("without a place");
+    work.cluster.targets[4] = target;
+    let quick = PackOptions { settle: Duration::ZERO, ..options() };
+    let places = work.cluster.places(PACK, 0, &[]);
+    let refused = Packing::new(&work.client, places, quick, &|| true).round(drawn(2));
+    assert!(matches!(refused, Err(Stopped::Refused { place: 4, told: Told::Missing })), "{refused:?}");
+    assert_eq!(work.packs(), BTreeSet::new());
+    // It is made at the place that has missed it, and the next round goes on.
+    let (digest, version) = (swiftlet_fragments::packs::digest_of_pack(drawn(1).0), drawn(1).1);
+    let key = Key { digest, ..work.cluster.fragment(PACK, 4) };
+    let key_of_ring = Key { digest, ..key };
+    let places = Places::new(
+        Devices::new(work.cluster.targets.clone()),
+        Key { partition: key_of_ring.partition / 32, ..key_of_ring },
+        (scheme(), CELL),
+        (0..6).collect(),
+        Vec::new(),
+    );
+    let end = rebuild(places.unwrap(), 4, version.timestamp, version.generation);
+    assert_eq!(end, RebuildEnd::Answered(SlotAnswer::Done));
+    let settle = swiftlet_fragments::request::Request::Settle(version);
+    work.cluster.machines[4].stores[0].about_fragment(key, settle).unwrap();
+    assert_eq!(work.round(3, &|| true).unwrap(), Packed { finished: 1, ..Packed::default() });
+    assert_eq!(work.packs(), BTreeSet::from([(101, vec![10, 10, 10])]));
+    work.check("finished");
+}
+
+#[test]
+fn packers_side_by_side_lose_nothing() {
+    let work = Work::new(40);
+    std::thread::scope(|scope| {
+        for number in 1..4 {
+            let work = &work;
+            scope.spawn(move || drop(work.round(number, &|| true)));
+        }
+    });
+    work.check("side by side");
+    for number in 4..8 {
+        work.round(number, &|| true).unwrap();
+    }
+    work.check("afterwards");
+    let used: Vec<_> = work.packs().into_iter().collect();
+    assert!(used.iter().all(|(_, references)| references.len() == HOLDERS), "{used:?}");
+    let id = (2, small(PACK).partition);
+    let counts = (0..HOLDERS).map(|holder| {
+        let all = work.cluster.machines[holder].stores[0].packs(id).unwrap();
+        all.iter().map(|one| one.references).sum::<u64>()
+    });
+    assert_eq!(counts.collect::<Vec<_>>(), [40; HOLDERS]);
+}
+
+/// Bytes that count on a device once it is compacted, with those of large files.
+fn live_bytes(path: &std::path::Path) -> u64 {
+    let config =
+        StoreConfig { volume_bytes: 1 << 20, live_share: 0.999, threads: false, ..crate::common::store_config() };
+    let mut live = 0;
+    // Opening a store seals the volume that was written last, so that each time one more is compacted.
+    for _ in 0..3 {
+        let store = Store::open(path, config.clone()).unwrap();
+        while store.compact().unwrap() {}
+        live = store.volumes().iter().map(|volume| volume.live_bytes).sum();
+        store.close().unwrap();
+    }
+    live + large_bytes(&path.join("large"))
+}
+
+fn large_bytes(path: &std::path::Path) -> u64 {
+    let Ok(entries) = std::fs::read_dir(path) else { return 0 };
+    let sizes = entries.map(|entry| {
+        let entry = entry.unwrap();
+        let size = entry.metadata().unwrap().len();
+        if entry.path().is_dir() { large_bytes(&entry.path()) } else { size }
+    });
+    sizes.sum()
+}
+
+#[test]
+fn packed_objects_take_three_percent_more_than_their_coded_bytes() {
+    let mut cluster = Cluster::new(Carrier::Tcp);
+    cluster.cell = 64 << 10;
+    let (mut bytes, all) = (0, numbers(2000).collect::<Vec<_>>());
+    for number in &all {
+        let data = content(*number, 1024 + (number * 7919 % 9216) as usize);
+        let name = format!("/AUTH_test/photographs/2026/11/29/{number:08}.json").into_bytes();
+        let metadata = vec![(b"X-Object-Meta-Camera".to_vec(), b"one of those that were there before".to_vec())];
+        bytes += data.len() + name.len() + metadata.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>();
+        let meta = swiftlet_store::model::PutMeta { name, metadata, sysmeta: Vec::new(), ..meta(10) };
+        let footer = crate::common::footer(&data);
+        for place in 0..HOLDERS {
+            let store = &cluster.machines[place].stores[0];
+            assert!(store.put(small(*number), &meta, &footer, data.clone()).unwrap());
+        }
+    }
+    let work = Work { cluster, client: Client::new("tx").unwrap(), all };
+    assert_eq!(work.round(1, &|| true).unwrap().packed, 2000);
+    let paths: Vec<_> = work.cluster.machines.iter().map(|machine| machine.directories[0].0.clone()).collect();
+    for machine in &work.cluster.machines {
+        machine.server.stop();
+        machine.stores[0].close().unwrap();
+    }
+    let live: u64 = paths.iter().map(|path| live_bytes(path)).sum();
+    let share = live as f64 / bytes as f64;
+    assert!((1.5..1.545).contains(&share), "{live} bytes for {bytes}: {share}");
+}
