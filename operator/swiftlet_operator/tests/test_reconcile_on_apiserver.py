@@ -228,7 +228,7 @@ async def test_a_cluster_comes_to_rest_and_stays_there(apiserver: ApiServer, kub
     assert live is not None
     assert ring is not None
     conditions = {one["type"]: one["status"] for one in live["status"]["conditions"]}
-    assert len(conditions) == 25
+    assert len(conditions) == 29
     assert conditions["SpecValid"] == conditions["StorageAvailable"] == "True"
     assert ring["status"]["version"] == 1
 
