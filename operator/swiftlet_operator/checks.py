@@ -111,6 +111,7 @@ def _policy(one: Resource[StoragePolicySpec], chosen: bool) -> Policy:
         etag=spec.etag,
         write_quorum=spec.write_quorum,
         coding=spec.coding,
+        pack_below=spec.pack_below_bytes,
     )
 
 

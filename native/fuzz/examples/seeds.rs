@@ -281,7 +281,8 @@ fn about_fragments(root: &Path, key: Key) {
     save(root, "objects", "fragment-footer", &[&[0], &footer.encode().unwrap()]);
     let info = FragmentInfo { meta, etag: b"etag".to_vec(), block };
     let fragment = Some((info, cells.clone()));
-    let newest = fragments::Newest { committed: Some(version), floor: None, fragment, post: Some(posted) };
+    let copy = Some(fragments::CopyHere::Dead(4));
+    let newest = fragments::Newest { committed: Some(version), floor: None, fragment, post: Some(posted), copy };
     save(root, "objects", "fragment-newest", &[&[0], &newest.encode().unwrap()]);
     save(root, "objects", "fragment-cells", &[&[0], &fragments::Given::Cells(cells).encode().unwrap()]);
 }

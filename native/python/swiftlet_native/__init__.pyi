@@ -22,6 +22,7 @@ from swiftlet_native._coded import CodedPosting as CodedPosting
 from swiftlet_native._coded import CodedReading as CodedReading
 from swiftlet_native._coded import CodedRebuilding as CodedRebuilding
 from swiftlet_native._coded import CodedRecovering as CodedRecovering
+from swiftlet_native._coded import CodedSmallWriting as CodedSmallWriting
 from swiftlet_native._coded import CodedWire as CodedWire
 from swiftlet_native._coded import CodedWriting as CodedWriting
 from swiftlet_native._coded import _DeleteWaits, _Lack, _Places, _Post, _ReadWaits, _Write, _WriteWaits
@@ -720,6 +721,22 @@ class TransportNode:
         the container replicas (bits) whose row its device keeps. ValueError for places, cells or a size that can't be.
         """
 
+    def write_small(
+        self,
+        token: int,
+        places: _Places,
+        version: _Version,
+        footer: _Footer,
+        body: Buffer,
+        rows: list[int],
+        waits: _DeleteWaits,
+        trace: str,
+        /,
+    ) -> CodedSmallWriting:
+        """Write a small object as copies to the first of its places: an empty "end" event when the outcome is known.
+        `rows` are, for each of these places, the container replicas (bits) whose row its device keeps. ValueError as
+        above."""
+
     def delete_coded(
         self,
         token: int,
@@ -737,15 +754,15 @@ class TransportNode:
         self,
         token: int,
         places: _Places,
-        of: int,
+        of: int | None,
         post: _Post,
         rows: list[int],
         waits: _DeleteWaits,
         trace: str,
         /,
     ) -> CodedPosting:
-        """Post metadata on top of the version of an object with erasure coding that has the timestamp `of`: an empty
-        "end" event when the outcome is known. ValueError as above."""
+        """Post metadata on top of the version of an object with erasure coding that has the timestamp `of`, or to the
+        copies of a small one if it is None: an empty "end" event when the outcome is known. ValueError as above."""
 
     def read_coded(
         self,

@@ -25,8 +25,9 @@ and the bytes of a cell; by their ids the devices of its places, and those that 
 _WriteWaits: TypeAlias = tuple[float, float, float, float]
 """Seconds: of each request, and of all devices to have it durable after the body's end; of the whole body; until a
 spare is asked for a device that does not say that it is there; for which one may hold up the others."""
-_ReadWaits: TypeAlias = tuple[float, float, int]
-"""Seconds of each request, seconds after which another device is asked as well, bytes that may wait to be taken."""
+_ReadWaits: TypeAlias = tuple[float, float, int, bool]
+"""Seconds of each request, seconds after which another device is asked as well, bytes that may wait to be taken, and
+whether small objects of the policy are copies."""
 _DeleteWaits: TypeAlias = tuple[float, float]
 """Seconds: of each request, and for which the other devices are waited for once a deletion counts."""
 _Pending: TypeAlias = tuple[int, int]
@@ -59,6 +60,21 @@ class CodedWriting:
 
     def close(self) -> None:
         """Wait for nothing any more; nothing remains of it unless its body has ended. All answers are None after it."""
+
+@final
+class CodedSmallWriting:
+    """A small object on its way to the devices that have its copies; it goes on when nobody refers to it any more."""
+
+    def turn(self) -> float | None:
+        """The seconds after which to call again; None after `close`."""
+
+    def ended(self) -> tuple[str, int | None, int, list[_Pending], list[_Refused]] | None:
+        """None while it goes on. Else: "acknowledged", "failed", or "unknown" when it may turn out to have happened;
+        the timestamp of the newest version or deletion that a device has instead; how many copies there are, or
+        something newer in their place; which rows are pending; who refused."""
+
+    def close(self) -> None:
+        """Wait for nothing any more. All answers are None after it."""
 
 @final
 class CodedDeleting:
@@ -108,6 +124,9 @@ class CodedReading:
 
     def info(self) -> _Info | None:
         """What the object is, once it is known, with 0 for the xxh3 of its bytes: fragments have others."""
+
+    def is_small(self) -> bool:
+        """Whether the object is a small one, which lies as copies; once it is known what it is."""
 
     def ended(self) -> tuple[str, int | None, list[_Refused]] | None:
         """None while it goes on. Else: "whole"; "not-found"; "unavailable" when the object can't be put together, or it

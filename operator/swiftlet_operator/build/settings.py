@@ -7,7 +7,7 @@ from typing import Any
 
 from swiftlet.documents import write_document
 from swiftlet.settings import SERVICES
-from swiftlet.settings.sections import AGGREGATE_BELOW, MAX_AGGREGATE_BELOW
+from swiftlet.settings.sections import AGGREGATE_BELOW, MAX_AGGREGATE_BELOW, MAX_PACK_BELOW
 from swiftlet_operator.build.site import DATABASE_DEVICE, REDIS, REDIS_PORT, Policy, Site
 from swiftlet_operator.manifests import CONFIG_MAP, Manifest, digest_of
 
@@ -147,4 +147,6 @@ def _policy(policy: Policy) -> dict[str, Any]:
         made["write_quorum"] = policy.write_quorum
     if policy.coding is not None:
         made["coding"] = asdict(policy.coding)
+    if policy.pack_below:
+        made["pack_below"] = min(policy.pack_below, MAX_PACK_BELOW)
     return made

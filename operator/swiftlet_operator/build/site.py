@@ -65,6 +65,8 @@ class Policy:
     etag: EtagKind = "md5"
     write_quorum: WriteQuorum = "majority"
     coding: Coding | None = None
+    pack_below: int = 0
+    """Bytes up to which objects with erasure coding are kept as copies."""
 
 
 @dataclass(frozen=True, slots=True)

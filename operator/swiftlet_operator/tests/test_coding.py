@@ -121,9 +121,10 @@ async def test_another_coding_is_refused_and_the_one_before_stays() -> None:
     scene.kube.put(without)
     await scene.step()
     assert scene.condition("SpecValid") == ("False", "PolicyCodingChanged")
-    scene.kube.put(cold(erasureCoding={**CODING, "cellSize": "65536"}))
+    scene.kube.put(cold(erasureCoding={**CODING, "cellSize": "65536", "packBelow": "64Ki"}))
     await scene.step()
     assert scene.condition("SpecValid") == ("True", "Valid")
+    assert [policy.get("pack_below") for policy in files(scene)] == [None, 65536]
 
 
 async def test_a_policy_with_copies_does_not_become_another_one() -> None:

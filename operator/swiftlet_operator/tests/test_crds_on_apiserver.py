@@ -105,6 +105,7 @@ NO_GRANTS = (
     "or directAccess.enabled to false"
 )
 CODING = {"data": 4, "parity": 2}
+PACK_BELOW = "packBelow may be 1Mi at most; 64Ki suits most stores, and 0 codes all objects"
 CELL_SIZE = "cellSize may be 1Ki to 1Mi; leave it out for 64Ki"
 NO_REPLICAS = "replicas is for copies: erasureCoding makes data + parity fragments; remove one of the two"
 NO_QUORUM = (
@@ -520,6 +521,7 @@ BAD: list[tuple[str, Changes, str, str]] = [
         ("StoragePolicy", {"erasureCoding": CODING | {"cellSize": size}}, "spec.erasureCoding", CELL_SIZE)
         for size in ("1023", "1025Ki")
     ),
+    ("StoragePolicy", {"erasureCoding": CODING | {"packBelow": "1025Ki"}}, "spec.erasureCoding", PACK_BELOW),
     ("StoragePolicy", {"erasureCoding": CODING, "replicas": 6}, "spec", NO_REPLICAS),
     ("StoragePolicy", {"erasureCoding": CODING, "writeQuorum": "local"}, "spec", NO_QUORUM),
     ("StoragePolicy", {"etag": "sha1"}, "spec.etag", 'Unsupported value: "sha1": supported values: "md5", "xxh3"'),
@@ -792,7 +794,7 @@ FREE: list[tuple[str, Changes, Changes]] = [
     (
         "StoragePolicy",
         {"erasureCoding": CODING},
-        {"erasureCoding": CODING | {"cellSize": "65536"}, "default": True, "etag": "xxh3"},
+        {"erasureCoding": CODING | {"cellSize": "65536", "packBelow": "64Ki"}, "default": True, "etag": "xxh3"},
     ),
     ("StorageQuota", {}, {"levels.1": {"name": "L1"}, "assignments": [{"account": "press", "level": "L1"}]}),
     ("StorageUser", {}, {"roles": ["admin", "reseller_admin"], "secretRef": {"name": "mine"}}),

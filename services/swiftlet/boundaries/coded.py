@@ -8,13 +8,15 @@ from typing import Literal, Protocol
 
 from swiftlet.boundaries.objects import ContainerUpdate
 from swiftlet.errors import SwiftletError
-from swiftlet.model import ObjectInfo, ObjectKey, PostRecord, PutRecord
+from swiftlet.model import ObjectInfo, ObjectKey, PostRecord, PutFooter, PutRecord
 from swiftlet.ring.lookup import Ring
 from swiftlet.ring.model import Coding, Device
 from swiftlet.timestamp import Timestamp
 
 PLACES = 32
-"""The number of partitions of a store for each partition of the ring: one for each place."""
+"""The number of partitions of a store for each partition of the ring: one for each place, and the last for copies."""
+COPIES = PLACES - 1
+"""Which of these has the copies of small objects."""
 Refused = tuple[Device, SwiftletError]
 """A device that gave no good answer, and why."""
 PendingRow = tuple[int, Device]
@@ -37,6 +39,10 @@ class CodedPlaces:
         """Return the key under which a device keeps the fragment of a place."""
         return replace(self.key, partition=PLACES * self.key.partition + place)
 
+    def key_of_copies(self, _slot: int = 0) -> ObjectKey:
+        """Return the key under which devices keep copies of the object."""
+        return self.key_at(COPIES)
+
 
 @dataclass(frozen=True, slots=True)
 class CodedEnd:
@@ -51,6 +57,8 @@ class CodedEnd:
     is_too_large: bool = False
     """Whether the object has more cells than it may have."""
     refused: Sequence[Refused] = ()
+    pending: Sequence[PendingRow] = ()
+    """Of a small object: the rows that devices have pending."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +120,11 @@ class CodedGetStream(Protocol):
     @property
     def info(self) -> ObjectInfo:
         """The object, without the xxh3 of its bytes, which fragments do not have."""
+        ...
+
+    @property
+    def is_small(self) -> bool:
+        """Whether the object is a small one, which lies as copies."""
         ...
 
     def chunks(self) -> AsyncIterator[bytes]:
@@ -254,6 +267,14 @@ class CodedTransport(Protocol):
         """
         ...
 
+    async def put_small(
+        self, places: CodedPlaces, record: PutRecord, body: bytes, footer: PutFooter, rows: Sequence[ContainerUpdate]
+    ) -> CodedEnd:
+        """Store a small object as copies at the first places; return how that has ended. `rows` says for each of them
+        what its device keeps of the row.
+        """
+        ...
+
     async def delete_coded(
         self, places: CodedPlaces, timestamp: Timestamp, name: str, rows: Sequence[ContainerUpdate]
     ) -> CodedDeletion:
@@ -263,19 +284,20 @@ class CodedTransport(Protocol):
         ...
 
     async def post_coded(
-        self, places: CodedPlaces, of: Timestamp, record: PostRecord, rows: Sequence[ContainerUpdate]
+        self, places: CodedPlaces, of: Timestamp | None, record: PostRecord, rows: Sequence[ContainerUpdate]
     ) -> CodedPosted:
-        """Put metadata at each place, on top of the version with the timestamp `of`; return how that has ended. `rows`
-        says for each place what its device keeps of the row.
+        """Put metadata at each place, on top of the version with the timestamp `of`, or on the copies of a small object
+        without it; return how that has ended. `rows` says for each place what its device keeps of the row.
         """
         ...
 
     async def get_coded(
-        self, places: CodedPlaces, first: Sequence[int], start: int, stop: int | None
+        self, places: CodedPlaces, first: Sequence[int], start: int, stop: int | None, has_small: bool = False
     ) -> CodedGetStream:
         """Read bytes `[start, stop)` of the newest version; a `stop` behind the end stands for the end.
 
-        The places in `first` are asked what the newest version is, in their order. Raises NotFound with the tombstone's
-        timestamp, and TooFewFragments.
+        The places in `first` are asked what the newest version is, in their order. `has_small` says that small objects
+        of the policy are copies, so that a missing one takes the word of the places that have these. Raises NotFound
+        with the tombstone's timestamp, and TooFewFragments.
         """
         ...

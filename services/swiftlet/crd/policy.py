@@ -17,6 +17,7 @@ class ErasureCodingSpec(View):
     data: Annotated[int, Field(ge=2, le=16)]
     parity: Annotated[int, Field(ge=1, le=8)]
     cell_size: Quantity = "64Ki"
+    pack_below: Quantity = "0"
 
     @property
     def coding(self) -> Coding:
@@ -43,6 +44,11 @@ class StoragePolicySpec(View):
     def aggregate_below_bytes(self) -> int:
         """The size in bytes up to which objects share volume files."""
         return quantity_bytes(self.aggregate_below)
+
+    @property
+    def pack_below_bytes(self) -> int:
+        """The size in bytes up to which objects with erasure coding are kept as copies."""
+        return 0 if self.erasure_coding is None else quantity_bytes(self.erasure_coding.pack_below)
 
     @property
     def coding(self) -> Coding | None:

@@ -63,6 +63,7 @@ def use_cluster(
         quorums=quorums,
         coded=transport.coded,
         codings=policies.coding,
+        pack_below=policies.pack_below,
     )
 
     async def telling(_app: web.Application) -> AsyncIterator[None]:

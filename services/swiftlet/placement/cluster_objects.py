@@ -9,7 +9,7 @@ from swiftlet.boundaries.objects import ObjectTransport
 from swiftlet.errors import NotSupported
 from swiftlet.model import ObjectInfo, PostRecord, PutFooter, PutRecord
 from swiftlet.names import HashPath, Path
-from swiftlet.placement.coded import CodedObjects, Codings, of_copies
+from swiftlet.placement.coded import CodedObjects, Codings, PackBelow, none_small, of_copies
 from swiftlet.placement.copies import WriteQuorums, majority
 from swiftlet.placement.health import NodeHealth
 from swiftlet.placement.hedges import Hedges
@@ -42,10 +42,12 @@ class ClusterObjects(ReplicatedObjects):
         quorums: WriteQuorums = majority,
         coded: CodedTransport | None = None,
         codings: Codings = of_copies,
+        pack_below: PackBelow = none_small,
     ) -> None:
         """`missed.run` has to run beside this, so that devices are told what they missed.
 
-        Objects of policies with `codings` go over `coded`, which has to be there for them.
+        Objects of policies with `codings` go over `coded`, which has to be there for them; those of up to `pack_below`
+        bytes are written as copies.
         """
         self.missed = Missed(transport, health)
         waits_s = post_quorum_wait_s, write_timeout_s
@@ -66,7 +68,7 @@ class ClusterObjects(ReplicatedObjects):
         self._codings = codings
         self._with_coding: CodedObjects | None = None
         if coded is not None:
-            self._with_coding = CodedObjects(rings, coded, rows, hash_path, health, codings, place)
+            self._with_coding = CodedObjects(rings, coded, rows, hash_path, health, codings, place, pack_below)
         self.runs = ClusterRuns(
             rings, transport, health, self.is_suppressed, place, lambda policy: self.is_coded(policy)
         )

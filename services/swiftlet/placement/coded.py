@@ -12,8 +12,9 @@ end as Unavailable, which names them. A write that ends so may turn out to have 
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Protocol
 
 from swiftlet.boundaries.coded import (
@@ -42,6 +43,13 @@ from swiftlet.timestamp import Timestamp
 
 Codings = Callable[[int], Coding | None]
 """A function that returns the coding of a policy by its index; None for one with copies."""
+PackBelow = Callable[[int], int]
+"""A function that returns up to how many bytes an object of a policy is small; 0 if none is."""
+
+
+def none_small(_policy: int) -> int:
+    """Return 0: all objects are coded, the small ones too."""
+    return 0
 
 
 def of_copies(_policy: int) -> Coding | None:
@@ -97,9 +105,12 @@ class CodedObjects:
         health: NodeHealth,
         codings: Codings,
         place: Place = ANYWHERE,
+        pack_below: PackBelow = none_small,
         shuffle: Callable[[list[int]], None] = random.shuffle,
     ) -> None:
-        """Devices near `place` are asked first; `shuffle` puts those in order that are as near."""
+        """Devices near `place` are asked first; `shuffle` puts those in order that are as near. Objects of up to
+        `pack_below` bytes are written as copies; those that are there are read whatever it says.
+        """
         self._rings = rings
         self._transport = transport
         self._rows = rows
@@ -107,6 +118,7 @@ class CodedObjects:
         self._health = health
         self._codings = codings
         self._place = place
+        self._pack_below = pack_below
         self._shuffle = shuffle
         self._sound: dict[int, Ring] = {}
         """The rings that fit the coding of their policy."""
@@ -127,8 +139,11 @@ class CodedObjects:
         return CodedPlaces(key, coding, ring, ring.primaries(key.partition), spares)
 
     async def put(self, path: Path, policy: int, record: PutRecord, body: bytes, footer: PutFooter) -> Written:
-        """Store a small object. Raises Superseded and Unavailable."""
-        upload = await self.upload(path, policy, record, footer.size)
+        """Store an object whose bytes are there. Raises Superseded and Unavailable."""
+        most = self._pack_below(policy)
+        if most and footer.size <= most:
+            return await self._put_small(path, policy, record, body, footer)
+        upload = await self._upload(path, policy, record, footer.size)
         try:
             if body:
                 await upload.write(body)
@@ -136,12 +151,40 @@ class CodedObjects:
         finally:
             await upload.abort()
 
-    async def upload(self, path: Path, policy: int, record: PutRecord, size: int | None) -> CodedUpload:
+    async def upload(self, path: Path, policy: int, record: PutRecord, size: int | None) -> CodedUpload | UnsizedUpload:
         """Begin a streamed object."""
+        most = self._pack_below(policy)
+        if most and (size is None or size <= most):
+            coded = partial(self._upload, path, policy, record, size)
+            return UnsizedUpload(most, coded, partial(self._put_small, path, policy, record))
+        return await self._upload(path, policy, record, size)
+
+    async def _upload(self, path: Path, policy: int, record: PutRecord, size: int | None) -> CodedUpload:
         places = self.places(path, policy)
         delivery = self._delivery(path, places, record.timestamp)
         stream = await self._transport.open_coded_put(places, record, size, _shares(delivery, places))
         return CodedUpload(path, record, places, stream, delivery, self._note)
+
+    async def _put_small(self, path: Path, policy: int, record: PutRecord, body: bytes, footer: PutFooter) -> Written:
+        """Store an object as copies. Raises Superseded and Unavailable."""
+        places = self.places(path, policy)
+        delivery = self._delivery_of_copies(path, places, record.timestamp)
+        holders = places.coding.holders
+        shares = [delivery.share(slot) for slot in range(holders)]
+        end = await self._transport.put_small(places, record, body, footer, shares)
+        self._note(places, end.refused)
+        if end.past is not None and end.past > record.timestamp:
+            raise Superseded(f"{path} is already at {end.past}", end.past)
+        if end.verdict != "acknowledged":
+            what = "it is not known whether it is stored" if end.verdict == "unknown" else "it is not stored"
+            raise Unavailable(
+                f"{path}: {what}: {end.prepared} of {holders} devices have a copy, and {places.coding.parity + 1} "
+                f"places have to know of it ({_ailments(end.refused)})"
+            )
+        return Written(True, await _listed(delivery, path, row_of(path, record, footer), end.pending))
+
+    def _delivery_of_copies(self, path: Path, places: CodedPlaces, timestamp: Timestamp) -> CodedRow:
+        return self._rows.delivery(path, places.key, timestamp, places.coding.holders, places.key_of_copies)
 
     def _delivery(self, path: Path, places: CodedPlaces, timestamp: Timestamp) -> CodedRow:
         return self._rows.delivery(path, places.key, timestamp, places.coding.fragments, places.key_at)
@@ -164,12 +207,20 @@ class CodedObjects:
 
     async def post(self, path: Path, policy: int, record: PostRecord) -> Written:
         """Replace metadata. Raises NotFound, Superseded and Unavailable."""
-        info = await self.head(path, policy)
+        download = await self.get(path, policy, 0, 0)
+        await download.close()
+        info = download.info
         if info.timestamp >= record.timestamp:
             raise Superseded(f"{path} is already at {info.timestamp}", info.timestamp)
         places = self.places(path, policy)
-        delivery = self._delivery(path, places, record.timestamp)
-        end = await self._transport.post_coded(places, info.timestamp, record, _shares(delivery, places))
+        if download.is_small:
+            delivery = self._delivery_of_copies(path, places, record.timestamp)
+            shares: Sequence[ContainerUpdate] = [delivery.share(slot) for slot in range(places.coding.holders)]
+        else:
+            delivery = self._delivery(path, places, record.timestamp)
+            shares = _shares(delivery, places)
+        of = None if download.is_small else info.timestamp
+        end = await self._transport.post_coded(places, of, record, shares)
         self._note(places, end.refused)
         if end.verdict == "deleted":
             raise NotFound(f"{path} does not exist", end.newer)
@@ -197,7 +248,8 @@ class CodedObjects:
         """
         places = self.places(path, policy)
         try:
-            stream = await self._transport.get_coded(places, self._first(places), start, stop)
+            has_small = self._pack_below(policy) > 0
+            stream = await self._transport.get_coded(places, self._first(places), start, stop, has_small)
         except NotFound as error:
             raise NotFound(f"{path} does not exist", error.timestamp) from error
         except TooFewFragments as error:
@@ -209,17 +261,17 @@ class CodedObjects:
         return CodedDownload(path, places, stream, start, stop)
 
     def _first(self, places: CodedPlaces) -> list[int]:
-        """Return the places in the order in which they are asked: devices that failed lately last, fragments with data
-        before others, near ones first.
+        """Return the places in the order in which they are asked: devices that failed lately last, those that may have
+        copies first, then fragments with data before others, near ones first.
         """
         order = list(range(len(places.at)))
         self._shuffle(order)
         late, behind = [self._health.suppressed(device) for device in places.at], self._health.behind()
 
-        def rank(place: int) -> tuple[bool, bool, int]:
-            device = places.at[place]
+        def rank(place: int) -> tuple[bool, bool, bool, int]:
+            device, coding = places.at[place], places.coding
             is_late = late[place] or device.id in behind
-            return is_late, place >= places.coding.data, self._place.distance(device)
+            return is_late, place >= coding.holders, place >= coding.data, self._place.distance(device)
 
         return sorted(order, key=rank)
 
@@ -338,6 +390,44 @@ class CodedUpload:
         await self._stream.abort()
 
 
+class UnsizedUpload:
+    """A streamed object that may turn out to be a small one: held until it is known not to be."""
+
+    def __init__(
+        self,
+        most: int,
+        coded: Callable[[], Awaitable[CodedUpload]],
+        small: Callable[[bytes, PutFooter], Awaitable[Written]],
+    ) -> None:
+        """One of more than `most` bytes is sent by what `coded` begins, another one by `small`."""
+        self._most = most
+        self._begin = coded
+        self._small = small
+        self._held = bytearray()
+        self._coded: CodedUpload | None = None
+
+    async def write(self, chunk: bytes | memoryview) -> None:
+        """Hold a chunk, or code and send it. Raises Unavailable as `CodedUpload.write` does."""
+        if self._coded is None:
+            self._held += chunk
+            if len(self._held) <= self._most:
+                return
+            chunk, self._held = bytes(self._held), bytearray()
+            self._coded = await self._begin()
+        await self._coded.write(chunk)
+
+    async def commit(self, footer: PutFooter) -> Written:
+        """Make the object durable, and its row. Raises Superseded and Unavailable."""
+        if self._coded is None:
+            return await self._small(bytes(self._held), footer)
+        return await self._coded.commit(footer)
+
+    async def abort(self) -> None:
+        """Abort the upload; no device keeps anything of it. After `commit` it does nothing."""
+        if self._coded is not None:
+            await self._coded.abort()
+
+
 class CodedDownload:
     """An object on its way to a client; native code replaces devices that fail in the middle."""
 
@@ -347,6 +437,8 @@ class CodedDownload:
         self._places = places
         self._stream = stream
         self.info = stream.info
+        self.is_small = stream.is_small
+        """Whether the object lies as copies."""
         self.stop = self.info.size if stop is None else min(stop, self.info.size)
         self.start = min(start, self.stop)
 

@@ -99,6 +99,15 @@ class Coding:
         """
         return max(self.data + 1, self.fragments // 2 + 1)
 
+    @property
+    def holders(self) -> int:
+        """Return how many places have copies of small objects, the first ones: so many that one is left when as many
+        devices are lost as may be.
+
+        `native/crates/fragments/src/forms.rs` has the same rule.
+        """
+        return max(3, self.parity + 1)
+
     def check_ring(self, part_power: int, replicas: float) -> None:
         """Raise RingError unless the ring of a policy with this coding can have this shape."""
         if replicas != self.fragments:

@@ -104,6 +104,11 @@ class Policies:
         policy = self.at(index)
         return None if policy is None or policy.coding is None else policy.coding.coding
 
+    def pack_below(self, index: int) -> int:
+        """Return up to how many bytes an object of a policy with erasure coding is kept as copies; 0 for none."""
+        policy = self.at(index)
+        return 0 if policy is None else policy.pack_below
+
     def move_in_force(self, move: PolicyMove | None) -> PolicyMove | None:
         """Return a container's move if it matters for its objects.
 

@@ -18,6 +18,8 @@ from swiftlet.settings.secret import MIN_KEY_BYTES, read_key_file, read_suffix_f
 ALL_INTERFACES = "0.0.0.0"  # noqa: S104 - services of a cluster are reached from other nodes
 EtagKind = Literal["md5", "xxh3"]
 AGGREGATE_BELOW, MAX_AGGREGATE_BELOW = MIB, 4 * MIB
+MAX_PACK_BELOW = 1 << 20
+"""The largest object that a policy with erasure coding keeps as copies."""
 """Larger objects never share a volume file: an object in one is read as a whole and checked before its first byte is
 sent.
 """
@@ -277,6 +279,21 @@ class PolicySection(Section):
         description="Erasure coding of the policy's objects; without it they have as many copies as the ring has "
         "replicas. Fixed for the policy's life.",
     )
+
+    pack_below: int = Field(
+        default=0,
+        ge=0,
+        le=MAX_PACK_BELOW,
+        description="Bytes up to which an object of a policy with coding is kept as copies, on max(3, parity + 1) "
+        "devices, and larger ones are coded; with 0 all are coded. Copies are written and read in one step and take "
+        "that many times their size. A change counts for objects that are written from then on.",
+    )
+
+    @model_validator(mode="after")
+    def _only_coded_objects_are_packed(self) -> PolicySection:
+        if self.pack_below and self.coding is None:
+            raise ValueError("pack_below is about objects with coding; set coding too, or remove pack_below")
+        return self
 
     @model_validator(mode="after")
     def _coding_has_its_own_quorum(self) -> PolicySection:

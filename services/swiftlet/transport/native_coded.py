@@ -30,7 +30,7 @@ from swiftlet.boundaries.coded import (
 )
 from swiftlet.boundaries.objects import ContainerUpdate, pieces_of
 from swiftlet.errors import NodeError, NodeTimeout, NotFound
-from swiftlet.model import ObjectInfo, PostRecord, PutRecord
+from swiftlet.model import ObjectInfo, PostRecord, PutFooter, PutRecord
 from swiftlet.native_values import bits_of, delete_at, info_of, place, raw, raw_pairs
 from swiftlet.ring.lookup import Ring
 from swiftlet.timestamp import Timestamp
@@ -122,14 +122,7 @@ class NativeCoded:
         waiter = Waiter()
         node, token = self._caller.listen(waiter)
         settings = self._caller.settings
-        version = (
-            record.timestamp.value,
-            delete_at(record.metadata),
-            raw(record.name),
-            raw(record.content_type),
-            raw_pairs(record.metadata),
-            raw_pairs(record.sysmeta),
-        )
+        version = _version(record)
         waits = settings.answer_timeout_s, STREAM_S, settings.connect_timeout_s, settings.answer_timeout_s
         try:
             writing = node.write_coded(token, parts, version, secrets.randbits(63), size, _bits(rows), waits, trace())
@@ -137,6 +130,32 @@ class NativeCoded:
             self._caller.mute(token)
             raise NodeError(f"{record.name} can't be coded: {error}") from error
         return NativeCodedPut(self, places, waiter, writing, token)
+
+    async def put_small(
+        self, places: CodedPlaces, record: PutRecord, body: bytes, footer: PutFooter, rows: Sequence[ContainerUpdate]
+    ) -> CodedEnd:
+        """Store a small object as copies at the first places."""
+        parts = await self.parts(places)
+        waiter = Waiter()
+        node, token = self._caller.listen(waiter)
+        waits = self._caller.settings.answer_timeout_s, AFTER_QUORUM_S
+        told = footer.size, footer.xxh3, raw(footer.etag)
+        try:
+            writing = node.write_small(token, parts, _version(record), told, body, _bits(rows), waits, trace())
+        except ValueError as error:
+            self._caller.mute(token)
+            raise NodeError(f"{record.name} can't be stored: {error}") from error
+        ended = await self._end_of(writing, waiter, token)
+        if ended is None:
+            return CodedEnd("unknown", None, 0)
+        verdict, past, copies, pending, all_refused = ended
+        return CodedEnd(
+            cast("Literal['acknowledged', 'failed', 'unknown']", verdict),
+            None if past is None else Timestamp(past),
+            copies,
+            refused=self.refused(places, all_refused),
+            pending=_pending(places, pending),
+        )
 
     async def delete_coded(
         self, places: CodedPlaces, timestamp: Timestamp, name: str, rows: Sequence[ContainerUpdate]
@@ -164,9 +183,9 @@ class NativeCoded:
         )
 
     async def post_coded(
-        self, places: CodedPlaces, of: Timestamp, record: PostRecord, rows: Sequence[ContainerUpdate]
+        self, places: CodedPlaces, of: Timestamp | None, record: PostRecord, rows: Sequence[ContainerUpdate]
     ) -> CodedPosted:
-        """Put metadata at each place."""
+        """Put metadata at each place, or on the copies of a small object."""
         parts = await self.parts(places)
         waiter = Waiter()
         node, token = self._caller.listen(waiter)
@@ -180,7 +199,8 @@ class NativeCoded:
             record.content_type_timestamp.value if typed else 0,
         )
         try:
-            posting = node.post_coded(token, parts, of.value, post, _bits(rows), waits, trace())
+            version = None if of is None else of.value
+            posting = node.post_coded(token, parts, version, post, _bits(rows), waits, trace())
         except ValueError as error:
             self._caller.mute(token)
             raise NodeError(f"metadata can't be posted: {error}") from error
@@ -210,14 +230,14 @@ class NativeCoded:
             self._caller.mute(token)
 
     async def get_coded(
-        self, places: CodedPlaces, first: Sequence[int], start: int, stop: int | None
+        self, places: CodedPlaces, first: Sequence[int], start: int, stop: int | None, has_small: bool = False
     ) -> NativeCodedGet:
         """Read bytes `[start, stop)` of the newest version."""
         parts = await self.parts(places)
         waiter = Waiter()
         node, token = self._caller.listen(waiter)
         settings = self._caller.settings
-        waits = settings.answer_timeout_s, self._hedge_s, settings.window_bytes
+        waits = settings.answer_timeout_s, self._hedge_s, settings.window_bytes, has_small
         end = _END if stop is None else max(0, stop)
         try:
             reading = node.read_coded(token, parts, list(first), start, end, waits, trace())
@@ -286,6 +306,17 @@ class NativeCoded:
     def idle_timeout_s(self) -> float:
         """Return the number of seconds for which nothing may move."""
         return self._caller.settings.idle_timeout_s
+
+
+def _version(record: PutRecord) -> tuple[int, int, bytes, bytes, list[tuple[bytes, bytes]], list[tuple[bytes, bytes]]]:
+    return (
+        record.timestamp.value,
+        delete_at(record.metadata),
+        raw(record.name),
+        raw(record.content_type),
+        raw_pairs(record.metadata),
+        raw_pairs(record.sysmeta),
+    )
 
 
 def _bits(rows: Sequence[ContainerUpdate]) -> list[int]:
@@ -378,13 +409,14 @@ class NativeCodedGet:
         self._reading = reading
         self._token = token
         self._info: ObjectInfo | None = None
+        self._is_small = False
 
     async def begin(self) -> None:
         """Return when it is known what the object is. Raises NotFound and TooFewFragments."""
         while True:
             found = self._reading.info()
             if found is not None:
-                self._info = replace(info_of(found), xxh3=None)
+                self._info, self._is_small = replace(info_of(found), xxh3=None), self._reading.is_small()
                 return
             self._look_at_end()
             await self._wait()
@@ -414,6 +446,12 @@ class NativeCodedGet:
         """Return the description of the object; `begin` has to have returned."""
         assert self._info is not None
         return self._info
+
+    @property
+    def is_small(self) -> bool:
+        """Whether the object is a small one, which lies as copies; `begin` has to have returned."""
+        assert self._info is not None
+        return self._is_small
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """Yield the requested bytes."""

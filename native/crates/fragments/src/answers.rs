@@ -2,19 +2,25 @@
 //!
 //! Devices that stand in for those of places count as these do, once for each place.
 
+use crate::forms::Numbers;
 use crate::terms::Terms;
 
 /// What was said, by place.
 #[derive(Clone, Debug)]
 pub(crate) struct Answers<H> {
-    terms: Terms,
+    quorum: usize,
     heard: Vec<Option<H>>,
 }
 
 impl<H: Copy> Answers<H> {
     /// Nobody has answered yet.
     pub(crate) fn new(terms: Terms) -> Self {
-        Self { terms, heard: vec![None; terms.places()] }
+        Self { quorum: terms.quorum(), heard: vec![None; terms.places()] }
+    }
+
+    /// Nobody of those with copies has answered yet; more than half of them are a quorum.
+    pub(crate) fn of_copies(numbers: Numbers) -> Self {
+        Self { quorum: numbers.majority(), heard: vec![None; numbers.holders] }
     }
 
     /// The device of a place has answered, or the one that stands in for it.
@@ -29,6 +35,6 @@ impl<H: Copy> Answers<H> {
 
     /// Whether a quorum has said something of this kind.
     pub(crate) fn has_quorum(&self, which: impl Fn(H) -> bool) -> bool {
-        self.all().filter(|heard| which(*heard)).count() >= self.terms.quorum()
+        self.all().filter(|heard| which(*heard)).count() >= self.quorum
     }
 }

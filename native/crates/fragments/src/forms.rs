@@ -3,15 +3,15 @@
 //!
 //! `docs/design/2026-11-26-fragments.md` (small objects) says why it is as it is. The first places, the *holders*, have
 //! copies beside fragments. Each form has data or a tombstone, and merges by itself, as everywhere: the newest counts, a
-//! tombstone before data of the same timestamp. Of both forms together the newest counts, and data before the tombstone
-//! of the other form at the same timestamp, which a write in the new form leaves behind.
+//! tombstone before data of the same timestamp. Of both forms together the newest counts. A write in the new form leaves
+//! a tombstone in the other one, of the time just before its own: so it is older than the write for everybody who compares
+//! times, and no deletion of it.
 //!
-//! Nothing in the product uses it yet: small objects are coded like large ones. How a write of fragments commits is not
-//! here, but in [`write`](mod@crate::write): here it has happened or not.
+//! How a write of fragments commits is not here, but in [`write`](mod@crate::write): here it has happened or not.
 //!
 //! Fault model: that of the crate. Devices that were replaced by empty ones answer that they have nothing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::terms::Terms;
 
@@ -110,6 +110,17 @@ impl Both {
         of(self.copy, Form::Small).max(of(self.fragment, Form::Large))
     }
 
+    /// Up to when everything is dead, in both forms.
+    #[must_use]
+    pub fn dead(&self) -> Option<u64> {
+        [self.copy, self.fragment]
+            .into_iter()
+            .flatten()
+            .filter(|entry| !entry.is_data)
+            .map(|entry| entry.timestamp)
+            .max()
+    }
+
     /// The newest time that is known of the object.
     #[must_use]
     pub fn newest(&self) -> Option<u64> {
@@ -117,42 +128,50 @@ impl Both {
     }
 }
 
-/// What a place does about a request: what has to be durable before its answer.
+/// Up to when copies are dead by what a place knows of fragments.
+fn dead_until(both: &Both) -> Option<u64> {
+    both.fragment.and_then(ends)
+}
+
+/// Up to when the other form is dead by an entry: of a deletion both have the same time.
+fn ends(entry: Entry) -> Option<u64> {
+    if entry.is_data { entry.timestamp.checked_sub(1) } else { Some(entry.timestamp) }
+}
+
+/// What a place does about a request: what has to be durable before its answer, in this order.
 #[must_use]
-pub fn answer(both: &Both, is_holder: bool, request: Request) -> (Vec<Change>, Answer) {
-    let change = |form, entry| Change { form, entry };
-    let (timestamp, wanted) = match request {
-        Request::Copy(at) => (at, vec![change(Form::Small, Entry::data(at))]),
-        Request::Fragment(at) => (at, vec![change(Form::Large, Entry::data(at))]),
-        Request::Outdate(at) => (at, vec![change(Form::Large, Entry::tombstone(at))]),
-        Request::Delete(at) => (at, vec![change(Form::Large, Entry::tombstone(at))]),
-        Request::Learn(learned) => (learned.entry.timestamp, vec![learned]),
+pub fn answer(both: &Both, request: Request) -> (Vec<Change>, Answer) {
+    let (form, entry) = match request {
+        Request::Copy(at) => (Form::Small, Entry::data(at)),
+        Request::Fragment(at) => (Form::Large, Entry::data(at)),
+        Request::Outdate(at) => (Form::Large, Entry::tombstone(at.saturating_sub(1))),
+        Request::Delete(at) => (Form::Large, Entry::tombstone(at)),
+        Request::Learn(Change { form, entry }) => (form, entry),
     };
-    if !is_holder {
-        return (wanted, answered(both, timestamp));
-    }
-    let mut changes = wanted;
-    match request {
-        Request::Delete(at) => changes.push(change(Form::Small, Entry::tombstone(at))),
-        // That counts for certain. A copy alone does not: the fragment before it outlives it until it is outdated.
-        Request::Fragment(at) if both.copy.is_some() => changes.push(change(Form::Small, Entry::tombstone(at))),
-        Request::Copy(_) | Request::Fragment(_) | Request::Outdate(_) => {}
-        Request::Learn(Change { form, entry }) if entry.is_data => {
-            let data = |entry: Option<Entry>| entry.filter(|entry| entry.is_data).map(|entry| entry.timestamp);
-            match (form, data(both.copy), data(both.fragment)) {
-                // It is told to others that they have something older.
-                (Form::Small, _, Some(own)) if own > entry.timestamp => {
-                    changes = vec![change(form, Entry::tombstone(own))];
-                }
-                (Form::Large, Some(own), _) if own < entry.timestamp => {
-                    changes.push(change(Form::Small, Entry::tombstone(entry.timestamp)));
-                }
-                _ => {}
-            }
+    let change = |form, entry| Change { form, entry };
+    let mut changes = Vec::new();
+    match form {
+        // It is told to others that they have something older.
+        Form::Small if entry.is_data && dead_until(both) >= Some(entry.timestamp) => {
+            changes.extend(dead_until(both).map(|until| change(form, Entry::tombstone(until))));
         }
-        Request::Learn(_) => {}
+        Form::Small => changes.push(change(form, entry)),
+        Form::Large => {
+            // That counts for certain. A copy alone does not: the fragment before it outlives it until it is outdated.
+            let copy = both.copy.filter(|copy| copy.is_data).map(|copy| copy.timestamp);
+            let until = ends(entry).filter(|until| copy.is_some_and(|copy| copy <= *until));
+            changes.extend(until.map(|until| change(Form::Small, Entry::tombstone(until))));
+            changes.push(change(form, entry));
+        }
     }
-    (changes, answered(both, timestamp))
+    (changes, answered(both, entry.timestamp.max(of(request))))
+}
+
+fn of(request: Request) -> u64 {
+    match request {
+        Request::Copy(at) | Request::Fragment(at) | Request::Outdate(at) | Request::Delete(at) => at,
+        Request::Learn(learned) => learned.entry.timestamp,
+    }
 }
 
 fn answered(both: &Both, timestamp: u64) -> Answer {
@@ -202,13 +221,26 @@ impl Numbers {
 pub struct SmallWrite {
     numbers: Numbers,
     knowing: BTreeMap<usize, Answer>,
+    /// Holders for which another device has a copy. They know nothing themselves.
+    stood_in: BTreeSet<usize>,
 }
 
 impl SmallWrite {
     /// All holders are asked to keep a copy.
     #[must_use]
     pub fn new(numbers: Numbers) -> Self {
-        Self { numbers, knowing: BTreeMap::new() }
+        Self { numbers, knowing: BTreeMap::new(), stood_in: BTreeSet::new() }
+    }
+
+    /// A device that stands in for a holder has a copy.
+    pub fn stood_in(&mut self, holder: usize) {
+        self.stood_in.insert(holder);
+    }
+
+    /// How many copies there are.
+    #[must_use]
+    pub fn copies(&self) -> usize {
+        self.knowing.range(..self.numbers.holders).count() + self.stood_in.len()
     }
 
     /// A place has answered to [`Request::Copy`] or [`Request::Outdate`].
@@ -219,7 +251,7 @@ impl SmallWrite {
     /// Whether older fragments may be outdated.
     #[must_use]
     pub fn may_outdate(&self) -> bool {
-        self.knowing.range(..self.numbers.holders).count() >= self.numbers.majority()
+        self.copies() >= self.numbers.majority()
     }
 
     /// How many places are to be asked to outdate their fragments when no other holder answers.
@@ -285,9 +317,9 @@ impl Finding {
             return Step::Ask;
         }
         let data = self.answers.values().filter_map(Both::data).max();
-        let newest = self.answers.values().filter_map(Both::newest).max();
+        let dead = self.answers.values().filter_map(Both::dead).max();
         match data {
-            Some((timestamp, form)) if Some(timestamp) == newest => Step::Give(timestamp, form),
+            Some((timestamp, form)) if Some(timestamp) > dead => Step::Give(timestamp, form),
             // A tombstone of one form alone may be that of a change of form, and an empty device knows of nothing.
             _ if self.holders() >= self.numbers.terms.absences() => Step::Absent,
             _ => Step::Ask,

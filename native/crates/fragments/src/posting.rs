@@ -4,6 +4,7 @@
 //! q devices make them count, as with a write.
 
 use crate::answers::Answers;
+use crate::forms::Numbers;
 use crate::terms::Terms;
 
 /// What a device says to it.
@@ -41,6 +42,12 @@ impl Post {
     #[must_use]
     pub fn new(terms: Terms) -> Self {
         Self(Answers::new(terms))
+    }
+
+    /// The same of an object that lies as copies.
+    #[must_use]
+    pub fn of_copies(numbers: Numbers) -> Self {
+        Self(Answers::of_copies(numbers))
     }
 
     /// The device of a place has answered, or the one that stands in for it.

@@ -65,6 +65,12 @@ impl Read {
         Self { terms, stage, below: None, tried: None, tries: 0 }
     }
 
+    /// The newest version that was tried, unless it is known to be aborted: nothing older is given.
+    #[must_use]
+    pub fn tried(&self) -> Option<Version> {
+        self.tried
+    }
+
     /// A device has answered which version is its newest one, and whether it has a place, and which.
     pub fn newest(&mut self, place: Option<usize>, answer: &Answer) -> Step {
         let (Stage::Asking { answered, newest }, Answer::Newest { committed, floor }) = (&mut self.stage, answer)

@@ -3,6 +3,7 @@
 //! What is decided is decided by `swiftlet_fragments`; what is here sends, waits and holds bytes. [`Writing`] codes a
 //! body as it comes, and holds no more of it than a stripe and what devices have yet to take. [`Reading`] finds the
 //! version, asks for the cells of a range ahead of its caller, and replaces those that are missing, late or wrong.
+//! [`SmallWriting`] writes a small object as copies, which `Reading` and the others find as well.
 //! [`Deleting`] puts a tombstone at each place, [`Posting`] metadata. [`Recovering`] lets devices decide about a write whose
 //! proxy is gone, and [`Rebuilding`] makes a fragment that a place lacks. [`Packing`] makes packs of
 //! small objects, and [`ReadingMember`] reads one of them.
@@ -16,6 +17,7 @@
 
 mod all_places;
 mod answering;
+mod copied;
 mod deleting;
 mod fetching;
 mod operation;
@@ -25,6 +27,7 @@ mod posting;
 mod reading;
 mod rebuilding;
 mod recovering;
+mod small;
 mod writing;
 
 pub use all_places::StepOptions;
@@ -35,4 +38,5 @@ pub use posting::Posting;
 pub use reading::{ReadEnd, ReadOptions, Reading};
 pub use rebuilding::{RebuildEnd, Rebuilding};
 pub use recovering::Recovering;
+pub use small::{SmallWriting, SmallWritten};
 pub use writing::{NotNow, Room, WriteEnd, WriteOptions, Writing};

@@ -10,6 +10,7 @@ use std::sync::{PoisonError, RwLock};
 use swiftlet_erasure::Scheme;
 use swiftlet_fragments::block::Block;
 
+use crate::copies;
 use crate::message::{Request, fragments};
 use crate::status::{Refusal, Status};
 
@@ -55,7 +56,7 @@ impl Codings {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = all;
     }
 
-    /// The coding that the fragment of a request has to have, if the policy is known.
+    /// The coding that the fragment of a request has to have, or by which its policy codes others, if that is known.
     pub(crate) fn check(&self, request: &Request) -> Result<Option<Coding>, Refusal> {
         let of = |policy: u16| self.0.read().unwrap_or_else(PoisonError::into_inner).get(&policy).copied();
         match request {
@@ -76,9 +77,14 @@ impl Codings {
             Request::Pack(request) if of(request.key().policy) == Some(None) => Err(conflict(
                 "a pack for a policy that keeps whole objects here: give all services the same `coding`".into(),
             )),
-            Request::Put { key, .. } if of(key.policy).flatten().is_some() => Err(conflict(
-                "a whole object for a policy with erasure coding: give all services the same `coding`".into(),
-            )),
+            Request::Put { key, footer, .. } => match of(key.policy).flatten() {
+                Some(coding) if copies::is_of_copies(key) => copies::check(footer.as_ref()).map(|()| Some(coding)),
+                Some(_) => Err(conflict(
+                    "a whole object for a policy with erasure coding: give all services the same `coding`".into(),
+                )),
+                None => Ok(None),
+            },
+            Request::Delete { key, .. } => Ok(of(key.policy).flatten()),
             _ => Ok(None),
         }
     }

@@ -9,16 +9,18 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use swiftlet_erasure::Geometry;
+use swiftlet_fragments::Outcome;
 use swiftlet_fragments::block::Block;
 use swiftlet_fragments::request::{Answer, Request as About};
-use swiftlet_store::model::{FragmentInfo, Key, PutMeta};
-use swiftlet_store::{Fetched, Fragment, FragmentWriter, Shape, Store, Told};
+use swiftlet_store::model::{EntryKind, FragmentInfo, Info, Key, PutMeta};
+use swiftlet_store::{Error, Fetched, Fragment, FragmentWriter, Shape, Store, Told};
 use swiftlet_transport::{Body, Chunk};
 
 use crate::codings::Coding;
+use crate::copies;
 use crate::device::Permit;
 use crate::message::fragments::{
-    Cells, Footer, Given, MAX_READ_BYTES, MAX_READ_CELLS, MAX_UNSETTLED, Newest, Request, encode_answer,
+    Cells, CopyHere, Footer, Given, MAX_READ_BYTES, MAX_READ_CELLS, MAX_UNSETTLED, Newest, Request, encode_answer,
     encode_unsettled,
 };
 use crate::reading::{Answered, Held};
@@ -87,11 +89,16 @@ impl Keeping {
     /// The same version may have been here without a row: its row is pending as well.
     fn told(&self, store: &Arc<Store>, told: Told) -> Told {
         let (store, key, timestamp, row) = (Arc::clone(store), self.key, self.meta.timestamp, self.row);
+        let ends = self.certain.then(|| self.meta.name.clone());
         Box::new(move |outcome| {
-            if matches!(outcome, Ok(Answer::Done)) {
-                store.keep_pending(key, timestamp, row);
+            if !matches!(outcome, Ok(Answer::Done)) {
+                return told(outcome);
             }
-            told(outcome);
+            store.keep_pending(key, timestamp, row);
+            let Some(name) = ends else { return told(outcome) };
+            // It counts for certain, and a copy before it does not any more.
+            let until = copies::before(timestamp, false);
+            copies::end(&store, &key, until, Some(name), Box::new(move |ended| told(ended.and(outcome))));
         })
     }
 }
@@ -110,29 +117,61 @@ fn told(reply: Reply, permit: Option<Permit>) -> Told {
 
 /// Ask the store about a fragment; it answers when what it says is durable. About a write that has chosen another
 /// device, though one of this name, it has no voice.
-pub(crate) fn about(store: &Store, key: Key, asked: About, reply: Reply, permit: Permit) {
+pub(crate) fn about(store: &Arc<Store>, key: Key, asked: About, reply: Reply, permit: Permit) {
     if let About::Promise { chosen, .. } | About::Accept { chosen, .. } = &asked
         && !chosen.iter().any(|chosen| chosen.incarnation == store.incarnation())
     {
         return told(reply, Some(permit))(Ok(Answer::Missing));
     }
-    store.submit_about_fragment(key, asked, told(reply, Some(permit)));
+    let certain = match &asked {
+        About::Settle(version) | About::Decide { version, outcome: Outcome::Commit } => Some(*version),
+        About::Learn(theirs) => Some(theirs.version),
+        _ => None,
+    };
+    let (held, device) = (Arc::clone(store), Arc::clone(&permit.device));
+    let ask = move |told: Told| held.submit_about_fragment(key, asked, told);
+    let Some(version) = certain else { return ask(told(reply, Some(permit))) };
+    // A copy before it does not count any more: that is said first. Its name is read in a thread of the device.
+    let until = copies::before(version.timestamp, version.is_deletion());
+    if !copies::has_dead(store, &key, until) {
+        return ask(told(reply, Some(permit)));
+    }
+    let store = Arc::clone(store);
+    device.run(move || {
+        let told = told(reply, Some(permit));
+        let then = Box::new(move |ended: swiftlet_store::Result<bool>| match ended {
+            Ok(_) => ask(told),
+            Err(error) => told(Err(error)),
+        });
+        copies::end(&store, &key, until, None, then);
+    });
 }
 
 /// Read something of a fragment, in a thread of the device.
 pub(crate) fn look(store: &Store, permit: Permit, request: &Request) -> Answered {
     match request {
         Request::Newest { key, below, start, stop } => {
-            let newest = store.newest_fragment(key, *below)?;
-            let (committed, floor, post) = (newest.committed, newest.floor, newest.post);
-            let Some(fragment) = newest.fragment else {
-                return Ok((Newest { committed, floor, fragment: None, post }.encode()?, Body::Empty));
+            let found = store.newest_fragment(key, *below)?;
+            let (committed, floor, post) = (found.committed, found.floor, found.post);
+            let newest = committed.max(floor).map_or(0, |version| version.timestamp);
+            let (copy, bytes) = copy(store, key, newest, *start..*stop)?;
+            let (fragment, body) = match (found.fragment, bytes) {
+                (None, None) => (None, Body::Empty),
+                (None, Some(bytes)) => (None, held(bytes, permit)?),
+                (Some(fragment), bytes) => {
+                    let FragmentInfo { meta, etag, block } = fragment.info();
+                    let info = FragmentInfo { meta: meta.clone(), etag: etag.clone(), block: without_cells(block) };
+                    let (cells, body) = match bytes {
+                        Some(bytes) => (Cells::default(), held(bytes, permit)?),
+                        None => {
+                            let wanted = touched(&block.geometry, block.index, *start..*stop);
+                            cells(&fragment, wanted, permit)?
+                        }
+                    };
+                    (Some((info, cells)), body)
+                }
             };
-            let FragmentInfo { meta, etag, block } = fragment.info();
-            let wanted = touched(&block.geometry, block.index, *start..*stop);
-            let info = FragmentInfo { meta: meta.clone(), etag: etag.clone(), block: without_cells(block) };
-            let (cells, body) = cells(&fragment, wanted, permit)?;
-            Ok((Newest { committed, floor, fragment: Some((info, cells)), post }.encode()?, body))
+            Ok((Newest { committed, floor, fragment, post, copy }.encode()?, body))
         }
         Request::Cells { key, version, first, end } => match store.fragment(key, *version)? {
             Fetched::Fragment(fragment) => {
@@ -150,6 +189,44 @@ pub(crate) fn look(store: &Store, permit: Permit, request: &Request) -> Answered
             Err(Refusal::new(Status::NodeError, "a request that changes something was taken for one that reads"))
         }
     }
+}
+
+/// What the device has of the object as a copy, with these bytes of it if it is newer than all fragments.
+fn copy(
+    store: &Store,
+    key: &Key,
+    newest: u64,
+    wanted: Range<u64>,
+) -> Result<(Option<CopyHere>, Option<Vec<u8>>), Refusal> {
+    let key = copies::copy_key(key);
+    let Some(entry) = store.entry(&key)? else { return Ok((None, None)) };
+    if entry.kind == EntryKind::Tombstone {
+        return Ok((Some(CopyHere::Dead(entry.timestamp)), None));
+    }
+    let read = || -> swiftlet_store::Result<(Info, Option<Vec<u8>>)> {
+        if wanted.is_empty() || entry.timestamp <= newest {
+            return Ok((store.stat(&key)?, None));
+        }
+        let object = store.get(&key)?;
+        let info = object.info().clone();
+        let (start, stop) = (wanted.start.min(info.size), wanted.end.min(info.size));
+        let bytes = object.read(start, stop - start)?;
+        Ok((info, Some(bytes)))
+    };
+    match read() {
+        Ok((info, bytes)) => {
+            let body_xxh3 = bytes.as_deref().map(swiftlet_hash::xxh3_64);
+            Ok((Some(CopyHere::Is { info, body_xxh3 }), bytes))
+        }
+        // It was deleted meanwhile.
+        Err(Error::NotFound(deleted)) => Ok((deleted.map(CopyHere::Dead), None)),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn held(bytes: Vec<u8>, mut permit: Permit) -> Result<Body, Refusal> {
+    permit.hold(bytes.len())?;
+    Ok(if bytes.is_empty() { Body::Empty } else { Body::Chunk(Chunk::from_owner(Box::new(Held::new(bytes, permit)))) })
 }
 
 fn without_cells(block: &Block) -> Block {

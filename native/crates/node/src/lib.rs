@@ -12,6 +12,7 @@ mod codec;
 pub mod coded;
 mod codings;
 mod container_server;
+mod copies;
 mod device;
 mod doubts;
 mod download;

@@ -13,6 +13,8 @@ pub mod updates;
 
 /// The largest number of versions in one ACKNOWLEDGE.
 pub const MAX_ACKNOWLEDGED: usize = 1000;
+/// The largest size in bytes of an object that lies as copies in a policy with erasure coding.
+pub const MAX_COPY_BYTES: u64 = 1 << 20;
 
 /// Which bytes of an object to read, when its size may not be known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -505,7 +507,8 @@ impl Request {
 pub struct Written {
     /// Whether the device keeps a pending container update for the write until it is acknowledged.
     pub pending: bool,
-    /// For DELETE: whether there was an object.
+    /// For DELETE: whether there was an object. For PUT of a copy in a policy with erasure coding: whether the device has
+    /// a fragment of the object.
     pub existed: bool,
 }
 

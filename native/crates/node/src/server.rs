@@ -17,6 +17,7 @@ use swiftlet_store::{Done, Shape, Store};
 use swiftlet_transport::{Body, Chunk, Handler, Incoming, Receiver, Responder};
 
 use crate::codings::{Coding, Codings};
+use crate::copies;
 use crate::device::{Device, DeviceStats, Limits, Permit, Who};
 use crate::doubts::Doubts;
 use crate::fragments::{Keeping, about};
@@ -29,7 +30,7 @@ use crate::reading::{self, Answered, EMPTY_XXH3, Held};
 use crate::reply::Reply;
 use crate::status::{Refusal, Status};
 use crate::upload::{self, Asked};
-use crate::written::{AcceptedWrite, answer_posted, answer_written, unproved};
+use crate::written::{AcceptedWrite, answer_copy, answer_posted, answer_written, unproved};
 
 /// The devices of one process, and their request handling. When it is dropped, its threads end; the caller closes the
 /// stores.
@@ -163,6 +164,9 @@ impl Server {
                 let bytes = body.as_ref().map(|body| body.len() as u64).or(incoming.body_bytes);
                 work.many(usize::from(count), shown, bytes, body)
             }
+            (Request::Put { .. }, None) if coding.is_some() => {
+                Err(work.refused(Refusal::new(Status::WireError, "a copy of a small object comes in one piece")))
+            }
             (Request::Put { key, meta, footer, row }, None) => {
                 let size = footer.as_ref().map(|footer| footer.size).or(incoming.body_bytes);
                 let aggregate_below = work.store.aggregate_below(key.policy);
@@ -174,7 +178,7 @@ impl Server {
                 work.keep(asked, coding, incoming.body_bytes).map(Some)
             }
             (_, None) => Err(work.refused(Refusal::new(Status::WireError, "this request takes no body"))),
-            (request, Some(body)) => work.whole(request, &body).map(|()| None),
+            (request, Some(body)) => work.whole(request, coding.is_some(), &body).map(|()| None),
         }
     }
 }
@@ -293,8 +297,8 @@ impl Work {
         Ok(Box::new(upload::begin(keeping, self.store, self.permit, self.reply)))
     }
 
-    /// Handle a request that is here as a whole.
-    fn whole(mut self, request: Request, body: &Chunk) -> Result<(), Box<Refused>> {
+    /// Handle a request that is here as a whole, and may concern a policy that codes its objects.
+    fn whole(mut self, request: Request, is_coded: bool, body: &Chunk) -> Result<(), Box<Refused>> {
         let checked = match &request {
             Request::Put { footer: None, .. } | Request::Fragment(fragments::Request::Keep { .. }) => {
                 Err(Refusal::new(Status::WireError, "the body has no footer"))
@@ -311,6 +315,7 @@ impl Work {
             return Err(self.refused(refusal));
         }
         if let Request::Put { key, meta, footer, row } = &request
+            && !is_coded
             && body.len() as u64 > self.store.aggregate_below(key.policy)
         {
             // It gets a file of its own, which the I/O thread does not wait for.
@@ -322,6 +327,17 @@ impl Work {
         }
         self.permit.device.received(body.len());
         match request {
+            Request::Put { key, meta, footer: Some(footer), row } if is_coded => {
+                let has_fragments = copies::has_fragments(&self.store, &key);
+                let write = self.accepted(key, meta.timestamp, row);
+                let store = self.store;
+                let done = answer_copy(self.reply, self.permit, write, has_fragments);
+                copies::put(&store, key, (meta, footer, row), body.to_vec(), done);
+            }
+            Request::Delete { key, timestamp, name, row } if is_coded && !copies::is_of_copies(&key) => {
+                let (store, done) = self.written(key, timestamp, row, true);
+                copies::delete(&store, key, (timestamp, name, row), done);
+            }
             Request::Put { key, meta, footer: Some(footer), row } => {
                 let (store, done) = self.written(key, meta.timestamp, row, false);
                 store.submit_put_with_row(key, &meta, &footer, body.to_vec(), row, done);
@@ -383,8 +399,12 @@ impl Work {
     }
 
     fn written(self, key: Key, timestamp: u64, row: u32, deletes: bool) -> (Arc<Store>, Done) {
-        let write = AcceptedWrite { store: Arc::clone(&self.store), key, timestamp, row, deletes, doubts: None };
+        let write = AcceptedWrite { deletes, ..self.accepted(key, timestamp, row) };
         (self.store, answer_written(self.reply, Some(self.permit), write))
+    }
+
+    fn accepted(&self, key: Key, timestamp: u64, row: u32) -> AcceptedWrite {
+        AcceptedWrite { store: Arc::clone(&self.store), key, timestamp, row, deletes: false, doubts: None }
     }
 
     /// Handle a request that reads, in a thread of the device.

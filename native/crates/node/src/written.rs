@@ -56,6 +56,17 @@ pub(crate) fn answer_written(reply: Reply, permit: Option<Permit>, write: Accept
     })
 }
 
+/// The same for a copy of a small object: `existed` says whether there are older fragments here.
+pub(crate) fn answer_copy(reply: Reply, permit: Permit, write: AcceptedWrite, has_fragments: bool) -> Done {
+    Box::new(move |outcome| {
+        drop(permit);
+        match write.outcome(outcome, reply.is_guests()) {
+            Ok(written) => reply.answer(Written { existed: has_fragments, ..written }.encode(), Body::Empty),
+            Err(refusal) => reply.refuse(&refusal),
+        }
+    })
+}
+
 /// The same for a POST, with the object as it is since, which a thread of the device reads.
 pub(crate) fn answer_posted(reply: Reply, permit: Permit, write: AcceptedWrite) -> Done {
     Box::new(move |outcome| match write.outcome(outcome, reply.is_guests()) {

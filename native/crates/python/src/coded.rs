@@ -16,10 +16,11 @@ use swiftlet_fragments::posting::Posted;
 use swiftlet_fragments::write::Verdict;
 use swiftlet_node::Failure;
 use swiftlet_node::coded::{
-    Deleting, Devices, Owed, Places, Posting, ReadEnd, ReadOptions, Reading, Room, StepOptions, WriteOptions, Writing,
+    Deleting, Devices, Owed, Places, Posting, ReadEnd, ReadOptions, Reading, Room, SmallWriting, StepOptions,
+    WriteOptions, Writing,
 };
-use swiftlet_store::model::{Pairs, PostMeta, PutMeta};
-use swiftlet_transport::Sink;
+use swiftlet_store::model::{Footer, Pairs, PostMeta, PutMeta};
+use swiftlet_transport::{Chunk, Sink};
 
 use crate::buffer::Bytes;
 use crate::inbox::Inbox;
@@ -52,8 +53,12 @@ pub(crate) fn places_of((devices, place, (data, parity, cell_bytes), at, spares)
 /// Seconds: of each request, of the body, until a spare is asked, that a device may stand still.
 pub(crate) type WriteWaits = (f64, f64, f64, f64);
 
-/// Seconds of each request, seconds after which another device is asked as well, bytes that may wait for the reader.
-pub(crate) type ReadWaits = (f64, f64, u64);
+/// Seconds: of each request, and for which the others are waited for once it counts.
+pub(crate) type StepWaits = (f64, f64);
+
+/// Seconds of each request, seconds after which another device is asked as well, bytes that may wait for the reader, and
+/// whether small objects of the policy are copies.
+pub(crate) type ReadWaits = (f64, f64, u64, bool);
 
 /// A device by its number, and why it had no good answer.
 pub(crate) type Refused<'py> = (u32, FailedParts, RefusedParts<'py>);
@@ -136,13 +141,8 @@ impl CodedWriting {
     /// How it has ended.
     fn ended<'py>(&self, py: Python<'py>) -> Option<WriteEnded<'py>> {
         let end = lock(&self.0).as_ref()?.end()?;
-        let verdict = match end.verdict {
-            Verdict::Acknowledged => "acknowledged",
-            Verdict::Failed => "failed",
-            Verdict::Unknown => "unknown",
-        };
         let past = end.past.map(|version| version.timestamp);
-        Some((verdict, past, end.prepared, end.object_bytes, end.too_large, refused(py, &end.refused)))
+        Some((named(end.verdict), past, end.prepared, end.object_bytes, end.too_large, refused(py, &end.refused)))
     }
 
     /// The container updates that devices have pending by now, also after its end.
@@ -156,8 +156,56 @@ impl CodedWriting {
     }
 }
 
-/// Seconds: of each request, and for which the others are waited for once it counts.
-pub(crate) type StepWaits = (f64, f64);
+/// A small object on its way; its copies stay when nothing refers to it any more.
+#[pyclass(frozen, module = "swiftlet_native")]
+pub(crate) struct CodedSmallWriting(Held<SmallWriting>);
+
+impl CodedSmallWriting {
+    pub(crate) fn start(
+        places: PlacesParts<'_>,
+        about: (PutMeta, Footer, Chunk),
+        (rows, (timeout, after_quorum), trace): (Vec<u32>, StepWaits, String),
+        sink: (Arc<dyn Sink>, u64),
+    ) -> PyResult<Self> {
+        let (timeout, after_quorum) = (seconds(timeout)?, seconds(after_quorum)?);
+        let options = StepOptions { timeout, after_quorum, rows, trace };
+        Ok(Self(Mutex::new(Some(SmallWriting::start(places_of(places)?, about, options, sink)))))
+    }
+}
+
+/// Its verdict, the timestamp of something newer, how many copies there are, which container updates are pending, and why
+/// devices don't have it.
+type SmallEnded<'py> = (&'static str, Option<u64>, usize, Vec<Pending>, Vec<Refused<'py>>);
+
+#[pymethods]
+impl CodedSmallWriting {
+    /// Time has passed. Seconds after which to call again.
+    fn turn(&self) -> Option<f64> {
+        Some(lock(&self.0).as_ref()?.turn().as_secs_f64())
+    }
+
+    /// How it has ended.
+    fn ended<'py>(&self, py: Python<'py>) -> Option<SmallEnded<'py>> {
+        let writing = lock(&self.0);
+        let writing = writing.as_ref()?;
+        let end = writing.end()?;
+        let refused = refused(py, &writing.refused());
+        Some((named(end.verdict), end.past, end.copies, pending(&writing.owed()), refused))
+    }
+
+    /// Wait for nothing any more.
+    fn close(&self) {
+        drop(lock(&self.0).take());
+    }
+}
+
+fn named(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Acknowledged => "acknowledged",
+        Verdict::Failed => "failed",
+        Verdict::Unknown => "unknown",
+    }
+}
 
 /// A deletion on its way; its tombstones stay when nothing refers to it any more.
 #[pyclass(frozen, module = "swiftlet_native")]
@@ -215,7 +263,7 @@ pub(crate) struct CodedPosting(Held<Posting>);
 impl CodedPosting {
     pub(crate) fn start(
         places: PlacesParts<'_>,
-        (of, post): (u64, PostParts),
+        (of, post): (Option<u64>, PostParts),
         (rows, (timeout, after_quorum), trace): (Vec<u32>, StepWaits, String),
         sink: (Arc<dyn Sink>, u64),
     ) -> PyResult<Self> {
@@ -223,7 +271,12 @@ impl CodedPosting {
         let options = StepOptions { timeout, after_quorum, rows, trace };
         let (timestamp, delete_at, metadata, content_type, content_type_timestamp) = post;
         let meta = PostMeta { timestamp, metadata, content_type, content_type_timestamp, delete_at };
-        Ok(Self(Mutex::new(Some(Posting::start(places_of(places)?, (of, meta), options, sink)))))
+        let places = places_of(places)?;
+        let posting = match of {
+            Some(of) => Posting::start(places, (of, meta), options, sink),
+            None => Posting::start_small(places, meta, options, sink),
+        };
+        Ok(Self(Mutex::new(Some(posting))))
     }
 }
 
@@ -270,10 +323,10 @@ impl CodedReading {
         places: PlacesParts<'_>,
         first: &[usize],
         range: Range<u64>,
-        ((timeout, hedge, ahead_bytes), trace): (ReadWaits, String),
+        ((timeout, hedge, ahead_bytes, small), trace): (ReadWaits, String),
         (sink, token): (Arc<dyn Sink>, u64),
     ) -> PyResult<Self> {
-        let options = ReadOptions { timeout: seconds(timeout)?, hedge: seconds(hedge)?, ahead_bytes, trace };
+        let options = ReadOptions { timeout: seconds(timeout)?, hedge: seconds(hedge)?, ahead_bytes, small, trace };
         let inbox = Inbox::new(sink, token, false);
         let to = Arc::clone(&inbox) as Arc<dyn Sink>;
         let reading = Reading::start(places_of(places)?, first, range, options, (to, token));
@@ -301,6 +354,11 @@ impl CodedReading {
     /// What the object is, once it is known, with the newest metadata; the xxh3 of its bytes is not known.
     fn info(&self) -> Option<InfoParts> {
         Some(parts(lock(&self.reading).as_ref()?.description()?))
+    }
+
+    /// Whether the object is a small one, which lies as copies; once it is known what it is.
+    fn is_small(&self) -> bool {
+        lock(&self.reading).as_ref().is_some_and(Reading::is_copy)
     }
 
     /// How it has ended, the timestamp of the deletion, and why devices gave no answer.

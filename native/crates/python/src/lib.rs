@@ -44,7 +44,7 @@ mod _native {
     #[pymodule_export]
     use super::chunks::{TransportChunk, TransportWindow};
     #[pymodule_export]
-    use super::coded::{CodedDeleting, CodedDevices, CodedPosting, CodedReading, CodedWriting};
+    use super::coded::{CodedDeleting, CodedDevices, CodedPosting, CodedReading, CodedSmallWriting, CodedWriting};
     #[pymodule_export]
     use super::coded_repair::{CodedRebuilding, CodedRecovering, CodedWire};
     #[pymodule_export]

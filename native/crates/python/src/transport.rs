@@ -22,7 +22,8 @@ use crate::bodies::{Bodies, TransportBuffer, TransportDigester};
 use crate::buffer::Bytes;
 use crate::chunks::{TransportWindow, payload};
 use crate::coded::{
-    CodedDeleting, CodedPosting, CodedReading, CodedWriting, PlacesParts, PostParts, ReadWaits, StepWaits, WriteWaits,
+    CodedDeleting, CodedPosting, CodedReading, CodedSmallWriting, CodedWriting, PlacesParts, PostParts, ReadWaits,
+    StepWaits, WriteWaits,
 };
 use crate::coded_repair::{self, ChosenParts, CodedRebuilding, CodedRecovering};
 use crate::encryption::Encryption;
@@ -319,6 +320,26 @@ impl TransportNode {
         CodedWriting::start(places, (meta_of(version), generation), size, (rows, waits, trace), (sink, token))
     }
 
+    /// Write a small object as copies in a policy with erasure coding; "sent" when it counts, "end" when the outcome is
+    /// known.
+    #[allow(clippy::too_many_arguments, reason = "one crossing of the border for everything about a version")]
+    #[pyo3(signature = (token, places, version, footer, body, rows, waits, trace, /))]
+    fn write_small(
+        &self,
+        token: u64,
+        places: PlacesParts<'_>,
+        version: VersionParts,
+        footer: FooterParts,
+        body: &Bound<'_, PyAny>,
+        rows: Vec<u32>,
+        waits: StepWaits,
+        trace: String,
+    ) -> PyResult<CodedSmallWriting> {
+        let sink = Arc::clone(&self.events) as Arc<dyn Sink>;
+        let about = (meta_of(version), footer_of(footer), payload(body)?);
+        CodedSmallWriting::start(places, about, (rows, waits, trace), (sink, token))
+    }
+
     /// Delete an object in a policy with erasure coding; "sent" when it counts, "end" when the outcome is known.
     #[allow(clippy::too_many_arguments, reason = "one crossing of the border for everything about a deletion")]
     #[pyo3(signature = (token, places, timestamp, name, rows, waits, trace, /))]
@@ -343,7 +364,7 @@ impl TransportNode {
         &self,
         token: u64,
         places: PlacesParts<'_>,
-        of: u64,
+        of: Option<u64>,
         post: PostParts,
         rows: Vec<u32>,
         waits: StepWaits,

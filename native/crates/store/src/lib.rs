@@ -49,5 +49,7 @@ pub use pending::PendingUpdate;
 pub use queue::{Done, Told};
 pub use read::{Fetched, Fragment, Got, Newest, Object, Range, Referred, from_member};
 pub use recover::Recovery;
-pub use store::{Cold, KeptAs, PackHere, PackState, PackUse, Store, Submission, Undecided, Unsettled};
+pub use store::{
+    COPIES, Cold, KeptAs, PARTITIONS, PackHere, PackState, PackUse, Store, Submission, Undecided, Unsettled,
+};
 pub use writer::{FragmentWriter, Shape, Writer};

@@ -14,7 +14,7 @@ use crate::aggregate::{AggregateLimits, MAX_AGGREGATE};
 use crate::commit;
 use crate::disk::{Disk, RealDisk};
 use crate::error::{Error, Result};
-use crate::index::PartitionId;
+use crate::index::{Partition, PartitionId};
 use crate::inner::{Answering, Config, Counters, Inner, Log, Stop};
 use crate::large;
 use crate::model::{Entry, EntryKind, Footer, Info, Key, PostMeta, PutMeta, Suffix, Timestamp, Usage};
@@ -30,7 +30,7 @@ const SHORTEST_AUDIT: Duration = Duration::from_secs(3600);
 /// Tombstones that are forgotten in one batch; waiting writers come next.
 const RECLAIMED_AT_ONCE: usize = 256;
 
-pub use self::fragments::{KeptAs, Undecided, Unsettled};
+pub use self::fragments::{COPIES, KeptAs, PARTITIONS, Undecided, Unsettled};
 pub use self::packs::{Cold, PackHere, PackState, PackUse};
 
 enum Write {
@@ -320,6 +320,12 @@ impl Store {
         self.inner.device.check()?;
         let found = self.inner.index.partition(id, |partition| partition.listed(suffixes, limit));
         Ok(found.unwrap_or_else(|| Some(Vec::new())))
+    }
+
+    /// What is held of one object, by the index alone.
+    pub fn entry(&self, key: &Key) -> Result<Option<Entry>> {
+        self.inner.device.check()?;
+        Ok(self.inner.index.get(key).map(|held| Partition::entry_of(&held)))
     }
 
     /// Digests of every object and tombstone in a partition, by suffix.

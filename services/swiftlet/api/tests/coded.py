@@ -189,9 +189,9 @@ class CodedServers:
 
 @asynccontextmanager
 async def coded_proxy(
-    root: Directory, *, through_front: bool = False, devices: int = CODING.fragments
+    root: Directory, *, through_front: bool = False, devices: int = CODING.fragments, pack_below: int = 0
 ) -> AsyncIterator[tuple[Proxy, CodedServers]]:
-    """A proxy with the container `c` in the coded policy."""
+    """A proxy with the container `c` in the coded policy, whose objects of up to `pack_below` bytes are copies."""
     async with memory_cluster(root, devices=5) as cluster:
         servers, known = CodedServers(root, devices), policies()
         rings = _Rings(cluster, servers.ring)
@@ -207,6 +207,7 @@ async def coded_proxy(
                 NodeHealth(),
                 coded=servers.coded,
                 codings=known.coding,
+                pack_below=lambda policy: pack_below if policy == CODED else 0,
             )
             await cluster.make_container(policy=CODED)
             async with proxy_of(cluster, root, policies=known, through_front=through_front) as proxy:

@@ -26,6 +26,7 @@ from swiftlet.sync.audit.tests.auditing import SETTINGS, container_id, one_of, r
 from swiftlet.transport.http_devices import HttpDevices
 from swiftlet.transport.native_coded_repair import NativeCodedRepair
 from swiftlet.transport.native_objects import NativeObjectTransport
+from swiftlet.transport.native_replicas import NativeReplicas
 
 SIZES = (1, 1000, 9000)
 
@@ -41,7 +42,9 @@ class Audited:
         """Return how many wrong rows one pass of each walk has found, long after the last write."""
         cluster, ring = self.proxy.cluster, self.servers.ring
         transport = NativeObjectTransport(self.servers.client, cast("HttpDevices", None))
-        coded = Coded(self.servers.coded, NativeCodedRepair(self.servers.coded), lambda _: ring, lambda _: CODING)
+        head = NativeReplicas(self.servers.client).head
+        repair = NativeCodedRepair(self.servers.coded)
+        coded = Coded(self.servers.coded, repair, head, lambda _: ring, lambda _: CODING)
         judge, listings = Objects(lambda _policy: coded, HASH_PATH), cluster.listing_transport
         now_s = self.proxy.clock.now + 1000
         found = 0

@@ -103,7 +103,7 @@ def _objects(transport: NativeObjectTransport, rings: RingSet, policies: Policie
         return ring
 
     copies = Copies(transport, sound)
-    coded = Coded(transport.coded, NativeCodedRepair(transport.coded), sound, policies.coding)
+    coded = Coded(transport.coded, NativeCodedRepair(transport.coded), transport.head, sound, policies.coding)
 
     def look(policy: int) -> Look:
         return copies if policies.coding(policy) is None else coded

@@ -172,9 +172,11 @@ def test_policies_come_from_one_place(tmp_path: Path) -> None:
         ({"data": 4, "parity": 9}, {}, "policies[0].coding.parity"),
         ({"data": 4, "parity": 2, "cell_bytes": 100}, {}, "policies[0].coding.cell_bytes"),
         ({"data": 4, "parity": 2}, {"write_quorum": "local"}, "remove one of the two"),
+        ({"data": 4, "parity": 2}, {"pack_below": (1 << 20) + 1}, "policies[0].pack_below"),
+        (None, {"pack_below": 1}, "set coding too, or remove pack_below"),
     ],
 )
-def test_codings_are_checked(tmp_path: Path, coding: dict[str, int], more: dict[str, str], says: str) -> None:
+def test_codings_are_checked(tmp_path: Path, coding: dict[str, int] | None, more: dict[str, object], says: str) -> None:
     policies = [{"index": 0, "name": "gold", "default": True, "coding": coding, **more}]
     assert says in refusal(ProxySettings, write(tmp_path, policies=policies))
 
@@ -191,6 +193,10 @@ def test_the_coding_of_a_known_policy_does_not_change() -> None:
         with pytest.raises(SettingsError, match=r"coding of policy .* has changed"):
             policies.take(changed, lambda index: True)
     assert policies.coding(1) == Coding(4, 2, 65536)
+    # Which objects are small may change at any time.
+    assert policies.pack_below(1) == policies.pack_below(7) == 0
+    assert policies.take([plain, coded.model_copy(update={"pack_below": 4096})], lambda index: True)
+    assert policies.pack_below(1) == 4096
 
 
 def test_secrets_are_not_shown(tmp_path: Path) -> None:

@@ -5,22 +5,25 @@ overwritten. So each look is a read of the newest version without any of its byt
 
 Fault model: that of reads. As many devices as there are parity fragments may be away, or have been replaced by empty
 ones, and what they do not say makes no answer wrong. Before something that a row says is taken back, each device that
-may have a fragment of the object, a handoff's included, has to say that it shows nothing newer.
+may have a fragment or a copy of the object, a handoff's included, has to say that it shows nothing newer. Whether small
+objects of the policy are copies now is not asked: they may have been.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection
 from itertools import islice
 
-from swiftlet.boundaries.coded import PLACES, CodedPlaces, CodedRepair, CodedTransport, ShownFragment, TooFewFragments
+from swiftlet.boundaries.coded import COPIES, PLACES, CodedPlaces, CodedRepair, CodedTransport, TooFewFragments
 from swiftlet.errors import NotFound, SwiftletError, Unavailable
 from swiftlet.model import ObjectInfo, ObjectKey, ObjectRow
 from swiftlet.ring.lookup import Ring
 from swiftlet.ring.model import Coding, Device
 from swiftlet.sync.audit.looking import Looked
 
+Head = Callable[[Device, ObjectKey], Awaitable[ObjectInfo]]
+"""A function that describes a device's copy of an object. Raises NotFound with the tombstone's timestamp, NodeError."""
 _AT_ONCE = 4
 """Objects that are read at a time, each from several devices."""
 
@@ -32,12 +35,17 @@ class Coded:
         self,
         transport: CodedTransport,
         repair: CodedRepair,
+        head: Head,
         rings: Callable[[int], Ring],
         codings: Callable[[int], Coding | None],
     ) -> None:
-        """`rings` and `codings` are asked for policies with erasure coding alone."""
+        """`head` asks a device for its copy of a small object.
+
+        `rings` and `codings` are asked for policies with erasure coding alone.
+        """
         self._transport = transport
         self._repair = repair
+        self._head = head
         self._rings = rings
         self._codings = codings
         self._gate = asyncio.Semaphore(_AT_ONCE)
@@ -58,7 +66,7 @@ class Coded:
             return None
         at = [device.id for device in ring.primaries(partition)[: coding.parity + 1]]
         first = next((index for index, id in enumerate(at) if id in own), None)
-        return at[place] if place == first else None
+        return None if first is None or place not in {first, COPIES} else at[first]
 
     async def stored(self, device: Device, key: ObjectKey) -> ObjectInfo:
         """Return the newest version of the object of a device's fragment."""
@@ -81,28 +89,37 @@ class Coded:
         devices = places.ring.may_hold(key.partition)
         answers = [await self._shown(device, places) for device in devices]
         looked = await self.look(key, name)
-        shown = [one.version[0] for found in answers if found is not None for one in found]
+        shown = [timestamp for found in answers if found is not None for timestamp in found]
         newest = -1 if looked.truth is None else looked.truth.timestamp.value
         is_complete = None not in answers and all(timestamp <= newest for timestamp in shown)
         return Looked(looked.truth, looked.complete and is_complete)
 
-    async def _shown(self, device: Device, places: CodedPlaces) -> list[ShownFragment] | None:
-        """Return what a device shows of the fragments of all places; None when it has not answered."""
-        found: list[ShownFragment] = []
+    async def _shown(self, device: Device, places: CodedPlaces) -> list[int] | None:
+        """Return the timestamps of what a device shows of the fragments of all places, and of its copy.
+
+        None when it has not answered.
+        """
+        found: list[int] = []
         async with self._gate:
+            try:
+                found.append((await self._head(device, places.key_of_copies())).timestamp.value)
+            except NotFound as absence:
+                found += [] if absence.timestamp is None else [absence.timestamp.value]
+            except SwiftletError:
+                return None
             for place in range(places.coding.fragments):
                 try:
                     shown = await self._repair.show(device, places.key_at(place))
                 except SwiftletError:
                     return None
-                found += [] if shown is None else [shown]
+                found += [] if shown is None else [shown.version[0]]
         return found
 
     async def _newest(self, places: CodedPlaces) -> ObjectInfo:
         """Read the newest version, and nothing of it. Raises NotFound and Unavailable."""
         async with self._gate:
             try:
-                stream = await self._transport.get_coded(places, range(places.coding.fragments), 0, 0)
+                stream = await self._transport.get_coded(places, range(places.coding.fragments), 0, 0, has_small=True)
             except TooFewFragments as error:
                 told = "; ".join(f"{device.name}: {why}" for device, why in error.refused)
                 raise Unavailable(f"too few devices have answered ({told or 'the others have no fragment'})") from error

@@ -19,7 +19,7 @@ from swiftlet.boundaries.coded import PLACES
 from swiftlet.errors import SwiftletError, Unavailable
 from swiftlet.model import Entry
 from swiftlet.ring.model import Device
-from swiftlet.sync.coded.layout import CodedRing, Shared, Spot, Surroundings, store_partition_of
+from swiftlet.sync.coded.layout import Around, CodedRing, Shared, Spot, Surroundings, store_partition_of
 from swiftlet.sync.coded.peers import NO_HASH, Peers
 from swiftlet.sync.coded.report import CodedReport
 from swiftlet.sync.coded.views import Clock, Found, Lack, View, lacks
@@ -44,9 +44,9 @@ class Compared:
 
     roots: Sequence[bytes]
     different: dict[int, dict[int, bytes]] = field(default_factory=dict)
-    """Roots of other places that are not the device's, by place."""
+    """Roots of other places that are not the device's, by the id of the device there."""
     away: dict[int, set[int]] = field(default_factory=dict)
-    """Places that could not be asked."""
+    """The ids of devices that could not be asked."""
 
     def is_alike(self, at: int) -> bool:
         """Return whether all places could be asked, and show what the device does."""
@@ -69,19 +69,23 @@ class Comparing:
         self._report = report
         self._clock = clock
 
-    async def compare(self, own: Device, around: Surroundings) -> Compared:
+    async def compare(self, own: Device, around: Around) -> Compared:
         """Compare all partitions of a device with their other places.
 
         Raises SwiftletError when the local device can't be read, or goes by another ring.
         """
-        roots: list[bytes] = []
-        for start in range(0, len(around.own), _ROOTS):
-            roots += await self._roots(own, around.own[start : start + _ROOTS]) or ()
-        compared = Compared(roots)
+        compared = Compared(await self.roots(own, around.own))
         for shared in around.others:
             for start in range(0, len(shared.own), _ROOTS):
                 await self._compare(shared, slice(start, start + _ROOTS), compared)
         return compared
+
+    async def roots(self, device: Device, store_partitions: Sequence[int]) -> list[bytes]:
+        """Return the roots of a device's partitions, which have to ascend. Raises SwiftletError."""
+        roots: list[bytes] = []
+        for start in range(0, len(store_partitions), _ROOTS):
+            roots += await self._roots(device, store_partitions[start : start + _ROOTS]) or ()
+        return roots
 
     async def _compare(self, shared: Shared, part: slice, compared: Compared) -> None:
         """Compare a part of the partitions that another device shares."""
@@ -95,8 +99,8 @@ class Comparing:
             if self._peers.is_usable(shared.device):
                 _log.info("a place can't be compared", device=shared.device.name, error=str(error))
                 self._peers.leave_out(shared.device)
-            for at, store_partition in zip(own, theirs, strict=True):
-                compared.away.setdefault(at, set()).add(store_partition % PLACES)
+            for at in own:
+                compared.away.setdefault(at, set()).add(shared.device.id)
             return
         if found is None:
             self._report.count(len(own), len(own))
@@ -104,7 +108,7 @@ class Comparing:
         differ = [number for number, root in enumerate(found) if root != ours[number]]
         self._report.count(len(own), len(own) - len(differ))
         for number in differ:
-            compared.different.setdefault(own[number], {})[theirs[number] % PLACES] = found[number]
+            compared.different.setdefault(own[number], {})[shared.device.id] = found[number]
 
     def view(self, own: Device, around: Surroundings, compared: Compared, at: int) -> View:
         """Return what the places of a partition show."""
@@ -113,8 +117,8 @@ class Comparing:
         groups = {root: [Spot(own, place)]}
         different, away = compared.different.get(at, {}), compared.away.get(at, ())
         for other in self._coded.clockwise(store_partition):
-            if other.place not in away:
-                groups.setdefault(different.get(other.place, root), []).append(other)
+            if other.device.id not in away:
+                groups.setdefault(different.get(other.device.id, root), []).append(other)
         view = View(partition, list(groups.values()), root == EMPTY_ROOT)
         if view.reached == 1:
             self._report.uncompared()

@@ -10,15 +10,16 @@ from typing import TypeVar
 
 import structlog
 
-from swiftlet.boundaries.coded import PLACES, CodedRepair
+from swiftlet.boundaries.coded import COPIES, PLACES, CodedRepair
 from swiftlet.boundaries.objects import SyncTransport
 from swiftlet.errors import SwiftletError
 from swiftlet.model import Entry, Kind
 from swiftlet.ring.model import Device
 from swiftlet.sync.coded.backlog import Backlog, Budget
 from swiftlet.sync.coded.comparing import Comparing
+from swiftlet.sync.coded.copies import Copies, Roots
 from swiftlet.sync.coded.fates import Fates
-from swiftlet.sync.coded.layout import CodedRing, Surroundings
+from swiftlet.sync.coded.layout import CodedRing, HoldersAround, Surroundings
 from swiftlet.sync.coded.mending import Mending
 from swiftlet.sync.coded.peers import Peers
 from swiftlet.sync.coded.redundancy import Tally
@@ -65,6 +66,7 @@ class Tools:
     peers: Peers
     report: CodedReport
     comparing: Comparing
+    copies: Copies
     mending: Mending
     fates: Fates
     tally: Tally
@@ -80,14 +82,16 @@ class DeviceRound:
         own: Device,
         standing: Standing,
         remembered: set[int],
-        around: Surroundings,
+        around: tuple[Surroundings, HoldersAround],
+        ended: dict[int, Roots],
         tools: Tools,
         chosen: Collection[int] | None = None,
     ) -> None:
         """`standing` is told what the round finds.
 
         `remembered` are the partitions of other devices of which the last round has found nothing but the memory of
-        what was deleted or returned; they change to those of this round. `around` are all partitions of the device.
+        what was deleted or returned; they change to those of this round. `around` are all partitions of the device, of
+        fragments and of copies; `ended` is what `Copies.look` has found.
         Only `chosen` partitions of the ring are compared, if given; then the standing is not told of the round's end.
         """
         self._own = own
@@ -95,8 +99,9 @@ class DeviceRound:
         self._remembered = remembered
         self._tools = tools
         self._chosen = chosen
-        self._around = around
-        self._places = frozenset(around.own)
+        self._around, self._around_copies = around
+        self._ended = ended
+        self._places = frozenset(self._around.own) | frozenset(self._around_copies.own)
         self._is_read = False
 
     @property
@@ -118,6 +123,10 @@ class DeviceRound:
         self._standing.begin(self._tools.coded.ring, held, len(self._strange(held)), self._places)
         await self._tools.fates.decide(self._own)
         await self._compare(self._chosen_around(), backlog)
+        copies = self._around_copies
+        if self._chosen is not None:
+            copies = HoldersAround(self._tools.coded, self._own, self._chosen)
+        await self._tools.copies.look(self._own, copies, self._standing, self._ended)
         self._is_read = self._chosen is None
 
     async def _compare(self, around: Surroundings, backlog: Backlog[Repair]) -> None:
@@ -203,6 +212,8 @@ class DeviceRound:
     async def _return(self, store_partition: int, budget: Budget) -> bool:
         """Return what the device keeps for another one; return whether nothing but the memory of it is left."""
         tools = self._tools
+        if store_partition % PLACES == COPIES:
+            return await self._return_copies(store_partition, budget)
         owner, comparing = tools.coded.owner(store_partition), tools.comparing
         if owner is None or not await tools.peers.is_ours(owner, store_partition // PLACES):
             return False
@@ -227,6 +238,17 @@ class DeviceRound:
             _log.info("a partition of another device can't be read", device=self._own.name, error=str(error))
             return False
         return is_over
+
+    async def _return_copies(self, store_partition: int, budget: Budget) -> bool:
+        if budget.is_spent:
+            self._tools.report.unreturned += 1
+            return False
+        try:
+            return await self._tools.copies.give_back(self._own, store_partition)
+        except SwiftletError as error:
+            self._tools.report.uncompared()
+            _log.info("copies for other devices can't be read", device=self._own.name, error=str(error))
+            return False
 
     def _is_due(self, entry: Entry) -> bool:
         """Return whether a fragment for another device is to go there: devices may have forgotten an old deletion."""

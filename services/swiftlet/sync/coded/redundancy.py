@@ -3,12 +3,15 @@
 A partition stands where its least redundant object does: all objects that all places show alike are as redundant as
 places could be compared. Objects are counted one by one only where places differ. A partition is counted by the first
 of its places that can be asked. Fragments that other devices keep for a place count once they are there.
+
+Small objects are counted as a partition of their own, and as objects with so many fragments that as many devices may be
+lost.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from prometheus_client import Gauge
@@ -52,6 +55,17 @@ class Tally:
     def add_whole(self, partitions: int) -> None:
         """Count partitions with objects of which all places show the same, and the local device has the first place."""
         self.partitions[self.coding.fragments] += partitions
+
+    def add_copies(self, least: int, objects: Sequence[int]) -> None:
+        """Count a partition's small objects: how many copies its least redundant one has at its places, and how many
+        each one has that not all places show.
+        """
+        self.partitions[self._fragments_like(least)] += 1
+        self.objects.update(map(self._fragments_like, objects))
+
+    def _fragments_like(self, copies: int) -> int:
+        """Return with how many fragments an object is as redundant as with so many copies."""
+        return min(self.coding.data + copies - 1, self.coding.fragments)
 
     def fields(self) -> dict[str, object]:
         """Return the fields of the status report."""

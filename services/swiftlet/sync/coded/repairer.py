@@ -1,12 +1,13 @@
 """Rounds that repair the fragments of coded objects at local devices, and at the places that these are compared with.
 
-A round does five things, each for all partitions of all local devices:
+A round does these things, each for all partitions of all local devices:
 
 1. what became of writes whose proxy is gone is decided (`fates`);
 2. their places are compared with all others (`comparing`);
 3. what they and the next places clockwise lack is brought there, the least redundant first: deletions are told,
    fragments rebuilt from k others (`mending`). What is more than a round rebuilds is left to the next one;
-4. fragments that devices keep for others go back to their places;
+   Copies of small objects are compared and brought among the places that have them (`copies`);
+4. fragments and copies that devices keep for others go back to their places;
 5. versions that enough places show are settled, so that older ones are dropped.
 
 A round in which all places were compared and none lacked anything is the proof that a device's *standing* reports.
@@ -31,16 +32,17 @@ from functools import partial
 import structlog
 
 from swiftlet.boundaries.coded import CodedRepair
-from swiftlet.boundaries.objects import SyncTransport
+from swiftlet.boundaries.objects import ObjectTransport
 from swiftlet.errors import SwiftletError, Unavailable
 from swiftlet.ring.lookup import Ring
 from swiftlet.ring.model import Coding, Device
 from swiftlet.sync.asking.questions import Questions
 from swiftlet.sync.coded.backlog import Backlog, Bounds, Budget
 from swiftlet.sync.coded.comparing import Comparing
+from swiftlet.sync.coded.copies import Copies, Roots
 from swiftlet.sync.coded.device_round import DeviceRound, Repair, Tools, each
 from swiftlet.sync.coded.fates import Fates, Watch
-from swiftlet.sync.coded.layout import CodedRing, Surroundings
+from swiftlet.sync.coded.layout import CodedRing, HoldersAround, Surroundings
 from swiftlet.sync.coded.mending import Mending
 from swiftlet.sync.coded.peers import Peers
 from swiftlet.sync.coded.redundancy import Tally
@@ -62,7 +64,7 @@ class CodedRepairer:
         local: Callable[[Ring], Sequence[Device]],
         rings: Callable[[int], Ring],
         codings: Callable[[int], Coding | None],
-        transport: SyncTransport,
+        transport: ObjectTransport,
         repair: CodedRepair,
         neighbours: Neighbours,
         watch: Watch,
@@ -96,7 +98,8 @@ class CodedRepairer:
         self._now_s = now_s
         self._last: dict[str, object] | None = None
         self._redundancy: dict[str, dict[str, object]] = {}
-        self._surroundings: dict[tuple[int, int], Surroundings] = {}
+        self._surroundings: dict[tuple[int, int], tuple[Surroundings, HoldersAround]] = {}
+        self._ended: dict[tuple[str, int], dict[int, Roots]] = {}
         self._remembered: dict[tuple[str, int], set[int]] = {}
 
     def status(self) -> dict[str, object] | None:
@@ -156,6 +159,7 @@ class CodedRepairer:
                 self._standings.of(device.name, policy),
                 remembered,
                 self._around(device, tools.coded),
+                self._ended.setdefault((device.name, policy), {}),
                 tools,
                 chosen,
             )
@@ -173,27 +177,29 @@ class CodedRepairer:
             tools.tally.publish(name)
         return begun
 
-    def _around(self, device: Device, coded: CodedRing) -> Surroundings:
+    def _around(self, device: Device, coded: CodedRing) -> tuple[Surroundings, HoldersAround]:
         """Return where the other places of a device's partitions are, which is looked up once for each ring."""
         known = self._surroundings.get((device.id, coded.policy))
-        if known is None or known.ring is not coded.ring:
-            known = Surroundings(coded, coded.store_partitions(device))
+        if known is None or known[0].ring is not coded.ring:
+            known = Surroundings(coded, coded.store_partitions(device)), HoldersAround(coded, device)
             self._surroundings[device.id, coded.policy] = known
         return known
 
     def _tools(self, coded: CodedRing, budget: Budget, report: CodedReport) -> Tools:
         self._neighbours.know(coded.policy, coded.ring.devices)
         peers = Peers(self._questions, self._neighbours, coded)
+        comparing, tally = Comparing(coded, peers, report, self._clock), Tally(coded.coding)
         return Tools(
             coded,
             self._transport,
             self._repair,
             peers,
             report,
-            Comparing(coded, peers, report, self._clock),
+            comparing,
+            Copies(coded, self._transport, peers, comparing, report, tally, self._pace, budget, self._clock),
             Mending(coded, self._repair, peers, report, self._pace, budget),
             Fates(coded, self._repair, peers, report, self._watch),
-            Tally(coded.coding),
+            tally,
             self._clock,
             self._pace.concurrency,
         )

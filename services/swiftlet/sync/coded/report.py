@@ -14,8 +14,8 @@ _COMPARED = Counter(
 )
 _REPAIRED = Counter(
     "swiftlet_replicator_coded_repaired_total",
-    "Fragments rebuilt at their place, decisions and deletions told, versions settled, spares dropped once their place "
-    "has them.",
+    "Fragments rebuilt at their place, copies of small objects brought, decisions and deletions told, versions "
+    "settled, spares dropped once their place has them.",
     ["how"],
 )
 _REBUILT_BYTES = Counter("swiftlet_replicator_coded_rebuilt_bytes_total", "Bytes of fragments that were rebuilt.")
@@ -35,7 +35,7 @@ _LEFT = Gauge(
 )
 LAST_ROUND = Gauge("swiftlet_replicator_coded_last_round_timestamp_seconds", "When the last round of repairs ended.")
 
-How = Literal["rebuilt", "told", "settled", "handed_back"]
+How = Literal["rebuilt", "copied", "told", "settled", "handed_back"]
 Why = Literal["too_few", "unproved", "refused"]
 
 
@@ -50,6 +50,8 @@ class CodedReport:
     """Partitions of places that no other place could be compared with, and devices that could not be read."""
     rebuilt: int = 0
     rebuilt_bytes: int = 0
+    copied: int = 0
+    """Copies of small objects, and deletions and metadata of them, that were brought to a place."""
     told: int = 0
     """Decisions and deletions that a place did not know."""
     settled: int = 0
@@ -80,7 +82,7 @@ class CodedReport:
     @property
     def goes_on(self) -> bool:
         """Whether the round's bound has ended it, so that another one has something to do at once."""
-        return self.is_bounded and self.rebuilt + self.told + self.handed_back > 0
+        return self.is_bounded and self.rebuilt + self.copied + self.told + self.handed_back > 0
 
     def count(self, compared: int, equal: int) -> None:
         """Count comparisons, and those of them that found nothing."""

@@ -10,6 +10,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use swiftlet_store::model::Key;
 use swiftlet_transport::Sink;
 
 use super::answering::Whole;
@@ -45,6 +46,16 @@ pub trait Step: Send + 'static {
     type Heard;
     /// How the step has ended.
     type Verdict: Copy + Send;
+
+    /// How many places do it, the first ones.
+    fn count(&self, places: &Places) -> usize {
+        places.at.len()
+    }
+
+    /// The key under which a place's device does it.
+    fn key(&self, places: &Places, place: usize) -> Key {
+        places.key(place)
+    }
 
     /// The request to the device of a place, which keeps the container update for these replicas (bits).
     fn request(&self, places: &Places, place: usize, row: u32) -> Request;
@@ -86,7 +97,7 @@ impl<S: Step> AtAllPlaces<S> {
         let spares = places.spares.iter().copied().collect();
         let state = State { options, step, spares, durable: None, owed: Vec::new(), end: None };
         Self(Operation::start(places, state, (timeout, &trace), sink, |state, asking| {
-            for place in 0..asking.places.at.len() {
+            for place in 0..state.step.count(&asking.places) {
                 state.ask(asking, place, asking.places.at[place]);
             }
         }))
@@ -104,7 +115,12 @@ impl<S: Step> AtAllPlaces<S> {
     #[must_use]
     pub fn owed(&self) -> Vec<Owed> {
         self.0.look(|state, asking| {
-            let owed = |(place, device): &(usize, u32)| asking.places.owed(*place, *device, &state.options.rows);
+            let owed = |&(place, device): &(usize, u32)| Owed {
+                key: state.step.key(&asking.places, place),
+                place,
+                device,
+                row: row_of(place, &state.options.rows),
+            };
             state.owed.iter().map(owed).collect()
         })
     }

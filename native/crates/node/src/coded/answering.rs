@@ -5,7 +5,7 @@ use swiftlet_fragments::request::Answer as Said;
 use swiftlet_transport::{Error as TransportError, What};
 
 use crate::client::Failure;
-use crate::message::{Request, fragments, packs};
+use crate::message::{MAX_COPY_BYTES, Request, fragments, packs};
 use crate::status::{Refusal, Status};
 
 /// A whole answer: its header, and its body.
@@ -21,6 +21,7 @@ pub(super) fn most_bytes(request: &Request, cell_bytes: usize) -> usize {
             end.saturating_sub(*first) as usize * cell_bytes
         }
         Request::Pack(packs::Request::Piece { bytes, .. }) => *bytes as usize,
+        Request::Get { .. } => MAX_COPY_BYTES as usize,
         _ => 0,
     }
 }

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use swiftlet_transport::{Call, Chunk, Error as TransportError, Event, Sink, Ticket, Upload, What};
+use swiftlet_transport::{Body, Call, Chunk, Error as TransportError, Event, Sink, Ticket, Upload, What};
 
 use super::answering::{Answering, Whole, most_bytes};
 use super::places::{Places, Target};
@@ -70,12 +70,20 @@ impl<A> Asking<A> {
 
     /// The same with another time limit.
     pub(super) fn ask_within(&mut self, timeout: Duration, about: A, device: u32, request: impl Into<Request>) {
-        let request = request.into();
+        self.send(timeout, about, device, (request.into(), Body::Empty));
+    }
+
+    /// Ask a device, with a body that is here.
+    pub(super) fn ask_with(&mut self, about: A, device: u32, request: Request, body: Body) {
+        self.send(self.timeout, about, device, (request, body));
+    }
+
+    fn send(&mut self, timeout: Duration, about: A, device: u32, (request, body): (Request, Body)) {
         let most = most_bytes(&request, self.places.cell_bytes);
         let token = self.next;
         let ticket = self.call(device, request, timeout).and_then(|(target, call, me)| {
             let (peer, _) = target;
-            peer.call(call, &me, token).map_err(Failure::Lost)
+            peer.call(Call { body, ..call }, &me, token).map_err(Failure::Lost)
         });
         self.enter(about, device, most, ticket);
     }

@@ -5,8 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use swiftlet_erasure::{Geometry, Scheme};
+use swiftlet_fragments::forms::Numbers;
 use swiftlet_fragments::{Device, Terms, Version};
 use swiftlet_store::model::{FragmentInfo, Key, PutMeta};
+use swiftlet_store::{COPIES, PARTITIONS};
 use swiftlet_transport::Peer;
 
 use crate::message::fragments::{MAX_READ_BYTES, MAX_READ_CELLS, Request};
@@ -18,8 +20,6 @@ pub type Target = (Peer, String);
 pub const MOST_CELL_BYTES: usize = 1 << 20;
 /// Bytes of an object that are asked for at once, but for one stripe at least.
 const MOST_WINDOW: u64 = 4 << 20;
-/// Partitions of a store that a partition of the ring has.
-const PARTITIONS: u32 = 32;
 
 /// A container update that is pending at a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,6 +117,11 @@ impl Places {
         Terms::of(self.scheme)
     }
 
+    /// The numbers of small objects as well.
+    pub(crate) fn numbers(&self) -> Numbers {
+        Numbers::of(self.terms())
+    }
+
     /// The key of a fragment.
     pub(crate) fn key(&self, place: usize) -> Key {
         Key { partition: PARTITIONS * self.key.partition + place as u32, ..self.key }
@@ -125,6 +130,11 @@ impl Places {
     /// The places of another object of the same partition.
     pub(crate) fn of_digest(&self, digest: [u8; 16]) -> Self {
         Self { key: Key { digest, ..self.key }, ..self.clone() }
+    }
+
+    /// The key of the object's copies, at whichever place.
+    pub(crate) fn copy_key(&self) -> Key {
+        Key { partition: PARTITIONS * self.key.partition + COPIES, ..self.key }
     }
 
     pub(crate) fn owed(&self, place: usize, device: u32, rows: &[u32]) -> Owed {

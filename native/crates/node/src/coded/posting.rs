@@ -1,9 +1,10 @@
-//! Metadata for one object: the same at each place, whether its device has a fragment or not.
+//! Metadata for one object: the same at each place, whether its device has a fragment or not; of a small one at those that
+//! have its copies.
 
 use std::sync::Arc;
 
 use swiftlet_fragments::posting::{Heard, Post, Posted};
-use swiftlet_store::model::{Info, PostMeta};
+use swiftlet_store::model::{Info, Key, PostMeta};
 use swiftlet_transport::Sink;
 
 use super::all_places::{AtAllPlaces, Step, StepOptions, Told};
@@ -14,7 +15,8 @@ use crate::status::Status;
 
 /// The metadata, and what was heard of them.
 pub struct Metadata {
-    of: u64,
+    /// The version; None of a small object, whose copies say themselves which one they are.
+    of: Option<u64>,
     meta: PostMeta,
     post: Post,
     info: Option<Info>,
@@ -33,7 +35,14 @@ impl Posting {
         sink: (Arc<dyn Sink>, u64),
     ) -> Self {
         let post = Post::new(places.terms());
-        Self::begin(places, Metadata { of, meta, post, info: None }, options, sink)
+        Self::begin(places, Metadata { of: Some(of), meta, post, info: None }, options, sink)
+    }
+
+    /// Post these metadata on top of an object that was read as a copy.
+    #[must_use]
+    pub fn start_small(places: Places, meta: PostMeta, options: StepOptions, sink: (Arc<dyn Sink>, u64)) -> Self {
+        let post = Post::of_copies(places.numbers());
+        Self::begin(places, Metadata { of: None, meta, post, info: None }, options, sink)
     }
 
     /// The object as it is since, by the newest that devices have told of it: its container update is made of it.
@@ -47,8 +56,20 @@ impl Step for Metadata {
     type Heard = Heard;
     type Verdict = Posted;
 
+    fn count(&self, places: &Places) -> usize {
+        self.of.map_or(places.numbers().holders, |_| places.at.len())
+    }
+
+    fn key(&self, places: &Places, place: usize) -> Key {
+        self.of.map_or_else(|| places.copy_key(), |_| places.key(place))
+    }
+
     fn request(&self, places: &Places, place: usize, row: u32) -> Request {
-        fragments::Request::Post { key: places.key(place), of: self.of, meta: self.meta.clone(), row }.into()
+        let (key, meta) = (self.key(places, place), self.meta.clone());
+        match self.of {
+            Some(of) => fragments::Request::Post { key, of, meta, row }.into(),
+            None => Request::Post { key, meta, row, proved: false },
+        }
     }
 
     fn told(&mut self, answer: Result<Vec<u8>, Failure>) -> Told<Heard> {
@@ -62,6 +83,10 @@ impl Step for Metadata {
             }
             Err(Failure::Refused(refusal)) if refusal.status == Status::Superseded => {
                 Told::Heard(Heard::Superseded(refusal.timestamp), false)
+            }
+            // One without a copy may have missed it.
+            Err(Failure::Refused(refusal)) if refusal.status == Status::NotFound && refusal.timestamp == 0 => {
+                Told::Unable
             }
             Err(Failure::Refused(refusal)) if refusal.status == Status::NotFound => {
                 Told::Heard(Heard::Deleted(refusal.timestamp), false)

@@ -1,9 +1,10 @@
 //! A read of a range of one object, or of its description alone.
 //!
-//! So many places are asked for their newest version that one of them has what a quorum has committed, as long as no
-//! spare stood in for it, and the newest of their answers counts. The first of them sends the cells that it has of the
-//! range as well. Everybody is asked if these have nothing. Then cells are asked for, up to two windows ahead of what the
-//! caller has taken. Who is late is replaced by others: for cells, by those of other fragments.
+//! So many places are asked for their newest version that one of them has what a quorum has committed, or what more than
+//! half of the places with copies have of a small object, as long as no spare stood in for it; the newest of their answers
+//! counts. The first of them sends the cells that it has of the range as well, or the bytes of its copy. Everybody is
+//! asked if these have nothing. Then cells are asked for, up to two windows ahead of what the caller has taken. Who is
+//! late is replaced by others: for cells, by those of other fragments; for a copy, by others that have it.
 //!
 //! Who knows that a place has missed a write names it last. Metadata that were posted come with the same answers; the newest
 //! of them count, as a quorum has kept those that were acknowledged.
@@ -12,12 +13,13 @@
 //! together any more after the first bytes ends there; before them, another version may be given in its place
 //! (`swiftlet_fragments::read`).
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
 use swiftlet_fragments::Version;
+use swiftlet_fragments::forms::{Both, Finding};
 use swiftlet_fragments::read::{Read, Step};
 use swiftlet_fragments::request::Answer;
 use swiftlet_store::merge::{info_of, merge_post};
@@ -25,11 +27,13 @@ use swiftlet_store::model::{Footer, FragmentInfo, Info, PostMeta};
 use swiftlet_transport::Sink;
 
 use super::answering::Whole;
+use super::copied::Copied;
 use super::fetching::{Fetching, Next, Wish};
 use super::operation::{self, Operation};
 use super::places::Places;
 use crate::client::Failure;
-use crate::message::fragments::{Cells, Given, Newest, Request};
+use crate::message::fragments::{Cells, CopyHere, Given, Newest, Request};
+use crate::message::{self, Found};
 
 /// How a read waits.
 #[derive(Clone, Debug)]
@@ -40,6 +44,8 @@ pub struct ReadOptions {
     pub hedge: Duration,
     /// Bytes that are passed on before the caller takes any.
     pub ahead_bytes: u64,
+    /// Whether small objects of the policy are copies: that there is none takes the word of places that have these.
+    pub small: bool,
     /// The id of the requests.
     pub trace: String,
 }
@@ -64,6 +70,8 @@ enum Kind {
     /// What is stored with this version.
     Describe(Version),
     Cells(Version, Range<u64>),
+    /// Bytes of a copy.
+    Copy,
 }
 
 /// What a request is about: which fragment, of which device.
@@ -93,7 +101,16 @@ enum Stage {
     /// Somebody knows of a version, but not what it is.
     Describing,
     Fetching(Box<Fetching>),
+    /// The newest version is a copy, whose bytes are waited for.
+    Copying,
     Over(ReadEnd),
+}
+
+/// What the object is.
+#[derive(Clone, Debug)]
+enum Opened {
+    Fragments(Box<FragmentInfo>),
+    Copy(Box<Info>),
 }
 
 struct State {
@@ -109,7 +126,17 @@ struct State {
     told: Vec<(usize, Answer)>,
     known: BTreeMap<Version, Known>,
     floor: Option<Version>,
-    opened: Option<FragmentInfo>,
+    /// The first places that were asked, in their order.
+    asked: Vec<usize>,
+    /// The places that have answered.
+    heard: BTreeSet<usize>,
+    /// The newest version of fragments, or the newest deletion, that this turn of questions has found.
+    newest: Option<Version>,
+    /// The newest copy, and who has it.
+    copied: Copied,
+    /// Whether it was asked for in vain before.
+    is_second: bool,
+    opened: Option<Opened>,
     /// The newest metadata that devices have told of, and those that counted when the object was opened.
     post: Option<PostMeta>,
     described: Option<PostMeta>,
@@ -143,6 +170,11 @@ impl Reading {
             told: Vec::new(),
             known: BTreeMap::new(),
             floor: None,
+            asked: Vec::new(),
+            heard: BTreeSet::new(),
+            newest: None,
+            copied: Copied::default(),
+            is_second: false,
             opened: None,
             post: None,
             described: None,
@@ -150,7 +182,10 @@ impl Reading {
             taken: 0,
         };
         Self(Operation::start(places, state, (timeout, &trace), sink, |state, asking| {
-            (0..asking.places.terms().refusals()).for_each(|_| state.ask_next(asking));
+            // As many as will be enough if they answer.
+            while !state.first.is_empty() && !is_enough(asking, state.asked.iter()) {
+                state.ask_next(asking);
+            }
         }))
     }
 
@@ -165,17 +200,29 @@ impl Reading {
         self.0.look(|state, asking| asking.until_late(state.options.hedge).unwrap_or(state.options.hedge))
     }
 
-    /// What the object is, once it is known: with a fragment's block without digests of cells.
+    /// What the object is, once it is known, unless it is a copy: with a fragment's block without digests of cells.
     #[must_use]
     pub fn info(&self) -> Option<FragmentInfo> {
-        self.0.look(|state, _| state.opened.clone())
+        self.0.look(|state, _| match &state.opened {
+            Some(Opened::Fragments(info)) => Some((**info).clone()),
+            _ => None,
+        })
     }
 
-    /// The object with the newest metadata, once it is known. The xxh3 of its bytes in 64 bits isn't.
+    /// Whether the object is a small one, which lies as copies.
+    #[must_use]
+    pub fn is_copy(&self) -> bool {
+        self.0.look(|state, _| matches!(state.opened, Some(Opened::Copy(_))))
+    }
+
+    /// The object with the newest metadata, once it is known. The xxh3 of its bytes in 64 bits isn't, but for a copy.
     #[must_use]
     pub fn description(&self) -> Option<Info> {
         self.0.look(|state, _| {
-            let FragmentInfo { meta, etag, block } = state.opened.clone()?;
+            let FragmentInfo { meta, etag, block } = match state.opened.clone()? {
+                Opened::Copy(info) => return Some(*info),
+                Opened::Fragments(info) => *info,
+            };
             let footer = Footer { size: block.geometry.object_bytes(), etag, xxh3: 0 };
             Some(info_of(meta, footer, state.described.clone()))
         })
@@ -194,10 +241,23 @@ impl Reading {
     }
 }
 
+/// Whether the newest version can be told from the answers of these places.
+fn is_enough<'a>(asking: &Asking, places: impl Iterator<Item = &'a usize>) -> bool {
+    let mut finding = Finding::new(asking.places.numbers());
+    places.for_each(|place| finding.heard(*place, Both::default()));
+    finding.is_enough()
+}
+
 impl State {
     fn ask(&self, asking: &mut Asking, index: usize, device: u32, kind: Kind) {
         let key = asking.places.key(index);
         let request = match &kind {
+            Kind::Copy => {
+                let (start, stop) = (self.range.start, self.range.end);
+                let request =
+                    message::Request::Get { key: asking.places.copy_key(), start, stop, whole: 0, proved: false };
+                return asking.ask(About { index, device, kind }, device, request);
+            }
             // The first one of all sends cells.
             Kind::Newest if asking.is_first() => {
                 let window = asking.places.window() * asking.places.stripe_bytes();
@@ -216,12 +276,29 @@ impl State {
     /// Ask the next of the first places, if there is one.
     fn ask_next(&mut self, asking: &mut Asking) {
         if let Some(place) = self.first.pop_front() {
+            self.asked.push(place);
             self.ask(asking, place, asking.places.at[place], Kind::Newest);
+        }
+    }
+
+    /// Whether enough of the first places have answered, without those behind one that is still waited for.
+    fn has_enough(&self, asking: &Asking, waited_for: &BTreeSet<usize>) -> bool {
+        let before = self.asked.iter().take_while(|place| !waited_for.contains(place));
+        is_enough(asking, before.filter(|place| self.heard.contains(place)))
+    }
+
+    fn compare_if_enough(&mut self, asking: &mut Asking) {
+        let open = asking.open().map(|about| about.index).collect();
+        if self.has_enough(asking, &open) {
+            self.compare(asking);
         }
     }
 
     /// The first places have told what they can: go on with the newest version of theirs; with everyone if that is none.
     fn compare(&mut self, asking: &mut Asking) {
+        if self.copied.timestamp() > self.newest.map(|version| version.timestamp) {
+            return self.copy(asking);
+        }
         let mut told = std::mem::take(&mut self.told);
         told.sort_by_key(|(_, answer)| match answer {
             Answer::Newest { committed, floor } => std::cmp::Reverse((*committed).max(*floor)),
@@ -251,10 +328,14 @@ impl State {
     }
 
     /// Remember what a device says of a version; false if it can't be true.
-    fn learn(&mut self, asking: &mut Asking, holder: (usize, u32), newest: Newest, body: Vec<u8>) -> bool {
+    fn learn(&mut self, asking: &mut Asking, holder: (usize, u32), newest: Newest, mut body: Vec<u8>) -> bool {
         let fits = |(info, _): &(FragmentInfo, Cells)| asking.places.fits(holder.0, info);
         if !newest.fragment.as_ref().is_none_or(fits) {
             return false;
+        }
+        if let Some(CopyHere::Is { info, body_xxh3 }) = newest.copy {
+            let body = body_xxh3.map(|sum| (sum, std::mem::take(&mut body)));
+            self.copied.learn(info, holder.1, body, &self.range);
         }
         if let Some(post) = newest.post {
             // Whatever the version is for which it counts: which one that is, is known later.
@@ -276,10 +357,15 @@ impl State {
             Step::Wait | Step::Give(_) => {}
             Step::Ask(below) => {
                 self.below = below;
+                self.forget_newest();
                 self.ask_everyone(asking, None);
             }
             Step::Fetch(version) if self.known.contains_key(&version) => self.fetch(asking, version),
             Step::Fetch(version) => self.ask_everyone(asking, Some(version)),
+            // A device that has replaced another one has nothing, and others know nothing of small objects.
+            Step::NotFound if self.options.small && self.holders(asking) < asking.places.terms().absences() => {
+                self.end(asking, ReadEnd::Unavailable);
+            }
             Step::NotFound => {
                 let end = ReadEnd::NotFound(self.floor.filter(|floor| floor.is_deletion()));
                 self.end(asking, end);
@@ -300,13 +386,62 @@ impl State {
         self.stage = Stage::Fetching(Box::new(fetching));
     }
 
+    /// How many places with copies have answered.
+    fn holders(&self, asking: &Asking) -> usize {
+        self.heard.range(..asking.places.numbers().holders).count()
+    }
+
+    /// Give the newest copy, whose bytes may have come already.
+    fn copy(&mut self, asking: &mut Asking) {
+        asking.forget();
+        self.stage = Stage::Copying;
+        if let Some((info, bytes)) = self.copied.whole(&self.range) {
+            return self.give(asking, info, bytes);
+        }
+        self.ask_for_copy(asking);
+    }
+
+    /// Ask the next device that has the copy; if there is none, everyone for the newest version, once more.
+    fn ask_for_copy(&mut self, asking: &mut Asking) {
+        match self.copied.next() {
+            Some(device) => self.ask(asking, 0, device, Kind::Copy),
+            None if asking.open().next().is_some() => {}
+            None if std::mem::replace(&mut self.is_second, true) => self.end(asking, ReadEnd::Unavailable),
+            None => {
+                self.forget_newest();
+                self.ask_everyone(asking, None);
+            }
+        }
+    }
+
+    /// What is asked once more may have changed meanwhile.
+    fn forget_newest(&mut self) {
+        (self.newest, self.copied) = (None, Copied::default());
+    }
+
+    fn give(&mut self, asking: &mut Asking, info: Info, bytes: Vec<u8>) {
+        self.pass(asking, Some(Opened::Copy(Box::new(info))), bytes);
+        self.end(asking, ReadEnd::Whole);
+    }
+
+    /// Everyone has answered who will.
+    fn wait_no_longer(&mut self, asking: &mut Asking) {
+        let copied = self.copied.timestamp();
+        let older = [self.newest, self.read.tried()].into_iter().flatten().map(|version| version.timestamp).max();
+        if matches!(self.stage, Stage::Asking { .. }) && copied > older {
+            return self.copy(asking);
+        }
+        let step = self.read.wait_no_longer();
+        self.step(asking, step);
+    }
+
     fn end(&mut self, asking: &mut Asking, end: ReadEnd) {
         asking.forget();
         self.stage = Stage::Over(end);
         asking.end();
     }
 
-    fn pass(&mut self, asking: &Asking, opened: Option<FragmentInfo>, bytes: Vec<u8>) {
+    fn pass(&mut self, asking: &Asking, opened: Option<Opened>, bytes: Vec<u8>) {
         if opened.is_some() {
             self.opened = opened;
             self.described = self.post.take();
@@ -332,8 +467,11 @@ impl State {
         let after = self.options.hedge;
         match &mut self.stage {
             Stage::Asking { everyone: false } => {
-                let in_time = asking.open().count() - asking.late(after).count();
-                if in_time + self.told.len() >= asking.places.terms().refusals() {
+                let late: BTreeSet<usize> = asking.late(after).map(|about| about.index).collect();
+                let in_time = asking.open().map(|about| about.index).filter(|place| !late.contains(place)).collect();
+                if self.has_enough(asking, &in_time) {
+                    self.compare(asking);
+                } else if is_enough(asking, in_time.union(&self.heard)) {
                 } else if !self.first.is_empty() {
                     self.ask_next(asking);
                 } else {
@@ -348,7 +486,24 @@ impl State {
                     }
                 }
             }
+            Stage::Copying if asking.late(after).count() == asking.open().count() => {
+                if let Some(device) = self.copied.next() {
+                    self.ask(asking, 0, device, Kind::Copy);
+                }
+            }
             _ => {}
+        }
+    }
+
+    /// Bytes of the copy have come, or they have not.
+    fn came(&mut self, asking: &mut Asking, answer: Result<Whole, Failure>) {
+        if !matches!(self.stage, Stage::Copying) {
+            return;
+        }
+        let found = answer.and_then(|(header, body)| Ok((Found::decode(&header)?, body)));
+        match found.ok().and_then(|(found, body)| self.copied.check(found, body, &self.range)) {
+            Some((info, bytes)) => self.give(asking, info, bytes),
+            None => self.ask_for_copy(asking),
         }
     }
 }
@@ -361,23 +516,46 @@ impl operation::State for State {
             Kind::Newest => {
                 let newest = answer.and_then(|(header, body)| Ok((Newest::decode(&header)?, body)));
                 let told = newest.ok().and_then(|(newest, body)| {
-                    let told = Answer::Newest { committed: newest.committed, floor: newest.floor };
-                    self.floor = self.floor.max(newest.floor);
-                    self.learn(asking, (index, device), newest, body).then_some(told)
+                    // Of copies that are dead another form knows more, or the object is deleted.
+                    let dead = match newest.copy {
+                        Some(CopyHere::Dead(until)) => Some(Version::deletion(until)),
+                        _ => None,
+                    };
+                    let (committed, floor) = (newest.committed, newest.floor.max(dead));
+                    if !self.learn(asking, (index, device), newest, body) {
+                        return None;
+                    }
+                    let newest = committed.max(floor);
+                    self.floor = self.floor.max(floor);
+                    self.newest = self.newest.max(newest);
+                    self.heard.extend((asking.places.at[index] == device).then_some(index));
+                    Some(Answer::Newest { committed, floor })
                 });
                 match (told, &self.stage) {
                     (Some(told), Stage::Asking { everyone: false }) => {
                         self.told.push((index, told));
-                        if self.told.len() >= asking.places.terms().refusals() {
-                            self.compare(asking);
-                        }
+                        self.compare_if_enough(asking);
+                    }
+                    // Nothing was in vain yet: what is newer than all that is known is what was looked for.
+                    (Some(_), Stage::Asking { .. })
+                        if !self.is_second
+                            && self.read.tried().is_none()
+                            && self.copied.timestamp() > self.newest.map(|version| version.timestamp) =>
+                    {
+                        self.copy(asking);
                     }
                     (Some(told), _) => {
                         let place = (asking.places.at[index] == device).then_some(index);
                         let step = self.read.newest(place, &told);
                         self.step(asking, step);
                     }
-                    (None, Stage::Asking { everyone: false }) => self.ask_next(asking),
+                    (None, Stage::Asking { everyone: false }) => {
+                        let open: BTreeSet<usize> = asking.open().map(|about| about.index).collect();
+                        if !is_enough(asking, open.union(&self.heard)) {
+                            self.ask_next(asking);
+                        }
+                        self.compare_if_enough(asking);
+                    }
                     (None, _) => {}
                 }
             }
@@ -390,6 +568,7 @@ impl operation::State for State {
                     self.fetch(asking, version);
                 }
             }
+            Kind::Copy => self.came(asking, answer),
             Kind::Cells(version, stripes) => {
                 let given = answer.and_then(|(header, body)| Ok((Given::decode(&header)?, body)));
                 let answer = match &given {
@@ -416,15 +595,14 @@ impl operation::State for State {
                 Stage::Over(_) => return,
                 Stage::Asking { .. } | Stage::Describing if asking.open().next().is_some() => return,
                 Stage::Asking { everyone: false } => self.compare(asking),
-                Stage::Asking { .. } | Stage::Describing => {
-                    let step = self.read.wait_no_longer();
-                    self.step(asking, step);
-                }
+                Stage::Asking { .. } | Stage::Describing => self.wait_no_longer(asking),
+                Stage::Copying => return,
                 Stage::Fetching(fetching) => {
                     let version = fetching.version();
                     let may_pass = self.passed.saturating_sub(self.taken) <= self.options.ahead_bytes;
                     let next = if may_pass { fetching.next() } else { Ok(Next::Wait) };
-                    let opened = self.opened.is_none().then(|| fetching.info.clone());
+                    let opened = || Opened::Fragments(Box::new(fetching.info.clone()));
+                    let opened = self.opened.is_none().then(opened);
                     match next {
                         Ok(Next::Bytes(bytes)) => self.pass(asking, opened, bytes),
                         Ok(Next::End) => {

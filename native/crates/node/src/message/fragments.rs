@@ -9,10 +9,10 @@ use swiftlet_fragments::block::Block;
 use swiftlet_fragments::request::{Answer, Request as Asked};
 use swiftlet_fragments::slot::Shown;
 use swiftlet_fragments::{Accepted, Ballot, Device, Outcome, Version};
-use swiftlet_store::model::{FragmentInfo, Key, PostMeta, PutMeta};
+use swiftlet_store::model::{FragmentInfo, Info, Key, PostMeta, PutMeta};
 use swiftlet_store::{Undecided, Unsettled};
 
-use super::{Malformed, Reader, Writer, check_row, put_key, put_post, take_key, take_post};
+use super::{Malformed, Reader, Writer, check_row, put_info, put_key, put_post, take_info, take_key, take_post};
 
 /// The version of these messages.
 const VERSION: u8 = 1;
@@ -143,11 +143,40 @@ pub struct Newest {
     pub fragment: Option<(FragmentInfo, Cells)>,
     /// The newest metadata that were posted, which count for every version that is older.
     pub post: Option<PostMeta>,
+    /// What the device has of the object as a copy.
+    pub copy: Option<CopyHere>,
+}
+
+/// What a device has of an object that is, or was, small: a copy, beside the fragments of what it was before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CopyHere {
+    /// Copies up to this time are dead: the object was deleted, or has become a large one.
+    Dead(u64),
+    /// It is this one.
+    Is {
+        /// The object.
+        info: Info,
+        /// xxh3 of the bytes that were asked for, which follow in place of cells; None if they don't.
+        body_xxh3: Option<u64>,
+    },
+}
+
+impl CopyHere {
+    /// When it was written, or up to when it is dead.
+    #[must_use]
+    pub fn timestamp(&self) -> u64 {
+        match self {
+            Self::Dead(timestamp) => *timestamp,
+            Self::Is { info, .. } => info.timestamp,
+        }
+    }
 }
 
 /// What follows in an answer about the newest version, as bits.
 const FRAGMENT: u8 = 1;
 const POST: u8 = 2;
+const COPY: u8 = 4;
+const DEAD_COPY: u8 = 8;
 
 /// The answer to a request for cells.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -625,7 +654,12 @@ impl Newest {
         put_some_version(&mut out, self.committed);
         put_some_version(&mut out, self.floor);
         let fragment = if self.fragment.is_some() { FRAGMENT } else { 0 };
-        out.u8(fragment | if self.post.is_some() { POST } else { 0 });
+        let copy = match &self.copy {
+            None => 0,
+            Some(CopyHere::Dead(_)) => DEAD_COPY,
+            Some(CopyHere::Is { .. }) => COPY,
+        };
+        out.u8(fragment | if self.post.is_some() { POST } else { 0 } | copy);
         if let Some((info, cells)) = &self.fragment {
             put_meta(&mut out, &info.meta);
             out.text(&info.etag);
@@ -633,6 +667,15 @@ impl Newest {
             put_cells(&mut out, cells);
         }
         self.post.iter().for_each(|post| put_post(&mut out, post));
+        match &self.copy {
+            None => {}
+            Some(CopyHere::Dead(timestamp)) => out.u64(*timestamp),
+            Some(CopyHere::Is { info, body_xxh3 }) => {
+                put_info(&mut out, info);
+                out.u8(u8::from(body_xxh3.is_some()));
+                out.u64(body_xxh3.unwrap_or(0));
+            }
+        }
         out.finish()
     }
 
@@ -644,7 +687,7 @@ impl Newest {
         let mut from = Reader(header);
         let (committed, floor) = (take_some_version(&mut from)?, take_some_version(&mut from)?);
         let bits = from.u8()?;
-        if bits > FRAGMENT | POST {
+        if bits > FRAGMENT | POST | DEAD_COPY || bits & (COPY | DEAD_COPY) == COPY | DEAD_COPY {
             return Err(Malformed("an answer with more than there is"));
         }
         let fragment = if bits & FRAGMENT != 0 {
@@ -654,12 +697,23 @@ impl Newest {
             None
         };
         let post = if bits & POST == 0 { None } else { Some(take_post(&mut from)?) };
+        let copy = match bits & (COPY | DEAD_COPY) {
+            0 => None,
+            COPY => {
+                let (info, known, body_xxh3) = (take_info(&mut from)?, from.flag()?, from.u64()?);
+                if !known && body_xxh3 != 0 {
+                    return Err(Malformed("a digest of no bytes"));
+                }
+                Some(CopyHere::Is { info, body_xxh3: known.then_some(body_xxh3) })
+            }
+            _ => Some(CopyHere::Dead(from.u64()?)),
+        };
         from.end()?;
         let fits = |(info, _): &(FragmentInfo, Cells)| committed == Some(info.version());
         if !fragment.as_ref().is_none_or(fits) {
             return Err(Malformed("a fragment of another version"));
         }
-        Ok(Self { committed, floor, fragment, post })
+        Ok(Self { committed, floor, fragment, post, copy })
     }
 }
 

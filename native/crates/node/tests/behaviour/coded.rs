@@ -12,6 +12,7 @@ mod packs;
 mod packs_made;
 mod packs_read;
 mod posting;
+mod small;
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -59,7 +60,7 @@ fn writing() -> WriteOptions {
 }
 
 fn reading() -> ReadOptions {
-    ReadOptions { timeout: LONG, hedge: LONG, ahead_bytes: 10_000, trace: "tx".to_owned() }
+    ReadOptions { timeout: LONG, hedge: LONG, ahead_bytes: 10_000, small: false, trace: "tx".to_owned() }
 }
 
 /// What a reader got: the object's timestamp and the bytes, or how it ended without.
@@ -195,8 +196,8 @@ fn read(places: Places, first: &[usize], range: Range<u64>, options: ReadOptions
             assert_eq!(event.token, 7);
             match event.what {
                 What::Sent(_) => {
-                    let info = reading.info().unwrap();
-                    assert!(opened.replace(info.meta.timestamp).is_none() && info.etag == b"etag");
+                    let info = reading.description().unwrap();
+                    assert!(opened.replace(info.timestamp).is_none() && info.etag == b"etag");
                 }
                 What::Chunk(chunk) => {
                     assert!(opened.is_some(), "it is known before what it is");

@@ -218,6 +218,32 @@ fn posted() -> impl Strategy<Value = PostMeta> {
     )
 }
 
+fn copy_here() -> impl Strategy<Value = fragments::CopyHere> {
+    let here = (any::<(u64, u64, u64)>(), text(), pairs(), any::<Option<u64>>()).prop_map(
+        |((timestamp, size, xxh3), name, metadata, body_xxh3)| {
+            let info = Info { name, timestamp, size, xxh3, metadata, ..empty_info() };
+            fragments::CopyHere::Is { info, body_xxh3 }
+        },
+    );
+    prop_oneof![any::<u64>().prop_map(fragments::CopyHere::Dead), here]
+}
+
+fn empty_info() -> Info {
+    Info {
+        name: Vec::new(),
+        timestamp: 0,
+        size: 0,
+        etag: Vec::new(),
+        xxh3: 0,
+        content_type: Vec::new(),
+        metadata: Vec::new(),
+        sysmeta: Vec::new(),
+        meta_timestamp: 0,
+        content_type_timestamp: 0,
+        delete_at: 0,
+    }
+}
+
 fn fragment_request() -> impl Strategy<Value = fragments::Request> {
     let keep = (key(), any::<(bool, u64, u64, u32)>(), 1..=16_u32 << 20, prop::option::of(0..u64::MAX), pairs());
     let keep = keep.prop_map(|(key, (certain, timestamp, delete_at, row), cell_bytes, size, metadata)| {
@@ -350,6 +376,7 @@ proptest! {
         floor in prop::option::of(version()), name in text(), metadata in pairs(),
         first in any::<u64>(), xxh3 in prop::collection::vec(any::<u64>(), 0..9),
         unsettled in prop::collection::vec(unsettled(), 0..4), more in any::<bool>(), post in prop::option::of(posted()),
+        copy in prop::option::of(copy_here()),
     ) {
         let raw = fragments::encode_answer(&answer).unwrap();
         prop_assert_eq!(fragments::decode_answer(&raw), Ok(answer.clone()));
@@ -371,15 +398,15 @@ proptest! {
         let footer = fragments::Footer { etag: info.etag.clone(), block: info.block.clone() };
         let raw = footer.encode().unwrap();
         prop_assert_eq!(fragments::Footer::decode(&raw), Ok(footer));
-        let newest = fragments::Newest { committed: Some(version), floor, fragment: Some((info, cells)), post };
+        let newest = fragments::Newest { committed: Some(version), floor, fragment: Some((info, cells)), post, copy };
         let raw = newest.encode().unwrap();
         prop_assert_eq!(fragments::Newest::decode(&raw), Ok(newest.clone()));
         for cut in 0..raw.len() {
             prop_assert!(fragments::Newest::decode(&raw[..cut]).is_err());
         }
-        let other = fragments::Newest { committed: floor.filter(|floor| *floor != version), ..newest };
+        let other = fragments::Newest { committed: floor.filter(|floor| *floor != version), ..newest.clone() };
         prop_assert!(fragments::Newest::decode(&other.encode().unwrap()).is_err(), "a fragment of another version");
-        let nothing = fragments::Newest { committed: None, floor, fragment: None, post: None };
+        let nothing = fragments::Newest { committed: None, floor, fragment: None, post: None, copy: newest.copy.clone() };
         prop_assert_eq!(fragments::Newest::decode(&nothing.encode().unwrap()), Ok(nothing));
     }
 

@@ -44,6 +44,11 @@ pub struct Undecided {
     pub chosen: Arc<[Device]>,
 }
 
+/// Partitions of a store for each partition of a ring with erasure coding: one for each place, and the last one for
+/// copies of small objects.
+pub const PARTITIONS: u32 = 32;
+/// Which of these has the copies.
+pub const COPIES: u32 = PARTITIONS - 1;
 /// Objects of which [`Store::kept_as`] reads one, at most.
 const MOST_LOOKED_AT: usize = 1024;
 
@@ -93,6 +98,9 @@ impl Store {
     /// None if there is none.
     pub fn kept_as(&self, policy: u16) -> Result<Option<KeptAs>> {
         for (key, is_whole) in self.inner.index.first_of(policy, MOST_LOOKED_AT) {
+            if is_whole && key.partition % PARTITIONS == COPIES {
+                continue; // it may be a small object of either kind of policy
+            }
             if is_whole {
                 return Ok(Some(KeptAs::Whole));
             }

@@ -320,7 +320,7 @@ impl<'a> Packing<'a> {
     pub fn read(&self, pack: Pack) -> Result<Contents, Stopped> {
         self.must_go_on()?;
         let PackOptions { timeout, trace, .. } = self.options.clone();
-        let options = ReadOptions { timeout, hedge: timeout, ahead_bytes: AHEAD_BYTES, trace };
+        let options = ReadOptions { timeout, hedge: timeout, ahead_bytes: AHEAD_BYTES, small: false, trace };
         let events = Completions::new().map_err(|_| Failure::Damaged("there is no room for another request"))?;
         let all: Vec<usize> = (0..self.places.at.len()).collect();
         let places = self.places.of_digest(pack.digest);
