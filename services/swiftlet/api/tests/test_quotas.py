@@ -432,6 +432,23 @@ async def test_an_account_that_has_not_heard_yet_is_looked_at_again(
     assert held() == 0
 
 
+async def test_a_process_that_ends_checks_no_more(proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
+    limit(proxy, account_object_count=5)
+    asked: list[object] = []
+
+    async def never(*args: object, **kwargs: object) -> bool:
+        asked.append(args)
+        return False
+
+    monkeypatch.setattr(proxy.api.listings.claims, "confirm", never)
+    assert (await proxy.call("PUT", "c/o", data=b"")).status == 201
+    assert len(quota_checks._later) == 1
+    await quota_checks.stop_checking()
+    before = len(asked)
+    await asyncio.sleep(quota_checks._PAUSES_S[0] * 2)
+    assert (len(asked), quota_checks._later) == (before, set())
+
+
 async def test_a_write_of_unknown_outcome_keeps_its_room(
     proxy: Proxy, cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

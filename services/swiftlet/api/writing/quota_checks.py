@@ -59,6 +59,14 @@ themselves.
 _log = structlog.get_logger("quota")
 
 
+async def stop_checking() -> None:
+    """End the tasks that check later. Call it while the transports can still be used."""
+    checking = [*_later]
+    for task in checking:
+        task.cancel()
+    await asyncio.gather(*checking, return_exceptions=True)
+
+
 class Incoming(Protocol):
     """The bytes of a new object, as in `swiftlet.api.writing.storing`."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+
 from aiohttp import web
 
 from swiftlet.api.app import add_api_routes
@@ -9,6 +11,7 @@ from swiftlet.api.context.core import ApiOptions
 from swiftlet.api.context.logins import Logins
 from swiftlet.api.context.revoking import Revocations
 from swiftlet.api.context.shared_changes import SharedChanges
+from swiftlet.api.writing.quota_checks import stop_checking
 from swiftlet.auth.failures import LoginLimit
 from swiftlet.front.withdrawing import Withdrawals
 from swiftlet.main.certificates import FAILURES as certificate_failures
@@ -89,6 +92,7 @@ def create_app(
     if settings.cluster.direct_access:
         tell_of_changes(app, api.changes, transport.client, policies, rings)
     app.on_startup.append(_keep_what_is_there)
+    app.cleanup_ctx.append(_checking)
     keep_revocations(app, revocations, settings.auth.revocations_check_interval_s)
     add_api_routes(app, api)
     add_front(app, api, rings, transport, settings, withdrawals, transport.client, certificates)
@@ -97,6 +101,11 @@ def create_app(
         certificates.show()
         keep_current(app, "TLS certificate", certificates.reload, certificate_failures, interval_s, certificates.show)
     return app
+
+
+async def _checking(_app: web.Application) -> AsyncIterator[None]:
+    yield
+    await stop_checking()
 
 
 async def _keep_what_is_there(_app: web.Application) -> None:

@@ -146,6 +146,9 @@ class PendingDelivery:
         except SwiftletError as error:
             _log.warning("a pending update can't be read", device=self._device, object=row.key.hex, error=str(error))
             return True
+        if listed is not None and listed.deleted and not listed.name:
+            # A replicator brought this tombstone, which has no name: who deleted the object has the row pending.
+            return False
         parts = listed.name.split("/", 3) if listed is not None else []
         if listed is None or len(parts) != 4:
             _log.error(

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 from prometheus_client import REGISTRY
+from structlog.testing import capture_logs
 
 from swiftlet.errors import NodeUnreachable, NotFound
 from swiftlet.model import ObjectKey, ObjectRow, PostRecord
@@ -216,6 +217,24 @@ async def test_what_is_not_held_any_more_is_delivered_to_nobody(device: Device) 
     assert await device.deliver(11) == 2
     assert device.containers.asked == []
     assert device.pending.count() == 0
+
+
+async def test_a_deletion_that_a_replicator_brought_is_left_to_those_who_deleted(tmp_path: Path) -> None:
+    store, containers, pool = NativeStore(tmp_path, volume_bytes=8 << 20), Containers(), DevicePool("d1", 1, 10)
+    pending = NativePending(store)
+    with served({"d1": store}) as (port, _):
+        device, offset = device_at(port)
+        async with client_of(offset) as transport:
+            await transport.put(device, key_of(1), record(1), DATA, footer_of(DATA), ROW)
+    store.delete(key_of(1), at(2), "")
+    assert pending.count() == 1
+    times = DeliveryTimes(send_s=1.0, interval_s=5.0, reclaim_age_s=RECLAIM_AGE_S, pending_for_s=0.0)
+    with capture_logs() as logs:
+        await PendingDelivery("d1", store, pending, pool, containers, times).deliver()
+    assert (containers.rows, pending.count()) == ([], 0)
+    assert [entry for entry in logs if entry["log_level"] == "error"] == []
+    pool.close()
+    store.close()
 
 
 async def test_two_processes_deliver_the_same_row(device: Device) -> None:
