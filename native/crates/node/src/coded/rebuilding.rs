@@ -4,6 +4,10 @@
 //! where a spare has it, and else k of each stripe. They are sent on as they are made. Only a fragment whose digest is
 //! the one that the others know is kept.
 //!
+//! Who makes the fragment of a pack takes over that the pack is retired: else this place would take references to it, and
+//! whoever deletes the pack relies on no place doing so. So all other places are waited for, and if one has retired it, so
+//! does the device at the place, before it gets the fragment.
+//!
 //! Fault model: that of the module above. Whoever rebuilds may stop at any moment; nothing is kept then.
 
 use std::sync::Arc;
@@ -11,6 +15,7 @@ use std::time::Duration;
 
 use swiftlet_fragments::Version;
 use swiftlet_fragments::block::Block;
+use swiftlet_fragments::packs::is_pack;
 use swiftlet_fragments::request::Answer;
 use swiftlet_store::model::FragmentInfo;
 use swiftlet_transport::{Chunk, Error as TransportError, Sink, Upload};
@@ -21,6 +26,7 @@ use super::operation::{self, Operation};
 use super::places::Places;
 use crate::client::Failure;
 use crate::message::fragments::{Footer, Given, Newest, Request, decode_answer};
+use crate::message::packs::Request as PackRequest;
 
 /// With more bytes than these that the device has yet to take, no further cells are made.
 const MOST_QUEUED: u64 = 1 << 20;
@@ -42,6 +48,8 @@ enum About {
     /// What is stored with the version, beside this fragment.
     Describe(usize),
     Cells(Wish),
+    /// That the pack is retired, at its place.
+    Retire,
     /// The fragment, at its place.
     Keep,
 }
@@ -49,7 +57,10 @@ enum About {
 type Asking = operation::Asking<About>;
 
 enum Stage {
-    Describing,
+    /// With what is stored with the version, if the other places are waited for as well.
+    Describing(Option<Box<FragmentInfo>>),
+    /// The pack is being retired at the place.
+    Retiring(Box<FragmentInfo>),
     Making(Box<Fetching>),
     /// The device has all, and has yet to answer.
     Keeping,
@@ -61,6 +72,8 @@ struct State {
     version: Version,
     body_timeout: Duration,
     stage: Stage,
+    /// Whether another place has retired it.
+    retired: bool,
     upload: Option<Upload>,
     /// Bytes that the device has yet to take.
     queued: u64,
@@ -86,7 +99,8 @@ impl Rebuilding {
         if place >= places.at.len() {
             return Err("there is no such place");
         }
-        let state = State { place, version, body_timeout, stage: Stage::Describing, upload: None, queued: 0, made: 0 };
+        let stage = Stage::Describing(None);
+        let state = State { place, version, body_timeout, stage, retired: false, upload: None, queued: 0, made: 0 };
         Ok(Self(Operation::start(places, state, (timeout, trace), sink, |_, asking| {
             for index in (0..asking.places.at.len()).filter(|index| *index != place) {
                 let (device, request) = (asking.places.at[index], asking.places.describe(index, version));
@@ -115,6 +129,16 @@ impl Rebuilding {
 }
 
 impl State {
+    /// What is stored with a pack is known, and what all places say of it that have answered.
+    fn begin_pack(&mut self, asking: &mut Asking, info: Box<FragmentInfo>) {
+        if !self.retired {
+            return self.begin(asking, *info);
+        }
+        let request = PackRequest::Retire { key: asking.places.key(self.place), pack: self.version };
+        asking.ask(About::Retire, asking.places.at[self.place], request);
+        self.stage = Stage::Retiring(info);
+    }
+
     /// What is stored with the version is known: begin to make the fragment, and to send it.
     fn begin(&mut self, asking: &mut Asking, info: FragmentInfo) {
         asking.forget();
@@ -181,15 +205,23 @@ impl operation::State for State {
     fn answered(&mut self, asking: &mut Asking, about: About, answer: Result<Whole, Failure>) {
         match about {
             About::Describe(index) => {
-                let newest = answer.ok().and_then(|(header, _)| Newest::decode(&header).ok());
-                if let Some((info, _)) = newest.and_then(|newest| newest.fragment)
-                    && matches!(self.stage, Stage::Describing)
-                    && info.version() == self.version
-                    && asking.places.fits(index, &info)
-                {
-                    self.begin(asking, info);
+                let Some(newest) = answer.ok().and_then(|(header, _)| Newest::decode(&header).ok()) else { return };
+                self.retired |= newest.post.is_some_and(|post| post.timestamp > self.version.timestamp);
+                let fits =
+                    |(info, _): &(FragmentInfo, _)| info.version() == self.version && asking.places.fits(index, info);
+                match (newest.fragment.filter(fits), &mut self.stage) {
+                    (Some((info, _)), Stage::Describing(known)) if is_pack(&asking.places.key(index).digest) => {
+                        known.get_or_insert(Box::new(info));
+                    }
+                    (Some((info, _)), Stage::Describing(_)) => self.begin(asking, info),
+                    _ => {}
                 }
             }
+            About::Retire => match (answer, std::mem::replace(&mut self.stage, Stage::Keeping)) {
+                (Ok(_), Stage::Retiring(info)) => self.begin(asking, *info),
+                (Ok(_), other) => self.stage = other,
+                (Err(failure), _) => self.end(asking, RebuildEnd::Failed(failure)),
+            },
             About::Cells(wish) => {
                 let given = answer.ok().and_then(|(header, body)| Some((Given::decode(&header).ok()?, body)));
                 if let Stage::Making(fetching) = &mut self.stage {
@@ -209,9 +241,12 @@ impl operation::State for State {
     fn go_on(&mut self, asking: &mut Asking) {
         loop {
             match &mut self.stage {
-                Stage::Over(_) | Stage::Keeping => return,
-                Stage::Describing if asking.open().next().is_some() => return,
-                Stage::Describing => return self.end(asking, RebuildEnd::TooFew),
+                Stage::Over(_) | Stage::Keeping | Stage::Retiring(_) => return,
+                Stage::Describing(_) if asking.open().next().is_some() => return,
+                Stage::Describing(known) => match known.take() {
+                    Some(info) => self.begin_pack(asking, info),
+                    None => return self.end(asking, RebuildEnd::TooFew),
+                },
                 // Why it could not be begun is yet to be heard.
                 Stage::Making(_) if self.upload.is_none() => return,
                 Stage::Making(_) if self.queued > MOST_QUEUED => return,

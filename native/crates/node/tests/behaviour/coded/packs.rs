@@ -298,6 +298,42 @@ fn a_place_that_was_replaced_learns_references() {
     assert_eq!(cluster.ask(2, learn), retired(true, 0));
 }
 
+#[test]
+fn who_makes_a_fragment_anew_takes_over_that_its_pack_is_retired() {
+    let mut cluster = Cluster::new(Carrier::Tcp);
+    let packs = [7_u64, 8].map(|drawn| {
+        let digest = swiftlet_fragments::packs::digest_of_pack(drawn);
+        let of_ring = Key { digest, ..key(PACK) };
+        let devices = Devices::new(cluster.targets.clone());
+        let places = Places::new(devices, of_ring, (scheme(), CELL), (0..6).collect(), Vec::new()).unwrap();
+        cluster.write_surely(places, 20, &content(drawn, 9000));
+        digest
+    });
+    let at = |digest: [u8; 16], place: usize| Key { digest, ..cluster.fragment(PACK, place) };
+    let keys: Vec<[Key; 6]> = packs.iter().map(|digest| [0, 1, 2, 3, 4, 5].map(|place| at(*digest, place))).collect();
+    for keys in &keys {
+        eventually("all have it", || {
+            (0..6).all(|place| shown(&cluster.machines[place], &keys[place]) == Some((20, true)))
+        });
+    }
+    let versions: Vec<Version> =
+        keys.iter().map(|keys| cluster.store(0).shown_fragment(&keys[0]).unwrap().unwrap().version).collect();
+    // One place alone has heard of it.
+    let retire = PackRequest::Retire { key: keys[0][5], pack: versions[0] };
+    assert_eq!(cluster.ask(5, retire), retired(false, 0));
+    cluster.replace(1);
+    for (at, (keys, pack)) in keys.iter().zip(versions).enumerate() {
+        let devices = Devices::new(cluster.targets.clone());
+        let of_ring = Key { digest: keys[0].digest, ..key(PACK) };
+        let places = Places::new(devices, of_ring, (scheme(), CELL), (0..6).collect(), Vec::new()).unwrap();
+        assert_eq!(rebuild(places, 1, pack.timestamp, pack.generation), done());
+        let settle = swiftlet_fragments::request::Request::Settle(pack);
+        cluster.store(1).about_fragment(keys[1], settle).unwrap();
+        let told = cluster.ask(1, PackRequest::Prove { key: keys[1], pack });
+        assert_eq!(told, if at == 0 { retired(true, 0) } else { Told::Done { references: 0 } });
+    }
+}
+
 fn done() -> RebuildEnd {
     RebuildEnd::Answered(SlotAnswer::Done)
 }
