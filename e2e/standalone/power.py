@@ -24,9 +24,9 @@ class Power:
         command = ["cc", "-O1", "-Wall", "-Werror", "-shared", "-fPIC", "-o", str(self._library), str(_SOURCE)]
         subprocess.run(command, check=True, capture_output=True)
         self.lost_bytes = 0
-        """Of journals of container updates, and of logs."""
+        """Bytes that were cut off journals of container updates and off logs."""
         self.lost_rows_bytes = 0
-        """Of journals of container updates."""
+        """Bytes that were cut off journals of container updates."""
 
     @property
     def settings(self) -> dict[str, str]:
