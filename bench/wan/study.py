@@ -3,9 +3,9 @@
     python -m bench.wan.study run [--rounds 3] [--places three remote local] [--systems swiftlet swift tahoe]
     python -m bench.wan.study page
 
-Each round measures every system in every place. What came of each cell is a line of `bench/wan/study.jsonl`, and what a
-store got in one place and round is not measured again: a run that was ended goes on there. Medians are over rounds.
-`page` writes the results page and its pictures from that file.
+Each round measures every system in every place. What came of each cell is a line of a file in `.cache`, and what was
+measured of a store in one place and round is not measured again: a run that was ended goes on there. Medians are over
+rounds. `page` writes the results page and its pictures from that file.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ from bench.wan.study_results import Measured, append, done_cells, read
 from bench.wan.tahoe import CODINGS, Tahoe
 from e2e.standalone.cluster import environment
 
-RESULTS = ROOT / "bench" / "wan" / "study.jsonl"
+RESULTS = ROOT / ".cache" / "bench-wan-study"
+"""The folder with a file of results for each scale."""
 MB = 1_000_000
 SCALE, TAHOE_SCALE = 10, 100
 """Objects are so much smaller than those of the study, of 100 MB and 1 GB: fifty of 100 MB in three copies do not fit
@@ -185,7 +186,8 @@ def run(rounds: int, places: Sequence[str], systems: Sequence[str], scale: int, 
 
 
 def _measure(number: int, place: Place, name: str, scale: int) -> None:
-    known = done_cells(read(RESULTS))
+    path = _results(scale)
+    known = done_cells(read(path))
     memory = "/dev/shm" if Path("/dev/shm").is_dir() else None
     with tempfile.TemporaryDirectory(dir=memory) as directory, Lab(Path(directory), REGIONS, LINKS) as lab:
         system = SYSTEMS[name](lab, Path(directory) / "store", place)
@@ -206,7 +208,7 @@ def _measure(number: int, place: Place, name: str, scale: int) -> None:
         for way, target in left.items():
             _, again = plan(name == "tahoe", False, scale)
             found[way] += _drive(lab, number, place, way, target, again, made[way])
-            append(RESULTS, found[way])
+            append(path, found[way])
         system.stop()
         shutil.rmtree(Path(directory) / "store", ignore_errors=True)
 
@@ -256,6 +258,11 @@ def _drive(
         raise RuntimeError(f"the client of {way} has failed:\n{said[-2000:]}")
 
 
+def _results(scale: int) -> Path:
+    """Return the file of results for a scale."""
+    return RESULTS / f"scale-{scale}.jsonl"
+
+
 def _cpu_s(lab: Lab) -> float:
     """Return the processor seconds of the store so far: of all that runs but the router."""
     return lab.processes.cpu_s() - lab.processes.cpu_s("router")
@@ -277,13 +284,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "--scale", type=int, default=SCALE, help="how many times smaller objects are than in the paper"
     )
     running.add_argument("--minutes", type=float, default=None, help="begin nothing more after this time")
-    commands.add_parser("page")
+    commands.add_parser("page").add_argument("--scale", type=int, default=SCALE, help="which results")
     options = parser.parse_args(arguments)
     if options.command == "run":
         places = options.places or [place.name for place in PLACES]
         until = None if options.minutes is None else time.time() + options.minutes * 60
         run(options.rounds, places, options.systems, options.scale, until)
-    write_page(read(RESULTS), ROOT / "bench" / "wan")
+    write_page(read(_results(options.scale)), ROOT / "bench" / "wan")
 
 
 if __name__ == "__main__":

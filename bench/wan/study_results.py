@@ -100,6 +100,7 @@ def steady(samples: Sequence[Sequence[float]], size: int, seconds: float) -> flo
 
 def append(path: Path, found: Iterable[Measured]) -> None:
     """Add lines to the file; what a run that was killed had not written to its end is removed."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+b") as out:
         out.seek(0)
         out.truncate(out.read().rfind(b"\n") + 1)
