@@ -50,11 +50,11 @@ AUDITED = {
 EVERYTHING = ListingQuery(limit=10_000)
 
 
-def wait_until(condition: Callable[[], bool], what: str) -> None:
-    """Wait for it for `WITHIN_S`."""
-    deadline = time.monotonic() + WITHIN_S
+def wait_until(condition: Callable[[], bool], what: str, within_s: float = WITHIN_S) -> None:
+    """Wait for it for so long."""
+    deadline = time.monotonic() + within_s
     while not condition():
-        assert time.monotonic() < deadline, f"waited {WITHIN_S:g} s for {what}"
+        assert time.monotonic() < deadline, f"waited {within_s:g} s for {what}"
         time.sleep(0.1)
 
 
