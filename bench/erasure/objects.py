@@ -59,7 +59,7 @@ class Found:
     failed: list[str] = field(default_factory=list)
 
     def add(self, what: str, store: str, value: float) -> None:
-        """Note a value."""
+        """Keep what one turn has measured of a store."""
         self.rates.setdefault(what, {}).setdefault(store, []).append(value)
 
 
@@ -86,7 +86,7 @@ class Objects:
         self.bytes = count * size
 
     def put(self) -> None:
-        """Store them."""
+        """Create the container, and store all objects in it, one after the other."""
         body = random.Random(self.size).randbytes(self.size)
         connection = HTTPConnection(self._host, self._port, timeout=300)
         self._ask(connection, "PUT", self._path)

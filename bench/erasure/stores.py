@@ -59,7 +59,7 @@ class Stored:
     lose: Callable[[int], None]
     """End the object servers of so many devices."""
     restore: Callable[[], None]
-    """Start them again."""
+    """Start the object servers that `lose` has ended."""
     replace: Callable[[], None]
     """Put an empty device in the place of the first one, and let nothing of it be repaired before `rebuild`."""
     rebuild: Callable[[int], float | None]

@@ -274,8 +274,7 @@ class OpenStack:
 
     def one_pass(self, node: int, wire: Wire) -> Pass:
         """`swift-object-replicator --once` on a node."""
-        conf = str(self._etc / f"object-{node}.conf")
-        command = self._command("daemon", "swift-object-replicator", conf, "--once", "--verbose")
+        command = [*self.once(node, "swift-object-replicator"), "--verbose"]
         wire.take()
         cpu_s, own_s, began = self.cpu_s(), children_cpu_s(), time.monotonic()
         done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -98,41 +98,41 @@ class _Swiftlet:
         return {self._ways[policy]: {**common, "key": self._store.key, "policy": policy} for policy in self._policies}
 
 
-class _OpenStack:
-    """One store with two proxies; regions matter to one of them."""
+class _Peer:
+    """A store that is ready once it has started."""
 
-    def __init__(self, lab: Lab, directory: Path, place: Place) -> None:
-        self._store = OpenStackSwift(lab, directory, place.where, place.proxy)
-        self._has_near = len(place.where) > 1
+    def __init__(self, store: OpenStackSwift | Tahoe) -> None:
+        self._peer = store
 
     def start(self) -> None:
-        self._store.start()
+        self._peer.start()
 
     def settle(self) -> None:
         pass
 
     def stop(self) -> None:
-        self._store.stop()
+        self._peer.stop()
+
+
+class _OpenStack(_Peer):
+    """One store with two proxies; regions matter to one of them."""
+
+    def __init__(self, lab: Lab, directory: Path, place: Place) -> None:
+        self._store = OpenStackSwift(lab, directory, place.where, place.proxy)
+        self._has_near = len(place.where) > 1
+        super().__init__(self._store)
 
     def targets(self) -> Mapping[str, Target]:
         near = {"Swift, affinity": self._store.target(NEAR)} if self._has_near else {}
         return {"Swift": self._store.target(PLAIN), **near}
 
 
-class _Tahoe:
+class _Tahoe(_Peer):
     """One grid with a gateway for each coding."""
 
     def __init__(self, lab: Lab, directory: Path, place: Place) -> None:
         self._store = Tahoe(lab, directory, place.where, DRIVER)
-
-    def start(self) -> None:
-        self._store.start()
-
-    def settle(self) -> None:
-        pass
-
-    def stop(self) -> None:
-        self._store.stop()
+        super().__init__(self._store)
 
     def targets(self) -> Mapping[str, Target]:
         return {f"Tahoe, {coding}": self._store.target(coding) for coding in CODINGS}

@@ -43,7 +43,7 @@ KILLS = int(os.environ.get("KILLS", str(len(KINDS))))
 EPISODE = 50
 """Kills between two checks."""
 CLIENTS = 3
-"""Of each account by each proxy."""
+"""How many clients work on each account through each proxy."""
 PAUSE_S = 0.02
 LISTED_WITHIN_S = 30.0
 ASKED = 20

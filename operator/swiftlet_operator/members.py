@@ -72,7 +72,7 @@ class MemberAway(Exception):
     """A member's API server gave no answer that can be used; `reason` is one word for conditions."""
 
     def __init__(self, reason: str, message: str) -> None:
-        """Say what happened."""
+        """Take a message that says what is wrong, and what to do about it."""
         super().__init__(message)
         self.reason = reason
 

@@ -77,7 +77,7 @@ class DeviceSaid(_Said):
 
 
 class RingStateSaid(_Said):
-    """What a device's replicator reported of it in one ring; see `swiftlet_operator.reports.RingReport`."""
+    """Tells what a device's replicator reported of it in one ring; see `swiftlet_operator.reports.RingReport`."""
 
     held: Count | None = None
     misplaced: Count | None = None
@@ -88,7 +88,7 @@ class RingStateSaid(_Said):
 
 
 class DeviceStateSaid(_Said):
-    """What a device's server and replicator reported of it."""
+    """Tells what a device's server and replicator reported of it."""
 
     state: Ident | None = None
     pending: Count | None = None

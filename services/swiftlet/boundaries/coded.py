@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Literal, Protocol
 
 from swiftlet.boundaries.objects import ContainerUpdate
@@ -34,6 +35,11 @@ class CodedPlaces:
     """The device at each place."""
     spares: Sequence[Device]
     """Devices that stand in for others, the first one first."""
+
+    @classmethod
+    def in_ring(cls, key: ObjectKey, coding: Coding, ring: Ring, spares: int = 0) -> CodedPlaces:
+        """Return where a ring has the object of a key of the ring; so many of the handoffs stand in for others."""
+        return cls(key, coding, ring, ring.primaries(key.partition), list(islice(ring.handoffs(key.partition), spares)))
 
     def key_at(self, place: int) -> ObjectKey:
         """Return the key under which a device keeps the fragment of a place."""

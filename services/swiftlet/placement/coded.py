@@ -35,7 +35,7 @@ from swiftlet.names import HashPath, Path
 from swiftlet.placement.fanout import NODE_TROUBLE
 from swiftlet.placement.health import NodeHealth
 from swiftlet.placement.outcomes import Written, row_of
-from swiftlet.placement.plan import ANYWHERE, Place, standing_in
+from swiftlet.placement.plan import ANYWHERE, Place
 from swiftlet.placement.rings import ObjectRings
 from swiftlet.ring.lookup import Ring
 from swiftlet.ring.model import Coding, Device, RingError
@@ -135,8 +135,7 @@ class CodedObjects:
             self._sound[policy] = ring
         digest = self._hash_path.of(path)
         key = ObjectKey(policy, ring.partition_of(digest), digest)
-        spares = standing_in(ring, key.partition, coding.parity)
-        return CodedPlaces(key, coding, ring, ring.primaries(key.partition), spares)
+        return CodedPlaces.in_ring(key, coding, ring, coding.parity)
 
     async def put(self, path: Path, policy: int, record: PutRecord, body: bytes, footer: PutFooter) -> Written:
         """Store an object whose bytes are there. Raises Superseded and Unavailable."""

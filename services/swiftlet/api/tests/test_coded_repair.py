@@ -57,7 +57,7 @@ def places_of(servers: CodedServers, name: str) -> CodedPlaces:
     digest = HASH_PATH.of(Path(ACCOUNT, "c", name))
     partition = servers.ring.partition_of(digest)
     key = ObjectKey(CODED, partition, digest)
-    return CodedPlaces(key, CODING, servers.ring, servers.ring.primaries(partition), ())
+    return CodedPlaces.in_ring(key, CODING, servers.ring)
 
 
 async def test_a_device_that_was_away_during_writes_has_its_fragments_after_a_round_of_its_own(

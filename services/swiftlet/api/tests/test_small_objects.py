@@ -48,7 +48,7 @@ def places_of(servers: CodedServers, name: str) -> CodedPlaces:
     digest = HASH_PATH.of(Path(ACCOUNT, "c", name))
     partition = servers.ring.partition_of(digest)
     key = ObjectKey(CODED, partition, digest)
-    return CodedPlaces(key, CODING, servers.ring, servers.ring.primaries(partition), ())
+    return CodedPlaces.in_ring(key, CODING, servers.ring)
 
 
 def copies_of(servers: CodedServers, name: str) -> list[int]:

@@ -43,7 +43,7 @@ class Coded(Machine):
         """Where an object's fragments are, without spares."""
         ring, digest = self.builders["object-1"].ring, HASH_PATH.of(name)
         key = ObjectKey(1, ring.partition_of(digest), digest)
-        return CodedPlaces(key, CODING, ring, ring.primaries(key.partition), ())
+        return CodedPlaces.in_ring(key, CODING, ring)
 
 
 async def test_the_replicator_of_a_server_that_was_down_makes_its_fragments(tmp_path: Path) -> None:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection
-from itertools import islice
 
 from swiftlet.boundaries.coded import COPIES, PLACES, CodedPlaces, CodedRepair, CodedTransport, TooFewFragments
 from swiftlet.errors import NotFound, SwiftletError, Unavailable
@@ -99,21 +98,22 @@ class Coded:
 
         None when it has not answered.
         """
-        found: list[int] = []
         async with self._gate:
             try:
-                found.append((await self._head(device, places.key_of_copies())).timestamp.value)
-            except NotFound as absence:
-                found += [] if absence.timestamp is None else [absence.timestamp.value]
+                found = await self._copied(device, places)
+                for place in range(places.coding.fragments):
+                    shown = await self._repair.show(device, places.key_at(place))
+                    found += [] if shown is None else [shown.version[0]]
             except SwiftletError:
                 return None
-            for place in range(places.coding.fragments):
-                try:
-                    shown = await self._repair.show(device, places.key_at(place))
-                except SwiftletError:
-                    return None
-                found += [] if shown is None else [shown.version[0]]
         return found
+
+    async def _copied(self, device: Device, places: CodedPlaces) -> list[int]:
+        """Return the timestamp of a device's copy or its tombstone; nothing when it has neither. Raises NodeError."""
+        try:
+            return [(await self._head(device, places.key_of_copies())).timestamp.value]
+        except NotFound as absence:
+            return [] if absence.timestamp is None else [absence.timestamp.value]
 
     async def _newest(self, places: CodedPlaces) -> ObjectInfo:
         """Read the newest version, and nothing of it. Raises NotFound and Unavailable."""
@@ -133,5 +133,4 @@ class Coded:
 
     def _places(self, policy: int, partition: int, digest: bytes) -> CodedPlaces:
         ring, coding = self._rings(policy), self._coding(policy)
-        spares = list(islice(ring.handoffs(partition), coding.parity))
-        return CodedPlaces(ObjectKey(policy, partition, digest), coding, ring, ring.primaries(partition), spares)
+        return CodedPlaces.in_ring(ObjectKey(policy, partition, digest), coding, ring, coding.parity)

@@ -34,7 +34,7 @@ class CodedRing:
     def places(self, partition: int, digest: bytes = b"") -> CodedPlaces:
         """Return where the fragments of an object in a ring partition are."""
         key = ObjectKey(self.policy, partition, digest)
-        return CodedPlaces(key, self.coding, self.ring, self.ring.primaries(partition), ())
+        return CodedPlaces.in_ring(key, self.coding, self.ring)
 
     def key(self, store_partition: int, digest: bytes) -> ObjectKey:
         """Return the key of a fragment by the store's partition."""

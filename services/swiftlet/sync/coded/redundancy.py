@@ -78,7 +78,7 @@ class Tally:
         }
 
     def publish(self, policy: str) -> None:
-        """Tell Prometheus."""
+        """Set the gauges of a policy to these counts."""
         for gauge, counts in ((_PARTITIONS, self.partitions), (_OBJECTS, self.objects)):
             named = by_fragments(self.coding, counts)
             for name, fragments in _names(self.coding):

@@ -156,7 +156,7 @@ class UpkeepContract:
             repair = NativeCodedRepair(objects.coded)
             for way in stores:
                 key = place_of(cluster, CODED, container, way)
-                places = CodedPlaces(key, CODING, ring, ring.primaries(key.partition), ())
+                places = CodedPlaces.in_ring(key, CODING, ring)
                 number = [device.device for device in places.at].index(lost.device)
 
                 async def is_back(places: CodedPlaces = places, number: int = number) -> bool:

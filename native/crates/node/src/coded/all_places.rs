@@ -32,6 +32,42 @@ pub struct StepOptions {
     pub trace: String,
 }
 
+/// Since when an operation has counted, and how long its other devices are waited for.
+pub(super) struct Counted {
+    since: Option<Instant>,
+    after_quorum: Duration,
+}
+
+impl Counted {
+    /// It does not count yet.
+    pub(super) fn new(after_quorum: Duration) -> Self {
+        Self { since: None, after_quorum }
+    }
+
+    /// Note whether it counts; true the first time that it does.
+    pub(super) fn note(&mut self, is_durable: bool) -> bool {
+        let is_first = self.since.is_none() && is_durable;
+        if is_first {
+            self.since = Some(Instant::now());
+        }
+        is_first
+    }
+
+    pub(super) fn is_durable(&self) -> bool {
+        self.since.is_some()
+    }
+
+    /// Whether it counts, and the others had their time.
+    pub(super) fn is_over(&self) -> bool {
+        self.since.is_some_and(|since| since.elapsed() >= self.after_quorum)
+    }
+
+    /// After which time it may be over.
+    pub(super) fn left(&self) -> Duration {
+        self.after_quorum.saturating_sub(self.since.map_or(Duration::ZERO, |since| since.elapsed()))
+    }
+}
+
 /// What a device has answered.
 pub enum Told<H> {
     /// This counts, and whether the device has a container update pending.
@@ -77,8 +113,7 @@ struct State<S: Step> {
     options: StepOptions,
     step: S,
     spares: VecDeque<u32>,
-    /// Since when it has counted.
-    durable: Option<Instant>,
+    counted: Counted,
     /// The places whose updates are pending, and at which devices.
     owed: Vec<(usize, u32)>,
     end: Option<S::Verdict>,
@@ -95,7 +130,8 @@ impl<S: Step> AtAllPlaces<S> {
     pub(super) fn begin(places: Places, step: S, options: StepOptions, sink: (Arc<dyn Sink>, u64)) -> Self {
         let (timeout, trace) = (options.timeout, options.trace.clone());
         let spares = places.spares.iter().copied().collect();
-        let state = State { options, step, spares, durable: None, owed: Vec::new(), end: None };
+        let counted = Counted::new(options.after_quorum);
+        let state = State { options, step, spares, counted, owed: Vec::new(), end: None };
         Self(Operation::start(places, state, (timeout, &trace), sink, |state, asking| {
             for place in 0..state.step.count(&asking.places) {
                 state.ask(asking, place, asking.places.at[place]);
@@ -105,10 +141,7 @@ impl<S: Step> AtAllPlaces<S> {
 
     /// Time has passed: others are waited for no longer, if it counts. Returns after which time it is to be called again.
     pub fn turn(&self) -> Duration {
-        self.0.act(|state, _| {
-            let since = state.durable.map_or(Duration::ZERO, |durable| durable.elapsed());
-            state.options.after_quorum.saturating_sub(since)
-        })
+        self.0.act(|state, _| state.counted.left())
     }
 
     /// The container updates that are pending by now.
@@ -169,12 +202,10 @@ impl<S: Step> operation::State for State<S> {
         if self.end.is_some() {
             return;
         }
-        if self.durable.is_none() && self.step.is_durable() {
-            self.durable = Some(Instant::now());
+        if self.counted.note(self.step.is_durable()) {
             asking.tell();
         }
-        let is_over = self.durable.is_some_and(|durable| durable.elapsed() >= self.options.after_quorum);
-        if is_over || asking.open().next().is_none() {
+        if self.counted.is_over() || asking.open().next().is_none() {
             self.end = Some(self.step.verdict());
             asking.end();
         }

@@ -10,14 +10,14 @@
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use swiftlet_fragments::forms::{Answer, SmallWrite};
 use swiftlet_fragments::write::Verdict;
 use swiftlet_store::model::{Footer, PutMeta};
 use swiftlet_transport::{Body, Chunk, Sink};
 
-use super::all_places::StepOptions;
+use super::all_places::{Counted, StepOptions};
 use super::answering::Whole;
 use super::operation::{self, Operation};
 use super::places::{Owed, Places, row_of};
@@ -60,8 +60,7 @@ struct State {
     outdated: BTreeSet<usize>,
     past: Option<u64>,
     owed: Vec<(usize, u32)>,
-    /// Since when it has counted.
-    durable: Option<Instant>,
+    counted: Counted,
     end: Option<SmallWritten>,
 }
 
@@ -78,6 +77,7 @@ impl SmallWriting {
         sink: (Arc<dyn Sink>, u64),
     ) -> Self {
         let (timeout, trace) = (options.timeout, options.trace.clone());
+        let counted = Counted::new(options.after_quorum);
         let state = State {
             meta,
             footer,
@@ -89,7 +89,7 @@ impl SmallWriting {
             outdated: BTreeSet::new(),
             past: None,
             owed: Vec::new(),
-            durable: None,
+            counted,
             end: None,
         };
         Self(Operation::start(places, state, (timeout, &trace), sink, |state, asking| {
@@ -101,10 +101,7 @@ impl SmallWriting {
 
     /// Time has passed: others are waited for no longer, if it counts. Returns after which time it is to be called again.
     pub fn turn(&self) -> Duration {
-        self.0.act(|state, _| {
-            let since = state.durable.map_or(Duration::ZERO, |durable| durable.elapsed());
-            state.options.after_quorum.saturating_sub(since)
-        })
+        self.0.act(|state, _| state.counted.left())
     }
 
     /// The container updates that are pending by now.
@@ -212,16 +209,14 @@ impl operation::State for State {
         if self.end.is_some() {
             return;
         }
-        if self.durable.is_none() && self.write.is_durable() {
-            self.durable = Some(Instant::now());
+        if self.counted.note(self.write.is_durable()) {
             asking.tell();
         }
-        let is_over = self.durable.is_some_and(|durable| durable.elapsed() >= self.options.after_quorum);
-        if is_over || asking.open().next().is_none() {
+        if self.counted.is_over() || asking.open().next().is_none() {
             let copies = self.write.copies();
-            let verdict = match (self.durable, copies) {
-                (Some(_), _) => Verdict::Acknowledged,
-                (None, 0) => Verdict::Failed,
+            let verdict = match (self.counted.is_durable(), copies) {
+                (true, _) => Verdict::Acknowledged,
+                (false, 0) => Verdict::Failed,
                 _ => Verdict::Unknown,
             };
             self.end = Some(SmallWritten { verdict, past: self.past, copies });
