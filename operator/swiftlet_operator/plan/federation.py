@@ -21,7 +21,7 @@ from swiftlet.crd import FederationSpec
 from swiftlet_operator.build.site import Policy
 from swiftlet_operator.checks import policies_of
 from swiftlet_operator.rings import Known, Task, Wanted
-from swiftlet_operator.statements import DeviceSaid, PolicySaid, Statement
+from swiftlet_operator.statements import DeviceSaid, PolicySaid, RingSaid, Statement
 from swiftlet_operator.world import World
 
 
@@ -158,16 +158,20 @@ def _differing(ours: str, theirs: str) -> list[str]:
 
 def since_of(world: World, ring: str) -> int:
     """Return when the leader laid out the version of a ring that it has, 0 when that is not known."""
-    federation = world.cluster.spec.federation
-    said = world.federated.said(federation.leader) if federation is not None else None
-    return said.rings[ring].since_s if said is not None and ring in said.rings else 0
+    said = _said_by_leader(world, ring)
+    return said.since_s if said is not None else 0
 
 
 def chunks_said(world: World, ring: str) -> int:
     """Return how many ConfigMaps a ring of the leader has, 0 when that is not known or this cluster leads."""
+    said = _said_by_leader(world, ring)
+    return said.chunks if said is not None else 0
+
+
+def _said_by_leader(world: World, ring: str) -> RingSaid | None:
     federation = world.cluster.spec.federation
     said = world.federated.said(federation.leader) if federation is not None else None
-    return said.rings[ring].chunks if said is not None and ring in said.rings else 0
+    return said.rings.get(ring) if said is not None else None
 
 
 def others_troubled(world: World) -> str:

@@ -139,12 +139,12 @@ class Copies:
                 lacking = sum(entry is None or need_of(newest, entry) is not None for entry in entries)
                 if newest.kind is Kind.DATA and lacking and not in_flight(newest, self._clock().now_s):
                     shown_by.append(reached - lacking)
+                source = next(
+                    device
+                    for device, one in zip((own, *differing), entries, strict=True)
+                    if one is not None and _order(one) == _order(newest)
+                )
                 for target, entry in zip((own, *differing), entries, strict=True):
-                    source = next(
-                        device
-                        for device, one in zip((own, *differing), entries, strict=True)
-                        if one is not None and _order(one) == _order(newest)
-                    )
                     push = self._lacks(newest, entry)
                     if push is None or target is source:
                         continue
