@@ -193,8 +193,11 @@ def _front() -> dict[str, str]:
 
 
 def free_port(*offsets: int) -> int:
-    """A port with room above it and above those that are so much higher, below those of which clients' are taken."""
-    blocks = deque(range(20_000, 32_000 - max(offsets, default=0), 20))
+    """A port with room above it and above those that are so much higher.
+
+    They lie below those of `swiftlet.testing.ports`, which other tests use at the same time.
+    """
+    blocks = deque(range(10_000, 20_000 - max(offsets, default=0), 20))
     blocks.rotate(-os.getpid())
     for port in blocks:
         firsts = (port, *(port + offset for offset in offsets))
