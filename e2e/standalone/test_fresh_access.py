@@ -30,7 +30,7 @@ ACCOUNT = "AUTH_test"
 CONNECTIONS = 16
 WITHIN_S = 1.0
 SLACK_S = 1.5
-"""What a machine with much else to do may add before another proxy has asked."""
+"""What one of three container servers may add that has yet to write what the other two have acknowledged."""
 ROUNDS = int(os.environ.get("E2E_ROUNDS", "3"))
 SAME = 3
 """How often all connections are asked again, and are answered the same."""
@@ -46,16 +46,21 @@ class Readers:
     headers: dict[str, str]
     connections: list[HTTPConnection] = field(default_factory=list)
 
+    latest: dict[int, float] = field(default_factory=dict)
+    """When the last request began that was answered with a status, by the clock."""
+
     def statuses(self) -> set[int]:
         """What all of them are answered now."""
         while len(self.connections) < CONNECTIONS:
             self.connections.append(HTTPConnection(*self.address, timeout=30))
         found = set()
         for connection in self.connections:
+            began = time.monotonic()
             connection.request("GET", self.path, headers=self.headers)
             with connection.getresponse() as answer:
                 answer.read()
                 found.add(answer.status)
+                self.latest[answer.status] = began
         return found
 
     def until(self, status: int) -> float:
@@ -159,7 +164,11 @@ CHANGES = pytest.mark.parametrize(
 
 
 def measure(client: Client, path: str, readers: Readers, change: Change) -> dict[bool, list[float]]:
-    """How long grants and withdrawals took to count, round by round, while readers ask all the time."""
+    """How long grants and withdrawals took to count, round by round, while readers ask all the time.
+
+    It is the time from a change to the beginning of the last request that was answered as before: what the machine
+    takes to answer one is no part of it.
+    """
     took: dict[bool, list[float]] = {True: [], False: []}
     change(client, path, False)
     try:
@@ -167,12 +176,10 @@ def measure(client: Client, path: str, readers: Readers, change: Change) -> dict
         for _ in range(ROUNDS):
             for allowed in (True, False):
                 change(client, path, allowed)
-                began = time.monotonic()
-                if readers.statuses() == {200 if allowed else 401}:
-                    took[allowed].append(0.0)
-                else:
-                    readers.until(200 if allowed else 401)
-                    took[allowed].append(time.monotonic() - began)
+                changed = time.monotonic()
+                readers.until(200 if allowed else 401)
+                last_before = readers.latest[401 if allowed else 200]
+                took[allowed].append(max(0.0, last_before - changed))
                 for _ in range(SAME):
                     assert readers.statuses() == {200 if allowed else 401}, "and goes on so"
     finally:
@@ -195,7 +202,6 @@ def test_in_another_proxy_within_a_second(
     took = measure(client, path, Readers(other, shown(path), {}), change)
     print({allowed: [round(one, 2) for one in times] for allowed, times in took.items()})
     for times in took.values():
-        # What else the machine does can only make it later.
         assert min(times) <= WITHIN_S
         assert max(times) <= WITHIN_S + SLACK_S
 
