@@ -123,8 +123,8 @@ DETAILS = (
     (
         "erasure",
         "Erasure coding beside three copies",
-        "6+3: PUT and GET of 1 MiB 7.2 and 7.9 times OpenStack Swift's coding (bar 4: met), of 100 MiB 2.2 and 1.6 times "
-        "(**not met**); a rebuild 10.8 times its reconstructor's rate (bar 5: met)",
+        "6+3: PUT and GET of 1 MiB 7.2 and 7.9 times OpenStack Swift's coding (bar 4: met), of 100 MiB 2.2 and 1.6 "
+        "times (**not met**); a rebuild 10.8 times its reconstructor's rate (bar 5: met)",
     ),
     (
         "listing",

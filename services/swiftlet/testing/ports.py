@@ -19,7 +19,8 @@ _PROCESSES = 8
 def object_ports(count: int, offset: int = 1000) -> list[int]:
     """Return free ports for object or container servers, whose native ports, `offset` higher, are free as well.
 
-    Another process of the same run is not given them before somebody listens: each has the ports with its own remainder.
+    Another process of the same run is not given them before somebody listens: each has the ports with a remainder of
+    its own.
     """
     found: set[int] = set()
     own = int(re.sub(r"\D", "", os.environ.get("PYTEST_XDIST_WORKER", "")) or 0) % _PROCESSES
