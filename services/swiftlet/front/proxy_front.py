@@ -73,6 +73,7 @@ _PLAIN = frozenset(
         "cache-control",
         "expires",
         "x-robots-tag",
+        "x-delete-at",
     }
 )
 """Headers of answers that the front could have given, besides those that begin with `x-object-meta-`."""

@@ -1,6 +1,6 @@
 //! The head of an answer, byte for byte as the Python part of the proxy would send it.
 
-pub use swiftlet_node::plain::is_plain;
+pub use swiftlet_node::plain::{is_plain, is_plain_at};
 use swiftlet_store::model::Info;
 
 use crate::date::http_date;
@@ -312,5 +312,25 @@ mod tests {
             assert!(!is_plain(&odd), "{odd:?}");
         }
         assert!(is_plain(&of("Content-Encoding", "gzip")) && is_plain(&of("X-Robots-Tag", "none")));
+    }
+
+    #[test]
+    fn a_time_to_go_is_shown_until_it_has_come() {
+        let pairs = |name: &str, value: &str| vec![(name.as_bytes().to_vec(), value.as_bytes().to_vec())];
+        let of = |delete_at, name: &str, value: &str| Info { delete_at, metadata: pairs(name, value), ..info() };
+        let good = of(1100, "X-Delete-At", "0000001100");
+        assert!(is_plain_at(&good, 1099) && !is_plain_at(&good, 1100) && !is_plain_at(&good, 1101));
+        assert!(!is_plain(&good) && is_plain_at(&info(), u64::MAX));
+        for odd in [
+            of(0, "X-Delete-At", "0000001100"),
+            of(1100, "X-Delete-At", "1100"),
+            of(1100, "X-Delete-At", "0000001101"),
+            of(1100, "X-Object-Meta-A", "0000001100"),
+            Info { content_type: b"a/b;swift_bytes=1".to_vec(), ..good.clone() },
+            Info { sysmeta: pairs("Symlink-Target", "c/o"), ..good.clone() },
+            Info { metadata: [&good.metadata[..], &pairs("X-Delete-At", "1")].concat(), ..good.clone() },
+        ] {
+            assert!(!is_plain_at(&odd, 1), "{odd:?}");
+        }
     }
 }

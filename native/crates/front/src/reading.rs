@@ -44,11 +44,11 @@ pub(crate) struct Weighed {
 }
 
 impl Weighed {
-    /// Weigh the conditions and the range of a request whose answer may have `limit` bytes; None if Python has to
-    /// answer.
-    pub(crate) fn of(method: Method, wanted: &Wanted<'_>, limit: u64, header: &[u8]) -> Option<Self> {
+    /// Weigh the conditions and the range of a request whose answer may have `limit` bytes, at this time in seconds
+    /// since 1970; None if Python has to answer.
+    pub(crate) fn of(method: Method, wanted: &Wanted<'_>, limit: u64, header: &[u8], now_s: u64) -> Option<Self> {
         let Found { info, body_xxh3: sum } = Found::decode(header).ok()?;
-        if !answer::is_plain(&info) {
+        if !answer::is_plain_at(&info, now_s) {
             return None;
         }
         let to_read = if method == Method::Head { ToRead::NOTHING } else { wanted.to_read(limit) };
@@ -118,6 +118,8 @@ mod tests {
     use crate::answer::MAX_BYTES;
     use crate::head;
 
+    const NOW_S: u64 = 1000;
+
     fn info(size: u64) -> Info {
         Info {
             name: b"/a/c/o".to_vec(),
@@ -154,7 +156,7 @@ mod tests {
         let sum = xxh3_64(body);
         let found = Found { info: info(bytes.len() as u64), body_xxh3: (piece == 0).then_some(sum) };
         let header = found.encode().expect("a small header");
-        let mut weighed = Weighed::of(asked.method, &asked.wanted, MAX_BYTES, &header)?;
+        let mut weighed = Weighed::of(asked.method, &asked.wanted, MAX_BYTES, &header, NOW_S)?;
         if piece == 0 {
             return weighed.told((!body.is_empty()).then(|| Chunk::from(body.to_vec())));
         }
@@ -212,7 +214,7 @@ mod tests {
         let wanted = Wanted::default();
         let weighed = |info: Info, sum| {
             let header = Found { info, body_xxh3: sum }.encode().expect("a small header");
-            Weighed::of(Method::Get, &wanted, MAX_BYTES, &header)
+            Weighed::of(Method::Get, &wanted, MAX_BYTES, &header, NOW_S)
         };
         let good = xxh3_64(b"abc");
         for (size, sum, body) in [
@@ -240,8 +242,12 @@ mod tests {
             coming.take(Chunk::from(b"abc".to_vec())) && !coming.take(Chunk::from(b"d".to_vec())),
             "more than was asked for"
         );
-        assert!(weighed(Info { delete_at: 1, ..info(0) }, Some(xxh3_64(b""))).is_none());
-        assert!(Weighed::of(Method::Get, &wanted, MAX_BYTES, b"nothing").is_none());
+        let going = |delete_at: u64| {
+            let metadata = vec![(b"X-Delete-At".to_vec(), format!("{delete_at:010}").into_bytes())];
+            weighed(Info { delete_at, metadata, ..info(0) }, Some(xxh3_64(b"")))
+        };
+        assert!(going(NOW_S).is_none() && going(NOW_S + 1).is_some());
+        assert!(Weighed::of(Method::Get, &wanted, MAX_BYTES, b"nothing", NOW_S).is_none());
     }
 
     proptest! {

@@ -202,11 +202,21 @@ pub(crate) struct Clock {
 
 impl Clock {
     pub(crate) fn next(&mut self) -> u64 {
-        const TICK_US: u128 = 10;
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros() / TICK_US;
-        self.last = (now as u64).max(self.last + 1);
+        self.last = ticks().max(self.last + 1);
         self.last << 14 | u64::from(self.nonce & 0x3fff)
     }
+
+    /// The latest moment that it knows of, in whole seconds since 1970.
+    pub(crate) fn now_s(&self) -> u64 {
+        ticks().max(self.last) / TICKS_PER_SECOND
+    }
+}
+
+const TICKS_PER_SECOND: u64 = 100_000;
+
+fn ticks() -> u64 {
+    const TICK_US: u128 = 10;
+    (SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros() / TICK_US) as u64
 }
 
 #[cfg(test)]

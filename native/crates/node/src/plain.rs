@@ -1,5 +1,5 @@
-//! Objects that are shown as they are stored: no manifest, no link, nothing that expires. Whoever moves data without
-//! Python moves these only.
+//! Objects that are shown as they are stored: no manifest, no link, nothing that expires, or has expired. Whoever moves
+//! data without Python moves these only.
 
 use swiftlet_store::model::Info;
 
@@ -7,17 +7,40 @@ use swiftlet_store::model::Info;
 const SHOWN: [&[u8]; 6] =
     [b"Content-Encoding", b"Content-Disposition", b"Content-Language", b"Cache-Control", b"Expires", b"X-Robots-Tag"];
 
+/// The metadata item with the time at which an object goes, in seconds since 1970 with ten digits.
+pub const DELETE_AT: &[u8] = b"X-Delete-At";
+
 /// The prefix of metadata that are a client's own.
 pub(crate) const META: &[u8] = b"X-Object-Meta-";
 
 /// Whether a plain read shows this object as it is stored.
 #[must_use]
 pub fn is_plain(info: &Info) -> bool {
-    info.delete_at == 0
-        && info.sysmeta.is_empty()
+    info.delete_at == 0 && is_plain_until(info, None)
+}
+
+/// Whether a plain read at a time, in whole seconds since 1970, shows this object as it is stored: it may have a time
+/// to go, which has not come.
+#[must_use]
+pub fn is_plain_at(info: &Info, now_s: u64) -> bool {
+    if info.delete_at == 0 {
+        return is_plain(info);
+    }
+    // Of another form, or not the same in both places, it means what Python says.
+    let shown = format!("{:010}", info.delete_at);
+    let is_known = info.metadata.iter().any(|(name, value)| name == DELETE_AT && *value == shown.as_bytes());
+    is_known && info.delete_at > now_s && is_plain_until(info, Some(shown.as_bytes()))
+}
+
+/// Whether it is plain but for its time to go, of which this is the text.
+fn is_plain_until(info: &Info, delete_at: Option<&[u8]>) -> bool {
+    info.sysmeta.is_empty()
         && is_plain_type(&info.content_type)
         && is_value(&info.etag)
-        && info.metadata.iter().all(|(name, value)| is_shown(name) && is_value(value))
+        && info.metadata.iter().all(|(name, value)| match delete_at {
+            Some(shown) if name == DELETE_AT => value == shown,
+            _ => is_shown(name) && is_value(value),
+        })
 }
 
 /// Whether a content type means nothing beyond itself.

@@ -69,6 +69,7 @@ async def stored(fronted: FrontedProxy) -> FrontedProxy:
     """A proxy, and objects that are read through it."""
     await put(fronted, "heating", b"")
     await put(fronted, "o", DATA, X_Object_Meta_A="b", Content_Disposition="inline", X_Robots_Tag="none")
+    await put(fronted, "going", DATA, X_Delete_At="4000000000", X_Object_Meta_A="b")
     await put(fronted, "empty", b"")
     await put(fronted, "small", bytes(range(256)) * (SMALL // 256))
     await put(fronted, "medium", bytes(range(256)) * 1024)
@@ -111,6 +112,11 @@ TO_THE_FRONT = [
     ("o", ["Range: bytes=1-2", f'If-Range: "{ETAG}"'], 206),
     ("o", ["Range: bytes=0-99", 'If-Range: "x"'], 200),
     ("o", ["Range: bytes=0-", f"If-Range: {PAST}"], 200),
+    ("going", ["Accept: */*"], 200),
+    ("going", ["Range: bytes=2-5"], 206),
+    ("going", ["If-None-Match: *"], 304),
+    ("going", ["If-Match: x"], 412),
+    ("going", ["Range: bytes=10-"], 416),
     ("small", ["Accept: */*"], 200),
     ("small", [f"Range: bytes=0-{SMALL - 1}"], 206),
     ("small", ["Range: bytes=1-"], 206),

@@ -185,12 +185,29 @@ async def test_policy_changed_by_another_process(fronted: FrontedProxy) -> None:
         await asyncio.sleep(0.01)
 
 
-async def test_what_goes_by_itself_is_left_to_python(fronted: FrontedProxy) -> None:
-    ends = int(fronted.proxy.clock.now) + 1000
+async def test_what_goes_by_itself_is_read_until_its_time(fronted: FrontedProxy) -> None:
+    ends = int(time.time()) + 2
     await put(fronted, X_Delete_At=str(ends))
-    assert (await fronted.is_cold("c/o")).headers["X-Delete-At"] == str(ends)
-    fronted.proxy.clock.now = ends + 1.0
-    assert (await fronted.proxy.call("GET", "c/o")).status == 404
+    async with asyncio.timeout(PATIENCE_S):
+        while (answer := await fronted.proxy.call("GET", "c/o")).status == 200:
+            assert answer.headers["X-Delete-At"] == str(ends)
+            # What Python answers goes by the test's clock.
+            fronted.proxy.clock.now = time.time()
+            await asyncio.sleep(0.01)
+    assert (answer.status, time.time() >= ends) == (404, True)
+    before = fronted.answered
+    for method in ("GET", "HEAD"):
+        assert (await fronted.proxy.call(method, "c/o")).status == 404
+    assert fronted.answered == before
+
+
+async def test_what_is_given_another_time_goes_then(fronted: FrontedProxy) -> None:
+    await put(fronted, X_Delete_At="4000000000")
+    assert (await fronted.read("c/o")).headers["X-Delete-At"] == "4000000000"
+    assert (await fronted.proxy.call("POST", "c/o", {"X-Delete-At": "4000000001"})).status == 202
+    assert (await fronted.read("c/o", method="HEAD")).headers["X-Delete-At"] == "4000000001"
+    assert (await fronted.proxy.call("POST", "c/o", {"X-Object-Meta-A": "b"})).status == 202
+    assert "X-Delete-At" not in (await fronted.read("c/o")).headers
 
 
 async def test_manifests_and_links_are_left_to_python(fronted: FrontedProxy) -> None:

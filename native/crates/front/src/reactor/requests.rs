@@ -154,7 +154,9 @@ impl Reactor {
             What::Sent(_) => return,
             What::Reply { status, header, body, whole, .. } if status == Status::Ok as u16 => {
                 let asked = head::parse(&connection.read);
-                match asked.and_then(|asked| Weighed::of(asking.method, &asked.wanted, asking.limit, &header)) {
+                let now_s = self.clock.now_s();
+                let weigh = |asked: Asked<'_>| Weighed::of(asked.method, &asked.wanted, asking.limit, &header, now_s);
+                match asked.and_then(weigh) {
                     Some(weighed) if whole => weighed.told(body),
                     None => None,
                     coming => {
