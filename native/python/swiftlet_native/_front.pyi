@@ -147,6 +147,7 @@ class Front:
         policy: int,
         reads: bool,
         xxh3_etags: bool,
+        expiring: bool,
         rows: list[int],
         awaited: int,
         seen: tuple[int, int],
@@ -157,7 +158,8 @@ class Front:
         """Let who sends the token (none: empty) read any object below the path `prefix`, which ends with a slash; or
         delete any and write small ones, whose replicas keep their updates pending for the container replicas of `rows`,
         as bits; clients wait until those of `awaited` have the update. With `reads` they may be told whether there is
-        an object. With `xxh3_etags` these have an ETag from xxh3, unless the client compares its MD5.
+        an object. With `xxh3_etags` these have an ETag from xxh3, unless the client compares its MD5. With `expiring`
+        devices are asked before a write, and one that replaces or deletes an object that expires is handed over.
 
         `container` is `/account/container/`, decoded; `seen` is a slot of the changes, and where it stood before this
         was decided. Each object that is written takes a part of each of the `pools`. False: there are too many.

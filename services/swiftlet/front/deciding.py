@@ -12,6 +12,7 @@ from swiftlet.api.context.fresh_cache import FRESH_S
 from swiftlet.api.reading.static_web import site_of
 from swiftlet.api.reading.versioning import has_versions
 from swiftlet.api.writing import plain_access
+from swiftlet.api.writing.expiry_changes import has_expiring
 from swiftlet.api.writing.quota_checks import Limited, limits_of
 from swiftlet.auth.identity import Identity
 from swiftlet.errors import SwiftletError
@@ -78,6 +79,10 @@ class Grant:
     """Of a grant to write: whether the sender may also know which objects there are, as conditions of a write tell."""
     xxh3_etags: bool = False
     """Whether ETags of written objects are computed from xxh3 when the client sends no MD5."""
+    expiring: bool = False
+    """Of a grant to write: whether objects of the container may expire. What replaces or deletes such an object takes
+    its task off the expirer's queue, which only Python does.
+    """
     limits: tuple[Limited, ...] = ()
     """What limits the objects that are written."""
     grounds: Grounds | None = field(default=None, compare=False)
@@ -187,7 +192,9 @@ class Deciding:
         known = api.tokens.read(token)
         before = self._grounds(known.identity, path, write=True)
         methods = ("PUT", "DELETE")
-        container = await plain_access.to_write(api, known.identity, path, methods, self._write_max_age_s)
+        container = await plain_access.to_write(
+            api, known.identity, path, methods, self._write_max_age_s, expiring=True
+        )
         if container is None or options.policies.coding(container.policy) is not None:
             return None
         # While a container moves, writes have to look in both policies.
@@ -199,7 +206,8 @@ class Deciding:
         valid_s = min(WRITE_VALID_S + begun_s - time.monotonic(), known.expires - self._now())
         xxh3_etags = options.etag_kind(container.policy) == "xxh3"
         grounds = self._rested_on(before, known.identity, path, write=True)
-        return Grant(path, container.policy, valid_s, reads, xxh3_etags, limits, grounds)
+        expiring = has_expiring(container)
+        return Grant(path, container.policy, valid_s, reads, xxh3_etags, expiring, limits, grounds)
 
     async def _decide(self, token: str, below: Path) -> Grant | None:
         api, valid_s = self._api, VALID_S

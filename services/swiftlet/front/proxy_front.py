@@ -129,7 +129,7 @@ class _Given:
 
     grant: Grant
     token: str
-    what: tuple[bytes, int, bool, bool, list[int], int]
+    what: tuple[bytes, int, bool, bool, bool, list[int], int]
     pools: list[int]
     rings: tuple[Ring, Ring] | None
     """The rings by which objects and rows are placed."""
@@ -398,7 +398,7 @@ class ProxyFront:
         pools = running.lending.pools(grant.limits)
         if write and running.containers is not None:
             running.containers.refresh()
-        what = grant.container, grant.policy, grant.reads, grant.xxh3_etags, rows, awaited
+        what = grant.container, grant.policy, grant.reads, grant.xxh3_etags, grant.expiring, rows, awaited
         holder = write, token, prefix
         given = _Given(grant, token.decode("ascii"), what, pools, self._rings_of(grant))
         self._remember(holder, given)

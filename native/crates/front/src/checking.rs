@@ -1,4 +1,5 @@
-//! Whether there is an object already, for a PUT with `If-None-Match: *`: what the devices say that may have one.
+//! Whether there is an object already, for a PUT with `If-None-Match: *`, or one that expires, for any write where there
+//! are such: what the devices say that may have one.
 //!
 //! As in Python (`swiftlet.placement.copies`) the newest version on any of these devices counts, unless any of them has
 //! a newer deletion; and the answer is known before the write begins, not in one step with it: of two clients both may
@@ -15,7 +16,17 @@ use swiftlet_transport::What;
 
 use crate::answer;
 
-/// What a PUT brings along that is allowed only if there is no object.
+/// What is to be known of an object before it is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sought {
+    /// Whether there is one.
+    Object,
+    /// Whether there is one that expires: then the expirer's task for it is removed after the write, which only Python
+    /// can.
+    Expiring,
+}
+
+/// What a write brings along before which devices are asked.
 pub(crate) struct Checked {
     /// The request's id.
     pub(crate) id: String,
@@ -30,9 +41,9 @@ pub(crate) struct Checked {
 pub(crate) enum Verdict {
     /// Devices have not answered.
     Wait,
-    /// There is none.
+    /// There is none of the kind that was sought: the write may begin.
     Absent,
-    /// There is one that everybody sees.
+    /// There is one that everybody sees, and none was to be there.
     Exists,
     /// Python has to say.
     Unknown,
@@ -41,6 +52,7 @@ pub(crate) enum Verdict {
 /// What devices have answered.
 #[derive(Debug)]
 pub(crate) struct Known {
+    sought: Sought,
     /// By device, whether its answer has not come.
     waiting: Vec<bool>,
     /// The newest version that was found.
@@ -51,8 +63,8 @@ pub(crate) struct Known {
 
 impl Known {
     /// Nothing of so many devices.
-    pub(crate) fn new(devices: usize) -> Self {
-        Self { waiting: vec![true; devices], newest: None, deleted: 0 }
+    pub(crate) fn new(devices: usize, sought: Sought) -> Self {
+        Self { sought, waiting: vec![true; devices], newest: None, deleted: 0 }
     }
 
     /// Note what a device has answered.
@@ -70,11 +82,14 @@ impl Known {
         if self.waiting.contains(&true) {
             return Verdict::Wait;
         }
-        match &self.newest {
+        let Some(info) = self.newest.as_ref().filter(|info| info.timestamp > self.deleted) else {
+            return Verdict::Absent;
+        };
+        match self.sought {
+            Sought::Expiring if info.delete_at == 0 => Verdict::Absent,
             // Others may not be seen by everybody any more, or lead to another object.
-            Some(info) if info.timestamp > self.deleted && !answer::is_plain(info) => Verdict::Unknown,
-            Some(info) if info.timestamp > self.deleted => Verdict::Exists,
-            _ => Verdict::Absent,
+            Sought::Object if answer::is_plain(info) => Verdict::Exists,
+            Sought::Expiring | Sought::Object => Verdict::Unknown,
         }
     }
 
@@ -139,7 +154,7 @@ mod tests {
             ([object(5, 0, 9), absent(6), absent(0)], Verdict::Absent),
         ] {
             for first in 0..3 {
-                let mut known = Known::new(3);
+                let mut known = Known::new(3, Sought::Object);
                 for turn in 0..3 {
                     let device = (first + turn) % 3;
                     assert_eq!(known.note(device, &What::Sent(1)), Verdict::Wait);
@@ -151,19 +166,50 @@ mod tests {
     }
 
     #[test]
+    fn of_what_is_replaced_only_the_newest_version_may_not_expire() {
+        let link = {
+            let What::Reply { header, .. } = object(5, 0, 0) else { panic!("a reply") };
+            let mut found = Found::decode(&header).expect("it was encoded");
+            found.info.sysmeta = vec![(b"Symlink-Target".to_vec(), b"c/o".to_vec())];
+            reply(Status::Ok, found.encode().expect("within limits"))
+        };
+        for (answers, verdict) in [
+            ([absent(0), absent(0)], Verdict::Absent),
+            ([object(5, 0, 0), absent(0)], Verdict::Absent),
+            ([link, absent(0)], Verdict::Absent),
+            ([object(5, 0, 9), absent(0)], Verdict::Unknown),
+            ([object(5, 0, 9), object(6, 0, 0)], Verdict::Absent),
+            ([object(5, 0, 0), object(5, 6, 9)], Verdict::Unknown),
+            ([object(5, 0, 9), object(5, 6, 0)], Verdict::Absent),
+            ([object(5, 0, 9), absent(5)], Verdict::Absent),
+            ([object(5, 0, 9), absent(4)], Verdict::Unknown),
+        ] {
+            for first in 0..2 {
+                let mut known = Known::new(2, Sought::Expiring);
+                assert_eq!(known.note(first, &answers[first]), Verdict::Wait);
+                assert_eq!(known.note(1 - first, &answers[1 - first]), verdict, "{answers:?} from {first}");
+            }
+        }
+    }
+
+    #[test]
     fn a_device_that_does_not_say_leaves_it_to_python() {
         let superseded = Refusal { status: Status::Superseded, timestamp: 9, text: String::new() }.encode();
-        for what in [
-            What::Failed(Error::Deadline),
-            What::Failed(Error::Unreachable(String::new())),
-            What::End(Vec::new()),
-            reply(Status::Ok, Vec::new()),
-            reply(Status::NotFound, Vec::new()),
-            reply(Status::NodeBusy, Vec::new()),
-            reply(Status::Superseded, superseded),
-            What::Reply { status: 0, header: Vec::new(), body_bytes: None, body: None, whole: false },
-        ] {
-            let mut known = Known::new(2);
+        let each = || {
+            [
+                What::Failed(Error::Deadline),
+                What::Failed(Error::Unreachable(String::new())),
+                What::End(Vec::new()),
+                reply(Status::Ok, Vec::new()),
+                reply(Status::NotFound, Vec::new()),
+                reply(Status::NodeBusy, Vec::new()),
+                reply(Status::Superseded, superseded.clone()),
+                What::Reply { status: 0, header: Vec::new(), body_bytes: None, body: None, whole: false },
+            ]
+        };
+        let both = [Sought::Object, Sought::Expiring].map(|sought| each().map(|what| (sought, what)));
+        for (sought, what) in both.into_iter().flatten() {
+            let mut known = Known::new(2, sought);
             assert_eq!(known.note(0, &absent(0)), Verdict::Wait);
             assert_eq!(known.note(1, &what), Verdict::Unknown, "{what:?}");
             assert_eq!(known.note(7, &what), Verdict::Wait, "nobody asked it");

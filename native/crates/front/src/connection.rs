@@ -58,7 +58,7 @@ pub(crate) const FIRST_ATTEMPT: u8 = 32;
 /// The number of ids: the events of an attempt that was cancelled come before the same id is used again.
 const ATTEMPTS: u8 = 200;
 
-/// A PUT that waits until it is known whether there is an object already.
+/// A write that waits until it is known which object there is already.
 pub(crate) struct Checking {
     pub(crate) checked: Checked,
     /// Where the path is in the bytes that were read.
@@ -129,7 +129,7 @@ pub(crate) enum State {
     /// It waits until Python has decided whether there is a grant for its request.
     Deciding,
     Asking(Box<Asking>),
-    /// A PUT waits until it is known whether there is an object already.
+    /// A write waits until it is known which object there is already.
     Checking(Box<Checking>),
     Storing(Box<Storing>),
     Writing(Box<Writing>),

@@ -37,6 +37,9 @@ pub struct Granted {
     pub reads: bool,
     /// For writes: whether ETags are xxh3 where the client does not send an MD5.
     pub xxh3_etags: bool,
+    /// For writes: whether objects may expire. The expirer has a task for each of those, which Python removes when such
+    /// an object is replaced or deleted.
+    pub expiring: bool,
     /// For writes: for each replica of the object, the container replicas whose update it keeps pending, as bits.
     pub rows: Arc<[u32]>,
     /// For writes: the container replicas that have to list it before the client is answered, as bits.
@@ -153,6 +156,7 @@ mod tests {
             policy,
             reads: false,
             xxh3_etags: false,
+            expiring: false,
             rows: Arc::new([]),
             awaited: 0,
             pools: Arc::new([]),

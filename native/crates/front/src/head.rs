@@ -93,6 +93,12 @@ impl Asked<'_> {
         self.bytes + self.body_bytes()
     }
 
+    /// Whether it is a PUT that is allowed only if there is no object.
+    #[must_use]
+    pub fn is_only_new(&self) -> bool {
+        self.stored.as_ref().is_some_and(|stored| stored.only_new)
+    }
+
     /// Bytes of the body.
     #[must_use]
     pub fn body_bytes(&self) -> usize {

@@ -286,7 +286,7 @@ impl Front {
     }
 
     /// Add a grant; returns whether there was room.
-    #[pyo3(signature = (write, token, prefix, container, policy, reads, xxh3_etags, rows, awaited, seen, valid_s, pools, /))]
+    #[pyo3(signature = (write, token, prefix, container, policy, reads, xxh3_etags, expiring, rows, awaited, seen, valid_s, pools, /))]
     #[allow(clippy::too_many_arguments, reason = "one crossing of the border for everything about a grant")]
     fn grant(
         &self,
@@ -297,6 +297,7 @@ impl Front {
         policy: u16,
         reads: bool,
         xxh3_etags: bool,
+        expiring: bool,
         rows: Vec<u32>,
         awaited: u32,
         seen: (usize, u64),
@@ -304,7 +305,7 @@ impl Front {
         pools: Vec<u64>,
     ) -> PyResult<bool> {
         let (container, rows, pools) = (container.as_slice().into(), rows.into(), pools.into());
-        let granted = Granted { container, policy, reads, xxh3_etags, rows, awaited, pools };
+        let granted = Granted { container, policy, reads, xxh3_etags, expiring, rows, awaited, pools };
         let seen = Seen { slot: seen.0, at: seen.1 };
         Ok(self.0.grant(holder(write, &token, &prefix), granted, seen, seconds(valid_s)?))
     }

@@ -22,11 +22,19 @@ ANY = "any object"
 
 
 async def to_write(
-    facts: Facts, identity: Identity | None, container: Path, methods: Sequence[str], max_age_s: float
+    facts: Facts,
+    identity: Identity | None,
+    container: Path,
+    methods: Sequence[str],
+    max_age_s: float,
+    *,
+    expiring: bool = False,
 ) -> ContainerInfo | None:
     """Return the container if its objects may be written by these methods; None when only Python may do that.
 
-    Facts that are older than `max_age_s` are requested again. Raises Forbidden, Unauthorized, NotFound and Unavailable.
+    `expiring`: who writes leaves it to Python to replace or delete an object that expires, and so may write into a
+    container that has such. Facts that are older than `max_age_s` are requested again. Raises Forbidden, Unauthorized,
+    NotFound and Unavailable.
     """
     assert container.container is not None
     info = await facts.containers.facts(container.account, container.container, max_age_s)
@@ -34,7 +42,7 @@ async def to_write(
     await facts.accounts.metadata(container.account, max_age_s)
     await require(facts, identity, container, methods)
     # Replacing or deleting an object that expires removes its task from the expirer's queue, which only Python can.
-    if is_versioned(facts, info) or has_expiring(info):
+    if is_versioned(facts, info) or (has_expiring(info) and not expiring):
         return None
     return info
 

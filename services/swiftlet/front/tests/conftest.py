@@ -98,7 +98,7 @@ class FrontedProxy:
         grant = await Deciding(api).decide(token, prefix, write=True)
         assert grant is not None
         rows, seen = self.front._rows(grant), api.changes.of_grants(ACCOUNT)
-        what = grant.container, 0, grant.reads, False, *rows
+        what = grant.container, 0, grant.reads, False, grant.expiring, *rows
         self.running.front.grant(True, token.encode(), prefix.encode(), *what, seen, PATIENCE_S, [])
 
     async def read(self, name: str = "c/o", headers: Mapping[str, str] | None = None, method: str = "GET") -> Answer:

@@ -70,12 +70,14 @@ async def test_who_may_write_and_not_read(proxy: Proxy) -> None:
         assert grant.reads is reads, read
 
 
-async def test_no_writes_where_objects_go_by_themselves(proxy: Proxy) -> None:
+async def test_writes_where_objects_go_by_themselves(proxy: Proxy) -> None:
     """What replaces such an object takes it off the expirer's queue, which only Python does."""
     deciding = Deciding(proxy.api)
-    assert await deciding.decide(token(proxy), PREFIX, write=True) is not None
-    assert (await proxy.call("PUT", "c/o", {"X-Delete-At": "1100"}, b"x")).status == 201
-    assert await deciding.decide(token(proxy), PREFIX, write=True) is None
+    for marked in (False, True):
+        grant = await deciding.decide(token(proxy), PREFIX, write=True)
+        assert grant is not None
+        assert grant.expiring is marked
+        assert (await proxy.call("PUT", "c/o", {"X-Delete-At": "1100"}, b"x")).status == 201
     assert await deciding.decide(token(proxy), PREFIX) is not None
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from swiftlet.api.tests.large import put_manifest, put_segments
 from swiftlet.api.tests.proxy import Answer
+from swiftlet.expiry.tests.support import all_tasks
 from swiftlet.front.tests.conftest import EACH_WAY, PATIENCE_S, FrontedProxy, fronted_proxy, until
 from swiftlet.front.tests.served import Relay
 from swiftlet.front.tests.test_writes import OF_ONE_ANSWER, TYPE, listed, native, write
@@ -253,13 +254,26 @@ async def test_containers_with_more_to_do(fronted: FrontedProxy, headers: dict[s
         await asyncio.sleep(0.02)
 
 
-async def test_containers_with_objects_that_expire(fronted: FrontedProxy) -> None:
-    """Its task goes with the object, which only Python sees to."""
-    await write(fronted)
+async def test_containers_with_objects_that_expire(fronted: FrontedProxy, cluster: MemoryCluster) -> None:
+    """Its task goes with the object, which only Python sees to; what does not expire is deleted as anywhere."""
     assert (await fronted.proxy.call("PUT", "c/o", {**TYPE, "X-Delete-At": "4000000000"}, b"x")).status == 201
+    assert len(await all_tasks(cluster)) == 1
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            await put(fronted, "plain")
+            before = fronted.answered
+            assert (await fronted.proxy.call("DELETE", "c/plain")).status == 204
+            await asyncio.sleep(0.01)
+            if fronted.answered > before:
+                break
+    assert "plain" not in await listed(fronted)
+    # One that the front has answered is counted a little later.
+    await asyncio.sleep(0.01)
     before = fronted.answered
     assert (await fronted.proxy.call("DELETE", "c/o")).status == 204
     assert fronted.answered == before
+    assert not await all_tasks(cluster)
+    assert (await fronted.proxy.call("DELETE", "c/o")).status == 404
 
 
 async def test_rights(fronted: FrontedProxy, cluster: MemoryCluster, tmp_path: Directory) -> None:

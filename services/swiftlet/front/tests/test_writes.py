@@ -16,6 +16,7 @@ import pytest
 
 from swiftlet.api.tests.proxy import Answer
 from swiftlet.errors import NotFound
+from swiftlet.expiry.tests.support import all_tasks
 from swiftlet.front.tests.conftest import EACH_WAY, PATIENCE_S, FrontedProxy, end, fronted_proxy, until
 from swiftlet.main.certificates import Certificates
 from swiftlet.model import ObjectKey
@@ -143,6 +144,48 @@ async def test_containers_with_more_to_do(fronted: FrontedProxy, headers: dict[s
         assert (await fronted.proxy.call("PUT", "c/o", TYPE, b"x")).status == 201
         assert fronted.answered == before
         await asyncio.sleep(0.02)
+
+
+async def test_what_expires_is_replaced_by_python(fronted: FrontedProxy, cluster: MemoryCluster) -> None:
+    """Which takes its task off the expirer's queue; other objects of the same container are the front's."""
+    expiring = TYPE | {"X-Delete-At": "4000000000"}
+    for name in ("again", "no-more", "posted"):
+        assert (await fronted.proxy.call("PUT", f"c/{name}", expiring, b"x")).status == 201
+    assert (await fronted.proxy.call("POST", "c/posted", {"X-Object-Meta-A": "b"})).status == 202
+
+    async def put_by_front(name: str) -> None:
+        async with asyncio.timeout(PATIENCE_S):
+            while True:
+                before = fronted.answered
+                assert (await fronted.proxy.call("PUT", f"c/{name}", TYPE, b"y")).status == 201
+                # It is counted a little after its client has the answer.
+                await asyncio.sleep(0.01)
+                if fronted.answered > before:
+                    break
+
+    await put_by_front("plain")
+    assert {task.path.obj for task in await all_tasks(cluster)} == {"again", "no-more"}
+    before = fronted.answered
+    assert (await fronted.proxy.call("PUT", "c/again", expiring, b"z")).status == 201
+    assert (await fronted.proxy.call("PUT", "c/no-more", TYPE, b"z")).status == 201
+    assert fronted.answered == before
+    [task] = await all_tasks(cluster)
+    assert task.path.obj == "again"
+    for name in ("posted", "no-more", "new"):
+        await put_by_front(name)
+        assert (await fronted.proxy.call("GET", f"c/{name}")).body == b"y"
+    assert await all_tasks(cluster) == [task]
+
+
+async def test_nobody_says_whether_it_expires(fronted: FrontedProxy, cluster: MemoryCluster) -> None:
+    """A device that is asked before a write is gone."""
+    expiring = TYPE | {"X-Delete-At": "4000000000"}
+    assert (await fronted.proxy.call("PUT", "c/o", expiring, b"x")).status == 201
+    await write(fronted)
+    fronted.devices.stop(cluster.primaries(Path(ACCOUNT, CONTAINER, "o"))[0], cluster)
+    for _ in range(2):
+        assert (await fronted.proxy.call("PUT", "c/o", TYPE, b"y")).status == 201
+        assert (await fronted.proxy.call("GET", "c/o")).body == b"y"
 
 
 async def test_quota_reached(fronted: FrontedProxy) -> None:

@@ -1,4 +1,4 @@
-//! PUTs that are allowed only if there is no object: the devices that may have one are asked before.
+//! PUTs that are allowed only if there is no object, and writes where objects may expire: devices are asked before.
 
 use std::mem;
 use std::sync::Arc;
@@ -11,14 +11,15 @@ use super::calls::{call, place_of};
 use super::{Reactor, Then};
 use crate::answer::{self, EXISTS, Given};
 use crate::body::Content;
-use crate::checking::{Checked, Known, Verdict};
+use crate::checking::{Checked, Known, Sought, Verdict};
 use crate::connection::{Attempt, Checking, FIRST_ATTEMPT, State, Writing};
 use crate::grants::Granted;
 use crate::head::{Asked, Method};
 use crate::shared::Shared;
 
-/// Ask the devices that may have the object of a complete PUT, on the connection of this number; None if Python has to
-/// answer the request.
+/// Ask the devices that may have the object of a complete write, on the connection of this number; None if Python has
+/// to answer the request. Who is not to find one has to know of handoffs, too; a task of a version that only those have
+/// is found obsolete when it is due.
 pub(super) fn begin_check(
     (shared, devices): (&Shared, &Arc<Completions>),
     number: u64,
@@ -28,7 +29,12 @@ pub(super) fn begin_check(
     checked: Checked,
 ) -> Option<Checking> {
     let (policy, key) = place_of(shared, asked, granted)?;
-    let holders = policy.may_hold(key.partition, checked.begun).filter(|_| granted.reads)?;
+    let (sought, holders) = if asked.is_only_new() {
+        (Sought::Object, policy.may_hold(key.partition, checked.begun).filter(|_| granted.reads)?)
+    } else {
+        let devices = policy.to_write(key.partition, checked.begun)?;
+        (Sought::Expiring, devices.into_iter().map(|(_, device)| device).collect())
+    };
     if holders.is_empty() || holders.len() > usize::from(FIRST_ATTEMPT) {
         return None;
     }
@@ -50,7 +56,7 @@ pub(super) fn begin_check(
         bytes: asked.bytes + content.read_bytes(),
         body_bytes: content.len() as u64,
         close: !asked.keep_alive,
-        known: Known::new(sent.len()),
+        known: Known::new(sent.len(), sought),
         asked: sent,
     })
 }

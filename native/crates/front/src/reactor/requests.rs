@@ -241,7 +241,7 @@ impl Reactor {
 
     /// Have all devices carry out the write in the bytes that were read, once it is complete and, if its ETag is one,
     /// the MD5 of its body is known: at the end of the turn, with those of others. One that is allowed only if there is
-    /// no object is `checked` before.
+    /// no object, or may replace one that expires, is `checked` before.
     pub(super) fn store(&mut self, index: usize, md5: Option<[u8; 16]>, checked: Option<Checked>) -> Then {
         let generation = self.slots[index].generation;
         let now = Instant::now();
@@ -267,7 +267,7 @@ impl Reactor {
             return Then::HandOver;
         };
         let bytes = asked.body_bytes() as u64;
-        if checked.is_none() && asked.stored.as_ref().is_some_and(|stored| stored.only_new) {
+        if checked.is_none() && (granted.expiring || asked.is_only_new()) {
             let checked = Checked { id: self.random.id(), begun: now, md5 };
             let (to, number) = ((&*self.shared, &self.devices), number(index, generation));
             let begun = begin_check(to, number, &asked, &content, &granted, checked);
