@@ -25,7 +25,7 @@ from swiftlet_operator.build import network
 from swiftlet_operator.build.ring_maps import BUILDER_LABEL
 from swiftlet_operator.build.secrets import credentials_key, credentials_name, keys_copy_name, keys_name
 from swiftlet_operator.build.settings import HASH_SUFFIX, POLICIES_FILE, TLS_FILES
-from swiftlet_operator.build.site import CONTAINER, STORAGE, Policy, all_groups
+from swiftlet_operator.build.site import CONTAINER, PROXY, STORAGE, Policy, all_groups, all_proxies
 from swiftlet_operator.certificates import unusable
 from swiftlet_operator.keys import are_lost, copy_of, data_of, lacking, made_again, suffixes_differ
 from swiftlet_operator.logins import refusals
@@ -285,15 +285,28 @@ def _policy_pools(world: World) -> Iterator[Verdict]:
         yield Verdict("PolicyPoolUnknown", message, bool(unknown))
 
 
+def _proxy_regions(world: World) -> Iterator[Verdict]:
+    spec = world.cluster.spec
+    unknown = sorted(set(spec.proxy.regions) - {pool.region for pool in spec.pools})
+    message = (
+        f"proxy.regions names {', '.join(unknown)}, which is the region of no pool; correct it, or set region of the "
+        "pools there"
+    )
+    yield Verdict("ProxyRegionUnknown", message, bool(unknown))
+
+
 def _policy_regions(world: World) -> Iterator[Verdict]:
     if world.cluster.spec.federation is not None:
         # Regions of other members count as well, which their rings know.
         return
+    spec = world.cluster.spec
+    proxied = {pool.region for pool in spec.pools if PROXY in pool.roles}
+    proxied |= {one.region for one in all_proxies(spec) if one.region is not None}
     for policy in policies_of(world):
         replicas = replicas_of(world, f"object-{policy.index}", policy)
         yield from (
             Verdict(reason, f"policy {policy.name}: {message}", True)
-            for reason, message in regions.problems(policy, pools_of(world, policy), world.cluster.spec.pools, replicas)
+            for reason, message in regions.problems(policy, pools_of(world, policy), proxied, replicas)
         )
 
 
@@ -495,6 +508,7 @@ CHECKS: tuple[Check, ...] = (
     _policy_history,
     _policy_coding,
     _policy_pools,
+    _proxy_regions,
     _policy_regions,
     _enough_devices,
     _ring_set,

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from swiftlet.crd import Pool
 from swiftlet_operator.build.site import Policy
 
 
 def problems(
-    policy: Policy, holding: Sequence[Pool], pools: Sequence[Pool], replicas: float
+    policy: Policy, holding: Sequence[Pool], proxied: Collection[str], replicas: float
 ) -> Iterator[tuple[str, str]]:
     """Yield a reason and a message for each thing that keeps the policy's writes from being acknowledged as it says.
 
-    `holding` are the pools that keep its objects, `pools` all of the cluster.
+    `holding` are the pools that keep its objects, `proxied` the regions that have proxies which know it.
     """
     devices: Counter[str] = Counter()
     for pool in holding:
@@ -36,16 +36,16 @@ def problems(
             f"raise replicas to {len(devices)} or more, or name pools of fewer regions",
         )
     elif policy.write_quorum == "local":
-        yield from _local(wanted, devices, pools, math.ceil(replicas) // 2 + 1)
+        yield from _local(wanted, devices, proxied, math.ceil(replicas) // 2 + 1)
 
 
-def _local(wanted: str, devices: Counter[str], pools: Sequence[Pool], quorum: int) -> Iterator[tuple[str, str]]:
-    writing = {pool.region for pool in pools if "proxy" in pool.roles} & devices.keys()
+def _local(wanted: str, devices: Counter[str], proxied: Collection[str], quorum: int) -> Iterator[tuple[str, str]]:
+    writing = set(proxied) & devices.keys()
     if not writing:
         yield (
             "RegionsWithoutProxies",
-            f"{wanted} is for proxies that know their region; add the role proxy to a pool in each region "
-            f"({', '.join(sorted(devices))})",
+            f"{wanted} is for proxies that know their region; name the regions in proxy.regions, or add the "
+            f"role proxy to a pool in each region ({', '.join(sorted(devices))})",
         )
     few = sorted(region for region in writing if devices[region] < quorum)
     if few:

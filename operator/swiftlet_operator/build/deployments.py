@@ -17,8 +17,16 @@ from swiftlet_operator.build.pods import (
 )
 from swiftlet_operator.build.rdma import NETWORKS, with_rdma
 from swiftlet_operator.build.settings import restart_digest
-from swiftlet_operator.build.site import METADATA, METADATA_MANAGEMENT_PORT, METADATA_PORT, PROXY, Site
-from swiftlet_operator.manifests import COMPONENT_LABEL, DEPLOYMENT, MANAGEMENT, Manifest
+from swiftlet_operator.build.site import (
+    METADATA,
+    METADATA_MANAGEMENT_PORT,
+    METADATA_PORT,
+    PROXY,
+    Proxies,
+    Site,
+    all_proxies,
+)
+from swiftlet_operator.manifests import COMPONENT_LABEL, DEPLOYMENT, MANAGEMENT, REGION_LABEL, Manifest
 
 
 def build_deployments(site: Site) -> list[Manifest]:
@@ -27,21 +35,26 @@ def build_deployments(site: Site) -> list[Manifest]:
 
 
 def _proxies(site: Site) -> list[Manifest]:
+    return [_proxy_deployment(site, one) for one in all_proxies(site.spec)]
+
+
+def _proxy_deployment(site: Site, proxies: Proxies) -> Manifest:
     spec = site.spec.proxy
-    if not spec.replicas:
-        return []
     rdma = site.rdma_of(spec)
+    place = [{"name": "SWIFTLET_PROXY__REGION", "value": proxies.region}] if proxies.region is not None else []
+    chosen = {REGION_LABEL: proxies.label} if proxies.label is not None else {}
     pod = template(
         site,
-        {COMPONENT_LABEL: PROXY, API_LABEL: "true"},
+        {COMPONENT_LABEL: PROXY, API_LABEL: "true", **chosen},
         restart_digest(site, "proxy"),
         spec,
-        [with_rdma(site, spec, proxy_container(site, spec.resources))],
+        [with_rdma(site, spec, proxy_container(site, spec.resources, place))],
         volumes(site, proxy=True),
         annotations={NETWORKS: rdma.networks} if rdma and rdma.networks else None,
         node_selector=rdma.node_selector if rdma else None,
+        region=proxies.label,
     )
-    return [_deployment(site, PROXY, spec.replicas, pod)]
+    return _deployment(site, PROXY, proxies.suffix, proxies.replicas, pod, chosen)
 
 
 def _metadata(site: Site) -> list[Manifest]:
@@ -57,15 +70,23 @@ def _metadata(site: Site) -> list[Manifest]:
     )
     labels, digest = {COMPONENT_LABEL: METADATA}, restart_digest(site, "metadata")
     pod = template(site, labels, digest, spec, [server], volumes(site, quotas=True, users=users))
-    return [_deployment(site, METADATA, spec.replicas, pod)]
+    return [_deployment(site, METADATA, METADATA, spec.replicas, pod)]
 
 
-def _deployment(site: Site, component: str, replicas: int, pod: Mapping[str, Any]) -> Manifest:
+def _deployment(
+    site: Site,
+    component: str,
+    suffix: str,
+    replicas: int,
+    pod: Mapping[str, Any],
+    chosen: Mapping[str, str] | None = None,
+) -> Manifest:
+    """Return a Deployment of a component's pods, of those that have the labels `chosen` besides."""
     spec = {
         "replicas": replicas,
         "revisionHistoryLimit": 3,
         "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
-        "selector": {"matchLabels": component_labels(site, component)},
+        "selector": {"matchLabels": {**component_labels(site, component), **(chosen or {})}},
         "template": pod,
     }
-    return site.object(DEPLOYMENT, site.child(component), component, {"spec": spec})
+    return site.object(DEPLOYMENT, site.child(suffix), component, {"spec": spec})

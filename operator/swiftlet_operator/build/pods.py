@@ -213,6 +213,7 @@ def template(
     annotations: Mapping[str, str] | None = None,
     node_selector: Mapping[str, str] | None = None,
     zone: str | None = None,
+    region: str | None = None,
     has_data: bool = False,
 ) -> dict[str, Any]:
     """Return a pod template; pods that `has_data` share no node with each other where the spec requires it.
@@ -223,7 +224,7 @@ def template(
     if has_data:
         containers, pod_volumes = with_sealed_keys(site, containers, pod_volumes)
     spec = {
-        **shape(site, where, _alike(site, labels), node_selector=node_selector, zone=zone, apart=apart),
+        **shape(site, where, _alike(site, labels), node_selector=node_selector, zone=zone, region=region, apart=apart),
         "terminationGracePeriodSeconds": GRACE_S,
         "securityContext": pod_security(),
         "containers": list(containers),

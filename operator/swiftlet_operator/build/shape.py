@@ -7,7 +7,7 @@ from typing import Any
 
 from swiftlet.crd import PodShape
 from swiftlet_operator.build.site import Site
-from swiftlet_operator.manifests import HOSTNAME, TOPOLOGY_ZONE
+from swiftlet_operator.manifests import HOSTNAME, TOPOLOGY_REGION, TOPOLOGY_ZONE
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
@@ -19,12 +19,14 @@ def shape(
     *,
     node_selector: Mapping[str, str] | None = None,
     zone: str | None = None,
+    region: str | None = None,
     apart: bool = False,
 ) -> dict[str, Any]:
     """Return that part.
 
     `alike` are the labels of the component's pods in all zones; without them there is only one pod, and nothing to
-    spread. The pods run in `zone` if one is named, and on different nodes if they have to be `apart`.
+    spread. The pods run in `zone` and in `region` where these are named, and on different nodes if they have to be
+    `apart`.
     """
     asked = site.spec.shape_of(pods)
     found: dict[str, Any] = {
@@ -41,7 +43,7 @@ def shape(
         found["tolerations"] = [one.manifest for one in asked.tolerations]
     if site.spec.image_pull_secrets:
         found["imagePullSecrets"] = [{"name": one.name} for one in site.spec.image_pull_secrets]
-    if affinity := _affinity(asked, zone, alike if apart else None):
+    if affinity := _affinity(asked, {TOPOLOGY_ZONE: zone, TOPOLOGY_REGION: region}, alike if apart else None):
         found["affinity"] = affinity
     if asked.priority_class_name is not None:
         found["priorityClassName"] = asked.priority_class_name
@@ -82,11 +84,14 @@ def _spread(asked: PodShape, alike: Mapping[str, str], zone: str | None) -> list
     ]
 
 
-def _affinity(asked: PodShape, zone: str | None, apart: Mapping[str, str] | None) -> dict[str, Any]:
-    """Return the affinity of the spec, limited to the zone, and away from pods with the labels `apart`."""
+def _affinity(asked: PodShape, places: Mapping[str, str | None], apart: Mapping[str, str] | None) -> dict[str, Any]:
+    """Return the affinity of the spec, limited to nodes whose labels have the values of `places`, and away from pods
+    with the labels `apart`.
+    """
     found = asked.affinity.manifest if asked.affinity is not None else {}
-    if zone is not None:
-        _within(found.setdefault("nodeAffinity", {}), zone)
+    for label, value in places.items():
+        if value is not None:
+            _within(found.setdefault("nodeAffinity", {}), label, value)
     if apart is not None:
         alone = {"topologyKey": HOSTNAME, "labelSelector": {"matchLabels": dict(apart)}}
         part = found.setdefault("podAntiAffinity", {})
@@ -94,9 +99,9 @@ def _affinity(asked: PodShape, zone: str | None, apart: Mapping[str, str] | None
     return {name: part for name, part in found.items() if part}
 
 
-def _within(part: dict[str, Any], zone: str) -> None:
-    """Add the zone to every term, because one of them that is met is enough."""
-    ours = {"key": TOPOLOGY_ZONE, "operator": "In", "values": [zone]}
+def _within(part: dict[str, Any], label: str, value: str) -> None:
+    """Add the label to every term, because one of them that is met is enough."""
+    ours = {"key": label, "operator": "In", "values": [value]}
     terms = part.get(_REQUIRED, {}).get("nodeSelectorTerms") or [{}]
     part[_REQUIRED] = {
         "nodeSelectorTerms": [{**term, "matchExpressions": [*term.get("matchExpressions", ()), ours]} for term in terms]

@@ -24,6 +24,8 @@ from swiftlet_operator.world import RUNBOOKS
 STORAGE = "storage"
 CONTAINER = "container"
 PROXY = "proxy"
+DEFAULT_REGION = "default"
+"""The region of pools that name none."""
 METADATA = "metadata"
 REDIS = "redis"
 KEYS = "keys"
@@ -92,6 +94,36 @@ class Group:
     def pod(self, ordinal: int) -> str:
         """Return the name of a pod."""
         return f"{self.name}-{ordinal}"
+
+
+@dataclass(frozen=True, slots=True)
+class Proxies:
+    """The pods of one Deployment of proxies; `region` is None where they don't know in which one they are."""
+
+    suffix: str
+    """The Deployment's name after that of the cluster."""
+    region: str | None
+    replicas: int
+    label: str | None = None
+    """The value of the nodes' label for regions, where the pods have to be on such nodes."""
+
+
+def all_proxies(spec: StorageClusterSpec) -> list[Proxies]:
+    """Return the Deployments of proxies that have any pods: one in each of `spec.proxy.regions`, each with its share.
+
+    Without these there is one. It knows its region when all pools are in the same one.
+    """
+    named, count = spec.proxy.regions, spec.proxy.replicas
+    if not named:
+        regions = {pool.region for pool in spec.pools}
+        only = next(iter(regions)) if len(regions) == 1 else DEFAULT_REGION
+        every = [Proxies(PROXY, None if only == DEFAULT_REGION else only, count)]
+    else:
+        shares = [count // len(named) + (i < count % len(named)) for i in range(len(named))]
+        every = [
+            Proxies(f"{PROXY}-{region}", region, share, region) for region, share in zip(named, shares, strict=True)
+        ]
+    return [one for one in every if one.replicas]
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from swiftlet_operator.build.rdma import NETWORKS, with_rdma
 from swiftlet_operator.build.redis import redis_files, redis_volumes
 from swiftlet_operator.build.settings import restart_digest
 from swiftlet_operator.build.site import (
+    DEFAULT_REGION,
     OBJECT_NATIVE_PORT,
     OBJECT_PORT,
     PROXY,
@@ -33,8 +34,6 @@ from swiftlet_operator.build.site import (
 from swiftlet_operator.manifests import STATEFUL_SET, Manifest
 
 DEVICES_DIRECTORY = "/srv/swiftlet"
-DEFAULT_REGION = "default"
-"""The region of pools that name none."""
 RING_CACHE = ".rings"
 """Directory on a device for the last good rings; stores leave it alone."""
 

@@ -13,13 +13,14 @@ from swiftlet.ring.codec import chunk_count
 from swiftlet_operator.build.site import (
     CONTAINER_PORT,
     DATABASE_DEVICE,
+    DEFAULT_REGION,
     OBJECT_PORT,
     Group,
     Policy,
     container_groups,
     groups_of_pool,
 )
-from swiftlet_operator.build.storage import DEFAULT_REGION, devices_of
+from swiftlet_operator.build.storage import devices_of
 from swiftlet_operator.checks import policies_of, pools_of, replicas_of
 from swiftlet_operator.manifests import (
     ALLOW_SCALE_IN,

@@ -17,7 +17,6 @@ from swiftlet_operator.logins import NOT_SERVED, SILENT
 from swiftlet_operator.manifests import (
     CLUSTER,
     COMPONENT_LABEL,
-    DEPLOYMENT,
     INSTANCE_LABEL,
     POLICY,
     QUOTA,
@@ -95,8 +94,7 @@ def cluster_status(
 def _proxies(world: World) -> dict[str, object]:
     """Return what the scale subresource needs: how many proxies there are, and a selector for them."""
     name = world.cluster.meta.name
-    live = world.child(DEPLOYMENT, f"{name}-{PROXY}") or {}
-    count = int((live.get("status") or {}).get("replicas") or 0)
+    count = sum(int((one.get("status") or {}).get("replicas") or 0) for one in say.proxy_deployments(world))
     return {"replicas": count, "selector": selector({INSTANCE_LABEL: name, COMPONENT_LABEL: PROXY})}
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from swiftlet_operator.build.names import ring_map
+from swiftlet_operator.build.site import PROXY
 from swiftlet_operator.manifests import (
     BUDGET,
     CERTIFICATE,
+    COMPONENT_LABEL,
     CONFIG_MAP,
     DEPLOYMENT,
     HTTP_ROUTE,
@@ -24,6 +26,7 @@ from swiftlet_operator.manifests import (
     labels_of,
     name_of,
 )
+from swiftlet_operator.plan.facts import proxy_deployments
 from swiftlet_operator.plan.retire import doomed
 from swiftlet_operator.plan.ring_tasks import RingState
 from swiftlet_operator.world import World
@@ -54,8 +57,20 @@ def unwanted_children(
 ) -> tuple[Manifest, ...]:
     """Return unwanted children, and those of retired policies; StatefulSets that are `left` over stay for now."""
     keep = {(kind_of(one).kind, name_of(one)) for one in wanted} | {(STATEFUL_SET.kind, name) for name in left}
+    keep |= _still_serving(world, wanted)
     orphans = _orphans(world, keep, states)
     return (*orphans, *(one for one in doomed(asked) if one not in orphans and not is_going(one)))
+
+
+def _still_serving(world: World, wanted: Sequence[Manifest]) -> set[tuple[str, str]]:
+    """Return Deployments of proxies that clients need until each of those that are wanted has a ready pod."""
+    coming = {
+        name_of(one) for one in wanted if kind_of(one) == DEPLOYMENT and labels_of(one).get(COMPONENT_LABEL) == PROXY
+    }
+    serving = {
+        name_of(one) for one in proxy_deployments(world) if int((one.get("status") or {}).get("readyReplicas") or 0)
+    }
+    return set() if coming <= serving else {(DEPLOYMENT.kind, name) for name in serving - coming}
 
 
 def _orphans(world: World, keep: set[tuple[str, str]], states: Sequence[RingState]) -> tuple[Manifest, ...]:

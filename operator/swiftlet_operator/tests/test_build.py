@@ -197,6 +197,50 @@ def test_a_proxy_knows_its_place_where_all_pods_of_its_group_are_there(
     assert told == places
 
 
+def test_each_region_has_its_share_of_proxies_which_know_it() -> None:
+    content = yaml.safe_load(SPECS["minimal"])
+    pool = content["pools"][0]
+    content["pools"] = [{**pool, "name": region, "region": region} for region in ("east", "north", "west")]
+    content["proxy"] = {"replicas": 4, "regions": ["west", "east", "north"]}
+    made = proxies_of(content)
+    assert {name: manifest["spec"]["replicas"] for name, manifest in made.items()} == {
+        "store-proxy-west": 2,
+        "store-proxy-east": 1,
+        "store-proxy-north": 1,
+    }
+    for name, manifest in made.items():
+        region, spec = name.rpartition("-")[2], manifest["spec"]["template"]["spec"]
+        assert regions_told(spec) == [region]
+        selected = manifest["spec"]["selector"]["matchLabels"]
+        assert selected["swiftlet.io/region"] == region
+        assert selected.items() <= manifest["spec"]["template"]["metadata"]["labels"].items()
+        required = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+        asked = {"key": "topology.kubernetes.io/region", "operator": "In", "values": [region]}
+        assert [term["matchExpressions"] for term in required["nodeSelectorTerms"]] == [[asked]]
+
+
+@pytest.mark.parametrize(("regions", "told"), [(["default"], []), (["east"], ["east"]), (["east", "west"], [])])
+def test_proxies_that_run_anywhere_know_the_only_region_there_is(regions: list[str], told: list[str]) -> None:
+    content = yaml.safe_load(SPECS["minimal"])
+    pool = content["pools"][0]
+    content["pools"] = [{**pool, "name": region, "region": region} for region in regions]
+    spec = proxies_of(content)["store-proxy"]["spec"]["template"]["spec"]
+    assert (regions_told(spec), "affinity" in spec) == (told, False)
+
+
+def proxies_of(content: dict[str, Any]) -> dict[str, Manifest]:
+    """Deployments of proxies by name."""
+    made = build(replace(site("minimal"), cluster=cluster(content)))
+    found = {one["metadata"]["name"]: one for one in made if one["kind"] == "Deployment"}
+    return {name: one for name, one in found.items() if name.startswith("store-proxy")}
+
+
+def regions_told(pod: dict[str, Any]) -> list[str]:
+    """The region that a pod's proxy is told, if any."""
+    env = next(one for one in pod["containers"] if one["name"] == "proxy").get("env", [])
+    return [one["value"] for one in env if one["name"] == "SWIFTLET_PROXY__REGION"]
+
+
 def test_pods_are_shared_out_over_zones() -> None:
     groups = all_groups("store", site("three-zones").spec)
 

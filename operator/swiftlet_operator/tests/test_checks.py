@@ -110,7 +110,13 @@ def pools(*regions: str, roles: tuple[str, ...] = ("object", "proxy"), replicas:
             pools("east", "west", roles=("object",)),
             {"writeQuorum": "local"},
             "RegionsWithoutProxies",
-            "add the role proxy to a pool in each region (east, west)",
+            "name the regions in proxy.regions, or add the role proxy to a pool in each region (east, west)",
+        ),
+        (
+            pools("east", "west", roles=("object",)) | {"proxy": {"regions": ["east"]}},
+            {"writeQuorum": "local"},
+            None,
+            "",
         ),
         (
             pools("east", "north", "west", replicas=1),
@@ -132,6 +138,13 @@ def test_what_write_quorums_require(
     if reason:
         assert told[reason].startswith("policy gold: ")
         assert advice in told[reason]
+
+
+def test_proxies_are_in_regions_of_pools() -> None:
+    found = check(world(pools("east", "west") | {"proxy": {"regions": ["west", "north"]}}))
+    told = {verdict.reason: verdict.message for verdict in found if verdict.violated}
+    assert list(told) == ["ProxyRegionUnknown"]
+    assert told["ProxyRegionUnknown"].startswith("proxy.regions names north, which is the region of no pool")
 
 
 def test_the_implicit_policy_may_get_a_name_and_stays_while_others_come() -> None:

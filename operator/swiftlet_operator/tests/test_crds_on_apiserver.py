@@ -99,6 +99,7 @@ TOO_FEW_CONTAINER_SERVERS = (
     "container.replicas must be at least rings.replicas: every replica of a database needs a container server of its "
     "own"
 )
+FEW_PROXIES = "proxy.replicas must be at least the number of proxy.regions, so that every region has a pod, or 0"
 NO_PROXY = "nothing would serve the API: set proxy.replicas to 1 or more, or give a pool the role proxy"
 NO_GRANTS = (
     "directAccess.enabled needs metadata servers, which give clients their grants: set metadata.replicas to 1 or more, "
@@ -117,8 +118,8 @@ SAME_SET = (
     "could have the same name; choose another name for the new pool"
 )
 RESERVED = (
-    "a pool can't be named container, metadata, proxy, redis, storage or container-...: these are the names of "
-    "other parts of the cluster; choose another name"
+    "a pool can't be named container, metadata, proxy, redis, storage, container-... or proxy-...: these are the names "
+    "of other parts of the cluster; choose another name"
 )
 TINY = "size must be at least 100Mi: a smaller volume can't hold a store"
 NO_RESOURCE = (
@@ -248,6 +249,8 @@ BAD: list[tuple[str, Changes, str, str]] = [
     ("StorageCluster", {"rings.replicas": 3.5}, "spec", TOO_FEW_DEVICES),
     ("StorageCluster", {"container.replicas": 2}, "spec", TOO_FEW_CONTAINER_SERVERS),
     ("StorageCluster", {"proxy.replicas": 0}, "spec", NO_PROXY),
+    ("StorageCluster", {"proxy.replicas": 1, "proxy.regions": ["east", "west"]}, "spec.proxy", FEW_PROXIES),
+    ("StorageCluster", {"proxy.regions": ["east", "east"]}, "spec.proxy.regions[1]", 'Duplicate value: "east"'),
     ("StorageCluster", {"directAccess.enabled": True, "metadata.replicas": 0}, "spec", NO_GRANTS),
     (
         "StorageCluster",
@@ -293,6 +296,7 @@ BAD: list[tuple[str, Changes, str, str]] = [
     ),
     ("StorageCluster", {"pools.0.name": "proxy"}, "spec.pools[0]", RESERVED),
     ("StorageCluster", {"pools.0.name": "container-a"}, "spec.pools[0]", RESERVED),
+    ("StorageCluster", {"pools.0.name": "proxy-east"}, "spec.pools[0]", RESERVED),
     ("StorageCluster", {"pools.0": WITH_A_ZONE, "pools.1": POOL | {"name": "main-b"}}, "spec", SAME_SET),
     ("StorageCluster", {"pools.0": WITH_A_ZONE, "pools.1": WITH_A_ZONE | {"name": "main-b"}}, "spec", SAME_SET),
     ("StorageCluster", {"pools.0.name": "a" * 30, "pools.0.zones": ["z" * 15]}, "<nil>", STATEFUL_SET_NAME),

@@ -531,6 +531,33 @@ async def test_what_nobody_wants_any_more_goes() -> None:
     assert "store-disks" in scene.kube.names("StatefulSet")
 
 
+async def test_proxies_serve_until_those_of_each_region_do() -> None:
+    scene = await settled({"pools": [POOL | {"region": "east"}, POOL | {"name": "far", "region": "west"}]})
+    assert proxies_of(scene) == ["store-proxy"]
+    scene.cluster["spec"]["proxy"] = {"replicas": 2, "regions": ["east", "west"]}
+    for _ in range(3):
+        await scene.step()
+    assert proxies_of(scene) == ["store-proxy", "store-proxy-east", "store-proxy-west"]
+    assert scene.condition("ProxiesAvailable")[0] == "True"
+    scene.kube.find("Deployment", "store-proxy-east")["status"] = {"readyReplicas": 1, "replicas": 1}
+    await scene.step()
+    assert "store-proxy" in proxies_of(scene)
+
+    scene.live()
+    await scene.step()
+    assert proxies_of(scene) == ["store-proxy-east", "store-proxy-west"]
+    scene.kube.find("Deployment", "store-proxy-west")["status"] |= {"replicas": 1}
+    scene.kube.find("Deployment", "store-proxy-east")["status"] |= {"replicas": 1}
+    await scene.step()
+    assert scene.condition("ProxiesAvailable")[0] == "True"
+    assert scene.cluster["status"]["proxy"]["replicas"] == 2
+
+
+def proxies_of(scene: Scene) -> list[str]:
+    """Return the names of the Deployments of proxies."""
+    return sorted(name for name in scene.kube.names("Deployment") if name.startswith("store-proxy"))
+
+
 async def test_a_thousand_pods_are_decided_about_in_less_than_a_second() -> None:
     pools = [{"name": "disks", "replicas": 999, "zones": ["a", "b", "c"], "storage": {"size": "1Ti"}}]
     scene = Scene({"pools": pools, "rings": {"partPower": 12}})

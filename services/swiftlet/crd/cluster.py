@@ -122,6 +122,7 @@ class ProxySpec(PodSpec):
     """The proxies, which serve the Swift API."""
 
     replicas: Annotated[int, Field(ge=0, le=500)] = 2
+    regions: Annotated[tuple[DnsLabel, ...], Field(max_length=16)] = ()
     workers: Workers = 1
     service: ServiceSpec = ServiceSpec()
     storage_url: Annotated[str, Field(pattern=r"^https?://[^/?#\s]+(/[^?#\s]*)?$", max_length=253)] | None = None
