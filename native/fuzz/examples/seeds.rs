@@ -319,7 +319,10 @@ fn about_packs(root: &Path, key: Key) {
     save(root, "objects", "packs", &[&[0], &packs::encode_listed(&[listed], true)]);
     let posted = Some(PostMeta { timestamp: 9, ..PostMeta::default() });
     let referred = Referred { pack: of_pack, reference: reference(1), posted };
-    save(root, "objects", "references", &[&[0], &packs::encode_references(&[referred]).unwrap()]);
+    save(root, "objects", "references", &[&[0], &packs::encode_references(std::slice::from_ref(&referred)).unwrap()]);
+    let copy = Some(fragments::CopyHere::Packed { referred, pack_bytes: Some(5000) });
+    let newest = fragments::Newest { committed: None, floor: None, fragment: None, post: None, copy };
+    save(root, "objects", "newest-in-a-pack", &[&[0], &newest.encode().unwrap()]);
     for (at, told) in told.iter().enumerate() {
         save(root, "objects", &format!("told-of-pack-{at}"), &[&[0], &told.encode()]);
     }

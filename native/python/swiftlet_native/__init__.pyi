@@ -18,6 +18,7 @@ from typing_extensions import Buffer
 
 from swiftlet_native._coded import CodedDeleting as CodedDeleting
 from swiftlet_native._coded import CodedDevices as CodedDevices
+from swiftlet_native._coded import CodedPacking as CodedPacking
 from swiftlet_native._coded import CodedPosting as CodedPosting
 from swiftlet_native._coded import CodedReading as CodedReading
 from swiftlet_native._coded import CodedRebuilding as CodedRebuilding

@@ -163,6 +163,34 @@ class CodedRebuilding:
         """Ask for nothing more. All answers are None after it."""
 
 @final
+class CodedPacking:
+    """A packer of the small objects of one partition.
+
+    `places` are those of any object of it. The waits are seconds: of each request, of a pack's body and of the proof of
+    a fragment, and for which a fragment may take to be settled. The terms: how many places have small objects, the
+    timestamp before which copies are packed, and the least and the most bytes of a pack.
+    """
+
+    def __new__(
+        cls,
+        places: _Places,
+        waits: tuple[float, float, float],
+        terms: tuple[int, int, int, int],
+        trace: str,
+        /,
+    ) -> CodedPacking: ...
+    def round(
+        self, drawn: int, version: tuple[int, int], /
+    ) -> tuple[tuple[int, int, int, int], tuple[str, str] | None]:
+        """Finish or retire what others have left, then pack what is cold; blocks until it is over. `drawn` are 64
+        random bits that begin with the partition's, `version` the timestamp and generation of a new pack. Returns the
+        members of the new pack and their bytes, and how many packs of others are adopted now, and are retired now; then
+        None, or "ended", "refused" or "failed" and why: what is left is for a later round."""
+
+    def end(self) -> None:
+        """Send no further message: a round that is under way is over soon."""
+
+@final
 class CodedRecovering:
     """An attempt to have devices decide about a write; it ends where it is when nobody refers to it any more."""
 

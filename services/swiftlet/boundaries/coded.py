@@ -262,6 +262,43 @@ class CodedRepair(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class PackTerms:
+    """Which copies a packer takes, and how large its packs are."""
+
+    before: Timestamp
+    """Copies that were written before are packed."""
+    least_bytes: int
+    """With fewer bytes no pack is made."""
+    most_bytes: int
+    """A pack has so many bytes at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """What a packer has done in a partition."""
+
+    members: int = 0
+    """Objects that are in a new pack now."""
+    size: int = 0
+    """Their bytes, with names and metadata."""
+    finished: int = 0
+    """Packs that another packer had left, and that are adopted now."""
+    retired: int = 0
+    """Packs that are retired now, as nobody refers to them."""
+
+
+class CodedPacker(Protocol):
+    """Makes packs of the copies of small objects, and finishes those that were left."""
+
+    async def pack(self, places: CodedPlaces, terms: PackTerms, timestamp: Timestamp) -> Packed:
+        """Finish or retire the packs that were left in a partition, and make one of its cold copies, with this
+        timestamp. `places` are those of any object of the partition. It may be cancelled anywhere. Raises NodeError
+        when something is left for a later round.
+        """
+        ...
+
+
 class CodedTransport(Protocol):
     """Writes and reads objects with erasure coding."""
 

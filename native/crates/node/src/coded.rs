@@ -20,6 +20,7 @@ mod answering;
 mod copied;
 mod deleting;
 mod fetching;
+mod member;
 mod operation;
 mod packs;
 mod places;
@@ -32,7 +33,8 @@ mod writing;
 
 pub use all_places::StepOptions;
 pub use deleting::Deleting;
-pub use packs::{Contents, PackOptions, Packed, Packing, ReadingMember, Referred, Stopped};
+pub use member::Referred;
+pub use packs::{Contents, PackOptions, Packed, Packing, ReadingMember, Stopped};
 pub use places::{Devices, MOST_CELL_BYTES, Owed, Places, Target};
 pub use posting::Posting;
 pub use reading::{ReadEnd, ReadOptions, Reading};

@@ -74,7 +74,8 @@ pub(crate) fn end(store: &Arc<Store>, key: &Key, until: u64, name: Option<Vec<u8
     }
     let name = match name {
         Some(name) => Ok(name),
-        // Of an object in a pack the fragment alone has it here.
+        // Of an object in a pack it is not here, unless a fragment counts: then the tombstone has none, as those that sync
+        // brings.
         None => store
             .name(key)
             .and_then(|name| name.map_or_else(|| store.name(&copy), |name| Ok(Some(name))))

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use swiftlet_erasure::Geometry;
 use swiftlet_fragments::Outcome;
 use swiftlet_fragments::block::Block;
+use swiftlet_fragments::packs::Pack;
 use swiftlet_fragments::request::{Answer, Request as About};
 use swiftlet_store::model::{EntryKind, FragmentInfo, Info, Key, PutMeta};
 use swiftlet_store::{Error, Fetched, Fragment, FragmentWriter, Shape, Store, Told};
@@ -198,10 +199,23 @@ fn copy(
     newest: u64,
     wanted: Range<u64>,
 ) -> Result<(Option<CopyHere>, Option<Vec<u8>>), Refusal> {
+    let place = key;
     let key = copies::copy_key(key);
     let Some(entry) = store.entry(&key)? else { return Ok((None, None)) };
     if entry.kind == EntryKind::Tombstone {
         return Ok((Some(CopyHere::Dead(entry.timestamp)), None));
+    }
+    let referred = || -> swiftlet_store::Result<Option<CopyHere>> {
+        let Some(referred) = store.reference(&key)? else { return Ok(None) };
+        let Pack { digest, version } = referred.pack;
+        let pack_bytes = match store.fragment(&Key { digest, ..*place }, version)? {
+            Fetched::Fragment(fragment) => Some(fragment.info().block.geometry.object_bytes()),
+            Fetched::Not(_) => None,
+        };
+        Ok(Some(CopyHere::Packed { referred, pack_bytes }))
+    };
+    if let Some(packed) = referred()? {
+        return Ok((Some(packed), None));
     }
     let read = || -> swiftlet_store::Result<(Info, Option<Vec<u8>>)> {
         if wanted.is_empty() || entry.timestamp <= newest {
@@ -220,7 +234,11 @@ fn copy(
         }
         // It was deleted meanwhile.
         Err(Error::NotFound(deleted)) => Ok((deleted.map(CopyHere::Dead), None)),
-        Err(error) => Err(error.into()),
+        // It may have been packed meanwhile.
+        Err(error) => match referred()? {
+            Some(packed) => Ok((Some(packed), None)),
+            None => Err(error.into()),
+        },
     }
 }
 

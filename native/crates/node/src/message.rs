@@ -1,5 +1,6 @@
 //! Requests and answers as `docs/transport.md` has them, without any I/O.
 
+use swiftlet_fragments::Version;
 use swiftlet_store::model::{Entry, EntryKind, Footer, Info, Key, PostMeta, PutMeta, SUFFIXES, Suffix};
 
 pub use crate::codec::Malformed;
@@ -606,6 +607,15 @@ impl Posted {
         from.end()?;
         Ok(Self { written, info })
     }
+}
+
+fn put_version(out: &mut Writer, version: Version) {
+    out.u64(version.timestamp);
+    out.u64(version.generation);
+}
+
+fn take_version(from: &mut Reader<'_>) -> Result<Version, Malformed> {
+    Ok(Version { timestamp: from.u64()?, generation: from.u64()? })
 }
 
 fn put_post(out: &mut Writer, meta: &PostMeta) {

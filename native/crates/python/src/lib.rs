@@ -7,6 +7,7 @@ mod bodies;
 mod buffer;
 mod chunks;
 mod coded;
+mod coded_packs;
 mod coded_repair;
 mod container_server;
 mod copies;
@@ -45,6 +46,8 @@ mod _native {
     use super::chunks::{TransportChunk, TransportWindow};
     #[pymodule_export]
     use super::coded::{CodedDeleting, CodedDevices, CodedPosting, CodedReading, CodedSmallWriting, CodedWriting};
+    #[pymodule_export]
+    use super::coded_packs::CodedPacking;
     #[pymodule_export]
     use super::coded_repair::{CodedRebuilding, CodedRecovering, CodedWire};
     #[pymodule_export]

@@ -121,13 +121,21 @@ pub fn info_of(put: PutMeta, footer: Footer, post: Option<PostMeta>) -> Info {
         delete_at: put.delete_at,
     };
     if let Some(post) = post.filter(|post| post.timestamp > info.timestamp) {
+        post_on(&mut info, post);
+    }
+    info
+}
+
+/// Replace what an object has by what was posted to it, where that is newer.
+pub fn post_on(info: &mut Info, post: PostMeta) {
+    if post.timestamp > info.meta_timestamp {
         info.metadata = post.metadata;
         info.meta_timestamp = post.timestamp;
         info.delete_at = post.delete_at;
-        if let Some(content_type) = post.content_type.filter(|_| post.content_type_timestamp > info.timestamp) {
-            info.content_type = content_type;
-            info.content_type_timestamp = post.content_type_timestamp;
-        }
     }
-    info
+    if let Some(content_type) = post.content_type.filter(|_| post.content_type_timestamp > info.content_type_timestamp)
+    {
+        info.content_type = content_type;
+        info.content_type_timestamp = post.content_type_timestamp;
+    }
 }

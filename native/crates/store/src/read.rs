@@ -190,19 +190,21 @@ fn readable<T>(inner: &Inner, key: &Key, mut attempt: impl FnMut(Found) -> Resul
     found.ok_or(Error::NotFound(None))
 }
 
-/// The name of what is held, which may be a tombstone.
+/// The name of what is held, which may be a tombstone; None if that is nothing, or in a pack, which alone has the name.
 pub(crate) fn name(inner: &Inner, key: &Key) -> Result<Option<Vec<u8>>> {
-    sound(inner, key, |found| {
+    let name = sound(inner, key, |found| {
         let slot = &found.held.slot;
         if slot.kind == Kind::Table {
-            return Err(tables::is_packed().into());
+            return Ok(None);
         }
         let raw = read_record(inner, key, &*found.pinned.file, slot.place, slot.bytes(), HEAD_BYTES)?;
         if raw.header.kind == Kind::Tombstone {
-            return parse_tombstone(raw.metadata()).ok_or(Trouble::Unsound(slot.place, "its metadata is malformed"));
+            let name = parse_tombstone(raw.metadata());
+            return name.ok_or(Trouble::Unsound(slot.place, "its metadata is malformed")).map(Some);
         }
-        Ok(put_of(&raw)?.0.name)
-    })
+        Ok(Some(put_of(&raw)?.0.name))
+    })?;
+    Ok(name.flatten())
 }
 
 fn merged(inner: &Inner, key: &Key, raw: &Raw, post: Option<&(Post, Pinned)>) -> Result<Info, Trouble> {

@@ -2,9 +2,8 @@
 //!
 //! Fault model: that of the module above.
 
-mod fetching;
 mod packing;
 mod reading;
 
 pub use packing::{Contents, Done as Packed, PackOptions, Packing, Stopped};
-pub use reading::{ReadingMember, Referred};
+pub use reading::ReadingMember;

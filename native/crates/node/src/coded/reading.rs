@@ -4,7 +4,8 @@
 //! half of the places with copies have of a small object, as long as no spare stood in for it; the newest of their answers
 //! counts. The first of them sends the cells that it has of the range as well, or the bytes of its copy. Everybody is
 //! asked if these have nothing. Then cells are asked for, up to two windows ahead of what the caller has taken. Who is
-//! late is replaced by others: for cells, by those of other fragments; for a copy, by others that have it.
+//! late is replaced by others: for cells, by those of other fragments; for a copy, by others that have it. A small object
+//! of which no copy can be had is read from the pack where a place with its reference says that it is.
 //!
 //! Who knows that a place has missed a write names it last. Metadata that were posted come with the same answers; the newest
 //! of them count, as a quorum has kept those that were acknowledged.
@@ -20,15 +21,18 @@ use std::time::Duration;
 
 use swiftlet_fragments::Version;
 use swiftlet_fragments::forms::{Both, Finding};
+use swiftlet_fragments::packs::Pack;
 use swiftlet_fragments::read::{Read, Step};
 use swiftlet_fragments::request::Answer;
+use swiftlet_store::Referred as StoreReferred;
 use swiftlet_store::merge::{info_of, merge_post};
 use swiftlet_store::model::{Footer, FragmentInfo, Info, PostMeta};
 use swiftlet_transport::Sink;
 
 use super::answering::Whole;
-use super::copied::Copied;
+use super::copied::{Copied, Source};
 use super::fetching::{Fetching, Next, Wish};
+use super::member::{Member, Referred, Wish as MemberWish};
 use super::operation::{self, Operation};
 use super::places::Places;
 use crate::client::Failure;
@@ -72,6 +76,8 @@ enum Kind {
     Cells(Version, Range<u64>),
     /// Bytes of a copy.
     Copy,
+    /// Something of this pack.
+    Member(Pack, MemberWish),
 }
 
 /// What a request is about: which fragment, of which device.
@@ -103,6 +109,8 @@ enum Stage {
     Fetching(Box<Fetching>),
     /// The newest version is a copy, whose bytes are waited for.
     Copying,
+    /// The newest version is read from a pack.
+    Unpacking(Box<Member>),
     Over(ReadEnd),
 }
 
@@ -110,7 +118,7 @@ enum Stage {
 #[derive(Clone, Debug)]
 enum Opened {
     Fragments(Box<FragmentInfo>),
-    Copy(Box<Info>),
+    Small(Box<Info>),
 }
 
 struct State {
@@ -200,7 +208,7 @@ impl Reading {
         self.0.look(|state, asking| asking.until_late(state.options.hedge).unwrap_or(state.options.hedge))
     }
 
-    /// What the object is, once it is known, unless it is a copy: with a fragment's block without digests of cells.
+    /// What the object is, once it is known, unless it is a small one: with a fragment's block without digests of cells.
     #[must_use]
     pub fn info(&self) -> Option<FragmentInfo> {
         self.0.look(|state, _| match &state.opened {
@@ -209,10 +217,10 @@ impl Reading {
         })
     }
 
-    /// Whether the object is a small one, which lies as copies.
+    /// Whether the object is a small one, which lies as copies or is in a pack.
     #[must_use]
     pub fn is_copy(&self) -> bool {
-        self.0.look(|state, _| matches!(state.opened, Some(Opened::Copy(_))))
+        self.0.look(|state, _| matches!(state.opened, Some(Opened::Small(_))))
     }
 
     /// The object with the newest metadata, once it is known. The xxh3 of its bytes in 64 bits isn't, but for a copy.
@@ -220,7 +228,7 @@ impl Reading {
     pub fn description(&self) -> Option<Info> {
         self.0.look(|state, _| {
             let FragmentInfo { meta, etag, block } = match state.opened.clone()? {
-                Opened::Copy(info) => return Some(*info),
+                Opened::Small(info) => return Some(*info),
                 Opened::Fragments(info) => *info,
             };
             let footer = Footer { size: block.geometry.object_bytes(), etag, xxh3: 0 };
@@ -266,6 +274,10 @@ impl State {
             }
             Kind::Newest => Request::Newest { key, below: self.below, start: 0, stop: 0 },
             Kind::Describe(version) => asking.places.describe(index, *version),
+            Kind::Member(pack, wish) => {
+                let request = wish.request(&asking.places, *pack);
+                return asking.ask(About { index, device, kind }, device, request);
+            }
             Kind::Cells(version, stripes) => {
                 Request::Cells { key, version: *version, first: stripes.start, end: stripes.end }
             }
@@ -333,9 +345,19 @@ impl State {
         if !newest.fragment.as_ref().is_none_or(fits) {
             return false;
         }
-        if let Some(CopyHere::Is { info, body_xxh3 }) = newest.copy {
-            let body = body_xxh3.map(|sum| (sum, std::mem::take(&mut body)));
-            self.copied.learn(info, holder.1, body, &self.range);
+        match newest.copy {
+            Some(CopyHere::Is { info, body_xxh3 }) => {
+                let body = body_xxh3.map(|sum| (sum, std::mem::take(&mut body)));
+                self.copied.learn(info, holder.1, body, &self.range);
+            }
+            Some(CopyHere::Packed { referred, pack_bytes }) => {
+                let StoreReferred { pack, reference, posted } = referred;
+                if reference.digest != asking.places.copy_key().digest {
+                    return false;
+                }
+                self.copied.refer(Referred { pack, reference, pack_bytes }, posted);
+            }
+            Some(CopyHere::Dead(_)) | None => {}
         }
         if let Some(post) = newest.post {
             // Whatever the version is for which it counts: which one that is, is known later.
@@ -391,7 +413,7 @@ impl State {
         self.heard.range(..asking.places.numbers().holders).count()
     }
 
-    /// Give the newest copy, whose bytes may have come already.
+    /// Give the newest small object, whose bytes may have come already.
     fn copy(&mut self, asking: &mut Asking) {
         asking.forget();
         self.stage = Stage::Copying;
@@ -401,11 +423,16 @@ impl State {
         self.ask_for_copy(asking);
     }
 
-    /// Ask the next device that has the copy; if there is none, everyone for the newest version, once more.
+    /// Ask the next device that has the copy, or read the next pack; if there is none, ask everyone for the newest version,
+    /// once more.
     fn ask_for_copy(&mut self, asking: &mut Asking) {
         match self.copied.next() {
-            Some(device) => self.ask(asking, 0, device, Kind::Copy),
-            None if asking.open().next().is_some() => {}
+            Some(Source::Copy(device)) => self.ask(asking, 0, device, Kind::Copy),
+            Some(Source::Pack(Referred { pack, reference, pack_bytes })) => {
+                let member = Member::new(&asking.places, pack, reference, pack_bytes);
+                self.stage = Stage::Unpacking(Box::new(member));
+            }
+            None if asking.open().any(|about| matches!(about.kind, Kind::Copy)) => {}
             None if std::mem::replace(&mut self.is_second, true) => self.end(asking, ReadEnd::Unavailable),
             None => {
                 self.forget_newest();
@@ -420,8 +447,30 @@ impl State {
     }
 
     fn give(&mut self, asking: &mut Asking, info: Info, bytes: Vec<u8>) {
-        self.pass(asking, Some(Opened::Copy(Box::new(info))), bytes);
+        self.pass(asking, Some(Opened::Small(Box::new(info))), bytes);
         self.end(asking, ReadEnd::Whole);
+    }
+
+    /// Go on with a member of a pack. Returns whether it has ended.
+    fn unpack(&mut self, asking: &mut Asking) -> bool {
+        let Stage::Unpacking(member) = &mut self.stage else { return true };
+        let wishes = member.wishes(&asking.places);
+        let pack = member.pack();
+        let Some(outcome) = member.outcome() else {
+            for wish in wishes {
+                self.ask(asking, wish.index(), wish.device(), Kind::Member(pack, wish));
+            }
+            return false;
+        };
+        let digest = asking.places.copy_key().digest;
+        match outcome.and_then(|bytes| self.copied.unpack(digest, bytes, &self.range)) {
+            Some((info, bytes)) => self.give(asking, info, bytes),
+            None => {
+                self.stage = Stage::Copying;
+                self.ask_for_copy(asking);
+            }
+        }
+        true
     }
 
     /// Everyone has answered who will.
@@ -486,9 +535,20 @@ impl State {
                     }
                 }
             }
-            Stage::Copying if asking.late(after).count() == asking.open().count() => {
-                if let Some(device) = self.copied.next() {
-                    self.ask(asking, 0, device, Kind::Copy);
+            Stage::Copying => {
+                let is_copy = |about: &&About| matches!(about.kind, Kind::Copy);
+                let late = asking.late(after).filter(is_copy).count();
+                if late > 0 && late == asking.open().filter(is_copy).count() {
+                    self.ask_for_copy(asking);
+                }
+            }
+            Stage::Unpacking(member) => {
+                for About { kind, .. } in asking.late(after) {
+                    if let Kind::Member(pack, wish) = kind
+                        && *pack == member.pack()
+                    {
+                        member.is_late(wish);
+                    }
                 }
             }
             _ => {}
@@ -497,13 +557,14 @@ impl State {
 
     /// Bytes of the copy have come, or they have not.
     fn came(&mut self, asking: &mut Asking, answer: Result<Whole, Failure>) {
-        if !matches!(self.stage, Stage::Copying) {
+        if !matches!(self.stage, Stage::Copying | Stage::Unpacking(_)) {
             return;
         }
         let found = answer.and_then(|(header, body)| Ok((Found::decode(&header)?, body)));
         match found.ok().and_then(|(found, body)| self.copied.check(found, body, &self.range)) {
             Some((info, bytes)) => self.give(asking, info, bytes),
-            None => self.ask_for_copy(asking),
+            None if matches!(self.stage, Stage::Copying) => self.ask_for_copy(asking),
+            None => {}
         }
     }
 }
@@ -569,6 +630,13 @@ impl operation::State for State {
                 }
             }
             Kind::Copy => self.came(asking, answer),
+            Kind::Member(pack, wish) => {
+                if let Stage::Unpacking(member) = &mut self.stage
+                    && member.pack() == pack
+                {
+                    member.answered(&asking.places, &wish, answer);
+                }
+            }
             Kind::Cells(version, stripes) => {
                 let given = answer.and_then(|(header, body)| Ok((Given::decode(&header)?, body)));
                 let answer = match &given {
@@ -597,6 +665,11 @@ impl operation::State for State {
                 Stage::Asking { everyone: false } => self.compare(asking),
                 Stage::Asking { .. } | Stage::Describing => self.wait_no_longer(asking),
                 Stage::Copying => return,
+                Stage::Unpacking(_) => {
+                    if !self.unpack(asking) {
+                        return;
+                    }
+                }
                 Stage::Fetching(fetching) => {
                     let version = fetching.version();
                     let may_pass = self.passed.saturating_sub(self.taken) <= self.options.ahead_bytes;

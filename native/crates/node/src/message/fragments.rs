@@ -10,9 +10,13 @@ use swiftlet_fragments::request::{Answer, Request as Asked};
 use swiftlet_fragments::slot::Shown;
 use swiftlet_fragments::{Accepted, Ballot, Device, Outcome, Version};
 use swiftlet_store::model::{FragmentInfo, Info, Key, PostMeta, PutMeta};
-use swiftlet_store::{Undecided, Unsettled};
+use swiftlet_store::{Referred, Undecided, Unsettled};
 
-use super::{Malformed, Reader, Writer, check_row, put_info, put_key, put_post, take_info, take_key, take_post};
+use super::packs::{put_referred, take_referred};
+use super::{
+    Malformed, Reader, Writer, check_row, put_info, put_key, put_post, put_version, take_info, take_key, take_post,
+    take_version,
+};
 
 /// The version of these messages.
 const VERSION: u8 = 1;
@@ -159,6 +163,13 @@ pub enum CopyHere {
         /// xxh3 of the bytes that were asked for, which follow in place of cells; None if they don't.
         body_xxh3: Option<u64>,
     },
+    /// It is in a pack.
+    Packed {
+        /// Where, and what was posted to it since.
+        referred: Referred,
+        /// How many bytes the pack has, if the device has its fragment.
+        pack_bytes: Option<u64>,
+    },
 }
 
 impl CopyHere {
@@ -168,6 +179,7 @@ impl CopyHere {
         match self {
             Self::Dead(timestamp) => *timestamp,
             Self::Is { info, .. } => info.timestamp,
+            Self::Packed { referred, .. } => referred.reference.timestamp,
         }
     }
 }
@@ -177,6 +189,7 @@ const FRAGMENT: u8 = 1;
 const POST: u8 = 2;
 const COPY: u8 = 4;
 const DEAD_COPY: u8 = 8;
+const PACKED: u8 = 16;
 
 /// The answer to a request for cells.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -185,15 +198,6 @@ pub enum Given {
     Cells(Cells),
     /// The fragment is not here, or is not to be read.
     Not(Answer),
-}
-
-pub(super) fn put_version(out: &mut Writer, version: Version) {
-    out.u64(version.timestamp);
-    out.u64(version.generation);
-}
-
-pub(super) fn take_version(from: &mut Reader<'_>) -> Result<Version, Malformed> {
-    Ok(Version { timestamp: from.u64()?, generation: from.u64()? })
 }
 
 fn put_some_version(out: &mut Writer, version: Option<Version>) {
@@ -658,6 +662,7 @@ impl Newest {
             None => 0,
             Some(CopyHere::Dead(_)) => DEAD_COPY,
             Some(CopyHere::Is { .. }) => COPY,
+            Some(CopyHere::Packed { .. }) => PACKED,
         };
         out.u8(fragment | if self.post.is_some() { POST } else { 0 } | copy);
         if let Some((info, cells)) = &self.fragment {
@@ -675,6 +680,10 @@ impl Newest {
                 out.u8(u8::from(body_xxh3.is_some()));
                 out.u64(body_xxh3.unwrap_or(0));
             }
+            Some(CopyHere::Packed { referred, pack_bytes }) => {
+                put_referred(&mut out, referred);
+                out.u64(pack_bytes.unwrap_or(0));
+            }
         }
         out.finish()
     }
@@ -687,7 +696,8 @@ impl Newest {
         let mut from = Reader(header);
         let (committed, floor) = (take_some_version(&mut from)?, take_some_version(&mut from)?);
         let bits = from.u8()?;
-        if bits > FRAGMENT | POST | DEAD_COPY || bits & (COPY | DEAD_COPY) == COPY | DEAD_COPY {
+        let copy = bits & !(FRAGMENT | POST);
+        if ![0, COPY, DEAD_COPY, PACKED].contains(&copy) {
             return Err(Malformed("an answer with more than there is"));
         }
         let fragment = if bits & FRAGMENT != 0 {
@@ -697,7 +707,7 @@ impl Newest {
             None
         };
         let post = if bits & POST == 0 { None } else { Some(take_post(&mut from)?) };
-        let copy = match bits & (COPY | DEAD_COPY) {
+        let copy = match copy {
             0 => None,
             COPY => {
                 let (info, known, body_xxh3) = (take_info(&mut from)?, from.flag()?, from.u64()?);
@@ -705,6 +715,10 @@ impl Newest {
                     return Err(Malformed("a digest of no bytes"));
                 }
                 Some(CopyHere::Is { info, body_xxh3: known.then_some(body_xxh3) })
+            }
+            PACKED => {
+                let (referred, bytes) = (take_referred(&mut from)?, from.u64()?);
+                Some(CopyHere::Packed { referred, pack_bytes: Some(bytes).filter(|bytes| *bytes > 0) })
             }
             _ => Some(CopyHere::Dead(from.u64()?)),
         };

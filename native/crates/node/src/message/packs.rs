@@ -8,8 +8,7 @@ use swiftlet_fragments::packs::table::{MAX_MEMBER_BYTES, MAX_MEMBERS, Reference,
 use swiftlet_store::model::Key;
 use swiftlet_store::{Cold, Referred};
 
-use super::fragments::{put_version, take_version};
-use super::{Malformed, Reader, Writer, put_key, put_post, take_key, take_post};
+use super::{Malformed, Reader, Writer, put_key, put_post, put_version, take_key, take_post, take_version};
 
 /// The version of these messages.
 const VERSION: u8 = 1;
@@ -366,22 +365,38 @@ pub fn decode_members(header: &[u8], body: &[u8], count: usize) -> Result<Vec<Ve
     Ok(members)
 }
 
+/// Where an object is that is in a pack, and what was posted to it since.
+pub(super) fn put_referred(out: &mut Writer, Referred { pack, reference, posted }: &Referred) {
+    out.raw(&pack.digest);
+    put_version(out, pack.version);
+    out.raw(&reference.digest);
+    out.u64(reference.timestamp);
+    out.u64(reference.offset);
+    out.u32(reference.length);
+    out.u8(u8::from(posted.is_some()));
+    posted.iter().for_each(|post| put_post(out, post));
+}
+
+pub(super) fn take_referred(from: &mut Reader<'_>) -> Result<Referred, Malformed> {
+    let (digest, version) = (from.digest()?, take_version(from)?);
+    let (of, timestamp, offset, length) = (from.digest()?, from.u64()?, from.u64()?, from.u32()?);
+    if length > MAX_MEMBER_BYTES || version.is_deletion() {
+        return Err(Malformed("a reference to more than a member has, or to a deletion"));
+    }
+    let reference = Reference { digest: of, timestamp, offset, length };
+    let posted = if from.flag()? { Some(take_post(from)?) } else { None };
+    Ok(Referred { pack: Pack { version, digest }, reference, posted })
+}
+
 /// The body of an answer with references, each with what was posted since. What has no room is left out.
 ///
 /// # Errors
 /// Metadata that were posted are over a limit.
 pub fn encode_references(all: &[Referred]) -> Result<Vec<u8>, Malformed> {
     let mut body = Vec::new();
-    for Referred { pack, reference, posted } in all {
+    for referred in all {
         let mut out = Writer::default();
-        out.raw(&pack.digest);
-        put_version(&mut out, pack.version);
-        out.raw(&reference.digest);
-        out.u64(reference.timestamp);
-        out.u64(reference.offset);
-        out.u32(reference.length);
-        out.u8(u8::from(posted.is_some()));
-        posted.iter().for_each(|post| put_post(&mut out, post));
+        put_referred(&mut out, referred);
         let one = out.finish()?;
         if body.len() + one.len() > MAX_MEMBERS_BYTES {
             break;
@@ -401,11 +416,7 @@ pub fn decode_references(body: &[u8]) -> Result<Vec<Referred>, Malformed> {
         if all.len() == MAX_MEMBERS_ASKED {
             return Err(Malformed("more references than were asked for"));
         }
-        let (digest, version) = (from.digest()?, take_version(&mut from)?);
-        let (of, timestamp, offset, length) = (from.digest()?, from.u64()?, from.u64()?, from.u32()?);
-        let reference = Reference { digest: of, timestamp, offset, length };
-        let posted = if from.flag()? { Some(take_post(&mut from)?) } else { None };
-        all.push(Referred { pack: Pack { version, digest }, reference, posted });
+        all.push(take_referred(&mut from)?);
     }
     Ok(all)
 }

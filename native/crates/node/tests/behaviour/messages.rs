@@ -225,7 +225,15 @@ fn copy_here() -> impl Strategy<Value = fragments::CopyHere> {
             fragments::CopyHere::Is { info, body_xxh3 }
         },
     );
-    prop_oneof![any::<u64>().prop_map(fragments::CopyHere::Dead), here]
+    let packed = (version(), any::<([u8; 16], [u8; 16])>(), any::<(u64, u64)>(), 0..4_u32 << 20);
+    let packed = (packed, prop::option::of(posted()), prop::option::of(1..u64::MAX)).prop_map(
+        |((version, (digest, of), (timestamp, offset), length), posted, pack_bytes)| {
+            let reference = Reference { digest: of, timestamp, offset, length };
+            let referred = Referred { pack: Pack { version, digest }, reference, posted };
+            fragments::CopyHere::Packed { referred, pack_bytes }
+        },
+    );
+    prop_oneof![any::<u64>().prop_map(fragments::CopyHere::Dead), here, packed]
 }
 
 fn empty_info() -> Info {
@@ -339,7 +347,7 @@ proptest! {
         }).collect();
         prop_assert_eq!(packs::decode_listed(&packs::encode_listed(&listed, more)), Ok((listed, more)));
         let references: Vec<_> = all.iter().map(|(version, (digest, _, length, offset), posted)| {
-            let reference = Reference { digest: *digest, timestamp: *offset, offset: !offset, length: *length };
+            let reference = Reference { digest: *digest, timestamp: *offset, offset: !offset, length: *length % (4 << 20) };
             Referred { pack: Pack { version: *version, digest: *digest }, reference, posted: posted.clone() }
         }).collect();
         let raw = packs::encode_references(&references).unwrap();

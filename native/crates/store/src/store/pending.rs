@@ -73,7 +73,8 @@ impl Store {
         self.inner.pending.pending_for()
     }
 
-    /// `/account/container/object` of what is held under a key, which may be a tombstone; None when nothing is.
+    /// `/account/container/object` of what is held under a key, which may be a tombstone; None when nothing is, or when
+    /// it is in a pack, which alone has the name.
     pub fn name(&self, key: &Key) -> Result<Option<Vec<u8>>> {
         read::name(&self.inner, key)
     }

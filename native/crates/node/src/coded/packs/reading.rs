@@ -5,28 +5,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use swiftlet_fragments::packs::Pack;
-use swiftlet_fragments::packs::table::Reference;
 use swiftlet_transport::Sink;
 
 use super::super::answering::Whole;
+use super::super::member::{Member, Referred, Wish};
 use super::super::operation::{self, Operation};
 use super::super::places::Places;
-use super::fetching::{Member, Wish};
 use crate::client::Failure;
 
 type Asking = operation::Asking<Wish>;
-
-/// What a place has said of an object that is in a pack.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Referred {
-    /// The pack.
-    pub pack: Pack,
-    /// Which bytes of it.
-    pub reference: Reference,
-    /// How many bytes the pack has, if the place knows.
-    pub pack_bytes: Option<u64>,
-}
 
 struct State {
     member: Member,

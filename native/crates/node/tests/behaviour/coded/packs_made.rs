@@ -10,7 +10,7 @@ use swiftlet_node::coded::{PackOptions, Packed, Packing, ReadingMember, Referred
 use swiftlet_node::message::packs::Told;
 use swiftlet_store::{Config as StoreConfig, Store, from_member};
 
-fn options() -> PackOptions {
+pub(super) fn options() -> PackOptions {
     PackOptions {
         timeout: LONG,
         body_timeout: LONG,
@@ -24,7 +24,7 @@ fn options() -> PackOptions {
 }
 
 /// The version of a pack, and what its digest is drawn from.
-fn drawn(number: u64) -> (u64, Version) {
+pub(super) fn drawn(number: u64) -> (u64, Version) {
     (number << 40 | 7, Version { timestamp: 100 + number, generation: number })
 }
 

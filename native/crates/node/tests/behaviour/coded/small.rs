@@ -14,11 +14,11 @@ fn step() -> StepOptions {
     StepOptions { timeout: LONG, after_quorum: LONG, rows: vec![1, 2, 4], trace: "tx".to_owned() }
 }
 
-fn small_reading() -> ReadOptions {
+pub(super) fn small_reading() -> ReadOptions {
     ReadOptions { small: true, ..reading() }
 }
 
-fn get(places: Places, first: &[usize]) -> Got {
+pub(super) fn get(places: Places, first: &[usize]) -> Got {
     read(places, first, 0..u64::MAX, small_reading())
 }
 
@@ -27,7 +27,7 @@ fn copies_of(number: u64) -> Key {
 }
 
 /// All places, those of `behind` last: whoever reads knows who has missed something.
-fn first(behind: &[usize]) -> Vec<usize> {
+pub(super) fn first(behind: &[usize]) -> Vec<usize> {
     let mut first: Vec<usize> = (0..6).collect();
     first.sort_by_key(|place| behind.contains(place));
     first
@@ -47,7 +47,7 @@ fn write_small(places: Places, timestamp: u64, object: &[u8]) -> (SmallWritten, 
     }
 }
 
-fn delete(places: Places, timestamp: u64) -> Deleted {
+pub(super) fn delete(places: Places, timestamp: u64) -> Deleted {
     let events = Completions::new().unwrap();
     let deleting = Deleting::start(places, (timestamp, b"/a/c/o".to_vec()), step(), (events.clone(), 7));
     loop {
@@ -58,7 +58,7 @@ fn delete(places: Places, timestamp: u64) -> Deleted {
     }
 }
 
-fn post(places: Places, timestamp: u64) -> (Posted, Vec<Owed>) {
+pub(super) fn post(places: Places, timestamp: u64) -> (Posted, Vec<Owed>) {
     let events = Completions::new().unwrap();
     let metadata = vec![(b"at".to_vec(), timestamp.to_string().into_bytes())];
     let meta = PostMeta { timestamp, metadata, ..PostMeta::default() };
@@ -73,14 +73,14 @@ fn post(places: Places, timestamp: u64) -> (Posted, Vec<Owed>) {
 
 impl Cluster {
     /// Servers that know how the policy is coded.
-    fn knowing() -> Self {
+    pub(super) fn knowing() -> Self {
         let cluster = Self::new(Carrier::Simulated);
         cluster.machines.iter().for_each(know);
         cluster
     }
 
     /// Write a small object until it is acknowledged.
-    fn put_small(&self, number: u64, timestamp: u64, object: &[u8], away: &[usize]) {
+    pub(super) fn put_small(&self, number: u64, timestamp: u64, object: &[u8], away: &[usize]) {
         let (end, _) = write_small(self.places(number, 2, away), timestamp, object);
         assert_eq!((end.verdict, end.past), (Verdict::Acknowledged, None), "{timestamp} without {away:?}: {end:?}");
     }
@@ -90,7 +90,7 @@ impl Cluster {
         entry.map(|entry| (entry.kind, entry.timestamp))
     }
 
-    fn check(&self) {
+    pub(super) fn check(&self) {
         for machine in &self.machines {
             assert_eq!(machine.stores[0].check().unwrap(), Vec::<String>::new());
         }

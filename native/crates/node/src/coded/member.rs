@@ -15,17 +15,28 @@ use swiftlet_fragments::packs::member::Packed;
 use swiftlet_fragments::packs::table::Reference;
 use swiftlet_store::model::{FragmentInfo, Key};
 
-use super::super::answering::Whole;
-use super::super::fetching::{Fetching, Next, Wish as CellWish};
-use super::super::places::Places;
+use super::answering::Whole;
+use super::fetching::{Fetching, Next, Wish as CellWish};
+use super::places::Places;
 use crate::client::Failure;
 use crate::message::Request;
 use crate::message::fragments::{Given, Newest, Request as FragmentRequest};
 use crate::message::packs::Request as PackRequest;
 
+/// What a place has said of an object that is in a pack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Referred {
+    /// The pack.
+    pub pack: Pack,
+    /// Which bytes of it.
+    pub reference: Reference,
+    /// How many bytes the pack has, if the place knows.
+    pub pack_bytes: Option<u64>,
+}
+
 /// Something to ask a device for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::coded) enum Wish {
+pub(super) enum Wish {
     /// Bytes of a fragment as they are.
     Piece {
         /// The fragment, and the device.
@@ -45,14 +56,15 @@ pub(in crate::coded) enum Wish {
 }
 
 impl Wish {
-    pub(in crate::coded) fn device(&self) -> u32 {
+    pub(super) fn device(&self) -> u32 {
         match self {
             Self::Piece { device, .. } | Self::Describe { device, .. } => *device,
             Self::Cells(wish) => wish.device,
         }
     }
 
-    fn index(&self) -> usize {
+    /// The fragment.
+    pub(super) fn index(&self) -> usize {
         match self {
             Self::Piece { index, .. } | Self::Describe { index, .. } => *index,
             Self::Cells(wish) => wish.index,
@@ -60,7 +72,7 @@ impl Wish {
     }
 
     /// What is sent for it.
-    pub(in crate::coded) fn request(&self, places: &Places, pack: Pack) -> Request {
+    pub(super) fn request(&self, places: &Places, pack: Pack) -> Request {
         let key = Key { digest: pack.digest, ..places.key(self.index()) };
         let version = pack.version;
         match self {
@@ -215,7 +227,7 @@ fn is_it(reference: &Reference, bytes: &[u8]) -> bool {
 
 /// The bytes of one member on their way.
 #[derive(Debug)]
-pub(in crate::coded) struct Member {
+pub(super) struct Member {
     pack: Pack,
     reference: Reference,
     stage: Stage,
@@ -223,7 +235,7 @@ pub(in crate::coded) struct Member {
 
 impl Member {
     /// What this reference leads to, in a pack of so many bytes if that is known.
-    pub(in crate::coded) fn new(places: &Places, pack: Pack, reference: Reference, pack_bytes: Option<u64>) -> Self {
+    pub(super) fn new(places: &Places, pack: Pack, reference: Reference, pack_bytes: Option<u64>) -> Self {
         let end = reference.offset.checked_add(reference.length.into());
         let geometry = pack_bytes.filter(|bytes| end.is_some_and(|end| end <= *bytes));
         let geometry = geometry.and_then(|bytes| Geometry::new(places.scheme, places.cell_bytes, bytes).ok());
@@ -231,12 +243,12 @@ impl Member {
         Self { pack, reference, stage: pieces.unwrap_or(Stage::Describing(None)) }
     }
 
-    pub(in crate::coded) fn pack(&self) -> Pack {
+    pub(super) fn pack(&self) -> Pack {
         self.pack
     }
 
     /// How it has ended: with the member's bytes, or without.
-    pub(in crate::coded) fn outcome(&self) -> Option<Option<&[u8]>> {
+    pub(super) fn outcome(&self) -> Option<Option<&[u8]>> {
         match &self.stage {
             Stage::Found(bytes) => Some(Some(bytes)),
             Stage::Lost => Some(None),
@@ -245,7 +257,7 @@ impl Member {
     }
 
     /// Draw the consequences of what was heard; what to ask for now.
-    pub(in crate::coded) fn wishes(&mut self, places: &Places) -> Vec<Wish> {
+    pub(super) fn wishes(&mut self, places: &Places) -> Vec<Wish> {
         let reference = self.reference;
         loop {
             match &mut self.stage {
@@ -285,7 +297,7 @@ impl Member {
     }
 
     /// A device has answered, or it is known that it won't.
-    pub(in crate::coded) fn answered(&mut self, places: &Places, wish: &Wish, answer: Result<Whole, Failure>) {
+    pub(super) fn answered(&mut self, places: &Places, wish: &Wish, answer: Result<Whole, Failure>) {
         match (wish, &mut self.stage) {
             (Wish::Piece { index, number, .. }, Stage::Pieces(pieces)) => {
                 pieces.answered(*number, *index, answer.ok().map(|(_, body)| body));
@@ -313,7 +325,7 @@ impl Member {
     }
 
     /// What was asked for doesn't come in time: others are asked as well.
-    pub(in crate::coded) fn is_late(&mut self, wish: &Wish) {
+    pub(super) fn is_late(&mut self, wish: &Wish) {
         match (wish, &mut self.stage) {
             (Wish::Piece { index, .. }, Stage::Pieces(pieces)) => {
                 pieces.late.insert(*index);

@@ -1,0 +1,147 @@
+"""Small objects of a policy with erasure coding that were packed: through the API, they are objects like all others.
+
+Fault model: as many devices are away as there are parity fragments, in every pattern; objects change while they are in
+a pack.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path as Directory
+
+import pytest
+
+from swiftlet.api.tests.coded import CODED, CODING, CodedServers, coded_proxy
+from swiftlet.api.tests.proxy import Proxy
+from swiftlet.api.tests.test_erasure_coding import body_of, etag_of
+from swiftlet.api.tests.test_small_objects import MOST, PAIRS, assert_read, holders_of, places_of, put
+from swiftlet.boundaries.coded import CodedPlaces, Packed, PackTerms
+from swiftlet.errors import NotFound, StoreFormatError
+from swiftlet.model import ObjectKey
+from swiftlet.placement.tests.cluster import at
+from swiftlet.transport.native_coded_packs import NativeCodedPacker
+
+Made = tuple[Proxy, CodedServers]
+
+
+@pytest.fixture
+async def small(tmp_path: Directory) -> AsyncIterator[Made]:
+    async with coded_proxy(tmp_path, pack_below=MOST) as made:
+        yield made
+
+
+async def pack_all(proxy: Proxy, servers: CodedServers) -> Packed:
+    """Have a packer do a round in all partitions; return what was done."""
+    # A copy whose row is pending stays one.
+    await servers.deliver_pending(proxy.cluster.rows)
+    proxy.clock.now += 60
+    packer, now = NativeCodedPacker(servers.coded), at(proxy.clock.now)
+    total = Packed()
+    for partition in range(servers.ring.partition_count):
+        places = CodedPlaces.in_ring(ObjectKey(CODED, partition, bytes(16)), CODING, servers.ring)
+        done = await packer.pack(places, PackTerms(now, 1, 64 << 20), now)
+        total = Packed(
+            total.members + done.members,
+            total.size + done.size,
+            total.finished + done.finished,
+            total.retired + done.retired,
+        )
+    return total
+
+
+def packed_at(servers: CodedServers, name: str) -> list[int]:
+    """Return the numbers of the devices that have a reference to an object."""
+    found = []
+    for number in holders_of(servers, name):
+        try:
+            servers.stores[number].stat(places_of(servers, name).key_of_copies())
+        except NotFound:
+            continue
+        except StoreFormatError:
+            found.append(number)
+    return found
+
+
+async def test_packed_objects_are_read_with_any_two_devices_away(small: Made) -> None:
+    proxy, servers = small
+    bodies = {f"o{size}": await put(proxy, f"o{size}", size) for size in (0, 1, 700, 1500, MOST)}
+    bodies["large"] = await put(proxy, "large", 40_000)
+    done = await pack_all(proxy, servers)
+    assert (done.members, done.finished, done.retired) == (5, 0, 0)
+    for name in bodies:
+        assert packed_at(servers, name) == ([] if name == "large" else holders_of(servers, name))
+    await assert_read(proxy, servers, bodies)
+    name, body = "o1500", bodies["o1500"]
+    for away in PAIRS:
+        with servers.away(*away):
+            head = await proxy.call("HEAD", f"c/{name}")
+            told = [head.headers[name] for name in ("Etag", "Content-Length", "X-Object-Meta-Size")]
+            assert (head.status, told) == (200, [etag_of(body), "1500", "1500"])
+            part = await proxy.call("GET", f"c/{name}", {"Range": "bytes=100-299"})
+            assert (part.status, part.body) == (206, body[100:300]), away
+            last = await proxy.call("GET", f"c/{name}", {"Range": "bytes=-7"})
+            assert (last.status, last.body) == (206, body[-7:]), away
+            same = await proxy.call("GET", f"c/{name}", {"If-None-Match": etag_of(body)})
+            assert same.status == 304
+    beyond = await proxy.call("GET", f"c/{name}", {"Range": "bytes=1500-"})
+    assert beyond.status == 416
+    assert (await pack_all(proxy, servers)).members == 0
+    listed = await proxy.call("GET", "c")
+    assert set(listed.body.decode().split()) == set(bodies)
+
+
+async def test_packed_objects_are_posted_to_overwritten_and_deleted(small: Made) -> None:
+    proxy, servers = small
+    names = ("posted", "small", "large", "gone", "copied")
+    bodies = {name: await put(proxy, name, 500, seed) for seed, name in enumerate(names)}
+    assert (await pack_all(proxy, servers)).members == len(names)
+    posted = await proxy.call("POST", "c/posted", {"X-Object-Meta-Size": "posted", "Content-Type": "text/posted"})
+    assert posted.status == 202, posted.body
+    bodies["small"] = await put(proxy, "small", 600)
+    bodies["large"] = await put(proxy, "large", 30_000)
+    assert (await proxy.call("DELETE", "c/gone")).status == 204
+    copied = await proxy.call("PUT", "c/copy", {"X-Copy-From": "/c/copied"})
+    assert copied.status == 201, copied.body
+    del bodies["gone"]
+    bodies["copy"] = bodies["copied"]
+    for _ in range(2):
+        await assert_read(proxy, servers, bodies)
+        for away in PAIRS:
+            with servers.away(*away):
+                got = await proxy.call("GET", "c/posted")
+                told = got.headers["X-Object-Meta-Size"], got.headers["Content-Type"]
+                assert (got.status, told) == (200, ("posted", "text/posted")), away
+        assert (await proxy.call("GET", "c/gone")).status == 404
+        assert packed_at(servers, "posted") == holders_of(servers, "posted")
+        # What has come since is packed as well; the second time around all small objects are in packs.
+        assert (await pack_all(proxy, servers)).members in (2, 0)
+    assert (await proxy.call("DELETE", "c/gone")).status == 404
+    listed = await proxy.call("GET", "c?format=json")
+    assert b'"text/posted"' in listed.body
+
+
+async def test_metadata_from_before_and_after_packing_are_kept(small: Made) -> None:
+    proxy, servers = small
+    body = await put(proxy, "o", 500)
+    assert (await proxy.call("POST", "c/o", {"X-Object-Meta-First": "1"})).status == 202
+    assert (await pack_all(proxy, servers)).members == 1
+    head = await proxy.call("HEAD", "c/o")
+    assert (head.status, head.headers["X-Object-Meta-First"]) == (200, "1")
+    assert (await proxy.call("POST", "c/o", {"X-Object-Meta-Second": "2"})).status == 202
+    for away in PAIRS:
+        with servers.away(*away):
+            got = await proxy.call("GET", "c/o")
+            assert (got.status, got.body, got.headers["X-Object-Meta-Second"]) == (200, body, "2"), away
+            assert "X-Object-Meta-First" not in got.headers
+
+
+async def test_without_enough_bytes_nothing_is_packed(small: Made) -> None:
+    proxy, servers = small
+    await put(proxy, "o", 500)
+    await servers.deliver_pending(proxy.cluster.rows)
+    proxy.clock.now += 60
+    packer, places, now = NativeCodedPacker(servers.coded), places_of(servers, "o"), at(proxy.clock.now)
+    assert await packer.pack(places, PackTerms(now, 10_000, 64 << 20), now) == Packed()
+    assert await packer.pack(places, PackTerms(at(1), 1, 64 << 20), now) == Packed()
+    assert (await packer.pack(places, PackTerms(now, 1, 64 << 20), now)).members == 1
+    assert body_of(500)[:500] == (await proxy.call("GET", "c/o")).body
