@@ -26,6 +26,7 @@ from swiftlet_native._coded import CodedRecovering as CodedRecovering
 from swiftlet_native._coded import CodedSmallWriting as CodedSmallWriting
 from swiftlet_native._coded import CodedWire as CodedWire
 from swiftlet_native._coded import CodedWriting as CodedWriting
+from swiftlet_native._coded import PackWire as PackWire
 from swiftlet_native._coded import _DeleteWaits, _Lack, _Places, _Post, _ReadWaits, _Write, _WriteWaits
 from swiftlet_native._doubts import Doubts as Doubts
 from swiftlet_native._front import Changes as Changes

@@ -191,6 +191,29 @@ class CodedPacking:
         """Send no further message: a round that is under way is over soon."""
 
 @final
+class PackWire:
+    """The messages by which places bring each other references to packs; as those of `CodedWire`. `body` is that of an
+    answer with references."""
+
+    @staticmethod
+    def references(device: str, place: _Place, digests: list[bytes], /) -> _Message: ...
+    @staticmethod
+    def referred(body: Buffer, /) -> list[bytes]:
+        """The objects that are in packs there, of those that were asked for and that an answer has room for."""
+
+    @staticmethod
+    def learn(device: str, place: _Place, body: Buffer, digests: list[bytes], /) -> list[tuple[_Message, list[bytes]]]:
+        """For each pack a message to the device of a place, and the objects that it is about, of these."""
+
+    @staticmethod
+    def is_taken(header: Buffer, /) -> bool:
+        """Whether the place has them now, or knew better. Else its fragment of the pack is missing, or retired."""
+
+    @staticmethod
+    def posts(device: str, place: _Place, body: Buffer, digests: list[bytes], /) -> list[tuple[_Message, list[bytes]]]:
+        """What was posted to these objects: a message for each one to which something was."""
+
+@final
 class CodedRecovering:
     """An attempt to have devices decide about a write; it ends where it is when nobody refers to it any more."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Literal, Protocol
@@ -212,6 +212,16 @@ class Recovered:
     refused: Sequence[Refused] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class References:
+    """Where a device has said that objects are, which are in packs."""
+
+    digests: frozenset[bytes]
+    """The objects, of one partition."""
+    told: bytes
+    """What was said, for `CodedRepair.refer`."""
+
+
 class CodedRepair(Protocol):
     """Compares and repairs fragments. All methods raise NodeError and the errors of the device."""
 
@@ -255,6 +265,22 @@ class CodedRepair(Protocol):
         self, device: Device, policy: int, after: ObjectKey | None
     ) -> tuple[Sequence[UnsettledFragment], bool]:
         """Return the first versions behind a key that are not settled, in order, and whether others follow."""
+        ...
+
+    async def references(self, device: Device, key: ObjectKey, digests: Sequence[bytes]) -> References:
+        """Return which objects of a partition are in packs at a device, of 1024 at most; `key` is one of any place."""
+        ...
+
+    async def refer(self, device: Device, key: ObjectKey, found: References, digests: Collection[bytes]) -> set[bytes]:
+        """Have a device take these references of another one; return the objects of which it has them now. It takes
+        none without its own fragment of the pack. `key` is one of its place.
+        """
+        ...
+
+    async def post_referred(
+        self, device: Device, key: ObjectKey, found: References, digests: Collection[bytes]
+    ) -> None:
+        """Have a device merge what another one has said was posted to objects in packs. `key` is one of copies."""
         ...
 
     def is_settled(self, coding: Coding, equal: int) -> bool:

@@ -9,16 +9,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Literal, TypeVar, cast
 
-from swiftlet_native import CodedRebuilding, CodedRecovering, CodedWire
+from swiftlet_native import CodedRebuilding, CodedRecovering, CodedWire, PackWire
 
 from swiftlet.boundaries.coded import (
     CodedPlaces,
     CodedVersion,
     Rebuilt,
     Recovered,
+    References,
     Said,
     ShownFragment,
     UnsettledFragment,
@@ -88,6 +89,29 @@ class NativeCodedRepair:
         return [
             UnsettledFragment(key_at(parts), version, chosen, certain) for parts, version, chosen, certain in found
         ], more
+
+    async def references(self, device: Device, key: ObjectKey, digests: Sequence[bytes]) -> References:
+        """Return which objects of a partition are in packs at a device."""
+        message = made(device, PackWire.references, place(key), list(digests))
+        _, body = await self._coded.caller.ask(device, message)
+        return References(frozenset(parsed(device, PackWire.referred, body)), body)
+
+    async def refer(self, device: Device, key: ObjectKey, found: References, digests: Collection[bytes]) -> set[bytes]:
+        """Have a device take these references of another one; return the objects of which it has them now."""
+        taken: set[bytes] = set()
+        for message, about in PackWire.learn(device.device, place(key), found.told, list(digests)):
+            header, _ = await self._coded.caller.ask(device, message)
+            if parsed(device, PackWire.is_taken, header):
+                taken.update(about)
+        return taken
+
+    async def post_referred(
+        self, device: Device, key: ObjectKey, found: References, digests: Collection[bytes]
+    ) -> None:
+        """Have a device merge what another one has said was posted to objects in packs."""
+        for message, _ in PackWire.posts(device.device, place(key), found.told, list(digests)):
+            with contextlib.suppress(Superseded, NotFound):  # It knows better.
+                await self._coded.caller.ask(device, message)
 
     def is_settled(self, coding: Coding, equal: int) -> bool:
         """Return whether older versions are dead when so many other places show a version in one round."""

@@ -1,4 +1,5 @@
-//! The packer of small objects for Python: one round for one partition, in a thread of its caller.
+//! Packs of small objects for Python: one round of a packer for one partition, in a thread of its caller, and the messages
+//! by which places bring each other references.
 //!
 //! Fault model: that of `swiftlet_node::coded::Packing`. What is ended anywhere a later round goes on with.
 
@@ -6,12 +7,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 use swiftlet_fragments::Version;
+use swiftlet_fragments::packs::table::Table;
 use swiftlet_node::coded::{PackOptions, Packed, Packing, Places, Stopped};
+use swiftlet_node::message::Request;
+use swiftlet_node::message::packs::{Request as PackRequest, Told, decode_references};
 use swiftlet_node::{Client, Failure};
+use swiftlet_store::Referred;
+use swiftlet_store::model::Key;
 
+use crate::buffer::Bytes;
 use crate::coded::{PlacesParts, places_of};
 use crate::coded_repair::VersionParts;
+use crate::object_wire::{Message, malformed, message};
+use crate::store::{Place, key};
 use crate::values::seconds;
 
 /// Seconds: of each request, of a pack's body and of the proof of a fragment, and for which a fragment may take to be
@@ -69,6 +79,89 @@ impl CodedPacking {
     fn end(&self) {
         self.is_over.store(true, Ordering::Release);
     }
+}
+
+/// A message, and the objects that it is about.
+type About<'py> = (Message<'py>, Vec<Bound<'py, PyBytes>>);
+
+/// A namespace.
+#[pyclass(frozen, module = "swiftlet_native")]
+pub(crate) struct PackWire;
+
+#[pymethods]
+impl PackWire {
+    /// Encode the question which of these objects are in packs, and where; the place is any one of their partition.
+    #[staticmethod]
+    #[pyo3(signature = (device, place, digests, /))]
+    fn references<'py>(py: Python<'py>, device: &str, place: Place, digests: Vec<[u8; 16]>) -> PyResult<Message<'py>> {
+        message(py, device, &Request::from(PackRequest::References { key: key(place), digests }))
+    }
+
+    /// Parse its answer: the objects that are in packs.
+    #[staticmethod]
+    #[pyo3(signature = (body, /))]
+    fn referred<'py>(py: Python<'py>, body: Bytes) -> PyResult<Vec<Bound<'py, PyBytes>>> {
+        let all = decode_references(body.as_slice()).map_err(malformed)?;
+        Ok(all.iter().map(|one| PyBytes::new(py, &one.reference.digest)).collect())
+    }
+
+    /// Encode what an answer says of these objects for another place of the partition, each pack by itself.
+    #[staticmethod]
+    #[pyo3(signature = (device, place, body, digests, /))]
+    fn learn<'py>(
+        py: Python<'py>,
+        device: &str,
+        place: Place,
+        body: Bytes,
+        digests: Vec<[u8; 16]>,
+    ) -> PyResult<Vec<About<'py>>> {
+        let mut all = referred_of(&body, &digests)?;
+        all.sort_unstable_by_key(|one| (one.pack, one.reference.digest));
+        let about = |of_pack: &[Referred]| -> PyResult<Option<About<'py>>> {
+            let Some(Referred { pack, .. }) = of_pack.first() else { return Ok(None) };
+            let references = of_pack.iter().map(|one| one.reference).collect();
+            let request = PackRequest::Learn {
+                key: Key { digest: pack.digest, ..key(place) },
+                table: Table { pack: *pack, references },
+            };
+            let digests = of_pack.iter().map(|one| PyBytes::new(py, &one.reference.digest)).collect();
+            Ok(Some((message(py, device, &request.into())?, digests)))
+        };
+        all.chunk_by(|one, next| one.pack == next.pack).filter_map(|of_pack| about(of_pack).transpose()).collect()
+    }
+
+    /// Whether references were taken, by the answer: the fragment of the pack is at the place, and the pack isn't retired.
+    #[staticmethod]
+    #[pyo3(signature = (header, /))]
+    fn is_taken(header: Bytes) -> PyResult<bool> {
+        Ok(matches!(Told::decode(header.as_slice()).map_err(malformed)?, Told::Done { .. }))
+    }
+
+    /// Encode what was posted to these objects, by an answer, for another place of the partition.
+    #[staticmethod]
+    #[pyo3(signature = (device, place, body, digests, /))]
+    fn posts<'py>(
+        py: Python<'py>,
+        device: &str,
+        place: Place,
+        body: Bytes,
+        digests: Vec<[u8; 16]>,
+    ) -> PyResult<Vec<About<'py>>> {
+        let posted =
+            referred_of(&body, &digests)?.into_iter().filter_map(|one| Some((one.reference.digest, one.posted?)));
+        let about = |(digest, meta): ([u8; 16], _)| {
+            let key = Key { digest, ..key(place) };
+            let request = Request::Post { key, meta, row: 0, proved: false };
+            Ok((message(py, device, &request)?, vec![PyBytes::new(py, &digest)]))
+        };
+        posted.map(about).collect()
+    }
+}
+
+fn referred_of(body: &Bytes, digests: &[[u8; 16]]) -> PyResult<Vec<Referred>> {
+    let mut all = decode_references(body.as_slice()).map_err(malformed)?;
+    all.retain(|one| digests.contains(&one.reference.digest));
+    Ok(all)
 }
 
 fn why(stopped: &Stopped) -> (&'static str, String) {

@@ -47,7 +47,7 @@ mod _native {
     #[pymodule_export]
     use super::coded::{CodedDeleting, CodedDevices, CodedPosting, CodedReading, CodedSmallWriting, CodedWriting};
     #[pymodule_export]
-    use super::coded_packs::CodedPacking;
+    use super::coded_packs::{CodedPacking, PackWire};
     #[pymodule_export]
     use super::coded_repair::{CodedRebuilding, CodedRecovering, CodedWire};
     #[pymodule_export]

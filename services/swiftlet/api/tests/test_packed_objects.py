@@ -12,9 +12,10 @@ from pathlib import Path as Directory
 import pytest
 
 from swiftlet.api.tests.coded import CODED, CODING, CodedServers, coded_proxy
+from swiftlet.api.tests.coded_repairs import Repairs
 from swiftlet.api.tests.proxy import Proxy
 from swiftlet.api.tests.test_erasure_coding import body_of, etag_of
-from swiftlet.api.tests.test_small_objects import MOST, PAIRS, assert_read, holders_of, places_of, put
+from swiftlet.api.tests.test_small_objects import MOST, PAIRS, assert_read, copies_of, holders_of, places_of, put
 from swiftlet.boundaries.coded import CodedPlaces, Packed, PackTerms
 from swiftlet.errors import NotFound, StoreFormatError
 from swiftlet.model import ObjectKey
@@ -133,6 +134,72 @@ async def test_metadata_from_before_and_after_packing_are_kept(small: Made) -> N
             got = await proxy.call("GET", "c/o")
             assert (got.status, got.body, got.headers["X-Object-Meta-Second"]) == (200, body, "2"), away
             assert "X-Object-Meta-First" not in got.headers
+
+
+@pytest.fixture
+async def repaired(tmp_path: Directory) -> AsyncIterator[tuple[Proxy, CodedServers, Repairs]]:
+    async with coded_proxy(tmp_path, devices=8, pack_below=MOST) as (proxy, servers):
+        yield proxy, servers, Repairs(servers, lambda: proxy.clock.now)
+
+
+async def test_a_replaced_device_gets_packs_first_and_then_references(
+    repaired: tuple[Proxy, CodedServers, Repairs],
+) -> None:
+    proxy, servers, repairs = repaired
+    bodies = {f"o{number}": await put(proxy, f"o{number}", 300 + number) for number in range(12)}
+    bodies["large"] = await put(proxy, "large", 40_000)
+    assert (await pack_all(proxy, servers)).members == 12
+    assert (await proxy.call("POST", "c/o1", {"X-Object-Meta-Size": "posted"})).status == 202
+    bodies["copy"] = await put(proxy, "copy", 450)
+    proxy.clock.now += 60
+    await servers.deliver_pending(proxy.cluster.rows)
+    for number in (1, 4):
+        await servers.replace(number)
+    for _ in range(4):
+        report = await repairs.round_of()
+        assert report.failed == 0, report
+    assert report.clean, report
+    for name in bodies:
+        assert packed_at(servers, name) == ([] if name in ("large", "copy") else holders_of(servers, name)), name
+    assert copies_of(servers, "copy") == holders_of(servers, "copy")
+    # Two others are lost afterwards: what was brought is enough.
+    await assert_read(proxy, servers, bodies)
+    for away in PAIRS:
+        with servers.away(*away):
+            head = await proxy.call("HEAD", "c/o1")
+            assert (head.status, head.headers["X-Object-Meta-Size"]) == (200, "posted"), away
+
+
+async def test_what_a_place_has_missed_of_packed_objects_is_brought(
+    repaired: tuple[Proxy, CodedServers, Repairs],
+) -> None:
+    proxy, servers, repairs = repaired
+    names = "posted", "gone", "written"
+    bodies = {name: await put(proxy, name, 400) for name in names}
+    assert (await pack_all(proxy, servers)).members == 3
+    for name in names:
+        with servers.away(places_of(servers, name).at[1].id):
+            if name == "posted":
+                assert (await proxy.call("POST", "c/posted", {"X-Object-Meta-Size": "new"})).status == 202
+            elif name == "gone":
+                assert (await proxy.call("DELETE", "c/gone")).status == 204
+            else:
+                bodies[name] = await put(proxy, name, 900)
+    del bodies["gone"]
+    proxy.clock.now += 60
+    await servers.deliver_pending(proxy.cluster.rows)
+    for _ in range(3):
+        report = await repairs.round_of()
+        assert report.failed == 0, report
+    assert report.clean, report
+    assert packed_at(servers, "posted") == holders_of(servers, "posted")
+    assert packed_at(servers, "gone") == packed_at(servers, "written") == []
+    assert copies_of(servers, "written") == holders_of(servers, "written")
+    await assert_read(proxy, servers, bodies)
+    missed = places_of(servers, "posted")
+    with servers.away(missed.at[0].id, missed.at[2].id):
+        head = await proxy.call("HEAD", "c/posted")
+        assert (head.status, head.headers["X-Object-Meta-Size"]) == (200, "new")
 
 
 async def test_without_enough_bytes_nothing_is_packed(small: Made) -> None:

@@ -3,7 +3,9 @@
 A device compares its copies with those of the other places that have them, and only these. What it lacks it fetches,
 and it brings what the next of these places lacks. What an object was before in the other form is dead once more than
 half of these places show the newer copy, or once a newer fragment counts: a device whose process was killed between is
-told so here. Copies that a device keeps for others go back to all places that have them.
+told so here. Copies that a device keeps for others go back to all places that have them. What is in a pack where it is
+brought from is brought as a reference. It is taken where the own fragment of the pack is, so packs come first, and what
+lacks one is left to a later round.
 
 Fault model: as `swiftlet.sync.coded.peers`. Devices refuse copies that are older than what they know of the object's
 fragments, and show a tombstone then. What fails is counted, logged, and done in the next round.
@@ -16,7 +18,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 import structlog
 
-from swiftlet.boundaries.coded import PLACES
+from swiftlet.boundaries.coded import PLACES, CodedRepair
 from swiftlet.boundaries.objects import ObjectTransport
 from swiftlet.errors import NotFound, Superseded, SwiftletError
 from swiftlet.model import Entry, Kind, ObjectKey
@@ -31,12 +33,17 @@ from swiftlet.sync.coded.views import Clock
 from swiftlet.sync.moving.copies import bring
 from swiftlet.sync.moving.pacing import Pace
 from swiftlet.sync.planning.standing import Standing
-from swiftlet.sync.session.compare import Push, differing_suffixes, in_flight, is_due, is_returned, need_of
+from swiftlet.sync.session.compare import Need, Push, differing_suffixes, in_flight, is_due, is_returned, need_of
 from swiftlet.sync.session.roots import EMPTY_ROOT
 from swiftlet.timestamp import Timestamp
 
 _SUFFIXES = 16
 """Suffixes whose entries are compared at a time."""
+_REFERENCES = 128
+"""Objects about which a device is asked at a time whether they are in packs: what was posted to so many fits into an
+answer of 4 MiB."""
+_NO_OBJECT = bytes(16)
+"""The digest in the key of a place, where no object is meant."""
 _AT_ONCE = 16
 """Copies that a device brings back at a time."""
 
@@ -53,6 +60,7 @@ class Copies:
         self,
         coded: CodedRing,
         transport: ObjectTransport,
+        repair: CodedRepair,
         peers: Peers,
         comparing: Comparing,
         report: CodedReport,
@@ -64,6 +72,7 @@ class Copies:
         """`budget` is told what was brought, and `pace` limits it. `clock` returns the moment of comparisons."""
         self._coded = coded
         self._transport = transport
+        self._repair_calls = repair
         self._peers = peers
         self._comparing = comparing
         self._report = report
@@ -133,27 +142,25 @@ class Copies:
             mine, *theirs = [
                 _by_digest(await self._comparing.entries(device, store_partition, some)) for device in (own, *differing)
             ]
+            due: dict[tuple[int, int], list[Push]] = {}
             for digest in set(mine).union(*theirs):
                 entries = [mine.get(digest), *(one.get(digest) for one in theirs)]
                 newest = max((entry for entry in entries if entry is not None), key=_order)
                 lacking = sum(entry is None or need_of(newest, entry) is not None for entry in entries)
                 if newest.kind is Kind.DATA and lacking and not in_flight(newest, self._clock().now_s):
                     shown_by.append(reached - lacking)
-                source = next(
-                    device
-                    for device, one in zip((own, *differing), entries, strict=True)
-                    if one is not None and _order(one) == _order(newest)
-                )
-                for target, entry in zip((own, *differing), entries, strict=True):
+                source = next(at for at, one in enumerate(entries) if one is not None and _order(one) == _order(newest))
+                for target, entry in enumerate(entries):
                     push = self._lacks(newest, entry)
-                    if push is None or target is source:
-                        continue
-                    is_there = False
-                    if target in (own, following):
-                        key = self._coded.key(store_partition, digest)
-                        is_there = await self._bring_one(own, source, target, key, push)
-                    behind += target is own and not is_there
-                    unsent += target is not own and not is_there
+                    if push is not None and target != source:
+                        due.setdefault((source, target), []).append(push)
+            devices = own, *differing
+            for (source, target), pushes in due.items():
+                left = len(pushes)
+                if devices[target] in (own, following):
+                    left = await self._bring_some(own, devices[source], devices[target], store_partition, pushes)
+                behind += left if target == 0 else 0
+                unsent += left if target != 0 else 0
         return behind, unsent, shown_by
 
     def _lacks(self, newest: Entry, entry: Entry | None) -> Push | None:
@@ -163,6 +170,61 @@ class Copies:
             return None
         push = Push(newest, need, fresh=entry is None)
         return push if is_due(push, clock.now_s, clock.forgotten_before_s) else None
+
+    async def _bring_some(
+        self, own: Device, source: Device, target: Device, store_partition: int, pushes: Sequence[Push]
+    ) -> int:
+        """Bring records; return of how many the target lacks something yet."""
+        left = 0
+        for start in range(0, len(pushes), _REFERENCES):
+            some = pushes[start : start + _REFERENCES]
+            referred = await self._refer(own, source, target, store_partition, some)
+            for push in some:
+                is_there = referred.get(push.entry.digest)
+                if is_there is None:
+                    key = self._coded.key(store_partition, push.entry.digest)
+                    is_there = await self._bring_one(own, source, target, key, push)
+                left += not is_there
+        return left
+
+    async def _refer(
+        self, own: Device, source: Device, target: Device, store_partition: int, pushes: Sequence[Push]
+    ) -> dict[bytes, bool]:
+        """Bring the references of what the source has in packs; return which objects these are, and of which of them
+        the target lacks nothing any more.
+        """
+        needs = {push.entry.digest: push.need for push in pushes if push.need is not Need.TOMBSTONE}
+        if not needs or self._budget.is_spent or not (self._peers.is_usable(source) and self._peers.is_usable(target)):
+            return {}
+        other = source if target is own else target
+        try:
+            referred = await self._peers.calling(other, self._referred(source, target, store_partition, needs))
+        except SwiftletError as error:
+            self._report.left += len(needs)
+            self._report.fail("refused")
+            _log.warning("references can't be brought", device=target.name, error=str(error))
+            return dict.fromkeys(needs, False)
+        for is_there in referred.values():
+            if is_there:
+                self._report.repaired("copied")
+            else:
+                self._report.left += 1
+        return referred
+
+    async def _referred(
+        self, source: Device, target: Device, store_partition: int, needs: Mapping[bytes, Need]
+    ) -> dict[bytes, bool]:
+        first = store_partition // PLACES * PLACES
+        found = await self._repair_calls.references(source, self._coded.key(first, _NO_OBJECT), list(needs))
+        if not found.digests:
+            return {}
+        holders = self._coded.holders(store_partition // PLACES)
+        place = next(at for at, device in enumerate(holders) if device.id == target.id)
+        lacking = {digest for digest in found.digests if needs.get(digest) is Need.DATA}
+        taken = await self._repair_calls.refer(target, self._coded.key(first + place, _NO_OBJECT), found, lacking)
+        there = taken | (found.digests - lacking)
+        await self._repair_calls.post_referred(target, self._coded.key(store_partition, _NO_OBJECT), found, there)
+        return {digest: digest in there for digest in found.digests}
 
     async def _bring_one(self, own: Device, source: Device, target: Device, key: ObjectKey, push: Push) -> bool:
         """Bring one record; return whether the target lacks nothing of it any more."""
@@ -265,7 +327,7 @@ class Copies:
         for holder, theirs in lacking:
             push = self._lacks(entry, theirs)
             if push is not None:
-                await self._bring_one(own, own, holder, key, push)
+                await self._bring_some(own, own, holder, store_partition, [push])
         if lacking:
             # What they show is seen in the next round.
             return False

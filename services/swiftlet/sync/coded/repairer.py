@@ -196,7 +196,9 @@ class CodedRepairer:
             peers,
             report,
             comparing,
-            Copies(coded, self._transport, peers, comparing, report, tally, self._pace, budget, self._clock),
+            Copies(
+                coded, self._transport, self._repair, peers, comparing, report, tally, self._pace, budget, self._clock
+            ),
             Mending(coded, self._repair, peers, report, self._pace, budget),
             Fates(coded, self._repair, peers, report, self._watch),
             tally,
