@@ -1,5 +1,5 @@
 -- PUTs of distinct objects: each thread counts its own names. With BENCH_CONTAINERS above 1 they go to so many containers in
--- turn, which are numbered from 0.
+-- turn, which are numbered from 0. With BENCH_DELETE_AFTER they expire after so many seconds.
 local size = tonumber(os.getenv("BENCH_SIZE"))
 local body = string.rep("swiftlet", size / 8)
 local containers = tonumber(os.getenv("BENCH_CONTAINERS") or "1")
@@ -10,6 +10,7 @@ function setup(thread)
 end
 function init()
   wrk.headers["X-Auth-Token"] = os.getenv("BENCH_TOKEN")
+  wrk.headers["X-Delete-After"] = os.getenv("BENCH_DELETE_AFTER")
   count = 0
 end
 function request()

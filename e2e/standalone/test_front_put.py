@@ -9,7 +9,7 @@ import json
 import threading
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -22,7 +22,14 @@ WRITERS = 8
 PAUSE_S = 0.04
 """Between two of a writer: all that were created are read in the end."""
 WITHIN_S = 90.0
-FRONT = {"SWIFTLET_PROXY__FRONT": "true", "SWIFTLET_PROXY__FRONT_PUT": "true"}
+FRONT = {
+    "SWIFTLET_PROXY__FRONT": "true",
+    "SWIFTLET_PROXY__FRONT_PUT": "true",
+    "SWIFTLET_EXPIRER__INTERVAL_S": "3",
+    "SWIFTLET_EXPIRER__DELAY_S": "0",
+}
+EXPIRES_S = 130
+"""What goes within 90 s is stored by Python."""
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +87,8 @@ def until(holds: Callable[[], bool], what: str) -> None:
 class Writing:
     """Clients that write until they are told to stop, and remember what was acknowledged."""
 
-    def __init__(self, cluster: Cluster, container: str) -> None:
+    def __init__(self, cluster: Cluster, container: str, headers: Mapping[str, str] | None = None) -> None:
+        self._headers = headers
         self._client = Client(cluster.endpoint, cluster.user, cluster.key)
         self._container = container
         self._stop = threading.Event()
@@ -97,7 +105,8 @@ class Writing:
             count += 1
             name = f"{number}-{count}"
             try:
-                status = self._client.call("PUT", f"{self._container}/{name}", body=body_of(name)).status
+                path = f"{self._container}/{name}"
+                status = self._client.call("PUT", path, self._headers, body=body_of(name)).status
             except OSError:
                 status = 0
             if status == 201:
@@ -156,6 +165,26 @@ def test_the_proxy_is_killed(cluster: Cluster) -> None:
     until(lambda: 0 in writing.others, "somebody noticed")
     writing.stop()
     check(cluster, "killed", writing.created)
+
+
+def test_what_expires_goes_whoever_is_killed_while_it_is_stored(cluster: Cluster) -> None:
+    """Whatever was acknowledged has its task."""
+    goes_at = int(time.time()) + EXPIRES_S
+    writing = Writing(cluster, "expiring", {"X-Delete-At": str(goes_at)})
+    until(lambda: writing.is_served(50), "PUTs through the front")
+    cluster.kill("container-2")
+    before = len(writing.created)
+    until(lambda: len(writing.created) > before + WRITERS, "PUTs while it is away")
+    cluster.start("container-2")
+    cluster.kill("proxy")
+    cluster.start("proxy")
+    until(lambda: 0 in writing.others, "somebody noticed")
+    writing.stop()
+    check(cluster, "expiring", writing.created)
+    client = Client(cluster.endpoint, cluster.user, cluster.key)
+    time.sleep(max(0.0, goes_at - time.time()) + 0.1)
+    assert client.call("GET", f"expiring/{writing.created[0]}").status == 404
+    until(lambda: not client.call("GET", "expiring", query="format=json").json(), "all rows are gone")
 
 
 def test_container_servers_are_killed(cluster: Cluster) -> None:

@@ -26,6 +26,13 @@ pub(crate) enum Sought {
     Expiring,
 }
 
+/// A task of the expirer: the version that it is for, and when that goes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Queued {
+    pub(crate) timestamp: u64,
+    pub(crate) delete_at: u64,
+}
+
 /// What a write brings along before which devices are asked.
 pub(crate) struct Checked {
     /// The request's id.
@@ -34,6 +41,8 @@ pub(crate) struct Checked {
     pub(crate) begun: Instant,
     /// Of its body, if its ETag is one.
     pub(crate) md5: Option<[u8; 16]>,
+    /// Of an object that expires, once the expirer's task for it is durable.
+    pub(crate) queued: Option<Queued>,
 }
 
 /// What is known of an object.

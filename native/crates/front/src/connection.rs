@@ -72,6 +72,13 @@ pub(crate) struct Checking {
     pub(crate) known: Known,
 }
 
+/// A PUT that waits until the expirer's task for its object is durable.
+pub(crate) struct Queueing {
+    pub(crate) checked: Checked,
+    /// In the place of a replica in the token of the task.
+    pub(crate) attempt: u8,
+}
+
 /// A write that the object's devices carry out, and whose row is then listed.
 pub(crate) struct Storing {
     pub(crate) method: Method,
@@ -131,6 +138,8 @@ pub(crate) enum State {
     Asking(Box<Asking>),
     /// A write waits until it is known which object there is already.
     Checking(Box<Checking>),
+    /// A PUT waits until the expirer's task for its object is durable.
+    Queueing(Box<Queueing>),
     Storing(Box<Storing>),
     Writing(Box<Writing>),
     /// The last answer was sent, and said so. Up to so many more bytes are read and dropped until the client closes: a

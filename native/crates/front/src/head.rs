@@ -14,6 +14,8 @@ const MAX_HEADERS: usize = 32;
 pub const MAX_BODY: usize = 1024 * 1024;
 /// Up to this size a body is read into the connection's own memory.
 pub const SHORT_BODY: usize = 64 * 1024;
+/// The last second at which an object may go.
+const LATEST: u64 = 9_999_999_999;
 const MAX_ITEMS: usize = 16;
 const MAX_ITEM_NAME: usize = 64;
 const MAX_ITEM_VALUE: usize = 256;
@@ -65,6 +67,19 @@ pub struct Stored<'a> {
     pub kept: Vec<(&'static str, &'a [u8])>,
     /// Whether it is allowed only if there is no object: `If-None-Match: *`.
     pub only_new: bool,
+    /// `X-Delete-At`, in seconds since 1970.
+    pub delete_at: Option<u64>,
+    /// `X-Delete-After`, in seconds from now; it counts before `X-Delete-At`.
+    pub delete_after: Option<u64>,
+}
+
+impl Stored<'_> {
+    /// When the object goes if it is stored at this time, both in seconds since 1970.
+    #[must_use]
+    pub fn goes_at(&self, now_s: u64) -> Option<u64> {
+        let at = self.delete_after.map(|seconds| now_s + seconds).or(self.delete_at)?;
+        Some(at.min(LATEST))
+    }
 }
 
 /// A request that the front may answer.
@@ -206,12 +221,23 @@ fn described<'a>(stored: &mut Stored<'a>, name: &'a [u8], value: &'a [u8]) -> Op
         let is_new = stored.kept.iter().all(|(known, _)| known != kept);
         return (is_new && !value.is_empty()).then(|| stored.kept.push((*kept, value)));
     }
+    if is(name, b"x-delete-at") {
+        return stored.delete_at.replace(seconds(value)?).is_none().then_some(());
+    }
+    if is(name, b"x-delete-after") {
+        return stored.delete_after.replace(seconds(value)?).is_none().then_some(());
+    }
     if is(name, b"if-none-match") {
         // Of a write nothing else means anything, and Python says so.
         return (value == b"*" && !stored.only_new).then(|| stored.only_new = true);
     }
-    // A copy, a link, a time to go, another condition: asked for by other headers, none of which is known here.
+    // A copy, a link, another condition: asked for by other headers, none of which is known here.
     is_ignored(name).then_some(())
+}
+
+fn seconds(value: &[u8]) -> Option<u64> {
+    let digits = (1..=10).contains(&value.len()) && value.iter().all(u8::is_ascii_digit);
+    std::str::from_utf8(value).ok()?.parse().ok().filter(|_| digits)
 }
 
 /// A header's name as the API spells it: each word capitalized.
@@ -425,8 +451,15 @@ mod tests {
             "If-Unmodified-Since: Thu, 01 Jan 1970 00:00:00 GMT",
             "Range: bytes=0-1",
             "X-Copy-From: c/o",
-            "X-Delete-At: 99",
-            "X-Delete-After: 99",
+            "X-Delete-At:",
+            "X-Delete-At: 1.5",
+            "X-Delete-At: -1",
+            "X-Delete-At: +1",
+            "X-Delete-At: 10000000000",
+            "X-Delete-At: 99\r\nX-Delete-At: 99",
+            "X-Delete-After: soon",
+            "X-Delete-After: 99\r\nx-delete-after: 98",
+            "X-Delete-At: 99\r\nX-Remove-Delete-At: x",
             "X-Object-Manifest: c/p",
             "X-Symlink-Target: c/p",
             "X-Detect-Content-Type: true",
@@ -453,6 +486,21 @@ mod tests {
             "Content-Length: 3\r\nContent-Type: a/b;swift_bytes=1",
         ] {
             assert_eq!(parse(put(whole).as_bytes()), None, "{whole}");
+        }
+    }
+
+    #[test]
+    fn when_it_goes() {
+        for (headers, at) in [
+            ("", None),
+            ("x-delete-at: 0099\r\n", Some(99)),
+            ("X-Delete-After: 5\r\n", Some(1005)),
+            ("X-Delete-After: 5\r\nX-Delete-At: 99\r\n", Some(1005)),
+            ("X-Delete-After: 9999999999\r\n", Some(LATEST)),
+        ] {
+            let head = put(&format!("{headers}Content-Length: 3"));
+            let stored = parse(head.as_bytes()).and_then(|asked| asked.stored).expect("a PUT");
+            assert_eq!(stored.goes_at(1000), at, "{headers}");
         }
     }
 

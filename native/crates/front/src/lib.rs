@@ -22,6 +22,7 @@ mod link;
 mod made;
 pub mod name;
 mod passing;
+mod queueing;
 mod random;
 mod reactor;
 mod reading;

@@ -36,6 +36,9 @@ pub struct Made {
     pub id: String,
     /// The slices of room that it takes a part of.
     pub parts: Vec<u64>,
+    /// Whether it is a task in the expirer's queue instead: no device keeps it pending, so it counts once most
+    /// replicas have made it durable.
+    pub is_task: bool,
 }
 
 /// Objects of one container.
@@ -102,7 +105,20 @@ mod tests {
         let rows = Arc::from([1, 2, 4]);
         let (container, devices) = (container.as_bytes().into(), vec![0, 1, 2]);
         let (holders, id, parts) = (Vec::new(), String::new(), vec![token]);
-        Made { token, container, rows, awaited: 7, row, key, timestamp: token, devices, holders, id, parts }
+        Made {
+            token,
+            container,
+            rows,
+            awaited: 7,
+            row,
+            key,
+            timestamp: token,
+            devices,
+            holders,
+            id,
+            parts,
+            is_task: false,
+        }
     }
 
     #[test]

@@ -360,7 +360,7 @@ impl Reactor {
             }
             State::Handshaking => self.handshaking -= 1,
             State::Writing(writing) => self.reserved -= writing.reserved,
-            State::Idle | State::Deciding | State::Ending(_) | State::Bridged(_) => {}
+            State::Idle | State::Deciding | State::Queueing(_) | State::Ending(_) | State::Bridged(_) => {}
         }
     }
 
@@ -388,7 +388,9 @@ impl Reactor {
         loop {
             let Some(connection) = &mut self.slots[index].connection else { return };
             let then = match &mut connection.state {
-                State::Deciding | State::Asking(_) | State::Checking(_) | State::Storing(_) => Then::Wait,
+                State::Deciding | State::Asking(_) | State::Checking(_) | State::Queueing(_) | State::Storing(_) => {
+                    Then::Wait
+                }
                 State::Handshaking => self.shake_hands(index),
                 State::Bridged(_) => self.pass_on(index),
                 State::Writing(_) => self.write(index),
@@ -525,7 +527,9 @@ impl Reactor {
                 State::Storing(_) => idle > settings.store_timeout.max(settings.answer_timeout) + LISTED_GRACE,
                 State::Writing(_) => idle > settings.client_timeout,
                 // The transport ends it in time, unless it was stopped itself.
-                State::Asking(_) | State::Checking(_) => idle > settings.answer_timeout + ANSWER_GRACE,
+                State::Asking(_) | State::Checking(_) | State::Queueing(_) => {
+                    idle > settings.answer_timeout + ANSWER_GRACE
+                }
                 State::Ending(_) => idle > LINGER,
                 State::Handshaking => idle > handshakes::patience(self.leaving),
                 State::Bridged(bridge) => bridge.is_left() && idle > settings.client_timeout,
@@ -538,7 +542,9 @@ impl Reactor {
                 storing.give_up(now);
             }
             let is_for_others = |one: &Connection| match one.state {
-                State::Deciding | State::Asking(_) | State::Checking(_) | State::Storing(_) => true,
+                State::Deciding | State::Asking(_) | State::Checking(_) | State::Queueing(_) | State::Storing(_) => {
+                    true
+                }
                 State::Idle => !one.read.is_empty(),
                 State::Writing(_) | State::Ending(_) | State::Handshaking | State::Bridged(_) => false,
             };

@@ -278,6 +278,7 @@ mod tests {
             holders: Vec::new(),
             id: String::new(),
             parts: parts.into(),
+            is_task: false,
         }
     }
 

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use swiftlet_node::message::Request;
+use swiftlet_node::plain::DELETE_AT;
 use swiftlet_node::{Replica, Terms, calls};
 use swiftlet_store::model::{Footer, Key, PutMeta};
 use swiftlet_transport::{Call, Chunk, What};
@@ -29,7 +30,7 @@ pub(crate) fn planned(
     asked: &Asked<'_>,
     content: &Content<'_>,
     granted: Granted,
-    (timestamp, id): (u64, String),
+    (timestamp, id, delete_at): (u64, String, u64),
     now: Instant,
 ) -> Option<(Storing, Vec<Call>)> {
     let (_, object) = name::split(asked.target)?;
@@ -62,15 +63,28 @@ pub(crate) fn planned(
     // As long as Python waits for a device, because most must answer before it is known whether there was an object.
     let timeout = if version.is_some() { settings.store_timeout } else { settings.answer_timeout };
     let (mut request, data) = match &version {
-        Some(new) => (new.request(key, &name, timestamp), new.data.clone()),
+        Some(new) => (new.request(key, &name, timestamp, delete_at), new.data.clone()),
         None => (Request::Delete { key, timestamp, name: name.clone(), row: 0 }, Chunk::from(Vec::new())),
     };
     let each: Vec<_> = peers.iter().zip(granted.rows.iter()).map(|(device, row)| (device.name(), *row)).collect();
     let terms = Terms { timeout, trace: id.clone(), guest: None };
     let calls = calls(&mut request, &data, &each, &terms).ok()?;
     let Granted { container, rows, awaited, .. } = granted;
-    let (holders, token, parts) = (peers.clone(), 0, Vec::new());
-    let made = Made { token, container, rows, awaited, row, key, timestamp, devices, holders, id: id.clone(), parts };
+    let (holders, parts) = (peers.clone(), Vec::new());
+    let made = Made {
+        token: 0,
+        container,
+        rows,
+        awaited,
+        row,
+        key,
+        timestamp,
+        devices,
+        holders,
+        id: id.clone(),
+        parts,
+        is_task: false,
+    };
     let start = asked.method.name().len() + 1;
     let storing = Storing {
         method: asked.method,
@@ -117,17 +131,23 @@ impl Version {
         })
     }
 
-    fn request(&self, key: Key, name: &[u8], timestamp: u64) -> Request {
+    fn request(&self, key: Key, name: &[u8], timestamp: u64, delete_at: u64) -> Request {
+        let goes = (delete_at > 0).then(|| (DELETE_AT.to_vec(), format!("{delete_at:010}").into_bytes()));
         let meta = PutMeta {
             name: name.to_vec(),
             timestamp,
             content_type: self.content_type.clone(),
-            metadata: self.metadata.clone(),
+            metadata: self.metadata.iter().cloned().chain(goes).collect(),
             sysmeta: Vec::new(),
-            delete_at: 0,
+            delete_at,
         };
         Request::Put { key, meta, footer: Some(self.footer.clone()), row: 0 }
     }
+}
+
+/// None if a PUT with this content is refused, or is Python's.
+pub(crate) fn is_storable(stored: &Stored<'_>, content: &Content<'_>, object: &[u8], xxh3_etags: bool) -> Option<()> {
+    Version::of(stored, content, object, xxh3_etags).map(|_| ())
 }
 
 impl Storing {

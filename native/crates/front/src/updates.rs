@@ -120,6 +120,8 @@ pub(crate) enum Do {
     Call(Arc<Device>, Box<Call>, u64),
     /// Answer these clients.
     Answer(Vec<u64>),
+    /// These tasks are durable in most replicas: their objects may be stored.
+    Queued(Vec<u64>),
     /// Room was taken by rows that count by themselves now.
     Listed(Listed),
     /// Leave these to Python.
@@ -222,6 +224,8 @@ struct Taken {
     made: Vec<Made>,
     /// The number of replicas where they are not durable yet.
     left: usize,
+    /// With so many left, they are durable in most.
+    enough: usize,
 }
 
 /// Rows that are being delivered.
@@ -367,14 +371,18 @@ impl Updates {
         let rows = batch.made.len();
         self.counts.taken.fetch_add(rows as u64, Relaxed);
         self.counts.delivering.fetch_sub(rows, Relaxed);
-        self.todo.push(Do::Answer(batch.made.iter().map(|one| one.token).collect()));
+        // A container has tasks only, or none.
+        if !batch.made[0].is_task {
+            self.todo.push(Do::Answer(batch.made.iter().map(|one| one.token).collect()));
+        }
         let container = Arc::clone(&batch.made[0].container);
         if rows > MAX_NOT_DURABLE.saturating_sub(self.counts.not_durable.load(Relaxed)) {
             self.counts.left_pending.fetch_add(rows as u64, Relaxed);
-            if let Some(batch) = self.batches.remove(&id)
-                && !batch.taken.contains(&None)
-            {
-                self.todo.extend(Listed::of(&batch.made).map(Do::Listed));
+            if let Some(batch) = self.batches.remove(&id) {
+                if !batch.taken.contains(&None) {
+                    self.todo.extend(Listed::of(&batch.made).map(Do::Listed));
+                }
+                self.give_up_tasks(batch.made);
             }
         } else {
             self.counts.not_durable.fetch_add(rows, Relaxed);
@@ -386,9 +394,18 @@ impl Updates {
     }
 
     /// Leave the rows of a batch that was answered to the objects' devices.
-    fn leave_pending(&mut self, rows: usize) {
-        self.counts.not_durable.fetch_sub(rows, Relaxed);
-        self.counts.left_pending.fetch_add(rows as u64, Relaxed);
+    fn leave_pending(&mut self, made: Vec<Made>) {
+        self.counts.not_durable.fetch_sub(made.len(), Relaxed);
+        self.counts.left_pending.fetch_add(made.len() as u64, Relaxed);
+        self.give_up_tasks(made);
+    }
+
+    /// Leave the requests to Python whose tasks may not be durable.
+    fn give_up_tasks(&mut self, mut made: Vec<Made>) {
+        made.retain(|one| one.is_task);
+        if !made.is_empty() {
+            self.todo.push(Do::Leave(made));
+        }
     }
 
     /// Note an event of a call.
@@ -435,7 +452,7 @@ impl Updates {
             }
         }
         if batch.answered {
-            self.leave_pending(batch.made.len());
+            self.leave_pending(batch.made);
         } else {
             self.give_up(batch.made, true);
         }
@@ -459,9 +476,10 @@ impl Updates {
             is_asked = is_asked && self.servers.taken(*server, upto, id, &mut self.todo);
         }
         if is_asked {
-            self.taken.insert(id, Taken { made, left: servers.len() });
+            let left = servers.len();
+            self.taken.insert(id, Taken { made, left, enough: left - (left / 2 + 1) });
         } else {
-            self.leave_pending(made.len());
+            self.leave_pending(made);
         }
     }
 
@@ -470,12 +488,15 @@ impl Updates {
         let outcome = self.servers.said_durable(server, what, now, &mut self.todo);
         for id in outcome.lost {
             if let Some(Taken { made, .. }) = self.taken.remove(&id) {
-                self.leave_pending(made.len());
+                self.leave_pending(made);
             }
         }
         for id in outcome.durable {
             let Some(taken) = self.taken.get_mut(&id) else { continue };
             taken.left -= 1;
+            if taken.left == taken.enough && taken.made[0].is_task {
+                self.todo.push(Do::Queued(taken.made.iter().map(|one| one.token).collect()));
+            }
             if taken.left == 0
                 && let Some(Taken { made, .. }) = self.taken.remove(&id)
             {

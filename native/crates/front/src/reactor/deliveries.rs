@@ -47,11 +47,16 @@ impl Reactor {
                         self.refresh_date();
                         tokens.into_iter().for_each(|token| self.listed(token, true));
                     }
+                    Do::Queued(tokens) => tokens.into_iter().for_each(|token| self.queued(token, true)),
                     Do::Listed(listed) => lock(&self.shared.room).listed(listed),
                     Do::Report(number) => {
                         lock(&self.shared.silent).insert(number);
                     }
-                    Do::Leave(mut made) => self.left_to_python.append(&mut made),
+                    Do::Leave(made) => {
+                        let (tasks, mut rows): (Vec<_>, Vec<_>) = made.into_iter().partition(|one| one.is_task);
+                        tasks.into_iter().for_each(|one| self.queued(one.token, false));
+                        self.left_to_python.append(&mut rows);
+                    }
                 }
             }
         }

@@ -19,13 +19,14 @@ use super::checks::begin_check;
 use super::{REPLICA_SHIFT, Reactor, Then, number};
 use crate::answer::{self, Given, MAX_BYTES};
 use crate::body::{Body, Content};
-use crate::checking::Checked;
-use crate::connection::{Asking, Attempt, State, Storing, Writing};
+use crate::checking::{Checked, Queued};
+use crate::connection::{Asking, Attempt, Queueing, State, Storing, Writing};
 use crate::grants::{Granted, Holder};
 use crate::head::{self, Asked, Method, SHORT_BODY};
 use crate::link::Link;
 use crate::made::Made;
 use crate::name;
+use crate::queueing::{may_expire, task};
 use crate::reading::{self, Told, Weighed};
 use crate::receiving::Come;
 use crate::routes::{Device, Policy};
@@ -252,6 +253,10 @@ impl Reactor {
             Decision::None(holder) => return self.undecided(index, &holder, now),
             Decision::HandOver => return Then::HandOver,
         };
+        let now_s = self.clock.now_s();
+        if !may_expire(&asked, &granted, now_s) {
+            return Then::HandOver;
+        }
         if asked.body_bytes() > SHORT_BODY && connection.long_body().is_none() {
             return self.receive_body(index, granted.policy, (asked.bytes, asked.body_bytes()), now);
         }
@@ -268,17 +273,31 @@ impl Reactor {
         };
         let bytes = asked.body_bytes() as u64;
         if checked.is_none() && (granted.expiring || asked.is_only_new()) {
-            let checked = Checked { id: self.random.id(), begun: now, md5 };
+            let checked = Checked { id: self.random.id(), begun: now, md5, queued: None };
             let (to, number) = ((&*self.shared, &self.devices), number(index, generation));
             let begun = begin_check(to, number, &asked, &content, &granted, checked);
             return begun.map_or(Then::HandOver, |checking| self.wait_for_check(index, checking));
         }
+        let mut queued = checked.as_ref().and_then(|checked| checked.queued);
+        let goes_at = asked.stored.as_ref().and_then(|stored| stored.goes_at(now_s));
+        if let (Some(delete_at), None) = (goes_at, queued) {
+            let Some(mut checked) = checked else { return Then::HandOver };
+            let timestamp = self.clock.next();
+            self.shared.newest.store(timestamp, Ordering::Release);
+            queued = Some(Queued { timestamp, delete_at });
+            let task = queued.and_then(|queued| task(&asked, &content, &granted, queued, &checked.id));
+            checked.queued = queued;
+            return task.map_or(Then::HandOver, |task| self.wait_for_task(index, task, checked));
+        }
         let pools: &[u64] = if asked.method == Method::Put { &granted.pools } else { &[] };
         let Some(parts) = self.shared.take_room(pools, bytes, now) else { return Then::HandOver };
         let (id, begun) = checked.map_or_else(|| (self.random.id(), now), |checked| (checked.id, checked.begun));
-        let timestamp = self.clock.next();
-        self.shared.newest.store(timestamp, Ordering::Release);
-        let plan = planned(&self.shared, &asked, &content, granted, (timestamp, id), now);
+        let (timestamp, delete_at) = match queued {
+            Some(queued) => (queued.timestamp, queued.delete_at),
+            None => (self.clock.next(), 0),
+        };
+        self.shared.newest.fetch_max(timestamp, Ordering::AcqRel);
+        let plan = planned(&self.shared, &asked, &content, granted, (timestamp, id, delete_at), now);
         let Some((mut storing, calls)) = plan else {
             self.shared.give_back(&parts, bytes);
             return Then::HandOver;
@@ -303,6 +322,35 @@ impl Reactor {
             self.shared.storing.fetch_add(1, Ordering::AcqRel);
         }
         Then::Wait
+    }
+
+    /// Let a PUT wait until the expirer's task for its object is durable.
+    fn wait_for_task(&mut self, index: usize, task: Made, checked: Checked) -> Then {
+        let number = number(index, self.slots[index].generation);
+        if let Some(connection) = &mut self.slots[index].connection {
+            let attempt = connection.next_attempt();
+            self.made.push(Made { token: number | u64::from(attempt) << REPLICA_SHIFT, ..task });
+            connection.active = Instant::now();
+            connection.state = State::Queueing(Box::new(Queueing { checked, attempt }));
+        }
+        Then::Wait
+    }
+
+    /// Go on with the PUT whose task is durable, or leave it to Python.
+    pub(super) fn queued(&mut self, token: u64, is_durable: bool) {
+        let Some(index) = self.index_of(token) else { return };
+        let Some(connection) = &mut self.slots[index].connection else { return };
+        let attempt = (token >> REPLICA_SHIFT & 0xff) as u8;
+        if !matches!(&connection.state, State::Queueing(one) if one.attempt == attempt) {
+            return; // It is that of a request before this one.
+        }
+        if !is_durable {
+            return self.hand_over(index);
+        }
+        if let State::Queueing(one) = mem::replace(&mut connection.state, State::Idle) {
+            let then = self.store(index, one.checked.md5, Some(one.checked));
+            self.then(index, &then);
+        }
     }
 
     /// Compute the MD5 of the bodies that became complete in this turn, and go on with their requests.

@@ -31,6 +31,7 @@ struct World {
     calls: Vec<Called>,
     answered: Vec<u64>,
     left: Vec<u64>,
+    queued: Vec<u64>,
     reported: Vec<u16>,
     listed: Vec<Listed>,
 }
@@ -65,8 +66,9 @@ impl World {
         let peer = |name: &str| node.peer(Address { name: name.into(), tcp: None });
         let holders = ["o0", "o1", "o2"].map(|name| Arc::new(Device::new(peer(name), name))).to_vec();
         let (calls, answered, left, reported, listed) = (Vec::new(), Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let queued = Vec::new();
         let now = Instant::now();
-        let mut world = Self { node, updates, counts, now, holders, calls, answered, left, reported, listed };
+        let mut world = Self { node, updates, counts, now, holders, calls, answered, left, queued, reported, listed };
         world.route(3);
         world
     }
@@ -85,7 +87,20 @@ impl World {
         let (container, rows) = (container.as_bytes().into(), Arc::from(SHARES));
         let (devices, holders) = (vec![0, 1, 2], self.holders.clone());
         let (id, parts) = ("tx".to_owned(), Vec::new());
-        Made { token, container, rows, awaited: 7, row, key, timestamp: token, devices, holders, id, parts }
+        Made {
+            token,
+            container,
+            rows,
+            awaited: 7,
+            row,
+            key,
+            timestamp: token,
+            devices,
+            holders,
+            id,
+            parts,
+            is_task: false,
+        }
     }
 
     fn make(&mut self, token: u64, container: &str) {
@@ -112,6 +127,7 @@ impl World {
                         self.calls.push(Called { to: device.name().to_owned(), method, token, header, body, timeout });
                     }
                     Do::Answer(tokens) => self.answered.extend(tokens),
+                    Do::Queued(tokens) => self.queued.extend(tokens),
                     Do::Leave(made) => self.left.extend(made.iter().map(|one| one.token)),
                     Do::Listed(listed) => self.listed.push(listed),
                     Do::Report(number) => self.reported.push(number),
@@ -554,4 +570,48 @@ fn answered_rows_that_are_too_many_stay_pending_at_once() {
     world.answer(UPDATE, &at(1, 1));
     assert!(world.calls.is_empty());
     assert_eq!(world.rows().left_pending, 2);
+}
+
+const SERVERS: [&str; 3] = ["c0", "c1", "c2"];
+
+/// Two tasks on their way to all servers.
+fn with_tasks() -> World {
+    let mut world = World::new();
+    let task = |token| Made { is_task: true, holders: Vec::new(), ..world.made(token, "/.e/00/") };
+    let made = vec![task(1), task(2)];
+    world.updates.add(made, world.now);
+    world.carry_out();
+    world
+}
+
+#[test]
+fn a_task_counts_once_most_replicas_have_made_it_durable() {
+    let mut world = with_tasks();
+    for server in SERVERS {
+        world.answer_from(server, UPDATE, &at(1, 1));
+    }
+    assert!(world.queued.is_empty() && world.take_answered().is_empty(), "it is only taken");
+    world.answer_from("c0", DURABLE, &ok(Vec::new()));
+    assert!(world.queued.is_empty());
+    world.answer_from("c1", DURABLE, &ok(Vec::new()));
+    assert_eq!(world.queued, [1, 2]);
+    world.answer_from("c2", DURABLE, &ok(Vec::new()));
+    assert_eq!((world.queued.len(), world.take_answered(), world.take_left()), (2, Vec::new(), Vec::new()));
+    assert_eq!(world.rows().not_durable, 0);
+}
+
+#[test]
+fn a_task_that_may_not_be_durable_is_pythons() {
+    for (method, good) in [(UPDATE, 0), (UPDATE, 2), (DURABLE, 0), (DURABLE, 1)] {
+        let mut world = with_tasks();
+        if method == DURABLE {
+            SERVERS.iter().for_each(|server| drop(world.answer_from(server, UPDATE, &at(1, 1))));
+        }
+        for server in &SERVERS[..good] {
+            world.answer_from(server, method, &if method == UPDATE { at(1, 1) } else { ok(Vec::new()) });
+        }
+        world.answer_from(SERVERS[good], method, &refused(Status::NotTaken));
+        assert_eq!((world.take_left(), world.queued.len()), (vec![1, 2], 0), "{method} {good}");
+        assert_eq!(world.rows().not_durable, 0);
+    }
 }
