@@ -181,11 +181,12 @@ class CodedPacking:
     ) -> CodedPacking: ...
     def round(
         self, drawn: int, version: tuple[int, int], /
-    ) -> tuple[tuple[int, int, int, int], tuple[str, str] | None]:
+    ) -> tuple[tuple[int, int, int, int, int], tuple[str, str] | None]:
         """Finish or retire what others have left, then pack what is cold; blocks until it is over. `drawn` are 64
         random bits that begin with the partition's, `version` the timestamp and generation of a new pack. Returns the
-        members of the new pack and their bytes, and how many packs of others are adopted now, and are retired now; then
-        None, or "ended", "refused" or "failed" and why: what is left is for a later round."""
+        members of the new pack and their bytes; how many packs of others are adopted now, and are retired now; and how
+        many copies were left out as places have them with other bytes. Then None, or "ended", "refused" or "failed" and
+        why: what is left is for a later round."""
 
     def end(self) -> None:
         """Send no further message: a round that is under way is over soon."""

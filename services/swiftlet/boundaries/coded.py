@@ -312,6 +312,8 @@ class Packed:
     """Packs that another packer had left, and that are adopted now."""
     retired: int = 0
     """Packs that are retired now, as nobody refers to them."""
+    left_out: int = 0
+    """Cold copies that places have with other bytes, so that no pack has them."""
 
 
 class CodedPacker(Protocol):

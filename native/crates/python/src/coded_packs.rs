@@ -29,8 +29,9 @@ use crate::values::seconds;
 type PackWaits = (f64, f64, f64);
 /// Places with small objects, before which timestamp copies are packed, and the least and the most bytes of a pack.
 type PackTerms = (usize, u64, u64, u64);
-/// Members of new packs, their bytes, packs of others that are adopted now, packs that are retired now.
-type PackedParts = (usize, u64, usize, usize);
+/// Members of new packs, their bytes, packs of others that are adopted now, packs that are retired now, and copies that were
+/// left out.
+type PackedParts = (usize, u64, usize, usize, usize);
 
 /// A packer of one partition.
 #[pyclass(frozen, module = "swiftlet_native")]
@@ -70,8 +71,10 @@ impl CodedPacking {
             packing.round((drawn, Version { timestamp, generation }))
         });
         match outcome {
-            Ok(Packed { packed, bytes, finished, retired }) => ((packed, bytes, finished, retired), None),
-            Err(stopped) => ((0, 0, 0, 0), Some(why(&stopped))),
+            Ok(Packed { packed, bytes, finished, retired, left_out }) => {
+                ((packed, bytes, finished, retired, left_out), None)
+            }
+            Err(stopped) => ((0, 0, 0, 0, 0), Some(why(&stopped))),
         }
     }
 

@@ -7,6 +7,7 @@
 //! Fault model: that of the module above. Members that were read are compared with their checks before they are written;
 //! nothing is adopted before all places have proved their fragments.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use swiftlet_fragments::Version;
@@ -91,6 +92,8 @@ pub struct Done {
     pub finished: usize,
     /// Packs that are retired now.
     pub retired: usize,
+    /// Cold copies that places have with other bytes: no pack has them.
+    pub left_out: usize,
 }
 
 /// A packer of one partition.
@@ -117,7 +120,8 @@ impl<'a> Packing<'a> {
     pub fn round(&self, (drawn, version): (u64, Version)) -> Result<Done, Stopped> {
         let mut done = Done::default();
         self.finish_all(&mut done)?;
-        let cold = self.gather(0)?;
+        let mut cold = self.gather(0)?;
+        done.left_out = self.leave_out(&mut cold)?;
         if cold.iter().map(|cold| cold.bytes).sum::<u64>() < self.options.least_bytes {
             return Ok(done);
         }
@@ -160,6 +164,33 @@ impl<'a> Packing<'a> {
         let request = PackRequest::Cold { key, before, most_bytes: self.options.most_bytes };
         let fetched = self.ask(place, request, self.options.timeout)?;
         Ok(decode_cold(&fetched.body).map_err(Failure::from)?)
+    }
+
+    /// Leave out copies of which another place has other bytes; returns how many these are.
+    ///
+    /// A place adopts what it has itself. Sync brings a copy with the metadata that were posted in place of its own, so one
+    /// that was brought may differ from the others for good; its pack would never be finished.
+    ///
+    /// # Errors
+    /// A device can't be asked.
+    pub fn leave_out(&self, cold: &mut Vec<Cold>) -> Result<usize, Stopped> {
+        let mut differing = BTreeSet::new();
+        let mut rest = &cold[..];
+        while !rest.is_empty() {
+            let (asked, left) = rest.split_at(at_once(rest));
+            rest = left;
+            let first = self.members(0, asked)?;
+            for place in 1..self.options.holders {
+                for ((cold, mine), theirs) in asked.iter().zip(&first).zip(self.members(place, asked)?) {
+                    // What it lacks it gets by sync, as a reference.
+                    if !theirs.is_empty() && *mine != theirs {
+                        differing.insert(cold.digest);
+                    }
+                }
+            }
+        }
+        cold.retain(|one| !differing.contains(&one.digest));
+        Ok(differing.len())
     }
 
     /// Write a pack of these copies, as a place has them; None if it has none of them any more.

@@ -110,6 +110,27 @@ fn a_partition_is_packed_once() {
 }
 
 #[test]
+fn copies_that_places_have_with_other_bytes_are_left_out() {
+    let work = Work::new(20);
+    let (number, missed) = (PACK + 5 * 70, PACK + 5 * 71);
+    work.cluster.copy(number, 10, &[0, 2]);
+    // One was brought by sync, with the metadata that were posted.
+    let data = body(number);
+    let posted = swiftlet_store::model::PutMeta { metadata: vec![(b"posted".to_vec(), b"1".to_vec())], ..meta(10) };
+    let footer = crate::common::footer(&data);
+    assert!(work.cluster.machines[1].stores[0].put(small(number), &posted, &footer, data).unwrap());
+    // What a place lacks, it gets as a reference.
+    work.cluster.copy(missed, 10, &[0, 1]);
+    let done = work.round(1, &|| true).unwrap();
+    assert_eq!((done.packed, done.left_out), (21, 1));
+    assert_eq!(work.packs(), BTreeSet::from([(101, vec![21, 21, 20])]));
+    work.check("packed");
+    for holder in 0..HOLDERS {
+        assert_eq!(seen(&work.cluster, number, holder, &[]), Some((10, body(number))), "a copy at {holder}");
+    }
+}
+
+#[test]
 fn a_packer_may_be_killed_after_each_of_its_messages() {
     let mut finished = BTreeSet::new();
     for most in 0.. {
