@@ -4,6 +4,8 @@ they are never served, and the next round makes them anew; with more of them tha
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import itertools
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path as Directory
@@ -15,7 +17,7 @@ from swiftlet.api.tests.coded_repairs import Repairs
 from swiftlet.api.tests.proxy import Proxy
 from swiftlet.api.tests.test_coded_repair import Repaired, assert_read, places_of, put
 from swiftlet.api.tests.test_erasure_coding import body_of
-from swiftlet.errors import ChecksumMismatch
+from swiftlet.errors import ChecksumMismatch, NotFound
 
 SIZE = 10 * STRIPE + 1700
 """Fragments of several KiB each, longer than their metadata."""
@@ -33,6 +35,20 @@ def in_files(servers: CodedServers) -> None:
     """Have fragments kept in files of their own."""
     for store in servers.stores:
         store.set_aggregate_below({CODED: 1000})
+
+
+async def put_everywhere(proxy: Proxy, servers: CodedServers, size: int) -> None:
+    """Store an object; return when each of its places has its fragment, as the last ones may get it later."""
+    await put(proxy, [size])
+    places = places_of(servers, f"o{size}")
+    lacking = set(range(CODING.fragments))
+    async with asyncio.timeout(60):
+        while lacking:
+            for place in sorted(lacking):
+                with contextlib.suppress(NotFound):
+                    servers.stores[places.at[place].id].verify(places.key_at(place))
+                    lacking.discard(place)
+            await asyncio.sleep(0.01)
 
 
 def rot(root: Directory, servers: CodedServers, size: int, place: int, into: int = _INTO) -> int:
@@ -87,7 +103,7 @@ async def test_each_rotten_fragment_is_found_by_the_auditor_and_made_anew_by_the
     proxy, servers, repairs = repaired
     if is_large:
         in_files(servers)
-    await put(proxy, [SIZE])
+    await put_everywhere(proxy, servers, SIZE)
     for place in range(CODING.fragments):
         device = rot(tmp_path, servers, SIZE, place)
         audit(servers, SIZE, place)
@@ -107,7 +123,7 @@ async def test_two_rotten_fragments_at_once_are_read_around_and_made_anew(
     proxy, servers, repairs = repaired
     if is_large:
         in_files(servers)
-    await put(proxy, [SIZE])
+    await put_everywhere(proxy, servers, SIZE)
     for pair in itertools.combinations(range(CODING.fragments), CODING.parity):
         for place in pair:
             rot(tmp_path, servers, SIZE, place)
@@ -134,7 +150,7 @@ async def test_with_three_rotten_a_read_is_refused_and_nothing_is_removed(
 ) -> None:
     proxy, servers, repairs = repaired
     size = STRIPE - 5
-    await put(proxy, [size])
+    await put_everywhere(proxy, servers, size)
     for place in (0, 2, 3):
         rot(tmp_path, servers, size, place, into=900)
     refused = await proxy.call("GET", f"c/o{size}")
@@ -155,13 +171,13 @@ async def test_with_three_rotten_a_read_is_refused_and_nothing_is_removed(
     kept = [number for number, store in enumerate(servers.stores) if store.partitions(CODED)]
     assert len(kept) == CODING.fragments - 3
     proxy.clock.now += 1
-    await put(proxy, [size])
+    await put_everywhere(proxy, servers, size)
     assert await got(proxy, size) == (200, True)
 
 
 async def test_two_rotten_and_one_away_are_refused_until_it_is_back(repaired: Repaired, tmp_path: Directory) -> None:
     proxy, servers, repairs = repaired
-    await put(proxy, [SIZE])
+    await put_everywhere(proxy, servers, SIZE)
     for place in (1, 5):
         rot(tmp_path, servers, SIZE, place)
         audit(servers, SIZE, place)
