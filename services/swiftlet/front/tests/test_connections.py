@@ -228,12 +228,10 @@ async def test_headers_of_deletions_stand_in_the_order_of_pythons(fronted: Front
     async def deleted(*more: str) -> tuple[list[bytes], bool]:
         """The names in the answer, and whether the front gave it."""
         assert (await fronted.proxy.call("PUT", "c/p", {"Content-Type": "a/b"}, DATA)).status == 201
-        await asyncio.sleep(0.05)  # The front notes an answer after it has sent it.
-        client, before = await connect(), fronted.answered
+        client, before = await connect(), await fronted.noted()
         client.writer.write(client.request(*more, method="DELETE", name="p"))
         head = await client.reader.readuntil(b"\r\n\r\n")
-        await asyncio.sleep(0.05)
-        return names(head), fronted.answered > before
+        return names(head), await fronted.noted() > before
 
     for close in ([], ["Connection: close"]):
         cold, _ = await deleted(*close, "X-Newest: no")
