@@ -8,13 +8,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from swiftlet.crd import Fact, Pool, ProxySpec
 from swiftlet_operator.build.site import METADATA, PROXY, Group
 from swiftlet_operator.checks import Verdict, offers
-from swiftlet_operator.manifests import COMPONENT_LABEL, DEPLOYMENT, POOL_LABEL, Manifest, labels_of, name_of
+from swiftlet_operator.manifests import COMPONENT_LABEL, DEPLOYMENT, POOL_LABEL, labels_of, name_of
 from swiftlet_operator.plan.ring_tasks import RingState
 from swiftlet_operator.plan.spread import is_served
 from swiftlet_operator.plan.sync import is_empty, is_named, owes_no_rows, pod_of
 from swiftlet_operator.plan.workloads import Domain, awaited_services, leaving_pods, published
 from swiftlet_operator.reports import SERVING, Report
 from swiftlet_operator.rings import named
+from swiftlet_operator.trouble.seen import status_of
 from swiftlet_operator.world import World
 
 _RDMA = "rdma"
@@ -83,16 +84,19 @@ def available(type_: str, component: str, live: Mapping[str, Domain], rings: Seq
     return Fact(type_, "False", "PodsNotReady", f"not ready: {text}; see their events and logs")
 
 
-def proxy_deployments(world: World) -> list[Manifest]:
-    """Return the Deployments of proxies that there are, wanted or not."""
-    found = [one for (kind, _), one in sorted(world.children.items()) if kind == DEPLOYMENT.kind]
-    return [one for one in found if labels_of(one).get(COMPONENT_LABEL) == PROXY]
+def proxy_pods(world: World, field: str) -> dict[str, int]:
+    """Return how many pods the Deployments of proxies have, wanted or not, by their names: a `field` of the status."""
+    return {
+        name: int(status_of(one).get(field) or 0)
+        for (kind, name), one in world.children.items()
+        if kind == DEPLOYMENT.kind and labels_of(one).get(COMPONENT_LABEL) == PROXY
+    }
 
 
 def proxies_available(world: World, live: Mapping[str, Domain]) -> Fact:
     """Return whether any proxy serves the API."""
     spec = world.cluster.spec
-    ready = sum(int((one.get("status") or {}).get("readyReplicas") or 0) for one in proxy_deployments(world))
+    ready = sum(proxy_pods(world, "readyReplicas").values())
     sumo = {f"{world.cluster.meta.name}-{pool.name}" for pool in spec.pools if PROXY in pool.roles}
     ready += sum(one.ready for one in live.values() if any(one.name == s or one.name.startswith(f"{s}-") for s in sumo))
     if not spec.proxy.replicas and not sumo:

@@ -94,7 +94,7 @@ def cluster_status(
 def _proxies(world: World) -> dict[str, object]:
     """Return what the scale subresource needs: how many proxies there are, and a selector for them."""
     name = world.cluster.meta.name
-    count = sum(int((one.get("status") or {}).get("replicas") or 0) for one in say.proxy_deployments(world))
+    count = sum(say.proxy_pods(world, "replicas").values())
     return {"replicas": count, "selector": selector({INSTANCE_LABEL: name, COMPONENT_LABEL: PROXY})}
 
 

@@ -26,7 +26,7 @@ from swiftlet_operator.manifests import (
     labels_of,
     name_of,
 )
-from swiftlet_operator.plan.facts import proxy_deployments
+from swiftlet_operator.plan.facts import proxy_pods
 from swiftlet_operator.plan.retire import doomed
 from swiftlet_operator.plan.ring_tasks import RingState
 from swiftlet_operator.world import World
@@ -67,9 +67,7 @@ def _still_serving(world: World, wanted: Sequence[Manifest]) -> set[tuple[str, s
     coming = {
         name_of(one) for one in wanted if kind_of(one) == DEPLOYMENT and labels_of(one).get(COMPONENT_LABEL) == PROXY
     }
-    serving = {
-        name_of(one) for one in proxy_deployments(world) if int((one.get("status") or {}).get("readyReplicas") or 0)
-    }
+    serving = {name for name, ready in proxy_pods(world, "readyReplicas").items() if ready}
     return set() if coming <= serving else {(DEPLOYMENT.kind, name) for name in serving - coming}
 
 
