@@ -67,7 +67,7 @@ pub(crate) fn task(
 }
 
 fn container_of(path: &[u8]) -> Vec<u8> {
-    format!("/.expiring_objects/{:02x}/", crc32(path) % CONTAINERS).into_bytes()
+    format!("/.expiring_objects/{:02x}/", crc32fast::hash(path) % CONTAINERS).into_bytes()
 }
 
 fn name_of(path: &[u8], Queued { timestamp, delete_at }: Queued) -> Vec<u8> {
@@ -83,20 +83,13 @@ fn name_of(path: &[u8], Queued { timestamp, delete_at }: Queued) -> Vec<u8> {
     out
 }
 
-/// The CRC-32 of IEEE 802.3.
-fn crc32(bytes: &[u8]) -> u32 {
-    const POLYNOMIAL: u32 = 0xedb8_8320;
-    let shifted = |crc: u32| if crc & 1 == 1 { crc >> 1 ^ POLYNOMIAL } else { crc >> 1 };
-    !bytes.iter().fold(!0, |crc, byte| (0..8).fold(crc ^ u32::from(*byte), |crc, _| shifted(crc)))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn tasks_are_named_as_in_python() {
-        assert_eq!(crc32(b"123456789"), 0xcbf4_3926);
+        assert_eq!(crc32fast::hash(b"123456789"), 0xcbf4_3926);
         let path = "/AUTH_a/c/o \u{e4}?/~-_.%".as_bytes();
         let name = name_of(path, Queued { timestamp: 77, delete_at: 1100 });
         assert_eq!(name, b"0000001100-/AUTH_a/c/o%20%C3%A4%3F/~-_.%25?77");
