@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from aiohttp import web
@@ -171,15 +172,15 @@ def use_node_client(app: web.Application, cluster: ClusterSection, timeouts: Nod
 
 
 def use_object_transport(
-    app: web.Application, cluster: ClusterSection, timeouts: NodeTimeouts, service: str
+    app: web.Application, cluster: ClusterSection, timeouts: NodeTimeouts, service: str, *, rdma: bool = True
 ) -> NativeObjectTransport:
     """Return a transport to objects on other nodes, for the life of `app`.
 
-    Servers count their clients by the name `service`.
+    Servers count their clients by the name `service`. Without `rdma` RDMA is not used, whatever the cluster says.
     """
     devices = HttpDevices(NodeClient(*_http(app, cluster, timeouts)))
     _transports(app).add_http(devices.connected, cluster.encryption != "none")
-    transport = NativeObjectTransport(_native_client(app, cluster, timeouts, service), devices)
+    transport = NativeObjectTransport(_native_client(app, cluster, timeouts, service, rdma), devices)
     _closed_with(app, transport)
     return transport
 
@@ -195,10 +196,15 @@ def _http(
     return http_settings(timeouts), use_keys(app, cluster).signing, use_encryption(app, cluster).client
 
 
-def _native_client(app: web.Application, cluster: ClusterSection, timeouts: NodeTimeouts, service: str) -> NativeClient:
+def _native_client(
+    app: web.Application, cluster: ClusterSection, timeouts: NodeTimeouts, service: str, rdma: bool
+) -> NativeClient:
     keys = use_keys(app, cluster)
-    client = NativeClient(native_settings(cluster, timeouts, service), keys.current)
-    if cluster.rdma_mode != "off":
+    settings = native_settings(cluster, timeouts, service)
+    if not rdma:
+        settings = replace(settings, rdma="off")
+    client = NativeClient(settings, keys.current)
+    if settings.rdma != "off":
         client.open()
         app[STATUS].add("rdma", client.rdma_status)
     keys.follow(client.set_keys)

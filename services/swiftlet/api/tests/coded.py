@@ -6,6 +6,7 @@ import asyncio
 import shutil
 from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path as Directory
 
 from swiftlet_native import ObjectServer, ObjectWire, TransportPeer
@@ -16,6 +17,7 @@ from swiftlet.model import ObjectKey
 from swiftlet.native_values import version_parts
 from swiftlet.placement.cluster_objects import ClusterObjects
 from swiftlet.placement.health import NodeHealth
+from swiftlet.placement.packed import PackedObjects
 from swiftlet.placement.rows.acknowledgements import Acknowledgements
 from swiftlet.placement.rows.row_delivery import RowWaits
 from swiftlet.placement.rows.row_queues import RowQueues
@@ -64,6 +66,17 @@ class _Client(NativeClient):
         if device.id in self.away:
             raise NotMade(f"{device.address} is away")
         return await super().peer(device)
+
+
+@dataclass(frozen=True)
+class _CodedRing:
+    """The ring of coded objects alone."""
+
+    ring: Ring
+
+    def objects(self, _policy: int) -> Ring:
+        """Return it."""
+        return self.ring
 
 
 class _Rings:
@@ -170,11 +183,13 @@ class CodedServers:
     async def deliver_pending(self, sink: RowSink) -> int:
         """Have all devices deliver what is pending, however short a time; return how many updates that were."""
         times = DeliveryTimes(send_s=1.0, interval_s=0.0, reclaim_age_s=HOUR, pending_for_s=0.0)
+        packed = PackedObjects(_CodedRing(self.ring), self.coded, lambda _policy: CODING)
         total = 0
         for number, store in enumerate(self.stores):
             pool = DevicePool(f"coded-{number}", 1, 1)
             updates = NativePending(store)
-            total += await PendingDelivery(f"coded-{number}", store, updates, pool, sink, times).deliver()
+            delivery = PendingDelivery(f"coded-{number}", store, updates, pool, sink, times, packed=packed)
+            total += await delivery.deliver()
             pool.close()
         return total
 

@@ -6,6 +6,8 @@ a pack.
 
 from __future__ import annotations
 
+import asyncio
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path as Directory
 
@@ -18,8 +20,9 @@ from swiftlet.api.tests.test_erasure_coding import body_of, etag_of
 from swiftlet.api.tests.test_small_objects import MOST, PAIRS, assert_read, copies_of, holders_of, places_of, put
 from swiftlet.boundaries.coded import CodedPlaces, Packed, PackTerms
 from swiftlet.errors import NotFound, StoreFormatError
-from swiftlet.model import ObjectKey
-from swiftlet.placement.tests.cluster import at
+from swiftlet.model import ObjectKey, PostRecord
+from swiftlet.names import Path
+from swiftlet.placement.tests.cluster import ACCOUNT, at, footer_of, record_of
 from swiftlet.transport.native_coded_packs import NativeCodedPacker
 
 Made = tuple[Proxy, CodedServers]
@@ -134,6 +137,44 @@ async def test_metadata_from_before_and_after_packing_are_kept(small: Made) -> N
             got = await proxy.call("GET", "c/o")
             assert (got.status, got.body, got.headers["X-Object-Meta-Second"]) == (200, body, "2"), away
             assert "X-Object-Meta-First" not in got.headers
+
+
+async def test_devices_list_what_was_posted_to_packed_objects_when_no_proxy_has(small: Made) -> None:
+    proxy, servers = small
+    cluster = proxy.cluster
+    for number, name in enumerate(("posted", "deleted", "large", "small")):
+        await put(proxy, name, 500 + number)
+    assert (await pack_all(proxy, servers)).members == 4
+    path, now = Path(ACCOUNT, "c", "posted"), proxy.clock.now
+    with cluster.databases_down(*cluster.container_devices()):
+        record = PostRecord(at(now), {"X-Object-Meta-Size": "posted"}, "text/posted", at(now))
+        await cluster.objects.post(path, CODED, record)
+        for size, name in ((600, "small"), (30_000, "large")):
+            body = body_of(size)
+            written = Path(ACCOUNT, "c", name)
+            await cluster.objects.put(written, CODED, record_of(written, at(now)), body, footer_of(body))
+        await cluster.objects.delete(Path(ACCOUNT, "c", "deleted"), CODED, at(now))
+    assert packed_at(servers, "posted") == holders_of(servers, "posted")
+    pending = servers.pending()
+    assert pending > 0
+    away = [device.id for device in places_of(servers, "posted").at[: CODING.parity + 1]]
+    with servers.away(*away):
+        # Too few devices answer to whoever asks, so that it stays pending; nobody else is held up.
+        while servers.pending() > CODING.holders:
+            await servers.deliver_pending(cluster.rows)
+    assert servers.pending() == CODING.holders
+    with servers.away(*away[1:]):
+        async with asyncio.timeout(20):
+            while servers.pending():
+                await servers.deliver_pending(cluster.rows)
+    listed = json.loads((await proxy.call("GET", "c?format=json")).body)
+    told = [(row["name"], row["bytes"], row["content_type"]) for row in listed]
+    assert told == [
+        ("large", 30_000, "text/plain"),
+        ("posted", 500, "text/posted"),
+        ("small", 600, "text/plain"),
+    ]
+    assert listed[1]["hash"] == etag_of(body_of(500)[:500])
 
 
 @pytest.fixture

@@ -14,12 +14,13 @@ from swiftlet.main.encryption import only_encrypted, serve_encrypted
 from swiftlet.main.keys import use_keys
 from swiftlet.main.local_devices import hosts_of, local_devices, ring_host
 from swiftlet.main.moves_report import report_moves
-from swiftlet.main.nodes import serve_natively, use_listing_transport
+from swiftlet.main.nodes import serve_natively, use_listing_transport, use_object_transport
 from swiftlet.main.policies import use_policies
 from swiftlet.main.ring_names import object_ring
 from swiftlet.main.rings import RingSet, hand_out_rings, use_rings
 from swiftlet.main.sealed_keys import use_sealed_keys
 from swiftlet.main.services.serving import serve_app
+from swiftlet.placement.packed import PackedObjects
 from swiftlet.placement.rows.row_queues import RowQueues
 from swiftlet.ring.model import Coding
 from swiftlet.servers.objects.native_pending import NativePending
@@ -55,6 +56,9 @@ def create_app(settings: ObjectSettings) -> web.Application:
         rings.add(object_ring(policy.index))
     is_local = local_devices(section)
     rows = RowQueues(rings.container, use_listing_transport(app, cluster, section), cluster.hash_path)
+    # What it asks is a few bytes each.
+    objects = use_object_transport(app, cluster, section, settings.service, rdma=False)
+    packed = PackedObjects(rings, objects.coded, policies.coding)
     stores, unused = open_stores(section)
     try:
         check_codings(stores, policies)
@@ -98,6 +102,7 @@ def create_app(settings: ObjectSettings) -> web.Application:
         pending=pending,
         placed=placed,
         doubts=doubts,
+        packed=packed,
     )
     app[STATUS].add("devices", server.status)
     add_object_routes(app, server)

@@ -26,7 +26,7 @@ from swiftlet.servers.objects.metrics import RECLAIMED
 from swiftlet.servers.objects.object_device import ObjectDevice
 from swiftlet.servers.objects.object_requests import at_work, guarded
 from swiftlet.servers.objects.object_sync import ObjectSync
-from swiftlet.servers.objects.pending_delivery import DeliveryTimes, PendingDelivery, RowSink
+from swiftlet.servers.objects.pending_delivery import DeliveryTimes, Describing, PendingDelivery, RowSink
 from swiftlet.servers.objects.pending_updates import PendingUpdates
 from swiftlet.servers.objects.pool import DevicePool
 from swiftlet.servers.objects.sync_stream import SyncEndpoint
@@ -82,12 +82,13 @@ class ObjectServer:
         pending: Mapping[str, PendingUpdates] | None = None,
         placed: Mapping[str, PlacedBy] | None = None,
         doubts: Mapping[str, Doubts] | None = None,
+        packed: Describing | None = None,
     ) -> None:
         """`devices` are given by name; the caller closes their stores.
 
         `now_s` returns seconds since the epoch. `unused` has devices that can't be used, and why. `pending` has the
         updates of devices whose stores keep rows; `placed` tells where rings put devices, for those in any ring;
-        `doubts` has what devices may have missed.
+        `doubts` has what devices may have missed; `packed` tells of objects that are in packs.
         """
         self.settings = settings or ObjectServerSettings()
         self._key = key
@@ -95,6 +96,7 @@ class ObjectServer:
         self._unused = dict(unused or {})
         self._pending = pending or {}
         self._doubts = doubts or {}
+        self._packed = packed
         self._devices = {name: self._device(name, store, row_sink) for name, store in devices.items()}
         self.sync_endpoint = SyncEndpoint(key, ObjectSync(self._devices, placed or {}).respond)
         """Return the endpoint that answers replicators."""
@@ -104,7 +106,9 @@ class ObjectServer:
         pool = DevicePool(name, settings.threads_per_device, settings.max_requests_per_device)
         times = DeliveryTimes(settings.row_wait_s, settings.row_interval_s, settings.reclaim_age_s)
         updates = self._pending.get(name)
-        delivery = None if updates is None else PendingDelivery(name, store, updates, pool, sink, times, self._now_s)
+        delivery = None
+        if updates is not None:
+            delivery = PendingDelivery(name, store, updates, pool, sink, times, self._now_s, self._packed)
         doubts = self._doubts.get(name) or Doubts()
         return ObjectDevice(name, store, pool, DeviceStatus(name), delivery, doubts)
 

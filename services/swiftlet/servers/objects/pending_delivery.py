@@ -9,20 +9,22 @@ its own, and does not hold up the others. A container that answers 404 may be on
 replica yet, so a row is kept for as long as tombstones are before it is dropped. Another process may deliver the same
 row, or the device have a newer one by the time this one is through: rows merge by "newest wins", and an acknowledgement
 names the version. The process may die at any point: what it has not acknowledged is delivered again. A device that
-can't read the object keeps the row.
+can't read the object keeps the row. Of an object in a pack the device has no size and no ETag: it asks as a reader
+does, and keeps the row while too few devices answer.
 """
 
 from __future__ import annotations
 
 import asyncio
+import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from swiftlet.boundaries.objects import MAX_ACKNOWLEDGED
-from swiftlet.errors import NotFound, SwiftletError
-from swiftlet.model import ObjectKey, ObjectRow
+from swiftlet.errors import NotFound, StoreFormatError, SwiftletError
+from swiftlet.model import ObjectInfo, ObjectKey, ObjectRow
 from swiftlet.servers.objects.metrics import ROWS
 from swiftlet.servers.objects.pending_updates import PendingUpdate, PendingUpdates
 from swiftlet.servers.objects.pool import DevicePool
@@ -35,6 +37,10 @@ PENDING_FOR_S = 10.0
 """Seconds for which a row is left to its writer; it is longer than the writer's timeouts together."""
 _BATCH = MAX_ACKNOWLEDGED
 _GROUPS_AT_ONCE = 8
+_ASKED_AT_ONCE = 8
+"""Objects in packs about which others are asked at a time."""
+_MOST_UNKNOWN = 32
+"""Objects of which nobody could tell anything after which a batch asks about no more of them."""
 
 _log = get_logger("object")
 
@@ -44,6 +50,14 @@ class RowSink(Protocol):
 
     async def send(self, account: str, container: str, replica_index: int, row: ObjectRow) -> None:
         """Deliver a row to one replica of its container; it is durable on return. Raises NotFound and NodeError."""
+        ...
+
+
+class Describing(Protocol):
+    """Describes objects of which the device has only a reference to a pack."""
+
+    async def head(self, key: ObjectKey) -> ObjectInfo:
+        """Return the description of an object's newest version. Raises NotFound and Unavailable."""
         ...
 
 
@@ -90,8 +104,11 @@ class PendingDelivery:
         sink: RowSink,
         times: DeliveryTimes,
         now_s: Callable[[], float] = time.time,
+        packed: Describing | None = None,
     ) -> None:
-        """`device` is the name of the device; `now_s` returns seconds since the epoch."""
+        """`device` is the name of the device; `now_s` returns seconds since the epoch. `packed` tells of objects that
+        are in packs.
+        """
         self._device = device
         self._store = store
         self.updates = updates
@@ -99,6 +116,7 @@ class PendingDelivery:
         self._sink = sink
         self._times = times
         self._now_s = now_s
+        self._packed = packed
         self._pauses = Pauses(times.interval_s, now_s)
         self._attempts: dict[ObjectKey, _Attempt] = {}
 
@@ -120,7 +138,8 @@ class PendingDelivery:
         # Rows that were tried before are older than others, so they are among these unless they were acknowledged.
         self._attempts = {key: tried for key, tried in self._attempts.items() if key in pending}
         due = [row for row in rows if self._may_be_tried(row)][:_BATCH]
-        gone = await self._pool.run(self._read_all, due)
+        gone, packed = await self._pool.run(self._read_all, due)
+        await self._ask_about(packed)
         await self._send_all([row for row in due if row.key in self._attempts])
         through = gone + [row for row in due if self._is_through(row)]
         if through:
@@ -135,17 +154,53 @@ class PendingDelivery:
             return True
         return any(self._pauses.over(tried.group(replica)) for replica in _left(row, tried))
 
-    def _read_all(self, rows: list[PendingUpdate]) -> list[PendingUpdate]:
-        """Read the current state of the objects; return those of which nothing has to be listed any more."""
-        return [row for row in rows if not self._read(row)]
+    def _read_all(self, rows: list[PendingUpdate]) -> tuple[list[PendingUpdate], list[PendingUpdate]]:
+        """Read the current state of the objects; return those of which nothing has to be listed any more, and those
+        of which the device has a reference to a pack.
+        """
+        gone: list[PendingUpdate] = []
+        packed: list[PendingUpdate] = []
+        for row in rows:
+            try:
+                if not self._know(row, self._as_it_is(row)):
+                    gone.append(row)
+            except StoreFormatError as error:
+                packed.append(row)
+                if self._packed is None:
+                    self._unreadable(row, error)
+            except SwiftletError as error:
+                self._unreadable(row, error)
+        return gone, packed
 
-    def _read(self, row: PendingUpdate) -> bool:
-        """Read the object's row; return whether there is something to send, or may be later."""
-        try:
-            listed = self._as_it_is(row)
-        except SwiftletError as error:
-            _log.warning("a pending update can't be read", device=self._device, object=row.key.hex, error=str(error))
-            return True
+    async def _ask_about(self, rows: list[PendingUpdate]) -> None:
+        """Ask what the objects are that are in packs, in any order, so that none is always behind those of which
+        nobody can tell.
+        """
+        if self._packed is None:
+            return
+        describing, left, unknown = self._packed, random.sample(rows, len(rows)), 0
+
+        async def some() -> None:
+            nonlocal unknown
+            while left and unknown < _MOST_UNKNOWN:
+                row = left.pop()
+                try:
+                    async with asyncio.timeout(self._times.send_s):
+                        info = await describing.head(row.key)
+                except (TimeoutError, SwiftletError) as error:
+                    # One that was deleted elsewhere gets the deletion by sync, and is delivered as that.
+                    unknown += 1
+                    self._unreadable(row, error)
+                else:
+                    self._know(row, ObjectRow.of(info.name, info))
+
+        await asyncio.gather(*(some() for _ in range(min(_ASKED_AT_ONCE, len(rows)))))
+
+    def _unreadable(self, row: PendingUpdate, error: Exception) -> None:
+        _log.warning("a pending update can't be read", device=self._device, object=row.key.hex, error=repr(error))
+
+    def _know(self, row: PendingUpdate, listed: ObjectRow | None) -> bool:
+        """Take note of an object's row; return whether there is something to send."""
         if listed is not None and listed.deleted and not listed.name:
             # A replicator brought this tombstone, which has no name: who deleted the object has the row pending.
             return False
