@@ -4,9 +4,11 @@
 .venv/bin/python -m bench.micro page                             # the page of the documents that there are
 
 bench/encryption/run.sh DIRECTORY | .venv/bin/python -m bench.micro read encryption
+.venv/bin/python -m bench.micro taken slo --on 2026-11-22 --machine '2 processors' --load 3 < LINES
 
 A benchmark in Python calls `report` at its end. One of a crate prints lines as `native/benches/measured.rs` does, and
-this command reads them. Documents are in `bench/measured`, and the page is `bench/RESULTS.md`.
+this command reads them. What was measured before benchmarks reported so is `taken` from where it was written down, and
+says so. Documents are in `bench/measured`, and the page is `bench/RESULTS.md`.
 """
 
 from __future__ import annotations
@@ -61,6 +63,7 @@ class Measured:
 
 
 _DESIGN = "../docs/design/"
+_PAGE = "/RESULTS.md"
 SUBJECTS = (
     Subject("hash", "Digests", "make bench-micro MICRO='hash'", crates=("hash",)),
     Subject(
@@ -112,6 +115,73 @@ SUBJECTS = (
         "Predictions of `swiftlet advise`",
         "make bench-advise",
         _DESIGN + "2026-11-28-advice.md#measured",
+    ),
+    Subject(
+        "store",
+        "The native store beside its disk",
+        "bench/store/run.sh DIRECTORY",
+        "store" + _PAGE,
+    ),
+    Subject(
+        "dataplane",
+        "Small requests through native object servers",
+        "bench/dataplane/run.sh DIRECTORY 3",
+        "dataplane" + _PAGE,
+    ),
+    Subject(
+        "dataplane-front",
+        "Small requests through the proxy, with and without its front",
+        ".venv/bin/python -m bench.dataplane.front DIRECTORY",
+        "dataplane" + _PAGE,
+    ),
+    Subject("dataplane-large", "One object of 1 GiB through the API", "make bench-large", "dataplane" + _PAGE),
+    Subject(
+        "listing",
+        "Pages of a container of 5,000,000 rows",
+        "PYTHONPATH=services .venv/bin/python -m bench.listing.bench_pages --rows 5000000",
+        "listing" + _PAGE,
+    ),
+    Subject(
+        "listing-database",
+        "A container's database by itself",
+        ".venv/bin/python -m bench.listing.bench_listing --rows 5000000",
+        "listing" + _PAGE,
+    ),
+    Subject("modes", "Through the proxies and directly", "make bench-modes", "modes" + _PAGE),
+    Subject(
+        "peers",
+        "A pass of the replicators, ours and OpenStack Swift's",
+        "make bench-peers PEERS_ARGS='--objects 1000 10000 --working 1 --rounds 0'",
+        "peers" + _PAGE,
+    ),
+    Subject(
+        "peers-sync",
+        "Container sync with OpenStack Swift",
+        "make peers-sync SYNC_PEERS_ARGS='--objects 300'",
+        "peers" + _PAGE,
+    ),
+    Subject("scale", "Cost by size, the largest of each curve", "make bench-scale", "scale" + _PAGE),
+    Subject("slo", "Large objects of many segments", "make bench-slo", "slo" + _PAGE),
+    Subject("soak", "Requests that keep a worker from others", "make soak MINUTES=30", "soak" + _PAGE),
+    Subject(
+        "sync",
+        "Rounds of the replicator, by mode",
+        "make bench-sync SYNC_ARGS='--objects 100000 --nice -19'",
+        "sync" + _PAGE,
+    ),
+    Subject("wan", "Three regions over wide-area links", "make bench-wan", "wan" + _PAGE),
+    Subject("wan-cut", "A region that is cut off", "make bench-wan-cut", "wan" + _PAGE),
+    Subject(
+        "wan-study",
+        "Stores over wide-area links, by the study of QFS, Swift and Tahoe-LAFS",
+        "make bench-wan-study",
+        "wan" + _PAGE,
+    ),
+    Subject(
+        "erasure-stores",
+        "Stores with erasure coding beside copies",
+        "make bench-erasure",
+        "erasure" + _PAGE,
     ),
 )
 DETAILS = (
@@ -194,18 +264,38 @@ def read_lines(output: str) -> list[Measured]:
     ]
 
 
-def record(name: str, measured: Sequence[Measured], folder: Path = DOCUMENTS) -> Path:
+@dataclass(frozen=True)
+class Circumstances:
+    """When and where something was measured."""
+
+    on: str
+    machine: str
+    load_average: str
+    taken_from: str = ""
+    """The page on which it was written down, when it was measured before its benchmark reported by itself."""
+    command: str = ""
+    """What repeats it, when that is not the subject's command."""
+
+
+def here() -> Circumstances:
+    """Return those of this machine now."""
+    known = facts()
+    machine = f"{known['processors']} processors ({known['processor']})"
+    return Circumstances(datetime.now(UTC).date().isoformat(), machine, str(known["load_average"]))
+
+
+def record(
+    name: str, measured: Sequence[Measured], folder: Path = DOCUMENTS, where: Circumstances | None = None
+) -> Path:
     """Write the document of a subject, with the date and the machine, and return where it is."""
     one = subject(name)
     if not measured or any(not each.values for each in measured):
         raise ValueError(f"{name}: nothing was measured, or there is a thing without values")
-    known = facts()
+    known = {field: value for field, value in asdict(where or here()).items() if value}
     document = {
         "subject": name,
         "command": one.command,
-        "on": datetime.now(UTC).date().isoformat(),
-        "machine": f"{known['processors']} processors ({known['processor']})",
-        "load_average": str(known["load_average"]),
+        **known,
         "measured": [asdict(each) for each in measured],
     }
     folder.mkdir(parents=True, exist_ok=True)
@@ -232,9 +322,10 @@ def part(folder: Path = DOCUMENTS) -> list[str]:
             continue
         document = json.loads(path.read_text("utf-8"))
         more = f" [More]({one.more})." if one.more else ""
-        found.append(
-            f"`{one.command}`, {document['on']}, {document['machine']}, load average {document['load_average']}.{more}"
-        )
+        if taken := document.get("taken_from"):
+            more = f" Measured before it reported by itself, and taken from [its page]({taken})."
+        when = f"{document['on']}, {document['machine']}, load average {document['load_average']}"
+        found.append(f"`{document['command']}`, {when}.{more}")
         found.append("\n".join(_table(document["measured"])))
     rows = [f"| [{title}]({name}/RESULTS.md) | {came_out} |" for name, title, came_out in DETAILS]
     return [*found, "### With pages of their own", "\n".join(["| what | came out |", "|---|---|", *rows])]
@@ -279,15 +370,21 @@ def update(page: Path = PAGE, folder: Path = DOCUMENTS) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    commands = parser.add_subparsers(dest="command", required=True)
+    commands = parser.add_subparsers(dest="what", required=True)
     of_crates = [one.name for one in SUBJECTS if one.crates]
     running = commands.add_parser("run", help="benchmarks of crates")
     running.add_argument("subjects", nargs="*", metavar="SUBJECT", help=f"{', '.join(of_crates)} (default: all)")
     running.add_argument("--rounds", type=int, help="of each thing (default: as many as the benchmark thinks best)")
     commands.add_parser("read", help="what a benchmark prints, from standard input").add_argument("subject")
+    taking = commands.add_parser("taken", help="what was written down before, as lines on standard input")
+    taking.add_argument("subject")
+    taking.add_argument("--on", required=True, help="the day, as 2026-11-22")
+    taking.add_argument("--machine", required=True)
+    taking.add_argument("--load", required=True, help="load average meanwhile")
+    taking.add_argument("--command", default="", help="what repeats it, when that is not the subject's command")
     commands.add_parser("page", help="write the page of the documents that there are")
     arguments = parser.parse_args()
-    if arguments.command == "run":
+    if arguments.what == "run":
         if arguments.rounds is not None and arguments.rounds < 1:
             parser.error("--rounds must be at least 1")
         chosen = [subject(name) for name in arguments.subjects or of_crates]
@@ -296,8 +393,13 @@ def main() -> None:
                 parser.error(f"{one.name} is no benchmark of a crate: {one.command}")
         for one in chosen:
             run(one, arguments.rounds)
-    elif arguments.command == "read":
+    elif arguments.what == "read":
         report(subject(arguments.subject).name, read_lines(sys.stdin.read()))
+    elif arguments.what == "taken":
+        one = subject(arguments.subject)
+        where = Circumstances(arguments.on, arguments.machine, arguments.load, one.more, arguments.command)
+        record(one.name, read_lines(sys.stdin.read()), where=where)
+        update()
     else:
         update()
 

@@ -11,7 +11,7 @@ from typing import Any
 from swiftlet.bench.comparison import bootstrap
 from swiftlet.units import number_text, size_text, time_text
 
-OURS = "Swiftlet"
+OURS, PEER = "Swiftlet", "OpenStack"
 _HEADS = ("workload", "store", "op/s", "spread", "MB/s", "p50", "p99", "CPU/op", "failed", "ours is", "95 %")
 _PHASES = ("mode", "store", "phase", "op/s", "p50", "p99", "max", "failed", "whole again after")
 
@@ -43,8 +43,10 @@ def render(document: Mapping[str, Any], others: Sequence[str]) -> str:
     if document.get("degraded"):
         parts += [
             "## Bad days",
-            "Something is broken under load, and mended ([the modes](../docs/guide/benchmarks.md#bad-days)).",
-            *_table(_PHASES, _phases(document["degraded"])),
+            "Something is broken under load, and mended ([the modes](../docs/guide/benchmarks.md#bad-days)). *Whole "
+            "again after* is the time to full redundancy: from mending on, or from the begin of an upgrade or a "
+            "rebalance.",
+            *_table(_PHASES, _phases(document["degraded"], document.get("without", {}))),
         ]
         parts += [f"![{one['mode']}]({one['picture']})" for one in document["degraded"] if one.get("picture")]
     missing = [*document["missing"], *document["failed"]]
@@ -138,7 +140,8 @@ def _durability(systems: Mapping[str, Mapping[str, Any]]) -> Iterator[Sequence[s
         yield name, system["durability"], told if calls is not None else "not counted"
 
 
-def _phases(modes: Sequence[Mapping[str, Any]]) -> Iterator[Sequence[str]]:
+def _phases(modes: Sequence[Mapping[str, Any]], without: Mapping[str, str]) -> Iterator[Sequence[str]]:
+    """Rows of all phases; `without` are the modes that have no counterpart in OpenStack Swift, and why."""
     for one in modes:
         mode, _, store = one["mode"].partition(", ")
         for phase in one["phases"]:
@@ -156,3 +159,5 @@ def _phases(modes: Sequence[Mapping[str, Any]]) -> Iterator[Sequence[str]]:
                 f"{phase['failed']:,} of {phase['failed'] + phase['succeeded']:,}",
                 whole,
             )
+        if why := without.get(one["mode"]):
+            yield (mode, PEER, f"no counterpart: {why}", *[""] * (len(_PHASES) - 3))

@@ -20,7 +20,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from bench.degrade.modes import is_own_network
+from bench.degrade import peer
+from bench.degrade.machine import is_own_network
+from bench.degrade.modes import MODES
 from bench.degrade.run import picture_name
 from bench.micro import part
 from bench.peers import turns
@@ -28,8 +30,9 @@ from bench.peers.systems import SYSTEMS
 from bench.results import render
 from swiftlet.bench.environment import facts
 
-DEGRADED_S = 100.0
-"""Seconds that are kept for degraded modes when a sitting has a limit: one mode of two stores takes some 90."""
+MODE_S = 42.0
+"""Seconds that are kept for each degraded mode of each store when a sitting has a limit."""
+LEAST_MODES_S = 100.0
 STOP_S = 10.0
 """Seconds in which degraded modes have to stop their stores when their time is over."""
 
@@ -78,9 +81,10 @@ def _measured(arguments: argparse.Namespace) -> dict[str, Any]:
     environment, began, before = facts(), datetime.now(UTC), _load_average()
     extent = turns.Extent(arguments.seconds, arguments.large, arguments.quick)
     whole = turns.Limit(arguments.most_seconds)
-    limit = turns.Limit(arguments.most_seconds - (DEGRADED_S if _modes(arguments) != [] else 0.0))
+    limit = turns.Limit(arguments.most_seconds - kept_s(_modes(arguments)))
     found = turns.measure(systems, arguments.directory.absolute(), arguments.turns, extent, _say, limit)
     degraded, failed = _degraded(arguments, whole.left)
+    modes = degraded.get("modes", [])
     return {
         "command": "make bench-quick" if arguments.quick else "make bench",
         "arguments": sys.argv[1:],
@@ -91,8 +95,9 @@ def _measured(arguments: argparse.Namespace) -> dict[str, Any]:
         "seconds": arguments.seconds,
         "systems": {one.name: {"durability": one.durability, "syncs": found.syncs.get(one.name)} for one in systems},
         "rows": found.rows,
-        "degraded": degraded,
-        "missing": [*missing, *limit.reached],
+        "degraded": [{**one, "picture": f"pictures/{picture_name(one['mode'])}"} for one in modes],
+        "without": degraded.get("without", {}),
+        "missing": [*missing, *limit.reached, *(f"{name}: {why}" for name, why in degraded.get("skipped", {}).items())],
         "failed": [*found.failed, *failed],
     }
 
@@ -104,11 +109,18 @@ def _modes(arguments: argparse.Namespace) -> list[str] | None:
     return ["process"] if arguments.quick else None
 
 
-def _degraded(arguments: argparse.Namespace, seconds: float) -> tuple[list[dict[str, Any]], list[str]]:
-    """Run the degraded modes in a process of their own, for so long at most; what was measured, and what failed."""
+def kept_s(modes: list[str] | None) -> float:
+    """Return the seconds that are kept for degraded modes, None for all of them."""
+    chosen = list(MODES) if modes is None else modes
+    stores = sum(1 + (name in peer.MODES) for name in chosen)
+    return max(LEAST_MODES_S, stores * MODE_S) if chosen else 0.0
+
+
+def _degraded(arguments: argparse.Namespace, seconds: float) -> tuple[dict[str, Any], list[str]]:
+    """Run the degraded modes in a process of their own, for so long at most; their document, and what failed."""
     chosen = _modes(arguments)
     if chosen == []:
-        return [], []
+        return {}, []
     directory = arguments.directory.absolute() / "degrade"
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir()
@@ -116,10 +128,10 @@ def _degraded(arguments: argparse.Namespace, seconds: float) -> tuple[list[dict[
     command = [sys.executable, "-m", "bench.degrade.run", "--directory", str(directory), "--json", str(file), "--peer"]
     command += ["--html", str(arguments.directory / "degrade.html"), "--seconds", str(arguments.phase_seconds)]
     pictures = (arguments.page or arguments.directory / "page.md").parent / "pictures"
-    command += ["--objects", "500", "--pictures", str(pictures), *(["--modes", *chosen] if chosen is not None else [])]
+    command += ["--objects", "200", "--pictures", str(pictures), *(["--modes", *chosen] if chosen is not None else [])]
     failed = [f"degraded modes: {why}"] if (why := ended(command, seconds)) else []
-    modes: list[dict[str, Any]] = json.loads(file.read_text("utf-8"))["modes"] if file.exists() else []
-    return [{**one, "picture": f"pictures/{picture_name(one['mode'])}"} for one in modes], failed
+    document: dict[str, Any] = json.loads(file.read_text("utf-8")) if file.exists() else {}
+    return document, failed
 
 
 def ended(command: list[str], seconds: float) -> str:

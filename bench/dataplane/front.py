@@ -26,7 +26,8 @@ from pathlib import Path
 
 import yaml
 
-from bench.dataplane.proxy import CLIENTS, OPERATIONS, Store, in_turns, row
+from bench.dataplane.proxy import CLIENTS, OPERATIONS, Store, in_turns, reported, row
+from bench.micro import report
 from e2e.standalone.cluster import start_cluster
 
 STORES = {
@@ -92,6 +93,8 @@ def main() -> None:
         print(f"{operation} {name}: requests/s {rates}; p50/p99 ms {tails}; proxy's CPU ms {proxies}")
     if ("GET 10 KiB", "python") not in found:
         return
+    if not arguments.quota:
+        report("dataplane-front", [one for (what, name), each in found.items() for one in reported(what, name, each)])
     pairs = zip(found["GET 10 KiB", "python"], found["GET 10 KiB", "front"], strict=True)
     ratios = [sum(one.cpu_ms.values()) / sum(other.cpu_ms.values()) for one, other in pairs]
     print(

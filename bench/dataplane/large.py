@@ -20,13 +20,14 @@ import shutil
 import socket
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from swiftlet_native import Hasher
 
+from bench.micro import Measured, report
 from bench.peers.processes import family_of, seconds_of
 from e2e.standalone.cluster import Cluster, start_cluster
 from e2e.standalone.wire import Client
@@ -205,14 +206,15 @@ def in_turns(store: Store, rounds: int) -> dict[str, list[Transfer]]:
     return found
 
 
-def report(where: str, found: dict[str, list[Transfer]]) -> None:
-    """Print what was found."""
+def show(where: str, found: dict[str, list[Transfer]]) -> Iterator[Measured]:
+    """Print what was found, and yield what is told on the page of all measurements."""
     rate = {name: statistics.median(one.rate for one in all_of) for name, all_of in found.items()}
     for name, all_of in found.items():
         rates = ", ".join(f"{one.rate / 1e9:.2f}" for one in all_of)
         cpu = [statistics.median(one.cpu_s[kind] for one in all_of) for kind in (*KINDS, "client")]
         figures = " | ".join(f"{value:.2f}" for value in (*cpu, sum(cpu)))
         print(f"| {where} | {name} | {rate[name] / 1e9:.2f} | {rates} | {figures} |")
+        yield Measured(f"{where}: {name}", "GB/s", tuple(one.rate / 1e9 for one in all_of))
     pairs = zip(found["PUT"], found["MD5"], found["files"], strict=True)
     ratios = [put.rate / min(md5.rate, files.rate) for put, md5, files in pairs]
     limit = "MD5" if rate["MD5"] < rate["files"] else "the disk"
@@ -220,6 +222,7 @@ def report(where: str, found: dict[str, list[Transfer]]) -> None:
         f"| {where} | PUT : limit, which is {limit} | {statistics.median(ratios):.2f} | "
         f"{', '.join(f'{ratio:.2f}' for ratio in ratios)} | | | | | |"
     )
+    yield Measured(f"{where}: PUT by {limit}", "times", tuple(ratios))
 
 
 def main() -> None:
@@ -232,13 +235,15 @@ def main() -> None:
     print(f"{arguments.mib} MiB; load (1 minute) {os.getloadavg()[0]:.1f}, {os.cpu_count()} processors\n")
     print("| where | what | GB/s | rounds | CPU s per GB: proxy | object | container | client | all |")
     print("|---|---|---|---|---|---|---|---|---|")
+    told: list[Measured] = []
     for directory in arguments.directories:
         store = Store(directory, source)
         try:
-            report(str(directory), in_turns(store, arguments.rounds))
+            told += show(str(directory), in_turns(store, arguments.rounds))
         finally:
             store.cluster.stop()
     print(f"\nload at the end {os.getloadavg()[0]:.1f}")
+    report("dataplane-large", told)
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.baseline.wrk import SMALL, Figures, wrk
+from bench.micro import Measured
 from e2e.standalone.cluster import Cluster, start_cluster
 from e2e.standalone.wire import Client
 
@@ -102,6 +103,14 @@ def store(directory: Path) -> Iterator[Store]:
         yield Store("store", cluster)
     finally:
         cluster.stop()
+
+
+def reported(operation: str, name: str, rounds: Sequence[Round]) -> Iterator[Measured]:
+    """What is told of an operation of a store on the page of all measurements."""
+    yield Measured(f"{operation}, {name}", "1/s", tuple(one.figures.per_second for one in rounds))
+    yield Measured(f"{operation}, {name}, 99th percentile", "ms", tuple(one.figures.p99_ms for one in rounds))
+    taken = tuple(sum(one.cpu_ms.values()) for one in rounds)
+    yield Measured(f"{operation}, {name}, processor time of all", "ms", taken)
 
 
 OPERATIONS = {"PUT 10 KiB": "put.lua", "GET 10 KiB": "get.lua"}

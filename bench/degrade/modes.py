@@ -12,11 +12,7 @@ mapper target is made), and machines that lose power.
 
 from __future__ import annotations
 
-import errno
-import os
 import shutil
-import socket
-import subprocess
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -25,25 +21,15 @@ from urllib.parse import urlsplit
 
 import psutil
 
+from bench.degrade import machine
+from bench.degrade.machine import NotHereError
 from bench.degrade.tasks import rebalances, upgrades
 from e2e.standalone.cluster import Cluster, start_cluster
-from swiftlet.main.commands.standalone.plan import NATIVE_PORT_OFFSET
+from swiftlet.main.commands.standalone.plan import HOST, NATIVE_PORT_OFFSET
 from swiftlet.sync.failures.tests.redis_server import RedisServer
 
 OBJECT, CONTAINER, DEVICE, DATABASES = "object-1", "container-1", "d1", "c1"
 """What is broken: the first of its kind."""
-SLOW_DISK_BYTES_PER_S, SLOW_DISK_IOS = 2_000_000, 40
-SLOW_NETWORK = "20mbit"
-LOST_PACKETS = 3
-"""So many of a hundred packets are lost."""
-FULL_DISK_BYTES = 3 << 30
-"""Of memory, for a file system that also holds a third and more of what is written in all phases."""
-_LEAST_PIECE = 4096
-_BLKIO = Path("/sys/fs/cgroup/blkio")
-
-
-class NotHereError(Exception):
-    """This machine can't do it; the message says what is missing."""
 
 
 @dataclass
@@ -140,122 +126,21 @@ def _starts_redis(scene: Scene) -> None:
     scene.redis.start()
 
 
-def _run(*command: str) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise NotHereError(f"{' '.join(command[:3])}: {done.stderr.strip() or 'it failed'}")
-
-
 def _slows_the_disk(scene: Scene) -> None:
-    """Put the object server into a group that may read and write little."""
-    if not (_BLKIO / "blkio.throttle.write_bps_device").exists():
-        raise NotHereError("there is no controller that slows a process's disk (blkio of cgroups version 1)")
-    number = os.stat(scene.devices(DEVICE)).st_dev
-    disk = Path(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}")
-    if not disk.exists():
-        raise NotHereError("the store is on no disk; choose another --directory")
-    if (disk / "partition").exists():
-        disk = disk.resolve().parent
-    name = (disk / "dev").read_text().strip()
-    group = _BLKIO / f"swiftlet-degrade-{os.getpid()}"
-    group.mkdir()
-    scene.undo.callback(_removes, group)
-    for limit, value in (
-        ("write_bps", SLOW_DISK_BYTES_PER_S),
-        ("read_bps", SLOW_DISK_BYTES_PER_S),
-        ("write_iops", SLOW_DISK_IOS),
-        ("read_iops", SLOW_DISK_IOS),
-    ):
-        (group / f"blkio.throttle.{limit}_device").write_text(f"{name} {value}")
-    _moves(group, scene)
-
-
-def _moves(group: Path, scene: Scene) -> None:
-    (group / "cgroup.procs").write_text(str(scene.cluster.pids[OBJECT]))
-
-
-def _removes(group: Path) -> None:
-    if not group.exists():
-        return
-    for pid in (group / "cgroup.procs").read_text().split():
-        (_BLKIO / "cgroup.procs").write_text(pid)
-    group.rmdir()
+    machine.throttle_disk(scene.devices(DEVICE), [scene.cluster.pids[OBJECT]], scene.undo)
 
 
 def _on_a_small_disk(scene: Scene) -> None:
     """Mount a small file system over an empty device of a store that has been started once."""
     start_cluster(scene.data, settings=scene.settings).stop()
-    place = scene.devices(DEVICE)
-    _run("mount", "-t", "tmpfs", "-o", f"size={FULL_DISK_BYTES}", "tmpfs", str(place))
-    scene.undo.callback(subprocess.run, ["umount", str(place)], check=False)
+    machine.mount_small_disk(scene.devices(DEVICE), scene.undo)
 
 
-def _fills_the_disk(scene: Scene) -> None:
-    """Take all room, in pieces: the store takes some of it at the same time."""
-    place = scene.devices(DEVICE)
-    with (place / "ballast").open("wb") as file:
-        size, piece = 0, 64 << 20
-        while piece >= _LEAST_PIECE:
-            try:
-                os.posix_fallocate(file.fileno(), size, piece)
-                size += piece
-            except OSError as error:
-                if error.errno != errno.ENOSPC:
-                    raise
-                piece //= 2
-
-
-def _frees_the_disk(scene: Scene) -> None:
-    (scene.devices(DEVICE) / "ballast").unlink()
-
-
-def _ports(scene: Scene) -> tuple[int, int]:
-    """The ports of the object server: HTTP, and the native one."""
+def _places(scene: Scene) -> list[machine.Place]:
+    """Where the object server is reached: HTTP, and the native way."""
     port = urlsplit(scene.cluster.url(OBJECT)).port
     assert port is not None
-    return port, port + NATIVE_PORT_OFFSET
-
-
-def _slows_the_network(scene: Scene) -> None:
-    _own_network()
-    _run("tc", "qdisc", "add", "dev", "lo", "root", "handle", "1:", "htb", "default", "10")
-    _run("tc", "class", "add", "dev", "lo", "parent", "1:", "classid", "1:10", "htb", "rate", "40gbit")
-    _run("tc", "class", "add", "dev", "lo", "parent", "1:", "classid", "1:20", "htb", "rate", SLOW_NETWORK)
-    for port in _ports(scene):
-        for side in ("dport", "sport"):
-            _run(
-                *("tc", "filter", "add", "dev", "lo", "parent", "1:", "protocol", "ip", "u32"),
-                *("match", "ip", side, str(port), "0xffff", "flowid", "1:20"),
-            )
-
-
-def _quickens_the_network(_: Scene) -> None:
-    _run("tc", "qdisc", "del", "dev", "lo", "root")
-
-
-def _loses_packets(scene: Scene) -> None:
-    _own_network()
-    _run("nft", "add table inet degrade")
-    _run("nft", "add chain inet degrade input { type filter hook input priority 0; }")
-    ports = ", ".join(map(str, _ports(scene)))
-    for side in ("dport", "sport"):
-        rule = f"add rule inet degrade input tcp {side} {{ {ports} }} numgen random mod 100 < {LOST_PACKETS} drop"
-        _run("nft", rule)
-
-
-def _loses_no_packets(_: Scene) -> None:
-    _run("nft", "delete table inet degrade")
-
-
-def is_own_network() -> bool:
-    """Whether this process has a network namespace of its own: one without a way to other machines."""
-    return [name for _, name in socket.if_nameindex()] == ["lo"]
-
-
-def _own_network() -> None:
-    """Refuse to change the machine's own network."""
-    if not is_own_network():
-        raise NotHereError("it is for a network namespace of its own: unshare --net --mount")
+    return [(HOST, port), (HOST, port + NATIVE_PORT_OFFSET)]
 
 
 MODES: Mapping[str, Mode] = {
@@ -282,35 +167,6 @@ MODES: Mapping[str, Mode] = {
         ),
         Mode("container", "a container server is killed, and started again", _ends(CONTAINER), _starts(CONTAINER)),
         Mode("proxy", "one of two workers of the proxy is killed", _ends_a_worker, _nothing),
-        Mode("metadata", "the metadata server is killed, and started again", _ends("metadata"), _starts("metadata")),
-        Mode("redis", "Redis is killed, and started again", _ends_redis, _starts_redis, _with_redis),
-        Mode(
-            "slow-disk",
-            f"an object server's disk does {SLOW_DISK_BYTES_PER_S / 1e6:g} MB/s and {SLOW_DISK_IOS} operations/s",
-            _slows_the_disk,
-            lambda scene: _removes(_BLKIO / f"swiftlet-degrade-{os.getpid()}"),
-        ),
-        Mode(
-            "full-disk",
-            "an object server's disk is full, and freed",
-            _fills_the_disk,
-            _frees_the_disk,
-            _on_a_small_disk,
-        ),
-        Mode(
-            "slow-network",
-            f"the network of an object server does {SLOW_NETWORK}/s",
-            _slows_the_network,
-            _quickens_the_network,
-            by_tcp=True,
-        ),
-        Mode(
-            "lossy-network",
-            f"the network of an object server loses {LOST_PACKETS} % of all packets, both ways",
-            _loses_packets,
-            _loses_no_packets,
-            by_tcp=True,
-        ),
         Mode(
             "upgrade",
             "all services are ended by SIGTERM and started again one by one, each when the last one is in sync",
@@ -319,5 +175,35 @@ MODES: Mapping[str, Mode] = {
             is_task=True,
         ),
         Mode("rebalance", "a node is added, and gets its share of all objects", rebalances, _nothing, is_task=True),
+        Mode(
+            "slow-disk",
+            f"an object server's disk does {machine.SLOW_DISK_BYTES_PER_S / 1e6:g} MB/s and {machine.SLOW_DISK_IOS} "
+            "operations/s",
+            _slows_the_disk,
+            lambda _: machine.release_disk(),
+        ),
+        Mode(
+            "full-disk",
+            "an object server's disk is full, and freed",
+            lambda scene: machine.fill_disk(scene.devices(DEVICE)),
+            lambda scene: machine.free_disk(scene.devices(DEVICE)),
+            _on_a_small_disk,
+        ),
+        Mode(
+            "slow-network",
+            f"the network of an object server does {machine.SLOW_NETWORK}/s",
+            lambda scene: machine.slow_network(_places(scene)),
+            lambda _: machine.quicken_network(),
+            by_tcp=True,
+        ),
+        Mode(
+            "lossy-network",
+            f"the network of an object server loses {machine.LOST_PACKETS} % of all packets, both ways",
+            lambda scene: machine.lose_packets(_places(scene)),
+            lambda _: machine.lose_no_packets(),
+            by_tcp=True,
+        ),
+        Mode("metadata", "the metadata server is killed, and started again", _ends("metadata"), _starts("metadata")),
+        Mode("redis", "Redis is killed, and started again", _ends_redis, _starts_redis, _with_redis),
     )
 }

@@ -15,14 +15,16 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from bench.degrade import peer
+from bench.degrade.machine import NotHereError, is_own_network, mend_network
 from bench.degrade.measuring import Measured, measure
-from bench.degrade.modes import MODES, NotHereError, is_own_network
+from bench.degrade.modes import MODES
 from bench.degrade.page import HEADS, picture, render, rows
 from swiftlet.bench.environment import facts
 
@@ -35,7 +37,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=10, help="of each phase (default 10)")
     parser.add_argument("--objects", type=int, default=2000, help="stored in advance (default 2000)")
     parser.add_argument("--directory", type=Path, help="where stores are (default: a temporary one)")
-    parser.add_argument("--peer", action="store_true", help="OpenStack Swift too, where the mode makes sense for it")
+    parser.add_argument("--peer", action="store_true", help="OpenStack Swift too, where the mode has a meaning for it")
     parser.add_argument("--html", type=Path, help="write the page with the pictures here")
     parser.add_argument("--pictures", type=Path, metavar="FOLDER", help="write a picture of each mode here, as SVG")
     parser.add_argument("--json", type=Path, help="write what was measured here")
@@ -46,9 +48,12 @@ def main() -> None:
     skipped: dict[str, str] = {}
     failed = False
     if arguments.directory is not None:
+        # Servers of OpenStack Swift change their working directory.
+        arguments.directory = arguments.directory.absolute()
         arguments.directory.mkdir(parents=True, exist_ok=True)
     print(f"load of the machine: {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors\n")
     print(f"| {' | '.join(HEADS)} |\n|{'---|' * len(HEADS)}", flush=True)
+    without = {name: why for name, why in peer.WITHOUT.items() if arguments.peer and name in arguments.modes}
     with tempfile.TemporaryDirectory(prefix="degrade-", dir=arguments.directory) as directory:
         for name, measured in _wanted(arguments, Path(directory)):
             try:
@@ -60,9 +65,25 @@ def main() -> None:
                 # The others are measured all the same.
                 skipped[name], failed = f"it failed: {error}", True
             finally:
+                mend_network()
                 shutil.rmtree(Path(directory) / name, ignore_errors=True)
+                # Whoever has no time for more has what was measured so far.
+                _write(arguments, found, skipped, without, environment)
     for name, why in skipped.items():
         print(f"\nNot done: {name}: {why}")
+    for name, why in without.items():
+        print(f"\nOpenStack Swift has no counterpart of {name}: {why}")
+    raise SystemExit(int(failed))
+
+
+def _write(
+    arguments: argparse.Namespace,
+    found: Sequence[Measured],
+    skipped: Mapping[str, str],
+    without: Mapping[str, str],
+    environment: Mapping[str, Any],
+) -> None:
+    """Write the page, the pictures and the document that are wanted."""
     if arguments.html is not None:
         arguments.html.write_text(render(found, skipped, environment, arguments.seconds), "utf-8")
     if arguments.pictures is not None:
@@ -71,8 +92,8 @@ def main() -> None:
             (arguments.pictures / picture_name(one.mode)).write_text(picture(one), "utf-8")
     if arguments.json is not None:
         known = [{**asdict(one), "phases": [_plain(phase) for phase in one.phases]} for one in found]
-        arguments.json.write_text(json.dumps({"environment": environment, "modes": known}, indent=1) + "\n", "utf-8")
-    raise SystemExit(int(failed))
+        document = {"environment": environment, "modes": known, "skipped": skipped, "without": without}
+        arguments.json.write_text(json.dumps(document, indent=1) + "\n", "utf-8")
 
 
 def _wanted(arguments: argparse.Namespace, directory: Path) -> Iterator[tuple[str, Callable[[], Measured]]]:

@@ -24,8 +24,9 @@ from http.client import HTTPConnection
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from bench.degrade.modes import is_own_network
+from bench.degrade.machine import is_own_network
 from bench.erasure.stores import Scheme, Store, Stored, stores
+from bench.micro import Measured, report
 from bench.peers.turns import FIRST_PUTS, fixed
 from swiftlet.bench.figures import BYTES_PER_S, keys, values
 from swiftlet.bench.runner import Options, run
@@ -219,6 +220,15 @@ def main() -> None:
     print()
     for line in ratios(found, known):
         print(line)
+    units = {"bytes of disk for each byte": "bytes"}
+    report(
+        "erasure-stores",
+        [
+            Measured(f"{what}, {name}", units.get(what, "MB/s"), tuple(rates))
+            for what, by_store in found.rates.items()
+            for name, rates in by_store.items()
+        ],
+    )
     for failure in found.failed:
         print(f"\nFailed: {failure}")
     print(f"\nload of the machine: {os.getloadavg()[0]:.1f}")

@@ -3,8 +3,8 @@
     PYTHONPATH=services .venv/bin/python -m bench.listing.bench_pages [--rows 5000000] [--directory /some/disk]
 
 The server is a process of its own; client and proxy code are in this one. "rows" is what pages with levels need:
-rows over the wire, then JSON made by the API. Prints milliseconds by the clock and of both processes' processor time.
-The database is filled beside the store, so its set hash is not that of its rows.
+rows over the wire, then JSON made by the API. Prints milliseconds by the clock and of both processes' processor time,
+and reports them. The database is filled beside the store, so its set hash is not that of its rows.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from bench.listing.bench_batches import HASH_PATH, KEY, used_s
+from bench.micro import Measured, report
 from swiftlet.api.http.listings import json_row
 from swiftlet.boundaries.listings import PageForm
 from swiftlet.listing.layout import database_path
@@ -60,8 +61,8 @@ async def fill(root: Path, rows: int) -> None:
     connection.close()
 
 
-async def timed(label: str, pid: int, work: Callable[[], Awaitable[object]], repeat: int) -> None:
-    """Print the median and the worst duration, and the processor time of client and server together."""
+async def timed(label: str, pid: int, work: Callable[[], Awaitable[object]], repeat: int) -> list[Measured]:
+    """Print the median and the worst duration, and the processor time of client and server together; return them."""
     await work()
     durations, before = [], time.process_time() + used_s(pid)
     for _ in range(repeat):
@@ -71,10 +72,12 @@ async def timed(label: str, pid: int, work: Callable[[], Awaitable[object]], rep
     cpu_ms = (time.process_time() + used_s(pid) - before) / repeat * 1000
     median, worst = statistics.median(durations), max(durations)
     print(f"{label:42} median {median:7.1f}  worst {worst:7.1f}  CPU {cpu_ms:7.1f} ms", flush=True)
+    return [Measured(label, "ms", tuple(durations)), Measured(f"{label}, processor time", "ms", (cpu_ms,))]
 
 
-async def measure(pid: int, port: int, rows: int, repeat: int) -> None:
+async def measure(pid: int, port: int, rows: int, repeat: int) -> list[Measured]:
     """All pages, both ways in turns."""
+    found: list[Measured] = []
     transport = HttpListingTransport(NodeClient(key=KEY))
     place = Device(0, "device-0", "127.0.0.1", port, "d0", "r", "z", "n", 1.0), 0, *NAMES
 
@@ -93,13 +96,14 @@ async def measure(pid: int, port: int, rows: int, repeat: int) -> None:
         ("10,000 rows from the middle", ListingQuery(limit=10_000, marker=middle)),
         ("1,000 common prefixes", ListingQuery(limit=1000, prefix="photos/", delimiter="/")),
     ):
-        await timed(f"{what}, as rows", pid, lambda q=query: as_rows(q), repeat)  # type: ignore[misc]
+        found += await timed(f"{what}, as rows", pid, lambda q=query: as_rows(q), repeat)  # type: ignore[misc]
         if not query.delimiter:
             text = await as_text(query)
             assert isinstance(text, bytes)
             assert json.loads(text) == json.loads(await as_rows(query))
-            await timed(f"{what}, as text", pid, lambda q=query: as_text(q), repeat)  # type: ignore[misc]
+            found += await timed(f"{what}, as text", pid, lambda q=query: as_text(q), repeat)  # type: ignore[misc]
     await transport.close()
+    return found
 
 
 def main() -> None:
@@ -115,10 +119,11 @@ def main() -> None:
         with (Path(root) / "log").open("wb") as log:
             server = subprocess.Popen(command, pass_fds=[sock.fileno()], stderr=log)
         try:
-            asyncio.run(measure(server.pid, sock.getsockname()[1], arguments.rows, arguments.repeat))
+            found = asyncio.run(measure(server.pid, sock.getsockname()[1], arguments.rows, arguments.repeat))
         finally:
             server.send_signal(signal.SIGTERM)
             server.wait(10)
+    report("listing", found)
 
 
 if __name__ == "__main__":

@@ -28,6 +28,8 @@ from pathlib import Path
 
 from swiftlet_native import ObjectWire
 
+from bench.micro import Measured as Reported
+from bench.micro import report
 from e2e.standalone.cluster import Cluster, start_cluster
 from swiftlet.client import V1, AsyncClient, Options
 from swiftlet.client.direct.grants import Kind
@@ -73,6 +75,7 @@ class Bench:
         self.seconds = seconds
         self.sizes = sizes
         self.whole_bytes = whole_bytes
+        self.reported: list[Reported] = []
         self.modes = {
             "M1": AsyncClient(login, Options(**options)),  # type: ignore[arg-type]
             "M2": AsyncClient(
@@ -136,6 +139,7 @@ class Bench:
                     one, two = measured["M1"], measured["M2"]
                     ratio = statistics.median(two.rates) / statistics.median(one.rates)
                     _say(f"| {size >> 10:,} KiB | {what} | {at_once} | {one.row()} | {two.row()} | {ratio:.2f} |")
+                    self._report(f"{what} of {size >> 10:,} KiB, {at_once} at once", measured)
         await self._batches(rounds)
         if self.whole_bytes:
             await self.whole(self.whole_bytes, rounds)
@@ -175,6 +179,7 @@ class Bench:
         for name, measured in found.items():
             each = ", ".join(f"{rate:,.0f}" for rate in measured.rates)
             _say(f"| {name} | {measured.row()} | {statistics.median(measured.rates) / best:.2f} | {each} |")
+            self.reported.append(Reported(f"GET of {size >> 20:,} MiB, {name}", "MiB/s", tuple(measured.rates)))
         await self.modes["M1"].delete(CONTAINER, "whole")
 
     async def _batches(self, rounds: int) -> None:
@@ -198,6 +203,15 @@ class Bench:
             one, two = measured["M1"], measured["M2"]
             ratio = statistics.median(two.rates) / statistics.median(one.rates)
             _say(f"| {SIZES[0] >> 10:,} KiB | {what} | {BATCH} | {one.row()} | {two.row()} | {ratio:.2f} |")
+            self._report(f"{what} of {SIZES[0] >> 10:,} KiB, {BATCH} at once", measured)
+
+    def _report(self, what: str, measured: dict[str, Measured]) -> None:
+        """Keep what is told on the page of all measurements: rates of both, and their ratio in each round."""
+        one, two = measured["M1"].rates, measured["M2"].rates
+        self.reported.append(Reported(f"{what}, through proxies", "objects/s", tuple(one)))
+        self.reported.append(Reported(f"{what}, directly", "objects/s", tuple(two)))
+        ratios = tuple(b / a for a, b in zip(one, two, strict=True))
+        self.reported.append(Reported(f"{what}, directly by through proxies", "times", ratios))
 
 
 async def transported(client: AsyncClient, container: str, name: str) -> int:
@@ -248,6 +262,7 @@ def main() -> None:
         near = str(sockets) if arguments.near else None
         bench = Bench(cluster, arguments.seconds, arguments.sizes, arguments.whole << 20, near)
         asyncio.run(bench.run(arguments.rounds))
+        report("modes", bench.reported)
         _say(f"\nload {os.getloadavg()[0]:.1f}")
     finally:
         cluster.stop()

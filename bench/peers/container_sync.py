@@ -15,9 +15,11 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bench.micro import Measured, report
 from bench.peers.openstack import KEY, PROXY_PORT, USER, OpenStack
 from e2e.standalone.cluster import Cluster, start_cluster
 from e2e.standalone.wire import Answer, Client
@@ -119,7 +121,20 @@ def names(side: Side, container: str) -> list[tuple[str, str]]:
     return [(row["name"], row["last_modified"]) for row in side.listed(container)]
 
 
-def run(theirs: Side, ours: Side, openstack: OpenStack, objects: int) -> list[str]:
+@dataclass(frozen=True)
+class Row:
+    """How long it took until all objects had been copied in a direction."""
+
+    direction: str
+    objects: int
+    seconds: float
+
+    def __str__(self) -> str:
+        """A line of the table."""
+        return f"| {self.direction} | {self.objects} | {self.seconds:.1f} |"
+
+
+def run(theirs: Side, ours: Side, openstack: OpenStack, objects: int) -> list[Row]:
     """Copy in both directions; return the rows of the table."""
     rows = []
     theirs.fill("moved", objects)
@@ -127,7 +142,7 @@ def run(theirs: Side, ours: Side, openstack: OpenStack, objects: int) -> list[st
     began = time.monotonic()
     openstack.sync_containers()
     openstack.sync_containers()
-    rows.append(f"| OpenStack Swift to Swiftlet | {len(theirs.listed('moved'))} | {time.monotonic() - began:.1f} |")
+    rows.append(Row("OpenStack Swift to Swiftlet", len(theirs.listed("moved")), time.monotonic() - began))
     compare(theirs, ours, "moved")
     change(theirs, "moved")
     openstack.sync_containers()
@@ -138,7 +153,7 @@ def run(theirs: Side, ours: Side, openstack: OpenStack, objects: int) -> list[st
     began = time.monotonic()
     ours.copy_to(theirs, "kept")
     wait(lambda: names(ours, "kept") == names(theirs, "kept"), "Swiftlet's objects are in OpenStack Swift")
-    rows.append(f"| Swiftlet to OpenStack Swift | {len(ours.listed('kept'))} | {time.monotonic() - began:.1f} |")
+    rows.append(Row("Swiftlet to OpenStack Swift", len(ours.listed("kept")), time.monotonic() - began))
     compare(ours, theirs, "kept")
     change(ours, "kept")
     wait(lambda: names(ours, "kept") == names(theirs, "kept"), "Swiftlet's changes are in OpenStack Swift")
@@ -158,7 +173,7 @@ def run(theirs: Side, ours: Side, openstack: OpenStack, objects: int) -> list[st
     change(ours, "both", "theirs-")
     change(theirs, "both", "ours-")
     wait(same, "both have all changes")
-    rows.append(f"| both at once | {len(ours.listed('both'))} | {time.monotonic() - began:.1f} |")
+    rows.append(Row("both at once", len(ours.listed("both")), time.monotonic() - began))
     compare(ours, theirs, "both")
     before = names(ours, "both"), names(theirs, "both")
     for _ in range(3):
@@ -194,7 +209,10 @@ def main() -> None:
         theirs = Side("openstack", f"http://127.0.0.1:{PROXY_PORT}", USER, KEY)
         ours = Side("swiftlet", cluster.endpoint, cluster.user, cluster.key)
         rows = run(theirs, ours, openstack, arguments.objects)
-        print("| direction | objects | seconds |\n|---|---|---|\n" + "\n".join(rows))
+        print("| direction | objects | seconds |\n|---|---|---|\n" + "\n".join(map(str, rows)))
+        report(
+            "peers-sync", [Measured(f"{one.direction}, {one.objects:,} objects", "s", (one.seconds,)) for one in rows]
+        )
     except BaseException:
         for log in sorted((directory / "theirs").glob("log*")):
             print(log.read_text(errors="replace")[-4000:])

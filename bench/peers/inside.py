@@ -1,6 +1,8 @@
 """What has to be done by the Python that OpenStack Swift is installed for.
 
     python inside.py rings ETC POWER REPLICAS [PLACE...]    rings of all three kinds of servers at these places
+    python inside.py grow ETC PLACE                         a device more in all rings; devices take their parts
+    python inside.py primaries ETC                          for each partition the addresses of its devices
     python inside.py load ETC FIRST LAST SIZE REPLICAS IP=DEVICES...     objects, straight to the devices
     python inside.py daemon ETC PROGRAM [ARGUMENT...]       one of Swift's own programs, with the swift.conf in ETC
 
@@ -8,6 +10,7 @@ The last one is needed as the place of swift.conf is fixed: nothing of this mach
 """
 
 import hashlib
+import json
 import os
 import runpy
 import sys
@@ -29,8 +32,35 @@ def rings(etc: str, power: str, replicas: str, *places: str) -> None:
             address, region, device = place.split("/") if "/" in place else (place, "1", "d")
             at = {"region": int(region), "zone": number, "ip": address, "port": port, "device": device}
             builder.add_dev({**at, "weight": 1.0})
-        builder.rebalance(seed=7)
-        builder.get_ring().save(os.path.join(etc, f"{name}.ring.gz"))
+        _publish(builder, etc, name)
+
+
+def _publish(builder: object, etc: str, name: str) -> None:
+    builder.rebalance(seed=7)  # type: ignore[attr-defined]
+    builder.save(os.path.join(etc, f"{name}.builder"))  # type: ignore[attr-defined]
+    builder.get_ring().save(os.path.join(etc, f"{name}.ring.gz"))  # type: ignore[attr-defined]
+
+
+def grow(etc: str, address: str) -> None:
+    """Add a device as large as the others, at an address in a zone of its own, to all rings."""
+    from swift.common.ring import RingBuilder
+
+    for name, port in (("object", 6200), ("container", 6201), ("account", 6202)):
+        builder = RingBuilder.load(os.path.join(etc, f"{name}.builder"))
+        at = {"region": 1, "zone": len(builder.devs), "ip": address, "port": port, "device": "d"}
+        builder.add_dev({**at, "weight": 1.0})
+        _publish(builder, etc, name)
+
+
+def primaries(etc: str) -> None:
+    """Print, for each ring, a list of addresses for each partition, as JSON."""
+    from swift.common.ring import Ring
+
+    places = {}
+    for name in ("object", "container", "account"):
+        ring = Ring(etc, ring_name=name)
+        places[name] = [[node["ip"] for node in ring.get_part_nodes(part)] for part in range(ring.partition_count)]
+    print(json.dumps(places))
 
 
 def load(etc: str, first: str, last: str, size: str, replicas: str, *places: str) -> None:
@@ -85,6 +115,10 @@ def main() -> None:
     utils.validate_configuration()
     if what == "rings":
         rings(etc, *rest)
+    elif what == "grow":
+        grow(etc, *rest)
+    elif what == "primaries":
+        primaries(etc)
     elif what == "load":
         load(etc, *rest)
     else:

@@ -7,11 +7,12 @@ and TempAuth.
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from bench.peers.processes import Processes, children_cpu_s
@@ -22,6 +23,7 @@ VENV = Path(".cache/bench-peers/venv/bin").absolute()
 INSIDE = str(Path(__file__).with_name("inside.py"))
 PROXY_PORT = 8180
 _MEMCACHED_PORT = 11311
+_END_WITHIN_S = 600.0
 KINDS = {"object": 6200, "container": 6201, "account": 6202}
 USER, KEY = "test:tester", "testing"
 
@@ -48,6 +50,13 @@ rsync_module = {{replication_ip}}::object
 recon_cache_path = {etc}
 log_level = INFO
 """
+_DATABASE_REPLICATOR = """\
+[{kind}-replicator]
+concurrency = {concurrency}
+rsync_module = {{replication_ip}}::{kind}
+recon_cache_path = {etc}
+log_level = INFO
+"""
 RSYNC = """\
 uid = {user}
 gid = {user}
@@ -61,6 +70,16 @@ path = {devices}
 read only = false
 max connections = 25
 lock file = {etc}/rsync-{node}.lock
+[container]
+path = {devices}
+read only = false
+max connections = 25
+lock file = {etc}/rsync-{node}-container.lock
+[account]
+path = {devices}
+read only = false
+max connections = 25
+lock file = {etc}/rsync-{node}-account.lock
 """
 PROXY = """\
 [DEFAULT]
@@ -144,8 +163,12 @@ class OpenStack:
         part_power: int,
         concurrency: int = 4,
         realms: str | None = None,
+        spare: int = 0,
     ) -> None:
-        """Write configuration and rings; nothing runs yet. With `realms`, the text of a file, it has container sync."""
+        """Write configuration and rings; nothing runs yet. With `realms`, the text of a file, it has container sync.
+
+        So many `spare` nodes have a configuration, and are in no ring before `grow`.
+        """
         self.nodes = nodes
         self._etc = directory / "etc"
         self._etc.mkdir(parents=True)
@@ -153,7 +176,7 @@ class OpenStack:
         self._processes = Processes(directory / "log")
         (self._etc / "swift.conf").write_text("[swift-hash]\nswift_hash_path_suffix = benchmark\n")
         user = subprocess.run(["id", "-un"], capture_output=True, text=True, check=True).stdout.strip()
-        for node in range(nodes):
+        for node in range(nodes + spare):
             (self._devices(node) / "d").mkdir(parents=True)
             common = {
                 "address": address_of(node),
@@ -167,6 +190,8 @@ class OpenStack:
                 text = STORAGE.format(kind=kind, port=port, **common)
                 if kind == "object":
                     text += REPLICATOR.format(concurrency=concurrency, **common)
+                else:
+                    text += _DATABASE_REPLICATOR.format(kind=kind, concurrency=concurrency, **common)
                 if kind == "container" and realms is not None:
                     text += _SYNC_DAEMON.format(**common)
                 (self._etc / f"{kind}-{node}.conf").write_text(text)
@@ -189,10 +214,11 @@ class OpenStack:
     def _command(self, what: str, *arguments: str) -> list[str]:
         return [str(VENV / "python"), INSIDE, what, str(self._etc), *arguments]
 
-    def _inside(self, what: str, *arguments: str) -> None:
+    def _inside(self, what: str, *arguments: str) -> str:
         done = subprocess.run(self._command(what, *arguments), capture_output=True, text=True, check=False)
         if done.returncode:
             raise RuntimeError(f"{what}: {done.stderr[-3000:]}")
+        return done.stdout
 
     def load(self, first: int, last: int, size: int, replicas: int) -> None:
         """Put objects on their first `replicas` devices."""
@@ -203,12 +229,34 @@ class OpenStack:
 
     def start_storage(self, kinds: tuple[str, ...] = ("object",)) -> None:
         """Start these servers and rsync on all nodes."""
-        for node in range(self.nodes):
+        self.start_nodes(range(self.nodes), kinds)
+
+    def start_nodes(self, nodes: Iterable[int], kinds: Sequence[str]) -> None:
+        """Start these servers and rsync on some nodes."""
+        chosen = list(nodes)
+        for node in chosen:
             self._start(node, kinds)
             rsync = ["rsync", "--daemon", "--no-detach", "--config", str(self._etc / f"rsync-{node}.conf")]
             self._processes.start(f"{node}-rsync", rsync)
         ports = [KINDS[kind] for kind in kinds] + [873]
-        self._processes.wait_for((address_of(node), port) for node in range(self.nodes) for port in ports)
+        self._processes.wait_for((address_of(node), port) for node in chosen for port in ports)
+
+    def grow(self) -> None:
+        """Give the first spare node, whose servers run, its share in all rings; servers read them by themselves."""
+        self._inside("grow", address_of(self.nodes))
+        self.nodes += 1
+
+    def has_handoffs(self) -> bool:
+        """Return whether a node has objects or databases of a partition that belongs on others."""
+        primaries = json.loads(self._inside("primaries"))
+        for node in range(self.nodes):
+            for kind, ending in (("object", "data"), ("container", "db"), ("account", "db")):
+                place = self.device(node) / f"{kind}s"
+                parts = [one for one in place.iterdir() if one.name.isdigit()] if place.is_dir() else []
+                strange = (one for one in parts if address_of(node) not in primaries[kind][int(one.name)])
+                if any(next(one.rglob(f"*.{ending}"), None) for one in strange):
+                    return True
+        return False
 
     def _start(self, node: int, kinds: Sequence[str]) -> None:
         for kind in kinds:
@@ -218,8 +266,30 @@ class OpenStack:
     def start_proxy(self) -> None:
         """Start memcached and the proxy."""
         self._processes.start("memcached", ["memcached", "-u", "root", "-l", "127.0.0.1", "-p", str(_MEMCACHED_PORT)])
+        self._processes.wait_for([("127.0.0.1", _MEMCACHED_PORT)])
+        self._start_proxy()
+
+    def _start_proxy(self) -> None:
         self._processes.start("proxy", self._command("daemon", "swift-proxy-server", str(self._etc / "proxy.conf")))
-        self._processes.wait_for([("127.0.0.1", _MEMCACHED_PORT), ("127.0.0.1", PROXY_PORT)])
+        self._processes.wait_for([("127.0.0.1", PROXY_PORT)])
+
+    def restart(self, node: int, kind: str) -> None:
+        """End a server of a node as its operator does, so that requests are answered to their end, and start it."""
+        self._processes.drain(f"{node}-{kind}")
+        self.start_servers(node, (kind,))
+
+    def restart_proxy(self) -> None:
+        """Do so with the proxy."""
+        self._processes.drain("proxy")
+        self._start_proxy()
+
+    def family(self, node: int, kind: str) -> list[int]:
+        """Return the processes of a server of a node."""
+        return self._processes.family(f"{node}-{kind}")
+
+    def proxy_workers(self) -> list[int]:
+        """Return the workers of the proxy."""
+        return self._processes.family("proxy")[1:]
 
     def sync_containers(self, node: int = 0) -> str:
         """Run `swift-container-sync --once` on a node; return what it says."""
@@ -249,9 +319,14 @@ class OpenStack:
         self._start(node, kinds)
         self._processes.wait_for((address_of(node), KINDS[kind]) for kind in kinds)
 
-    def empty_disk(self, node: int) -> None:
-        """Take all objects away from a node's device, as if its disk had been replaced; databases stay."""
-        shutil.rmtree(self._devices(node) / "d" / "objects", ignore_errors=True)
+    def device(self, node: int) -> Path:
+        """Return the folder that is a node's device."""
+        return self._devices(node) / "d"
+
+    def empty_disk(self, node: int, *, databases: bool = False) -> None:
+        """Take all objects away from a node's device, as if its disk had been replaced; databases stay, or don't."""
+        for kind in ("objects", "containers", "accounts") if databases else ("objects",):
+            shutil.rmtree(self.device(node) / kind, ignore_errors=True)
 
     def stop(self) -> None:
         """Stop all processes of the store."""
@@ -270,6 +345,24 @@ class OpenStack:
         """Return the command of a pass of one of the background daemons of a node's object server."""
         return self._command("daemon", program, str(self._etc / f"object-{node}.conf"), "--once")
 
+    def passes(self, kinds: Iterable[str] = tuple(KINDS)) -> bool:
+        """Let all nodes do a pass of these replicators at the same time; return whether anything moved, or failed."""
+        commands = []
+        for kind in kinds:
+            program = f"swift-{kind}-replicator"
+            for node in range(self.nodes):
+                conf = str(self._etc / f"{kind}-{node}.conf")
+                commands.append(self._command("daemon", program, conf, "--once", "--verbose"))
+        running = [
+            subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            for command in commands
+        ]
+        several = [one.communicate(timeout=_END_WITHIN_S)[0] for one in running]
+        for command, process, said in zip(commands, running, several, strict=True):
+            if process.returncode:
+                raise RuntimeError(f"{command[4]} ended with {process.returncode}: {said[-3000:]}")
+        return any(_moved(said) or _moved_rows(said) or _failed(said) for said in several)
+
     # -- rounds ----------------------------------------------------------------------------------------------
 
     def one_pass(self, node: int, wire: Wire) -> Pass:
@@ -285,9 +378,20 @@ class OpenStack:
             raise RuntimeError(f"object-replicator ended with {done.returncode}: {said[-3000:]}")
         traffic = wire.take()
         local = traffic.pop(node)
-        found = re.findall(r"(\d+) successes, (\d+) failures", said)
-        failed = sum(int(failures) for _, failures in found[-1:])
-        return Pass(sum(traffic, Traffic(0, 0)), local, seconds, _round_s(said), cpu_s, _moved(said), failed)
+        traffic_of_others = sum(traffic, Traffic(0, 0))
+        return Pass(traffic_of_others, local, seconds, _round_s(said), cpu_s, _moved(said), _failed(said))
+
+
+def _failed(said: str) -> int:
+    """Comparisons that failed, by a replicator's last line of statistics."""
+    found = re.findall(r"(\d+) successes, (\d+) failures", said)
+    return sum(int(failures) for _, failures in found[-1:])
+
+
+def _moved_rows(said: str) -> int:
+    """Databases of which a replicator sent rows, or all, by its last line of statistics."""
+    found = re.findall(r"\b(?:diff|remote_merge|rsync|ts_repl):(\d+)", said)
+    return sum(map(int, found))
 
 
 def _round_s(said: str) -> float:

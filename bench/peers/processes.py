@@ -25,6 +25,7 @@ class Processes:
         """All of them write to the file `log`."""
         self._log = log
         self._running: dict[str, subprocess.Popen[bytes]] = {}
+        self._draining: list[subprocess.Popen[bytes]] = []
 
     def start(self, name: str, command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
         """Start a process in a session of its own; its output goes to the log."""
@@ -39,6 +40,11 @@ class Processes:
 
     def stop(self, prefix: str = "", within_s: float = _END_WITHIN_S) -> None:
         """End those whose names begin so, with their children; what has not ended within this time is killed."""
+        for process in self._draining:
+            # It has ended itself, and its group has whom it left.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+        self._draining.clear()
         ending = [name for name in self._running if name.startswith(prefix)]
         for name in ending:
             _signal(self._running[name], signal.SIGTERM)
@@ -50,6 +56,20 @@ class Processes:
             except subprocess.TimeoutExpired:
                 _signal(process, signal.SIGKILL)
                 process.wait()
+
+    def drain(self, name: str) -> None:
+        """Let one end by SIGHUP, and return when it takes no connections any more; its children may have some left.
+
+        They are killed with the next `stop`, if they have not ended by then.
+        """
+        process = self._running.pop(name)
+        _signal(process, signal.SIGHUP)
+        process.wait(_END_WITHIN_S)
+        self._draining.append(process)
+
+    def family(self, name: str) -> list[int]:
+        """Return a process and its living children."""
+        return family_of(self._running[name].pid)
 
     @property
     def pids(self) -> list[int]:

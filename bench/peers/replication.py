@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from bench.micro import Measured
 from bench.peers.openstack import OpenStack
 from bench.peers.ours import Swiftlet
 from bench.peers.wire import Pass, Wire
@@ -108,6 +109,15 @@ def _row(objects: int, scenario: str, passes: list[Pass], system: str) -> Row:
         mean(one.moved for one in passes),
         mean(one.failed for one in passes),
     )
+
+
+def reported(rows: Iterable[Row]) -> Iterator[Measured]:
+    """What is told of each pass on the page of all measurements."""
+    for row in rows:
+        what = f"{row.objects:,} objects, {row.scenario}, {row.system}"
+        yield Measured(f"{what}, TCP/IP with it", "KB", (row.kilobytes,))
+        yield Measured(f"{what}, the round", "s", (row.round_s,))
+        yield Measured(f"{what}, processor time", "s", (row.cpu_s,))
 
 
 def ratios(rows: list[Row]) -> Iterable[str]:

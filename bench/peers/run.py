@@ -13,6 +13,7 @@ import os
 import shutil
 from pathlib import Path
 
+from bench.micro import report
 from bench.peers import front, replication
 from bench.peers.wire import Wire
 
@@ -38,6 +39,7 @@ def main() -> None:
             _say(str(row))
     if found:
         _say("\n" + "\n".join(replication.ratios(found)))
+        report("peers", list(replication.reported(found)))
     if arguments.rounds:
         _say(f"\nload of the machine: {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors\n")
         shutil.rmtree(arguments.directory, ignore_errors=True)

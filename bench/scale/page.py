@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from bench.micro import Measured
 from bench.scale.curves import Curves, Operation, Point, Round
 from bench.scale.model import Shape
 from bench.scale.predictions import SHAPES, fits
@@ -225,6 +226,18 @@ def _checked(curves: Curves) -> Iterator[str]:
         yield "| ring | amount | by the model | measured | error |\n|---|---|---|---|---|"
         yield from rows
         yield ""
+
+
+def reported(curves: Curves) -> Iterator[Measured]:
+    """What is told on the page of all measurements: of each part what the smallest and the largest point took."""
+    for part in PARTS:
+        points = sorted(curves.parts.get(part.name, ()), key=lambda point: point.at[part.variable])
+        for point in points[:1] + points[1:][-1:]:
+            where = f"{part.title}: {point.at[part.variable]:,.0f}"
+            for one in point.operations:
+                yield Measured(f"{where}, {one.operation}, processor time", "µs", (one.cpu_s * 1e6,))
+            for turn in point.rounds:
+                yield Measured(f"{where}, a round, {turn.kind}", "s", (turn.seconds,))
 
 
 def as_json(curves: Curves) -> str:

@@ -20,6 +20,7 @@ from typing import Any
 
 import uvloop
 
+from bench.micro import report
 from bench.scale import containers, objects, page, rings, rounds, workers
 from bench.scale.curves import REPLICAS, Point, read_curves
 from swiftlet.bench.environment import facts
@@ -149,6 +150,8 @@ def main() -> None:
         curves = curves.with_part(name, points, machine)
         file.write_text(page.as_json(curves))
     page.write(curves, arguments.out)
+    if arguments.out == HERE and not arguments.page:
+        report("scale", list(page.reported(curves)))
 
 
 if __name__ == "__main__":

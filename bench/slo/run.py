@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from bench.micro import Measured, report
 from e2e.standalone.cluster import Cluster, start_cluster
 from e2e.standalone.wire import Client
 
@@ -159,6 +160,21 @@ def measure(store: Store, segments: int, rounds: int) -> None:
     print(
         f"processor time: {cpu['large'] / cpu['plain']:.0%}, "
         f"{(cpu['large'] - cpu['plain']) / segments * 1e3:.2f} ms a segment"
+    )
+    what = f"{segments:,} segments of {store.size // segments >> 10:,} KiB"
+    pairs = list(zip(found["plain"], found["large"], strict=True))
+    report(
+        "slo",
+        [
+            *(
+                Measured(f"{what}, {name}", "MB/s", tuple(store.size / one.seconds / 1e6 for one in each))
+                for name, each in found.items()
+            ),
+            Measured(f"{what}, speed by the plain one's", "%", tuple(a.seconds / b.seconds * 100 for a, b in pairs)),
+            Measured(
+                f"{what}, processor time by the plain one's", "%", tuple(b.cpu_s / a.cpu_s * 100 for a, b in pairs)
+            ),
+        ],
     )
 
 

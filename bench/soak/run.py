@@ -14,13 +14,14 @@ import argparse
 import asyncio
 import re
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import aiohttp
 
+from bench.micro import Measured, report
 from bench.soak.client import Client
 from bench.soak.prepare import prepare
 from bench.soak.shapes import SHAPES
@@ -28,6 +29,8 @@ from e2e.standalone.cluster import Cluster, start_cluster
 
 BAR_S = 0.1
 AT_ONCE = 3
+TOLD = 5
+"""So many kinds of requests are reported by name."""
 _SAMPLE = re.compile(
     r'^swiftlet_event_loop_(lag|work)_seconds_bucket\{le="([^"]+)",service="([^"]+)"\} (\S+)$', re.MULTILINE
 )
@@ -124,6 +127,15 @@ def table(costs: Mapping[str, Cost]) -> str:
     return "\n".join(lines)
 
 
+def reported(costs: Mapping[str, Cost]) -> Iterator[Measured]:
+    """The number of kinds of requests, and those that kept a worker for the longest time."""
+    longest = {name: max(cost.work.values(), default=0.0) for name, cost in costs.items()}
+    yield Measured("kinds of requests", "kinds", (len(longest),))
+    yield Measured(f"of them over {BAR_S * 1e3:g} ms of work", "kinds", (sum(s > BAR_S for s in longest.values()),))
+    for name in sorted(longest, key=lambda one: longest[one], reverse=True)[:TOLD]:
+        yield Measured(f"{name}, work of a loop, at most", "ms", (longest[name] * 1e3,))
+
+
 async def soak(cluster: Cluster, minutes: float, only: str) -> dict[str, Cost]:
     """All shapes in turn until the time is over, each once at least."""
     timeout = aiohttp.ClientTimeout(total=900)
@@ -158,6 +170,7 @@ def main() -> int:
     finally:
         cluster.stop()
     print(table(costs))
+    report("soak", list(reported(costs)))
     return int(any(bound > BAR_S for cost in costs.values() for bound in cost.work.values()))
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Measure the native store beside the disk below it; RESULTS.md says what it came to.
+# Measure the native store beside the disk below it: its part of bench/RESULTS.md; RESULTS.md here says more.
 #
 #   bench/store/run.sh DIRECTORY            puts, gets, large objects, few objects and many (three minutes; needs 4 GiB)
 #   bench/store/run.sh DIRECTORY many       ten million objects (needs 6 GiB there)
@@ -23,5 +23,5 @@ else
     for what in puts gets large flat; do
         run "$what"
         rm -rf "$directory"
-    done
+    done | tee /dev/stderr | .venv/bin/python -m bench.micro read store
 fi

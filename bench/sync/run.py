@@ -14,11 +14,12 @@ import argparse
 import json
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import uvloop
 
+from bench import micro
 from bench.sync.cluster import Generated, cluster_of, generated_hashes, native
 from bench.sync.measure import Measured, Subject, warm_up
 from bench.sync.scenarios import SCENARIOS, fill, scenarios
@@ -97,11 +98,22 @@ def main() -> None:
     collect_garbage_seldom()
     configure_logging("bench", "error", "console")
     print(f"load of the machine: {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors\n\n{HEAD}")
+    every: list[Measured] = []
     for objects in arguments.objects:
         for replicas in arguments.replicas:
             found = uvloop.run(bench(arguments, objects, replicas))
+            every += found
             if arguments.json:
                 _add(arguments.json, found)
+    micro.report("sync", list(reported(every)))
+
+
+def reported(found: Iterable[Measured]) -> Iterator[micro.Measured]:
+    """What is told of each round on the page of all measurements: its bytes and its time."""
+    for one in found:
+        what = f"{one.mode}, r = {one.replicas}, {one.objects:,} objects, {one.scenario}"
+        yield micro.Measured(f"{what}, a node", "KB", (one.kilobytes,))
+        yield micro.Measured(f"{what}, a round", "s", (one.delay_s,))
 
 
 def known(file: Path) -> list[Measured]:

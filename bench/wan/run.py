@@ -15,9 +15,11 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
+from bench.micro import Measured, report
 from bench.wan.clients import POLICIES
 from bench.wan.control import Refused, ask
 from bench.wan.cut import Cut, page
@@ -57,6 +59,7 @@ def up(congestion: str) -> None:
 def measure(rounds: int, mib: int, threads: int, congestion: str) -> None:
     """Print what a client in `DRIVER` gets from a store over all regions, in its region alone, and in another one."""
     print(f"client in {DRIVER}, {threads} at a time for large objects, congestion control {congestion}\n")
+    measured: list[Measured] = []
     for name, where, proxy, write_quorum in (
         ("three regions, majority", REGIONS, DRIVER, "majority"),
         ("three regions, each-region", REGIONS, DRIVER, "each-region"),
@@ -71,7 +74,19 @@ def measure(rounds: int, mib: int, threads: int, congestion: str) -> None:
             store = Store(lab, Path(directory) / "store", where, [write_quorum])
             store.start()
             store.prove()
-            _print(name, _drive(store.endpoint(proxy), store.key, rounds, mib, threads))
+            found = _drive(store.endpoint(proxy), store.key, rounds, mib, threads)
+            _print(name, found)
+            measured += reported(name, found)
+    report("wan", measured)
+
+
+def reported(name: str, found: dict[str, dict[str, Any]]) -> Iterator[Measured]:
+    """What is told of a store on the page of all measurements: the least and the median time, and rates."""
+    for operation, times in found["small_ms"].items():
+        yield Measured(f"{name}, {operation}", "ms", (times["median"],))
+        yield Measured(f"{name}, {operation}, the least", "ms", (times["least"],))
+    for operation, rate in found["large_mib_s"].items():
+        yield Measured(f"{name}, {operation}", "MiB/s", (rate,))
 
 
 def cut(minutes: float, away: str, congestion: str) -> None:
@@ -85,11 +100,21 @@ def cut(minutes: float, away: str, congestion: str) -> None:
         store.prove()
         result = Cut(lab, store, Path(directory), away, "1").run(minutes * 60)
     print(f"{away} is cut off for {minutes:g} minutes\n\n{page(result, away, REGIONS)}")
+    report(
+        "wan-cut",
+        [
+            Measured("until all regions were equal again", "s", (result.equal_s,)),
+            Measured("bytes lacking", "MB", (result.lacking / 1e6,)),
+            Measured("bytes over all links, by those lacking", "times", (result.link_bytes / max(1, result.lacking),)),
+            Measured("wrong answers and ends", "answers", (len(result.wrong),)),
+            Measured("operations", "operations", (len(result.operations),)),
+        ],
+    )
     if result.wrong:
         sys.exit("\n".join(result.wrong[:20]))
 
 
-def _drive(endpoint: str, key: str, rounds: int, mib: int, threads: int) -> dict[str, dict[str, object]]:
+def _drive(endpoint: str, key: str, rounds: int, mib: int, threads: int) -> dict[str, dict[str, Any]]:
     arguments = [endpoint, USER, key, str(rounds), str(mib), str(threads)]
     command = [*inside(DRIVER), sys.executable, "-m", "bench.wan.driver", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment(), cwd=ROOT)
@@ -98,10 +123,9 @@ def _drive(endpoint: str, key: str, rounds: int, mib: int, threads: int) -> dict
     return json.loads(done.stdout)  # type: ignore[no-any-return]
 
 
-def _print(name: str, found: dict[str, dict[str, object]]) -> None:
+def _print(name: str, found: dict[str, dict[str, Any]]) -> None:
     print(f"| store in {name} | first ms | least | median | most |\n|---|---|---|---|---|")
     for operation, times in found["small_ms"].items():
-        assert isinstance(times, dict)
         print(
             f"| {operation} | " + " | ".join(f"{times[key]:.1f}" for key in ("first", "least", "median", "most")) + " |"
         )

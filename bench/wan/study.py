@@ -23,6 +23,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from bench.micro import report
 from bench.peers.processes import prefer
 from bench.wan.lab import ROOT, Lab, inside
 from bench.wan.links import DRIVER, LINKS, REGIONS
@@ -30,7 +31,7 @@ from bench.wan.load import Cell
 from bench.wan.openstack import NEAR, PLAIN, OpenStackSwift
 from bench.wan.store import CODED, USER, Store
 from bench.wan.study_judging import OURS, SWIFT
-from bench.wan.study_page import write_page
+from bench.wan.study_page import reported, write_page
 from bench.wan.study_results import Measured, append, done_cells, read
 from bench.wan.tahoe import CODINGS, Tahoe
 from e2e.standalone.cluster import environment
@@ -290,7 +291,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         places = options.places or [place.name for place in PLACES]
         until = None if options.minutes is None else time.time() + options.minutes * 60
         run(options.rounds, places, options.systems, options.scale, until)
-    write_page(read(_results(options.scale)), ROOT / "bench" / "wan")
+    found = read(_results(options.scale))
+    write_page(found, ROOT / "bench" / "wan")
+    if measured := list(reported(found)):
+        report("wan-study", measured)
 
 
 if __name__ == "__main__":

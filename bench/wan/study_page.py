@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from bench import micro
 from bench.wan.study_judging import PLACES, THREADED, WAYS, Verdict, bars, orderings
 from bench.wan.study_results import Measured, median
 from swiftlet.bench.plots import Axis, Line, as_file, plot
@@ -62,6 +63,18 @@ def _lines(found: Sequence[Measured]) -> Iterator[str]:
         if drawn:
             yield f"\n![{name}]({_PICTURES}/{name}.svg)"
     yield ""
+
+
+def reported(found: Sequence[Measured]) -> Iterator[micro.Measured]:
+    """What is told on the page of all measurements: throughput of each store in each place, of all rounds."""
+    for place, way in _rows(found):
+        for group in THREADED:
+            for kind in ("read", "write"):
+                cell = f"{group} {kind}"
+                rates = tuple(one.mb_s for one in found if (one.place, one.way, one.cell.name) == (place, way, cell))
+                if rates:
+                    what = f"{PLACES[place]}, {way}, {kind} {group.replace(' ', ', ')} threads"
+                    yield micro.Measured(what, "MB/s", rates)
 
 
 def _cell(value: float | None, text: Callable[[float], str]) -> str:

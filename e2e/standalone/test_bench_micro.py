@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,9 @@ from bench.micro import (
     PAGE,
     SUBJECTS,
     TITLE,
+    Circumstances,
     Measured,
+    Subject,
     part,
     read_lines,
     record,
@@ -65,5 +68,23 @@ def test_the_page_that_is_kept_is_made_of_its_documents() -> None:
     assert {path.stem for path in DOCUMENTS.glob("*.json")} <= {one.name for one in SUBJECTS}
 
 
-def test_every_page_of_a_folder_is_linked() -> None:
-    assert [path.parent.name for path in sorted(HERE.glob("*/RESULTS.md"))] == [name for name, *_ in DETAILS]
+def test_every_page_of_a_folder_is_linked_and_its_main_numbers_are_reported() -> None:
+    pages = [path.parent.name for path in sorted(HERE.glob("*/RESULTS.md"))]
+    assert pages == [name for name, *_ in DETAILS]
+    assert {one.more.removesuffix("/RESULTS.md") for one in SUBJECTS if one.more.endswith("/RESULTS.md")} == set(pages)
+    assert {one.name for one in SUBJECTS} == {path.stem for path in DOCUMENTS.glob("*.json")}
+
+
+@pytest.mark.parametrize("one", [one for one in SUBJECTS if not one.crates], ids=lambda one: one.name)
+def test_a_benchmark_reports_its_subject(one: Subject) -> None:
+    said = re.compile(rf'report\(\s*"{one.name}"|bench\.micro read {one.name}$', re.MULTILINE)
+    sources = [path.read_text("utf-8") for kind in ("py", "sh") for path in HERE.glob(f"*/*.{kind}")]
+    assert any(said.search(source) for source in (*sources, one.command))
+
+
+def test_what_was_measured_before_says_where_it_was_written_down(tmp_path: Path) -> None:
+    where = Circumstances("2026-11-22", "2 processors", "3", "slo/RESULTS.md", "make it so")
+    record("slo", [Measured("speed", "%", (101, 92))], tmp_path, where)
+    text = part(tmp_path)[part(tmp_path).index(f"### {subject('slo').title}") + 1]
+    assert text.startswith("`make it so`, 2026-11-22, 2 processors, load average 3.")
+    assert text.endswith("taken from [its page](slo/RESULTS.md).")

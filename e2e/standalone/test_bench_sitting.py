@@ -53,7 +53,9 @@ def document(**changes: Any) -> dict[str, Any]:
         "degraded": [
             {"mode": "disk", "phases": phases, "whole_s": 12.0},
             {"mode": "disk, OpenStack", "phases": phases, "whole_s": None},
+            {"mode": "redis", "phases": phases, "whole_s": 3.0},
         ],
+        "without": {"redis": "there is none"},
         "missing": ["MinIO: minio is not built: bench/peers/build.sh"],
         "failed": ["Third, turn 1: it ended"],
     }
@@ -71,6 +73,7 @@ def test_the_page_tells_wins_and_losses_alike() -> None:
     assert "| Third | some | not counted |" in page
     assert "| disk | Swiftlet | after | 10 | 1 ms | 10 ms | 100 ms | 1 of 10 | 12 s |" in page
     assert "| disk | OpenStack | after | 10 | 1 ms | 10 ms | 100 ms | 1 of 10 | not in time |" in page
+    assert "| redis | OpenStack | no counterpart: there is none |  |  |  |  |  |  |" in page
     assert "- MinIO: minio is not built: bench/peers/build.sh\n- Third, turn 1: it ended" in page
     assert page.endswith("## Rings\n\n| a |\n\na text\n")
     assert all(len(line) <= 100 for line in page.splitlines() if not line.startswith(("|", "-")))

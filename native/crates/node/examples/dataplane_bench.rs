@@ -12,6 +12,9 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+#[path = "../../../benches/measured.rs"]
+mod measured;
+
 use swiftlet_node::message::{Found, Request};
 use swiftlet_node::{Client, Limits, Server};
 use swiftlet_store::model::{Footer, Key, PutMeta};
@@ -24,6 +27,8 @@ const SMALL: usize = 10 * 1024;
 const SERVERS: usize = 3;
 const IN_FLIGHT: usize = 20;
 const ROUNDS: usize = 5;
+const PUT: &str = "PUT to 3 servers, all durable";
+const GET: &str = "GET, checked at both ends";
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 fn config(name: &str) -> Config {
@@ -187,7 +192,8 @@ fn main() {
     println!("| 10 KiB, {IN_FLIGHT} in flight | requests/s | CPU µs each, client | servers | p50 ms | p99 ms | load |");
     println!("|---|---|---|---|---|---|---|");
     let (mut stored, mut asked) = (0, 0_u64);
-    for _ in 0..ROUNDS {
+    let (mut puts, mut gets, mut loops) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..measured::rounds(ROUNDS) {
         let cost = drive(
             &client,
             &children,
@@ -198,9 +204,11 @@ fn main() {
             },
             |_, _| {},
         );
-        row("PUT to 3 servers, all durable", cost, &load());
+        row(PUT, cost, &load());
+        puts.push(cost);
         let groups = plain(&directory, span / 2, IN_FLIGHT);
         println!("| 3 loops: append {IN_FLIGHT}, `fdatasync` | {groups:.0} | | | | | {} |", load());
+        loops.push(groups);
         let cost = drive(
             &client,
             &children,
@@ -216,8 +224,16 @@ fn main() {
                 assert_eq!(found.body_xxh3, body.map(|body| swiftlet_hash::xxh3_64(&body)));
             },
         );
-        row("GET, checked at both ends", cost, &load());
+        row(GET, cost, &load());
+        gets.push(cost);
     }
+    for (name, costs) in [(PUT, &puts), (GET, &gets)] {
+        let each = |of: fn(&Cost) -> f64| costs.iter().map(of).collect::<Vec<f64>>();
+        measured::tell(name, "1/s", &each(|one| one[0]));
+        measured::tell(&format!("{name}, processor time of all"), "µs", &each(|one| one[1] + one[2]));
+        measured::tell(&format!("{name}, 99th percentile"), "ms", &each(|one| one[4]));
+    }
+    measured::tell("append 20 times 10 KiB and fdatasync, each of 3 loops", "1/s", &loops);
     for mut child in children {
         drop(child.stdin.take());
         child.wait().unwrap();

@@ -4,6 +4,8 @@
 //!     store_bench DIRECTORY puts|gets|large|flat|fill FROM TO [BEHIND]|open|scale COUNT...|populate COUNT PART_POWER
 #![allow(clippy::unwrap_used, reason = "a benchmark that fails has nothing to say")]
 
+#[path = "../../../../benches/measured.rs"]
+mod measured;
 mod scale;
 
 use std::fs::File;
@@ -102,17 +104,20 @@ fn timed_appends(root: &Path, span: Duration, group: usize) -> f64 {
 
 fn puts(root: &Path) {
     let store = open(root);
-    let mut ratios = Vec::new();
-    for round in 0..5 {
+    let (mut rates, mut ratios) = (Vec::new(), Vec::new());
+    for round in 0..measured::rounds(5) as u64 {
         let (rate, group) = timed_puts(&store, Duration::from_secs(3), round);
         let loop_rate = timed_appends(root, Duration::from_secs(3), group.round() as usize);
+        rates.push(rate);
         ratios.push(rate / loop_rate);
         println!(
             "puts {rate:8.0}/s, {group:4.1} a sync; append and fdatasync {loop_rate:8.0}/s; ratio {:.2}",
             rate / loop_rate
         );
     }
-    println!("median ratio {:.2}", median(ratios));
+    println!("median ratio {:.2}", median(ratios.clone()));
+    measured::tell("durable puts of 10 KiB, 20 writers", "1/s", &rates);
+    measured::tell("the same by appending and fdatasync", "times", &ratios);
 }
 
 /// Operations per second, on the clock and of this thread's processor time.
@@ -150,7 +155,7 @@ fn gets(root: &Path) {
     let file = File::open(root.join("volumes/00000001")).unwrap();
     let mut buffer = vec![0; SMALL];
     let mut all = Vec::new();
-    for _ in 0..15 {
+    for _ in 0..measured::rounds(15) {
         let (rate, cpu) = timed(Duration::from_millis(400), |count| {
             let object = store.get(&key(count.wrapping_mul(7919) % objects)).unwrap();
             assert_eq!(object.bytes().unwrap().len(), SMALL);
@@ -167,6 +172,9 @@ fn gets(root: &Path) {
     let (store_cpu, plain_cpu) =
         (median(all.iter().map(|one| one.0).collect()), median(all.iter().map(|one| one.1).collect()));
     println!("medians per second of processor: gets {store_cpu:.0}, alone {plain_cpu:.0}");
+    let each = |of: fn(&(f64, f64)) -> f64| all.iter().map(of).collect::<Vec<f64>>();
+    measured::tell("gets of 10 KiB from page cache, checked, one thread", "1/s of processor", &each(|one| one.0));
+    measured::tell("pread and xxh3 of as many bytes", "1/s of processor", &each(|one| one.1));
 }
 
 /// Send a part of a file into a socket, as the kernel does it.
@@ -206,7 +214,7 @@ fn large(root: &Path) {
     (0..pieces).for_each(|_| hasher.update(&piece));
     let footer = Footer { size, etag: Vec::new(), xxh3: hasher.xxh3_64().unwrap() };
     let (mut writes, mut reads, mut sends, mut sends_cpu) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    for round in 0..7 {
+    for round in 0..measured::rounds(7) as u64 {
         let written = || {
             let begun = Instant::now();
             let mut writer = store.create(key(round), Some(size), None).unwrap();
@@ -258,11 +266,15 @@ fn large(root: &Path) {
     }
     println!(
         "median ratios: write {:.2}, read and checked {:.2}, sendfile {:.2}, sendfile by processor time {:.2}",
-        median(writes),
-        median(reads),
-        median(sends),
-        median(sends_cpu)
+        median(writes.clone()),
+        median(reads.clone()),
+        median(sends.clone()),
+        median(sends_cpu.clone())
     );
+    measured::tell("512 MiB written, by a plain file", "times", &writes);
+    measured::tell("512 MiB read and checked, by pread", "times", &reads);
+    measured::tell("512 MiB by sendfile, by a plain file's", "times", &sends);
+    measured::tell("the same, by processor time", "times", &sends_cpu);
 }
 
 /// The same operations on a store with few objects and on one with many, in turn.
@@ -275,7 +287,7 @@ fn flat(root: &Path) {
         store
     });
     let mut costs: [[Vec<f64>; 3]; 2] = Default::default();
-    for round in 0..9 {
+    for round in 0..measured::rounds(9) as u64 {
         for (at, store) in stores.iter().enumerate() {
             let (puts, _) = timed_puts(store, Duration::from_secs(2), round);
             let (gets, gets_cpu) = timed(Duration::from_millis(500), |count| {
@@ -296,6 +308,7 @@ fn flat(root: &Path) {
         ["durable put, of the clock", "get, of processor", "stat, of processor"].iter().zip(few.iter().zip(&many))
     {
         println!("{what}: {few:.2} us with {}, {many:.2} us with {}: {:.2}", sizes[0], sizes[1], many / few);
+        measured::tell(&format!("{what}, 1,000,000 objects by 10,000"), "times", &[many / few]);
     }
     std::process::exit(0);
 }
