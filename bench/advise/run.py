@@ -4,7 +4,8 @@
 
 Starts a store of its own (four object servers, three container servers, two proxy workers), runs `swiftlet bench` on it
 with objects of sizes that unit costs were not measured with, and compares the processor time of each service and the
-bytes that object servers wrote with what the unit costs say for the operations that were made. Before and after each
+bytes that object servers wrote with what the unit costs say for the operations that were made; then the same with a
+store whose objects have erasure coding, and what it takes to make a lost device's fragments anew. Before and after each
 run single operations show how much more processor time they take than when unit costs were measured, because of what
 else the machine does; predictions count that in. Prints a markdown table; exit code 1 when a sum is off by more than a
 quarter.
@@ -14,28 +15,40 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import geometric_mean, median
 
+from bench.degrade.whole import wait_until
 from bench.micro import Measured, report
+from bench.peers.processes import family_of, seconds_of
 from e2e.standalone.cluster import Cluster, start_cluster
 from e2e.standalone.wire import Client
-from swiftlet.advice.costs import SERVICES, UnitCosts, read_costs, shipped
+from swiftlet.advice.costs import SERVICES, UnitCosts, document, read_costs, shipped
 from swiftlet.advice.demand import Demand, demand, mean_cost
 from swiftlet.advice.load import Load
-from swiftlet.advice.redundancy import copies
+from swiftlet.advice.redundancy import Redundancy, coded, copies
 from swiftlet.advice.sizes import Sizes, fixed, of_pieces
 from swiftlet.bench.processes import Watch
 from swiftlet.bench.results import StepResult
 from swiftlet.bench.runner import Options, run
 from swiftlet.bench.scenario import Scenario
 from swiftlet.bench.target import Target
-from swiftlet.main.commands.advise.measuring import CONTAINERS, REPLICAS, SETTLE_S, LocalStore, measure, read_store
+from swiftlet.main.commands.advise.measuring import (
+    CONTAINERS,
+    REPLICAS,
+    SETTLE_S,
+    LocalStore,
+    measure,
+    measure_coded,
+    read_store,
+)
 from swiftlet.main.commands.advise.measuring import scenario as single
 
 LIMIT = 0.25
@@ -46,6 +59,12 @@ MIX = {"create": 35, "read": 40, "update": 10, "delete": 8, "head": 5, "list": 2
 TRIES = 3
 """So often a step is begun in which operations fail: one may meet a busy machine, a third one meets a broken store."""
 REST_S = 10.0
+DATA, PARITY = 4, 2
+"""Fragments of objects with erasure coding: the store has a device for each."""
+REBUILT, REBUILT_SIZE = 60, "16 MB"
+"""Objects whose fragments are made anew."""
+BACK = 0.98
+"""The share of a device's bytes that is back when the rest is on its way."""
 SINGLE = {"create": (64_000, 2000), "read": (64_000, 4000)}
 """Operations of which the unit cost was measured just so, with the size and how many of them."""
 
@@ -111,6 +130,20 @@ def scenario(size: str, count: int, connections: int) -> Scenario:
     )
 
 
+def stored(size: str, count: int) -> Scenario:
+    """So many objects that are put one after the other."""
+    return Scenario.model_validate(
+        {
+            "title": f"{count} objects of {size}",
+            "sizes": {"fixed": size},
+            "operations": {"create": 1},
+            "closed": {"connections": 1},
+            "warm_up_s": 0,
+            "count": count,
+        }
+    )
+
+
 def rest(watch: Watch) -> dict[str, float]:
     """The processors that each service takes without any load."""
     watch.begin()
@@ -126,6 +159,7 @@ class Bench:
     target: Target
     costs: UnitCosts
     idle: dict[str, float]
+    redundancy: Redundancy = field(default_factory=lambda: copies(REPLICAS))
 
     def step(self, chosen: Scenario, prefix: str) -> StepResult:
         """A step in which nothing failed. OperationsFailError when operations failed `TRIES` times."""
@@ -151,15 +185,15 @@ class Bench:
         ratios = []
         for operation, (size, count) in SINGLE.items():
             step = self.step(single(operation, size, count), "pace")
-            taken = demand_of(step, fixed(size), self.costs)
+            taken = self.demand_of(step, fixed(size))
             ratios.append(sum(self.used(step).values()) / (sum(taken.cpu.values()) * step.points[-1].at_s))
         return geometric_mean(ratios)
 
-
-def demand_of(step: StepResult, sizes: Sizes, costs: UnitCosts) -> Demand:
-    """The demand of a step's operations by unit costs, per second."""
-    rates = {operation: found.succeeded / step.points[-1].at_s for operation, found in step.operations.items()}
-    return demand(Load(rates, sizes, sizes, 0.0, containers=CONTAINERS), costs, copies(REPLICAS), 1 << 20, REPLICAS)
+    def demand_of(self, step: StepResult, sizes: Sizes) -> Demand:
+        """The demand of a step's operations by unit costs, per second."""
+        rates = {operation: found.succeeded / step.points[-1].at_s for operation, found in step.operations.items()}
+        load = Load(rates, sizes, sizes, 0.0, containers=CONTAINERS)
+        return demand(load, self.costs, self.redundancy, 1 << 20, REPLICAS)
 
 
 def rows(name: str, sizes: Sizes, step: StepResult, bench: Bench, pace: float) -> Iterator[Row]:
@@ -167,11 +201,14 @@ def rows(name: str, sizes: Sizes, step: StepResult, bench: Bench, pace: float) -
     assert step.usage is not None
     made = {operation: float(found.succeeded) for operation, found in step.operations.items()}
     count = sum(made.values())
-    taken, used, each = demand_of(step, sizes, bench.costs), bench.used(step), step.points[-1].at_s / count * 1e6
+    taken, used, each = bench.demand_of(step, sizes), bench.used(step), step.points[-1].at_s / count * 1e6
     for service in SERVICES:
         yield Row(name, f"processor, {service}", taken.cpu[service] * pace * each, used[service] / count * 1e6, "µs")
     total, found = sum(taken.cpu.values()) * pace, sum(used.values())
     yield Row(name, "processor, all", total * each, found / count * 1e6, "µs", decides=True)
+    if bench.redundancy.is_coded:
+        # Small ones are kept as copies before they are packed, so that what is written is another question.
+        return
     written = sum(
         made.get(operation, 0.0) * REPLICAS * mean_cost(bench.costs.written_bytes["object"][operation], sizes)
         for operation in ("create", "update", "delete")
@@ -188,13 +225,13 @@ def middle(several: list[list[Row]]) -> Iterator[Row]:
         yield Row(first.size, first.what, predicted, measured, first.unit, first.decides)
 
 
-def compared(cluster: Cluster, costs: UnitCosts, runs: int) -> Iterator[Row]:
+def compared(cluster: Cluster, costs: UnitCosts, runs: int, redundancy: Redundancy) -> Iterator[Row]:
     """Rows of all sizes."""
+    prefix = f"{coded_name(redundancy)}, " if redundancy.is_coded else ""
     store = read_store(cluster.ready_file)
-    client = Client(cluster.endpoint, cluster.user, cluster.key)
-    target = Target(f"{cluster.endpoint}{client.base}", client.token)
+    target = target_of(cluster)
     run(scenario("1 KB", 4000, 16), target, Options("warm"))
-    bench = Bench(store, target, costs, rest(store.watch()))
+    bench = Bench(store, target, costs, rest(store.watch()), redundancy)
     for name, (size, count, connections) in SIZES.items():
         chosen = scenario(size, count, connections)
         sizes = of_pieces(chosen.sizes.pieces())
@@ -203,14 +240,87 @@ def compared(cluster: Cluster, costs: UnitCosts, runs: int) -> Iterator[Row]:
             # Before and after it: others come and go.
             before, step = bench.pace(), bench.step(chosen, f"b-{name}")
             paces.append(geometric_mean([before, bench.pace()]))
-            several.append(list(rows(f"{name}, {size}", sizes, step, bench, paces[-1])))
-        say(f"{name}: single operations took {median(paces):.2f} times the processor time of the unit costs")
+            several.append(list(rows(f"{prefix}{name}, {size}", sizes, step, bench, paces[-1])))
+        say(f"{prefix}{name}: single operations took {median(paces):.2f} times the processor time of the unit costs")
         yield from middle(several)
+
+
+def coded_name(redundancy: Redundancy) -> str:
+    """The usual name of an erasure coding."""
+    return f"{redundancy.data}+{redundancy.pieces - redundancy.data:g}"
+
+
+@contextmanager
+def started(directory: Path | None, redundancy: Redundancy) -> Iterator[Cluster]:
+    """A store of its own, in which all devices are proved."""
+    options = ("--policies", f"coded={coded_name(redundancy)},usual") if redundancy.is_coded else ()
+    with tempfile.TemporaryDirectory(prefix="swiftlet-advise-", dir=directory) as data:
+        cluster = start_cluster(Path(data), *options)
+        try:
+            cluster.wait_until_proved()
+            yield cluster
+        finally:
+            cluster.stop()
+
+
+def target_of(cluster: Cluster) -> Target:
+    """The account of the store's user, with a token."""
+    client = Client(cluster.endpoint, cluster.user, cluster.key)
+    return Target(f"{cluster.endpoint}{client.base}", client.token)
 
 
 def say(text: str) -> None:
     """Print progress to standard error."""
     print(text, file=sys.stderr, flush=True)
+
+
+def measured_anew(cluster: Cluster, costs: UnitCosts, redundancy: Redundancy, runs: int) -> UnitCosts:
+    """The same unit costs, but for those of objects that are kept so."""
+    store, target = read_store(cluster.ready_file), target_of(cluster)
+    if redundancy.is_coded:
+        found = measure_coded(store, target, DATA, PARITY, runs, say)
+        return replace(costs, coded=replace(found, rebuild_s=rebuild_s(cluster)))
+    return replace(measure(store, target, runs, say), coded=costs.coded)
+
+
+def rebuilt(cluster: Cluster, costs: UnitCosts) -> Iterator[Row]:
+    """What a fragment takes that is made anew, with what was predicted of it."""
+    assert costs.coded is not None
+    name = f"{DATA}+{PARITY}, a lost device"
+    yield Row(name, "processor of a MB made anew", costs.coded.rebuild_s * 1e12, rebuild_s(cluster) * 1e12, "µs")
+
+
+def rebuild_s(cluster: Cluster) -> float:
+    """The processor seconds of all services for each byte of a device that is made anew after it was lost."""
+    device = cluster.data / "devices" / "d1"
+    before = used_bytes(device)
+    run(stored(REBUILT_SIZE, REBUILT), target_of(cluster), Options("rebuilt", keeps=True))
+    had = used_bytes(device) - before
+    # The same without a loss: services start, and compare what they have.
+    alone = _until_whole(cluster, device, is_lost=False, wanted=had)
+    return max(0.0, _until_whole(cluster, device, is_lost=True, wanted=had) - alone) / had
+
+
+def _until_whole(cluster: Cluster, device: Path, *, is_lost: bool, wanted: int) -> float:
+    """The processor seconds of all processes from when a device comes back until it has what it had."""
+    cluster.kill("replicator", "object-1")
+    if is_lost:
+        for one in device.iterdir():
+            shutil.rmtree(one) if one.is_dir() else one.unlink()
+    before = sum(seconds_of(one) for one in family_of(cluster.process.pid))
+    cluster.start("replicator", "object-1")
+    wait_until(lambda: used_bytes(device) >= wanted * BACK, "the device to have what it had")
+    cluster.wait_until_proved()
+    return sum(seconds_of(one) for one in family_of(cluster.process.pid)) - before
+
+
+def used_bytes(folder: Path) -> int:
+    """The bytes of disk that files below a folder take."""
+    total = 0
+    for path in folder.rglob("*"):
+        with suppress(FileNotFoundError):
+            total += path.lstat().st_blocks * 512
+    return total
 
 
 def main() -> None:
@@ -219,26 +329,33 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=3, help="runs of each size, of which the median counts (default 3)")
     parser.add_argument("--costs", type=Path, help="unit costs in place of those that ship")
     parser.add_argument("--measure", action="store_true", help="measure unit costs anew before")
+    parser.add_argument(
+        "--only", choices=["copies", "coded"], help="objects that are kept so (default: first the one, then the other)"
+    )
     arguments = parser.parse_args()
     if arguments.directory is not None:
         arguments.directory.mkdir(parents=True, exist_ok=True)
     costs = shipped() if arguments.costs is None else read_costs(arguments.costs.read_bytes(), str(arguments.costs))
-    with tempfile.TemporaryDirectory(prefix="swiftlet-advise-", dir=arguments.directory) as data:
-        cluster = start_cluster(Path(data))
-        try:
-            cluster.wait_until_proved()
-            if arguments.measure:
-                client = Client(cluster.endpoint, cluster.user, cluster.key)
-                target = Target(f"{cluster.endpoint}{client.base}", client.token)
-                costs = measure(read_store(cluster.ready_file), target, arguments.runs, say)
-            print(f"Unit costs: {json.dumps(dict(costs.measured))}\n", flush=True)
-            found = list(compared(cluster, costs, arguments.runs))
-            report("advise", [one for row in found for one in row.reported()])
-            bad = sum(row.decides and not row.is_good for row in found)
-        except OperationsFailError as error:
-            raise SystemExit(f"error: {error}") from error
-        finally:
-            cluster.stop()
+    kinds = {"copies": copies(REPLICAS), "coded": coded(DATA, PARITY)}
+    found: list[Row] = []
+    try:
+        for kind in [arguments.only] if arguments.only else kinds:
+            if kind == "coded" and costs.coded is None and not arguments.measure:
+                say("these unit costs have none of objects with erasure coding; --measure measures them")
+                continue
+            with started(arguments.directory, kinds[kind]) as cluster:
+                if arguments.measure:
+                    costs = measured_anew(cluster, costs, kinds[kind], arguments.runs)
+                found += compared(cluster, costs, arguments.runs, kinds[kind])
+                if kind == "coded":
+                    found += rebuilt(cluster, costs)
+    except OperationsFailError as error:
+        raise SystemExit(f"error: {error}") from error
+    if arguments.measure:
+        print(f"Unit costs: {json.dumps(document(costs))}\n", flush=True)
+    if found:
+        report("advise", [one for row in found for one in row.reported()])
+    bad = sum(row.decides and not row.is_good for row in found)
     print(f"\n{'All sums are' if not bad else f'{bad} sums are not'} within {LIMIT:.0%}.")
     raise SystemExit(int(bool(bad)))
 

@@ -18,6 +18,9 @@ VERSION = 1
 OPERATIONS = ("create", "read", "update", "delete", "head", "list")
 SERVICES = ("proxy", "object", "container", "replicator")
 """Services whose use depends on the load."""
+CODED_OPERATIONS = ("create", "read", "update", "delete", "head")
+CODED_SERVICES = ("proxy", "object")
+"""Services that treat objects with erasure coding in another way than copies."""
 MAX_POINTS = 100
 """Sizes of objects for which a cost is given."""
 _HIGHEST = 1e18
@@ -41,6 +44,22 @@ class Curve:
 
 
 @dataclass(frozen=True, slots=True)
+class CodedCosts:
+    """What operations on objects with erasure coding take, as measured with a scheme of so many fragments.
+
+    `cpu_s` is processor time by service and operation: a proxy's by the size of the object, and an object server's by
+    the size of a fragment, for each of those that the operation asks. `rebuild_s` is the processor time of all
+    services for a byte of a fragment that is made anew. `measured` says where and when.
+    """
+
+    data: int
+    parity: int
+    cpu_s: Mapping[str, Mapping[str, Curve]]
+    rebuild_s: float
+    measured: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
 class UnitCosts:
     """What operations take. Those of object and container servers and replicators are of one copy each.
 
@@ -49,6 +68,7 @@ class UnitCosts:
     of a row of a listing, `container_bytes` that of an empty database, `index_bytes` the memory that an object server
     needs for a copy. `fold_s` is the processor time of merging waiting rows into a database, however few they are.
     `memory_bytes` is what a process of a service has with a load, without the index. `measured` says where and when.
+    Without `coded` objects with erasure coding are taken to cost what copies do.
     """
 
     cpu_s: Mapping[str, Mapping[str, Curve]]
@@ -60,6 +80,13 @@ class UnitCosts:
     container_bytes: float
     index_bytes: float
     measured: Mapping[str, Any]
+    coded: CodedCosts | None = None
+
+    def cpu_of(self, service: str, operation: str, is_coded: bool) -> Curve:
+        """Return what an operation takes of a service, for objects with erasure coding or with copies."""
+        if is_coded and self.coded is not None and service in CODED_SERVICES and operation in CODED_OPERATIONS:
+            return self.coded.cpu_s[service][operation]
+        return self.cpu_s[service][operation]
 
 
 def read_costs(content: str | bytes, where: str) -> UnitCosts:
@@ -89,6 +116,7 @@ def read_costs(content: str | bytes, where: str) -> UnitCosts:
         container_bytes=read.number(top, "", "container_bytes"),
         index_bytes=read.number(top, "", "index_bytes"),
         measured=read.mapping(top.get("measured"), "measured", ()),
+        coded=None if "coded" not in top else read.coded(read.mapping(top["coded"], "coded", ("cpu_us", "measured"))),
     )
 
 
@@ -119,9 +147,29 @@ class _Reader:
         return float(value)
 
     def curves(self, top: Mapping[str, Any], field: str, service: str, unit: float) -> dict[str, Curve]:
-        parts = self.mapping(top.get(field), field, (service,))
-        operations = self.mapping(parts[service], f"{field}.{service}", OPERATIONS)
-        return {name: self._curve(operations[name], f"{field}.{service}.{name}", unit) for name in OPERATIONS}
+        return self._curves(top.get(field), field, service, unit, OPERATIONS)
+
+    def coded(self, top: Mapping[str, Any]) -> CodedCosts:
+        data, parity = self._count(top, "data", 2), self._count(top, "parity", 1)
+        kinds = CODED_OPERATIONS
+        return CodedCosts(
+            data=data,
+            parity=parity,
+            cpu_s={one: self._curves(top["cpu_us"], "coded.cpu_us", one, 1e-6, kinds) for one in CODED_SERVICES},
+            rebuild_s=self.number(top, "coded", "rebuild_us_per_mb") * 1e-12,
+            measured=self.mapping(top["measured"], "coded.measured", ()),
+        )
+
+    def _count(self, top: Mapping[str, Any], name: str, least: int) -> int:
+        value = top.get(name)
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise self._refuse(f"coded.{name}", f"must be a whole number of at least {least}, not {value!r}")
+        return value
+
+    def _curves(self, value: Any, field: str, service: str, unit: float, names: tuple[str, ...]) -> dict[str, Curve]:
+        parts = self.mapping(value, field, (service,))
+        operations = self.mapping(parts[service], f"{field}.{service}", names)
+        return {name: self._curve(operations[name], f"{field}.{service}.{name}", unit) for name in names}
 
     def _curve(self, value: Any, field: str, unit: float) -> Curve:
         if not isinstance(value, list) or not 1 <= len(value) <= MAX_POINTS:
@@ -141,24 +189,38 @@ class _Reader:
 def document(costs: UnitCosts) -> dict[str, Any]:
     """Return unit costs in the form of their file, which `read_costs` reads."""
 
-    def curves(of: Mapping[str, Mapping[str, Curve]], unit: float) -> dict[str, Any]:
-        return {
-            service: {
-                name: [[round(size), round(cost / unit, 1)] for size, cost in curve.points]
-                for name, curve in operations.items()
-            }
-            for service, operations in of.items()
-        }
-
+    coded = costs.coded
     return {
         "version": VERSION,
         "measured": dict(costs.measured),
-        "cpu_us": curves(costs.cpu_s, 1e-6),
+        "cpu_us": _plain(costs.cpu_s, 1e-6),
         "fold_us": round(costs.fold_s * 1e6, 1),
-        "written_bytes": curves(costs.written_bytes, 1.0),
+        "written_bytes": _plain(costs.written_bytes, 1.0),
         "memory_bytes": {service: round(value) for service, value in costs.memory_bytes.items()},
         "overhead_bytes": round(costs.overhead_bytes),
         "row_bytes": round(costs.row_bytes),
         "container_bytes": round(costs.container_bytes),
         "index_bytes": round(costs.index_bytes),
+        **({} if coded is None else {"coded": coded_document(coded)}),
+    }
+
+
+def coded_document(costs: CodedCosts) -> dict[str, Any]:
+    """Return unit costs of objects with erasure coding in the form that they have in the file."""
+    return {
+        "data": costs.data,
+        "parity": costs.parity,
+        "measured": dict(costs.measured),
+        "cpu_us": _plain(costs.cpu_s, 1e-6),
+        "rebuild_us_per_mb": round(costs.rebuild_s * 1e12, 1),
+    }
+
+
+def _plain(of: Mapping[str, Mapping[str, Curve]], unit: float) -> dict[str, Any]:
+    return {
+        service: {
+            name: [[round(size), round(cost / unit, 1)] for size, cost in curve.points]
+            for name, curve in operations.items()
+        }
+        for service, operations in of.items()
     }

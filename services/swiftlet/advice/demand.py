@@ -106,7 +106,7 @@ def _cpu(load: Load, costs: UnitCosts, service: str, redundancy: Redundancy, lis
             continue
         sizes = load.read_sizes if operation == "read" else load.sizes
         times, part = _times(service, operation, redundancy, listings)
-        total += rate * times * mean_cost(costs.cpu_s[service][operation], sizes, part)
+        total += rate * times * mean_cost(costs.cpu_of(service, operation, redundancy.is_coded), sizes, part)
     if service == "container":
         total += listings * min(folds(load.rows, load.containers), FOLDS_A_DEVICE) * costs.fold_s
     return total

@@ -198,17 +198,23 @@ def part_power(devices: int, growth: float, pieces: float) -> int:
 def restore_s(case: Case, pools: tuple[PoolPlan, ...]) -> float:
     """Return the time until what a lost node had is back: the others read and write at half of their speed.
 
-    A fragment is made of as many others as have data, so that so many times its bytes are read.
+    A fragment is made of as many others as have data, so that so many times its bytes are read, and it takes processor
+    time, of which half goes to it.
     """
+    coded = case.costs.coded if case.rules.redundancy.is_coded else None
+    of_processors = 0.0 if coded is None else coded.rebuild_s / case.hardware.speed
     longest = 0.0
     for pool in pools:
         lost = pool.share * case.raw_bytes / pool.pods
-        speed = 0.0
+        speed = processors = 0.0
         for other in pools:
             disks = other.disks * min(other.disk.read_bytes_per_s, other.disk.write_bytes_per_s)
             count = other.pods - (1 if other is pool else 0)
             speed += count * min(other.node.network_bytes_per_s, disks) / 2
-        longest = max(longest, lost * case.rules.redundancy.data / speed if speed else math.inf)
+            processors += count * other.node.processors / 2
+        if not speed:
+            return math.inf
+        longest = max(longest, lost * case.rules.redundancy.data / speed, lost * of_processors / processors)
     return longest
 
 

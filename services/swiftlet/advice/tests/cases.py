@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from swiftlet.advice.costs import OPERATIONS, SERVICES, Curve, UnitCosts
+from swiftlet.advice.costs import (
+    CODED_OPERATIONS,
+    CODED_SERVICES,
+    OPERATIONS,
+    SERVICES,
+    CodedCosts,
+    Curve,
+    UnitCosts,
+)
 from swiftlet.advice.hardware import Disk, Hardware, Node
 from swiftlet.advice.load import Load
 from swiftlet.advice.sizes import fixed
@@ -43,3 +51,9 @@ def costs(microseconds: float = 100, per_mb: float = 1000) -> UnitCosts:
         index_bytes=100,
         measured={"at": "now", "processor": "one", "load_average": 0.0},
     )
+
+
+def coded_costs(microseconds: float = 1000, rebuild_s: float = 0.0) -> CodedCosts:
+    """Of 4+2, the same for every operation on an object or a fragment, however large."""
+    each = dict.fromkeys(CODED_OPERATIONS, Curve(((0.0, microseconds * 1e-6),)))
+    return CodedCosts(4, 2, dict.fromkeys(CODED_SERVICES, each), rebuild_s, {"at": "then"})

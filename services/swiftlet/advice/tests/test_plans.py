@@ -14,7 +14,7 @@ from swiftlet.advice.load import Load
 from swiftlet.advice.manifests import manifests, quantity
 from swiftlet.advice.plan import Coding, Plan, Rules
 from swiftlet.advice.sizing import MAX_PODS, least, part_power
-from swiftlet.advice.tests.cases import DENSE, GB, HDD, MB, PLAIN, SSD, STRONG, TB, costs, hardware, load
+from swiftlet.advice.tests.cases import DENSE, GB, HDD, MB, PLAIN, SSD, STRONG, TB, coded_costs, costs, hardware, load
 from swiftlet.advice.text import plan_lines
 
 
@@ -58,6 +58,7 @@ def test_an_archive_with_erasure_coding_takes_half_of_the_disks() -> None:
     (pool,), lost = kept.pools, 1000 * TB * 1.5 / kept.pools[0].pods
     speed = (pool.pods - 1) * min(DENSE.network_bytes_per_s, pool.disks * HDD.write_bytes_per_s) / 2
     assert kept.restore_s == pytest.approx(lost * 4 / speed, rel=0.01)
+
     cluster, policy = manifests(kept, "cold")
     assert policy["spec"]["erasureCoding"] == {"data": 4, "parity": 2}
     assert cluster["spec"]["rings"]["replicas"] == 3
@@ -65,6 +66,17 @@ def test_an_archive_with_erasure_coding_takes_half_of_the_disks() -> None:
     assert "4+2 fragments, 1.5 bytes for each byte" in text
     assert "any 2 devices or any 2 nodes lost at a time" in text
     assert "each     PUT writes on 6 devices and waits for 5; GET reads from 4 devices" in text
+
+
+def test_what_a_fragment_takes_that_is_made_anew_bounds_restoring() -> None:
+    known = replace(costs(), coded=coded_costs(rebuild_s=1e-6))
+    asked, given = load(100 * MB, 1000 * TB, read=1), hardware(DENSE)
+    coding = plans(asked, given, known, Rules(coding=Coding(4, 2)))[0]
+    (pool,), lost = coding.pools, 1000 * TB * 1.5 / coding.pools[0].pods
+    # Half of the processors of all other nodes.
+    assert coding.restore_s == pytest.approx(lost * 1e-6 / ((pool.pods - 1) * DENSE.processors / 2), rel=0.01)
+    copies_alone = plans(asked, given, known, Rules())[0]
+    assert copies_alone.restore_s == plans(asked, given, costs(), Rules())[0].restore_s
 
 
 @pytest.mark.parametrize(

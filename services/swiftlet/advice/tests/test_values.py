@@ -16,7 +16,7 @@ from swiftlet.advice.demand import demand, device_busy, folds, mean_cost
 from swiftlet.advice.errors import AdviceError
 from swiftlet.advice.redundancy import Redundancy, coded, copies
 from swiftlet.advice.sizes import Piece, fixed, of_pieces
-from swiftlet.advice.tests.cases import HDD, MB, costs, load
+from swiftlet.advice.tests.cases import HDD, MB, coded_costs, costs, load
 
 
 @pytest.mark.parametrize(
@@ -122,6 +122,36 @@ def test_fragments_cost_by_their_size_and_as_many_devices_as_they_are() -> None:
     assert taken.rows == 30
     assert taken.cpu["container"] == pytest.approx((10 * 3 + 25) * 0.1e-3)
     assert demand(load(5 * MB, create=10), costs(), kept, 1 << 20, 3.0).large == 60
+
+
+def test_costs_that_were_measured_with_coding_count_for_coded_objects_alone() -> None:
+    known = replace(costs(), coded=coded_costs(5000))
+    both = load(2 * MB, create=10, read=20, head=5)
+    assert demand(both, known, copies(3), 1 << 20) == demand(both, costs(), copies(3), 1 << 20)
+    taken = demand(both, known, coded(4, 2), 1 << 20)
+    assert taken.cpu["object"] == pytest.approx((10 * 6 + 25 * 4) * 5e-3)
+    assert taken.cpu["proxy"] == pytest.approx(35 * 5e-3)
+    # Rows and listings are as with copies.
+    assert taken.cpu["container"] == demand(both, costs(), coded(4, 2), 1 << 20).cpu["container"]
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("data", 1, "coded.data: must be a whole number of at least 2, not 1"),
+        ("parity", "two", "coded.parity: must be a whole number of at least 1, not 'two'"),
+        ("rebuild_us_per_mb", -1, "coded.rebuild_us_per_mb: must be a number of at least 0, not -1"),
+        ("cpu_us", {"proxy": {}}, "coded.cpu_us.proxy: lacks create, read, update, delete, head"),
+        ("measured", None, "coded.measured: must be an object with fields"),
+    ],
+)
+def test_wrong_costs_of_coding_are_refused_by_field(field: str, value: Any, said: str) -> None:
+    known = document(replace(costs(), coded=coded_costs()))
+    assert read_costs(json.dumps(known), "mine.json").coded == coded_costs()
+    known["coded"][field] = value
+    with pytest.raises(AdviceError) as refused:
+        read_costs(json.dumps(known), "mine.json")
+    assert str(refused.value) == f"mine.json: {said}"
 
 
 @pytest.mark.parametrize(

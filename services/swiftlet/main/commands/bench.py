@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 import textwrap
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -191,23 +192,60 @@ def compare(before: Path, after: Path, as_json: bool) -> None:
     help="File of unit costs to write, for `swiftlet advise --costs`.",
 )
 @click.option("--runs", type=click.IntRange(1, MAX_RUNS), default=3, show_default=True, help="The medians of so many.")
-def costs(store: Path, output: Path, runs: int) -> None:
+@click.option(
+    "--coded",
+    metavar="DATA+PARITY",
+    help="Measure a store whose default policy has this erasure coding, and add to the costs in OUTPUT.",
+)
+def costs(store: Path, output: Path, runs: int, coded: str | None) -> None:
     """Measure what each operation takes of each service of STORE, a file of `swiftlet standalone --ready-file`.
 
     \b
       swiftlet standalone --data /srv/try --ready-file /srv/try.json &
       swiftlet bench costs /srv/try.json --output costs.json
 
+    \b
+      swiftlet standalone --data /srv/coded --policies coded=4+2,usual --ready-file /srv/coded.json &
+      swiftlet bench costs /srv/coded.json --coded 4+2 --output costs.json
+
     It takes a quarter of an hour and needs some gigabytes of space, which it gives back.
     """
     from swiftlet.advice.costs import document as costs_document
-    from swiftlet.main.commands.advise.measuring import measure, read_store
+    from swiftlet.advice.costs import read_costs
+    from swiftlet.advice.errors import AdviceError
+    from swiftlet.main.commands.advise.measuring import measure, measure_coded, read_store
 
+    scheme = None if coded is None else _scheme(coded)
+    before = None
+    if scheme is not None:
+        try:
+            before = read_costs(output.read_bytes(), str(output))
+        except OSError as error:
+            raise click.ClickException(
+                f"{output} can't be read: {error.strerror}; measure a store with copies first, without --coded"
+            ) from error
+        except AdviceError as error:
+            raise click.ClickException(str(error)) from error
     check_writable(output)
     local = read_store(store)
     target = log_in_at(V1(auth_url=f"{local.endpoint}{LOGIN}", user=local.user, key=local.key), None)
-    found = measure(local, target, runs, lambda text: click.echo(text, err=True))
+
+    def say(text: str) -> None:
+        click.echo(text, err=True)
+
+    if scheme is None or before is None:
+        found = measure(local, target, runs, say)
+    else:
+        found = replace(before, coded=measure_coded(local, target, *scheme, runs, say))
     write(output, json.dumps(costs_document(found), indent=1) + "\n")
+
+
+def _scheme(text: str) -> tuple[int, int]:
+    """Return the fragments with data and with parity."""
+    data, plus, parity = text.partition("+")
+    if not (plus and data.isdecimal() and parity.isdecimal() and int(data) > 1 and int(parity) > 0):
+        raise click.BadParameter(f"must be DATA+PARITY such as 4+2, not {text!r}", param_hint="--coded")
+    return int(data), int(parity)
 
 
 def _watch(pids: str, cluster: Path | None) -> Watch | None:

@@ -196,3 +196,22 @@ def test_a_wrong_key_and_a_result_that_cant_be_written(
     monkeypatch.setenv("ST_KEY", "wrong")
     assert bench("run", scenario, "--target", store.endpoint) == 1
     assert "does not take the credentials" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("coded", "content", "code", "message"),
+    [
+        ("4x2", None, 2, "must be DATA+PARITY such as 4+2, not '4x2'"),
+        ("1+2", None, 2, "must be DATA+PARITY"),
+        ("4+2", None, 1, "measure a store with copies first, without --coded"),
+        ("4+2", '{"version": 7}', 1, "version: this release reads 1, the file has 7"),
+    ],
+)
+def test_costs_of_coding_are_added_to_those_of_copies(
+    coded: str, content: str | None, code: int, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "costs.json"
+    if content is not None:
+        output.write_text(content)
+    assert bench("costs", tmp_path / "ready.json", "--coded", coded, "--output", output) == code
+    assert message in capsys.readouterr().err

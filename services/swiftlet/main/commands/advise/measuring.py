@@ -12,7 +12,16 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from swiftlet.advice.costs import OPERATIONS, SERVICES, Curve, UnitCosts, shipped
+from swiftlet.advice.costs import (
+    CODED_OPERATIONS,
+    CODED_SERVICES,
+    OPERATIONS,
+    SERVICES,
+    CodedCosts,
+    Curve,
+    UnitCosts,
+    shipped,
+)
 from swiftlet.advice.demand import folds
 from swiftlet.bench.environment import facts
 from swiftlet.bench.errors import BenchError
@@ -187,7 +196,64 @@ def measure(
             "note": "processor time of a standalone store's services, the generator beside them; overhead_bytes, "
             "row_bytes, container_bytes and index_bytes are not measured by `swiftlet bench costs`",
         },
+        coded=known.coded,
     )
+
+
+def measure_coded(
+    store: LocalStore,
+    target: Target,
+    data: int,
+    parity: int,
+    runs: int,
+    say: Callable[[str], None],
+    sizes: tuple[int, ...] = SIZES,
+) -> CodedCosts:
+    """Return the unit costs of a store whose objects have erasure coding with so many fragments. BenchError."""
+    wait_until_proved(store)
+    began = facts()
+    say(f"at rest for {REST_S:.0f} s")
+    rest = _rest(store)
+    say("warming up")
+    run(scenario("create", sizes[0], MOST_A_STEP), target, Options("advise-warm", settle_s=SETTLE_S))
+    points: dict[str, dict[str, list[tuple[float, float]]]] = {
+        service: {operation: [] for operation in CODED_OPERATIONS} for service in CODED_SERVICES
+    }
+    for operation in CODED_OPERATIONS:
+        for size in sizes if operation in {"create", "read", "update"} else (sizes[0],):
+            count = max(LEAST_A_STEP, min(MOST_A_STEP, BYTES_A_STEP // size))
+            say(f"{data}+{parity}, {operation}, {size:,} bytes: {runs} times {count:,}")
+            chosen = scenario(operation, size, count)
+            steps = [_step(store, target, chosen, number, say) for number in range(runs)]
+            asked = {"proxy": 1, "object": data if operation in {"read", "head"} else data + parity}
+            for service in CODED_SERVICES:
+                each = [used(step, rest)[service] / step.all_succeeded / asked[service] for step in steps]
+                at = size if service == "proxy" else size / data
+                points[service][operation].append((float(round(at)), median(each)))
+    known = shipped().coded
+    return CodedCosts(
+        data=data,
+        parity=parity,
+        cpu_s={
+            service: {operation: Curve(tuple(found)) for operation, found in operations.items()}
+            for service, operations in points.items()
+        },
+        # What a fragment takes that is made anew is measured by what loses a device: `make bench-advise`.
+        rebuild_s=0.0 if known is None else known.rebuild_s,
+        measured={
+            "at": datetime.now(UTC).isoformat(timespec="seconds"),
+            "runs": runs,
+            **began,
+            "note": "rebuild_us_per_mb is not measured by `swiftlet bench costs`",
+        },
+    )
+
+
+def used(step: StepResult, rest: Mapping[str, float]) -> dict[str, float]:
+    """Return the processor time of each service in a step, beyond what it takes at rest."""
+    assert step.usage is not None
+    seconds, parts = step.points[-1].at_s + SETTLE_S, step.usage.parts
+    return {service: max(0.0, parts[service].cpu_s - rest[service] * seconds) for service in SERVICES}
 
 
 def _step(store: LocalStore, target: Target, chosen: Scenario, number: int, say: Callable[[str], None]) -> StepResult:
@@ -243,11 +309,7 @@ class _Found:
             self._note(service, "written", operation, size, written / each / copies if operation != "list" else 0.0)
 
     def _used(self, step: StepResult) -> dict[str, float]:
-        """Return the processor time of each service beyond what it takes at rest."""
-        assert step.usage is not None
-        seconds = step.points[-1].at_s + SETTLE_S
-        parts = step.usage.parts
-        return {service: max(0.0, parts[service].cpu_s - self._rest[service] * seconds) for service in SERVICES}
+        return used(step, self._rest)
 
     def _beside(self, service: str, step: StepResult) -> float:
         """Return what the operations beside listings took."""
