@@ -1,7 +1,8 @@
 -- PUTs of distinct objects: each thread counts its own names. With BENCH_CONTAINERS above 1 they go to so many containers in
--- turn, which are numbered from 0. With BENCH_DELETE_AFTER they expire after so many seconds.
+-- turn, which are numbered from 0. Names of objects begin with BENCH_NAMES. With BENCH_DELETE_AFTER they expire after so many seconds.
 local size = tonumber(os.getenv("BENCH_SIZE"))
 local body = string.rep("swiftlet", size / 8)
+local names = os.getenv("BENCH_NAMES") or ""
 local containers = tonumber(os.getenv("BENCH_CONTAINERS") or "1")
 local threads = 0
 function setup(thread)
@@ -17,7 +18,7 @@ function request()
   count = count + 1
   local path = os.getenv("BENCH_PATH")
   if containers > 1 then path = string.format("%s-%d", path, count % containers) end
-  return wrk.format("PUT", string.format("%s/%d-%d", path, id, count), nil, body)
+  return wrk.format("PUT", string.format("%s/%s%d-%d", path, names, id, count), nil, body)
 end
 local failed = 0
 function response(status)

@@ -60,14 +60,18 @@ def wrk(
     count: int = 1,
     size: int = SMALL,
     containers: int = 1,
+    names: str = "",
 ) -> Figures:
-    """Run a script against a container, `put.lua` against as many as `containers` says."""
+    """Run a script against a container, `put.lua` against as many as `containers` says, with objects whose names begin
+    with `names`.
+    """
     environment = os.environ | {
         "BENCH_TOKEN": client.token,
         "BENCH_PATH": f"{client.base}/{container}",
         "BENCH_SIZE": str(size),
         "BENCH_COUNT": str(count),
         "BENCH_CONTAINERS": str(containers),
+        "BENCH_NAMES": names,
     }
     command = ["wrk", "-t1", f"-c{clients}", f"-d{seconds}s", "--timeout", "30s", "--latency"]
     command += ["-s", str(HERE / script), client.endpoint]

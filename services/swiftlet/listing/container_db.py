@@ -8,6 +8,7 @@ from dataclasses import replace
 from swiftlet import policy_moves
 from swiftlet.errors import PolicyConflict, Superseded
 from swiftlet.listing.database import Database
+from swiftlet.listing.descriptions import Description
 from swiftlet.listing.head import Head, Report, Totals
 from swiftlet.listing.row_tables import Packed
 from swiftlet.listing.schema import OFFSET, has_shard_table, loaded, stored
@@ -106,7 +107,7 @@ class ContainerDb(Database[ObjectRow]):
         head = self.head
         if policy_moves.ITEM in metadata:
             raise PolicyConflict(f"{policy_moves.ITEM} is set by a POST, not by a PUT")
-        if head.exists and policy is not None and policy != (now := self._now.policy_now):
+        if head.exists and policy is not None and policy != (now := self.head_now.policy_now):
             raise PolicyConflict(f"{head.name} has storage policy {now}, not {policy}")
         wanted = default_policy if policy is None else policy
         if not head.exists and wanted in refused:
@@ -114,7 +115,7 @@ class ContainerDb(Database[ObjectRow]):
         return self._put(timestamp, metadata, wanted, bounds)
 
     @property
-    def _now(self) -> Head:
+    def head_now(self) -> Head:
         """The head with the move as this transaction has left it."""
         return replace(self.head, move=self._move_of(self.head))
 
@@ -136,7 +137,7 @@ class ContainerDb(Database[ObjectRow]):
 
     def _check_step(self, timestamp: Timestamp, text: str, is_retired: Callable[[int], bool]) -> None:
         self.require()
-        head, before = self._now, self.items().get(policy_moves.ITEM)
+        head, before = self.head_now, self.items().get(policy_moves.ITEM)
         try:
             after = policy_moves.parse(text) if text else None
             if after is not None and after.created <= head.delete_timestamp < head.created:
@@ -155,7 +156,7 @@ class ContainerDb(Database[ObjectRow]):
     def info(self) -> ContainerInfo:
         """Return the totals and metadata of the container. Raises NotFound."""
         self.require()
-        head = self._now
+        head = self.head_now
         return ContainerInfo(
             account=head.name.account,
             container=head.name.container or "",
@@ -168,23 +169,32 @@ class ContainerDb(Database[ObjectRow]):
             move=head.move,
         )
 
+    def described(self) -> Description:
+        """Return head and description, of the same moment."""
+        head = self.head_now
+        return Description(head, self.info() if head.exists else None)
+
     def account_row(self, counted: Timestamp) -> ContainerRow:
         """Return the totals that the account should have of this container, as of `counted`."""
-        head = self._now
-        return ContainerRow(
-            name=head.name.container or "",
-            put_timestamp=head.put_timestamp,
-            delete_timestamp=head.delete_timestamp,
-            object_count=head.whole.objects,
-            bytes_used=head.whole.bytes,
-            policy=head.policy_now,
-            reported=counted,
-        )
+        return account_row(self.head_now, counted)
 
     def mark_reported(self, row: ContainerRow) -> None:
         """Note that the account has `row`."""
         report = Report(row.put_timestamp, row.delete_timestamp, row.object_count, row.bytes_used, row.policy)
         self.head = replace(self.head, reported=report)
+
+
+def account_row(head: Head, counted: Timestamp) -> ContainerRow:
+    """Return the totals that the account should have of a container with this head, as of `counted`."""
+    return ContainerRow(
+        name=head.name.container or "",
+        put_timestamp=head.put_timestamp,
+        delete_timestamp=head.delete_timestamp,
+        object_count=head.whole.objects,
+        bytes_used=head.whole.bytes,
+        policy=head.policy_now,
+        reported=counted,
+    )
 
 
 def packed(row: ObjectRow) -> Packed:

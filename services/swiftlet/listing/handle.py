@@ -31,6 +31,7 @@ from typing import Any, Protocol, TypeVar
 from swiftlet.errors import DeviceFailed, NodeBusy, NotFound, StoreFormatError, SwiftletError
 from swiftlet.listing.background_tasks import BackgroundTasks, report, resolve, tell
 from swiftlet.listing.commits import Commits
+from swiftlet.listing.descriptions import Description
 from swiftlet.listing.late_sync import LateSync, LateSyncs
 from swiftlet.listing.updates import Taken
 from swiftlet.listing.writer import AnyDb, Outcome, Summary, Write, Writer, explained, opened
@@ -46,8 +47,8 @@ class Observer(Protocol):
     otherwise.
     """
 
-    def committed(self, handle: Handle, summary: Summary, batch: int) -> None:
-        """Handle the commit of a transaction of `batch` rows and other writes."""
+    def committed(self, handle: Handle, summary: Summary, description: Description | None, batch: int) -> None:
+        """Handle the commit of a transaction of `batch` rows and other writes; `description` is that of a container."""
         ...
 
     def gone(self, handle: Handle) -> None:
@@ -126,6 +127,8 @@ class Handle:
         self.taken = taken
         self._writer = Writer(id, path, root, owner.check_room, self._drop_readers, taken)
         self._idle: list[AnyDb] = []
+        self.commits = 0
+        """The number of commits and removals so far."""
         self._generation = 0
         self._lock = threading.Lock()
         self._reading = 0
@@ -335,10 +338,12 @@ class Handle:
             self._late.committed()
         tell(self._deal_with_table, batch, outcome)
         if outcome.summary is not None:
-            tell(self._owner.committed, self, outcome.summary, _size(batch) + outcome.taken)
+            self.commits += 1
+            tell(self._owner.committed, self, outcome.summary, outcome.description, _size(batch) + outcome.taken)
         if any(write.meets_rows for write in batch):
             tell(self._owner.altered, self.id)
         if outcome.removed:
+            self.commits += 1
             tell(self._owner.gone, self)
         for write, result in zip(batch, outcome.results, strict=True):
             tell(write.done, result.value, result.error)
@@ -347,7 +352,8 @@ class Handle:
         """End the fold of a transaction that has ended well, and have rows taken natively where that may be."""
         self._end_fold(True)
         if outcome.ordinary is not None and not self._others and self._owner.takes_rows:
-            self.taken.open(outcome.ordinary, again=any(write.rows is None for write in batch))
+            # Who makes a container is going to write to it.
+            self.taken.open(outcome.ordinary, again=any(write.rows is None and write.create is None for write in batch))
 
     def _end_fold(self, merged: bool) -> None:
         rows = self.taken.folded(merged)

@@ -34,10 +34,12 @@ from swiftlet.listing.account_db import AccountDb
 from swiftlet.listing.background_tasks import report, resolve
 from swiftlet.listing.commits import Commits
 from swiftlet.listing.container_db import ContainerDb, packed
+from swiftlet.listing.descriptions import Description, Descriptions
 from swiftlet.listing.faults import DamagedDatabase, translate
 from swiftlet.listing.fingerprints import Fingerprints
 from swiftlet.listing.folding import FOLD_AFTER_S, Folding
 from swiftlet.listing.handle import Handle, Limits, Workers
+from swiftlet.listing.head import Head
 from swiftlet.listing.late_sync import LateSyncs
 from swiftlet.listing.layout import database_path, databases_in, entries, own
 from swiftlet.listing.page_text import page_text
@@ -135,6 +137,8 @@ class ListingStore:
         self._handles: OrderedDict[DatabaseId, Handle] = OrderedDict()
         self.fingerprints = Fingerprints()
         """Fingerprints of the databases that were read since the start."""
+        self.descriptions = Descriptions()
+        """Descriptions of the containers that were asked for or changed lately."""
         self._failed: DeviceFailed | None = None
         self._broken = False
         """Whether it has failed, also after it was closed."""
@@ -220,7 +224,29 @@ class ListingStore:
 
     async def container_info(self, partition: int, account: str, container: str) -> ContainerInfo:
         """Return the totals and metadata of the container. Raises NotFound."""
-        return await self.read(self._container(partition, account, container), ContainerDb.info)
+        self.require()
+        id = self._container(partition, account, container)
+        if Taken(self.table, self._places, id).waiting:
+            await self._handle(id).folded()
+        known = self.descriptions.get(id)
+        if known is not None and known.info is not None:
+            return known.info
+        return await self._described(id, ContainerDb.info)
+
+    async def container_head(self, id: DatabaseId) -> Head:
+        """Return the head of a container's database, as of the last commit. Raises NotFound without a database."""
+        self.require()
+        known = self.descriptions.get(id)
+        return known.head if known is not None else await self._described(id, lambda database: database.head_now)
+
+    async def _described(self, id: DatabaseId, part: Callable[[ContainerDb], T]) -> T:
+        """Read part of a container's database, and remember its description."""
+        handle = self._handle(id)
+        commits = handle.commits
+        found, description = await self.read(id, lambda database: (part(database), database.described()))
+        if self._handles.get(id) is handle and handle.commits == commits:
+            self.descriptions.put(id, description)
+        return found
 
     async def list_objects(
         self, partition: int, account: str, container: str, query: ListingQuery
@@ -647,11 +673,16 @@ class ListingStore:
         self._closing.add(closing)
         closing.add_done_callback(self._closing.discard)
 
-    def committed(self, handle: Handle, summary: Summary, batch: int) -> None:
-        """Remember the fingerprint after a transaction, and tell the followers."""
+    def committed(self, handle: Handle, summary: Summary, description: Description | None, batch: int) -> None:
+        """Remember fingerprint and description after a transaction, and tell the followers."""
         metrics.BATCH_ROWS.observe(batch)
-        if self._handles.get(handle.id) is handle:
+        is_current = self._handles.get(handle.id) is handle
+        if is_current:
             self.fingerprints.put(handle.id, summary.fingerprint)
+        if is_current and description is not None:
+            self.descriptions.put(handle.id, description)
+        else:
+            self.descriptions.drop(handle.id)
         if handle.id.kind is DatabaseKind.CONTAINER:
             for follower in self._followers:
                 follower(handle.id, summary)
@@ -664,6 +695,7 @@ class ListingStore:
     def gone(self, handle: Handle) -> None:
         """Forget the fingerprint of a database that was removed."""
         handle.taken.forget()
+        self.descriptions.drop(handle.id)
         self._removals += 1
         self.fingerprints.drop(handle.id)
 

@@ -23,6 +23,7 @@ from typing import Any
 from swiftlet.errors import DeviceFailed, DiskFull, NotFound, StoreFormatError, SwiftletError
 from swiftlet.listing.account_db import AccountDb
 from swiftlet.listing.container_db import ContainerDb
+from swiftlet.listing.descriptions import Description
 from swiftlet.listing.faults import translate
 from swiftlet.listing.row_tables import Packed
 from swiftlet.listing.schema import create_database, open_database, relax, sync_directories
@@ -105,6 +106,8 @@ class Outcome:
     results: list[Result] = field(default_factory=list)
     summary: Summary | None = None
     """The committed totals; None when nothing was committed."""
+    description: Description | None = None
+    """The committed description of a container."""
     removed: bool = False
     """Whether the database was removed."""
     opened: bool = False
@@ -176,6 +179,8 @@ class Writer:
                 return outcome
             database.commit()
             outcome.summary = Summary.of(database)
+            if isinstance(database, ContainerDb):
+                outcome.description = database.described()
             if full is None:
                 outcome.ordinary = _ordinary(database)
             return outcome

@@ -6,6 +6,7 @@ import asyncio
 import errno
 import socket
 import sqlite3
+import threading
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import cast
@@ -87,10 +88,16 @@ async def names(store: ListingStore) -> list[str]:
 
 
 async def test_only_a_container_with_rows_of_its_own_is_open(device: Device) -> None:
+    """From its creation on, as who makes it is going to write to it; or after its first rows."""
     store = device.start()
     assert not device.is_open()
     await store.put_container(*PLACE, Timestamp(1), {}, None, 0)
-    assert not device.is_open(), "nobody has written there yet"
+    assert device.is_open()
+    await store.close()
+    store = device.start()
+    assert not device.is_open()
+    await store.post_container(*PLACE, Timestamp(2), {"K": "u"})
+    assert not device.is_open(), "nobody has written there since"
     await store.update_rows(*PLACE, [ObjectRow("o", Timestamp(2), 1)])
     assert device.is_open()
     await store.post_container(*PLACE, Timestamp(3), {"K": "v"})
@@ -402,13 +409,20 @@ async def test_a_journal_that_fails_takes_the_device_out_of_service(device: Devi
 
 
 async def test_the_journal_stays_until_the_logs_are_synced(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(late_sync, "SYNC_AFTER_S", 0.05)
+    may_sync, sync = threading.Event(), late_sync._datasync
+
+    def held(path: Path) -> None:
+        assert may_sync.wait(60)
+        sync(path)
+
+    monkeypatch.setattr(late_sync, "_datasync", held)
     store = await device.started()
     device.take("second")
     assert await names(store) == ["first", "second"]
     shortening = asyncio.ensure_future(store.shorten_journal())
     await asyncio.sleep(0)
     assert device.journal.files, "the log was not synced yet"
+    may_sync.set()
     await shortening
     assert device.journal.files == {}
 

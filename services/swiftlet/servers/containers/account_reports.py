@@ -26,7 +26,7 @@ from prometheus_client import Counter, Gauge
 
 from swiftlet.boundaries.listings import ListingTransport
 from swiftlet.errors import NotFound, StoreFormatError, SwiftletError
-from swiftlet.listing.container_db import ContainerDb
+from swiftlet.listing.container_db import account_row
 from swiftlet.listing.pool import ListingStore
 from swiftlet.listing.writer import Summary
 from swiftlet.model import ContainerRow, DatabaseId, DatabaseKind
@@ -189,11 +189,12 @@ class AccountReporter:
         """Report new totals to the account and note that; return whether nothing is pending any more."""
         store = self._stores[device]
         try:
-            news = await store.read(id, self._news)
-            if news is None:
+            # Rows that native code has taken are reported after the commit that merges them.
+            head = await store.container_head(id)
+            if not head.unreported:
                 return True
-            account, row = news
-            await self._tell(device, id, account, row)
+            row = account_row(head, self._clock.next())
+            await self._tell(device, id, head.name.account, row)
             # This need not be synced: what is lost with the power is reported once more.
             await store.write(id, lambda database: database.mark_reported(row), grows=False, later=True, aside=True)
         except (NotFound, StoreFormatError):
@@ -209,11 +210,6 @@ class AccountReporter:
             return False
         REPORTS.labels("delivered").inc()
         return True
-
-    def _news(self, database: ContainerDb) -> tuple[str, ContainerRow] | None:
-        if not database.head.unreported:
-            return None
-        return database.head.name.account, database.account_row(self._clock.next())
 
     async def _tell(self, device: str, id: DatabaseId, account: str, row: ContainerRow) -> None:
         partition = self._account_ring().partition_of(self._hash_path(account))
@@ -248,6 +244,6 @@ def paired(accounts: Sequence[Device], index: int | None, containers: int) -> Se
 
 async def _is_pending(store: ListingStore, id: DatabaseId) -> bool:
     try:
-        return await store.read(id, lambda database: database.head.unreported)
+        return (await store.container_head(id)).unreported
     except (NotFound, StoreFormatError):
         return False
