@@ -9,7 +9,7 @@ from swiftlet import policy_moves
 from swiftlet.errors import PolicyConflict, Superseded
 from swiftlet.listing.database import Database
 from swiftlet.listing.descriptions import Description
-from swiftlet.listing.head import Head, Report, Totals
+from swiftlet.listing.head import Head, Totals
 from swiftlet.listing.row_tables import Packed
 from swiftlet.listing.schema import OFFSET, has_shard_table, loaded, stored
 from swiftlet.listing.sethash import object_term
@@ -180,8 +180,7 @@ class ContainerDb(Database[ObjectRow]):
 
     def mark_reported(self, row: ContainerRow) -> None:
         """Note that the account has `row`."""
-        report = Report(row.put_timestamp, row.delete_timestamp, row.object_count, row.bytes_used, row.policy)
-        self.head = replace(self.head, reported=report)
+        self.head = self.head.after_report(row)
 
 
 def account_row(head: Head, counted: Timestamp) -> ContainerRow:

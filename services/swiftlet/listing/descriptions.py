@@ -9,10 +9,10 @@ meanwhile. Memory: some kilobytes for each, of `MAX_DESCRIPTIONS` at most.
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from swiftlet.listing.head import Head
-from swiftlet.model import ContainerInfo, DatabaseId
+from swiftlet.model import ContainerInfo, ContainerRow, DatabaseId
 
 MAX_DESCRIPTIONS = 10_000
 """Descriptions of containers that a device keeps in memory; the least recently used are forgotten."""
@@ -25,6 +25,10 @@ class Description:
     head: Head
     info: ContainerInfo | None
     """None where the container does not exist."""
+
+    def after_report(self, row: ContainerRow) -> Description:
+        """Return it as it is once the account was told `row`."""
+        return replace(self, head=self.head.after_report(row))
 
 
 class Descriptions:

@@ -35,7 +35,7 @@ from swiftlet.listing.descriptions import Description
 from swiftlet.listing.late_sync import LateSync, LateSyncs
 from swiftlet.listing.updates import Taken
 from swiftlet.listing.writer import AnyDb, Outcome, Summary, Write, Writer, explained, opened
-from swiftlet.model import DatabaseId, DatabaseName
+from swiftlet.model import ContainerRow, DatabaseId, DatabaseName
 
 T = TypeVar("T")
 
@@ -258,6 +258,15 @@ class Handle:
             self._writing = True
             self._commits.add(self)
 
+    def note_reported(self, row: ContainerRow) -> bool:
+        """Note with the next transaction, or when it is closed, what the account was told; return False where the
+        database is closed already.
+        """
+        if not self._writer.open:
+            return False
+        self._writer.note_reported(row)
+        return True
+
     def fold(self) -> asyncio.Future[None]:
         """Merge what native code has taken so far; return a future for when that is committed."""
         if self._fold is None:
@@ -383,6 +392,7 @@ class Handle:
     def close_now(self) -> None:
         """Close the connections that nobody uses; blocks. Reads in progress close theirs when they are done."""
         self._drop_readers()
+        self._writer.settle()
         self._writer.close()
 
     async def wait_idle(self) -> None:

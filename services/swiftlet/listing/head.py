@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sqlite3
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from swiftlet.listing import sethash
 from swiftlet.listing.faults import DamagedDatabase
 from swiftlet.listing.schema import loaded, stored
-from swiftlet.model import DatabaseName
+from swiftlet.model import ContainerRow, DatabaseName
 from swiftlet.policy_moves import PolicyMove
 from swiftlet.timestamp import ZERO, Timestamp
 
@@ -74,6 +74,11 @@ class Head:
         totals = self.totals.plus(more)
         stamps = self.created, self.put_timestamp, self.delete_timestamp
         return Head(self.name, *stamps, self.policy, totals, rows_digest, self.reported, self.away, self.move)
+
+    def after_report(self, row: ContainerRow) -> Head:
+        """Return the head once the account was told `row`."""
+        report = Report(row.put_timestamp, row.delete_timestamp, row.object_count, row.bytes_used, row.policy)
+        return replace(self, reported=report)
 
     @property
     def deleted(self) -> bool:

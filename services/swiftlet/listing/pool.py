@@ -239,6 +239,15 @@ class ListingStore:
         known = self.descriptions.get(id)
         return known.head if known is not None else await self._described(id, lambda database: database.head_now)
 
+    async def note_reported(self, id: DatabaseId, row: ContainerRow) -> None:
+        """Note what a container's account was told. It need not be durable: what is lost is reported once more."""
+        handle, known = self._handles.get(id), self.descriptions.get(id)
+        is_open = handle is not None and handle.note_reported(row)
+        if is_open and known is not None and known.head.exists:
+            self.descriptions.put(id, known.after_report(row))
+        else:
+            await self.write(id, lambda database: database.mark_reported(row), grows=False, later=True, aside=True)
+
     async def _described(self, id: DatabaseId, part: Callable[[ContainerDb], T]) -> T:
         """Read part of a container's database, and remember its description."""
         handle = self._handle(id)

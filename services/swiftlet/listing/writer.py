@@ -11,10 +11,12 @@ gets the error, and the connection is closed; nothing was acknowledged.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import sqlite3
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,7 +31,7 @@ from swiftlet.listing.row_tables import Packed
 from swiftlet.listing.schema import create_database, open_database, relax, sync_directories
 from swiftlet.listing.thread_pool import Done
 from swiftlet.listing.updates import Taken
-from swiftlet.model import DatabaseId, DatabaseKind, DatabaseName
+from swiftlet.model import ContainerRow, DatabaseId, DatabaseKind, DatabaseName
 
 AnyDb = ContainerDb | AccountDb
 
@@ -148,6 +150,8 @@ class Writer:
         self._taken = taken
         self._database: AnyDb | None = None
         self._relaxed = False
+        self._reported: deque[ContainerRow] = deque(maxlen=1)
+        """What the account was told, which the database does not have yet."""
 
     @property
     def open(self) -> bool:
@@ -177,6 +181,7 @@ class Writer:
                 self._remove()
                 outcome.removed = True
                 return outcome
+            self._mark_reported(database)
             database.commit()
             outcome.summary = Summary.of(database)
             if isinstance(database, ContainerDb):
@@ -190,6 +195,27 @@ class Writer:
         except BaseException:
             self.close()
             raise
+
+    def note_reported(self, row: ContainerRow) -> None:
+        """Have the next transaction, or `settle`, note what the account was told; may be called at any time."""
+        self._reported.append(row)
+
+    def _mark_reported(self, database: AnyDb) -> None:
+        """Note what the account was told, within the transaction."""
+        while self._reported and isinstance(database, ContainerDb):
+            database.mark_reported(self._reported.popleft())
+
+    def settle(self) -> None:
+        """Write what waits for a transaction; what can't be written is reported once more after the next start."""
+        database = self._database
+        if database is None or not self._reported:
+            return
+        with contextlib.suppress(sqlite3.Error, SwiftletError):
+            relax(database.connection, True)
+            self._relaxed = True
+            database.begin()
+            self._mark_reported(database)
+            database.commit()
 
     def close(self) -> None:
         """Close the connection; SQLite rolls back what was open."""

@@ -1,7 +1,8 @@
 """Reports containers' totals to the databases of their accounts.
 
 A container's database remembers what was last reported to its account; whatever differs from that is pending. So the
-database is the outbox: nothing is lost by a restart, and a scan at the start finds what is pending. A PUT or DELETE of
+database is the outbox: nothing is lost by a restart, and a scan at the start finds what is pending. That a report was
+delivered is noted with the container's next change, or when its file is closed. A PUT or DELETE of
 a container is reported before it is answered, for a bounded time; changed totals about a second later, many changes in
 one report.
 
@@ -34,6 +35,7 @@ from swiftlet.names import HashPath
 from swiftlet.ring.holders import CurrentRing, IsLocal, holders_of, own_index
 from swiftlet.ring.model import Device
 from swiftlet.timestamp import TimestampClock
+from swiftlet.transport.bundles import Bundles
 from swiftlet.web.logs import get_logger
 
 REPORTS = Counter("swiftlet_account_reports_total", "Reports of containers to their accounts.", ["result"])
@@ -42,6 +44,8 @@ PENDING = Gauge(
 )
 _log = get_logger("account_reports")
 _Key = tuple[str, DatabaseId]
+MAX_REPORTS = 256
+"""Reports of containers to one replica of an account that go in one request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +58,19 @@ class ReportSettings:
     """Seconds for which a PUT or DELETE of a container waits for its report."""
     max_pause_s: float = 60.0
     """The longest pause between repetitions; pauses begin with `debounce_s` and double."""
-    concurrency: int = 8
-    """The number of reports that are sent at a time."""
+    concurrency: int = 256
+    """The number of reports that are made at a time; those for one account on one device go together."""
     scan_pause_s: float = 0.001
     """Seconds of pause after each database in the scan at the start."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A replica of an account."""
+
+    target: Device
+    partition: int
+    account: str
 
 
 class AccountReporter:
@@ -87,6 +100,7 @@ class AccountReporter:
         self._failures: dict[_Key, int] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._slots = asyncio.Semaphore(self._settings.concurrency)
+        self._bundles = Bundles(self._send, MAX_REPORTS)
         self._following = {device: partial(self._committed, device) for device in stores}
 
     def start(self) -> None:
@@ -106,6 +120,7 @@ class AccountReporter:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await self._bundles.close()
 
     async def report_now(self, device: str, id: DatabaseId) -> bool:
         """Report within `wait_s`; what fails or takes longer (False) is retried in the background."""
@@ -195,8 +210,7 @@ class AccountReporter:
                 return True
             row = account_row(head, self._clock.next())
             await self._tell(device, id, head.name.account, row)
-            # This need not be synced: what is lost with the power is reported once more.
-            await store.write(id, lambda database: database.mark_reported(row), grows=False, later=True, aside=True)
+            await store.note_reported(id, row)
         except (NotFound, StoreFormatError):
             return True
         except SwiftletError as error:
@@ -215,7 +229,7 @@ class AccountReporter:
         partition = self._account_ring().partition_of(self._hash_path(account))
         told = await asyncio.gather(
             *(
-                self._transport.update_containers(target, partition, account, [row])
+                self._bundles.ask(_Place(target, partition, account), row)
                 for target in self._targets(device, id, partition)
             ),
             return_exceptions=True,
@@ -223,6 +237,10 @@ class AccountReporter:
         for result in told:
             if isinstance(result, BaseException):
                 raise result
+
+    async def _send(self, place: _Place, rows: Sequence[ContainerRow]) -> Sequence[None]:
+        await self._transport.update_containers(place.target, place.partition, place.account, rows)
+        return [None] * len(rows)
 
     def _targets(self, device: str, id: DatabaseId, partition: int) -> Sequence[Device]:
         containers = holders_of(self._container_ring(), id.partition)
