@@ -1,7 +1,12 @@
-"""Questions for one place that go together while others are under way.
+"""Requests that wait for each other: few are in progress, those that come meanwhile share the next message.
 
-The first ones are sent at once and alone; what comes while they are under way waits, and goes in one request. So nobody
-waits for company, and a place that is asked by many has few requests to answer.
+Many writers of one account ask the same replicas about the same database, and proxies that use many containers ask each
+container server about many. A message for each of them costs more than what it asks for, so those that may go together
+share a queue. Nobody waits for company: what comes while none is in progress is sent at once.
+
+Fault model: a message that fails is the failure of all requests in it; none of them is sent again here. A caller that
+goes away while its request waits is left out; one that goes away later has been served. A device that hangs holds its
+queue for as long as one message may take: a request behind it waits at most for that one and for its own.
 """
 
 from __future__ import annotations
@@ -17,13 +22,13 @@ R = TypeVar("R")
 
 
 class Bundles(Generic[K, I, R]):
-    """Questions by the places they are for; used from one event loop."""
+    """The queues by what requests share; a queue exists while requests wait in it. Runs in one event loop."""
 
     def __init__(
         self, send: Callable[[K, Sequence[I]], Awaitable[Sequence[R | BaseException]]], most: int, at_once: int = 1
     ) -> None:
-        """`send` asks a place at most `most` questions and returns an answer or an error for each, in their order; what
-        it raises is everybody's error. A place has up to `at_once` requests under way.
+        """`send` gets at most `most` requests and returns an answer or an error for each, in the same order; what it
+        raises is the error of all. A queue has up to `at_once` messages in progress.
         """
         self._send = send
         self._most = most
@@ -33,7 +38,7 @@ class Bundles(Generic[K, I, R]):
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def ask(self, place: K, item: I) -> R:
-        """Return the answer to a question, or raise its error."""
+        """Return the answer; raises the error of the message or of the answer."""
         answer: asyncio.Future[R] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(place, deque()).append((item, answer))
         if self._under_way.get(place, 0) < self._at_once:
@@ -55,7 +60,7 @@ class Bundles(Generic[K, I, R]):
                     answer.cancel()
 
     def _next(self, place: K) -> list[tuple[I, asyncio.Future[R]]]:
-        """Return the next questions that somebody still waits for."""
+        """Return the next requests that somebody still waits for."""
         bundle: list[tuple[I, asyncio.Future[R]]] = []
         waiting = self._waiting.get(place)
         while waiting and len(bundle) < self._most:

@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from swiftlet.errors import SwiftletError
 from swiftlet.model import Amounts, Bounds, Claim, Confirmation, Excess
-from swiftlet.transport.wire import WireError, array, error_from_wire, error_to_wire, flag, number, text
+from swiftlet.transport.wire import WireError, array, flag, number, text
 
 MAX_LIFE_S = 86_400
 """The longest time in seconds that a claim may be held without being renewed."""
@@ -78,28 +77,6 @@ def many_from_wire(fields: Mapping[str, Any]) -> list[dict[str, Any]]:
     if not all(isinstance(one, dict) for one in found):
         raise WireError("claims has something that is not an object")
     return found
-
-
-def answers_to_wire(answers: Sequence[dict[str, Any] | SwiftletError]) -> dict[str, Any]:
-    """Encode the answers, errors included, each as `[status, fields]`."""
-    return {"answers": [error_to_wire(one) if isinstance(one, SwiftletError) else (200, one) for one in answers]}
-
-
-def answers_from_wire(fields: Mapping[str, Any], count: int) -> list[dict[str, Any] | SwiftletError]:
-    """Decode the answers to so many requests; WireError."""
-    found = array(fields, "answers")
-    if len(found) != count:
-        raise WireError(f"{len(found)} answers to {count} requests")
-    return [_answer(one) for one in found]
-
-
-def _answer(found: object) -> dict[str, Any] | SwiftletError:
-    match found:
-        case [200, dict() as fields]:
-            return fields
-        case [int() as status, dict() as fields]:
-            return error_from_wire(status, fields)
-    raise WireError("an answer is not a status and an object")
 
 
 def _object(fields: Mapping[str, Any], name: str) -> Mapping[str, Any]:

@@ -1,6 +1,6 @@
 """Claims on accounts and containers at other nodes: the part of `ListingTransport` that quotas need, over HTTP.
 
-Fault model: as in `swiftlet.transport.http_listing` and `swiftlet.transport.claim_queues`.
+Fault model: as in `swiftlet.transport.http_listing` and `swiftlet.transport.bundles`.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from swiftlet.model import Bounds, Claim, Confirmation, DatabaseName, Excess
 from swiftlet.ring.model import Device
 from swiftlet.timestamp import Timestamp
 from swiftlet.transport import claims_wire as wire
-from swiftlet.transport.claim_queues import ClaimQueues
-from swiftlet.transport.wire import WireError
+from swiftlet.transport.bundles import Bundles
+from swiftlet.transport.wire import WireError, answers_from_wire
 
 _Place: TypeAlias = tuple[Device, int, DatabaseName, str]
 """A device, a partition, a database in it, and the path of one kind of request below its claims."""
@@ -32,7 +32,7 @@ class HttpClaims(ABC):
         """Send a request to a device and return the JSON of its answer."""
 
     def __init__(self) -> None:
-        self._queues: ClaimQueues[_Place] = ClaimQueues(self._send_claims)
+        self._queues: Bundles[_Place, dict[str, Any], dict[str, Any]] = Bundles(self._send_claims, wire.MAX_MANY)
 
     async def _claims(
         self, device: Device, partition: int, name: DatabaseName, below: str, body: dict[str, Any]
@@ -49,7 +49,7 @@ class HttpClaims(ABC):
         query = {"account": name.account, "container": name.container}
         answer = await self._call(device, "POST", path, query, wire.many_to_wire(bodies))
         with well_formed(device):
-            return wire.answers_from_wire(answer, len(bodies))
+            return answers_from_wire(answer, len(bodies))
 
     async def take_claim(
         self, device: Device, partition: int, name: DatabaseName, claim: Claim, bounds: Bounds, life_s: int

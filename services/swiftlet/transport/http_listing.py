@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from swiftlet.boundaries.listings import PageForm
+from swiftlet.errors import SwiftletError
 from swiftlet.model import (
     AccountInfo,
     ContainerInfo,
@@ -29,6 +30,7 @@ from swiftlet.model import (
 from swiftlet.ring.model import Device
 from swiftlet.timestamp import Timestamp
 from swiftlet.transport import listing_wire as wire
+from swiftlet.transport.bundles import Bundles
 from swiftlet.transport.http_changes import HttpChanges
 from swiftlet.transport.http_claims import HttpClaims
 from swiftlet.transport.http_claims import well_formed as _well_formed
@@ -38,7 +40,10 @@ from swiftlet.transport.http_databases import database_path as _sync
 from swiftlet.transport.http_policies import HttpPolicies
 from swiftlet.transport.http_shards import HttpShards
 from swiftlet.transport.row_streams import RowStreams, TooLarge
-from swiftlet.transport.wire import WireError, array, flag, json_bytes, json_object, text
+from swiftlet.transport.wire import WireError, answers_from_wire, array, flag, json_bytes, json_object, text
+
+DESCRIBED_AT_ONCE = 4
+"""Questions for descriptions of containers that a device has to answer at a time; others go together after them."""
 
 
 class HttpListingTransport(HttpChanges, HttpClaims, HttpDatabases, HttpPolicies, HttpShards):
@@ -51,6 +56,9 @@ class HttpListingTransport(HttpChanges, HttpClaims, HttpDatabases, HttpPolicies,
         super().__init__()
         self._client = client
         self._streams = RowStreams(client)
+        self._descriptions: Bundles[Device, tuple[int, str, str], dict[str, Any]] = Bundles(
+            self._describe, wire.MAX_DESCRIBED, DESCRIBED_AT_ONCE
+        )
 
     def connected(self) -> frozenset[tuple[str, int]]:
         """Return host and port of the nodes to which a connection is open."""
@@ -137,9 +145,18 @@ class HttpListingTransport(HttpChanges, HttpClaims, HttpDatabases, HttpPolicies,
 
     async def container_info(self, device: Device, partition: int, account: str, container: str) -> ContainerInfo:
         """Behaves as `ListingTransport.container_info` requires."""
-        answer = await self._container(device, "GET", partition, (account, container))
+        fields = await self._descriptions.ask(device, (partition, account, container))
         with _well_formed(device):
-            return wire.container_info_from_wire(answer)
+            return wire.container_info_from_wire(fields)
+
+    async def _describe(
+        self, device: Device, places: Sequence[tuple[int, str, str]]
+    ) -> Sequence[dict[str, Any] | SwiftletError]:
+        """Ask for the descriptions of several containers in one message and return the answer to each."""
+        path = f"/v1/descriptions/{device.device}"
+        answer = await self._call(device, "POST", path, {}, wire.places_to_wire(places))
+        with _well_formed(device):
+            return answers_from_wire(answer, len(places))
 
     async def list_objects(
         self, device: Device, partition: int, account: str, container: str, query: ListingQuery
@@ -274,6 +291,7 @@ class HttpListingTransport(HttpChanges, HttpClaims, HttpDatabases, HttpPolicies,
             await self._call(device, "POST", _sync(device, id, "rows"), {}, body)
 
     async def close(self) -> None:
+        await self._descriptions.close()
         await self._streams.close()
         await self._client.close()
 

@@ -46,6 +46,10 @@ MAX_UPDATE_ROWS = 10_000
 """The largest number of rows in one request."""
 MAX_SYNC_BODY = 32 * 1024 * 1024
 """The largest size in bytes of a request's JSON between replicas."""
+MAX_DESCRIBED = 64
+"""The largest number of containers in one question for descriptions."""
+MAX_PARTITION = 0xFFFF_FFFF
+"""The highest number of a partition."""
 MAX_LISTING = 10_000
 """The largest number of rows in one page of a listing."""
 FORM = "form"
@@ -200,6 +204,26 @@ def container_info_to_wire(info: ContainerInfo) -> dict[str, Any]:
         "metadata": dict(info.metadata),
         "move": move_to_wire(info.move),
     }
+
+
+def places_to_wire(places: Sequence[tuple[int, str, str]]) -> dict[str, Any]:
+    """Encode a question about the containers at these places: partition, account and container."""
+    return {"containers": [list(place) for place in places]}
+
+
+def places_from_wire(fields: Mapping[str, Any]) -> list[tuple[int, str, str]]:
+    """Decode the places that a question is about, 1 to `MAX_DESCRIBED`; WireError, InvalidName."""
+    found = array(fields, "containers")
+    if not 1 <= len(found) <= MAX_DESCRIBED:
+        raise WireError(f"containers has {len(found)} places, not within 1 and {MAX_DESCRIBED}; send more messages")
+    return [_place(place) for place in found]
+
+
+def _place(place: object) -> tuple[int, str, str]:
+    match place:
+        case [int() as partition, account, container] if 0 <= partition <= MAX_PARTITION:
+            return partition, checked_name(account, "the account"), checked_name(container, "the container")
+    raise WireError("a place of a container is not its partition, account and container")
 
 
 def move_to_wire(move: PolicyMove | None) -> str | None:

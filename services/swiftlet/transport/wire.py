@@ -10,7 +10,7 @@ unknown error kinds become NodeError.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from swiftlet.errors import (
@@ -192,3 +192,25 @@ def array(fields: Mapping[str, Any], name: str) -> list[Any]:
     if not isinstance(value, list):
         raise WireError(f"field {name!r} is missing or not an array")
     return value
+
+
+def answers_to_wire(answers: Sequence[dict[str, Any] | SwiftletError]) -> dict[str, Any]:
+    """Encode the answers, errors included, each as `[status, fields]`."""
+    return {"answers": [error_to_wire(one) if isinstance(one, SwiftletError) else (200, one) for one in answers]}
+
+
+def answers_from_wire(fields: Mapping[str, Any], count: int) -> list[dict[str, Any] | SwiftletError]:
+    """Decode the answers to so many requests; WireError."""
+    found = array(fields, "answers")
+    if len(found) != count:
+        raise WireError(f"{len(found)} answers to {count} requests")
+    return [_answer(one) for one in found]
+
+
+def _answer(found: object) -> dict[str, Any] | SwiftletError:
+    match found:
+        case [200, dict() as fields]:
+            return fields
+        case [int() as status, dict() as fields]:
+            return error_from_wire(status, fields)
+    raise WireError("an answer is not a status and an object")

@@ -20,7 +20,7 @@ from swiftlet.servers.containers.claims import Claims, Finder, Report
 from swiftlet.servers.shared.json_requests import Answer
 from swiftlet.transport import claims_wire
 from swiftlet.transport.listing_wire import checked_name
-from swiftlet.transport.wire import flag, timestamp
+from swiftlet.transport.wire import answers_to_wire, flag, timestamp
 
 
 class ReportNow(Protocol):
@@ -92,7 +92,7 @@ async def _many(
         except SwiftletError as error:
             return error
 
-    return claims_wire.answers_to_wire(await asyncio.gather(*map(answer, claims_wire.many_from_wire(fields))))
+    return answers_to_wire(await asyncio.gather(*map(answer, claims_wire.many_from_wire(fields))))
 
 
 def _report(reporter: ReportNow | None, device: str) -> Report | None:

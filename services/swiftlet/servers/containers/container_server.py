@@ -10,13 +10,14 @@ idempotent by its timestamps, so callers repeat it or leave it to sync.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
 
 from aiohttp import web
 
-from swiftlet.errors import DeviceFailed
+from swiftlet.errors import DeviceFailed, SwiftletError
 from swiftlet.listing.pool import ListingStore
 from swiftlet.model import DatabaseId, DatabaseName
 from swiftlet.servers.containers.account_usage import AccountUsage
@@ -34,7 +35,7 @@ from swiftlet.timestamp import Timestamp
 from swiftlet.transport import listing_wire as wire
 from swiftlet.transport import row_wire
 from swiftlet.transport.signing import ClusterKey
-from swiftlet.transport.wire import WireError, timestamp
+from swiftlet.transport.wire import WireError, answers_to_wire, timestamp
 
 
 class ContainerReporter(Protocol):
@@ -118,10 +119,17 @@ class ContainerServer:
         await self._report(request, store, *place)
         return {}
 
-    async def get_container(self, request: web.Request, _fields: Answer) -> Answer:
-        """Answer with a container's totals and metadata."""
-        store, place = self.store(request), self._container(request)
-        return wire.container_info_to_wire(await store.container_info(*place))
+    async def describe_containers(self, request: web.Request, fields: Answer) -> Answer:
+        """Answer with `answers` to `containers`: each with totals and metadata, or its error."""
+        store = self.store(request)
+
+        async def described(place: tuple[int, str, str]) -> Answer | SwiftletError:
+            try:
+                return wire.container_info_to_wire(await store.container_info(*place))
+            except SwiftletError as error:
+                return error
+
+        return answers_to_wire(await asyncio.gather(*map(described, wire.places_from_wire(fields))))
 
     async def list_container(self, request: web.Request, _fields: Answer) -> Answer | bytes:
         """Answer with totals, metadata and `entries`, or with the page as text where that is requested and possible."""
@@ -236,7 +244,7 @@ def add_container_routes(app: web.Application, server: ContainerServer) -> None:
         ("PUT", container, server.put_container, small),
         ("POST", container, server.post_container, small),
         ("DELETE", container, server.delete_container, small),
-        ("GET", container, server.get_container, small),
+        ("POST", "/v1/descriptions/{device}", server.describe_containers, small),
         ("GET", f"{container}/listing", server.list_container, small),
         ("POST", f"{container}/rows", server.update_container, small),
         ("POST", f"{container}/shard/found", server.shards.found_shard, small),

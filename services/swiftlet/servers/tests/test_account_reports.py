@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from array import array
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 
 import pytest
 
-from swiftlet.errors import NotFound
-from swiftlet.model import AccountInfo, DatabaseId, DatabaseName, ObjectRow
+from swiftlet.errors import NodeBusy, NotFound
+from swiftlet.model import AccountInfo, ContainerRow, DatabaseId, DatabaseName, ObjectRow
 from swiftlet.ring.lookup import Ring
 from swiftlet.ring.model import Device
 from swiftlet.servers.containers.account_reports import AccountReporter, ReportSettings, paired
@@ -139,3 +139,31 @@ def test_pairs_cover_all_accounts(containers: int, accounts: int) -> None:
     told = [paired(devices, index, containers) for index in range(containers)]
     assert all(told)
     assert {d.id for devices in told for d in devices} == set(range(accounts))
+
+
+async def test_reports_of_many_containers_go_together(cluster: ListingCluster) -> None:
+    """While one is under way the others wait, and each is told of its own end."""
+    setup = Setup(cluster)
+    transport = cluster.transport
+    names = [f"c{number}" for number in range(30)]
+    ids = []
+    for name in names:
+        partition = setup.containers.partition_of(HASH_PATH("a", name))
+        await setup.store.put_container(partition, "a", name, Timestamp.at(1), {}, None, 0)
+        ids.append(setup.store.id_of(partition, DatabaseName("a", name)))
+    sent, update = list[int](), transport.update_containers
+
+    async def counted(device: Device, partition: int, account: str, rows: Sequence[ContainerRow]) -> None:
+        sent.append(len(rows))
+        if len(sent) == 2:
+            raise NodeBusy("not now")
+        await update(device, partition, account, rows)
+
+    transport.update_containers = counted  # type: ignore[method-assign]
+    assert await asyncio.gather(*(setup.reporter._report("d0", id) for id in ids[:10])) == [True] * 10
+    assert await asyncio.gather(*(setup.reporter._report("d0", id) for id in ids[10:])) == [False] * 20
+    assert sent == [10, 20]
+    assert await asyncio.gather(*(setup.reporter._report("d0", id) for id in ids)) == [True] * 30
+    assert sent == [10, 20, 20], "what was delivered is not sent again"
+    assert (await setup.account()).container_count == 30
+    await setup.reporter.stop()

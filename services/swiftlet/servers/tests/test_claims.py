@@ -297,7 +297,7 @@ async def test_many_over_the_wire_go_together(tmp_path: Path, monkeypatch: pytes
         assert set(await asyncio.gather(*confirmations)) == {Confirmation(False, False)}
         await asyncio.gather(*(transport.cancel_claim(device, 1, NAME, claim(n).id) for n in range(20)))
         assert paths == ["", "", "/confirm", "/cancel"]
-        assert transport._queues._queues == {}
+        assert transport._queues._under_way == {}
         missing = DatabaseName("a", "none")
         takes = (transport.take_claim(device, 1, missing, claim(n), FIVE, 60) for n in range(3))
         found = await asyncio.gather(*takes, return_exceptions=True)

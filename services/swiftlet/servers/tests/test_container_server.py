@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 from collections.abc import AsyncIterator
@@ -12,12 +13,14 @@ import pytest
 from aiohttp import ClientSession
 from yarl import URL
 
-from swiftlet.errors import DeviceFailed, NodeError
-from swiftlet.model import DatabaseId, DatabaseName, ListingQuery, ObjectRow
+from swiftlet.errors import DeviceFailed, NodeError, NotFound
+from swiftlet.model import ContainerInfo, DatabaseId, DatabaseName, ListingQuery, ObjectRow
+from swiftlet.servers.containers.container_metrics import REQUESTS
 from swiftlet.servers.tests.listing_cluster import KEY, ListingCluster, http_cluster
 from swiftlet.timestamp import Timestamp
 from swiftlet.transport.http_client import NodeClient
 from swiftlet.transport.http_listing import HttpListingTransport
+from swiftlet.transport.listing_wire import MAX_DESCRIBED
 from swiftlet.transport.signing import ClusterKey
 from swiftlet.transport.wire import SIGNATURE_HEADER
 
@@ -97,6 +100,13 @@ def row(*fields: object) -> dict[str, Any]:
         ("DELETE", CONTAINER + NAMES, {}),
         ("DELETE", CONTAINER + NAMES + "&timestamp=1e5", {}),
         ("GET", CONTAINER + "/listing" + NAMES + "&limit=-5", {}),
+        ("POST", "/v1/descriptions/d0", {}),
+        ("POST", "/v1/descriptions/d0", {"containers": []}),
+        ("POST", "/v1/descriptions/d0", {"containers": [[1, "a", "c"]] * (MAX_DESCRIBED + 1)}),
+        ("POST", "/v1/descriptions/d0", {"containers": [[-1, "a", "c"]]}),
+        ("POST", "/v1/descriptions/d0", {"containers": [[1 << 32, "a", "c"]]}),
+        ("POST", "/v1/descriptions/d0", {"containers": [[1, "a", "b\0c"]]}),
+        ("POST", "/v1/descriptions/d0", {"containers": [[1, "a"]]}),
         ("POST", CONTAINER + "/rows" + NAMES, {"rows": 5}),
         ("POST", CONTAINER + "/rows" + NAMES, {"rows": [5]}),
         ("POST", CONTAINER + "/rows" + NAMES, row("o", 1, 0, "", "")),
@@ -128,11 +138,29 @@ async def test_bodies_are_limited(cluster: ListingCluster, session: ClientSessio
 
 @pytest.mark.parametrize("key", [b"", b"wrong"])
 async def test_only_the_clusters_own_are_heard(cluster: ListingCluster, session: ClientSession, key: bytes) -> None:
-    assert (await ask(cluster, session, "GET", CONTAINER + NAMES, b"", key))[0] == 401
+    assert (await ask(cluster, session, "GET", CONTAINER + "/listing" + NAMES, b"", key))[0] == 401
     transport = HttpListingTransport(NodeClient(key=ClusterKey(b"wrong")))
     with pytest.raises(NodeError, match="cluster key"):
         await transport.container_info(cluster.devices[0], 1, "a", "c")
     await transport.close()
+
+
+async def test_descriptions_that_are_asked_for_together_go_together(cluster: ListingCluster) -> None:
+    """Each asker gets its own container's, or its own error."""
+    transport, device = cluster.transport, cluster.devices[0]
+    assert isinstance(transport, HttpListingTransport)
+    for number in range(0, 100, 2):
+        await transport.put_container(device, 1, "a", f"{number}", Timestamp(5), {"N": f"{number}"}, None, 0)
+    before = REQUESTS.labels("describe_containers", "200")._value.get()
+    asked = [transport.container_info(device, 1, "a", f"{number}") for number in range(100)]
+    found = await asyncio.gather(*asked, return_exceptions=True)
+    for number, one in enumerate(found):
+        if number % 2:
+            assert isinstance(one, NotFound)
+        else:
+            assert isinstance(one, ContainerInfo)
+            assert (one.container, one.metadata) == (f"{number}", {"N": f"{number}"})
+    assert REQUESTS.labels("describe_containers", "200")._value.get() == before + 2
 
 
 async def test_a_device_that_is_not_here(cluster: ListingCluster) -> None:

@@ -1,4 +1,4 @@
-"""Lines of requests about claims: what goes together, and who gets which answer."""
+"""Requests that share messages: what goes together, and who gets which answer."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from swiftlet.errors import NodeBusy, NodeError, SwiftletError
-from swiftlet.transport.claim_queues import ClaimQueues
-from swiftlet.transport.claims_wire import MAX_MANY, answers_from_wire, many_from_wire
-from swiftlet.transport.wire import WireError
+from swiftlet.transport.bundles import Bundles
+from swiftlet.transport.claims_wire import MAX_MANY, many_from_wire
+from swiftlet.transport.wire import WireError, answers_from_wire
 
 Fields = dict[str, Any]
 
@@ -19,11 +19,11 @@ Fields = dict[str, Any]
 class Peer:
     """Answers each request with its number, once `gate` is open."""
 
-    def __init__(self) -> None:
+    def __init__(self, at_once: int = 1) -> None:
         self.messages: list[tuple[str, list[int]]] = []
         self.gate = asyncio.Event()
         self.fault: SwiftletError | None = None
-        self.queues: ClaimQueues[str] = ClaimQueues(self.send)
+        self.queues: Bundles[str, Fields, Fields] = Bundles(self.send, MAX_MANY, at_once)
 
     async def send(self, key: str, bodies: Sequence[Fields]) -> Sequence[Fields | SwiftletError]:
         self.messages.append((key, [body["n"] for body in bodies]))
@@ -56,7 +56,7 @@ async def test_one_is_under_way_and_the_others_go_together() -> None:
     assert [type(answer) for answer in answers[2:4]] == [NodeBusy, asyncio.CancelledError]
     assert answers[4] == {"n": 4}
     assert peer.messages[2:] == [("a", [1, -2])]
-    assert peer.queues._queues == {}
+    assert (peer.queues._waiting, peer.queues._under_way) == ({}, {})
 
 
 async def test_a_message_has_a_limit_and_its_failure_is_that_of_those_in_it() -> None:
@@ -69,7 +69,7 @@ async def test_a_message_has_a_limit_and_its_failure_is_that_of_those_in_it() ->
     assert [len(numbers) for _, numbers in peer.messages] == [MAX_MANY, 5]
     peer.fault = None
     assert await peer.ask(7) == {"n": 7}
-    assert peer.queues._queues == {}
+    assert (peer.queues._waiting, peer.queues._under_way) == ({}, {})
 
 
 @pytest.mark.parametrize("claims", [None, [], [1], [{}] * (MAX_MANY + 1)])
@@ -84,3 +84,28 @@ def test_messages_of_another_shape(claims: object) -> None:
 def test_answers_of_another_shape(answers: object) -> None:
     with pytest.raises(WireError):
         answers_from_wire({"answers": answers}, 2)
+
+
+async def test_few_messages_may_be_in_progress_at_a_time() -> None:
+    peer = Peer(at_once=2)
+    asked = [peer.ask(number) for number in range(4)]
+    await turn()
+    more = [peer.ask(number) for number in (4, 5)]
+    await turn()
+    rest = [peer.ask(number) for number in (6, 7)]
+    await turn()
+    assert [numbers for _, numbers in peer.messages] == [[0, 1, 2, 3], [4, 5]]
+    peer.gate.set()
+    assert [answer["n"] for answer in await asyncio.gather(*asked, *more, *rest)] == list(range(8))
+    assert [numbers for _, numbers in peer.messages][2:] == [[6, 7]]
+
+
+async def test_what_waits_ends_with_the_queues() -> None:
+    peer = Peer()
+    asked = [peer.ask(0)]
+    await turn()
+    asked.append(peer.ask(1))
+    await turn()
+    await peer.queues.close()
+    assert all(isinstance(one, asyncio.CancelledError) for one in await asyncio.gather(*asked, return_exceptions=True))
+    assert (peer.queues._waiting, peer.queues._under_way) == ({}, {})
