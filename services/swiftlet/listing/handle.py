@@ -91,7 +91,7 @@ class Observer(Protocol):
 class Limits:
     """Limits on what the databases of one device use."""
 
-    open_databases: int = 256
+    open_databases: int = 1024
     """Databases kept open; each has up to 1 + `threads` connections."""
     threads: int = 4
     """Threads that write, and as many that read."""

@@ -6,6 +6,7 @@ import importlib
 from contextlib import nullcontext
 from pathlib import Path
 
+from swiftlet.main.file_limit import allow_many_files
 from swiftlet.main.needed_keys import device_roots, reason_to_wait
 from swiftlet.settings import SERVICES, ServiceSettings, load_settings
 from swiftlet.web.logs import configure_logging
@@ -19,6 +20,7 @@ def launch(service: str, config: Path | None, parent_pid: int | None = None) -> 
     """
     if parent_pid is not None:
         end_with_parent(parent_pid)
+    allow_many_files()
     settings = load_settings(SERVICES[service], config)
     configure_logging(service, settings.log.level, settings.log.format)
     if reason_to_wait(settings.cluster, device_roots(settings)):
