@@ -27,6 +27,8 @@ class Part:
     """Amounts that have a column."""
 
 
+UP_TO = {"workers": 4, "objects": 10_000_000, "devices": 64, "containers": 100_000, "powers": 22, "rings": 1024}
+"""The largest size of each part that `make bench-scale` measures; a page without it says so."""
 _RING = ("ring_file_bytes", "ring_memory_bytes", "ring_build_cpu_s", "ring_read_cpu_s")
 PARTS = (
     Part(
@@ -99,6 +101,18 @@ def _head(curves: Curves) -> Iterator[str]:
             cells = (found["began"], found["processors"], found["load_average"], found["swiftlet"])
             yield f"| {part.name} | {' | '.join(map(str, cells))} |"
     yield ""
+    if left := list(_left_out(curves)):
+        yield "Sizes that were not measured yet:\n"
+        yield from left
+        yield ""
+
+
+def _left_out(curves: Curves) -> Iterator[str]:
+    """A line for each part whose largest sizes were not measured."""
+    for part in PARTS:
+        reached = max((point.at[part.variable] for point in curves.parts.get(part.name, ())), default=0)
+        if reached < UP_TO[part.name]:
+            yield f"- {part.title.lower()}: more than {reached:,.0f}, up to {UP_TO[part.name]:,}"
 
 
 def _chapter(part: Part, points: Sequence[Point], drawn: dict[str, str]) -> Iterator[str]:
