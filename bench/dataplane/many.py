@@ -14,7 +14,7 @@ import statistics
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from bench.baseline.wrk import SMALL, Figures, wrk
+from bench.baseline.wrk import Figures, wrk
 from e2e.standalone.cluster import start_cluster
 from e2e.standalone.wire import Client
 
