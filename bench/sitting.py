@@ -33,7 +33,7 @@ from swiftlet.bench.environment import facts
 MODE_S = 42.0
 """Seconds that are kept for each degraded mode of each store when a sitting has a limit."""
 LEAST_MODES_S = 100.0
-STOP_S = 10.0
+STOP_S = 30.0
 """Seconds in which degraded modes have to stop their stores when their time is over."""
 
 

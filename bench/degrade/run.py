@@ -13,6 +13,7 @@ import argparse
 import json
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -42,6 +43,8 @@ def main() -> None:
     parser.add_argument("--pictures", type=Path, metavar="FOLDER", help="write a picture of each mode here, as SVG")
     parser.add_argument("--json", type=Path, help="write what was measured here")
     arguments = parser.parse_args()
+    # Shells have what they start in the background ignore it, and stores would be left running.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     _loopback()
     environment = facts()
     found: list[Measured] = []
