@@ -460,8 +460,12 @@ class ListingStore:
         """Merge all rows that native code has taken so far. Raises the error of a database that can't take them."""
         if self.table is None:
             return
-        handles = [self._handle(self._id_at(place)) for place in self.table.databases()]
-        await asyncio.gather(*(handle.folded() for handle in handles))
+        # A handle whose fold has begun is busy, so that it is not closed for those after it: a database has one writer.
+        folds = [self._handle(self._id_at(place)).fold() for place in self.table.databases()]
+        if folds:
+            await asyncio.wait(folds)
+        for fold in folds:
+            fold.result()
 
     async def shorten_journal(self) -> None:
         """Remove the files of the journal whose rows are durable in the databases, once those folded so far are."""

@@ -475,6 +475,19 @@ async def test_too_many_databases_are_not_open_to_native_code(device: Device, mo
     assert await names(store) == ["first", "second"]
 
 
+async def test_a_database_has_one_writer_while_more_are_folded_than_may_be_open(device: Device) -> None:
+    """Two would each count on their own: replicators have all folded while proxies ask for totals."""
+    store = await device.started(limits=Limits(open_databases=2))
+    await _others(store, 12)
+    for number in range(8):
+        for other in range(12):
+            assert device.table.take(0, "a", f"other {other}", [packed_row(f"{number}", 3, 1, False)])
+        asked = (store.container_info(0, "a", f"other {other}") for other in range(12))
+        found = await asyncio.gather(store.fold_all(), *asked)
+        assert [info.object_count for info in found[1:] if info is not None] == [number + 2] * 12
+    assert len(store._handles) <= 12 + 1
+
+
 async def test_many_databases_are_folded_one_after_the_other(device: Device) -> None:
     folded: list[str] = []
     rows = _Rows(3 * folding.AT_ONCE)

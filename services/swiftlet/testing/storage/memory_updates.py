@@ -123,6 +123,8 @@ class MemoryUpdates:
     def take_out(self, partition: int, account: str, container: str, /) -> list[Packed]:
         place = partition, account, container
         with self._gate:
+            if place in self._out:
+                raise ValueError("rows of this database are out for folding already")
             found = self._table.pop(place, None)
             if found is None:
                 return []

@@ -105,6 +105,16 @@ class UpdatesConformance(ABC):
         table.folded(*PLACE, True)
         assert not table.has(*PLACE)
 
+    def test_rows_are_out_for_one_at_a_time(self, table: TakingTable) -> None:
+        table.open(*PLACE)
+        table.take(*PLACE, [packed_row("a")])
+        table.take_out(*PLACE)
+        table.take(*PLACE, [packed_row("b")])
+        with pytest.raises(ValueError, match="out for folding already"):
+            table.take_out(*PLACE)
+        table.folded(*PLACE, True)
+        assert table.take_out(*PLACE) == [packed_row("b")]
+
     def test_rows_that_were_not_merged_come_back_and_the_newest_wins(self, table: TakingTable) -> None:
         table.open(*PLACE)
         table.take(*PLACE, [packed_row("a", 1), packed_row("b", 5), packed_row("c", 1)])
