@@ -77,7 +77,7 @@ async def test_what_is_read_while_something_is_committed_is_not_kept(store: List
     before = store.read
 
     async def late(id: DatabaseId, operation: object) -> object:
-        found = await before(id, operation)  # type: ignore[arg-type]
+        found: object = await before(id, operation)  # type: ignore[arg-type]
         await store.post_container(0, "a", "c", Timestamp(2), {"K": "new"})
         return found
 
