@@ -168,7 +168,8 @@ class CodedPacking:
 
     `places` are those of any object of it. The waits are seconds: of each request, of a pack's body and of the proof of
     a fragment, and for which a fragment may take to be settled. The terms: how many places have small objects, the
-    timestamp before which copies are packed, and the least and the most bytes of a pack.
+    timestamp before which copies are packed, and the least and the most bytes of a pack. `passed_by` are digests of
+    packs that are left alone, and copies that are left out without being read.
     """
 
     def __new__(
@@ -176,17 +177,26 @@ class CodedPacking:
         places: _Places,
         waits: tuple[float, float, float],
         terms: tuple[int, int, int, int],
+        passed_by: tuple[set[bytes], set[tuple[bytes, int]]],
         trace: str,
         /,
     ) -> CodedPacking: ...
     def round(
         self, drawn: int, version: tuple[int, int], /
-    ) -> tuple[tuple[int, int, int, int, int], tuple[str, str] | None]:
+    ) -> tuple[
+        tuple[int, int, int, int, list[tuple[bytes, tuple[int, int]]], list[bytes], list[tuple[bytes, int]]],
+        tuple[str, str] | None,
+    ]:
         """Finish or retire what others have left, then pack what is cold; blocks until it is over. `drawn` are 64
         random bits that begin with the partition's, `version` the timestamp and generation of a new pack. Returns the
-        members of the new pack and their bytes; how many packs of others are adopted now, and are retired now; and how
-        many copies were left out as places have them with other bytes. Then None, or "ended", "refused" or "failed" and
-        why: what is left is for a later round."""
+        members of the new pack and their bytes; how many packs of others are adopted now, and are retired now; which
+        retired ones may be deleted; which packs not all places could adopt as a whole; and which copies were left out
+        as places have them with other bytes. Then None, or "ended", "refused" or "failed" and why: what is left is for
+        a later round."""
+
+    def delete(self, digest: bytes, version: tuple[int, int], timestamp: int, /) -> tuple[str, str] | None:
+        """Delete a pack that may be deleted, as of this timestamp; blocks until it is over. Returns why not all places
+        have done it, as `round` does."""
 
     def end(self) -> None:
         """Send no further message: a round that is under way is over soon."""

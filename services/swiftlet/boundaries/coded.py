@@ -301,6 +301,27 @@ class PackTerms:
 
 
 @dataclass(frozen=True, slots=True)
+class Pack:
+    """A pack of small objects, which is a coded object of their partition."""
+
+    digest: bytes
+    version: CodedVersion
+
+
+@dataclass(frozen=True, slots=True)
+class PassedBy:
+    """What a packer leaves alone, as it has not come further with it lately."""
+
+    packs: frozenset[bytes] = frozenset()
+    """Packs that not all places could adopt as a whole, by their digests."""
+    copies: frozenset[tuple[bytes, int]] = frozenset()
+    """Copies that places have with other bytes: digests, and the values of timestamps."""
+
+
+NOTHING_PASSED_BY = PassedBy()
+
+
+@dataclass(frozen=True, slots=True)
 class Packed:
     """What a packer has done in a partition."""
 
@@ -312,18 +333,30 @@ class Packed:
     """Packs that another packer had left, and that are adopted now."""
     retired: int = 0
     """Packs that are retired now, as nobody refers to them."""
-    left_out: int = 0
-    """Cold copies that places have with other bytes, so that no pack has them."""
+    unused: Sequence[Pack] = ()
+    """Those among them that may be deleted, if all places have gone by the ring of these places meanwhile."""
+    unfinished: Sequence[bytes] = ()
+    """Packs that not all places could adopt as a whole, by their digests."""
+    left_out: Sequence[tuple[bytes, int]] = ()
+    """Cold copies that places have with other bytes, so that no pack has them: digests, and values of timestamps."""
+    stopped: str | None = None
+    """Why something was left for a later round."""
 
 
 class CodedPacker(Protocol):
     """Makes packs of the copies of small objects, and finishes those that were left."""
 
-    async def pack(self, places: CodedPlaces, terms: PackTerms, timestamp: Timestamp) -> Packed:
+    async def pack(
+        self, places: CodedPlaces, terms: PackTerms, timestamp: Timestamp, passed_by: PassedBy = NOTHING_PASSED_BY
+    ) -> Packed:
         """Finish or retire the packs that were left in a partition, and make one of its cold copies, with this
         timestamp. `places` are those of any object of the partition. It may be cancelled anywhere. Raises NodeError
-        when something is left for a later round.
+        when nothing can be asked.
         """
+        ...
+
+    async def delete(self, places: CodedPlaces, pack: Pack, timestamp: Timestamp) -> None:
+        """Delete a pack that may be deleted at all places. Raises NodeError when it is not at some."""
         ...
 
 

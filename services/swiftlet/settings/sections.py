@@ -18,11 +18,15 @@ from swiftlet.settings.secret import MIN_KEY_BYTES, read_key_file, read_suffix_f
 ALL_INTERFACES = "0.0.0.0"  # noqa: S104 - services of a cluster are reached from other nodes
 EtagKind = Literal["md5", "xxh3"]
 AGGREGATE_BELOW, MAX_AGGREGATE_BELOW = MIB, 4 * MIB
-MAX_PACK_BELOW = 1 << 20
-"""The largest object that a policy with erasure coding keeps as copies."""
 """Larger objects never share a volume file: an object in one is read as a whole and checked before its first byte is
 sent.
 """
+MAX_PACK_BELOW = 1 << 20
+"""The largest object that a policy with erasure coding keeps as copies."""
+MAX_PACK_BYTES = 256 * MIB
+"""The largest pack of small objects: one that is lost takes along all that is in it."""
+MAX_PACK_AFTER_S = 10 * 365 * 86_400.0
+"""The longest time that a small object may be left a copy for, in seconds, before it counts as cold."""
 
 
 class ClusterSection(Section):
@@ -842,6 +846,34 @@ class ReplicatorSection(RoundsSection, NodeTimeouts):
         ge=1 << 20,
         description="Bytes of fragments that a round rebuilds at most; those that are being made then are finished.",
     )
+    pack_after_s: float = Field(
+        default=0.0,
+        ge=0.0,
+        le=MAX_PACK_AFTER_S,
+        description="Seconds since its last write after which a small object that is kept as copies (pack_below of its "
+        "policy) is put into a pack, which takes about half of the space of three copies "
+        "or less; 86400, for example. 0 turns that off. "
+        "Every partition is looked at four times in this time, and every six hours at least. A lower value saves space "
+        "sooner, and puts objects into packs that are soon overwritten or deleted, which costs the work of packing.",
+    )
+    pack_least_bytes: int = Field(
+        default=4 * MIB,
+        ge=1,
+        le=MAX_PACK_BYTES,
+        description="Bytes of cold small objects that a partition must have for a pack. A lower value packs more of "
+        "the objects of a small store, into more and smaller packs.",
+    )
+    pack_most_bytes: int = Field(
+        default=64 * MIB,
+        ge=1024,
+        le=MAX_PACK_BYTES,
+        description="Bytes that a pack has at most.",
+    )
+    pack_round_bytes: int = Field(
+        default=256 * MIB,
+        ge=1024,
+        description="Bytes of packs after which a round makes no further one; bytes_per_s limits them too.",
+    )
     mode: Literal["batched", "lightsync", "all_to_all", "star", "chain"] = Field(
         default="batched",
         description="How rounds compare. batched: each peer is asked once about all partitions shared with it, and "
@@ -850,6 +882,15 @@ class ReplicatorSection(RoundsSection, NodeTimeouts):
         "In a mode that does not compare with all other replicas a device never reports to be in sync, which the "
         "operator waits for.",
     )
+
+    @model_validator(mode="after")
+    def _packs_can_be_made(self) -> Self:
+        if self.pack_least_bytes > self.pack_most_bytes:
+            raise ValueError(
+                f"pack_least_bytes: {self.pack_least_bytes} is more than pack_most_bytes ({self.pack_most_bytes}); "
+                "lower the one or raise the other"
+            )
+        return self
 
     @model_validator(mode="after")
     def _one_kind_of_devices(self) -> Self:

@@ -11,7 +11,7 @@ import secrets
 
 from swiftlet_native import CodedPacking
 
-from swiftlet.boundaries.coded import CodedPlaces, Packed, PackTerms
+from swiftlet.boundaries.coded import NOTHING_PASSED_BY, CodedPlaces, Pack, Packed, PackTerms, PassedBy
 from swiftlet.errors import NodeError
 from swiftlet.timestamp import Timestamp
 from swiftlet.transport.native_caller import trace
@@ -30,15 +30,11 @@ class NativeCodedPacker:
         """Use the calls and the devices that `coded` knows."""
         self._coded = coded
 
-    async def pack(self, places: CodedPlaces, terms: PackTerms, timestamp: Timestamp) -> Packed:
+    async def pack(
+        self, places: CodedPlaces, terms: PackTerms, timestamp: Timestamp, passed_by: PassedBy = NOTHING_PASSED_BY
+    ) -> Packed:
         """Do a round of a packer in a partition."""
-        parts, caller = await self._coded.parts(places), self._coded.caller
-        waits = caller.settings.answer_timeout_s, STREAM_S, SETTLE_S
-        which = places.coding.holders, terms.before.value, terms.least_bytes, terms.most_bytes
-        try:
-            packing = CodedPacking(parts, waits, which, trace())
-        except (ValueError, OverflowError, OSError) as error:
-            raise NodeError(f"a partition can't be packed: {error}") from error
+        packing = await self._packing(places, terms, passed_by)
         own_bits = _DRAWN_BITS - places.ring.part_power
         drawn = places.key.partition << own_bits | secrets.randbits(own_bits)
         version = timestamp.value, secrets.randbits(63)
@@ -46,6 +42,26 @@ class NativeCodedPacker:
             done, why = await asyncio.to_thread(packing.round, drawn, version)
         finally:
             packing.end()
+        members, size, finished, retired, unused, unfinished, left_out = done
+        packs = tuple(Pack(*one) for one in unused)
+        stopped = None if why is None else f"{why[0]}: {why[1]}"
+        return Packed(members, size, finished, retired, packs, tuple(unfinished), tuple(left_out), stopped)
+
+    async def delete(self, places: CodedPlaces, pack: Pack, timestamp: Timestamp) -> None:
+        """Put tombstones in the place of a pack that may be deleted."""
+        packing = await self._packing(places, PackTerms(timestamp, 0, 0), NOTHING_PASSED_BY)
+        try:
+            why = await asyncio.to_thread(packing.delete, pack.digest, pack.version, timestamp.value)
+        finally:
+            packing.end()
         if why is not None:
-            raise NodeError(f"partition {places.key.partition} is not packed yet: {why[0]}: {why[1]}")
-        return Packed(*done)
+            raise NodeError(f"pack {pack.digest.hex()} is not deleted everywhere yet: {why[0]}: {why[1]}")
+
+    async def _packing(self, places: CodedPlaces, terms: PackTerms, passed_by: PassedBy) -> CodedPacking:
+        parts, caller = await self._coded.parts(places), self._coded.caller
+        waits = caller.settings.answer_timeout_s, STREAM_S, SETTLE_S
+        which = places.coding.holders, terms.before.value, terms.least_bytes, terms.most_bytes
+        try:
+            return CodedPacking(parts, waits, which, (set(passed_by.packs), set(passed_by.copies)), trace())
+        except (ValueError, OverflowError, OSError) as error:
+            raise NodeError(f"a partition can't be packed: {error}") from error

@@ -3,12 +3,14 @@
 //!
 //! Fault model: that of `swiftlet_node::coded::Packing`. What is ended anywhere a later round goes on with.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use swiftlet_fragments::Version;
+use swiftlet_fragments::packs::Pack;
 use swiftlet_fragments::packs::table::Table;
 use swiftlet_node::coded::{PackOptions, Packed, Packing, Places, Stopped};
 use swiftlet_node::message::Request;
@@ -29,9 +31,16 @@ use crate::values::seconds;
 type PackWaits = (f64, f64, f64);
 /// Places with small objects, before which timestamp copies are packed, and the least and the most bytes of a pack.
 type PackTerms = (usize, u64, u64, u64);
-/// Members of new packs, their bytes, packs of others that are adopted now, packs that are retired now, and copies that were
-/// left out.
-type PackedParts = (usize, u64, usize, usize, usize);
+/// Digests of packs that are left alone, and copies that are left out without being read: digest and timestamp.
+type PassedBy = (BTreeSet<[u8; 16]>, BTreeSet<([u8; 16], u64)>);
+/// A pack: its digest, and its version.
+type PackParts<'py> = (Bound<'py, PyBytes>, (u64, u64));
+/// Members of new packs, their bytes, packs of others that are adopted now, packs that are retired now, which of these may
+/// be deleted, which packs not all places have adopted as a whole, and which copies were left out.
+type PackedParts<'py> =
+    (usize, u64, usize, usize, Vec<PackParts<'py>>, Vec<Bound<'py, PyBytes>>, Vec<(Bound<'py, PyBytes>, u64)>);
+/// Why not all was done, if so: "ended", "refused" or "failed", and a text.
+type Why = Option<(&'static str, String)>;
 
 /// A packer of one partition.
 #[pyclass(frozen, module = "swiftlet_native")]
@@ -45,42 +54,69 @@ pub(crate) struct CodedPacking {
 #[pymethods]
 impl CodedPacking {
     #[new]
-    #[pyo3(signature = (places, waits, terms, trace, /))]
-    fn new(places: PlacesParts<'_>, waits: PackWaits, terms: PackTerms, trace: String) -> PyResult<Self> {
+    #[pyo3(signature = (places, waits, terms, passed_by, trace, /))]
+    fn new(
+        places: PlacesParts<'_>,
+        waits: PackWaits,
+        terms: PackTerms,
+        passed_by: PassedBy,
+        trace: String,
+    ) -> PyResult<Self> {
         let client = Client::new(&trace).map_err(|error| PyOSError::new_err(error.to_string()))?;
         let (timeout, body_timeout, settle) = waits;
         let (holders, before, least_bytes, most_bytes) = terms;
+        let (skipped, left_out) = passed_by;
         let (timeout, body_timeout, settle) = (seconds(timeout)?, seconds(body_timeout)?, seconds(settle)?);
-        let options = PackOptions { timeout, body_timeout, settle, holders, before, least_bytes, most_bytes, trace };
+        let options = PackOptions {
+            timeout,
+            body_timeout,
+            settle,
+            holders,
+            before,
+            least_bytes,
+            most_bytes,
+            skipped,
+            left_out,
+            trace,
+        };
         Ok(Self { client, places: places_of(places)?, options, is_over: AtomicBool::new(false) })
     }
 
-    /// Do what there is to do in the partition, and wait for it. What was done, or why not all of it: "ended", "refused" or
-    /// "failed", and a text.
+    /// Do what there is to do in the partition, and wait for it. What was done, and why not all of it.
     #[pyo3(signature = (drawn, version, /))]
-    fn round(
-        &self,
-        py: Python<'_>,
-        drawn: u64,
-        version: VersionParts,
-    ) -> (PackedParts, Option<(&'static str, String)>) {
+    fn round<'py>(&self, py: Python<'py>, drawn: u64, version: VersionParts) -> (PackedParts<'py>, Why) {
         let (timestamp, generation) = version;
-        let go_on = || !self.is_over.load(Ordering::Acquire);
-        let outcome = py.detach(|| {
-            let packing = Packing::new(&self.client, self.places.clone(), self.options.clone(), &go_on);
-            packing.round((drawn, Version { timestamp, generation }))
-        });
-        match outcome {
-            Ok(Packed { packed, bytes, finished, retired, left_out }) => {
-                ((packed, bytes, finished, retired, left_out), None)
-            }
-            Err(stopped) => ((0, 0, 0, 0, 0), Some(why(&stopped))),
-        }
+        let mut done = Packed::default();
+        let outcome =
+            py.detach(|| self.packing(|packing| packing.run((drawn, Version { timestamp, generation }), &mut done)));
+        let digest = |digest: &[u8; 16]| PyBytes::new(py, digest);
+        let Packed { packed, bytes, finished, retired, unused, unfinished, left_out } = done;
+        let unused =
+            unused.iter().map(|pack| (digest(&pack.digest), (pack.version.timestamp, pack.version.generation)));
+        let left_out = left_out.iter().map(|(of, timestamp)| (digest(of), *timestamp));
+        let unfinished = unfinished.iter().map(digest).collect();
+        let parts = (packed, bytes, finished, retired, unused.collect(), unfinished, left_out.collect());
+        (parts, outcome.err().map(|stopped| why(&stopped)))
+    }
+
+    /// Delete a pack that may be deleted, as of a timestamp, and wait for it. Why that was not done at all places.
+    #[pyo3(signature = (digest, version, timestamp, /))]
+    fn delete(&self, py: Python<'_>, digest: [u8; 16], version: VersionParts, timestamp: u64) -> Why {
+        let version = Version { timestamp: version.0, generation: version.1 };
+        let outcome = py.detach(|| self.packing(|packing| packing.delete(Pack { version, digest }, timestamp)));
+        outcome.err().map(|stopped| why(&stopped))
     }
 
     /// Send no further message.
     fn end(&self) {
         self.is_over.store(true, Ordering::Release);
+    }
+}
+
+impl CodedPacking {
+    fn packing<T>(&self, act: impl FnOnce(Packing<'_>) -> T) -> T {
+        let go_on = || !self.is_over.load(Ordering::Acquire);
+        act(Packing::new(&self.client, self.places.clone(), self.options.clone(), &go_on))
     }
 }
 

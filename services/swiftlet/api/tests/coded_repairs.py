@@ -16,13 +16,14 @@ from typing import cast
 from swiftlet_native import TransportPeer
 
 from swiftlet.api.tests.coded import CODED, CODING, KEYS, CodedServers
-from swiftlet.boundaries.coded import UnsettledFragment
+from swiftlet.boundaries.coded import CodedPacker, UnsettledFragment
 from swiftlet.errors import NodeUnreachable
 from swiftlet.ring.lookup import Ring
 from swiftlet.ring.model import Device
 from swiftlet.servers.shared.sync_answers import PlacedBy, answer_sync, placed_by
 from swiftlet.sync.coded.backlog import Bounds
 from swiftlet.sync.coded.fates import Watch
+from swiftlet.sync.coded.packing import PackLimits, PackRounds
 from swiftlet.sync.coded.repairer import CodedRepairer
 from swiftlet.sync.coded.report import CodedReport
 from swiftlet.sync.failures.neighbours import Neighbours
@@ -33,6 +34,7 @@ from swiftlet.transport.http_devices import HttpDevices
 from swiftlet.transport.native_calls import NativeSettings
 from swiftlet.transport.native_client import NativeClient
 from swiftlet.transport.native_coded import NativeCoded
+from swiftlet.transport.native_coded_packs import NativeCodedPacker
 from swiftlet.transport.native_coded_repair import NativeCodedRepair
 from swiftlet.transport.native_objects import NativeObjectTransport
 
@@ -63,7 +65,8 @@ class Repairs:
         self._placed: dict[int, PlacedBy] = {}
         self._local: Collection[int] = ()
         self.repair = NativeCodedRepair(servers.coded)
-        transport = NativeObjectTransport(servers.client, cast("HttpDevices", self))
+        self._now_s = now_s
+        self._transport = transport = NativeObjectTransport(servers.client, cast("HttpDevices", self))
         self._repairer = CodedRepairer(
             lambda ring: [ring.device(number) for number in self._local],
             lambda _policy: servers.ring,
@@ -81,6 +84,21 @@ class Repairs:
     def status(self) -> dict[str, object] | None:
         """Return the last round as the status report has it."""
         return self._repairer.status()
+
+    def packing(self, limits: PackLimits, packer: CodedPacker | None = None) -> PackRounds:
+        """Return rounds of packing of all devices; time passes for them as it does for these."""
+        return PackRounds(
+            lambda ring: [device for device in ring.devices if device is not None],
+            lambda _policy: self.servers.ring,
+            lambda _policy: CODING,
+            lambda _policy: 1,
+            self._transport,
+            packer or NativeCodedPacker(self.servers.coded),
+            Neighbours(Observer("", ""), FailureTable(), _never),
+            limits,
+            now_s=self._now_s,
+            clock=lambda: self.passed_s,
+        )
 
     async def ask(self, device: Device, message: bytes) -> bytes:
         """Answer a question of a session for a device, by its store."""

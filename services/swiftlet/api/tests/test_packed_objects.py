@@ -44,6 +44,7 @@ async def pack_all(proxy: Proxy, servers: CodedServers) -> Packed:
     for partition in range(servers.ring.partition_count):
         places = CodedPlaces.in_ring(ObjectKey(CODED, partition, bytes(16)), CODING, servers.ring)
         done = await packer.pack(places, PackTerms(now, 1, 64 << 20), now)
+        assert done.stopped is None
         total = Packed(
             total.members + done.members,
             total.size + done.size,

@@ -23,6 +23,7 @@ from swiftlet.ring.model import Device
 from swiftlet.settings import ReplicatorSettings
 from swiftlet.sync.coded.backlog import Bounds
 from swiftlet.sync.coded.fates import Watch
+from swiftlet.sync.coded.packing import PackLimits, PackRounds
 from swiftlet.sync.coded.repairer import CodedRepairer
 from swiftlet.sync.databases.entries import POLICIES, RING_NAMES, RINGS, ring_name
 from swiftlet.sync.databases.patience import IMPATIENT, Limits, Patience
@@ -34,6 +35,7 @@ from swiftlet.sync.planning.proving import Proving
 from swiftlet.sync.replicator import Replicator
 from swiftlet.sync.session.far import Fetching
 from swiftlet.sync.session.topology import ROUND_MODES
+from swiftlet.transport.native_coded_packs import NativeCodedPacker
 from swiftlet.transport.native_coded_repair import NativeCodedRepair
 
 QUIET = 0.6
@@ -59,6 +61,8 @@ class Work:
     """Notices for those replicators; without a Redis none are sent, and the oldest are dropped."""
     repairer: CodedRepairer | None = None
     """What repairs objects with erasure coding; None where there are none."""
+    packs: PackRounds | None = None
+    """What packs small objects with erasure coding; None where there are none, and in a round by hand."""
     coded: Callable[[], Sequence[int]] = list
     """A function that returns the policies with erasure coding."""
 
@@ -127,6 +131,17 @@ def _objects(app: web.Application, settings: ReplicatorSettings, by_hand: bool) 
         settings.cluster.reclaim_age_s,
         names=name_of,
     )
+    packs = PackRounds(
+        LocalDevices(section.devices),
+        rings.objects,
+        policies.coding,
+        policies.pack_below,
+        transport,
+        NativeCodedPacker(transport.coded),
+        replicator.neighbours,
+        PackLimits(section.pack_after_s, section.pack_least_bytes, section.pack_most_bytes, section.pack_round_bytes),
+        Pace(section.concurrency, section.bytes_per_s),
+    )
     return Work(
         replicator,
         rings,
@@ -138,6 +153,7 @@ def _objects(app: web.Application, settings: ReplicatorSettings, by_hand: bool) 
         settings.cluster.name,
         notices,
         repairer,
+        None if by_hand else packs,
         lambda: policies.coded,
     )
 

@@ -49,6 +49,8 @@ def create_app(settings: ReplicatorSettings) -> web.Application:
     report_on(app, replicator, redis)
     if work.repairer is not None:
         app[STATUS].add("repairs", work.repairer.status)
+    if work.packs is not None:
+        app[STATUS].add("packs", work.packs.status)
 
     def show() -> None:
         regions = replicator.standings.regions()
@@ -56,7 +58,11 @@ def create_app(settings: ReplicatorSettings) -> web.Application:
 
     async def rounds(_app: web.Application) -> AsyncIterator[None]:
         collect_garbage_seldom()
-        async with in_background(lambda: replicate(work, redis, show)), in_background(lambda: repair(work, show)):
+        async with (
+            in_background(lambda: replicate(work, redis, show)),
+            in_background(lambda: repair(work, show)),
+            in_background(lambda: pack(work)),
+        ):
             yield
 
     app.cleanup_ctx.append(rounds)
@@ -131,6 +137,23 @@ async def repair(work: Work, after: Callable[[], None]) -> None:
             continue
         while work.rings.versions() == seen and (left_s := next_round - time.monotonic()) > 0:  # noqa: ASYNC110 - rings tell nobody
             await asyncio.sleep(min(_LOOK_S, left_s))
+
+
+async def pack(work: Work) -> None:
+    """Pack small objects with erasure coding about every `interval_s`, until cancelled: beside the rounds of repairs,
+    which do not wait for it.
+    """
+    if work.packs is None:
+        return
+    while not await work.replicator.is_served(work.coded()):  # noqa: ASYNC110 - another process, it tells nobody
+        await asyncio.sleep(min(_LOOK_S, work.interval_s))
+    while True:
+        next_round = time.monotonic() + work.interval_s * random.uniform(1 - _JITTER, 1 + _JITTER)  # noqa: S311
+        request_id.set(new_request_id())
+        report = await work.packs.run_round(work.coded())
+        write = _log.info if report.members or report.retired or report.failed else _log.debug
+        write("round of packing", **asdict(report))
+        await asyncio.sleep(max(0.0, next_round - time.monotonic()))
 
 
 @dataclass(frozen=True, slots=True)

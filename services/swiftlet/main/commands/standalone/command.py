@@ -24,6 +24,7 @@ from swiftlet.main.commands.standalone.prepare import (
     write_users,
 )
 from swiftlet.main.commands.standalone.supervise import Signals, Supervisor, command_of
+from swiftlet.settings.sections import MAX_PACK_BELOW
 from swiftlet.web.parent import end_with_parent
 from swiftlet.web.sockets import PortInUse, listen
 
@@ -58,6 +59,13 @@ _STOP_S = DRAIN_S + 10.0
     f"  [first start: {','.join(POLICIES)}]",
 )
 @click.option(
+    "--pack-below",
+    type=click.IntRange(0, MAX_PACK_BELOW),
+    default=0,
+    show_default=True,
+    help="Bytes up to which objects with erasure coding are kept as copies, until replicator.pack_after_s packs them.",
+)
+@click.option(
     "--restart/--no-restart",
     default=True,
     show_default=True,
@@ -76,6 +84,7 @@ def standalone(
     user: str | None,
     key: str | None,
     policies: str | None,
+    pack_below: int,
     restart: bool,
     ready_file: Path | None,
     quiet: bool,
@@ -94,7 +103,7 @@ def standalone(
         _say(f"stopped (process {pid})", quiet)
         return
     names = () if policies is None else tuple(name.strip() for name in policies.split(","))
-    options = Options(layout.data, host, port, base_port, workers, user, key, names)
+    options = Options(layout.data, host, port, base_port, workers, user, key, names, pack_below)
     _check_native()
     make_directories(layout)
     with running_here(layout.lock):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +48,8 @@ class Options:
     """Storage policies, the default first: `NAME`, or `NAME=K+M` with erasure coding. None keeps those of the data
     directory, `POLICIES` at first.
     """
+    pack_below: int = 0
+    """Bytes up to which objects with erasure coding are kept as copies, and packed when they are cold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +127,8 @@ class PolicyPlan:
     name: str
     coding: CodingSection | None = None
     """Its erasure coding; None of one with copies."""
+    pack_below: int = 0
+    """Bytes up to which its objects are kept as copies, if it has erasure coding."""
 
     def __str__(self) -> str:
         return self.name if self.coding is None else f"{self.name}={self.coding.coding}"
@@ -143,7 +147,9 @@ class PolicyPlan:
     def settings(self) -> dict[str, Any]:
         """Return the policy in the form of the services' settings."""
         settings = {"index": self.index, "name": self.name} | ({"default": True} if self.index == 0 else {})
-        return settings if self.coding is None else settings | {"coding": self.coding.model_dump()}
+        if self.coding is None:
+            return settings
+        return settings | {"coding": self.coding.model_dump(), "pack_below": self.pack_below}
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,6 +260,11 @@ def make_plan(
 ) -> Plan:
     """Return the plan for `options`; `is_free` tells whether nobody listens on a port."""
     policies = plan_policies(known_policies, options.policies)
+    if options.pack_below and not any(policy.coding for policy in policies):
+        raise SettingsError(
+            "--pack-below: no storage policy of this store has erasure coding; add one with --policies, as in cold=4+2"
+        )
+    policies = tuple(replace(policy, pack_below=options.pack_below) for policy in policies)
     layout = Layout(options.data)
     ports = free_ports(options.base_port, is_free, options.port)
     pairs = with_native(ports, is_free, options.port)

@@ -28,9 +28,10 @@ use crate::message::packs::{
     Listed, MAX_ADOPTED, MAX_MEMBERS_ASKED, MAX_MEMBERS_BYTES, Request as PackRequest, Told, decode_cold,
     decode_listed, decode_members,
 };
+use crate::status::Status;
 
 /// How a packer works.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct PackOptions {
     /// The time limit of each request but those below.
     pub timeout: Duration,
@@ -46,6 +47,10 @@ pub struct PackOptions {
     pub least_bytes: u64,
     /// A pack has so many bytes at most.
     pub most_bytes: u64,
+    /// Packs that are left alone: not all places could take what they have when it was tried last.
+    pub skipped: BTreeSet<Digest>,
+    /// Copies, with their timestamps, that were left out before: they are not read again.
+    pub left_out: BTreeSet<(Digest, u64)>,
     /// The id of the requests.
     pub trace: String,
 }
@@ -82,7 +87,7 @@ pub struct Contents {
 }
 
 /// What was done in a partition.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Done {
     /// Members of new packs.
     pub packed: usize,
@@ -92,8 +97,13 @@ pub struct Done {
     pub finished: usize,
     /// Packs that are retired now.
     pub retired: usize,
+    /// Those among the retired ones that may be deleted: all places have said twice that they were retired, and that they
+    /// have no reference.
+    pub unused: Vec<Pack>,
+    /// Packs that not all places with small objects could adopt as a whole, or that could not be finished.
+    pub unfinished: Vec<Digest>,
     /// Cold copies that places have with other bytes: no pack has them.
-    pub left_out: usize,
+    pub left_out: Vec<(Digest, u64)>,
 }
 
 /// A packer of one partition.
@@ -112,38 +122,53 @@ impl<'a> Packing<'a> {
         Self { client, places, options, go_on }
     }
 
+    /// [`run`](Self::run), and return what was done.
+    ///
+    /// # Errors
+    /// Something is left for a later round.
+    pub fn round(&self, drawn: (u64, Version)) -> Result<Done, Stopped> {
+        let mut done = Done::default();
+        self.run(drawn, &mut done).map(|()| done)
+    }
+
     /// Do what there is to do: finish or retire the packs that are there, then make one of what is cold. `drawn`: 64
     /// random bits, of which those in front are the partition's, then the new pack's version.
     ///
     /// # Errors
-    /// Something is left for a later round.
-    pub fn round(&self, (drawn, version): (u64, Version)) -> Result<Done, Stopped> {
-        let mut done = Done::default();
-        self.finish_all(&mut done)?;
+    /// Something is left for a later round; what was done before is in `done` all the same.
+    pub fn run(&self, (drawn, version): (u64, Version), done: &mut Done) -> Result<(), Stopped> {
+        self.finish_all(done)?;
         let mut cold = self.gather(0)?;
+        cold.retain(|one| !self.options.left_out.contains(&(one.digest, one.timestamp)));
+        let is_enough = |cold: &[Cold]| cold.iter().map(|one| one.bytes).sum::<u64>() >= self.options.least_bytes;
+        if !is_enough(&cold) {
+            return Ok(());
+        }
         done.left_out = self.leave_out(&mut cold)?;
-        if cold.iter().map(|cold| cold.bytes).sum::<u64>() < self.options.least_bytes {
-            return Ok(done);
+        if !is_enough(&cold) {
+            return Ok(());
         }
         let pack = Pack { version, digest: digest_of_pack(drawn) };
         if let Some(contents) = self.write(0, &cold, pack)? {
             self.prove(pack)?;
-            self.adopt(&contents)?;
+            if !is_same(&self.adopt(&contents)?) {
+                done.unfinished.push(pack.digest);
+            }
             done.packed = contents.table.references.len();
             done.bytes = contents.table.references.iter().map(|one| u64::from(one.length)).sum();
         }
-        Ok(done)
+        Ok(())
     }
 
     fn must_go_on(&self) -> Result<(), Stopped> {
         if (self.go_on)() { Ok(()) } else { Err(Stopped::Ended) }
     }
 
-    fn ask(&self, place: usize, request: PackRequest, timeout: Duration) -> Result<Fetched, Stopped> {
+    fn ask(&self, place: usize, request: impl Into<Request>, timeout: Duration) -> Result<Fetched, Stopped> {
         self.must_go_on()?;
         let target = self.places.at.get(place).and_then(|device| self.places.devices.target(*device));
         let target = target.ok_or(Failure::Damaged("the ring has no such device"))?;
-        Ok(self.client.ask(target, &Request::from(request), None, timeout)?)
+        Ok(self.client.ask(target, &request.into(), None, timeout)?)
     }
 
     fn tell(&self, place: usize, request: PackRequest, timeout: Duration) -> Result<Told, Stopped> {
@@ -166,14 +191,14 @@ impl<'a> Packing<'a> {
         Ok(decode_cold(&fetched.body).map_err(Failure::from)?)
     }
 
-    /// Leave out copies of which another place has other bytes; returns how many these are.
+    /// Leave out copies of which another place has other bytes; returns which these are.
     ///
     /// A place adopts what it has itself. Sync brings a copy with the metadata that were posted in place of its own, so one
     /// that was brought may differ from the others for good; its pack would never be finished.
     ///
     /// # Errors
     /// A device can't be asked.
-    pub fn leave_out(&self, cold: &mut Vec<Cold>) -> Result<usize, Stopped> {
+    pub fn leave_out(&self, cold: &mut Vec<Cold>) -> Result<Vec<(Digest, u64)>, Stopped> {
         let mut differing = BTreeSet::new();
         let mut rest = &cold[..];
         while !rest.is_empty() {
@@ -184,13 +209,13 @@ impl<'a> Packing<'a> {
                 for ((cold, mine), theirs) in asked.iter().zip(&first).zip(self.members(place, asked)?) {
                     // What it lacks it gets by sync, as a reference.
                     if !theirs.is_empty() && *mine != theirs {
-                        differing.insert(cold.digest);
+                        differing.insert((cold.digest, cold.timestamp));
                     }
                 }
             }
         }
-        cold.retain(|one| !differing.contains(&one.digest));
-        Ok(differing.len())
+        cold.retain(|one| !differing.contains(&(one.digest, one.timestamp)));
+        Ok(differing.into_iter().collect())
     }
 
     /// Write a pack of these copies, as a place has them; None if it has none of them any more.
@@ -281,25 +306,25 @@ impl<'a> Packing<'a> {
         Ok(())
     }
 
-    /// Have the places with small objects adopt a pack that all have proved; returns how many references are there.
+    /// Have the places with small objects adopt a pack that all have proved; returns how many references each has.
     ///
     /// # Errors
     /// One does not, or can't be asked.
-    pub fn adopt(&self, contents: &Contents) -> Result<u64, Stopped> {
+    pub fn adopt(&self, contents: &Contents) -> Result<Vec<u64>, Stopped> {
         let Table { pack, references } = &contents.table;
-        let mut most = 0;
-        for place in 0..self.options.holders {
+        let mut all = vec![0; self.options.holders];
+        for (place, count) in all.iter_mut().enumerate() {
             for (references, checks) in references.chunks(MAX_ADOPTED).zip(contents.checks.chunks(MAX_ADOPTED)) {
                 let table = Table { pack: *pack, references: references.to_vec() };
                 let key = self.key(place, pack.digest);
                 let request = PackRequest::Adopt { key, table, checks: checks.to_vec() };
                 match self.tell(place, request, self.options.body_timeout)? {
-                    Told::Done { references } => most = most.max(references),
+                    Told::Done { references } => *count = references,
                     told => return Err(Stopped::Refused { place, told }),
                 }
             }
         }
-        Ok(most)
+        Ok(all)
     }
 
     /// The packs that places have, by digest; for each what its holders have said.
@@ -321,24 +346,74 @@ impl<'a> Packing<'a> {
         Ok(all.into_values().collect())
     }
 
+    /// Finish or retire all packs; one of which that fails does not hold up the others.
     fn finish_all(&self, done: &mut Done) -> Result<(), Stopped> {
+        let mut failures = Vec::new();
         for listed in self.listed()? {
-            let Some(first) = listed.first() else { continue };
-            let is_same = listed.len() == self.options.holders
-                && listed.iter().all(|one| one.references == first.references && one.references > 0);
-            if listed.iter().all(|one| one.retired) {
+            let Some(first) = listed.first().filter(|first| !self.options.skipped.contains(&first.pack.digest)) else {
                 continue;
-            }
-            if listed.iter().any(|one| one.retired) {
-                done.retired += usize::from(self.retire(first.pack)?);
-            } else if !is_same {
-                let contents = self.read(first.pack)?;
-                self.prove(first.pack)?;
-                if self.adopt(&contents)? == 0 {
-                    done.retired += usize::from(self.retire(first.pack)?);
-                } else {
-                    done.finished += 1;
+            };
+            match self.finish(first.pack, &listed, done) {
+                Ok(()) => {}
+                Err(Stopped::Ended) => return Err(Stopped::Ended),
+                Err(stopped) => {
+                    done.unfinished.push(first.pack.digest);
+                    failures.push(stopped);
                 }
+            }
+            if failures.len() == MOST_FAILURES {
+                break;
+            }
+        }
+        failures.into_iter().next().map_or(Ok(()), Err)
+    }
+
+    fn finish(&self, pack: Pack, listed: &[Listed], done: &mut Done) -> Result<(), Stopped> {
+        let all: Vec<u64> = listed.iter().map(|one| one.references).collect();
+        if listed.iter().any(|one| one.retired) {
+            // With references it waits until these have moved.
+            return if all.iter().all(|references| *references == 0) { self.give_up(pack, done) } else { Ok(()) };
+        }
+        if listed.len() == self.options.holders && is_same(&all) && all.first() != Some(&0) {
+            return Ok(());
+        }
+        let contents = self.read(pack)?;
+        self.prove(pack)?;
+        let adopted = self.adopt(&contents)?;
+        if adopted.iter().all(|references| *references == 0) {
+            return self.give_up(pack, done);
+        }
+        if is_same(&adopted) {
+            done.finished += 1;
+        } else {
+            done.unfinished.push(pack.digest);
+        }
+        Ok(())
+    }
+
+    /// Retire a pack to which nobody refers.
+    fn give_up(&self, pack: Pack, done: &mut Done) -> Result<(), Stopped> {
+        if self.retire(pack)? {
+            done.retired += 1;
+            done.unused.push(pack);
+        }
+        Ok(())
+    }
+
+    /// Delete a pack at all places, of which each has said that it is [unused](Done::unused) while it went by the ring
+    /// of these places.
+    ///
+    /// # Errors
+    /// A place can't be asked, or refuses: a later round goes on.
+    pub fn delete(&self, pack: Pack, timestamp: u64) -> Result<(), Stopped> {
+        let name = name_of(self.places.key(0).policy, &pack.digest).into_bytes();
+        for place in 0..self.places.at.len() {
+            let key = self.key(place, pack.digest);
+            let request = Request::Delete { key, timestamp, name: name.clone(), row: 0 };
+            match self.ask(place, request, self.options.timeout) {
+                // Another packer has deleted it.
+                Err(Stopped::Failed(Failure::Refused(refusal))) if refusal.status == Status::Superseded => {}
+                answered => drop(answered?),
             }
         }
         Ok(())
@@ -405,8 +480,15 @@ impl<'a> Packing<'a> {
 
 /// How long it takes to ask a place again that does not have its fragment yet.
 const AGAIN: Duration = Duration::from_millis(50);
+/// Packs that could not be finished after which a round does not try others.
+const MOST_FAILURES: usize = 4;
 /// Bytes of a pack that are read ahead.
 const AHEAD_BYTES: u64 = 4 << 20;
+
+/// Whether all places have as many references.
+fn is_same(all: &[u64]) -> bool {
+    all.iter().all(|references| Some(references) == all.first())
+}
 
 /// The name of a pack. Clients can't have such accounts.
 fn name_of(policy: u16, digest: &Digest) -> String {

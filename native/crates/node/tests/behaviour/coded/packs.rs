@@ -10,7 +10,7 @@ use swiftlet_fragments::packs::member;
 use swiftlet_fragments::packs::table::{Reference, Table};
 use swiftlet_node::Status;
 use swiftlet_node::message::packs::{Request as PackRequest, Told, decode_references};
-use swiftlet_store::Store;
+use swiftlet_store::{PackState, Store};
 
 /// Places that have small objects.
 pub(super) const HOLDERS: usize = 3;
@@ -68,6 +68,14 @@ impl Cluster {
         self.put(number, timestamp, &bytes);
         let of_pack = self.fragment(number, 0);
         let version = self.store(0).shown_fragment(&of_pack).unwrap().unwrap().version;
+        // Who is not asked first may hear of it only now that it is settled.
+        for place in (0..6).filter(|place| self.targets[*place].is_some()) {
+            let since = std::time::Instant::now();
+            let is_kept = || self.store(place).pack_state(&self.fragment(number, place), version).unwrap();
+            while is_kept() != PackState::Kept && since.elapsed() < LONG {
+                std::thread::sleep(Duration::from_millis(2));
+            }
+        }
         let table = Table { pack: Pack { version, digest: of_pack.digest }, references };
         Written { table, checks }
     }

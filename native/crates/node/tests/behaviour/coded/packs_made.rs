@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst as Order};
 
 use super::packs::{HOLDERS, PACK, body, numbers, small};
 use super::*;
+use swiftlet_fragments::packs::Pack;
 use swiftlet_node::Client;
 use swiftlet_node::coded::{PackOptions, Packed, Packing, ReadingMember, Referred, Stopped};
 use swiftlet_node::message::packs::Told;
@@ -20,12 +21,17 @@ pub(super) fn options() -> PackOptions {
         least_bytes: 1000,
         most_bytes: 64 << 20,
         trace: "tx".to_owned(),
+        ..PackOptions::default()
     }
 }
 
 /// The version of a pack, and what its digest is drawn from.
 pub(super) fn drawn(number: u64) -> (u64, Version) {
     (number << 40 | 7, Version { timestamp: 100 + number, generation: number })
+}
+
+fn pack_of(number: u64) -> Pack {
+    Pack { digest: swiftlet_fragments::packs::digest_of_pack(drawn(number).0), version: drawn(number).1 }
 }
 
 /// What can be read of an object at a holder: its version's time and its bytes.
@@ -67,6 +73,20 @@ impl Work {
     fn round(&self, number: u64, go_on: &dyn Fn() -> bool) -> Result<Packed, Stopped> {
         let places = self.cluster.places(PACK, 0, &[]);
         Packing::new(&self.client, places, options(), go_on).round(drawn(number))
+    }
+
+    fn delete(&self, pack: Pack, go_on: &dyn Fn() -> bool) -> Result<(), Stopped> {
+        let places = self.cluster.places(PACK, 0, &[]);
+        Packing::new(&self.client, places, options(), go_on).delete(pack, 5000)
+    }
+
+    /// How many packs the holders list.
+    fn listed(&self) -> usize {
+        let all = (0..HOLDERS).map(|place| {
+            let key = Key { digest: [0; 16], ..self.cluster.fragment(PACK, place) };
+            self.cluster.machines[place].stores[0].packs_at(&key).unwrap().len()
+        });
+        all.sum()
     }
 
     /// Every object is what it was, at each holder, with some devices away.
@@ -122,12 +142,20 @@ fn copies_that_places_have_with_other_bytes_are_left_out() {
     // What a place lacks, it gets as a reference.
     work.cluster.copy(missed, 10, &[0, 1]);
     let done = work.round(1, &|| true).unwrap();
-    assert_eq!((done.packed, done.left_out), (21, 1));
+    assert_eq!((done.packed, &done.left_out), (21, &vec![(small(number).digest, 10)]));
+    assert_eq!(done.unfinished, [swiftlet_fragments::packs::digest_of_pack(drawn(1).0)]);
     assert_eq!(work.packs(), BTreeSet::from([(101, vec![21, 21, 20])]));
     work.check("packed");
     for holder in 0..HOLDERS {
         assert_eq!(seen(&work.cluster, number, holder, &[]), Some((10, body(number))), "a copy at {holder}");
     }
+    // Who remembers both asks for neither of them again: for the packs, and for what is cold.
+    let messages = AtomicUsize::new(0);
+    let counted = || messages.fetch_add(1, Order) < 100;
+    let (skipped, left_out) = (done.unfinished.iter().copied().collect(), done.left_out.iter().copied().collect());
+    let remembering = PackOptions { skipped, left_out, least_bytes: 1, ..options() };
+    let again = Packing::new(&work.client, work.cluster.places(PACK, 0, &[]), remembering, &counted).round(drawn(2));
+    assert_eq!((again.unwrap(), messages.load(Order)), (Packed::default(), HOLDERS + 1));
 }
 
 #[test]
@@ -155,6 +183,10 @@ fn a_packer_may_be_killed_after_each_of_its_messages() {
         let third = work.round(3, &|| true).unwrap();
         let is_over = third == Packed::default() || (again.packed, third.retired) == (30, 1);
         assert!(is_over, "killed after {most}: {again:?}, {third:?}");
+        assert_eq!(third.unused.len(), third.retired);
+        for pack in third.unused {
+            work.delete(pack, &|| true).unwrap();
+        }
         work.check(&format!("in the end after {most}"));
         assert_eq!(work.round(4, &|| true).unwrap(), Packed::default());
     }
@@ -201,12 +233,49 @@ fn a_pack_that_nobody_needs_any_more_is_retired() {
     assert!(matches!(work.round(1, &before_adoption), Err(Stopped::Ended)));
     assert_eq!(work.packs(), BTreeSet::new());
     work.all.iter().for_each(|number| work.cluster.copy(*number, 20, &[0, 1, 2]));
-    assert_eq!(work.round(2, &|| true).unwrap(), Packed { retired: 1, ..Packed::default() });
-    let (digest, version) = (swiftlet_fragments::packs::digest_of_pack(drawn(1).0), drawn(1).1);
+    let pack = pack_of(1);
+    assert_eq!(work.round(2, &|| true).unwrap(), Packed { retired: 1, unused: vec![pack], ..Packed::default() });
     for place in 0..6 {
-        let key = Key { digest, ..work.cluster.fragment(PACK, place) };
-        let state = work.cluster.machines[place].stores[0].pack_state(&key, version).unwrap();
+        let key = Key { digest: pack.digest, ..work.cluster.fragment(PACK, place) };
+        let state = work.cluster.machines[place].stores[0].pack_state(&key, pack.version).unwrap();
         assert_eq!(state, swiftlet_store::PackState::Retired, "{place}");
+    }
+}
+
+#[test]
+fn a_deletion_of_a_pack_may_be_killed_after_each_of_its_messages() {
+    for most in 0.. {
+        let work = Work::new(5);
+        assert_eq!(work.round(1, &|| true).unwrap().packed, 5);
+        work.all.iter().for_each(|number| work.cluster.copy(*number, 20, &[0, 1, 2]));
+        let left = AtomicUsize::new(most);
+        let alive = || left.fetch_update(Order, Order, |left| left.checked_sub(1)).is_ok();
+        let outcome = work.round(2, &alive).and_then(|done| work.delete(done.unused[0], &alive));
+        for number in 3..5 {
+            for pack in work.round(number, &|| true).unwrap().unused {
+                assert!(outcome.is_err() || number == 3, "after {most}");
+                work.delete(pack, &|| true).unwrap();
+            }
+        }
+        assert_eq!(work.listed(), 0, "after {most}");
+        for holder in 0..HOLDERS {
+            for number in &work.all {
+                assert_eq!(seen(&work.cluster, *number, holder, &[]), Some((20, body(*number))), "after {most}");
+            }
+        }
+        for place in 0..6 {
+            let key = Key { digest: pack_of(1).digest, ..work.cluster.fragment(PACK, place) };
+            let store = &work.cluster.machines[place].stores[0];
+            let is_gone = store.shown_fragment(&key).unwrap().is_none_or(|shown| shown.version.is_deletion());
+            // When all with small objects have the tombstone nobody lists the pack: sync brings it to the others.
+            assert!(is_gone || (place >= HOLDERS && outcome.is_err()), "{place} after {most}");
+            // A packer that is late changes nothing any more.
+            assert_eq!(store.pack_state(&key, pack_of(1).version).unwrap(), swiftlet_store::PackState::Retired);
+        }
+        if outcome.is_ok() {
+            assert!(most > 20, "{most} messages are too few");
+            break;
+        }
     }
 }
 

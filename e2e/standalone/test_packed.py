@@ -1,0 +1,144 @@
+"""Small objects with erasure coding are packed by the running replicator: they take the space that
+`docs/guide/erasure-coding.md` says, and stay what they were.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import time
+import urllib.request
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from e2e.standalone.cluster import Cluster, start_cluster
+from e2e.standalone.test_coded_space import live_bytes
+from e2e.standalone.wire import Client
+from swiftlet.main.commands.standalone.plan import Layout
+from swiftlet.main.ring_names import object_ring
+from swiftlet.ring import RingBuilder
+from swiftlet.ring.codec import save_builder
+
+OBJECTS = int(os.environ.get("PACKED_OBJECTS", "300"))
+LEAST, MOST = 1024, 10_240
+"""Bytes of a small object."""
+PART_POWER = 2
+"""Few partitions, so that each has a pack of more than a mebibyte."""
+CLIENTS = 4
+WITHIN_S = 600.0
+SETTINGS = {
+    "SWIFTLET_REPLICATOR__INTERVAL_S": "1",
+    "SWIFTLET_REPLICATOR__CODED_RECOVERY_AFTER_S": "10",
+    "SWIFTLET_REPLICATOR__PROBE_INTERVAL_S": "0.5",
+}
+PACKING = {"pack_after_s": 4, "pack_least_bytes": 1}
+"""Settings of a replicator that packs at once."""
+
+Bodies = dict[str, bytes]
+
+
+def pack(cluster: Cluster) -> None:
+    """Have the replicator pack from now on what is cold."""
+    cluster.kill("replicator")
+    cluster.set("replicator", replicator=PACKING)
+    cluster.start("replicator")
+
+
+def start(data: Path, coding: str) -> Cluster:
+    """Start a store whose second policy has erasure coding and small objects."""
+    fragments = sum(map(int, coding.split("+")))
+    layout = Layout(data)
+    layout.rings.mkdir(parents=True, exist_ok=True)
+    builder = RingBuilder(PART_POWER, fragments, min_part_hours=1)
+    save_builder(builder, layout.rings / f"{object_ring(1)}.builder")
+    options = ("--policies", f"usual,coded={coding}", "--pack-below", "65536")
+    return start_cluster(data, *options, settings=SETTINGS)
+
+
+def packs_of(cluster: Cluster) -> dict[str, Any]:
+    """The replicator's report of its last round of packing."""
+    try:
+        with urllib.request.urlopen(cluster.url("replicator") + "/statusz", timeout=30) as answer:
+            return json.load(answer)["packs"] or {}
+    except OSError:
+        return {}
+
+
+def wait_until_packed(cluster: Cluster) -> None:
+    """Wait until partitions were looked at anew, and there was nothing to pack, to finish or to delete."""
+    began_s, deadline = time.time(), time.monotonic() + WITHIN_S
+    seen: dict[float, bool] = {}
+    while True:
+        last = packs_of(cluster)
+        idle = last and not any(
+            last[name] for name in ("made", "finished", "retired", "failed", "paused", "unfinished", "waiting")
+        )
+        if last and last["looked"] and last["endedAt"] > began_s + 8:
+            seen[last["endedAt"]] = bool(idle)
+        if len(seen) >= 3 and all(list(seen.values())[-3:]):
+            return
+        assert time.monotonic() < deadline, (last, cluster.log("replicator")[-4000:])
+        time.sleep(0.3)
+
+
+def in_threads(work: Any, items: Any) -> None:
+    with ThreadPoolExecutor(CLIENTS) as pool:
+        list(pool.map(work, items))
+
+
+def put_all(client: Client, bodies: Bodies) -> None:
+    def put(name: str) -> None:
+        assert client.call("PUT", f"c/{name}", {"X-Object-Meta-Name": name}, bodies[name]).status == 201
+
+    in_threads(put, bodies)
+
+
+def assert_right(client: Client, bodies: Bodies) -> None:
+    """Assert that all objects are what they are, and that nothing else is listed."""
+
+    def read(name: str) -> None:
+        got = client.call("GET", f"c/{name}")
+        assert (got.status, got.body) == (200, bodies[name]), (name, got.status, got.body[:200])
+        assert got.headers["X-Object-Meta-Name"] == name
+
+    in_threads(read, bodies)
+
+
+def assert_listed(client: Client, bodies: Bodies) -> None:
+    listed = client.call("GET", "c", query="format=json&limit=10000").json()
+    assert {row["name"]: row["bytes"] for row in listed} == {name: len(body) for name, body in bodies.items()}
+
+
+def made(number: int) -> Bodies:
+    dice = random.Random(number)
+    return {f"o{one:05}": dice.randbytes(dice.randint(LEAST, MOST)) for one in range(OBJECTS)}
+
+
+def user_bytes(bodies: Bodies) -> int:
+    return sum(len(body) + 2 * len(name) for name, body in bodies.items())
+
+
+@pytest.mark.timeout(WITHIN_S + OBJECTS)
+@pytest.mark.parametrize("coding", ["4+2"])
+def test_cold_objects_take_little_more_than_their_coded_bytes(tmp_path: Path, coding: str) -> None:
+    bodies = made(1)
+    cluster = start(tmp_path, coding)
+    try:
+        client = Client(cluster.endpoint, cluster.user, cluster.key)
+        assert client.call("PUT", "c", {"X-Storage-Policy": "coded"}).status == 201
+        put_all(client, bodies)
+        # All are cold when the first is packed.
+        time.sleep(PACKING["pack_after_s"])
+        pack(cluster)
+        wait_until_packed(cluster)
+        assert_right(client, bodies)
+        assert_listed(client, bodies)
+    finally:
+        assert cluster.stop() == 0
+    share = live_bytes(tmp_path / "devices") / user_bytes(bodies)
+    print(f"{coding}: {share:.3f} bytes for each byte of {len(bodies)} objects")
+    assert 1.5 <= share < 1.58

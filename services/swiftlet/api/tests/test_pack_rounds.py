@@ -1,0 +1,140 @@
+"""Rounds of packing: which partitions they look at and when, what they pass by, and how packs go of which nothing is
+left.
+
+Fault model: places are away, or go by another ring; packers fail, or can't come further with a pack.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path as Directory
+
+import pytest
+
+from swiftlet.api.tests.coded import CODED, CODING, CodedServers, coded_proxy
+from swiftlet.api.tests.coded_repairs import Repairs
+from swiftlet.api.tests.proxy import Proxy
+from swiftlet.api.tests.test_packed_objects import packed_at
+from swiftlet.api.tests.test_small_objects import MOST, assert_read, holders_of, places_of, put
+from swiftlet.boundaries.coded import NOTHING_PASSED_BY, CodedPlaces, Pack, Packed, PackTerms, PassedBy
+from swiftlet.sync.coded.packing import PackLimits
+from swiftlet.timestamp import Timestamp
+
+LIMITS = PackLimits(after_s=100.0, least_bytes=1, most_bytes=64 << 20, round_bytes=256 << 20)
+Made = tuple[Proxy, CodedServers, Repairs]
+
+
+@pytest.fixture
+async def made(tmp_path: Directory) -> AsyncIterator[Made]:
+    async with coded_proxy(tmp_path, pack_below=MOST) as (proxy, servers):
+        yield proxy, servers, Repairs(servers, lambda: proxy.clock.now)
+
+
+@dataclass
+class Scripted:
+    """A packer that does what it is told, and remembers what it was asked."""
+
+    done: Packed = field(default_factory=Packed)
+    first: Packed | None = None
+    """What it does in the partition that is looked at first."""
+    asked: list[tuple[int, PackTerms, PassedBy]] = field(default_factory=list)
+
+    async def pack(
+        self, places: CodedPlaces, terms: PackTerms, timestamp: Timestamp, passed_by: PassedBy = NOTHING_PASSED_BY
+    ) -> Packed:
+        self.asked.append((places.key.partition, terms, passed_by))
+        first, self.first = self.first, None
+        return first or self.done
+
+    async def delete(self, places: CodedPlaces, pack: Pack, timestamp: Timestamp) -> None:
+        raise AssertionError
+
+
+async def test_what_is_cold_is_packed_and_packs_of_dead_objects_go(made: Made) -> None:
+    proxy, servers, repairs = made
+    bodies = {f"o{number}": await put(proxy, f"o{number}", 300 + number) for number in range(12)}
+    await servers.deliver_pending(proxy.cluster.rows)
+    rounds = repairs.packing(LIMITS)
+    first = await rounds.run_round([CODED])
+    assert (first.looked, first.members, first.failed) == (servers.ring.partition_count, 0, 0)
+    proxy.clock.now += 101
+    # They are looked at again after a quarter of the time.
+    assert (await rounds.run_round([CODED])).looked == 0
+    repairs.passed_s += 25
+    second = await rounds.run_round([CODED])
+    assert (second.members, second.failed, second.unfinished) == (12, 0, 0)
+    for name in bodies:
+        assert packed_at(servers, name) == holders_of(servers, name)
+    assert rounds.status() is not None
+    await assert_read(proxy, servers, bodies)
+    for name in bodies:
+        bodies[name] = await put(proxy, name, 700)
+    for _ in range(2):
+        repairs.passed_s += 25
+        third = await rounds.run_round([CODED])
+        assert third.failed == 0
+        if third.deleted:
+            break
+    assert third.retired == third.deleted == second.made
+    for number in range(6):
+        for partition in range(servers.ring.partition_count):
+            shown = await repairs.repair.unsettled(servers.ring.device(number), CODED, None)
+            assert shown[0] == [], partition
+    # It is a deletion like others for replicators.
+    proxy.clock.now += 60
+    for _ in range(3):
+        report = await repairs.round_of()
+    assert report.clean, report
+    await assert_read(proxy, servers, bodies)
+
+
+async def test_nothing_is_begun_while_a_place_is_away(made: Made) -> None:
+    proxy, servers, repairs = made
+    await put(proxy, "o", 500)
+    await servers.deliver_pending(proxy.cluster.rows)
+    proxy.clock.now += 101
+    last = places_of(servers, "o").at[CODING.fragments - 1].id
+    rounds = repairs.packing(LIMITS)
+    with servers.away(last):
+        report = await rounds.run_round([CODED])
+        assert (report.looked, report.waiting) == (0, servers.ring.partition_count)
+    assert packed_at(servers, "o") == []
+    assert (await rounds.run_round([CODED])).members == 1
+
+
+async def test_what_packers_do_not_come_further_with_is_passed_by(made: Made) -> None:
+    proxy, _servers, repairs = made
+    packer = Scripted(first=Packed(unfinished=[b"p" * 16], left_out=[(b"c" * 16, 7)]))
+    rounds = repairs.packing(LIMITS, packer)
+    await rounds.run_round([CODED])
+    assert packer.asked[0][1:] == (
+        PackTerms(Timestamp.at(proxy.clock.now - 100), LIMITS.least_bytes, LIMITS.most_bytes),
+        PassedBy(),
+    )
+    packer.asked.clear()
+    packer.done = Packed(stopped="refused")
+    repairs.passed_s += 25
+    report = await rounds.run_round([CODED])
+    assert [passed_by for *_, passed_by in packer.asked] == 16 * [
+        PassedBy(frozenset([b"p" * 16]), frozenset([(b"c" * 16, 7)]))
+    ]
+    # A partition in which something failed is left alone for twice the time between two looks, then for twice that.
+    assert (report.failed, report.unfinished, report.left_out) == (16, 1, 1)
+    for pause_s, looked in ((49.0, 0), (2.0, 16), (98.0, 0), (3.0, 16)):
+        repairs.passed_s += pause_s
+        assert (await rounds.run_round([CODED])).looked == looked, pause_s
+    # The pack is tried again then.
+    assert packer.asked[-1][2].packs == frozenset()
+
+
+async def test_a_round_has_bounds_and_a_time_of_zero_turns_packing_off(made: Made) -> None:
+    _, servers, repairs = made
+    packer = Scripted(Packed(members=1, size=LIMITS.round_bytes // 4))
+    rounds = repairs.packing(LIMITS, packer)
+    assert (await rounds.run_round([CODED])).looked == 4
+    # The others come first then: what has more to pack is due at once, in any order.
+    assert (await rounds.run_round([CODED])).looked == 4
+    off = repairs.packing(PackLimits(0.0, 1, 1, 1), packer)
+    assert (await off.run_round([CODED])).looked == 0
+    assert servers.ring.partition_count == 16
