@@ -30,6 +30,7 @@ SHARED = (
     "native_values.py",
     "placement/__init__.py",
     "placement/copies.py",
+    "placement/early.py",
     "placement/fanout.py",
     "placement/health.py",
     "placement/hedges.py",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -251,9 +251,19 @@ class ReplicaTransport(Protocol):
         ...
 
     async def open_put(
-        self, device: Device, key: ObjectKey, record: PutRecord, size: int | None, row: ContainerUpdate | None
+        self,
+        device: Device,
+        key: ObjectKey,
+        record: PutRecord,
+        size: int | None,
+        row: ContainerUpdate | None,
+        begun: Callable[[PutStream], object] | None = None,
     ) -> PutStream:
-        """Begin a large object; return once the device accepts it. Raises Superseded and DiskFull if it does not."""
+        """Begin a large object; return once the device accepts it. Raises Superseded and DiskFull if it does not.
+
+        `begun` is called with the stream before the device has answered. What is sent then arrives with the question,
+        and comes to nothing if the device refuses.
+        """
         ...
 
     async def get(

@@ -97,6 +97,12 @@ class ClusterObjects(ReplicatedObjects):
             return await coded.upload(path, policy, record, size)
         return await super().upload(path, policy, record, size)
 
+    async def begin_upload(self, path: Path, policy: int, record: PutRecord, size: int | None) -> Upload:
+        """Begin a streamed object, whose first bytes go to devices before these have agreed to take it."""
+        if (coded := self._coded(policy)) is not None:
+            return await coded.upload(path, policy, record, size)
+        return await super().begin_upload(path, policy, record, size)
+
     async def post(self, path: Path, policy: int, record: PostRecord) -> Written:
         """Replace metadata. Raises NotFound, Superseded and Unavailable."""
         if (coded := self._coded(policy)) is not None:

@@ -326,6 +326,9 @@ async def _listed(delivery: CodedRow, path: Path, row: ObjectRow, pending: Seque
 class CodedUpload:
     """A streamed object on its way to the devices of its places."""
 
+    is_open = True
+    """Devices are asked by its fragments themselves."""
+
     def __init__(
         self,
         path: Path,
@@ -391,6 +394,9 @@ class CodedUpload:
 
 class UnsizedUpload:
     """A streamed object that may turn out to be a small one: held until it is known not to be."""
+
+    is_open = True
+    """Nobody is asked before."""
 
     def __init__(
         self,

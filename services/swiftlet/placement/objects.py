@@ -26,6 +26,7 @@ from swiftlet.errors import NotFound, SwiftletError, Unavailable
 from swiftlet.model import ObjectInfo, ObjectKey, ObjectRow, PostRecord, PutFooter, PutRecord
 from swiftlet.names import HashPath, Path
 from swiftlet.placement.copies import Bound, Copies, MissedWrites, OtherVersion, WriteQuorums, age, majority
+from swiftlet.placement.early import EarlySends, EarlyStream, EarlyUpload
 from swiftlet.placement.fanout import Outcome, SlotRunner, finish_sent, read_each, write_all
 from swiftlet.placement.health import NodeHealth
 from swiftlet.placement.hedges import Hedges
@@ -239,7 +240,7 @@ class ReplicatedObjects:
             return NotFound(f"{path} does not exist in region {self.place.region}, and other regions can't be asked")
         return error
 
-    def _note_missed(self, key: ObjectKey, outcome: Outcome[WriteReply]) -> None:
+    def _note_missed(self, key: ObjectKey, outcome: Outcome[T]) -> None:
         """Remember which primaries have not confirmed a write that some device has.
 
         Those in other regions miss every write that is made in one, and get it from the replicators. One in this region
@@ -266,8 +267,17 @@ class ReplicatedObjects:
             raise (odd or errors)[0]
         return _merged(path, infos)
 
+    async def begin_upload(self, path: Path, policy: int, record: PutRecord, size: int | None) -> Upload:
+        """Begin a streamed object; its first bytes may be sent before devices have said that they take it."""
+        return EarlyUpload(functools.partial(self._upload, path, policy, record, size))
+
     async def upload(self, path: Path, policy: int, record: PutRecord, size: int | None) -> Upload:
         """Begin a streamed object; return when a quorum of devices is ready for its bytes."""
+        return await self._upload(path, policy, record, size)
+
+    async def _upload(
+        self, path: Path, policy: int, record: PutRecord, size: int | None, early: EarlySends | None = None
+    ) -> ReplicatedUpload:
         key = self.key(path, policy)
         plan = self._plan(key)
         delivery = self._rows.delivery(path, key, record.timestamp, len(plan.slots))
@@ -277,7 +287,7 @@ class ReplicatedObjects:
         async def operation(index: int, device: Device) -> PutStream:
             if begun.is_set():
                 raise TooLate("the first bytes have already been sent to the other devices")
-            stream = await self._transport.open_put(device, key, record, size, delivery.share(index))
+            stream = await self._open_put(device, key, (record, size, delivery.share(index)), early)
             if begun.is_set():
                 await stream.abort()
                 raise TooLate("the device was ready too late: the first bytes had already been sent to the others")
@@ -297,8 +307,28 @@ class ReplicatedObjects:
         )
         if not plan.quorum.met(outcome.done):
             await upload.abort()
+            if early is not None and early.is_finished:
+                self._note_missed(key, outcome)
             raise refusal(outcome, plan.quorum, str(path))
         return upload
+
+    async def _open_put(
+        self,
+        device: Device,
+        key: ObjectKey,
+        what: tuple[PutRecord, int | None, ContainerUpdate],
+        early: EarlySends | None,
+    ) -> PutStream:
+        """Begin a large object on a device; return once it takes it. `early` is sent while it is asked."""
+        if early is None:
+            return await self._transport.open_put(device, key, *what)
+        streams: list[EarlyStream] = []
+        await self._transport.open_put(device, key, *what, lambda stream: streams.append(early.begin(stream)))
+        (stream,) = streams
+        if stream.failed is not None:
+            await stream.abort()
+            raise stream.failed
+        return stream
 
     async def head(self, path: Path, policy: int, newest: bool = False) -> ObjectInfo:
         """Return the description of an object: of the first replica that has it, or with `newest` of the

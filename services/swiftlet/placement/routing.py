@@ -82,6 +82,16 @@ class RoutedObjects:
             return await self.by_policy.upload(path, place, record, size)
         return await place.upload(path, record, size)
 
+    async def begin_upload(self, path: Path, policy: int, record: PutRecord, size: int | None) -> Upload:
+        """Begin a streamed object, whose first bytes go to devices before these have agreed to take it where they may.
+
+        Raises Superseded and Unavailable.
+        """
+        place = await self._place(path, policy)
+        if isinstance(place, int):
+            return await self.by_policy.begin_upload(path, place, record, size)
+        return await place.upload(path, record, size)
+
     async def post(self, path: Path, policy: int, record: PostRecord) -> Written:
         """Replace metadata. Raises NotFound, Superseded and Unavailable."""
         place = await self._place(path, policy)

@@ -41,6 +41,11 @@ class Replicas(Protocol):
 class Upload(Protocol):
     """A streamed object on its way to devices."""
 
+    @property
+    def is_open(self) -> bool:
+        """Whether devices are known to take the object. Until then `write` and `commit` raise Superseded for that."""
+        ...
+
     async def write(self, chunk: bytes | memoryview) -> None:
         """Send a chunk. Raises Unavailable when too few devices are left; then nothing is stored."""
         ...
@@ -77,6 +82,9 @@ class ReplicatedUpload:
     A replica that fails, or holds up a chunk and takes nothing of it for the write timeout, is dropped. The upload
     fails with Unavailable once those that are left are no quorum.
     """
+
+    is_open = True
+    """They have agreed before."""
 
     def __init__(
         self,

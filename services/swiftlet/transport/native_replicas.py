@@ -1,8 +1,9 @@
 """`ReplicaTransport`: objects over the native transport, by whoever has calls: members and guests.
 
 A small PUT is one message with its body; its bytes go from where Python has them to the socket without a copy. A large
-one first asks whether the device would take it (PREPARE), so that a caller can turn to another device before any of its
-data was sent, and then streams. Writes answer PENDING: the device has the row with its record.
+one asks whether the device would take it (PREPARE), so that a caller can turn to another device, and streams: then, or
+right behind the question, with what it can send to another device as well. Writes answer PENDING: the device has the
+row with its record.
 
 Fault model: see `swiftlet.transport.native_caller`. Nothing is repeated here. Without its footer an upload leaves
 nothing. What is read is checked against the xxh3 from its sender before its last byte is passed on, so that damage
@@ -11,6 +12,7 @@ never makes a whole object.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from typing import Protocol, TypeVar
 
@@ -67,13 +69,38 @@ class NativeReplicas:
         return _written(device, header)
 
     async def open_put(
-        self, device: Device, key: ObjectKey, record: PutRecord, size: int | None, row: ContainerUpdate | None
+        self,
+        device: Device,
+        key: ObjectKey,
+        record: PutRecord,
+        size: int | None,
+        row: ContainerUpdate | None,
+        begun: Callable[[NativePutStream], object] | None = None,
     ) -> NativePutStream:
-        """Begin a large object; return once the device said that it would take it."""
+        """Begin a large object; return once the device said that it would take it. `begun` gets the stream before."""
         message = made(device, ObjectWire.prepare, place(key), _bits(row), record.timestamp.value, size)
-        await self._calls.ask(device, message)
-        writing = await self._calls.upload(device, _put(device, key, record, None, row), size)
-        return NativePutStream(device, writing, size)
+        if begun is None:
+            await self._calls.ask(device, message)
+        put = _put(device, key, record, None, row)
+        if begun is None:
+            return NativePutStream(device, await self._calls.upload(device, put, size), size)
+        # The question is sent first, and the stream begins right behind it.
+        asked = asyncio.ensure_future(self._calls.ask(device, message))
+        try:
+            await asyncio.sleep(0)
+            stream = NativePutStream(device, await self._calls.upload(device, put, size), size)
+        except BaseException:
+            asked.cancel()
+            await asyncio.gather(asked, return_exceptions=True)
+            raise
+        try:
+            begun(stream)
+            await asked
+        except BaseException:
+            asked.cancel()
+            await stream.abort()
+            raise
+        return stream
 
     async def get(
         self, device: Device, key: ObjectKey, start: int = 0, stop: int | None = None, *, proved: bool = False

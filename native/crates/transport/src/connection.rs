@@ -160,6 +160,10 @@ pub(crate) struct Connection {
     was_tried: bool,
     fetching: fetching::Fetching,
     limits: Limits,
+    /// The version of the protocol that both sides speak.
+    version: u16,
+    /// Until then nothing is sent before it is granted.
+    patient_until: Option<Instant>,
     inline_open: usize,
     /// Calls that wait until the peer accepts more.
     waiting: VecDeque<Box<Submit>>,
@@ -207,6 +211,8 @@ impl Connection {
             was_tried: false,
             fetching: fetching::Fetching::Unknown,
             limits: Limits { window_bytes: 0, lent: false, streams: 0, inline_bytes: 0 },
+            version: 0,
+            patient_until: None,
             inline_open: 0,
             waiting: VecDeque::new(),
             liveness: Liveness::new(around.now_ms, around.settings.silence.as_millis() as u64),

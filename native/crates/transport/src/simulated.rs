@@ -9,7 +9,7 @@ use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -38,6 +38,8 @@ pub struct Faults {
     pub damage_after: AtomicU64,
     /// Bytes that were passed on.
     pub carried: AtomicU64,
+    /// Directions of connections in which bytes may still be passed on.
+    pub directions: AtomicUsize,
     over: AtomicBool,
 }
 
@@ -117,15 +119,18 @@ fn join<S: Socket, T: Socket>(one: S, other: T, faults: &Arc<Faults>) -> io::Res
     let (there, back) = ((one.another()?, other.another()?), (other, one));
     let of_there = Arc::clone(faults);
     let of_back = Arc::clone(faults);
+    faults.directions.fetch_add(2, SeqCst);
     thread::Builder::new().spawn(move || {
         // A side that is gone ends both: that is what the other side is told.
         let _ = carry(there.0, there.1, &of_there);
+        of_there.directions.fetch_sub(1, SeqCst);
         one_end.end();
         other_end.end();
     })?;
     thread::Builder::new().spawn(move || {
         let (one_end, other_end) = (back.0.another(), back.1.another());
         let _ = carry(back.0, back.1, &of_back);
+        of_back.directions.fetch_sub(1, SeqCst);
         one_end.iter().for_each(Socket::end);
         other_end.iter().for_each(Socket::end);
     })?;

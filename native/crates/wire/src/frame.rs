@@ -85,13 +85,17 @@ impl Kind {
 pub const END: u8 = 1;
 /// The offered bytes are in the sender's region.
 pub const LENT: u8 = 2;
+/// It is sent before the chunk was granted, and dropped where there is no memory for that.
+pub const EARLY: u8 = 4;
+/// What was sent early of what is granted now was dropped: it has to be sent once more.
+pub const AGAIN: u8 = 8;
 
 /// A frame without its meta part and body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
     /// The kind of the frame.
     pub kind: Kind,
-    /// [`END`], [`LENT`].
+    /// [`END`], [`LENT`], [`EARLY`], [`AGAIN`].
     pub flags: u8,
     /// Bytes of the meta part.
     pub meta_bytes: usize,
@@ -207,6 +211,8 @@ impl Decoder {
         let allowed = match head.kind {
             Kind::Request | Kind::Reply => END,
             Kind::Offer => LENT,
+            Kind::Data | Kind::End => EARLY,
+            Kind::Grant => AGAIN,
             _ => 0,
         };
         require(head.flags & !allowed == 0, "a flag that frames of its kind do not have")?;

@@ -15,7 +15,9 @@ use crate::message::{Fields, put_text};
 use crate::violation::{Violation, require};
 
 /// The versions of the protocol that this code speaks, lowest and highest.
-pub const VERSIONS: (u16, u16) = (1, 1);
+pub const VERSIONS: (u16, u16) = (1, 2);
+/// The first version in which the begin of a body may be sent before it is granted.
+pub const WITH_EARLY: u16 = 2;
 
 /// The beginning of HELLO.
 pub const MAGIC: &[u8; 8] = b"swiftlet";
@@ -200,10 +202,22 @@ impl Client {
     /// Begin a handshake. Also returns HELLO's meta part.
     #[must_use]
     pub fn new(credentials: Credentials, us: &Identity, expected: &str, nonce: &Nonce) -> (Self, Vec<u8>) {
+        Self::up_to(VERSIONS.1, credentials, us, expected, nonce)
+    }
+
+    /// The same as a program that speaks the protocol only up to a version.
+    #[must_use]
+    pub fn up_to(
+        highest: u16,
+        credentials: Credentials,
+        us: &Identity,
+        expected: &str,
+        nonce: &Nonce,
+    ) -> (Self, Vec<u8>) {
         let mut hello = Vec::with_capacity(256);
         hello.extend_from_slice(MAGIC);
         hello.extend_from_slice(&VERSIONS.0.to_be_bytes());
-        hello.extend_from_slice(&VERSIONS.1.to_be_bytes());
+        hello.extend_from_slice(&highest.to_be_bytes());
         hello.extend_from_slice(nonce);
         put_identity(&mut hello, us);
         put_text(&mut hello, expected);

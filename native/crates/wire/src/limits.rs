@@ -30,7 +30,9 @@ pub const CHUNK_BYTES: usize = 1 << 20;
 pub const DATA_BYTES: usize = 1 << 20;
 /// Bytes of a body that may be offered and not yet sent (or, if lent, not yet returned).
 pub const OFFERED_BYTES: u64 = 8 << 20;
-/// The same in chunks.
+/// Bytes of a body that may be sent before they are granted.
+pub const EARLY_BYTES: u64 = 2 << 20;
+/// Chunks of a body that may be offered and not yet both granted and sent (or, if lent, not yet returned).
 pub const OFFERED_CHUNKS: usize = 64;
 /// Milliseconds without sending after which a PING is sent.
 pub const PING_AFTER_MS: u64 = 400;

@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use crate::limits::{CHUNK_BYTES, OFFERED_BYTES, OFFERED_CHUNKS};
+use crate::limits::{CHUNK_BYTES, EARLY_BYTES, OFFERED_BYTES, OFFERED_CHUNKS};
 use crate::message::Offer;
 use crate::violation::{Violation, require};
 
@@ -15,20 +15,28 @@ pub struct Outflow {
     offered: u64,
     granted: u64,
     sent: u64,
+    /// How much of the begin of the body may be sent before it is granted.
+    early: u64,
     /// Lent chunks that were not returned yet: offset and length.
     lent: Vec<(u64, u32)>,
     lent_bytes: u64,
-    /// Lengths of offered chunks that are to be sent.
-    waiting: VecDeque<u32>,
+    /// Where chunks end that were offered, and are not both granted and sent.
+    waiting: VecDeque<u64>,
     ended: bool,
 }
 
 impl Outflow {
+    /// `early`: how much of the begin of the body may be sent before it is granted.
+    #[must_use]
+    pub fn new(early: u64) -> Self {
+        Self { early: early.min(EARLY_BYTES), ..Self::default() }
+    }
+
     /// Whether a chunk of this length may be offered now.
     #[must_use]
     pub fn has_room(&self, length: usize) -> bool {
         !self.ended
-            && self.in_flight() + length as u64 <= OFFERED_BYTES
+            && self.in_flight() + length as u64 + self.unconfirmed() <= OFFERED_BYTES
             && self.waiting.len() + self.lent.len() < OFFERED_CHUNKS
     }
 
@@ -38,16 +46,22 @@ impl Outflow {
         self.offered - self.sent + self.lent_bytes
     }
 
-    /// Offer the next chunk, to be sent when it is granted. Returns its offset.
+    /// Bytes that were sent and are not granted yet.
+    #[must_use]
+    pub fn unconfirmed(&self) -> u64 {
+        self.sent.saturating_sub(self.granted)
+    }
+
+    /// Offer the next chunk, to be sent when it is granted, or early. Returns its offset.
     pub fn offer(&mut self, length: u32) -> u64 {
         debug_assert!(self.has_room(length as usize) && length > 0 && length as usize <= CHUNK_BYTES);
         let offset = self.offered;
         self.offered += u64::from(length);
-        self.waiting.push_back(length);
+        self.waiting.push_back(self.offered);
         offset
     }
 
-    /// Whether the next chunk may be lent: only when everything before it has been sent.
+    /// Whether the next chunk may be lent: only when everything before it has been granted and sent.
     #[must_use]
     pub fn may_lend(&self) -> bool {
         self.waiting.is_empty()
@@ -65,35 +79,54 @@ impl Outflow {
         offset
     }
 
-    /// Handle GRANT.
+    /// Handle GRANT. With `again`, what was sent early beyond the last grant is to be sent once more, and nothing is
+    /// sent early any more; also an end that was told is to be told again.
     ///
     /// # Errors
-    /// It goes back, beyond what was offered, or ends within a chunk.
-    pub fn grant(&mut self, upto: u64) -> Result<(), Violation> {
+    /// It goes back, or beyond what was offered; or nothing was sent early that could be sent again.
+    pub fn grant(&mut self, upto: u64, again: bool) -> Result<(), Violation> {
         require(upto >= self.granted, "a grant that is smaller than an earlier one")?;
         require(upto <= self.offered, "a grant beyond what was offered")?;
+        if again {
+            require(self.unconfirmed() > 0, "a grant that asks for bytes again of which none were sent early")?;
+            self.sent = self.granted;
+            self.early = 0;
+            self.ended = false;
+        }
         self.granted = upto;
+        self.forget_done();
         Ok(())
     }
 
     /// How many bytes of the body may be sent now, and from which offset on.
     #[must_use]
     pub fn sendable(&self) -> (u64, u64) {
-        (self.sent, self.granted - self.sent)
+        (self.sent, self.granted.max(self.early.min(self.offered)).saturating_sub(self.sent))
+    }
+
+    /// How many bytes of these the peer has granted; the others are sent early.
+    #[must_use]
+    pub fn granted(&self) -> u64 {
+        self.granted.saturating_sub(self.sent)
+    }
+
+    /// How many bytes of the chunk that is being sent are left; those that are sent early never cross its end.
+    #[must_use]
+    pub fn first_lacks(&self) -> u64 {
+        self.waiting.iter().find(|end| **end > self.sent).map_or(0, |end| end - self.sent)
     }
 
     /// Record that so many bytes are being sent; never more than [`Outflow::sendable`].
-    pub fn sent(&mut self, mut bytes: u64) {
-        debug_assert!(bytes <= self.granted - self.sent);
+    pub fn sent(&mut self, bytes: u64) {
+        debug_assert!(bytes <= self.sendable().1);
         self.sent += bytes;
-        while bytes > 0 {
-            let Some(first) = self.waiting.front_mut() else { break };
-            let taken = bytes.min(u64::from(*first));
-            *first -= taken as u32;
-            bytes -= taken;
-            if *first == 0 {
-                self.waiting.pop_front();
-            }
+        self.forget_done();
+    }
+
+    fn forget_done(&mut self) {
+        let done = self.sent.min(self.granted);
+        while self.waiting.front().is_some_and(|end| *end <= done) {
+            self.waiting.pop_front();
         }
     }
 
@@ -111,7 +144,7 @@ impl Outflow {
     /// Whether everything offered has been sent, so that END may follow.
     #[must_use]
     pub fn is_flushed(&self) -> bool {
-        self.waiting.is_empty()
+        self.sent == self.offered
     }
 
     /// Record that END has been sent, or that the body was empty or inside the frame.
@@ -120,10 +153,16 @@ impl Outflow {
         self.ended = true;
     }
 
-    /// Whether the body is complete.
+    /// Whether END has been sent, perhaps early.
     #[must_use]
     pub fn is_ended(&self) -> bool {
         self.ended
+    }
+
+    /// Whether the body is complete, and nothing of it can have been dropped.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.ended && self.unconfirmed() == 0
     }
 }
 
@@ -142,6 +181,10 @@ pub struct Inflow {
     /// Bytes of the current chunk that were received; 0 before its first one.
     into_chunk: u32,
     unreceived: VecDeque<u32>,
+    /// Whether data was dropped that was sent early: all that is sent early after it is dropped too.
+    dropped: bool,
+    /// Whether the sender has to be told that.
+    tell: bool,
     ended: bool,
 }
 
@@ -160,6 +203,8 @@ impl Inflow {
             lent_chunks: 0,
             into_chunk: 0,
             unreceived: VecDeque::new(),
+            dropped: false,
+            tell: false,
             ended: false,
         }
     }
@@ -195,25 +240,41 @@ impl Inflow {
         (self.held == 0 || self.held + u64::from(next) <= self.window).then_some(next)
     }
 
-    /// There is memory for the chunk that was [wanted](Self::wanted). Returns what GRANT says.
-    pub fn grant(&mut self) -> u64 {
+    /// There is memory for the chunk that was [wanted](Self::wanted). Returns what GRANT says, and whether what was
+    /// sent early has to be sent again.
+    pub fn grant(&mut self) -> (u64, bool) {
         if let Some(length) = self.offers.pop_front() {
             self.granted += u64::from(length);
             self.held += u64::from(length);
             self.unreceived.push_back(length);
         }
-        self.granted
+        (self.granted, std::mem::take(&mut self.tell))
     }
 
-    /// Handle the head of a DATA frame: whether its bytes may follow.
+    /// Handle the head of a DATA frame: whether its bytes are received. If not, they were sent early and are dropped.
     ///
     /// # Errors
-    /// It is not granted, or not what comes next.
-    pub fn admit(&self, offset: u64, bytes: u64) -> Result<(), Violation> {
+    /// It is neither granted nor early, or not what comes next.
+    pub fn admit(&mut self, offset: u64, bytes: u64, early: bool) -> Result<bool, Violation> {
+        require(bytes > 0, "a data frame without data")?;
+        if early && self.dropped {
+            return Ok(false);
+        }
         require(!self.ended, "data after the end")?;
         require(offset == self.received, "data that does not follow the earlier data")?;
-        require(bytes > 0, "a data frame without data")?;
-        require(bytes <= self.granted - self.received, "data that was not granted")
+        if !early || bytes <= self.granted - self.received {
+            return require(bytes <= self.granted - self.received, "data that was not granted").map(|()| true);
+        }
+        require(self.granted == self.received, "early data that is not in one chunk")?;
+        require(bytes <= self.offered - self.received, "early data that was not offered")?;
+        (self.dropped, self.tell) = (true, true);
+        Ok(false)
+    }
+
+    /// Whether an end that was sent early is dropped, because data before it was.
+    #[must_use]
+    pub fn drops_end(&self, early: bool) -> bool {
+        early && self.dropped
     }
 
     /// How many bytes the chunk that is being received still needs.
@@ -304,10 +365,11 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// A request that has just been sent or received.
+    /// A request that has just been sent or received. `window`: of what we receive; `early`: how much of what we send
+    /// may be sent before it is granted.
     #[must_use]
-    pub fn new(role: Role, window: u64) -> Self {
-        Self { role, replied: false, outflow: Outflow::default(), inflow: Inflow::new(window) }
+    pub fn new(role: Role, window: u64, early: u64) -> Self {
+        Self { role, replied: false, outflow: Outflow::new(early), inflow: Inflow::new(window) }
     }
 
     /// REPLY has been sent or received.
@@ -340,7 +402,7 @@ impl Stream {
         self.replied
             && match self.role {
                 Role::Client => self.inflow.is_ended(),
-                Role::Server => self.outflow.is_ended(),
+                Role::Server => self.outflow.is_over(),
             }
     }
 }

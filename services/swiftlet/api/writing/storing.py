@@ -119,49 +119,110 @@ async def _store_large(
     etag: Etag,
     fixed: bool,
 ) -> tuple[PutRecord, PutFooter, Written]:
-    digester, upload = new.call.api.digester(hasher), None
+    digester = new.call.api.digester(hasher)
+    sending = _Sending(new, policy, record, fixed)
     try:
-        record, upload = await _open_upload(new, policy, record, fixed)
+        await sending.begin()
         while beginning:
-            await upload.write(beginning.pop(0))
+            await sending.write(beginning.pop(0))
         async for piece in pieces:
             await digester.update(piece)
-            await upload.write(piece)
+            await sending.write(piece)
         await digester.finish()
         footer = _footer(etag, hasher)
-        return record, footer, await upload.commit(footer)
+        written = await sending.commit(footer)
+        return sending.record, footer, written
     except Superseded as error:
-        if not fixed and (upload is None or new.is_last or not overtaken(new.call.api.clock, error)):
+        if not fixed and (not sending.is_open or new.is_last or not overtaken(new.call.api.clock, error)):
             new.call.api.clock.observe(error.timestamp)
             raise
         return (
-            record,
+            sending.record,
             await _rest(etag, pieces, digester, hasher),
             Written(existed=True, container_missing=False, overtaken=True),
         )
     finally:
         digester.close()
+        await sending.abort()
+
+
+class _Sending:
+    """An upload that begins once more with a newer timestamp when devices have something newer than the first one."""
+
+    def __init__(self, new: NewObject, policy: int, record: PutRecord, fixed: bool) -> None:
+        """The timestamp is that of `record`, and no other one if it is `fixed`."""
+        self._new = new
+        self._policy = policy
+        self.record = record
+        self._fixed = fixed
+        self._upload: Upload | None = None
+        self._held: list[Piece] = []
+        """What was sent before devices were known to take the object."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether devices are known to take the object as of this time."""
+        return self._upload is not None and self._upload.is_open
+
+    async def begin(self) -> None:
+        """Begin with the first timestamp."""
+        assert self._new.body is not None
+        objects, size = self._new.call.api.objects, self._new.body.announced
+        try:
+            self._upload = await objects.begin_upload(self._new.path, self._policy, self.record, size)
+        except Superseded as error:
+            await self._anew(error)
+
+    async def _anew(self, error: Superseded) -> Upload:
+        """Begin again after what is there, with all that was sent in vain."""
+        await self.abort()
+        assert self._new.body is not None
+        objects, size = self._new.call.api.objects, self._new.body.announced
+        if self._fixed or not self._new.call.api.clock.observe(error.timestamp):
+            raise error
+
+        async def opened(timestamp: Timestamp) -> tuple[PutRecord, Upload]:
+            record = replace(self.record, timestamp=timestamp)
+            return record, await objects.upload(self._new.path, self._policy, record, size)
+
+        self.record, upload = await self._new.call.stamped(opened)
+        self._upload = upload
+        held, self._held = self._held, []
+        for piece in held:
+            await upload.write(piece)
+        return upload
+
+    async def write(self, piece: Piece) -> None:
+        """Send a piece. Raises Superseded and Unavailable."""
+        assert self._upload is not None
+        was_open = self.is_open
+        try:
+            await self._upload.write(piece)
+        except Superseded as error:
+            if self.is_open:
+                raise
+            await (await self._anew(error)).write(piece)
+            return
+        if was_open or self.is_open:
+            self._held.clear()
+        else:
+            self._held.append(piece)
+
+    async def commit(self, footer: PutFooter) -> Written:
+        """Make the object durable. Raises Superseded and Unavailable."""
+        assert self._upload is not None
+        try:
+            return await self._upload.commit(footer)
+        except Superseded as error:
+            if self.is_open:
+                raise
+            return await (await self._anew(error)).commit(footer)
+
+    async def abort(self) -> None:
+        """Abort what is under way."""
+        upload, self._upload = self._upload, None
         if upload is not None:
             await upload.abort()
-
-
-async def _open_upload(new: NewObject, policy: int, record: PutRecord, fixed: bool) -> tuple[PutRecord, Upload]:
-    """Begin an upload with the timestamp it has, or, as nothing has been sent yet, with a newer one unless it is
-    `fixed`.
-    """
-    assert new.body is not None
-    api, size = new.call.api, new.body.announced
-    try:
-        return record, await api.objects.upload(new.path, policy, record, size)
-    except Superseded as error:
-        if fixed or not api.clock.observe(error.timestamp):
-            raise
-
-    async def anew(timestamp: Timestamp) -> tuple[PutRecord, Upload]:
-        fresh = replace(record, timestamp=timestamp)
-        return fresh, await api.objects.upload(new.path, policy, fresh, size)
-
-    return await new.call.stamped(anew)
 
 
 async def _rest(etag: Etag, pieces: AsyncIterator[Piece], digester: Digester, hasher: Hasher) -> PutFooter:

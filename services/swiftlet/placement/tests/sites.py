@@ -111,23 +111,40 @@ class FarObjects(MemoryObjectTransport):
             await self._wide_area.cross()
 
     async def open_put(
-        self, device: Device, key: ObjectKey, record: PutRecord, size: int | None, row: ContainerUpdate | None
+        self,
+        device: Device,
+        key: ObjectKey,
+        record: PutRecord,
+        size: int | None,
+        row: ContainerUpdate | None,
+        begun: Callable[[MemoryPutStream], object] | None = None,
     ) -> MemoryPutStream:
         """As the native transport does it: one question whether the device takes it, and one answer at the end."""
+
+        def crossing(stream: MemoryPutStream) -> MemoryPutStream:
+            commit = stream.commit
+
+            async def crossed(footer: PutFooter) -> WriteReply:
+                await self._cross(device)
+                return await commit(footer)
+
+            stream.commit = crossed  # type: ignore[method-assign]
+            return stream
+
+        if begun is None:
+            return crossing(await super().open_put(device, key, record, size, row))
+        tell = begun
+        return await super().open_put(device, key, record, size, row, lambda stream: tell(crossing(stream)))
+
+    async def _accepted(
+        self, device: Device, key: ObjectKey, record: PutRecord, size: int | None, row: ContainerUpdate | None
+    ) -> MemoryPutStream:
         await self._cross(device)
         opening = _OPENING.set(True)
         try:
-            stream = await super().open_put(device, key, record, size, row)
+            return await super()._accepted(device, key, record, size, row)
         finally:
             _OPENING.reset(opening)
-        commit = stream.commit
-
-        async def crossing(footer: PutFooter) -> WriteReply:
-            await self._cross(device)
-            return await commit(footer)
-
-        stream.commit = crossing  # type: ignore[method-assign]
-        return stream
 
 
 class SlowDatabases(MemoryListingTransport):
@@ -205,7 +222,7 @@ class Site:
 
     async def upload(self, second: float, body: bytes, path: Path = PATH) -> Written:
         """A streamed object."""
-        upload = await self.objects.upload(path, 0, record_of(path, at(second)), len(body))
+        upload = await self.objects.begin_upload(path, 0, record_of(path, at(second)), len(body))
         try:
             for start in range(0, len(body), 1000):
                 await upload.write(body[start : start + 1000])

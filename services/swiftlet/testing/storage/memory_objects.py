@@ -8,9 +8,10 @@ in the middle of a transfer. Errors of a store arrive as they would over the wir
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from swiftlet_native import Doubts, Hasher
 
@@ -160,9 +161,31 @@ class MemoryObjectTransport:
         return await stream.commit(footer)
 
     async def open_put(
+        self,
+        device: Device,
+        key: ObjectKey,
+        record: PutRecord,
+        size: int | None,
+        row: ContainerUpdate | None,
+        begun: Callable[[MemoryPutStream], object] | None = None,
+    ) -> MemoryPutStream:
+        """Begin a large object; what is sent on the stream that `begun` gets waits for the device's answer."""
+        if begun is None:
+            return await self._accepted(device, key, record, size, row)
+        waiting = WaitingPutStream()
+        # It does what its Protocol says, and nobody asks it for more.
+        begun(cast("MemoryPutStream", waiting))
+        try:
+            stream = await self._accepted(device, key, record, size, row)
+        except BaseException as error:
+            waiting.end(error)
+            raise
+        waiting.go_on(stream)
+        return stream
+
+    async def _accepted(
         self, device: Device, key: ObjectKey, record: PutRecord, size: int | None, row: ContainerUpdate | None
     ) -> MemoryPutStream:
-        """Begin a large object."""
 
         def check(store: Store) -> None:
             try:
@@ -402,6 +425,61 @@ class MemoryPutStream:
     async def abort(self) -> None:
         """Abort; the device keeps nothing."""
         self._writer.abort()
+
+
+class WaitingPutStream:
+    """The upload of a large object to a device that has not said yet whether it takes it."""
+
+    def __init__(self) -> None:
+        """Keep what is sent until the device has answered."""
+        self._sent: list[bytes] = []
+        self._stream: asyncio.Future[MemoryPutStream] = asyncio.get_running_loop().create_future()
+        # A refusal is what the caller of `open_put` is told; whoever sends need not ask.
+        self._stream.add_done_callback(lambda stream: stream.cancelled() or stream.exception())
+
+    def go_on(self, stream: MemoryPutStream) -> None:
+        """The device takes the object: hand over what it was sent."""
+        self._stream.set_result(stream)
+        for chunk in self._sent:
+            with contextlib.suppress(SwiftletError):
+                stream.send(chunk)
+
+    def end(self, error: BaseException) -> None:
+        """The device does not take it."""
+        if isinstance(error, Exception):
+            self._stream.set_exception(error)
+        else:
+            self._stream.cancel()
+
+    @property
+    def waiting(self) -> int:
+        """Return 0: it waits where nobody counts it."""
+        return 0
+
+    def send(self, chunk: bytes | memoryview) -> bool:
+        """Hand over a chunk, or keep it."""
+        if self._stream.done():
+            return self._stream.result().send(chunk)
+        self._sent.append(bytes(chunk))
+        return True
+
+    async def room(self) -> None:
+        """Let others go on."""
+        await asyncio.sleep(0)
+
+    async def write(self, chunk: bytes | memoryview) -> None:
+        """Hand over a chunk, and let others go on."""
+        self.send(chunk)
+        await self.room()
+
+    async def commit(self, footer: PutFooter) -> WriteReply:
+        """Finish when the device has answered."""
+        return await (await asyncio.shield(self._stream)).commit(footer)
+
+    async def abort(self) -> None:
+        """Abort; the device keeps nothing."""
+        if self._stream.done() and not self._stream.cancelled() and self._stream.exception() is None:
+            await self._stream.result().abort()
 
 
 class MemoryGetStream:

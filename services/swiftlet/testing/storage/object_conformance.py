@@ -19,6 +19,7 @@ from swiftlet.boundaries.objects import (
     ContainerUpdate,
     GetStream,
     ObjectTransport,
+    PutStream,
     WriteReply,
 )
 from swiftlet.errors import (
@@ -29,6 +30,7 @@ from swiftlet.errors import (
     NotFound,
     SizeMismatch,
     Superseded,
+    SwiftletError,
     Unproved,
 )
 from swiftlet.model import Entry, Kind, ObjectKey, ObjectRow, PostRecord, PutFooter, PutRecord
@@ -282,6 +284,45 @@ class ObjectTransportConformance(ABC):
         await stream.abort()
         assert peer.store.policies() == []
         peer.check_untold()
+
+    async def test_sent_with_the_question(self, peer: Peer) -> None:
+        """What is sent before the device has answered counts like what is sent later."""
+        data = some_bytes(3_000_000)
+
+        def begun(stream: PutStream) -> None:
+            assert stream.send(data[:1_000_000])
+
+        stream = await peer.transport.open_put(peer.device, key_of(1), record(1), len(data), ROW, begun)
+        await stream.write(data[1_000_000:])
+        await stream.commit(footer_of(data))
+        assert await peer.content(key_of(1)) == data
+
+    async def test_finished_with_the_question(self, peer: Peer) -> None:
+        """An upload may be finished before the device has answered."""
+        data, replies = some_bytes(1_500_000), list[asyncio.Future[WriteReply]]()
+
+        def begun(stream: PutStream) -> None:
+            stream.send(data)
+            replies.append(asyncio.ensure_future(stream.commit(footer_of(data))))
+
+        await peer.transport.open_put(peer.device, key_of(1), record(1), len(data), ROW, begun)
+        await replies[0]
+        assert await peer.content(key_of(1)) == data
+
+    async def test_refused_what_was_sent_with_the_question(self, peer: Peer) -> None:
+        """A device that refuses keeps nothing of what came with the question."""
+        await peer.put(key_of(1), 5, b"newer")
+        data, replies = some_bytes(1_500_000), list[asyncio.Future[WriteReply]]()
+
+        def begun(stream: PutStream) -> None:
+            stream.send(data)
+            replies.append(asyncio.ensure_future(stream.commit(footer_of(data))))
+
+        with pytest.raises(Superseded):
+            await peer.transport.open_put(peer.device, key_of(1), record(4), len(data), ROW, begun)
+        await asyncio.wait(replies)
+        assert replies[0].cancelled() or isinstance(replies[0].exception(), SwiftletError)
+        assert await peer.content(key_of(1)) == b"newer"
 
     async def test_abort(self, peer: Peer) -> None:
         """A stream given up leaves nothing, and the way to the device stays usable."""

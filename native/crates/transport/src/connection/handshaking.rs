@@ -114,6 +114,7 @@ impl Connection {
         self.decoder.begin_session(agreed.session);
         self.peer_name = Arc::from(agreed.peer.name.as_str());
         self.limits = agreed.peer.limits;
+        self.version = agreed.version;
         self.metrics.connects.fetch_add(1, Relaxed);
         let card = self.link.card().map(<[u8]>::to_vec);
         // What fetches is a TCP connection until a fetch has succeeded.

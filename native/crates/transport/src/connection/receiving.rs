@@ -1,6 +1,8 @@
 //! What is received on streams: bodies, into memory that was waited for, and the frames that control them.
 
-use swiftlet_wire::frame::{END, Head, Kind, LENT};
+use std::time::Duration;
+
+use swiftlet_wire::frame::{AGAIN, EARLY, END, Head, Kind, LENT};
 use swiftlet_wire::message::{self, Offer, Reason};
 use swiftlet_wire::{Violation, require};
 
@@ -10,6 +12,11 @@ use crate::api::{Error, What};
 use crate::around::Around;
 use crate::command::Command;
 use crate::pool::{Buffer, Chunk, Hook, HookOf};
+
+/// The number of no stream: what is received for it is dropped.
+const NOBODY: u64 = 0;
+/// For so long nothing is sent early on a connection whose peer has dropped something.
+const AFTER_DROPPED: Duration = Duration::from_secs(1);
 
 impl Connection {
     /// Put bytes of a body where they belong, as far as they go. Returns what follows them.
@@ -127,9 +134,9 @@ impl Connection {
 
     fn grant(&mut self, id: u64, buffer: Buffer) {
         let Some(stream) = self.streams.get_mut(&id) else { return };
-        let upto = stream.flow.inflow.grant();
+        let (upto, again) = stream.flow.inflow.grant();
         stream.fills.push_back(buffer);
-        self.frame(Kind::Grant, 0, id, &[&upto.to_be_bytes()], 0);
+        self.frame(Kind::Grant, if again { AGAIN } else { 0 }, id, &[&upto.to_be_bytes()], 0);
     }
 
     /// Memory that was waited for is available; or its deadline is over, which is the stream's too.
@@ -167,13 +174,23 @@ impl Connection {
             }
             Kind::Grant => {
                 let upto = message::decode_number(meta)?;
+                let again = head.has(AGAIN);
                 if let Some(stream) = self.streams.get_mut(&id) {
-                    stream.flow.outflow.grant(upto)?;
+                    stream.granted(around, upto, again)?;
+                    if again {
+                        self.patient_until = Some(around.now + AFTER_DROPPED);
+                    }
                     self.advance(around, id);
+                    self.finish_if_over(around, id);
                 }
                 Ok(())
             }
-            Kind::End => self.body_ended(around, id, message::decode_footer(meta)?),
+            Kind::End => {
+                let footer = message::decode_footer(meta)?;
+                let is_dropped =
+                    self.streams.get(&id).is_some_and(|stream| stream.flow.inflow.drops_end(head.has(EARLY)));
+                if is_dropped { Ok(()) } else { self.body_ended(around, id, footer) }
+            }
             Kind::Cancel => {
                 let (reason, text) = message::decode_cancel(meta)?;
                 if let Some(stream) = self.forget(id) {
@@ -193,13 +210,16 @@ impl Connection {
     }
 
     fn data(&mut self, id: u64, head: &Head, offset: u64) -> Result<(), Violation> {
-        if let Some(stream) = self.streams.get(&id) {
+        let mut into = id;
+        if let Some(stream) = self.streams.get_mut(&id) {
             require(stream.end_ahead.is_none(), "data after the end")?;
-            stream.flow.inflow.admit(offset, head.body_bytes as u64)?;
+            if !stream.flow.inflow.admit(offset, head.body_bytes as u64, head.has(EARLY))? {
+                into = NOBODY;
+            }
         }
         if head.body_bytes > 0 {
             self.bulk = true;
-            self.taking = Taking::Data { stream: id, left: head.body_bytes };
+            self.taking = Taking::Data { stream: into, left: head.body_bytes };
         }
         Ok(())
     }

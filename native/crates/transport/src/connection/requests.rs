@@ -89,7 +89,7 @@ impl Connection {
         let whole = if upload.is_some() { Err(Body::Empty) } else { inline(body, around) };
         let inline_bytes = whole.as_ref().ok().and_then(Option::as_ref).map_or(0, Chunk::len);
         let window = u64::from(around.settings.window_bytes);
-        let mut stream = Stream::new(Role::Client, window, owner, deadline, inline_bytes);
+        let mut stream = Stream::new(Role::Client, (window, self.early(around)), owner, deadline, inline_bytes);
         self.inline_open += inline_bytes;
         self.last_stream = self.last_stream.max(id);
         self.metrics.requests.fetch_add(1, Relaxed);
@@ -249,7 +249,7 @@ impl Connection {
             receiver = None;
         }
         let owner = Owner::Server { receiver, cancelled, begun: around.now };
-        let mut stream = Stream::new(Role::Server, window, owner, deadline, inline_bytes);
+        let mut stream = Stream::new(Role::Server, (window, self.early(around)), owner, deadline, inline_bytes);
         if head.has(END) {
             stream.flow.inflow.end()?;
         }

@@ -4,8 +4,9 @@ use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use swiftlet_wire::frame::{Kind, LENT};
-use swiftlet_wire::limits::CHUNK_BYTES;
+use swiftlet_wire::frame::{EARLY, Kind, LENT};
+use swiftlet_wire::handshake::WITH_EARLY;
+use swiftlet_wire::limits::{CHUNK_BYTES, EARLY_BYTES};
 use swiftlet_wire::message::{Offer, Place, Reason};
 
 use super::stream::{Item, Owner};
@@ -59,6 +60,9 @@ impl Connection {
                 stream.is_ready = false;
                 continue;
             };
+            let granted = stream.flow.outflow.granted();
+            let is_early = granted == 0;
+            let sendable = if is_early { sendable } else { granted };
             let bytes = first.len().min(sendable as usize).min(SLICE_BYTES);
             let piece = first.split(bytes);
             if first.len() == 0 {
@@ -66,19 +70,33 @@ impl Connection {
                 stream.offered -= 1;
             }
             stream.flow.outflow.sent(bytes as u64);
-            stream.left(around, bytes);
+            if is_early {
+                stream.kept.push_back(piece.clone());
+            } else {
+                stream.left(around, bytes);
+            }
             let more = stream.flow.outflow.sendable().1 > 0;
             stream.is_ready = more;
             if more {
                 self.ready.push_back(id);
             }
-            self.frame(Kind::Data, 0, id, &[&offset.to_be_bytes()], bytes);
+            self.frame(Kind::Data, if is_early { EARLY } else { 0 }, id, &[&offset.to_be_bytes()], bytes);
             match piece {
                 Item::Chunk(chunk) => self.outbox.push(chunk),
                 Item::File(range) => self.outbox.push_file(range.file, range.offset, bytes),
             }
             self.advance(around, id);
         }
+    }
+
+    /// How much of a body may be sent before it is granted: on links that only carry bytes. Not for a while after some
+    /// was dropped: the peer has no memory left, and what it drops was sent in vain.
+    pub(super) fn early(&self, around: &Around<'_>) -> u64 {
+        let is_late = self.patient_until.is_some_and(|until| around.now < until);
+        if self.version < WITH_EARLY || self.link.lends() || is_late {
+            return 0;
+        }
+        u64::from(self.limits.window_bytes).max(CHUNK_BYTES as u64).min(EARLY_BYTES)
     }
 
     /// Something has changed on the sending side of a stream: get pieces, offer, end.
@@ -97,8 +115,12 @@ impl Connection {
             && !outflow.is_ended()
             && let Some(footer) = stream.footer.take()
         {
+            let is_early = outflow.unconfirmed() > 0;
             outflow.end();
-            self.frame(Kind::End, 0, id, &[&footer], 0);
+            self.frame(Kind::End, if is_early { EARLY } else { 0 }, id, &[&footer], 0);
+            if is_early && let Some(stream) = self.streams.get_mut(&id) {
+                stream.kept_footer = Some(footer);
+            }
             self.finish_if_over(around, id);
         }
     }

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::time::Instant;
 
+use swiftlet_wire::Violation;
 use swiftlet_wire::stream::{Role, Stream as Flow};
 
 use crate::api::{Error, Event, FileRange, Receiver, Sink, Source, What};
@@ -20,6 +21,7 @@ pub(crate) enum Owner {
 }
 
 /// A piece of the body that we send.
+#[derive(Clone)]
 pub(super) enum Item {
     Chunk(Chunk),
     File(FileRange),
@@ -79,6 +81,10 @@ pub(crate) struct Stream {
     pub(super) source: Option<Box<dyn Source>>,
     /// The footer, when the body is complete on our side.
     pub(super) footer: Option<Vec<u8>>,
+    /// What was sent early and is not granted yet, should it have been dropped.
+    pub(super) kept: VecDeque<Item>,
+    /// The footer that was sent after that.
+    pub(super) kept_footer: Option<Vec<u8>>,
     pub(super) is_ready: bool,
     /// Memory for granted chunks; the first one is being filled.
     pub(super) fills: VecDeque<Buffer>,
@@ -91,9 +97,10 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
-    pub(super) fn new(role: Role, window: u64, owner: Owner, deadline: Instant, inline_bytes: usize) -> Self {
+    /// `flow`: the window of what we receive, and how much of what we send may be sent before it is granted.
+    pub(super) fn new(role: Role, flow: (u64, u64), owner: Owner, deadline: Instant, inline_bytes: usize) -> Self {
         Self {
-            flow: Flow::new(role, window),
+            flow: Flow::new(role, flow.0, flow.1),
             owner,
             deadline,
             inline_bytes,
@@ -101,6 +108,8 @@ impl Stream {
             offered: 0,
             source: None,
             footer: None,
+            kept: VecDeque::new(),
+            kept_footer: None,
             is_ready: false,
             fills: VecDeque::new(),
             filled: 0,
@@ -129,9 +138,37 @@ impl Stream {
         }
     }
 
+    /// Handle GRANT. What was sent early and has arrived is let go of; with `again` it is sent once more.
+    pub(super) fn granted(&mut self, around: &mut Around<'_>, upto: u64, again: bool) -> Result<(), Violation> {
+        let before = self.flow.outflow.unconfirmed();
+        self.flow.outflow.grant(upto, again)?;
+        if again {
+            self.offered += self.kept.len();
+            self.kept.drain(..).rev().for_each(|item| self.items.push_front(item));
+            self.footer = self.kept_footer.take().or(self.footer.take());
+            return Ok(());
+        }
+        let arrived = before - self.flow.outflow.unconfirmed();
+        let mut left = arrived;
+        // A grant is of whole chunks, and so of whole pieces.
+        while let Some(item) = self.kept.front()
+            && item.len() as u64 <= left
+        {
+            left -= item.len() as u64;
+            self.kept.pop_front();
+        }
+        if self.kept.is_empty() {
+            self.kept_footer = None;
+        }
+        self.left(around, arrived as usize);
+        Ok(())
+    }
+
     /// So much of the client's body has been sent.
     pub(super) fn left(&self, around: &mut Around<'_>, bytes: usize) {
-        if let Owner::Client { queued, .. } = &self.owner {
+        if bytes > 0
+            && let Owner::Client { queued, .. } = &self.owner
+        {
             // Only pieces of an upload were counted; a call's own body was not.
             let counted = queued.fetch_update(AcqRel, Relaxed, |now| now.checked_sub(bytes)).is_ok();
             if counted {

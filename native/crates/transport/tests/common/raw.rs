@@ -9,7 +9,7 @@ use std::time::Duration;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
 use swiftlet_transport::Carrier;
 use swiftlet_wire::frame::{Decoder, Encoder, Found, Head, Kind};
-use swiftlet_wire::handshake::{Client, Credentials, Identity, Limits};
+use swiftlet_wire::handshake::{Client, Credentials, Identity, Limits, VERSIONS};
 use swiftlet_wire::limits::HEAD_BYTES;
 
 use super::{World, keys, socket_path, tls};
@@ -111,6 +111,14 @@ impl Raw {
         self.send(&bytes);
     }
 
+    /// A frame with a body.
+    pub fn data(&mut self, flags: u8, stream: u64, offset: u64, body: &[u8]) {
+        let mut bytes = Vec::new();
+        self.encoder.encode(&mut bytes, Kind::Data, flags, stream, &[&offset.to_be_bytes()], body.len());
+        bytes.extend_from_slice(body);
+        self.send(&bytes);
+    }
+
     /// A frame with which a descriptor is passed.
     pub fn frame_with(&mut self, kind: Kind, meta: &[u8], descriptor: BorrowedFd<'_>) {
         let mut bytes = Vec::new();
@@ -164,9 +172,14 @@ impl Raw {
 
     /// The same by other credentials; `lent`: saying that lent chunks are taken.
     pub fn shake_hands_by(&mut self, credentials: Credentials, server: &str, lent: bool) {
+        self.shake_hands_up_to(VERSIONS.1, credentials, server, lent);
+    }
+
+    /// The same as a program that speaks the protocol up to a version.
+    pub fn shake_hands_up_to(&mut self, highest: u16, credentials: Credentials, server: &str, lent: bool) {
         let limits = Limits { window_bytes: 1 << 20, lent, streams: 100, inline_bytes: 1 << 20 };
         let us = Identity { name: "raw".to_owned(), machine: "machine".to_owned(), limits };
-        let (client, hello) = Client::new(credentials, &us, server, &[7; 32]);
+        let (client, hello) = Client::up_to(highest, credentials, &us, server, &[7; 32]);
         self.frame(Kind::Hello, 0, 0, &hello);
         let (head, welcome, _) = self.next().expect("an answer");
         assert_eq!(head.kind, Kind::Welcome);

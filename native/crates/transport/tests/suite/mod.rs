@@ -10,7 +10,8 @@ use crate::common::{
     DROP, ECHO, FILE_BYTES, GET, HOLD, LONG, PUT, World, call, config, eventually, get_header, keys, pattern, silence,
 };
 use swiftlet_transport::{Body, Call, Carrier, Error, Peer, Reason};
-use swiftlet_wire::frame::{END, Kind, LENT};
+use swiftlet_wire::frame::{AGAIN, EARLY, END, Kind, LENT};
+use swiftlet_wire::handshake::Credentials;
 use swiftlet_wire::limits::HANDSHAKE_MS;
 use swiftlet_wire::message::{Offer, Place, Request};
 
@@ -436,6 +437,66 @@ pub fn a_peer_that_breaks_the_rules_is_cut_off_and_harms_nobody_else(carrier: Ca
     eventually("all memory comes back", || server.pool().stat().used_bytes == 0);
 }
 
+pub fn a_body_takes_no_trip_of_its_own(carrier: Carrier) {
+    if carrier == Carrier::Rdma {
+        return; // What may be lent is not sent.
+    }
+    let world = World::new(carrier);
+    let (_client, _peer, _server, seen) = world.pair();
+    let mut raw = raw::connect(&world, "server");
+    raw.shake_hands("server");
+    // All of a request is sent before anything of its answer is read.
+    let body = pattern(0, 300_000);
+    let bytes = body.len() as u64;
+    let request = Request { method: PUT, deadline_ms: 10_000, body_bytes: bytes, trace: "", header: b"" };
+    raw.frame(Kind::Request, 0, 1, &request.encode());
+    raw.frame(Kind::Offer, 0, 1, &Offer { offset: 0, length: body.len() as u32, place: None }.encode());
+    raw.data(EARLY, 1, 0, &body);
+    raw.frame(Kind::End, EARLY, 1, &swiftlet_hash::xxh3_64(&body).to_be_bytes());
+    let answered: Vec<_> = (0..2).map(|_| raw.next_of_stream().unwrap()).collect();
+    let kinds: Vec<_> = answered.iter().map(|(head, ..)| (head.kind, head.flags)).collect();
+    assert_eq!(kinds, [(Kind::Grant, 0), (Kind::Reply, END)]);
+    assert_eq!((&answered[1].1[..2], seen.ended.load(SeqCst)), (&201_u16.to_be_bytes()[..], 1));
+    // All of an answer arrives although nothing of it is granted.
+    let header = get_header(1, 5, bytes);
+    let request = Request { method: GET, deadline_ms: 10_000, body_bytes: 0, trace: "", header: &header };
+    raw.frame(Kind::Request, END, 2, &[&request.encode()[..], &header].concat());
+    let mut arrived = Vec::new();
+    loop {
+        let (head, _, bytes) = raw.next_of_stream().unwrap();
+        assert_eq!(head.has(EARLY), matches!(head.kind, Kind::Data | Kind::End), "{head:?}");
+        arrived.extend_from_slice(&bytes);
+        if head.kind == Kind::End {
+            break;
+        }
+    }
+    assert!(arrived == pattern(5, body.len()));
+    // It is sent again to whoever dropped it, and again not before it is granted.
+    raw.frame(Kind::Grant, AGAIN, 2, &bytes.to_be_bytes());
+    let (head, _, bytes) = raw.next_of_stream().unwrap();
+    assert!((head.kind, head.flags) == (Kind::Data, 0) && bytes == arrived);
+    assert_eq!(raw.next_of_stream().unwrap().0.kind, Kind::End);
+}
+
+pub fn to_an_older_program_nothing_is_sent_before_it_is_granted(carrier: Carrier) {
+    let world = World::new(carrier);
+    let (_client, _peer, _server, _) = world.pair();
+    let mut raw = raw::connect(&world, "server");
+    raw.shake_hands_up_to(1, Credentials::Member(keys(&["secret"])), "server", false);
+    let header = get_header(1, 0, 300_000);
+    let request = Request { method: GET, deadline_ms: 10_000, body_bytes: 0, trace: "", header: &header };
+    raw.frame(Kind::Request, END, 1, &[&request.encode()[..], &header].concat());
+    let kinds: Vec<_> = (0..2).map(|_| raw.next_of_stream().unwrap().0.kind).collect();
+    assert_eq!(kinds, [Kind::Reply, Kind::Offer]);
+    // A second request is answered while the first answer waits for its grant.
+    raw.frame(Kind::Request, END, 2, &Request { method: 0, header: b"", ..request }.encode());
+    let (head, ..) = raw.next_of_stream().unwrap();
+    assert_eq!((head.stream, head.kind), (2, Kind::Reply));
+    raw.frame(Kind::Grant, 0, 1, &300_000_u64.to_be_bytes());
+    let (head, _, bytes) = raw.next_of_stream().unwrap();
+    assert!((head.kind, head.flags) == (Kind::Data, 0) && bytes == pattern(0, 300_000));
+}
+
 pub fn who_stays_silent_is_cut_off(carrier: Carrier) {
     let world = World::new(carrier);
     let (_server, seen) = world.server(config("server", 8 << 20));
@@ -534,6 +595,8 @@ pub fn a_damaged_bit_is_never_taken_for_good(carrier: Carrier) {
             other => assert!(counter > 0, "damage at {at} was taken: {other:?}"),
         }
         eventually("it comes back", || client.ask(&peer, call(ECHO)).status == 200);
+        // What is left of a connection that was broken off is not what the next damage should hit.
+        eventually("the connection before is over", || world.network.faults().directions.load(SeqCst) == 2);
     }
     // Encrypted, nothing that was damaged gets as far as the body's own sum.
     let right = if carrier == Carrier::Tls { broken == 9 } else { broken >= 2 && mismatched >= 2 };
@@ -586,7 +649,7 @@ macro_rules! over_any {
     };
 }
 
-/// Those about faults of the network itself, which there is none of within a machine.
+/// Those about the network itself, which there is none of within a machine.
 #[macro_export]
 macro_rules! over_network {
     ($carrier:ident as $module:ident) => {
@@ -596,6 +659,8 @@ macro_rules! over_network {
             calls_do_not_wait_as_long_as_a_silent_peer_is_tried
             an_idle_connection_lives_on_slow_links_too
             a_damaged_bit_is_never_taken_for_good
+            a_body_takes_no_trip_of_its_own
+            to_an_older_program_nothing_is_sent_before_it_is_granted
         }
     };
 }

@@ -46,6 +46,7 @@ fn the_limits_are_those_of_the_code() {
         ("CHUNK_BYTES", limits::CHUNK_BYTES as u64),
         ("DATA_BYTES", limits::DATA_BYTES as u64),
         ("OFFERED_BYTES", limits::OFFERED_BYTES),
+        ("EARLY_BYTES", limits::EARLY_BYTES),
         ("OFFERED_CHUNKS", limits::OFFERED_CHUNKS as u64),
         ("PING_AFTER_MS", limits::PING_AFTER_MS),
         ("DEAD_AFTER_MS", limits::DEAD_AFTER_MS),

@@ -4,7 +4,8 @@ use proptest::prelude::*;
 
 use crate::guest::Session;
 use crate::handshake::{
-    Admission, Agreed, Client, Credentials, Denied, Identity, Key, Limits, Nonce, Refusal, Server, encode_refusal,
+    Admission, Agreed, Client, Credentials, Denied, Identity, Key, Limits, Nonce, Refusal, Server, VERSIONS,
+    WITH_EARLY, encode_refusal,
 };
 use crate::violation::Violation;
 
@@ -67,7 +68,7 @@ fn any_shared_key_is_enough_while_keys_change() {
 fn without_a_common_key_it_is_refused() {
     assert_eq!(run(&keys(&["a"]), &keys(&["b"]), ([1; 32], [2; 32])).err(), Some(Refusal::Key));
     let denied = Client::refused(&encode_refusal(Refusal::Key));
-    assert_eq!(denied, Denied::Refused(2, (1, 1), "the two sides have no cluster key in common".to_owned()));
+    assert_eq!(denied, Denied::Refused(2, (1, 2), "the two sides have no cluster key in common".to_owned()));
 }
 
 #[test]
@@ -83,16 +84,28 @@ fn a_server_of_another_name_refuses_and_is_refused() {
 #[test]
 fn a_client_of_later_versions_only_is_refused_with_ours() {
     let (_, mut hello) = member(&keys(&["a"]), &identity("proxy"), "server", &[1; 32]);
-    hello[8..12].copy_from_slice(&[0, 2, 0, 9]);
+    hello[8..12].copy_from_slice(&[0, 3, 0, 9]);
     let refused = greeted(&keys(&["a"]), &identity("server"), &hello, &[2; 32]).expect("form").err();
     assert_eq!(refused, Some(Refusal::Version));
     let mut meta = encode_refusal(Refusal::Version);
-    meta[2..6].copy_from_slice(&[0, 2, 0, 9]);
+    meta[2..6].copy_from_slice(&[0, 3, 0, 9]);
     assert_eq!(
         Client::refused(&meta).to_string(),
-        "refused by a peer: its transport has format versions 2 to 9, this program understands 1 to 1: run the same \
+        "refused by a peer: its transport has format versions 3 to 9, this program understands 1 to 2: run the same \
          release of Swiftlet on both sides"
     );
+}
+
+#[test]
+fn with_an_older_program_the_older_version_is_spoken() {
+    let all = keys(&["a"]);
+    for (highest, spoken) in [(1, 1), (VERSIONS.1, WITH_EARLY), (7, WITH_EARLY)] {
+        let credentials = Credentials::Member(all.clone());
+        let (client, hello) = Client::up_to(highest, credentials, &identity("proxy"), "server", &[1; 32]);
+        let (server, welcome) = greeted(&all, &identity("server"), &hello, &[2; 32]).expect("form").expect("in");
+        let (at_client, proof) = client.welcomed(&welcome).expect("proved");
+        assert_eq!((at_client.version, server.proved(&proof).expect("proved").version), (spoken, spoken));
+    }
 }
 
 #[test]

@@ -11,12 +11,13 @@ use crate::stream::{Inflow, Outflow, Role, Stream};
 
 enum There {
     Offer(Offer),
-    Data(u64, u32),
-    End,
+    /// Its offset and bytes, and whether they are sent early.
+    Data(u64, u32, bool),
+    End(bool),
 }
 
 enum Back {
-    Grant(u64),
+    Grant(u64, bool),
     Done(u64),
 }
 
@@ -31,18 +32,20 @@ struct Pair {
     back: VecDeque<Back>,
     held: Vec<Held>,
     delivered: u64,
+    dropped: u64,
 }
 
 impl Pair {
-    fn new(chunks: &[(u32, bool)], window: u64) -> Self {
+    fn new(chunks: &[(u32, bool)], window: u64, early: u64) -> Self {
         Self {
             chunks: chunks.iter().copied().collect(),
-            sender: Outflow::default(),
+            sender: Outflow::new(early),
             receiver: Inflow::new(window),
             there: VecDeque::new(),
             back: VecDeque::new(),
             held: Vec::new(),
             delivered: 0,
+            dropped: 0,
         }
     }
 
@@ -57,15 +60,17 @@ impl Pair {
             self.there.push_back(There::Offer(Offer { offset, length, place }));
             self.chunks.pop_front();
         }
-        let (offset, bytes) = self.sender.sendable();
-        let bytes = bytes.min(1 << 20).div_ceil(share);
+        let ((offset, bytes), granted) = (self.sender.sendable(), self.sender.granted());
+        // A connection never sends data that are early across the end of a chunk.
+        let bytes = if granted > 0 { granted.min(1 << 20) } else { bytes.min(self.sender.first_lacks()) };
+        let bytes = bytes.div_ceil(share);
         if bytes > 0 {
             self.sender.sent(bytes);
-            self.there.push_back(There::Data(offset, bytes as u32));
+            self.there.push_back(There::Data(offset, bytes as u32, granted == 0));
         }
         if self.chunks.is_empty() && self.sender.is_flushed() && !self.sender.is_ended() {
+            self.there.push_back(There::End(self.sender.unconfirmed() > 0));
             self.sender.end();
-            self.there.push_back(There::End);
         }
     }
 
@@ -78,8 +83,11 @@ impl Pair {
                     self.delivered += u64::from(offer.length);
                 }
             }
-            Some(There::Data(offset, mut bytes)) => {
-                self.receiver.admit(offset, u64::from(bytes)).expect("data keeps the rules");
+            Some(There::Data(offset, mut bytes, early)) => {
+                if !self.receiver.admit(offset, u64::from(bytes), early).expect("data keeps the rules") {
+                    self.dropped += u64::from(bytes);
+                    return;
+                }
                 while bytes > 0 {
                     let taken = bytes.min(self.receiver.chunk_lacks());
                     bytes -= taken;
@@ -89,21 +97,22 @@ impl Pair {
                     }
                 }
             }
-            Some(There::End) => self.receiver.end().expect("the end keeps the rules"),
+            Some(There::End(early)) if self.receiver.drops_end(early) => {}
+            Some(There::End(_)) => self.receiver.end().expect("the end keeps the rules"),
             None => {}
         }
     }
 
     fn grant(&mut self) {
         if self.receiver.wanted().is_some() {
-            let upto = self.receiver.grant();
-            self.back.push_back(Back::Grant(upto));
+            let (upto, again) = self.receiver.grant();
+            self.back.push_back(Back::Grant(upto, again));
         }
     }
 
     fn answer(&mut self) {
         match self.back.pop_front() {
-            Some(Back::Grant(upto)) => self.sender.grant(upto).expect("grants keep the rules"),
+            Some(Back::Grant(upto, again)) => self.sender.grant(upto, again).expect("grants keep the rules"),
             Some(Back::Done(offset)) => self.sender.done(offset).expect("returns keep the rules"),
             None => {}
         }
@@ -130,10 +139,11 @@ proptest! {
     fn in_any_order_of_events_all_arrives_within_the_window(
         chunks in prop::collection::vec((1_u32..=CHUNK_BYTES as u32, any::<bool>()), 0..80),
         window in 0_u64..6 << 20,
+        early in prop_oneof![Just(0), 0_u64..4 << 20],
         steps in prop::collection::vec((0..5, 1_u64..4, any::<usize>()), 0..400),
     ) {
         let total: u64 = chunks.iter().map(|chunk| u64::from(chunk.0)).sum();
-        let mut pair = Pair::new(&chunks, window);
+        let mut pair = Pair::new(&chunks, window, early);
         // First at random, then in turn until nothing is left to do.
         let in_turn = (0..200_000).map(|at| (at % 5, 1, 0));
         for (step, share, which) in steps.into_iter().chain(in_turn) {
@@ -148,18 +158,19 @@ proptest! {
             prop_assert!(sent <= window.max(CHUNK_BYTES as u64), "{sent} bytes held");
             let lent: u64 = pair.held.iter().filter(|held| held.2).map(|held| u64::from(held.1)).sum();
             prop_assert!(lent <= OFFERED_BYTES && pair.held.len() <= 2 * OFFERED_CHUNKS);
-            if pair.receiver.is_ended() && pair.held.is_empty() {
+            if pair.receiver.is_ended() && pair.held.is_empty() && pair.sender.is_over() {
                 break;
             }
         }
-        prop_assert!(pair.receiver.is_ended(), "it stands still");
+        prop_assert!(pair.receiver.is_ended() && pair.sender.is_over(), "it stands still");
+        prop_assert!(pair.dropped <= early);
         prop_assert_eq!((pair.receiver.bytes(), pair.delivered), (total, total));
     }
 
     /// A receiver keeps its limits whatever a sender says.
     #[test]
     fn a_wicked_sender_gets_no_more_than_was_granted(
-        frames in prop::collection::vec((0..4, 0_u64..4 << 20, 1_u32..=CHUNK_BYTES as u32, any::<bool>()), 0..60),
+        frames in prop::collection::vec((0..6, 0_u64..4 << 20, 1_u32..=CHUNK_BYTES as u32, any::<bool>()), 0..60),
     ) {
         let mut receiver = Inflow::new(2 << 20);
         let mut granted = 0;
@@ -174,15 +185,16 @@ proptest! {
                 }
                 1 => {
                     if receiver.wanted().is_some() {
-                        granted = receiver.grant();
+                        granted = receiver.grant().0;
                     }
                 }
-                2 => {
-                    if receiver.admit(offset, u64::from(length)).is_ok() {
+                2 | 3 => {
+                    if receiver.admit(offset, u64::from(length), what == 3) == Ok(true) {
                         let taken = length.min(receiver.chunk_lacks());
                         receiver.received(taken);
                     }
                 }
+                4 if receiver.drops_end(true) => {}
                 _ => drop(receiver.end()),
             }
             prop_assert!(receiver.bytes() <= granted && granted <= offered);
@@ -195,10 +207,37 @@ proptest! {
 fn a_sender_refuses_grants_that_make_no_sense() {
     let mut sender = Outflow::default();
     sender.offer(100);
-    assert!(sender.grant(101).is_err());
-    sender.grant(100).expect("what was offered");
-    assert!(sender.grant(99).is_err());
+    assert!(sender.grant(101, false).is_err());
+    assert!(sender.grant(100, true).is_err());
+    sender.grant(100, false).expect("what was offered");
+    assert!(sender.grant(99, false).is_err());
     assert!(sender.done(0).is_err());
+}
+
+#[test]
+fn what_was_sent_early_and_dropped_is_sent_again_with_its_end() {
+    let (mut sender, mut receiver) = (Outflow::new(1000), Inflow::new(0));
+    let offset = sender.offer(100);
+    receiver.offer(&Offer { offset, length: 100, place: None }).expect("an offer");
+    assert_eq!((sender.sendable(), sender.granted()), ((0, 100), 0));
+    sender.sent(100);
+    sender.end();
+    assert!(!sender.is_over());
+    // There is no memory yet: data and end are dropped.
+    assert_eq!(receiver.admit(0, 100, true), Ok(false));
+    assert!(receiver.drops_end(true) && !receiver.drops_end(false));
+    let (upto, again) = receiver.grant();
+    assert_eq!((upto, again), (100, true));
+    // What comes early now is of before.
+    assert_eq!(receiver.admit(0, 100, true), Ok(false));
+    sender.grant(upto, again).expect("it was sent early");
+    assert_eq!((sender.sendable(), sender.granted(), sender.is_ended()), ((0, 100), 100, false));
+    sender.sent(100);
+    sender.end();
+    assert_eq!(receiver.admit(0, 100, false), Ok(true));
+    receiver.received(100);
+    receiver.end().expect("all is there");
+    assert!(sender.is_over());
 }
 
 #[test]
@@ -215,7 +254,7 @@ fn an_end_before_all_that_was_offered_is_refused_and_a_second_one() {
 
 #[test]
 fn a_request_is_over_with_its_reply_whatever_is_left_of_its_body() {
-    let mut client = Stream::new(Role::Client, 0);
+    let mut client = Stream::new(Role::Client, 0, 0);
     assert!(client.body_may_come().is_err());
     client.outflow.offer(10);
     client.reply().expect("the first reply");
