@@ -18,7 +18,7 @@ from swiftlet.main.certificates import FAILURES as certificate_failures
 from swiftlet.main.certificates import Certificates
 from swiftlet.main.cluster import finish_slow_replicas, use_cluster
 from swiftlet.main.garbage_collection import collect_garbage_seldom
-from swiftlet.main.grant_epochs import tell_of_changes
+from swiftlet.main.grant_epochs import object_servers, tell_of_changes
 from swiftlet.main.keys import use_tokens
 from swiftlet.main.moves_report import remembered_s, report_moves
 from swiftlet.main.nodes import bodies_for, use_object_transport
@@ -32,6 +32,7 @@ from swiftlet.main.services.serving import serve_app
 from swiftlet.main.services.swift_api import swift_api
 from swiftlet.main.shared_versions import SharedVersions
 from swiftlet.main.users import keep_revocations, use_users
+from swiftlet.main.warming import keep_warm
 from swiftlet.placement.plan import Place
 from swiftlet.placement.rows.row_delivery import RowWaits
 from swiftlet.settings import ProxySection, ProxySettings
@@ -91,6 +92,7 @@ def create_app(
     )
     if settings.cluster.direct_access:
         tell_of_changes(app, api.changes, transport.client, policies, rings)
+    keep_warm(app, transport.client, place, lambda: object_servers(policies, rings))
     app.on_startup.append(_keep_what_is_there)
     app.cleanup_ctx.append(_checking)
     keep_revocations(app, revocations, settings.auth.revocations_check_interval_s)
