@@ -50,7 +50,7 @@ class Counts:
     unproved: int = 0
     """How many names needed an audit."""
     audited: int = 0
-    """How many rows the last audit found wrong."""
+    """How many rows the last audit put right, all of names that needed one."""
 
     def fault(self, name: str) -> None:
         """Count one event of this kind."""

@@ -97,8 +97,8 @@ def _summary(totals: Counts, seeds: int, broken: int, seconds: float) -> str:
         f"{seeds} seeds in {seconds:.1f} s, {broken} broken: {totals.writes} writes, {totals.moved} objects moved, "
         f"{totals.dropped} handoff copies dropped, {totals.reclaimed} tombstones forgotten "
         f"({totals.exempt} with older data away), {totals.messages} messages; {totals.rows} changes of rows, "
-        f"{totals.proved} names listed as they are, {totals.unproved} that needed an audit, "
-        f"{totals.audited} rows wrong at last; faults: {_listed(totals.faults)}"
+        f"{totals.proved} names listed as they are, {totals.unproved} that needed an audit, by which at last "
+        f"{totals.audited} rows of theirs were put right; faults: {_listed(totals.faults)}"
     )
 
 

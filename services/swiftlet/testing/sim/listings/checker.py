@@ -200,6 +200,10 @@ class ListingChecker(Witness):
             for node, row in self.rows_of(digest):
                 self._matches(digest, node, row, truth, self._hidden(digest))
 
+    def needs_audit(self, digest: bytes) -> bool:
+        """Return whether something has happened to an object after which only an audit can correct its rows."""
+        return digest in self.unproved or digest in self._checker.exempt or self._hidden(digest)
+
     def audited(self, digest: bytes, live: list[Node]) -> None:
         """Check that the rows of one name match the object in every field."""
         for node, row in self.rows_of(digest):
