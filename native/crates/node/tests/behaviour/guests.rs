@@ -404,7 +404,7 @@ fn a_body_is_as_long_as_was_announced() {
 
 /// A client's end, and the server as its peer: by a session of its own, or by that of all tests.
 fn another(visit: &Visit, session: Session) -> (Node, Peer) {
-    let small = swiftlet_transport::Config { pool: Pool::new(2 << 20).unwrap(), silence: LONG, ..config("another") };
+    let small = swiftlet_transport::Config { pool: Pool::new(2 << 20).unwrap(), ..config("another") };
     let node = Node::start(small, &[Arc::new(TcpFabric) as Arc<dyn Fabric>], None).unwrap();
     node.set_session(session, session.secret(&key()));
     let peer = node.peer(visit.world.address(&visit.member));

@@ -144,8 +144,6 @@ impl World {
         if let Some((known, room)) = guests {
             server = server.with_guests(known);
             config.guests = Some(room);
-            // It is not about silence, and many clients on a busy machine are silent for a while.
-            config.silence = LONG;
         }
         let server = Arc::new(server);
         let handler = Arc::clone(&server) as Arc<dyn Handler>;
@@ -175,8 +173,10 @@ impl Drop for World {
     }
 }
 
+/// A node that waits for silent peers: tests are not about silence, and on a busy machine many are silent for a while.
 pub fn config(name: &str) -> Config {
-    Config::new(name, "machine", vec![ClusterKey::new(b"secret")], Pool::new(64 << 20).unwrap())
+    let pool = Pool::new(64 << 20).unwrap();
+    Config { silence: LONG, ..Config::new(name, "machine", vec![ClusterKey::new(b"secret")], pool) }
 }
 
 pub fn disk(seed: u64) -> Arc<SimulatedDisk> {
