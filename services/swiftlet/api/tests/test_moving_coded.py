@@ -29,7 +29,7 @@ async def test_an_object_moves_with_its_etag_and_metadata_whenever_movers_end(
         cluster = proxy.api.objects.by_policy
         objects = MovingObjects(cluster, Move(source, target, target))
         left = 10**6
-        for name in ("head", "get", "upload", "post", "delete"):
+        for name in ("head", "get", "upload", "begin_upload", "post", "delete"):
             real = getattr(cluster, name)
 
             async def counted(*args: object, real: object = real, **more: object) -> object:

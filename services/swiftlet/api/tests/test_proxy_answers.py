@@ -43,7 +43,7 @@ async def test_a_client_too_slow_is_answered_408_and_nothing_is_kept(
 
 async def test_a_client_that_goes_away_leaves_nothing(proxy: Proxy) -> None:
     ready, over = asyncio.Event(), asyncio.Event()
-    upload = proxy.cluster.objects.upload
+    upload = proxy.cluster.objects.begin_upload
 
     async def begun(*arguments: object) -> object:
         result = await upload(*arguments)  # type: ignore[arg-type]
@@ -57,7 +57,7 @@ async def test_a_client_that_goes_away_leaves_nothing(proxy: Proxy) -> None:
         ready.set()
         return result
 
-    proxy.cluster.objects.upload = begun  # type: ignore[method-assign,assignment]
+    proxy.cluster.objects.begin_upload = begun  # type: ignore[method-assign,assignment]
     _, writer = await raw(proxy, head(proxy, "PUT", "c/o", "Content-Length: 100000") + b"x" * 50_000)
     await asyncio.wait_for(ready.wait(), 10)
     writer.close()
