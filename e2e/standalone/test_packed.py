@@ -29,6 +29,8 @@ LEAST, MOST = 1024, 10_240
 PART_POWER = 2
 """Few partitions, so that each has a pack of more than a mebibyte."""
 CLIENTS = 4
+CODINGS = os.environ.get("PACKED_CODINGS", "4+2").split()
+"""Data and parity fragments of the policies that are tried."""
 WITHIN_S = 600.0
 SETTINGS = {
     "SWIFTLET_REPLICATOR__INTERVAL_S": "1",
@@ -123,7 +125,7 @@ def user_bytes(bodies: Bodies) -> int:
 
 
 @pytest.mark.timeout(WITHIN_S + OBJECTS)
-@pytest.mark.parametrize("coding", ["4+2"])
+@pytest.mark.parametrize("coding", CODINGS)
 def test_cold_objects_take_little_more_than_their_coded_bytes(tmp_path: Path, coding: str) -> None:
     bodies = made(1)
     cluster = start(tmp_path, coding)
