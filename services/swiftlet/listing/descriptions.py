@@ -20,7 +20,7 @@ MAX_DESCRIPTIONS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """What a container's database had after a commit, apart from its rows."""
+    """A container as its database described it after a commit, without its rows."""
 
     head: Head
     info: ContainerInfo | None

@@ -226,8 +226,7 @@ class ListingStore:
         """Return the totals and metadata of the container. Raises NotFound."""
         self.require()
         id = self._container(partition, account, container)
-        if Taken(self.table, self._places, id).waiting:
-            await self._handle(id).folded()
+        await self._merged(id)
         known = self.descriptions.get(id)
         if known is not None and known.info is not None:
             return known.info
@@ -242,8 +241,7 @@ class ListingStore:
     async def note_reported(self, id: DatabaseId, row: ContainerRow) -> None:
         """Note what a container's account was told. It need not be durable: what is lost is reported once more."""
         handle, known = self._handles.get(id), self.descriptions.get(id)
-        is_open = handle is not None and handle.note_reported(row)
-        if is_open and known is not None and known.head.exists:
+        if known is not None and known.head.exists and handle is not None and handle.note_reported(row):
             self.descriptions.put(id, known.after_report(row))
         else:
             await self.write(id, lambda database: database.mark_reported(row), grows=False, later=True, aside=True)
@@ -414,10 +412,14 @@ class ListingStore:
         handle = self._handles.get(id)
         return None if handle is None else handle.durable()
 
-    async def fingerprint(self, id: DatabaseId) -> bytes:
-        """Return 16 bytes that are equal when two replicas are; they are remembered. Raises NotFound."""
+    async def _merged(self, id: DatabaseId) -> None:
+        """Wait until the rows are merged that native code has taken for a database so far."""
         if Taken(self.table, self._places, id).waiting:
             await self._handle(id).folded()
+
+    async def fingerprint(self, id: DatabaseId) -> bytes:
+        """Return 16 bytes that are equal when two replicas are; they are remembered. Raises NotFound."""
+        await self._merged(id)
         known = self.fingerprints.get(id)
         if known is not None:
             return known

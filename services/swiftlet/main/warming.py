@@ -59,7 +59,7 @@ class Warming:
         await asyncio.gather(*(connect(device) for device in self.cold()))
 
     async def run(self) -> None:
-        """Look until cancelled."""
+        """Connect again and again to servers to which there is no connection, until cancelled."""
         while True:
             await self.look()
             await asyncio.sleep(LOOK_S)

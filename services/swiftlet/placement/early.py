@@ -26,7 +26,7 @@ class EarlyStream:
     """A stream to a device that may not have agreed yet to take it."""
 
     def __init__(self, stream: PutStream) -> None:
-        """Send by `stream`."""
+        """`stream` sends to the device."""
         self._stream = stream
         self._commit: asyncio.Future[WriteReply] | None = None
         self.failed: SwiftletError | None = None

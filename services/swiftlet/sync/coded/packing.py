@@ -102,7 +102,7 @@ class PackReport:
     made: int = 0
     """Packs that were made."""
     members: int = 0
-    """Objects in them."""
+    """Objects in the packs that were made."""
     size: int = 0
     """Their bytes, with names and metadata."""
     finished: int = 0
