@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Measure the native store beside the disk below it: its part of bench/RESULTS.md; RESULTS.md here says more.
+# Measure the native store beside the disk below it: its part of bench/RESULTS.md.
 #
 #   bench/store/run.sh DIRECTORY            puts, gets, large objects, few objects and many (three minutes; needs 4 GiB)
 #   bench/store/run.sh DIRECTORY many       ten million objects (needs 6 GiB there)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -75,7 +76,7 @@ def test_every_page_of_a_folder_is_linked_and_its_main_numbers_are_reported() ->
     assert {one.name for one in SUBJECTS} == {path.stem for path in DOCUMENTS.glob("*.json")}
 
 
-@pytest.mark.parametrize("one", [one for one in SUBJECTS if not one.crates], ids=lambda one: one.name)
+@pytest.mark.parametrize("one", [one for one in SUBJECTS if not (one.crates or one.is_taken)], ids=lambda one: one.name)
 def test_a_benchmark_reports_its_subject(one: Subject) -> None:
     said = re.compile(rf'report\(\s*"{one.name}"|bench\.micro read {one.name}$', re.MULTILINE)
     sources = [path.read_text("utf-8") for kind in ("py", "sh") for path in HERE.glob(f"*/*.{kind}")]
@@ -88,3 +89,11 @@ def test_what_was_measured_before_says_where_it_was_written_down(tmp_path: Path)
     text = part(tmp_path)[part(tmp_path).index(f"### {subject('slo').title}") + 1]
     assert text.startswith("`make it so`, 2026-11-22, 2 processors, load average 3.")
     assert text.endswith("taken from [its page](slo/RESULTS.md).")
+    record("slo", [Measured("speed", "%", (101, 92))], tmp_path, replace(where, taken_from="`a page` of 3b4e3290"))
+    text = part(tmp_path)[part(tmp_path).index(f"### {subject('slo').title}") + 1]
+    assert text.endswith(f"taken from `a page` of 3b4e3290. [More]({subject('slo').more}).")
+
+
+def test_what_is_taken_says_from_where() -> None:
+    documents = {one.name: json.loads((DOCUMENTS / f"{one.name}.json").read_text("utf-8")) for one in SUBJECTS}
+    assert all(documents[one.name]["taken_from"] for one in SUBJECTS if one.is_taken)

@@ -1,5 +1,5 @@
 //! Measures the speed of a store, beside that of the disk in the same run. `bench/store/run.sh` runs it,
-//! `bench/store/RESULTS.md` has the results.
+//! `bench/RESULTS.md` has the results.
 //!
 //!     store_bench DIRECTORY puts|gets|large|flat|fill FROM TO [BEHIND]|open|scale COUNT...|populate COUNT PART_POWER
 #![allow(clippy::unwrap_used, reason = "a benchmark that fails has nothing to say")]
