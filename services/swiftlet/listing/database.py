@@ -48,6 +48,18 @@ def outlives_deletion(name: str) -> bool:
     return name.startswith(POINT) or name == policy_moves.ITEM
 
 
+def read_items(connection: sqlite3.Connection) -> dict[str, MetadataItem]:
+    """Return all metadata items on disk by name, in order, removed ones included."""
+    rows = connection.execute("SELECT name, timestamp, value FROM metadata ORDER BY name")
+    return {name: MetadataItem(name, loaded(stamp), value) for name, stamp, value in rows}
+
+
+def state_of(head: Head, items: Mapping[str, MetadataItem]) -> DatabaseState:
+    """Return the state that replicas compare, of a database with this head and these metadata items."""
+    stamps = (head.created, head.put_timestamp, head.delete_timestamp)
+    return DatabaseState(head.name, *stamps, head.policy, tuple(items.values()), head.rows_digest)
+
+
 class Database(RowTables[R]):
     """One account or container database, through one connection; used by one thread at a time.
 
@@ -180,8 +192,7 @@ class Database(RowTables[R]):
     def items(self) -> dict[str, MetadataItem]:
         """Return all metadata items by name, in order, removed ones included."""
         if self._items is None:
-            rows = self.connection.execute("SELECT name, timestamp, value FROM metadata ORDER BY name")
-            self._items = {name: MetadataItem(name, loaded(stamp), value) for name, stamp, value in rows}
+            self._items = read_items(self.connection)
         return self._items
 
     def metadata(self) -> dict[str, str]:
@@ -279,9 +290,7 @@ class Database(RowTables[R]):
 
     def state(self) -> DatabaseState:
         """Return the state that replicas compare."""
-        head, items = self.head, tuple(self.items().values())
-        stamps = (head.created, head.put_timestamp, head.delete_timestamp)
-        return DatabaseState(head.name, *stamps, head.policy, items, head.rows_digest)
+        return state_of(self.head, self.items())
 
     def fingerprint(self) -> bytes:
         """Return `sethash.fingerprint` of the database; the part that rows don't change is computed once."""

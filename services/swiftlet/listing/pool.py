@@ -31,6 +31,7 @@ from swiftlet.boundaries.listings import PageForm
 from swiftlet.errors import DeviceFailed, DiskFull, NotFound, SwiftletError
 from swiftlet.listing import folding, metrics
 from swiftlet.listing.account_db import AccountDb
+from swiftlet.listing.at_rest import fingerprints_at_rest
 from swiftlet.listing.background_tasks import report, resolve
 from swiftlet.listing.commits import Commits
 from swiftlet.listing.container_db import ContainerDb, packed
@@ -135,6 +136,8 @@ class ListingStore:
         self._room_known_until_s = 0.0
         self._removals = 0
         self._handles: OrderedDict[DatabaseId, Handle] = OrderedDict()
+        self._unused: list[set[DatabaseId]] = []
+        """The databases of each `learn` that is going on; one that somebody begins to use is removed."""
         self.fingerprints = Fingerprints()
         """Fingerprints of the databases that were read since the start."""
         self.descriptions = Descriptions()
@@ -436,6 +439,20 @@ class ListingStore:
             self.fingerprints.put(id, known)
         return known
 
+    async def learn(self, ids: Iterable[DatabaseId]) -> None:
+        """Remember the fingerprints of those databases that nobody uses, many times faster than `fingerprint`; the
+        others stay unknown.
+        """
+        idle = {id for id in ids if id not in self._handles and not Taken(self.table, self._places, id).waiting}
+        self._unused.append(idle)
+        try:
+            found = await self._look(partial(fingerprints_at_rest, self.root, tuple(idle)))
+        finally:
+            self._unused = [unused for unused in self._unused if unused is not idle]
+        for id, fingerprint in found.items():
+            if id in idle and self.fingerprints.get(id) is None:
+                self.fingerprints.put(id, fingerprint)
+
     # What native code has taken.
 
     def start_folding(self) -> None:
@@ -618,6 +635,8 @@ class ListingStore:
             taken = Taken(self.table, self._places, id)
             handle = Handle(id, database_path(self.root, id), self.root, self.limits, self._workers, self, taken)
             self._handles[id] = handle
+            for unused in self._unused:
+                unused.discard(id)
             self._make_room()
         self._handles.move_to_end(id)
         return handle

@@ -151,18 +151,41 @@ def open_database(path: Path, kind: DatabaseKind, cache_kib: int = 2048) -> sqli
     """
     connection = _connect(path, "rw")
     try:
-        version = connection.execute("PRAGMA user_version").fetchone()[0]
-        application = connection.execute("PRAGMA application_id").fetchone()[0]
-        if application != APPLICATION_IDS[kind]:
-            raise DamagedDatabase(f"{path} is not a database of {kind.value} (application_id {application:#x})")
-        if version != SCHEMA_VERSION:
-            raise StoreFormatError(other_version(f"database {path}", version, SCHEMA_VERSION))
+        _check(connection, path, kind)
         connection.execute(f"PRAGMA cache_size=-{cache_kib}")
         connection.execute("PRAGMA journal_size_limit=16777216")
     except BaseException:
         connection.close()
         raise
     return connection
+
+
+def open_at_rest(path: Path, kind: DatabaseKind) -> sqlite3.Connection:
+    """Return a connection that only reads an existing database, with the errors of `open_database`.
+
+    It takes no locks and looks for no log: what it reads is right only while no log exists and nobody else has the
+    database open.
+    """
+    uri = f"file:{quote(str(path))}?mode=ro&immutable=1"
+    connection = sqlite3.connect(uri, uri=True, isolation_level=None, cached_statements=0)
+    try:
+        for pragma in ("trusted_schema=OFF", "cell_size_check=ON"):
+            connection.execute(f"PRAGMA {pragma}")
+        _check(connection, path, kind)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _check(connection: sqlite3.Connection, path: Path, kind: DatabaseKind) -> None:
+    """Raise an error unless the file has a database of this kind and of our version."""
+    version = connection.execute("PRAGMA user_version").fetchone()[0]
+    application = connection.execute("PRAGMA application_id").fetchone()[0]
+    if application != APPLICATION_IDS[kind]:
+        raise DamagedDatabase(f"{path} is not a database of {kind.value} (application_id {application:#x})")
+    if version != SCHEMA_VERSION:
+        raise StoreFormatError(other_version(f"database {path}", version, SCHEMA_VERSION))
 
 
 def relax(connection: sqlite3.Connection, relaxed: bool) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import sqlite3
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,10 @@ from typing import Any
 import pytest
 from swiftlet_native import PairRoots
 
-from swiftlet.errors import StoreFormatError, Unavailable
+from swiftlet.errors import Unavailable
 from swiftlet.listing.layout import database_path
 from swiftlet.listing.pool import ListingStore
-from swiftlet.model import DatabaseId, DatabaseKind, ObjectRow
+from swiftlet.model import DatabaseId, DatabaseKind, DatabaseName, ObjectRow
 from swiftlet.servers.containers import listing_index
 from swiftlet.servers.containers.listing_index import RELIST_S, ListingIndex
 from swiftlet.servers.containers.root_changes import MOST, RootChanges
@@ -92,17 +93,11 @@ async def test_what_was_taken_away_behind_its_back_is_noticed(store: ListingStor
     assert index.partitions(KIND) == [0, 1]
 
 
-async def test_one_of_another_program_never_counts_as_equal(
-    store: ListingStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fingerprint = store.fingerprint
-
-    async def of_the_future(id: DatabaseId) -> bytes:
-        if id.partition == 1:
-            raise StoreFormatError("the file has format 2")
-        return await fingerprint(id)
-
-    monkeypatch.setattr(store, "fingerprint", of_the_future)
+async def test_one_of_another_program_never_counts_as_equal(store: ListingStore) -> None:
+    for id in await store.databases(KIND, 1):
+        connection = sqlite3.connect(database_path(store.root, id))
+        connection.execute("PRAGMA user_version=2")
+        connection.close()
     indexes = [ListingIndex(store) for _ in range(2)]
     for index in indexes:
         await index.ready(KIND)
@@ -110,6 +105,25 @@ async def test_one_of_another_program_never_counts_as_equal(
         assert len(index.entries(KIND, 1)) == 2
     roots = [[index.root(KIND, partition) for partition in range(3)] for index in indexes]
     assert [one == other for one, other in zip(*roots, strict=True)] == [True, False, True]
+
+
+async def test_the_first_look_opens_no_database_that_nobody_has_open(
+    store: ListingStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listing_index, "_LOOKED_AT", 3)
+    await store.container_info(0, "a", "c0")
+    opened = []
+    read = store.read
+
+    async def watched(id: DatabaseId, *arguments: Any) -> Any:
+        opened.append(id)
+        return await read(id, *arguments)
+
+    monkeypatch.setattr(store, "read", watched)
+    index = ListingIndex(store)
+    await index.ready(KIND)
+    assert opened == [store.id_of(0, DatabaseName("a", "c0"))]
+    assert [len(index.entries(KIND, partition)) for partition in range(3)] == [2, 2, 2]
 
 
 async def test_roots_of_a_pair_follow_what_changes(store: ListingStore) -> None:
