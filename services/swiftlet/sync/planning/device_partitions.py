@@ -22,11 +22,13 @@ class Places:
         self._shared: dict[int, SharedPartitions | None] = {}
         self.assigned = frozenset(partition for partition, _ in ring.partitions_of(device.id))
         """The partitions that the ring puts on the device."""
-        by_peer: dict[int, list[int]] = {}
-        for partition in self.assigned:
-            for peer in {holder.id for holder in ring.primaries(partition)}:
-                if peer != device.id:
-                    by_peer.setdefault(peer, []).append(partition)
+        by_peer: dict[int, set[int]] = {}
+        for row in ring.rows:
+            for partition in self.assigned:
+                # The last row may be shorter than the others.
+                if partition < len(row):
+                    by_peer.setdefault(row[partition], set()).add(partition)
+        by_peer.pop(device.id, None)
         self.far = frozenset(one.id for one in ring.devices if one is not None and one.region != device.region)
         """The devices in other regions, by their ids."""
         self.by_peer = {peer: frozenset(partitions) for peer, partitions in by_peer.items()}

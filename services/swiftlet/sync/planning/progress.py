@@ -27,6 +27,10 @@ _TOTAL, _DONE = PARTITIONS.labels("total"), PARTITIONS.labels("done")
 MAX_TEXT_BYTES = 1 << 20
 """The largest text that is written or read; what is longer is ignored."""
 _ROUNDS_KEPT = 5
+_MANY = 1024
+"""The number of partitions that finish together from which on their bits are set only when they are written down: most
+rounds find nothing to do, and end before that.
+"""
 _SHOWN_EVERY = 32
 """The metrics are set after so many partitions, and at the end, because setting them costs more than counting."""
 
@@ -41,6 +45,8 @@ class Progress:
         self._began: float | None = None
         self._total = self._done = 0
         self._bits: dict[str, bytearray] = {}
+        self._whole: list[tuple[str, Collection[int]]] = []
+        """Finished partitions whose bits are not set yet, by the key of their device and ring."""
         self._former: dict[str, bytes] = {}
         self.rounds: deque[dict[str, object]] = deque(maxlen=_ROUNDS_KEPT)
         """The reports of the last rounds, the newest last."""
@@ -48,7 +54,7 @@ class Progress:
     def begin(self, work: Iterable[tuple[DevicePartitions, Collection[int]]]) -> None:
         """Begin a round with these partitions to compare."""
         self._began, self._done, self._total = self._clock(), 0, 0
-        self._bits = {}
+        self._bits, self._whole = {}, []
         for own, partitions in work:
             self._total += len(partitions)
             bits = self._bits.setdefault(_key(own), bytearray())
@@ -65,13 +71,23 @@ class Progress:
         if self._done % _SHOWN_EVERY == 0 or self._done >= self._total:
             self._show()
 
-    def done_all(self, own: DevicePartitions, partitions: Iterable[int]) -> None:
-        """Count partitions as finished that were compared with all their peers."""
-        bits = self._bits.setdefault(_key(own), bytearray())
-        for partition in partitions:
-            self._done += 1
-            bits[partition // 8] |= 1 << partition % 8
+    def done_all(self, own: DevicePartitions, partitions: Collection[int]) -> None:
+        """Count partitions as finished that were compared with all their peers; the collection must not change any
+        more.
+        """
+        self._done += len(partitions)
+        self._whole.append((_key(own), partitions))
+        if len(partitions) < _MANY:
+            self._set_bits()
         self._show()
+
+    def _set_bits(self) -> None:
+        """Set the bits of all partitions that are finished."""
+        finished, self._whole = self._whole, []
+        for key, partitions in finished:
+            bits = self._bits.setdefault(key, bytearray())
+            for partition in partitions:
+                bits[partition // 8] |= 1 << partition % 8
 
     def again(self, count: int) -> None:
         """Record that this many partitions are compared once more because a peer has returned."""
@@ -80,7 +96,7 @@ class Progress:
 
     def end(self, report: RoundReport) -> None:
         """Record the end of a round and its report."""
-        self._began, self._bits, self._former = None, {}, {}
+        self._began, self._bits, self._whole, self._former = None, {}, [], {}
         self.rounds.append({"endedAt": self._now_s(), **asdict(report)})
         REMAINING.set(0)
 
@@ -117,6 +133,7 @@ class Progress:
         """
         if sum(map(len, self._bits.values())) > MAX_TEXT_BYTES:
             return ""
+        self._set_bits()
         packed = {key: base64.b64encode(zlib.compress(bytes(bits))).decode() for key, bits in self._bits.items()}
         text = json.dumps(packed) if packed else ""
         return text if len(text) <= MAX_TEXT_BYTES else ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 
 from swiftlet.ring.model import Device
@@ -17,9 +17,9 @@ class Selection:
     partitions: frozenset[int] | None = None
     peers: Callable[[Device], bool] | None = None
 
-    def has(self, partition: int) -> bool:
-        """Whether a partition is selected."""
-        return self.partitions is None or partition in self.partitions
+    def of(self, partitions: Set[int]) -> set[int]:
+        """Return a new set of those of these partitions that are selected."""
+        return set(partitions) if self.partitions is None else set(self.partitions & partitions)
 
     def has_peer(self, device: Device) -> bool:
         """Whether a peer is selected."""

@@ -83,12 +83,12 @@ class Planner:
         ledger = PartitionLedger(own)
         mode = self._terms(own).mode
         assigned = own.places.assigned
-        concerned = {partition for partition in assigned.union(held) if self._selection.has(partition)}
+        concerned = self._selection.of(assigned.union(held))
         handoffs = self._handoff_returns(own, concerned - assigned)
         concerned.difference_update(handoff.partition for handoff in handoffs)
         away = self._neighbours.away(own.ring.devices)
         by_peer = {
-            peer: partitions & concerned
+            peer: partitions if partitions <= concerned else partitions & concerned
             for peer, partitions in self._neighbours_of(own, held, away).items()
             if self._selection.has_peer(own.device_of(peer))
         }

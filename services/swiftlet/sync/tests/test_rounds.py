@@ -11,6 +11,7 @@ import pytest
 
 from swiftlet.errors import NodeBusy, NodeError
 from swiftlet.placement.tests.cluster import MemoryCluster, memory_cluster
+from swiftlet.ring import RingBuilder
 from swiftlet.ring.model import Device
 from swiftlet.sync.failures.neighbours import Neighbours, node_of
 from swiftlet.sync.failures.opinions import Observer
@@ -205,6 +206,50 @@ def test_a_text_that_can_not_be_read_is_nothing(cluster: MemoryCluster, text: st
     progress.recall(text)
     own = DevicePartitions(cluster.devices[0], 0, Places(cluster.ring, cluster.devices[0]), Standing())
     assert not progress.were_done(own, range(20))
+
+
+def test_partitions_that_end_together_are_written_down_as_those_that_end_alone(cluster: MemoryCluster) -> None:
+    own = DevicePartitions(cluster.devices[0], 0, Places(cluster.ring, cluster.devices[0]), Standing())
+    many, few, alone = frozenset(range(0, 6000, 3)), frozenset({1, 7}), frozenset({5999})
+    texts = []
+    for together in (True, False):
+        progress = Progress()
+        progress.begin([(own, range(6000))])
+        for partitions in (many, few, alone):
+            if together:
+                progress.done_all(own, partitions)
+            else:
+                for partition in partitions:
+                    progress.done(own, partition, whole=True)
+        report = progress.report()
+        assert report is not None
+        assert report["done"] == 2003
+        texts.append(progress.text())
+        assert progress.text() == texts[-1]
+        progress.end(RoundReport())
+        assert progress.text() == ""
+    assert texts[0] == texts[1]
+    progress.recall(texts[0])
+    assert progress.were_done(own, range(6000)) == many | few | alone
+
+
+def test_places_are_those_of_the_ring_with_a_part_of_a_replica() -> None:
+    builder = RingBuilder(6, 2.5, 1)
+    for number in range(5):
+        builder.add_device(host=f"h{number}", port=1, device="d", region="r", zone=f"z{number}", weight=1)
+    builder.rebalance(500_000)
+    ring = builder.ring
+    assert len(ring.rows[-1]) < ring.partition_count
+    for device in builder.ring.devices:
+        assert device is not None
+        places = Places(ring, device)
+        holders = [{one.id for one in ring.primaries(partition)} for partition in range(ring.partition_count)]
+        assert places.assigned == {at for at, ids in enumerate(holders) if device.id in ids}
+        assert places.by_peer == {
+            peer: {at for at, ids in enumerate(holders) if ids >= {device.id, peer}}
+            for peer in range(5)
+            if peer != device.id
+        }
 
 
 def test_the_estimate_follows_the_mean_speed(cluster: MemoryCluster) -> None:
