@@ -2,6 +2,8 @@
 
 One database is made as container servers make it; all others are its bytes with another name of the same length, which
 is thousands of times faster. Operations are those of the listing store, without HTTP; rounds are of three devices.
+
+Three devices are filled at once, and are kept equal: what operations change on one is copied to the others.
 """
 
 from __future__ import annotations
@@ -11,14 +13,16 @@ import gc
 import shutil
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
 
+import uvloop
 from aiohttp import web
 
 from bench.scale.curves import REPLICAS, Operation, Point, Round
+from bench.scale.predictions import FIRST, NOTHING
 from bench.scale.rings import builder_of, operation
 from bench.scale.rounds import LACKED, REPEATS
 from bench.sync.cluster import KEY, Relay
@@ -37,14 +41,12 @@ from swiftlet.transport.http_client import NodeClient
 from swiftlet.transport.http_listing import HttpListingTransport
 
 PART_POWER = 10
-MOST_IN_ROUNDS = 10_000
-"""Containers up to which rounds are measured: the first round of a process reads each database."""
 MEASURED = 500
 """Operations of each kind."""
 AT_ONCE = 16
 ACCOUNT = "AUTH_scale"
-FIRST = "the first of a process"
-_TRIES = 50
+_TRIES_FOR_S = 1800.0
+"""Seconds within which devices have to have read their databases for the first time."""
 _HASH_PATH = HashPath(b"bench")
 
 
@@ -60,57 +62,77 @@ def place(number: int) -> tuple[int, str, str]:
 
 
 class Filler:
-    """Makes databases of containers in a device's directory."""
+    """Makes the same databases of containers in the directories of some devices."""
 
-    def __init__(self, root: Path) -> None:
-        """The directory is the device's."""
-        self._root = root
+    def __init__(self, roots: Sequence[Path]) -> None:
+        """Each directory is a device's."""
+        self._roots = roots
         self._made = 0
         self._template = b""
 
-    async def fill(self, count: int) -> None:
-        """Have so many containers with an object each; no store may be open on the directory."""
-        if not self._made:
-            store = ListingStore(self._root, _HASH_PATH)
-            await store.put_container(*place(0), Timestamp(1), {}, None, 0)
-            await store.update_rows(*place(0), [_row("first")])
-            await store.close()
-            self._template, self._made = self._path(0).read_bytes(), 1
+    def fill(self, count: int) -> None:
+        """Have so many containers with an object each; no store may be open on the directories."""
+        if not self._template:
+            uvloop.run(self._make_first())
         for number in range(self._made, count):
-            path = self._path(number)
-            path.parent.mkdir(parents=True)
-            path.write_bytes(self._template.replace(name(0).encode(), name(number).encode()))
+            content = self._template.replace(name(0).encode(), name(number).encode())
+            for root in self._roots:
+                path = path_of(root, number)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(content)
         self._made = max(self._made, count)
 
-    def _path(self, number: int) -> Path:
-        where = place(number)
-        return database_path(self._root, DatabaseId(DatabaseKind.CONTAINER, where[0], _HASH_PATH(ACCOUNT, where[2])))
+    async def _make_first(self) -> None:
+        store = ListingStore(self._roots[0], _HASH_PATH)
+        await store.put_container(*place(0), Timestamp(1), {}, None, 0)
+        await store.update_rows(*place(0), [_row("first")])
+        await store.close()
+        self._template = path_of(self._roots[0], 0).read_bytes()
+
+    def copy(self, numbers: Iterable[int]) -> None:
+        """Have these containers on all devices as they are on the first; no store may be open on the directories."""
+        for number in numbers:
+            for root in self._roots[1:]:
+                shutil.copyfile(path_of(self._roots[0], number), path_of(root, number))
+
+
+def path_of(root: Path, number: int) -> Path:
+    """Return the path of the database with this number on a device."""
+    partition, account, container = place(number)
+    return database_path(root, DatabaseId(DatabaseKind.CONTAINER, partition, _HASH_PATH(account, container)))
 
 
 def _row(object_: str, tick: int = 2) -> ObjectRow:
     return ObjectRow(object_, Timestamp(tick), 4096, "0" * 32, "image/jpeg")
 
 
-async def points(counts: Sequence[int], directory: Path) -> AsyncIterator[Point]:
-    """Measure with each of these numbers of containers, in one device that grows."""
-    with tempfile.TemporaryDirectory(dir=directory, prefix="scale-containers-") as root:
-        device = Path(root) / "d"
-        filler = Filler(device)
+def points(counts: Sequence[int], most_in_rounds: int, directory: Path) -> Iterator[Point]:
+    """Measure with each of these numbers of containers, in devices that grow; rounds up to `most_in_rounds`."""
+    with tempfile.TemporaryDirectory(dir=directory, prefix="scale-containers-") as parent:
+        roots = [Path(parent) / f"d{number}" for number in range(REPLICAS)]
+        filler = Filler(roots)
         for count in sorted(counts):
             began = time.perf_counter()
-            await filler.fill(count)
+            filler.fill(count)
             filled_s = time.perf_counter() - began
-            found = await _operations(device, count)
-            turns = await rounds(device, count, Path(root)) if count <= MOST_IN_ROUNDS else ()
-            size = sum(file.stat().st_size for file in device.rglob("*.db"))
+            size = sum(path_of(roots[0], number).stat().st_size for number in range(count))
+            chosen = _chosen(count)
+            found = uvloop.run(_operations(roots[0], chosen))
+            filler.copy(set(chosen))
+            turns = uvloop.run(rounds(roots, count)) if count <= most_in_rounds else ()
             amounts = {"containers_fill_s": filled_s, "containers_bytes": float(size)}
             yield Point(at={"containers": count}, operations=found, rounds=turns, amounts=amounts)
 
 
-async def _operations(device: Path, count: int) -> tuple[Operation, ...]:
-    """Operations on containers all over the device, each as if nobody had asked for it for long."""
+def _chosen(count: int) -> list[int]:
+    """Return containers all over a device that has so many, one for each operation of a kind."""
     step = max(1, count // MEASURED) | 1
-    chosen = [place(number * step % count) for number in range(MEASURED)]
+    return [number * step % count for number in range(MEASURED)]
+
+
+async def _operations(device: Path, numbers: Sequence[int]) -> tuple[Operation, ...]:
+    """Operations on these containers of a device, each as if nobody had asked for it for long."""
+    chosen = [place(number) for number in numbers]
     works: dict[str, Callable[[ListingStore, int], Awaitable[object]]] = {
         "totals": lambda store, number: store.container_info(*chosen[number]),
         "page": lambda store, number: store.list_objects(*chosen[number], ListingQuery(limit=1000)),
@@ -139,17 +161,10 @@ async def _timed(kind: str, store: ListingStore, work: Callable[[ListingStore, i
     return operation(kind, times, time.perf_counter() - began_s, time.process_time() - cpu_s)
 
 
-async def rounds(device: Path, count: int, parent: Path) -> tuple[Round, ...]:
-    """Measure rounds among three devices that hold the same containers, so many, one of which is this one."""
-    others = [parent / f"copy-{number}" for number in range(1, REPLICAS)]
-    for other in others:
-        shutil.copytree(device, other, ignore=shutil.ignore_patterns("listing.lock"))
-    try:
-        async with AsyncExitStack() as stack:
-            return await _rounds([device, *others], count, stack)
-    finally:
-        for other in others:
-            shutil.rmtree(other)
+async def rounds(roots: Sequence[Path], count: int) -> tuple[Round, ...]:
+    """Measure rounds among devices that hold the same containers, so many; they hold the same afterwards."""
+    async with AsyncExitStack() as stack:
+        return await _rounds(roots, count, stack)
 
 
 async def _rounds(roots: Sequence[Path], count: int, stack: AsyncExitStack) -> tuple[Round, ...]:
@@ -182,7 +197,7 @@ async def _rounds(roots: Sequence[Path], count: int, stack: AsyncExitStack) -> t
     stack.push_async_callback(transport.close)
     replicator = Rounds(transport, devices[0], lambda: ring, mode=ROUND_MODES["batched"])
     found = [await _round(FIRST, replicator, relays)]
-    several = [await _round("nothing differs", replicator, relays) for _ in range(REPEATS)]
+    several = [await _round(NOTHING, replicator, relays) for _ in range(REPEATS)]
     found.append(sorted(several, key=lambda one: one.seconds)[REPEATS // 2])
     lacked = await _written(stores[1:], count)
     found.append(await _round(f"{lacked} rows lacking", replicator, relays))
@@ -210,12 +225,10 @@ async def _round(kind: str, replicator: Rounds, relays: Sequence[Relay]) -> Roun
     gc.collect()
     reset_peak()
     memory, cpu_s, began_s = memory_mb("VmRSS"), processor_s(), time.perf_counter()
-    for _ in range(_TRIES):
-        # Devices refuse to be compared while they read their databases for the first time.
-        if not await replicator.run_once():
-            break
-    else:
-        raise RuntimeError(f"comparisons came to nothing in {_TRIES} rounds: {kind}")
+    # Devices refuse to be compared while they read their databases for the first time.
+    while await replicator.run_once():
+        if time.perf_counter() - began_s > _TRIES_FOR_S:
+            raise RuntimeError(f"comparisons came to nothing in {_TRIES_FOR_S} seconds: {kind}")
     return Round(
         kind=kind,
         seconds=time.perf_counter() - began_s,

@@ -48,7 +48,9 @@ class Fit:
     mean_error: float
     worst_error: float
     beyond_error: float | None
-    """At the largest point, when fitted to all others; None when there are too few others."""
+    """At the point with the largest value of a variable, when fitted to all others; of several variables the worst.
+    None when there are too few others.
+    """
 
     def at(self, where: Mapping[str, float]) -> float:
         """Return what the formula says for a point."""
@@ -74,11 +76,26 @@ def fit(terms: Sequence[Term], samples: Sequence[Sample]) -> Fit:
     errors = [abs(_sum(terms, coefficients, at) / amount - 1) for at, amount in samples]
     beyond = None
     if len(samples) > len(terms):
-        largest = max(range(len(samples)), key=lambda number: samples[number][1])
-        others = [sample for number, sample in enumerate(samples) if number != largest]
-        at, amount = samples[largest]
-        beyond = _sum(terms, _coefficients(terms, others), at) / amount - 1
+        found = [_without(number, terms, samples) for number in _largest(terms, samples)]
+        beyond = max(found, key=abs, default=None)
     return Fit(tuple(terms), tuple(coefficients), sum(errors) / len(errors), max(errors), beyond)
+
+
+def _largest(terms: Sequence[Term], samples: Sequence[Sample]) -> set[int]:
+    """Return the number of the sample at which each term is largest; constant terms are largest nowhere."""
+    found = set()
+    for term in terms:
+        values = [term.of(at) for at, _ in samples]
+        if max(values) > min(values):
+            found.add(values.index(max(values)))
+    return found
+
+
+def _without(number: int, terms: Sequence[Term], samples: Sequence[Sample]) -> float:
+    """Return the error at one sample of the formula that is fitted to all others."""
+    at, amount = samples[number]
+    others = [*samples[:number], *samples[number + 1 :]]
+    return _sum(terms, _coefficients(terms, others), at) / amount - 1
 
 
 def _sum(terms: Sequence[Term], coefficients: Sequence[float], at: Mapping[str, float]) -> float:
@@ -136,6 +153,7 @@ class Shape:
     devices_per_node: int
     objects: float
     part_power: int
+    containers: float
     replicas: int = 3
 
     @property
@@ -152,6 +170,7 @@ class Shape:
             "partitions": partitions,
             "neighbours": neighbours(self.devices, partitions, self.replicas),
             "objects": self.objects * self.replicas / self.devices,
+            "containers": self.containers * self.replicas / self.devices,
         }
 
 

@@ -42,9 +42,10 @@ PARTS = (
         "Objects on a device",
         "objects",
         "The engine alone: durable puts and deletes of 10 KiB by 20 threads, gets and stats by one. A stat\n"
-        "is of any object, a get of one that was just put. Rounds are of three devices that hold the same,\n"
-        "2^14 partitions.",
-        ("store_resident_bytes", "store_open_s"),
+        "is of any object, a get of one that was just put. A store is opened, after its checkpoint, by a\n"
+        "process of its own, whose memory is told. Rounds are of three devices that hold the same, 2^14\n"
+        "partitions.",
+        ("store_resident_bytes", "store_open_s", "store_open_cpu_s"),
     ),
     Part(
         "devices",
@@ -58,11 +59,18 @@ PARTS = (
         "Containers on a device",
         "containers",
         "A database and an object each; the listing store without HTTP, 16 operations at a time, each on a\n"
-        "database that is not open. Rounds are of three devices that hold the same; a process' first one\n"
-        "reads every database.",
+        "database that is not open. Rounds are of three devices that hold the same, in one process; its\n"
+        "first round reads every database of all three.",
         ("containers_bytes",),
     ),
-    Part("powers", "Part power", "part_power", "Five devices; the round of one of them.", _RING),
+    Part(
+        "powers",
+        "Part power",
+        "part_power",
+        "Five devices without objects; the round of one of them. For more than 2^16 partitions its ring\n"
+        "repeats the layout of one of 2^16.",
+        _RING,
+    ),
     Part("rings", "Rings alone", "devices", "More devices than have servers here, 2^14 partitions.", _RING),
 )
 _OPERATION_CURVES: tuple[tuple[str, Callable[[Operation], float]], ...] = (
@@ -190,11 +198,15 @@ def _model(curves: Curves) -> Iterator[str]:
     yield "Nothing in this chapter was measured. Each amount is a formula ([model.py](model.py)) whose"
     yield "coefficients are fitted to the points above by least squares of relative errors. *Error*: how far"
     yield "the formula is from these points, in the mean and at worst. *Beyond*: how far it is from the"
-    yield "largest point when it is fitted to the others alone, which is what a step beyond the largest"
-    yield "costs. Variables are of one device: `partitions` that it holds, `neighbours` it shares them with,"
-    yield "`objects`; `assignments` are all partitions times replicas. Devices do their rounds with all"
-    yield "servers in one process here, so seconds of a round have the answering side's processor time in"
-    yield "them, and no network's delay.\n"
+    yield "point that has most of a variable when it is fitted to the others alone; with several variables"
+    yield "the worst of these. A prediction goes further than that, so it may be wrong by more. Variables"
+    yield "are of one device: `partitions` that it holds, `neighbours` it shares them with, `objects`,"
+    yield "`containers`; `assignments` are all partitions times replicas.\n"
+    yield "Times are processor time, because it says what the work is whatever else the machine does. Rounds"
+    yield "are done by one process of each side, so a round takes no less than its own side's part of the"
+    yield "processor time; here both sides are one process, and that of all devices that answer is counted."
+    yield "What a network adds is about a round trip for each message, of as many at a time as the"
+    yield "replicator's concurrency allows. A first round of databases reads those of all three devices.\n"
     yield "| amount | formula | points | error | at worst | beyond |\n|---|---|---|---|---|---|"
     for amount, fitted, count in found:
         if fitted is None:
@@ -208,7 +220,7 @@ def _model(curves: Curves) -> Iterator[str]:
     yield ""
     heads = [_shape(shape) for shape in SHAPES]
     yield f"| of one device or process | {' | '.join(heads)} |\n|{'---|' * (len(heads) + 1)}"
-    for name in ("partitions", "neighbours", "objects"):
+    for name in ("partitions", "neighbours", "objects", "containers"):
         yield f"| {name} | {' | '.join(number_text(shape.at()[name]) for shape in SHAPES)} |"
     for amount, fitted, _ in found:
         if fitted is not None:
@@ -221,7 +233,7 @@ def _model(curves: Curves) -> Iterator[str]:
 def _shape(shape: Shape) -> str:
     return (
         f"{shape.nodes:,} nodes of {shape.devices_per_node} devices, {shape.objects:.0e} objects, "
-        f"2^{shape.part_power} partitions"
+        f"{shape.containers:.0e} containers, 2^{shape.part_power} partitions"
     )
 
 
@@ -230,7 +242,7 @@ def _checked(curves: Curves) -> Iterator[str]:
     rows = []
     for point in curves.parts.get("check", ()):
         for amount, fitted, _ in fits(curves):
-            value = amount.of(point)
+            value = amount.of(point) if "rings" in amount.parts else None
             if fitted is not None and value:
                 told, text = fitted.at(point.at), _unit(amount.unit)
                 where = f"{point.at['devices']:,.0f} devices, 2^{point.at['part_power']:.0f}"

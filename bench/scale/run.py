@@ -38,10 +38,7 @@ CHECKED = (16, 4000)
 def of_objects(arguments: argparse.Namespace) -> Iterator[Point]:
     """Measure the engine and rounds with each number of objects on a device."""
     objects.build()
-    counts = sorted(arguments.objects)
-    for count, point in zip(counts, objects.operations(counts, arguments.directory), strict=True):
-        turns = _run(objects.of_rounds(count, arguments.directory)) if count <= arguments.round_objects else ()
-        yield point.model_copy(update={"rounds": turns})
+    yield from objects.points(arguments.objects, arguments.round_objects, arguments.directory)
 
 
 def of_devices(arguments: argparse.Namespace) -> Iterator[Point]:
@@ -73,10 +70,8 @@ def of_check(arguments: argparse.Namespace) -> Iterator[Point]:
 def of_containers(arguments: argparse.Namespace) -> Iterator[Point]:
     """Measure the listing store and rounds with each number of containers on a device."""
 
-    async def all_points() -> list[Point]:
-        return [point async for point in containers.points(arguments.containers, arguments.directory)]
-
-    yield from _run(all_points())
+    most = arguments.round_containers
+    yield from containers.points(arguments.containers, most, arguments.directory)
 
 
 def of_workers(arguments: argparse.Namespace) -> Iterator[Point]:
@@ -119,12 +114,13 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--directory", type=Path, help="where stores are (default: where temporary files are)")
     found.add_argument("--workers", type=int, nargs="+", default=[1, 2, 4])
     found.add_argument("--seconds", type=float, default=5.0, help="of each measurement over HTTP (default 5)")
-    found.add_argument("--objects", type=int, nargs="+", default=[10_000, 100_000, 1_000_000, 3_000_000])
-    found.add_argument("--round-objects", type=int, default=1_000_000, help="up to which rounds are measured")
+    found.add_argument("--objects", type=int, nargs="+", default=[10_000, 100_000, 1_000_000, 10_000_000])
+    found.add_argument("--round-objects", type=int, default=10_000_000, help="up to which rounds are measured")
     found.add_argument("--devices", type=int, nargs="+", default=[1, 2, 4, 8, 16, 32, 64])
     found.add_argument("--containers", type=int, nargs="+", default=[1, 10, 100, 1_000, 10_000, 100_000])
+    found.add_argument("--round-containers", type=int, default=100_000, help="up to which rounds are measured")
     found.add_argument("--powers", type=int, nargs="+", default=[10, 12, 14, 16, 18, 20, 22])
-    found.add_argument("--round-power", type=int, default=20, help="part power up to which rounds are measured")
+    found.add_argument("--round-power", type=int, default=22, help="part power up to which rounds are measured")
     found.add_argument("--ring-devices", type=int, nargs="+", default=[128, 256, 512, 1024])
     return found
 

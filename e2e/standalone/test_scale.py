@@ -13,7 +13,7 @@ import pytest
 from bench.scale import page, run
 from bench.scale.curves import Curves, Operation, Point, Round, read_curves
 from bench.scale.model import CONSTANT, Shape, Term, fit, logarithm, neighbours, variable
-from bench.scale.predictions import AMOUNTS, NOTHING, OPEN, SHAPES, fits
+from bench.scale.predictions import AMOUNTS, FIRST, NOTHING, OPEN, SHAPES, fits
 from swiftlet.bench.errors import BenchError
 
 A, B = variable("a"), variable("b")
@@ -54,6 +54,18 @@ def test_what_a_formula_lacks_shows_beyond_its_points() -> None:
     assert found.beyond_error < -0.5
 
 
+def test_each_variable_is_left_out_where_it_is_largest() -> None:
+    """What is right for one variable says nothing for another, and the largest amount may be an outlier anywhere."""
+    wheres = [{"a": float(a), "b": float(b)} for a, b in ((1, 1), (2, 1), (4, 1), (8, 1), (1, 2), (1, 4), (1, 50))]
+    found = fit([CONSTANT, A, B], [(at, 1 + at["a"] + at["b"] ** 2) for at in wheres])
+    assert found.beyond_error is not None
+    assert found.beyond_error < -0.5
+    outlier = [({"a": float(2**n)}, 1000.0 if n == 0 else 2.0**n) for n in range(8)]
+    found = fit([A], outlier)
+    assert found.beyond_error == pytest.approx(0, abs=0.2)
+    assert fit([CONSTANT], [({}, 1.0), ({}, 3.0)]).beyond_error is None
+
+
 @pytest.mark.parametrize("samples", [[], [({"a": 1.0}, 1.0)], [({"a": 1.0}, 0.0), ({"a": 2.0}, 1.0)]])
 def test_samples_that_say_too_little_are_refused(samples: list[tuple[dict[str, float], float]]) -> None:
     with pytest.raises(ValueError, match=r"too few|above 0"):
@@ -79,9 +91,10 @@ def test_neighbours_are_those_that_random_partitions_give() -> None:
 
 
 def test_a_shape_is_told_by_device() -> None:
-    at = Shape(nodes=1000, devices_per_node=12, objects=1e12, part_power=22).at()
+    at = Shape(nodes=1000, devices_per_node=12, objects=1e12, part_power=22, containers=1e8).at()
     assert at["partitions"] == pytest.approx(3 * 2**22 / 12_000)
     assert at["objects"] == pytest.approx(2.5e8)
+    assert at["containers"] == pytest.approx(25_000)
     assert 1900 < at["neighbours"] < 2 * at["partitions"]
 
 
@@ -100,8 +113,8 @@ def made_up() -> Curves:
         rounds = tuple(
             Round(
                 kind=kind,
-                seconds=0.01 + 0.001 * at["neighbours"] + 4e-6 * at["partitions"],
-                cpu_s=0.01,
+                seconds=9.0,
+                cpu_s=0.01 + 0.001 * at["neighbours"] + 4e-6 * at["partitions"],
                 bytes=63 * at["neighbours"],
                 messages=at["neighbours"],
                 memory_bytes=0,
@@ -109,7 +122,7 @@ def made_up() -> Curves:
             for kind in (NOTHING, OPEN)
         )
         amounts = {
-            "ring_file_bytes": 100 + 0.1 * at["assignments"] * math.log2(devices),
+            "ring_file_bytes": at["assignments"] * (0.1 + 0.2 * math.log2(devices / 3)),
             "ring_memory_bytes": 2 * at["assignments"],
             "ring_build_cpu_s": 1.0,
             "ring_read_cpu_s": 1e-8 * at["assignments"],
@@ -119,14 +132,26 @@ def made_up() -> Curves:
         Point(
             at={"objects": count},
             operations=(operation, operation.model_copy(update={"operation": "get"})),
-            amounts={"store_resident_bytes": 66 * count, "store_open_s": 3e-7 * count},
+            amounts={"store_resident_bytes": 66 * count, "store_open_cpu_s": 3e-7 * count},
         )
         for count in (1e4, 1e5, 1e6)
+    ]
+    first = Round(kind=FIRST, seconds=9.0, cpu_s=0, bytes=0, messages=0, memory_bytes=0)
+    containers = [
+        Point(
+            at={"containers": count},
+            rounds=(
+                first.model_copy(update={"cpu_s": 0.1 + 1e-3 * count}),
+                first.model_copy(update={"cpu_s": 0.1, "kind": NOTHING}),
+            ),
+        )
+        for count in (1, 1e3, 1e5)
     ]
     curves = Curves(machine={}, parts={})
     machine = {"began": "now", "processors": 2, "load_average": 0.1, "swiftlet": "0"}
     powers = [point for point in points if point.at["devices"] == 5]
-    for name, part in {"devices": points[:4], "powers": powers, "objects": objects, "check": points[-1:]}.items():
+    parts = {"devices": points[:4], "powers": powers, "objects": objects, "containers": containers}
+    for name, part in {**parts, "check": points[-1:]}.items():
         curves = curves.with_part(name, part, machine)
     return curves
 
@@ -135,11 +160,16 @@ def test_the_model_says_of_made_up_curves_what_they_were_made_of() -> None:
     known = {amount.name: fitted for amount, fitted, _ in fits(made_up())}
     assert known.keys() == {amount.name for amount in AMOUNTS}
     at = SHAPES[-1].at()
-    messages, seconds = known["round of a device, messages"], known["round of a device"]
+    messages, seconds = known["round of a device, messages"], known["round of a device, processor"]
     assert messages is not None
     assert messages.at(at) == pytest.approx(at["neighbours"], rel=1e-3)
     assert seconds is not None
     assert seconds.at(at) == pytest.approx(0.01 + 0.001 * at["neighbours"] + 4e-6 * at["partitions"], rel=1e-2)
+    ring, first = known["ring, file"], known["first round of databases, processor"]
+    assert ring is not None
+    assert ring.at(at) == pytest.approx(at["assignments"] * (0.1 + 0.2 * math.log2(4000)), rel=1e-3)
+    assert first is not None
+    assert first.at(at) == pytest.approx(25.1, rel=1e-3)
     memory = known["a device's index, memory"]
     assert memory is not None
     assert memory.at(at) == pytest.approx(66 * 2.5e8, rel=1e-3)

@@ -1,7 +1,7 @@
 //! Measures the speed of a store, beside that of the disk in the same run. `bench/store/run.sh` runs it,
 //! `bench/RESULTS.md` has the results.
 //!
-//!     store_bench DIRECTORY puts|gets|large|flat|fill FROM TO [BEHIND]|open|scale COUNT...|populate COUNT PART_POWER
+//!     store_bench DIRECTORY puts|gets|large|flat|fill FROM TO [BEHIND]|open|scale PART_POWER FROM TO|start
 #![allow(clippy::unwrap_used, reason = "a benchmark that fails has nothing to say")]
 
 #[path = "../../../../benches/measured.rs"]
@@ -413,10 +413,10 @@ fn main() {
         }
         "open" => reopen(root),
         "scale" => {
-            let counts: Vec<u64> = arguments[3..].iter().map(|count| count.parse().unwrap()).collect();
-            scale::measure(root, &counts);
+            let number = |at: usize| arguments[at].parse::<u64>().unwrap();
+            scale::measure(root, arguments[3].parse().unwrap(), number(4), number(5));
         }
-        "populate" => scale::populate(root, arguments[3].parse().unwrap(), arguments[4].parse().unwrap()),
+        "start" => scale::start(root),
         other => panic!("what is {other}?"),
     }
 }

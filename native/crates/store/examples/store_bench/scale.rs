@@ -4,10 +4,9 @@ use std::path::Path;
 use std::time::Instant;
 
 use rustix::time::{ClockId, clock_gettime};
-use swiftlet_store::Store;
 use swiftlet_store::model::Key;
 
-use super::{SMALL, WRITERS, bytes, footer, key, meta, open, put_many, resident_bytes};
+use super::{SMALL, WRITERS, bytes, footer, key, meta, open, resident_bytes};
 
 /// Operations of each kind whose times are taken.
 const WRITES: u64 = 4_000;
@@ -15,64 +14,60 @@ const READS: u64 = 40_000;
 /// Numbers of objects from here on are those of puts that are measured.
 const MEASURED: u64 = 1 << 40;
 
-/// Put objects without data until there are as many as each of `counts` says; measure with each.
-pub(crate) fn measure(root: &Path, counts: &[u64]) {
-    let before = resident_bytes();
-    let mut store = open(root);
-    let (data, mut reached) = (bytes(SMALL), 0);
-    for &count in counts {
-        let (begun, cpu) = (Instant::now(), processor_seconds());
-        put_many(&store, reached..count);
-        let (filled, filled_cpu) = (begun.elapsed().as_secs_f64(), processor_seconds() - cpu);
-        let resident = resident_bytes().saturating_sub(before);
-        let objects = store.usage().unwrap().objects;
-        let first = MEASURED + (count << 16);
-        let numbered = |number| first + number;
-        let kinds = [
-            by_writers("put", |number| {
-                let meta = meta(numbered(number), 1 << 40);
-                store.put(key(numbered(number)), &meta, &footer(&data), data.clone()).unwrap();
-            }),
-            by_reader("get", |at| {
-                let object = store.get(&key(numbered(at * 7919 % WRITES))).unwrap();
-                assert_eq!(object.bytes().unwrap().len(), SMALL);
-            }),
-            by_reader("stat", |at| drop(store.stat(&key(at.wrapping_mul(0x9e37_79b9) % count)).unwrap())),
-            by_writers("delete", |number| {
-                assert!(store.delete(key(numbered(number)), 1 << 41, Vec::new()).unwrap());
-            }),
-        ];
-        reached = count;
-        store.checkpoint().unwrap();
-        store.close().unwrap();
-        drop(store);
-        let (begun, cpu) = (Instant::now(), processor_seconds());
-        store = open(root);
-        println!(
-            "{{\"objects\":{objects},\"resident_bytes\":{resident},\"fill_s\":{filled:.6},\"fill_cpu_s\":{filled_cpu:.6},\
-             \"open_s\":{:.6},\"open_cpu_s\":{:.6},\"operations\":[{}]}}",
-            begun.elapsed().as_secs_f64(),
-            processor_seconds() - cpu,
-            kinds.join(",")
-        );
-    }
-    store.close().unwrap();
-}
-
-/// Put so many objects without data, as a ring of this part power has them, and close the store.
-pub(crate) fn populate(root: &Path, count: u64, part_power: u32) {
+/// Put objects without data until there are as many as `count` says, from as many as there are; measure operations.
+///
+/// Keys have the partitions of a ring of that part power. What the store has to write of its index is written before
+/// operations are measured, so that their processor time is their own.
+pub(crate) fn measure(root: &Path, part_power: u32, from: u64, count: u64) {
     let store = open(root);
-    put_many_keyed(&store, count, part_power);
+    let data = bytes(SMALL);
+    let keyed = |number| ring_key(number, part_power);
+    let (begun, cpu) = (Instant::now(), processor_seconds());
+    super::put_each(&store, from..count, keyed);
+    let (filled, filled_cpu) = (begun.elapsed().as_secs_f64(), processor_seconds() - cpu);
+    store.checkpoint().unwrap();
+    let objects = store.usage().unwrap().objects;
+    let first = MEASURED + (count << 16);
+    let numbered = |number| first + number;
+    let kinds = [
+        by_writers("put", |number| {
+            let meta = meta(numbered(number), 1 << 40);
+            store.put(keyed(numbered(number)), &meta, &footer(&data), data.clone()).unwrap();
+        }),
+        by_reader("get", |at| {
+            let object = store.get(&keyed(numbered(at * 7919 % WRITES))).unwrap();
+            assert_eq!(object.bytes().unwrap().len(), SMALL);
+        }),
+        by_reader("stat", |at| drop(store.stat(&keyed(at.wrapping_mul(0x9e37_79b9) % count)).unwrap())),
+        by_writers("delete", |number| {
+            assert!(store.delete(keyed(numbered(number)), 1 << 41, Vec::new()).unwrap());
+        }),
+    ];
+    store.checkpoint().unwrap();
+    store.close().unwrap();
+    println!(
+        "{{\"objects\":{objects},\"fill_s\":{filled:.6},\"fill_cpu_s\":{filled_cpu:.6},\"operations\":[{}]}}",
+        kinds.join(",")
+    );
+}
+
+/// Open a store, and tell what that took, and what the process has grown by.
+pub(crate) fn start(root: &Path) {
+    let before = resident_bytes();
+    let (begun, cpu) = (Instant::now(), processor_seconds());
+    let store = open(root);
+    let (opened, opened_cpu) = (begun.elapsed().as_secs_f64(), processor_seconds() - cpu);
+    let resident = resident_bytes().saturating_sub(before);
+    println!("{{\"open_s\":{opened:.6},\"open_cpu_s\":{opened_cpu:.6},\"resident_bytes\":{resident}}}");
     store.close().unwrap();
 }
 
-fn put_many_keyed(store: &Store, count: u64, part_power: u32) {
-    super::put_each(store, 0..count, |number| {
-        let found = key(number);
-        let digest = found.digest;
-        let top = u32::from_be_bytes([digest[0], digest[1], digest[2], digest[3]]);
-        Key { partition: top >> (32 - part_power), ..found }
-    });
+/// The key of the object with this number, as a ring of this part power has it.
+fn ring_key(number: u64, part_power: u32) -> Key {
+    let found = key(number);
+    let digest = found.digest;
+    let top = u32::from_be_bytes([digest[0], digest[1], digest[2], digest[3]]);
+    Key { partition: top >> (32 - part_power), ..found }
 }
 
 /// A kind of operation by many writers at a time.
