@@ -199,6 +199,11 @@ move-kills: setup ## containers moved to erasure coding and out of it under load
 coded-kills: setup ## proxies, object servers and replicators of a 4+2 store killed KILLS times, chosen by SEED, and devices wiped: nothing acknowledged is lost
 	@KILLS=$(KILLS) SEED=$(SEED) .venv/bin/python -m pytest -q -s e2e/standalone/test_erasure_coding.py -k nothing_acknowledged
 
+# make pack-kills KILLS=200 SEED=3
+.PHONY: pack-kills
+pack-kills: setup ## processes of a store that packs small objects killed KILLS times, chosen by SEED: nothing is lost, no pack is left behind
+	@KILLS=$(KILLS) SEED=$(SEED) .venv/bin/python -m pytest -q -s e2e/standalone/test_pack_kills.py
+
 # make hot-kills KILLS=200 SEED=1
 .PHONY: hot-kills
 hot-kills: setup ## each kind of process of a store killed under load that the front answers, KILLS in all, chosen by SEED: nothing acknowledged is lost

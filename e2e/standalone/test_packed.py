@@ -43,10 +43,10 @@ PACKING = {"pack_after_s": 4, "pack_least_bytes": 1}
 Bodies = dict[str, bytes]
 
 
-def pack(cluster: Cluster) -> None:
-    """Have the replicator pack from now on what is cold."""
+def pack(cluster: Cluster, **settings: float) -> None:
+    """Have the replicator pack from now on what is cold; `settings` are some of its own."""
     cluster.kill("replicator")
-    cluster.set("replicator", replicator=PACKING)
+    cluster.set("replicator", replicator={**PACKING, **settings})
     cluster.start("replicator")
 
 
@@ -70,8 +70,10 @@ def packs_of(cluster: Cluster) -> dict[str, Any]:
         return {}
 
 
-def wait_until_packed(cluster: Cluster) -> None:
-    """Wait until partitions were looked at anew, and there was nothing to pack, to finish or to delete."""
+def wait_until_packed(cluster: Cluster, cold_s: float = 8.0) -> None:
+    """Wait until partitions were looked at after everything is cold, and there was nothing to pack, to finish or to
+    delete.
+    """
     began_s, deadline = time.time(), time.monotonic() + WITHIN_S
     seen: dict[float, bool] = {}
     while True:
@@ -79,7 +81,7 @@ def wait_until_packed(cluster: Cluster) -> None:
         idle = last and not any(
             last[name] for name in ("made", "finished", "retired", "failed", "paused", "unfinished", "waiting")
         )
-        if last and last["looked"] and last["endedAt"] > began_s + 8:
+        if last and last["looked"] and last["endedAt"] > began_s + cold_s:
             seen[last["endedAt"]] = bool(idle)
         if len(seen) >= 3 and all(list(seen.values())[-3:]):
             return

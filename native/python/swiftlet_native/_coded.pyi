@@ -184,15 +184,17 @@ class CodedPacking:
     def round(
         self, drawn: int, version: tuple[int, int], /
     ) -> tuple[
-        tuple[int, int, int, int, list[tuple[bytes, tuple[int, int]]], list[bytes], list[tuple[bytes, int]]],
+        tuple[
+            int, int, int, int, list[tuple[bytes, tuple[int, int]]], tuple[bool, list[bytes]], list[tuple[bytes, int]]
+        ],
         tuple[str, str] | None,
     ]:
         """Finish or retire what others have left, then pack what is cold; blocks until it is over. `drawn` are 64
         random bits that begin with the partition's, `version` the timestamp and generation of a new pack. Returns the
         members of the new pack and their bytes; how many packs of others are adopted now, and are retired now; which
-        retired ones may be deleted; which packs not all places could adopt as a whole; and which copies were left out
-        as places have them with other bytes. Then None, or "ended", "refused" or "failed" and why: what is left is for
-        a later round."""
+        retired ones may be deleted; whether all packs were looked at, and which of them not all places could adopt as a
+        whole; and which copies were left out as places have them with other bytes. Then None, or "ended", "refused" or
+        "failed" and why: what is left is for a later round."""
 
     def delete(self, digest: bytes, version: tuple[int, int], timestamp: int, /) -> tuple[str, str] | None:
         """Delete a pack that may be deleted, as of this timestamp; blocks until it is over. Returns why not all places

@@ -337,6 +337,8 @@ class Packed:
     """Those among them that may be deleted, if all places have gone by the ring of these places meanwhile."""
     unfinished: Sequence[bytes] = ()
     """Packs that not all places could adopt as a whole, by their digests."""
+    looked_at_all: bool = False
+    """Whether all packs were looked at that were not passed by: those that are not unfinished need nothing."""
     left_out: Sequence[tuple[bytes, int]] = ()
     """Cold copies that places have with other bytes, so that no pack has them: digests, and values of timestamps."""
     stopped: str | None = None

@@ -42,10 +42,12 @@ class NativeCodedPacker:
             done, why = await asyncio.to_thread(packing.round, drawn, version)
         finally:
             packing.end()
-        members, size, finished, retired, unused, unfinished, left_out = done
+        members, size, finished, retired, unused, (looked_at_all, unfinished), left_out = done
         packs = tuple(Pack(*one) for one in unused)
         stopped = None if why is None else f"{why[0]}: {why[1]}"
-        return Packed(members, size, finished, retired, packs, tuple(unfinished), tuple(left_out), stopped)
+        return Packed(
+            members, size, finished, retired, packs, tuple(unfinished), looked_at_all, tuple(left_out), stopped
+        )
 
     async def delete(self, places: CodedPlaces, pack: Pack, timestamp: Timestamp) -> None:
         """Put tombstones in the place of a pack that may be deleted."""

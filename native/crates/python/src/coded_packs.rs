@@ -36,9 +36,10 @@ type PassedBy = (BTreeSet<[u8; 16]>, BTreeSet<([u8; 16], u64)>);
 /// A pack: its digest, and its version.
 type PackParts<'py> = (Bound<'py, PyBytes>, (u64, u64));
 /// Members of new packs, their bytes, packs of others that are adopted now, packs that are retired now, which of these may
-/// be deleted, which packs not all places have adopted as a whole, and which copies were left out.
+/// be deleted, which packs not all places have adopted as a whole, after whether all others were looked at, and which
+/// copies were left out.
 type PackedParts<'py> =
-    (usize, u64, usize, usize, Vec<PackParts<'py>>, Vec<Bound<'py, PyBytes>>, Vec<(Bound<'py, PyBytes>, u64)>);
+    (usize, u64, usize, usize, Vec<PackParts<'py>>, (bool, Vec<Bound<'py, PyBytes>>), Vec<(Bound<'py, PyBytes>, u64)>);
 /// Why not all was done, if so: "ended", "refused" or "failed", and a text.
 type Why = Option<(&'static str, String)>;
 
@@ -90,11 +91,11 @@ impl CodedPacking {
         let outcome =
             py.detach(|| self.packing(|packing| packing.run((drawn, Version { timestamp, generation }), &mut done)));
         let digest = |digest: &[u8; 16]| PyBytes::new(py, digest);
-        let Packed { packed, bytes, finished, retired, unused, unfinished, left_out } = done;
+        let Packed { packed, bytes, finished, retired, unused, unfinished, looked_at_all, left_out } = done;
         let unused =
             unused.iter().map(|pack| (digest(&pack.digest), (pack.version.timestamp, pack.version.generation)));
         let left_out = left_out.iter().map(|(of, timestamp)| (digest(of), *timestamp));
-        let unfinished = unfinished.iter().map(digest).collect();
+        let unfinished = (looked_at_all, unfinished.iter().map(digest).collect());
         let parts = (packed, bytes, finished, retired, unused.collect(), unfinished, left_out.collect());
         (parts, outcome.err().map(|stopped| why(&stopped)))
     }

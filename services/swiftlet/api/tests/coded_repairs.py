@@ -60,6 +60,8 @@ class Repairs:
         self.standings = Standings()
         self.passed_s = 0.0
         """Seconds that have passed for the replicators."""
+        self.packed_for: Collection[int] | None = None
+        """Devices whose partitions are packed; None for all."""
         self.rings: dict[int, Ring] = {}
         """The rings that servers go by which have another one, by the ids of their devices."""
         self._placed: dict[int, PlacedBy] = {}
@@ -86,9 +88,13 @@ class Repairs:
         return self._repairer.status()
 
     def packing(self, limits: PackLimits, packer: CodedPacker | None = None) -> PackRounds:
-        """Return rounds of packing of all devices; time passes for them as it does for these."""
+        """Return rounds of packing of all devices, or of `packed_for`; time passes for them as it does for these."""
         return PackRounds(
-            lambda ring: [device for device in ring.devices if device is not None],
+            lambda ring: [
+                device
+                for device in ring.devices
+                if device is not None and (self.packed_for is None or device.id in self.packed_for)
+            ],
             lambda _policy: self.servers.ring,
             lambda _policy: CODING,
             lambda _policy: 1,

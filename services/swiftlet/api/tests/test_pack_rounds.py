@@ -38,6 +38,8 @@ class Scripted:
     done: Packed = field(default_factory=Packed)
     first: Packed | None = None
     """What it does in the partition that is looked at first."""
+    at: dict[int, Packed] = field(default_factory=dict)
+    """What it does in some partitions."""
     asked: list[tuple[int, PackTerms, PassedBy]] = field(default_factory=list)
 
     async def pack(
@@ -45,7 +47,7 @@ class Scripted:
     ) -> Packed:
         self.asked.append((places.key.partition, terms, passed_by))
         first, self.first = self.first, None
-        return first or self.done
+        return first or self.at.get(places.key.partition, self.done)
 
     async def delete(self, places: CodedPlaces, pack: Pack, timestamp: Timestamp) -> None:
         raise AssertionError
@@ -112,20 +114,53 @@ async def test_what_packers_do_not_come_further_with_is_passed_by(made: Made) ->
         PackTerms(Timestamp.at(proxy.clock.now - 100), LIMITS.least_bytes, LIMITS.most_bytes),
         PassedBy(),
     )
+    where = packer.asked[0][0]
     packer.asked.clear()
     packer.done = Packed(stopped="refused")
     repairs.passed_s += 25
     report = await rounds.run_round([CODED])
-    assert [passed_by for *_, passed_by in packer.asked] == 16 * [
-        PassedBy(frozenset([b"p" * 16]), frozenset([(b"c" * 16, 7)]))
-    ]
+    assert {partition: passed_by for partition, _, passed_by in packer.asked} == {
+        partition: PassedBy(frozenset([b"p" * 16] if partition == where else []), frozenset([(b"c" * 16, 7)]))
+        for partition in range(16)
+    }
     # A partition in which something failed is left alone for twice the time between two looks, then for twice that.
     assert (report.failed, report.unfinished, report.left_out) == (16, 1, 1)
     for pause_s, looked in ((49.0, 0), (2.0, 16), (98.0, 0), (3.0, 16)):
         repairs.passed_s += pause_s
         assert (await rounds.run_round([CODED])).looked == looked, pause_s
     # The pack is tried again then.
-    assert packer.asked[-1][2].packs == frozenset()
+    assert {passed_by.packs for *_, passed_by in packer.asked[-16:]} == {frozenset()}
+
+
+async def test_a_pack_that_needs_nothing_any_more_is_unfinished_no_longer(made: Made) -> None:
+    _, _, repairs = made
+    first, second, third = (bytes([number]) * 16 for number in range(3))
+    packer = Scripted(Packed(looked_at_all=True))
+    rounds = repairs.packing(LIMITS, packer)
+
+    async def unfinished_after(done: Packed | None, passed_s: float) -> int:
+        """Look at all partitions, and do this in the third one."""
+        repairs.passed_s += passed_s
+        packer.at = {} if done is None else {3: done}
+        return (await rounds.run_round([CODED])).unfinished
+
+    assert await unfinished_after(Packed(unfinished=[first, second, third], looked_at_all=True), 0) == 3
+    # That nothing is to be done in other partitions says nothing of them, nor what is done while they are passed by.
+    assert await unfinished_after(Packed(looked_at_all=True), 25) == 3
+    assert await unfinished_after(Packed(unfinished=[second], looked_at_all=True), 100) == 1
+    # It was stopped before all were looked at.
+    assert await unfinished_after(Packed(stopped="refused"), 200) == 1
+    assert await unfinished_after(None, 400) == 0
+
+
+async def test_packs_of_partitions_that_are_elsewhere_are_forgotten(made: Made) -> None:
+    _, servers, repairs = made
+    packer = Scripted(Packed(unfinished=[b"p" * 16], looked_at_all=True))
+    rounds = repairs.packing(LIMITS, packer)
+    assert (await rounds.run_round([CODED])).unfinished == servers.ring.partition_count
+    packer.done = Packed(looked_at_all=True)
+    repairs.packed_for = []
+    assert (await rounds.run_round([CODED])).unfinished == 0
 
 
 async def test_a_round_has_bounds_and_a_time_of_zero_turns_packing_off(made: Made) -> None:

@@ -250,7 +250,7 @@ async def test_without_enough_bytes_nothing_is_packed(small: Made) -> None:
     await servers.deliver_pending(proxy.cluster.rows)
     proxy.clock.now += 60
     packer, places, now = NativeCodedPacker(servers.coded), places_of(servers, "o"), at(proxy.clock.now)
-    assert await packer.pack(places, PackTerms(now, 10_000, 64 << 20), now) == Packed()
-    assert await packer.pack(places, PackTerms(at(1), 1, 64 << 20), now) == Packed()
+    assert await packer.pack(places, PackTerms(now, 10_000, 64 << 20), now) == Packed(looked_at_all=True)
+    assert await packer.pack(places, PackTerms(at(1), 1, 64 << 20), now) == Packed(looked_at_all=True)
     assert (await packer.pack(places, PackTerms(now, 1, 64 << 20), now)).members == 1
     assert body_of(500)[:500] == (await proxy.call("GET", "c/o")).body

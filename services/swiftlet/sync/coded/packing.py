@@ -159,6 +159,11 @@ class _Pauses(Generic[T]):
         """Forget that something failed."""
         self._until.pop(what, None)
 
+    def forget(self, is_over: Callable[[T], bool]) -> None:
+        """Forget everything about which `is_over` says so."""
+        for what in [what for what in self._until if is_over(what)]:
+            del self._until[what]
+
     def over(self, what: T, now_s: float) -> bool:
         """Return whether something may be tried."""
         return now_s >= self._until.get(what, (0.0, 0.0))[0]
@@ -170,6 +175,8 @@ class _Pauses(Generic[T]):
 
 _Spot = tuple[int, int]
 """A policy, and a partition of its ring."""
+_PackAt = tuple[_Spot, bytes]
+"""Where a pack is, and its digest."""
 
 
 class PackRounds:
@@ -206,7 +213,7 @@ class PackRounds:
         self._next: dict[_Spot, float] = {}
         first_s = min(_FIRST_PAUSE_S, 2 * limits.every_s)
         self._partitions: _Pauses[_Spot] = _Pauses(first_s)
-        self._packs: _Pauses[bytes] = _Pauses(first_s)
+        self._packs: _Pauses[_PackAt] = _Pauses(first_s)
         self._left_out: dict[tuple[bytes, int], None] = {}
         self._last: dict[str, object] | None = None
 
@@ -258,7 +265,13 @@ class PackRounds:
             for partition, place in coded.ring.partitions_of(device.id)
             if place == 0
         }
-        self._next = {spot: at for spot, at in self._next.items() if spot[0] != policy or spot[1] in first}
+
+        def is_elsewhere(spot: _Spot) -> bool:
+            return spot[0] == policy and spot[1] not in first
+
+        self._next = {spot: at for spot, at in self._next.items() if not is_elsewhere(spot)}
+        self._partitions.forget(is_elsewhere)
+        self._packs.forget(lambda pack: is_elsewhere(pack[0]))
         due = [one for one in first if self._next.get((policy, one), -math.inf) <= now]
         random.shuffle(due)
         for partition in due:
@@ -282,14 +295,15 @@ class PackRounds:
         terms = PackTerms(
             Timestamp.at(max(0.0, now_s - self._limits.after_s)), self._limits.least_bytes, self._limits.most_bytes
         )
-        passed_by = PassedBy(self._packs.going_on(now), frozenset(self._left_out))
+        passed_by = PassedBy(
+            frozenset(digest for at, digest in self._packs.going_on(now) if at == spot), frozenset(self._left_out)
+        )
         try:
             done = await self._packer.pack(places, terms, Timestamp.at(now_s), passed_by)
         except SwiftletError as error:
             done = Packed(stopped=str(error))
         report.add(done)
-        for digest in done.unfinished:
-            self._packs.failed(digest, now)
+        self._note_unfinished(spot, passed_by, done, now)
         for copy in done.left_out:
             if len(self._left_out) >= MAX_PASSED_BY:
                 del self._left_out[next(iter(self._left_out))]
@@ -304,6 +318,15 @@ class PackRounds:
         self._next[spot] = now if done.members else now + self._limits.every_s
         # Each byte is read at each place with copies, written at all, and read back there.
         await self._pace.moved(done.size)
+
+    def _note_unfinished(self, spot: _Spot, passed_by: PassedBy, done: Packed, now: float) -> None:
+        """Note which packs of a partition are unfinished, and which are not any more."""
+        if done.looked_at_all:
+            waiting = passed_by.packs.union(done.unfinished)
+            self._packs.forget(lambda pack: pack[0] == spot and pack[1] not in waiting)
+        for digest in done.unfinished:
+            _log.info("a pack is not finished yet", policy=spot[0], partition=spot[1], pack=digest.hex())
+            self._packs.failed((spot, digest), now)
 
     async def _delete(self, coded: CodedRing, places: CodedPlaces, packs: Sequence[Pack], report: PackReport) -> None:
         if not packs or not self._is_current(coded):
@@ -320,7 +343,7 @@ class PackRounds:
             else:
                 report.deleted += 1
                 _PACKS.labels("deleted").inc()
-                self._packs.succeeded(pack.digest)
+                self._packs.succeeded(((coded.policy, places.key.partition), pack.digest))
 
     def _is_current(self, coded: CodedRing) -> bool:
         try:

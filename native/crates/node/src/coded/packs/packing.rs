@@ -102,6 +102,9 @@ pub struct Done {
     pub unused: Vec<Pack>,
     /// Packs that not all places with small objects could adopt as a whole, or that could not be finished.
     pub unfinished: Vec<Digest>,
+    /// Whether all packs were looked at that are not [skipped](PackOptions::skipped): those that are not unfinished have
+    /// nothing to be done.
+    pub looked_at_all: bool,
     /// Cold copies that places have with other bytes: no pack has them.
     pub left_out: Vec<(Digest, u64)>,
 }
@@ -365,6 +368,7 @@ impl<'a> Packing<'a> {
                 break;
             }
         }
+        done.looked_at_all = failures.len() < MOST_FAILURES;
         failures.into_iter().next().map_or(Ok(()), Err)
     }
 

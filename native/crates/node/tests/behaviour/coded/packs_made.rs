@@ -56,6 +56,11 @@ fn seen(cluster: &Cluster, number: u64, holder: usize, away: &[usize]) -> Option
     Some((info.timestamp, body.to_vec()))
 }
 
+/// A round in which there was nothing to be done.
+fn nothing() -> Packed {
+    Packed { looked_at_all: true, ..Packed::default() }
+}
+
 struct Work {
     cluster: Cluster,
     client: Client,
@@ -120,10 +125,10 @@ fn a_partition_is_packed_once() {
     assert_eq!((done.packed, done.finished, done.retired), (60, 0, 0));
     assert_eq!(work.packs(), BTreeSet::from([(101, vec![60, 60, 60])]));
     work.check("packed");
-    assert_eq!(work.round(2, &|| true).unwrap(), Packed::default());
+    assert_eq!(work.round(2, &|| true).unwrap(), nothing());
     // What is younger is left alone, and what came since is packed by itself.
     work.cluster.copy(PACK + 5 * 70, 20, &[0, 1, 2]);
-    assert_eq!(work.round(3, &|| true).unwrap(), Packed::default());
+    assert_eq!(work.round(3, &|| true).unwrap(), nothing());
     work.cluster.copy(PACK + 5 * 71, 11, &[0, 1, 2]);
     assert_eq!(work.round(4, &|| true).unwrap().packed, 1);
     assert_eq!(work.packs(), BTreeSet::from([(101, vec![60, 60, 60]), (104, vec![1, 1, 1])]));
@@ -155,7 +160,7 @@ fn copies_that_places_have_with_other_bytes_are_left_out() {
     let (skipped, left_out) = (done.unfinished.iter().copied().collect(), done.left_out.iter().copied().collect());
     let remembering = PackOptions { skipped, left_out, least_bytes: 1, ..options() };
     let again = Packing::new(&work.client, work.cluster.places(PACK, 0, &[]), remembering, &counted).round(drawn(2));
-    assert_eq!((again.unwrap(), messages.load(Order)), (Packed::default(), HOLDERS + 1));
+    assert_eq!((again.unwrap(), messages.load(Order)), (nothing(), HOLDERS + 1));
 }
 
 #[test]
@@ -181,14 +186,14 @@ fn a_packer_may_be_killed_after_each_of_its_messages() {
         work.check(&format!("gone on after {most}"));
         // Killed before its pack was settled, there may be two of it, of which nobody needs the first.
         let third = work.round(3, &|| true).unwrap();
-        let is_over = third == Packed::default() || (again.packed, third.retired) == (30, 1);
+        let is_over = third == nothing() || (again.packed, third.retired) == (30, 1);
         assert!(is_over, "killed after {most}: {again:?}, {third:?}");
         assert_eq!(third.unused.len(), third.retired);
         for pack in third.unused {
             work.delete(pack, &|| true).unwrap();
         }
         work.check(&format!("in the end after {most}"));
-        assert_eq!(work.round(4, &|| true).unwrap(), Packed::default());
+        assert_eq!(work.round(4, &|| true).unwrap(), nothing());
     }
     assert_eq!(finished, BTreeSet::from([0, 1]));
 }
@@ -234,7 +239,7 @@ fn a_pack_that_nobody_needs_any_more_is_retired() {
     assert_eq!(work.packs(), BTreeSet::new());
     work.all.iter().for_each(|number| work.cluster.copy(*number, 20, &[0, 1, 2]));
     let pack = pack_of(1);
-    assert_eq!(work.round(2, &|| true).unwrap(), Packed { retired: 1, unused: vec![pack], ..Packed::default() });
+    assert_eq!(work.round(2, &|| true).unwrap(), Packed { retired: 1, unused: vec![pack], ..nothing() });
     for place in 0..6 {
         let key = Key { digest: pack.digest, ..work.cluster.fragment(PACK, place) };
         let state = work.cluster.machines[place].stores[0].pack_state(&key, pack.version).unwrap();
@@ -307,7 +312,7 @@ fn nothing_is_adopted_before_all_places_have_proved() {
     assert_eq!(end, RebuildEnd::Answered(SlotAnswer::Done));
     let settle = swiftlet_fragments::request::Request::Settle(version);
     work.cluster.machines[4].stores[0].about_fragment(key, settle).unwrap();
-    assert_eq!(work.round(3, &|| true).unwrap(), Packed { finished: 1, ..Packed::default() });
+    assert_eq!(work.round(3, &|| true).unwrap(), Packed { finished: 1, ..nothing() });
     assert_eq!(work.packs(), BTreeSet::from([(101, vec![10, 10, 10])]));
     work.check("finished");
 }
