@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Measure small requests through the native object server: its part of bench/RESULTS.md; RESULTS.md here says more.
+# Measure small requests through the native object server: its part of bench/RESULTS.md.
 #
 #   bench/dataplane/run.sh DIRECTORY [SECONDS]      about a minute and a half; needs 6 GiB there, on a real disk
 set -euo pipefail

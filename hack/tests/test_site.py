@@ -12,7 +12,7 @@ from hack.site.pages import Links, loaded_from_elsewhere, outside_docs, reposito
 ROOT = Path(__file__).parents[2]
 PLACES = {
     "README.md": "index.md",
-    "bench/peers/RESULTS.md": "bench/peers.md",
+    "bench/sync/RESULTS.md": "bench/sync.md",
     "docs/wire.md": "wire.md",
     "docs/guide/README.md": "guide/README.md",
     "docs/guide/install.md": "guide/install.md",
@@ -35,7 +35,7 @@ def links(tmp_path: Path) -> Links:
         ("README.md", "[w](docs/wire.md#frames)", "[w](wire.md#frames)"),
         ("README.md", "[g](docs/guide/)", "[g](guide/README.md)"),
         ("docs/guide/install.md", "[r](../../README.md#on-kubernetes)", "[r](../index.md#on-kubernetes)"),
-        ("docs/guide/install.md", "[b](../../bench/peers/RESULTS.md)", "[b](../bench/peers.md)"),
+        ("docs/guide/install.md", "[b](../../bench/sync/RESULTS.md)", "[b](../bench/sync.md)"),
         ("docs/wire.md", "[`one`](../services/one.py) and [all](../services)", "`one` and all"),
         ("docs/wire.md", "[over\nlines](guide/install.md)", "[over\nlines](guide/install.md)"),
         (
@@ -78,7 +78,7 @@ def test_what_a_page_loads_from_another_host_is_found(html: str, urls: list[str]
 def test_pages_outside_of_docs_are_there() -> None:
     found = outside_docs(ROOT)
     assert found["README.md"] == "index.md"
-    assert found["bench/peers/RESULTS.md"] == "bench/peers.md"
+    assert found["bench/sync/RESULTS.md"] == "bench/sync.md"
     assert all((ROOT / source).is_file() for source in found)
     assert repository_path("guide/install.md") == "docs/guide/install.md"
 

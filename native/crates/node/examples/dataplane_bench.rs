@@ -1,5 +1,5 @@
 //! What small requests cost natively: three object servers in processes of their own, one client thread.
-//! `bench/dataplane/run.sh` runs it, `bench/dataplane/RESULTS.md` has what it came to.
+//! `bench/dataplane/run.sh` runs it, `bench/RESULTS.md` has what it came to.
 //!
 //!     dataplane_bench DIRECTORY [SECONDS]
 #![allow(clippy::unwrap_used, reason = "a benchmark that fails has nothing to say")]
