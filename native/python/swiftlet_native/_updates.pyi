@@ -63,9 +63,9 @@ class UpdateTable:
     def fileno(self) -> int:
         """A descriptor that is readable when databases became due, or the device has failed; `due` silences it."""
 
-    def due(self) -> list[tuple[int, str, str]]:
+    def due(self) -> list[tuple[tuple[int, str, str], bool]]:
         """Databases that got their first row since the last `take_out`, which have some time, and those that got so
-        many that they should be folded at once; a database is in it twice if it was both since the last call.
+        many that they should be folded at once: True says that. Each is told once, unless it gets many afterwards.
         """
 
     def mark(self) -> int:

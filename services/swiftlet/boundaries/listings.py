@@ -99,8 +99,14 @@ class ListingTransport(Protocol):
         """Delete the container. Raises NotEmpty and NotFound."""
         ...
 
-    async def container_info(self, device: Device, partition: int, account: str, container: str) -> ContainerInfo:
-        """Return the totals and metadata of the container. Raises NotFound."""
+    async def container_info(
+        self, device: Device, partition: int, account: str, container: str, merged: bool = True
+    ) -> ContainerInfo:
+        """Return the totals and metadata of the container. Raises NotFound.
+
+        Without `merged` the totals may lack rows that the server has taken and not merged into the database yet, which
+        costs it less.
+        """
         ...
 
     async def list_objects(

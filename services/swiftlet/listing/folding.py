@@ -1,10 +1,12 @@
 """When the rows that native code has taken for a device's containers are merged into their databases.
 
-A database is folded `after_s` after the first of its rows, at once when there are many, and by whoever reads or writes
-it. Where many databases get rows, each is folded later: a device folds not more than `AT_ONCE` of them by the clock in
-each `after_s`, since a transaction costs much the same for one row and for fifty. What a start finds in the journal is
-folded in the background, and so is what could not be merged when it was tried (a full disk): every `SWEEP_S` all
-databases with rows are looked at.
+A database is folded at its next moment by the clock (`due_in_s`), at once when it has many rows, and by whoever reads
+or writes it. These moments are the same for all replicas of a database, as far as clocks agree: replicas that fold at
+different times differ for as long, and replicators have to look closer. They are `after_s` apart; where many databases
+wait they are 2, 4, ... times as far apart, so that a device folds some `AT_ONCE` databases in each `after_s`, since a
+transaction costs much the same for one row and for fifty. What a start finds in the journal is folded in the
+background, and so is what could not be merged when it was tried (a full disk): every `SWEEP_S` all databases with rows
+are looked at.
 
 A journal file may go when its rows are durable in the databases. They are committed without a sync, and synced a little
 later (`swiftlet.listing.late_sync`); so every `SWEEP_S` the rows that were folded by then are waited for.
@@ -17,16 +19,35 @@ folded keeps its rows, and the journal files that have them.
 from __future__ import annotations
 
 import asyncio
+import time
+import zlib
 from collections.abc import Callable
 
 from swiftlet.listing.updates import Place, UpdateTable
 
 FOLD_AFTER_S = 1.0
-"""Seconds after the first row of a database when its rows are merged."""
+"""The longest time in seconds for which a row waits where few databases get rows."""
 AT_ONCE = 25
 """The number of databases of a device that are folded by the clock within `after_s`, unless they have many rows."""
+LONGEST = 32
+"""The longest time that a database waits for its fold, in units of `after_s`."""
 SWEEP_S = 5.0
 """Seconds between two looks at what is left."""
+
+
+def due_in_s(place: Place, waiting: int, after_s: float, now_s: float) -> float:
+    """Return the seconds from `now_s` (Unix time) to the next moment at which a database is folded by the clock, above
+    0.
+
+    `waiting` databases of the device have rows. The moments of a longer wait are among those of a shorter one, so that
+    replicas on devices that have unlike much to do meet at the later ones.
+    """
+    period_s = after_s
+    while period_s < after_s * LONGEST and waiting * after_s > period_s * AT_ONCE:
+        period_s *= 2
+    _, account, container = place
+    offset_s = zlib.crc32(f"{account}/{container}".encode()) / 2**32 * after_s * LONGEST
+    return period_s - (now_s - offset_s) % period_s
 
 
 class Folding:
@@ -38,14 +59,16 @@ class Folding:
         fold: Callable[[Place], None],
         failed: Callable[[str], None],
         after_s: float = FOLD_AFTER_S,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         """`fold` begins to merge the rows of a database; `failed` gets the reason when the journal has failed;
-        `after_s` is as at the top of this module.
+        `after_s` is as at the top of this module. `clock` returns Unix time in seconds.
         """
         self._table = table
         self._fold = fold
         self._failed = failed
         self._after_s = after_s
+        self._clock = clock
         self._timers: dict[Place, asyncio.TimerHandle] = {}
         self._watching: asyncio.AbstractEventLoop | None = None
 
@@ -75,11 +98,10 @@ class Folding:
         reason = self._table.failed()
         if reason is not None:
             self._failed(reason)
-        for place in self._table.due():
-            if place in self._timers:
-                # It has been due for its first row already, so now it is for their number.
+        for place, many in self._table.due():
+            if many:
                 self._now(place)
-            else:
+            elif place not in self._timers:
                 self._later(place)
 
     def folded(self, place: Place) -> None:
@@ -92,7 +114,7 @@ class Folding:
 
     def _later(self, place: Place) -> None:
         assert self._watching is not None
-        after_s = self._after_s * max(1.0, len(self._timers) / AT_ONCE)
+        after_s = due_in_s(place, len(self._timers), self._after_s, self._clock())
         self._timers[place] = self._watching.call_later(after_s, self._now, place)
 
     def _now(self, place: Place) -> None:

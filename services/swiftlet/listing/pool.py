@@ -225,11 +225,15 @@ class ListingStore:
 
         await self.write(self._container(partition, account, container), delete, grows=False)
 
-    async def container_info(self, partition: int, account: str, container: str) -> ContainerInfo:
-        """Return the totals and metadata of the container. Raises NotFound."""
+    async def container_info(self, partition: int, account: str, container: str, merged: bool = True) -> ContainerInfo:
+        """Return the totals and metadata of the container. Raises NotFound.
+
+        Without `merged` the totals may lack rows that native code has taken.
+        """
         self.require()
         id = self._container(partition, account, container)
-        await self._merged(id)
+        if merged:
+            await self._merged(id)
         known = self.descriptions.get(id)
         if known is not None and known.info is not None:
             return known.info
@@ -475,12 +479,15 @@ class ListingStore:
         finally:
             self._folding.stop()
 
-    async def fold_all(self) -> None:
-        """Merge all rows that native code has taken so far. Raises the error of a database that can't take them."""
-        if self.table is None:
+    async def fold_few(self) -> None:
+        """Merge all rows that native code has taken so far, if so few databases have rows that it costs little. Raises
+        the error of a database that can't take them.
+        """
+        places = [] if self.table is None else self.table.databases()
+        if len(places) > folding.AT_ONCE:
             return
         # A handle whose fold has begun is busy, so that it is not closed for those after it: a database has one writer.
-        folds = [self._handle(self._id_at(place)).fold() for place in self.table.databases()]
+        folds = [self._handle(self._id_at(place)).fold() for place in places]
         if folds:
             await asyncio.wait(folds)
         for fold in folds:

@@ -64,9 +64,9 @@ class UpdateTable(Protocol):
         """Return a descriptor that is readable while `due` has something to return."""
         ...
 
-    def due(self) -> list[Place]:
+    def due(self) -> list[tuple[Place, bool]]:
         """Return the containers that got their first row, or so many that they should be folded now, since the last
-        call.
+        call; True tells that they have so many.
         """
         ...
 

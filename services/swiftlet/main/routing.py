@@ -30,4 +30,4 @@ def routed(objects: ClusterObjects, containers: ContainerCache, policies: Polici
 
 def routed_in_background(objects: ClusterObjects, listings: ClusterListings, policies: Policies) -> RoutedObjects:
     """Return the same for a service that has no other use of containers."""
-    return routed(objects, ContainerCache(listings.container_info, REMEMBERED_S), policies)
+    return routed(objects, ContainerCache(listings.container_facts, listings.container_info, REMEMBERED_S), policies)

@@ -168,12 +168,19 @@ class ClusterListings:
 
     async def container_info(self, account: str, container: str) -> ContainerInfo:
         """Return the totals and metadata of the container. Raises NotFound and Unavailable."""
+        return await self._info(account, container, merged=True)
+
+    async def container_facts(self, account: str, container: str) -> ContainerInfo:
+        """Return the container as `container_info` does, with totals that may lack rows of the last half a minute."""
+        return await self._info(account, container, merged=False)
+
+    async def _info(self, account: str, container: str, merged: bool) -> ContainerInfo:
         ring, partition, what = self._container(account, container)
         return await self._read(
             ring,
             partition,
             what,
-            lambda device: self._transport.container_info(device, partition, account, container),
+            lambda device: self._transport.container_info(device, partition, account, container, merged),
             _info_put_at,
         )
 

@@ -684,9 +684,9 @@ class ContainerSection(NodeTimeouts):
     )
     fold_after_s: Annotated[float, Field(gt=0, le=60)] = Field(
         default=1.0,
-        description="Seconds after which updates that native code has taken are merged into their container's "
-        "database, together; later where many containers are in use, of which a device merges 25 in this time. "
-        "Many updates of one container, and those that somebody asks for, are merged at once.",
+        description="Seconds within which updates that native code has taken are merged into their container's "
+        "database, together; up to 32 times later where many containers are in use, of which a device merges some 25 "
+        "in this time. Many updates of one container, and those that somebody asks for, are merged at once.",
     )
     account_update_interval_s: Seconds = Field(
         default=1.0, description="Seconds between reports of changed container totals to their accounts."

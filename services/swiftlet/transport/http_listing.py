@@ -56,7 +56,7 @@ class HttpListingTransport(HttpChanges, HttpClaims, HttpDatabases, HttpPolicies,
         super().__init__()
         self._client = client
         self._streams = RowStreams(client)
-        self._descriptions: Bundles[Device, tuple[int, str, str], dict[str, Any]] = Bundles(
+        self._descriptions: Bundles[Device, wire.Described, dict[str, Any]] = Bundles(
             self._describe, wire.MAX_DESCRIBED, DESCRIBED_AT_ONCE
         )
 
@@ -143,14 +143,16 @@ class HttpListingTransport(HttpChanges, HttpClaims, HttpDatabases, HttpPolicies,
         stamp = {"timestamp": str(timestamp.value)}
         await self._container(device, "DELETE", partition, (account, container), extra=stamp)
 
-    async def container_info(self, device: Device, partition: int, account: str, container: str) -> ContainerInfo:
+    async def container_info(
+        self, device: Device, partition: int, account: str, container: str, merged: bool = True
+    ) -> ContainerInfo:
         """Behaves as `ListingTransport.container_info` requires."""
-        fields = await self._descriptions.ask(device, (partition, account, container))
+        fields = await self._descriptions.ask(device, (partition, account, container, merged))
         with _well_formed(device):
             return wire.container_info_from_wire(fields)
 
     async def _describe(
-        self, device: Device, places: Sequence[tuple[int, str, str]]
+        self, device: Device, places: Sequence[wire.Described]
     ) -> Sequence[dict[str, Any] | SwiftletError]:
         """Ask for the descriptions of several containers in one message and return the answer to each."""
         path = f"/v1/descriptions/{device.device}"

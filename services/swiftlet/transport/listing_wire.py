@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
-from typing import Any
+from typing import Any, TypeAlias
 from urllib.parse import quote
 
 from swiftlet import policy_moves
@@ -206,12 +206,16 @@ def container_info_to_wire(info: ContainerInfo) -> dict[str, Any]:
     }
 
 
-def places_to_wire(places: Sequence[tuple[int, str, str]]) -> dict[str, Any]:
-    """Encode a question about the containers at these places: partition, account and container."""
+Described: TypeAlias = tuple[int, str, str, bool]
+"""The partition, account and name of a container, and whether its totals are to have all rows that were taken."""
+
+
+def places_to_wire(places: Sequence[Described]) -> dict[str, Any]:
+    """Encode a question about the containers at these places."""
     return {"containers": [list(place) for place in places]}
 
 
-def places_from_wire(fields: Mapping[str, Any]) -> list[tuple[int, str, str]]:
+def places_from_wire(fields: Mapping[str, Any]) -> list[Described]:
     """Decode the places that a question is about, 1 to `MAX_DESCRIBED`; WireError, InvalidName."""
     found = array(fields, "containers")
     if not 1 <= len(found) <= MAX_DESCRIBED:
@@ -219,11 +223,11 @@ def places_from_wire(fields: Mapping[str, Any]) -> list[tuple[int, str, str]]:
     return [_place(place) for place in found]
 
 
-def _place(place: object) -> tuple[int, str, str]:
+def _place(place: object) -> Described:
     match place:
-        case [int() as partition, account, container] if 0 <= partition <= MAX_PARTITION:
-            return partition, checked_name(account, "the account"), checked_name(container, "the container")
-    raise WireError("a place of a container is not its partition, account and container")
+        case [int() as partition, account, container, bool() as merged] if 0 <= partition <= MAX_PARTITION:
+            return partition, checked_name(account, "the account"), checked_name(container, "the container"), merged
+    raise WireError("a place of a container is not its partition, account and container, and true or false")
 
 
 def move_to_wire(move: PolicyMove | None) -> str | None:

@@ -183,9 +183,9 @@ impl UpdateTable {
         self.0.as_fd().as_raw_fd()
     }
 
-    /// Databases that have become due.
-    fn due(&self) -> Vec<Place> {
-        self.0.due().into_iter().map(place).collect()
+    /// Databases that have become due, and whether at once.
+    fn due(&self) -> Vec<(Place, bool)> {
+        self.0.due().into_iter().map(|(database, many)| (place(database), many)).collect()
     }
 
     /// A number that says which rows there are.

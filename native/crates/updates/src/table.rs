@@ -31,7 +31,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { rows: 100_000, bytes: 64 << 20, fold_rows: 5000 }
+        Self { rows: 400_000, bytes: 128 << 20, fold_rows: 5000 }
     }
 }
 
@@ -56,8 +56,6 @@ struct Entry {
     out: Option<(Arc<Merged>, u64)>,
     /// Whether it was said that there is a row, and that there are many.
     said: (bool, bool),
-    /// How often it is due since the last look.
-    due: u8,
 }
 
 impl Entry {
@@ -186,10 +184,9 @@ impl Table {
             entry.file = entry.file.min(file);
             Rows::new(rows).flatten().for_each(|row| entry.rows.add(&row));
             let said = (!entry.rows.is_empty(), entry.rows.len() >= fold_rows);
-            let new = u8::from(said.0 && !entry.said.0) + u8::from(said.1 && !entry.said.1);
+            let new = said.0 && !entry.said.0 || said.1 && !entry.said.1;
             entry.said = (entry.said.0 || said.0, entry.said.1 || said.1);
-            entry.due += new;
-            new > 0
+            new
         });
         if due == Some(true) {
             self.due.insert(database.clone());
@@ -199,7 +196,6 @@ impl Table {
             for (database, entry) in &mut self.entries {
                 if !entry.rows.is_empty() && !entry.said.1 {
                     entry.said.1 = true;
-                    entry.due += 1;
                     self.due.insert(database.clone());
                 }
             }
@@ -234,9 +230,12 @@ impl Table {
             }
             let rows = Arc::new(std::mem::take(&mut entry.rows));
             entry.out = Some((Arc::clone(&rows), entry.file));
-            (entry.said, entry.due) = ((false, false), 0);
+            entry.said = (false, false);
             Ok(Some(rows))
         });
+        if matches!(taken, Some(Ok(Some(_)))) {
+            self.due.remove(database);
+        }
         taken.unwrap_or(Ok(None))
     }
 
@@ -270,14 +269,14 @@ impl Table {
         held.map(|(database, _)| database.clone()).collect()
     }
 
-    /// Databases that got their first row or very many since the last call; twice if both.
-    pub(crate) fn due(&mut self) -> Vec<Database> {
-        let mut all = Vec::new();
-        for database in std::mem::take(&mut self.due) {
-            let times = self.entries.get_mut(&database).map_or(0, |entry| std::mem::take(&mut entry.due));
-            all.extend(std::iter::repeat_n(database, usize::from(times)));
-        }
-        all
+    /// Databases that got their first row or very many since the last call, and whether they have very many.
+    pub(crate) fn due(&mut self) -> Vec<(Database, bool)> {
+        let due = std::mem::take(&mut self.due).into_iter();
+        due.filter_map(|database| {
+            let many = self.entries.get(&database)?.said.1;
+            Some((database, many))
+        })
+        .collect()
     }
 
     /// Whether anything is due.

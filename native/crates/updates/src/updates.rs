@@ -418,9 +418,10 @@ impl Updates {
         lock(&self.inner.table).databases()
     }
 
-    /// Databases that got their first row or very many since the last call; twice if both.
+    /// Databases that got their first row or very many since the last call and have them still, and whether they have
+    /// very many.
     #[must_use]
-    pub fn due(&self) -> Vec<Database> {
+    pub fn due(&self) -> Vec<(Database, bool)> {
         let mut counter = [0; 8];
         // Read before the table is looked at: what comes between makes it readable again.
         let _ = rustix::io::read(&self.inner.ready, &mut counter);

@@ -10,20 +10,27 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Awaitable, Callable
+from typing import TypeAlias
 
 from swiftlet.api.context.fresh_cache import Confirmations, FreshCache
 from swiftlet.api.context.shared_changes import SharedChanges
 from swiftlet.model import ContainerInfo
 
+FetchContainer: TypeAlias = Callable[[str, str], Awaitable[ContainerInfo]]
+"""Requests a container by account and name; raises NotFound and Unavailable."""
+
 _Place = tuple[str, str]
 
 
 class ContainerCache:
-    """Container descriptions by (account, container); `fetch` raises NotFound, which is not cached."""
+    """Container descriptions by (account, container). Their totals may lack rows of the last half a minute, since
+    servers merge rows later where many containers are written to; `totals` has all.
+    """
 
     def __init__(
         self,
-        fetch: Callable[[str, str], Awaitable[ContainerInfo]],
+        fetch: FetchContainer,
+        fetch_totals: FetchContainer,
         ttl_s: float,
         max_entries: int = 10_000,
         clock: Callable[[], float] = time.monotonic,
@@ -33,10 +40,12 @@ class ContainerCache:
     ) -> None:
         """Start with an empty cache.
 
-        `changes` are those of the processes that share them; `clock` is in monotonic seconds. `changed` is called with
-        an account when one of its entries is forgotten, or turns out to be different.
+        `fetch` returns a container, `fetch_totals` one with all rows in its totals; both raise NotFound, which is not
+        cached. `changes` are those of the processes that share them; `clock` is in monotonic seconds. `changed` is
+        called with an account when one of its entries is forgotten, or turns out to be different.
         """
         self._fetch = fetch
+        self._fetch_totals = fetch_totals
         self._changes = changes or SharedChanges(1)
         self._cache: FreshCache[_Place, ContainerInfo] = FreshCache(
             lambda place: self._fetch(*place),
@@ -52,6 +61,12 @@ class ContainerCache:
     async def get(self, account: str, container: str, max_age_s: float = math.inf) -> ContainerInfo:
         """Return the container, at most `ttl_s` and `max_age_s` old. Raises NotFound and Unavailable."""
         return await self._cache.get((account, container), max_age_s)
+
+    async def totals(self, account: str, container: str) -> ContainerInfo:
+        """Request the container with all rows in its totals, and cache it. Raises NotFound and Unavailable."""
+        found = await self._fetch_totals(account, container)
+        self.remember(found)
+        return found
 
     async def facts(self, account: str, container: str, max_age_s: float) -> ContainerInfo:
         """Return the container as it was at most `max_age_s` ago, apart from its totals, which may be older. Raises

@@ -6,9 +6,8 @@ meanwhile is reaped as well.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-
 from swiftlet.api.context.account_cache import AccountCache
+from swiftlet.api.context.container_cache import FetchContainer
 from swiftlet.api.http.problems import ApiError
 from swiftlet.errors import NotFound, SwiftletError
 from swiftlet.expiry.reaper import MARK
@@ -33,9 +32,7 @@ async def refuse_deleted(accounts: AccountCache, method: str, path: Path) -> Non
     raise NotFound(f"account {path.account} was deleted")
 
 
-def of_live_accounts(
-    fetch: Callable[[str, str], Awaitable[ContainerInfo]], accounts: AccountCache
-) -> Callable[[str, str], Awaitable[ContainerInfo]]:
+def of_live_accounts(fetch: FetchContainer, accounts: AccountCache) -> FetchContainer:
     """Return a function that fetches containers by account and name, and raises NotFound in deleted accounts."""
 
     async def found(account: str, container: str) -> ContainerInfo:

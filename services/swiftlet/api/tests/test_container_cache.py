@@ -27,7 +27,7 @@ class Cluster:
         self.changes = SharedChanges()
         self.told: list[str] = []
         self.cache = ContainerCache(
-            self.fetch, ttl_s=60.0, clock=lambda: self.now_s, changes=self.changes, changed=self.told.append
+            self.fetch, self.fetch, ttl_s=60.0, clock=lambda: self.now_s, changes=self.changes, changed=self.told.append
         )
 
     async def fetch(self, account: str, container: str) -> ContainerInfo:
@@ -129,7 +129,9 @@ async def test_what_was_forgotten_while_it_was_asked_for_is_not_remembered(clust
 
 async def test_what_another_process_has_changed_is_asked_for_again(cluster: Cluster) -> None:
     other = Cluster()
-    other.cache = ContainerCache(other.fetch, ttl_s=60.0, clock=lambda: other.now_s, changes=cluster.changes)
+    other.cache = ContainerCache(
+        other.fetch, other.fetch, ttl_s=60.0, clock=lambda: other.now_s, changes=cluster.changes
+    )
     assert await cluster.count(60.0) == 1
     other.cache.forget("a", "c")
     assert cluster.cache.known("a", "c") is None
@@ -212,6 +214,7 @@ class Confirmed(Cluster):
         """Until when the next confirmation is."""
         self.heard_of = 0
         self.cache = ContainerCache(
+            self.fetch,
             self.fetch,
             ttl_s=10.0,
             clock=lambda: self.now_s,

@@ -67,7 +67,10 @@ async def client() -> AsyncIterator[Client]:
     app = web.Application()
     policies = Policies([PolicySection(index=4, name="gold", default=True)])
     add_location_routes(
-        app, LocationsApi(TOKENS.check, ContainerCache(container_info, 10), FakeRings(), HASH_PATH, policies)
+        app,
+        LocationsApi(
+            TOKENS.check, ContainerCache(container_info, container_info, 10), FakeRings(), HASH_PATH, policies
+        ),
     )
     async with TestClient(TestServer(app)) as client:
         yield client

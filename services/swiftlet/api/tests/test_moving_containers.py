@@ -214,7 +214,7 @@ async def test_what_a_proxy_knows_of_a_container_ends_when_nobody_can_be_asked(
     cluster: MemoryCluster, tmp_path: Directory
 ) -> None:
     now = ManualClock(100.0)
-    known = ContainerCache(cluster.listings.container_info, 10.0, clock=now)
+    known = ContainerCache(cluster.listings.container_facts, cluster.listings.container_info, 10.0, clock=now)
     async with proxy_of(cluster, tmp_path) as proxy:
         objects = routed(cluster.objects, known, POLICIES)
         await store(proxy, A, 600, OLD)

@@ -328,10 +328,14 @@ async def _part_of_container(api: Facts, limits: Limits, path: Path) -> _Part:
 
 
 async def _bytes_in(api: Facts, account: str, container: str) -> int:
-    """Return the bytes of a container, up to `cache_seconds` old where limits need not be precise."""
+    """Return the bytes of a container; where limits need not be precise, as they were known to this process within
+    `cache_seconds`.
+    """
     quotas = api.quotas.quotas
     try:
-        return (await api.containers.get(account, container, 0.0 if quotas.precise else quotas.cache_s)).bytes_used
+        if quotas.precise:
+            return (await api.containers.totals(account, container)).bytes_used
+        return (await api.containers.get(account, container, quotas.cache_s)).bytes_used
     except NotFound:
         return 0
 

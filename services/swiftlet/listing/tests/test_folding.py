@@ -17,7 +17,7 @@ from swiftlet.errors import DeviceFailed, DiskFull, NotEmpty, NotFound
 from swiftlet.listing import folding, late_sync, pool, shards
 from swiftlet.listing.container_db import ContainerDb
 from swiftlet.listing.faults import DamagedDatabase
-from swiftlet.listing.folding import Folding
+from swiftlet.listing.folding import Folding, due_in_s
 from swiftlet.listing.handle import Limits
 from swiftlet.listing.pool import ListingStore
 from swiftlet.listing.updates import Place, UpdateTable
@@ -69,8 +69,14 @@ class Device:
         return self.table.status()["open"] == 1
 
 
+def _due_or_never(place: Place, waiting: int, after_s: float, now_s: float) -> float:
+    """By the clock, but with `NEVER_S` never: the moments of an hour begin in one test of thousands."""
+    return after_s if after_s == NEVER_S else due_in_s(place, waiting, after_s, now_s)
+
+
 @pytest.fixture
-async def device(tmp_path: Path) -> AsyncIterator[Device]:
+async def device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Device]:
+    monkeypatch.setattr(folding, "due_in_s", _due_or_never)
     made = Device(tmp_path / "d")
     yield made
     for store in made.stores:
@@ -132,7 +138,7 @@ READS: dict[str, Callable[[ListingStore], object]] = {
     "shard's state": lambda store: store.read(id_of(store), shards.look),
     "report": lambda store: store.read(id_of(store), lambda database: database.account_row(Timestamp(9))),
     "digest": lambda store: store.fingerprint(id_of(store)),
-    "all": lambda store: store.fold_all(),
+    "sync": lambda store: store.fold_few(),
     "write": lambda store: store.post_container(*PLACE, Timestamp(3), {"K": "v"}),
     "recount": lambda store: store.write(id_of(store), lambda database: database.mend_counts()),
 }
@@ -153,6 +159,15 @@ async def test_whoever_asks_sees_what_was_taken_before(device: Device, what: str
     summary = await store.read(id_of(store), Summary.of)
     assert await store.fingerprint(id_of(store)) == summary.fingerprint
     await store.verify(id_of(store))
+
+
+async def test_who_does_not_ask_for_totals_has_nothing_merged(device: Device) -> None:
+    store = await device.started()
+    assert (await store.container_info(*PLACE)).object_count == 1
+    device.take("second")
+    assert (await store.container_info(*PLACE, merged=False)).object_count == 1
+    assert device.table.databases() == [PLACE]
+    assert (await store.container_info(*PLACE)).object_count == 2
 
 
 async def test_readers_at_once_share_a_fold(device: Device) -> None:
@@ -187,7 +202,7 @@ async def test_a_read_during_a_fold_waits_for_what_came_after_its_beginning(devi
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ContainerDb, "merge_rows", merging)
-        fold = asyncio.ensure_future(store.fold_all())
+        fold = asyncio.ensure_future(store.fold_few())
         while not took:  # noqa: ASYNC110 - the thread has no event
             await asyncio.sleep(0.001)
         assert await names(store) == ["first", "second", "third"]
@@ -225,7 +240,7 @@ async def test_rows_of_a_database_that_was_removed_are_dropped(device: Device) -
     store = await device.started()
     device.take("second")
     device.killed()
-    await store.fold_all()
+    await store.fold_few()
     assert await store.remove(id_of(store), await store.fingerprint(id_of(store)))
     assert not device.is_open()
     await store.close()
@@ -436,7 +451,7 @@ async def test_the_journal_stays_after_a_sync_that_failed(device: Device, monkey
 
     with monkeypatch.context() as patch:
         patch.setattr(late_sync, "_datasync", failing)
-        await store.fold_all()
+        await store.fold_few()
         await store.shorten_journal()
     assert device.journal.files
     await store.shorten_journal()
@@ -483,20 +498,77 @@ async def test_a_database_has_one_writer_while_more_are_folded_than_may_be_open(
         for other in range(12):
             assert device.table.take(0, "a", f"other {other}", [packed_row(f"{number}", 3, 1, False)])
         asked = (store.container_info(0, "a", f"other {other}") for other in range(12))
-        found = await asyncio.gather(store.fold_all(), *asked)
+        found = await asyncio.gather(store.fold_few(), *asked)
         assert [info.object_count for info in found[1:] if info is not None] == [number + 2] * 12
     assert len(store._handles) <= 12 + 1
 
 
-async def test_many_databases_are_folded_one_after_the_other(device: Device) -> None:
+async def test_questions_of_replicators_merge_nothing_where_many_databases_have_rows(device: Device) -> None:
+    store = await device.started()
+    await _others(store, folding.AT_ONCE + 1)
+    for number in range(folding.AT_ONCE + 1):
+        assert device.table.take(0, "a", f"other {number}", [packed_row("o", 3, 1, False)])
+    await store.fold_few()
+    assert len(device.table.databases()) == folding.AT_ONCE + 1
+    assert (await store.container_info(0, "a", "other 0")).object_count == 1
+    await store.fold_few()
+    assert device.table.databases() == [], "so few cost little"
+
+
+NOW_S = 1_800_000_000.25
+
+
+@pytest.mark.parametrize("waiting", [0, 1, 25, 26, 100, 990, 1_600, 50_000])
+def test_replicas_are_folded_at_the_same_moments(waiting: int) -> None:
+    """Whatever their partition's number, and whenever their first row came."""
+    longest_s = min(32, 2 ** max(0, (waiting - 1) // 25).bit_length())
+    moments = set()
+    for late_s in (0.0, 0.3, 0.99):
+        in_s = due_in_s((3, "a", "c"), waiting, 1.0, NOW_S + late_s)
+        assert 0 < in_s <= longest_s
+        moments.add(round(NOW_S + late_s + in_s, 3))
+    assert len(moments) <= 2
+    assert all((moment - min(moments)) % longest_s == 0 for moment in moments)
+    assert due_in_s((9, "a", "c"), waiting, 1.0, NOW_S) == due_in_s((3, "a", "c"), waiting, 1.0, NOW_S)
+
+
+def test_replicas_on_devices_with_unlike_much_to_do_meet_at_the_later_moments() -> None:
+    for name in map(str, range(50)):
+        late = NOW_S + due_in_s((3, "a", name), 990, 1.0, NOW_S)
+        moment = NOW_S
+        while moment < late - 1e-3:
+            moment += due_in_s((3, "a", name), 110, 1.0, moment + 1e-6)
+        assert moment == pytest.approx(late, abs=1e-3)
+
+
+@pytest.mark.parametrize("waiting", [100, 800])
+def test_many_databases_are_folded_one_after_the_other(waiting: int) -> None:
+    in_s = [due_in_s((3, "a", str(number)), waiting, 1.0, NOW_S) for number in range(waiting)]
+    each_second = [sum(second < one <= second + 1 for one in in_s) for second in range(64)]
+    assert max(each_second) < 2 * folding.AT_ONCE
+
+
+async def test_the_clock_folds_each_database_once(device: Device) -> None:
     folded: list[str] = []
     rows = _Rows(3 * folding.AT_ONCE)
     clock = Folding(cast("UpdateTable", rows), lambda place: folded.append(place[2]), print, 0.1)
     clock.start()
-    began = asyncio.get_running_loop().time()
     await _until(lambda: len(folded) == 3 * folding.AT_ONCE)
-    # Each is put off by as much as those that wait already; what else the machine does can only make it later.
-    assert asyncio.get_running_loop().time() - began >= 0.25
+    assert len(set(folded)) == 3 * folding.AT_ONCE
+    clock.stop()
+    rows.close()
+
+
+async def test_rows_that_came_during_a_fold_wait_for_the_next_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whichever of both the loop hears of first, the end of the fold or the first row since it began."""
+    monkeypatch.setattr(folding, "due_in_s", _due_or_never)
+    folded: list[str] = []
+    rows = _Rows(1)
+    clock = Folding(cast("UpdateTable", rows), lambda place: folded.append(place[2]), print, NEVER_S)
+    clock.start()
+    clock.folded((0, "a", "0"))
+    await _until(lambda: not rows._due)
+    assert folded == []
     clock.stop()
     rows.close()
 
@@ -519,13 +591,16 @@ class _Rows:
     def failed(self) -> None:
         return None
 
+    def has(self, *_place: object) -> bool:
+        return True
+
     def databases(self) -> list[Place]:
         return []
 
-    def due(self) -> list[Place]:
+    def due(self) -> list[tuple[Place, bool]]:
         self._bell.recv(1)
         due, self._due = self._due, []
-        return due
+        return [(place, False) for place in due]
 
 
 async def test_what_could_not_be_merged_is_tried_again(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:

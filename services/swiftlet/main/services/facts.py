@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from swiftlet.api.context.account_cache import AccountCache
-from swiftlet.api.context.container_cache import ContainerCache
+from swiftlet.api.context.container_cache import ContainerCache, FetchContainer
 from swiftlet.api.context.core import ApiOptions
 from swiftlet.api.context.deleted_accounts import of_live_accounts
 from swiftlet.placement.listings import ClusterListings
@@ -32,8 +32,10 @@ def known_facts(
     accounts = AccountCache(listings.account_info, ttl_s)
     # Without direct access this server says only where objects would be, and has no ring of accounts.
     direct = settings.cluster.direct_access
-    ask = of_live_accounts(listings.container_info, accounts) if direct else listings.container_info
-    containers = ContainerCache(ask, ttl_s)
+    fetch: tuple[FetchContainer, FetchContainer] = listings.container_facts, listings.container_info
+    if direct:
+        fetch = of_live_accounts(fetch[0], accounts), of_live_accounts(fetch[1], accounts)
+    containers = ContainerCache(*fetch, ttl_s)
     options = ApiOptions(
         settings.limits,
         policies,

@@ -51,8 +51,9 @@ def swift_api(
     """
     ttl_s = options.container_info_ttl_s
     accounts = AccountCache(listings.account_info, ttl_s, changes=changes, changed=changed)
-    live = of_live_accounts(listings.container_info, accounts)
-    containers = ContainerCache(live, ttl_s, changes=changes, changed=changed, confirmations=confirmations)
+    facts = of_live_accounts(listings.container_facts, accounts)
+    totals = of_live_accounts(listings.container_info, accounts)
+    containers = ContainerCache(facts, totals, ttl_s, changes=changes, changed=changed, confirmations=confirmations)
     return SwiftApi(
         listings=listings,
         objects=routed(objects, containers, options.policies),

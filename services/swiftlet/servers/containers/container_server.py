@@ -123,7 +123,7 @@ class ContainerServer:
         """Answer with `answers` to `containers`: each with totals and metadata, or its error."""
         store = self.store(request)
 
-        async def described(place: tuple[int, str, str]) -> Answer | SwiftletError:
+        async def described(place: wire.Described) -> Answer | SwiftletError:
             try:
                 return wire.container_info_to_wire(await store.container_info(*place))
             except SwiftletError as error:

@@ -169,9 +169,11 @@ class MemoryListingTransport(MemoryDatabases, MemoryShards):
 
         await self._ask(device, delete)
 
-    async def container_info(self, device: Device, partition: int, account: str, container: str) -> ContainerInfo:
+    async def container_info(
+        self, device: Device, partition: int, account: str, container: str, merged: bool = True
+    ) -> ContainerInfo:
         """Behaves as `ListingTransport.container_info` requires."""
-        return await self._ask(device, lambda store: store.container_info(partition, account, container))
+        return await self._ask(device, lambda store: store.container_info(partition, account, container, merged))
 
     async def list_objects(
         self, device: Device, partition: int, account: str, container: str, query: ListingQuery

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -52,7 +51,7 @@ class MemoryUpdates:
         self._open: set[Place] = set()
         self._table: dict[Place, _Rows] = {}
         self._out: dict[Place, _Rows] = {}
-        self._due: deque[Place] = deque()
+        self._due: dict[Place, bool] = {}
         self._event: int | None = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._taken = self._refused = self._not_taken = 0
         for number, entries in self.journal.files.items():
@@ -83,7 +82,7 @@ class MemoryUpdates:
         found = self._table.get(place)
         if found is None:
             found = self._table[place] = _Rows(file=file)
-            self._signal(place)
+            self._signal(place, many=False)
         before = len(found.rows)
         found.file = min(found.file, file)
         for row in rows:
@@ -91,10 +90,10 @@ class MemoryUpdates:
             old = found.rows.get(name)
             found.rows[name] = row if old is None else merge_packed(old, row)
         if before < FOLD_ROWS <= len(found.rows):
-            self._signal(place)
+            self._signal(place, many=True)
 
-    def _signal(self, place: Place) -> None:
-        self._due.append(place)
+    def _signal(self, place: Place, many: bool) -> None:
+        self._due[place] = many
         if self._event is not None:
             os.eventfd_write(self._event, 1)
 
@@ -129,6 +128,7 @@ class MemoryUpdates:
             if found is None:
                 return []
             self._out[place] = found
+            self._due.pop(place, None)
             return sorted(found.rows.values(), key=lambda row: str(row[0]).encode())
 
     def folded(self, partition: int, account: str, container: str, merged: bool, /) -> None:
@@ -143,6 +143,7 @@ class MemoryUpdates:
         with self._gate:
             self._table.pop(place, None)
             self._out.pop(place, None)
+            self._due.pop(place, None)
 
     def databases(self) -> list[Place]:
         with self._gate:
@@ -152,12 +153,12 @@ class MemoryUpdates:
         assert self._event is not None
         return self._event
 
-    def due(self) -> list[Place]:
+    def due(self) -> list[tuple[Place, bool]]:
         with self._gate:
             if self._event is not None:
                 with contextlib.suppress(BlockingIOError):
                     os.eventfd_read(self._event)
-            found, self._due = list(dict.fromkeys(self._due)), deque()
+            found, self._due = list(self._due.items()), {}
             return found
 
     def mark(self) -> int:

@@ -144,16 +144,20 @@ class UpdatesConformance(ABC):
         table.open(*PLACE)
         table.take(*PLACE, [packed_row("a")])
         assert _is_due(table)
-        assert table.due() == [PLACE]
+        assert table.due() == [(PLACE, False)]
         assert not _is_due(table)
         assert table.due() == []
         for first in range(0, 5000, 1000):
             table.take(*PLACE, [packed_row(f"{first + n:05}") for n in range(1000)])
         assert _is_due(table)
-        assert table.due() == [PLACE]
+        assert table.due() == [(PLACE, True)]
         table.take_out(*PLACE)
+        assert table.due() == []
         table.take(*PLACE, [packed_row("b")])
-        assert table.due() == [PLACE], "it has a first row again"
+        assert table.due() == [(PLACE, False)], "it has a first row again"
+        table.folded(*PLACE, True)
+        table.take_out(*PLACE)
+        assert table.due() == [], "its rows are out"
 
     def test_a_start_has_the_rows_that_were_not_durable_in_their_databases(self, table: TakingTable) -> None:
         for place in (PLACE, OTHER):

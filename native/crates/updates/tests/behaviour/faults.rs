@@ -211,11 +211,11 @@ fn limits_hold_and_fold_makes_room() {
     let updates = open(&disk, config);
     (0..2).for_each(|number| updates.open_database(database(number)));
     take(&updates, database(0), encode(&rows(0, 40, 1))).unwrap();
-    assert_eq!(updates.due(), [database(0)], "the first row");
+    assert_eq!(updates.due(), [(database(0), false)], "the first row");
     take(&updates, database(1), encode(&rows(0, 20, 1))).unwrap();
     let mut due = updates.due();
     due.sort_unstable();
-    assert_eq!(due, [database(0), database(1), database(1)], "more than half is in use, and the other's first row");
+    assert_eq!(due, [(database(0), true), (database(1), true)], "more than half is in use");
     assert!(matches!(take(&updates, database(1), encode(&rows(0, 50, 1))), Err(Refused::Busy(_))));
     drop(updates.take_out(&database(0)).unwrap());
     assert!(matches!(take(&updates, database(1), encode(&rows(0, 50, 1))), Err(Refused::Busy(_))), "they are out");
@@ -300,7 +300,7 @@ fn threads_append_and_sync_and_the_next_process_has_it() {
     }
     let last = (0..100).map(|_| told.recv_timeout(LONG).unwrap().unwrap()).max_by_key(|taken| taken.position).unwrap();
     wait_readable(&updates);
-    assert_eq!(updates.due(), [database(0)]);
+    assert_eq!(updates.due(), [(database(0), false)]);
     let none = Timespec { tv_sec: 0, tv_nsec: 0 };
     assert_eq!(poll(&mut [PollFd::new(&updates.as_fd(), PollFlags::IN)], Some(&none)), Ok(0), "silenced");
     let (tell, told) = std::sync::mpsc::channel();
@@ -312,7 +312,7 @@ fn threads_append_and_sync_and_the_next_process_has_it() {
     updates.stop();
     let again = Updates::open(&directory.0, Config::default()).unwrap();
     wait_readable(&again);
-    assert_eq!(again.due(), [database(0)]);
+    assert_eq!(again.due(), [(database(0), false)]);
     assert_eq!(held(&again, &database(0)).len(), 100);
     drop(again.take_out(&database(0)).unwrap());
     again.folded(&database(0), true);

@@ -184,7 +184,7 @@ impl World {
     fn restart(&mut self, disk: Arc<SimulatedDisk>, folded: All, folded_durably: All, promised: &All) {
         self.updates = open(&disk, self.config);
         self.disk = disk;
-        let due = self.updates.due();
+        let due: Vec<_> = self.updates.due().into_iter().map(|(database, _)| database).collect();
         let model = std::mem::take(&mut self.model);
         let (mut held, mut have) = (All::new(), folded.clone());
         for number in 0..DATABASES {
@@ -288,9 +288,10 @@ impl World {
         assert_eq!(status.rows, self.model.rows());
         assert_eq!(status.open, self.model.open.len());
         assert_eq!(status.failed, None);
-        for found in self.updates.due() {
+        for (found, many) in self.updates.due() {
             let number = (0..DATABASES).find(|number| database(*number) == found).unwrap();
-            *self.model.said.entry(number).or_default() += 1;
+            let said = self.model.said.entry(number).or_default();
+            *said = (*said).max(1 + usize::from(many));
         }
         for number in 0..DATABASES {
             let held = self.model.held.get(&number).map_or(0, Content::len);
