@@ -11,6 +11,7 @@ Fault model: a file that can't be read this way, whatever the reason, is left ou
 from __future__ import annotations
 
 import contextlib
+import os
 import sqlite3
 from collections.abc import Iterable
 from pathlib import Path
@@ -34,7 +35,7 @@ def fingerprints_at_rest(root: Path, ids: Iterable[DatabaseId]) -> dict[Database
     for id in ids:
         with contextlib.suppress(sqlite3.Error, OSError, SwiftletError):
             path = database_path(root, id)
-            if not path.with_name(f"{path.name}-wal").exists():
+            if not os.path.exists(f"{path}-wal"):
                 found[id] = _fingerprint(id, path)
     return found
 

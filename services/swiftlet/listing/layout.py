@@ -13,7 +13,8 @@ from swiftlet.model import SUFFIX_CHARS, DatabaseId, DatabaseKind
 def database_path(root: Path, id: DatabaseId) -> Path:
     """Return the path of the database's file."""
     name = id.digest.hex()
-    return root / id.kind.value / str(id.partition) / name[-SUFFIX_CHARS:] / name / f"{name}.db"
+    # One step, as a device's databases are all looked for when it starts.
+    return root.joinpath(id.kind.value, str(id.partition), name[-SUFFIX_CHARS:], name, f"{name}.db")
 
 
 def own(root: Path) -> int:
@@ -31,7 +32,7 @@ def own(root: Path) -> int:
     return descriptor
 
 
-def entries(directory: Path) -> list[str]:
+def entries(directory: Path | str) -> list[str]:
     """Return the names in a directory; none when it does not exist."""
     try:
         return os.listdir(directory)
@@ -41,11 +42,11 @@ def entries(directory: Path) -> list[str]:
 
 def databases_in(root: Path, kind: DatabaseKind, partition: int) -> list[DatabaseId]:
     """Return the databases in a partition, by digest."""
-    home = root / kind.value / str(partition)
+    home = str(root.joinpath(kind.value, str(partition)))
     found = (
         DatabaseId(kind, partition, bytes.fromhex(name))
         for suffix in entries(home)
-        for name in entries(home / suffix)
-        if (home / suffix / name / f"{name}.db").exists()
+        for name in entries(f"{home}/{suffix}")
+        if os.path.exists(f"{home}/{suffix}/{name}/{name}.db")
     )
     return sorted(found, key=lambda id: id.digest)

@@ -113,15 +113,21 @@ class ListingIndex:
         store = self._store
         partitions = await store.partitions(kind)
         unknown: dict[int, list[DatabaseId]] = {}
+        waiting = 0
         for partition in sorted({*partitions, *store.fingerprints.partitions(kind), *self._unreadable[kind]}):
             known = set(store.fingerprints.of(kind, partition))
             listed = await store.databases(kind, partition)
             for digest in known.difference(id.digest for id in listed):
                 store.fingerprints.drop(DatabaseId(kind, partition, digest))
-            unknown[partition] = [id for id in listed if id.digest not in known]
-            if sum(map(len, unknown.values())) >= _LOOKED_AT:
+            left = [id for id in listed if id.digest not in known]
+            if not left:
+                self._set_unreadable(kind, partition, set())
+                continue
+            unknown[partition] = left
+            waiting += len(left)
+            if waiting >= _LOOKED_AT:
                 await self._learn(kind, unknown)
-                unknown = {}
+                unknown, waiting = {}, 0
         await self._learn(kind, unknown)
 
     async def _learn(self, kind: DatabaseKind, unknown: Mapping[int, Sequence[DatabaseId]]) -> None:

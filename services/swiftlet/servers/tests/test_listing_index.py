@@ -15,6 +15,7 @@ from swiftlet_native import PairRoots
 from swiftlet.errors import Unavailable
 from swiftlet.listing.layout import database_path
 from swiftlet.listing.pool import ListingStore
+from swiftlet.listing.schema import SCHEMA_VERSION
 from swiftlet.model import DatabaseId, DatabaseKind, DatabaseName, ObjectRow
 from swiftlet.servers.containers import listing_index
 from swiftlet.servers.containers.listing_index import RELIST_S, ListingIndex
@@ -124,6 +125,36 @@ async def test_the_first_look_opens_no_database_that_nobody_has_open(
     await index.ready(KIND)
     assert opened == [store.id_of(0, DatabaseName("a", "c0"))]
     assert [len(index.entries(KIND, partition)) for partition in range(3)] == [2, 2, 2]
+
+
+async def test_one_that_can_be_read_again_counts_again(store: ListingStore) -> None:
+    id = (await store.databases(KIND, 1))[0]
+    path = database_path(store.root, id)
+
+    def set_version(version: int) -> None:
+        connection = sqlite3.connect(path)
+        connection.execute(f"PRAGMA user_version={version}")
+        connection.close()
+
+    now_s = [0.0]
+    index = ListingIndex(store, lambda: now_s[0])
+
+    async def look_again() -> None:
+        now_s[0] += RELIST_S
+        await index.ready(KIND)
+        if KIND in index._looks:
+            await asyncio.wait([index._looks[KIND]])
+
+    set_version(2)
+    await index.ready(KIND)
+    unreadable = index.root(KIND, 1)
+    set_version(SCHEMA_VERSION)
+    await look_again()
+    assert index.root(KIND, 1) != unreadable
+    assert not index._unreadable[KIND]
+    shutil.rmtree(path.parent)
+    await look_again()
+    assert len(index.entries(KIND, 1)) == 1
 
 
 async def test_roots_of_a_pair_follow_what_changes(store: ListingStore) -> None:
