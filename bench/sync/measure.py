@@ -33,7 +33,7 @@ from swiftlet.sync.session.topology import ROUND_MODES
 from swiftlet.transport.http_client import HttpSettings, NodeClient
 from swiftlet.transport.http_devices import HttpDevices
 
-PATIENT = HttpSettings(connect_timeout_s=20.0, answer_timeout_s=120.0)
+PATIENT = HttpSettings(connect_timeout_s=20.0, answer_timeout_s=600.0)
 """A busy machine is no failed node: one that is down refuses connections at once."""
 
 
