@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
+import yaml
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 from kubernetes.aio.client import ApiClient, Configuration
@@ -26,12 +27,17 @@ from swiftlet_operator.manifests import CLUSTER
 from swiftlet_operator.metrics import LEADS, exported
 from swiftlet_operator.plan.keys import MADE_AT
 from swiftlet_operator.reconcile import Key
+from swiftlet_operator.reports import EncryptionReport
+from swiftlet_operator.tests.clusters import SPECS
+from swiftlet_operator.tests.federations import Federation
+from swiftlet_operator.tests.reporters import NEVER
 from swiftlet_operator.tests.test_cordons import cordon
 from swiftlet_operator.tests.test_lifecycle import ZONES, break_pod
+from swiftlet_operator.tests.test_sealed_keys import with_recovery
 from swiftlet_operator.tests.test_upgrades import bring_up
 from swiftlet_operator.tests.test_why import not_ready
 from swiftlet_operator.tests.troubles import waiting
-from swiftlet_operator.tests.worlds import KEY, Scene, settled
+from swiftlet_operator.tests.worlds import Scene, settled
 from swiftlet_operator.workqueue import WorkQueue
 
 METRICS = (
@@ -46,19 +52,28 @@ METRICS = (
     "process_resident_memory_bytes",
 )
 VARIABLES = {"$namespace": "data", "$cluster": "store", "$__rate_interval": "5m"}
-FIRING = 'ALERTS{alertname!="SwiftletKeysNotSealed",alertstate="firing"}'
-"""Apart from what is true all the time: the operator of these tests has no recovery key."""
+FIRING = 'ALERTS{alertstate="firing"}'
+SPEC = {**yaml.safe_load(SPECS["three-zones"]), "encryption": "transport"}
+ENCRYPTS = EncryptionReport("required", ready=True)
 Act = Callable[[Scene], Awaitable[None] | None]
 ENDS_AFTER = 40
 """So many minutes: what the operator counts is looked at over half an hour."""
 
 
-class Told:
-    """Gathers what the operator exports, minute by minute, while its work queue reconciles a cluster."""
+async def _nothing() -> None:
+    """Have no other operators."""
 
-    def __init__(self, scene: Scene, api: HttpKube) -> None:
+
+class Told:
+    """Gathers what the operator exports, minute by minute, while its work queue reconciles a cluster.
+
+    `others` is awaited at the end of each minute: what other operators do.
+    """
+
+    def __init__(self, scene: Scene, api: HttpKube, others: Callable[[], Awaitable[object]] = _nothing) -> None:
         self.scene = scene
         self._api = api
+        self._others = others
         self._over = asyncio.Event()
         LEADS.set_function(lambda: float(scene.leads))
         labels = {"namespace": "data", "pod": "operator", "container": "operator", "job": "operator"}
@@ -80,9 +95,10 @@ class Told:
             self._over.clear()
             # One for each minute, as delays after failures are of this machine's time.
             queue = WorkQueue(self._reconcile, debounce_s=0.0)
-            queue.add(KEY)
+            queue.add(self.scene.key)
             await self._over.wait()
             await queue.close()
+            await self._others()
             self.recording.tick()
         return self.recording.minute
 
@@ -111,13 +127,63 @@ async def api(failing: set[str]) -> AsyncIterator[HttpKube]:
 @pytest.fixture
 async def told(api: HttpKube, failing: set[str]) -> AsyncIterator[Told]:
     """A cluster that has been at rest for some minutes."""
-    scene = await settled("three-zones")
+    scene = await settled(SPEC)
+    _all_pods_encrypt(scene)
+    with_recovery(scene)
     scene.kube.find("Secret", "store-keys")["metadata"]["creationTimestamp"] = "2027-01-15T08:00:00Z"
     scene.kube.failing = failing
     with exported(scene.clusters):
         found = Told(scene, api)
         await found.wait(5)
         yield found
+
+
+@pytest.fixture
+async def federation() -> Federation:
+    """Two clusters with an operator each, the first of which leads."""
+    federation = Federation("east", "west")
+    await federation.settle()
+    return federation
+
+
+@pytest.fixture
+async def leader(api: HttpKube, federation: Federation) -> AsyncIterator[Told]:
+    """The leader, after some minutes at rest; the other cluster's operator works beside it."""
+    scene = federation["east"]
+    scene.told.encryption = lambda _: ENCRYPTS
+    with_recovery(scene)
+
+    async def other() -> None:
+        federation["west"].now_s = scene.now_s
+        await federation.step("west")
+
+    with exported(scene.clusters):
+        found = Told(scene, api, other)
+        await found.wait(5)
+        yield found
+
+
+def _all_pods_encrypt(scene: Scene) -> None:
+    """Pods have the containers of their templates, and say that they refuse peers that don't encrypt."""
+    scene.told.encryption = lambda _: ENCRYPTS
+    for (kind, _, name), one in list(scene.kube.objects.items()):
+        if kind == "StatefulSet":
+            for ordinal in range(one["spec"]["replicas"]):
+                pod = scene.kube.find("Pod", f"{name}-{ordinal}")
+                pod["spec"]["containers"] = one["spec"]["template"]["spec"]["containers"]
+
+
+def _a_pod_takes_plain_text(scene: Scene) -> None:
+    plain, name = EncryptionReport("accepted", ready=True), f"store-fast-{ZONES[0]}-0"
+    scene.told.encryption = lambda pod: plain if pod == name else ENCRYPTS
+
+
+def _volumes_have_an_older_copy(scene: Scene) -> None:
+    scene.told.sealed_generation = 0
+
+
+def _volumes_have_the_newest_copy(scene: Scene) -> None:
+    scene.told.sealed_generation = NEVER
 
 
 async def _done(act: Awaitable[None] | None) -> None:
@@ -212,6 +278,13 @@ MODES: dict[str, tuple[tuple[str, ...], Act, Act, int]] = {
         30,
     ),
     "an old key": (("SwiftletClusterKeyOld",), _the_key_is_old, _another_key, 70),
+    "a pod in plain text": (("SwiftletTransportNotEncrypted",), _a_pod_takes_plain_text, _all_pods_encrypt, 130),
+    "keys that are not sealed": (
+        ("SwiftletKeysNotSealed",),
+        _volumes_have_an_older_copy,
+        _volumes_have_the_newest_copy,
+        70,
+    ),
     "the API server": (
         ("SwiftletOperatorStands", "SwiftletReconcileFails"),
         _the_api_server_refuses,
@@ -242,11 +315,30 @@ async def test_alerts_fire_in_the_mode_that_they_are_for_and_end_after_it(
     broken = await told.wait(lasts)
     await _done(goes(told.scene))
     told.scene.live()
+    _all_pods_encrypt(told.scene)
     mended = await told.wait(ENDS_AFTER)
     checks = [expect(f"count({FIRING})", minute, None) for minute in (at_rest, mended)]
     checks += [fires(alert, broken) for alert in alerts]
     checks += [expect(f"count(count by (alertname) ({FIRING}))", broken, len(alerts))]
     evaluate(told.recording, tmp_path, RULES, checks)
+
+
+FEDERATED = ("SwiftletFederationNotReady",)
+"""The alerts that fire while another member of a federation can't be reached."""
+
+
+async def test_an_alert_fires_while_a_member_of_the_federation_is_away_and_ends_after_it(
+    leader: Told, federation: Federation, tmp_path: Path
+) -> None:
+    at_rest = leader.recording.minute
+    federation.away.add("west")
+    broken = await leader.wait(60)
+    federation.away.clear()
+    mended = await leader.wait(ENDS_AFTER)
+    checks = [expect(f"count({FIRING})", minute, None) for minute in (at_rest, mended)]
+    checks += [fires(alert, broken) for alert in FEDERATED]
+    checks += [expect(f"count(count by (alertname) ({FIRING}))", broken, len(FEDERATED))]
+    evaluate(leader.recording, tmp_path, rules_of("east"), checks)
 
 
 PANELS = [
