@@ -88,7 +88,7 @@ clients: ## other people's clients, and their test suites, against a store on th
 	@CLIENTS_SCALE=1 .venv/bin/python -m pytest -q e2e/clients $(PYTEST_ARGS)
 
 .PHONY: monitoring
-monitoring: setup ## alerts and dashboards over the metrics of a store that is loaded and broken, by Prometheus' promtool (root; 10 minutes)
+monitoring: setup ## alerts and dashboards over the metrics of a store that is loaded and broken, by Prometheus' promtool (root; 20 minutes)
 	@hack/setup --monitoring
 	@unshare --mount .venv/bin/python -m pytest -q e2e/monitoring charts/tests/test_alerts_fire.py $(PYTEST_ARGS)
 

@@ -8,6 +8,7 @@ import os
 import resource
 import shutil
 import signal
+import subprocess
 import threading
 import time
 import urllib.request
@@ -50,6 +51,8 @@ class Store(Scene):
     """A store with one more proxy, which speaks HTTPS."""
 
     https: TlsProxy | None = None
+    there: subprocess.Popen[bytes] | None = None
+    """The replicator of another region, of a store that has one."""
 
 
 Act = Callable[[Store], None]
@@ -69,6 +72,8 @@ class AlertMode:
     """The seconds of this machine that are told as a minute; less where hours have to pass."""
     shows: Callable[[Store], bool] = lambda _: True
     """Whether the store has noticed; the minutes that pass until the alerts fire begin then."""
+    is_over: Callable[[Store], bool] = lambda _: True
+    """Whether the store is whole again; the minutes that pass until the alerts end begin then."""
 
 
 def client_of(scene: Scene) -> Client:
