@@ -12,7 +12,7 @@ from swiftlet.bench.comparison import bootstrap
 from swiftlet.units import number_text, size_text, time_text
 
 OURS, PEER = "Swiftlet", "OpenStack"
-_HEADS = ("workload", "store", "op/s", "spread", "MB/s", "p50", "p99", "CPU/op", "failed", "ours is", "95 %")
+_HEADS = ("workload", "store", "op/s", "spread", "MB/s", "p50", "p99", "CPU/op", "load", "failed", "ours is", "95 %")
 _PHASES = ("mode", "store", "phase", "op/s", "p50", "p99", "max", "failed", "whole again after")
 
 
@@ -25,20 +25,21 @@ def render(document: Mapping[str, Any], others: Sequence[str]) -> str:
         "# Measurements",
         f"`{_command(document)}` measures stores in turns and on bad days in one sitting and writes this page; what "
         "stands under [One part at a time](#one-part-at-a-time) was measured by itself.",
-        f"Begun {document['began']} on {environment['processors']} processors ({environment['processor']}), {memory} "
-        f"of memory, {environment['system']}. Load average: {loads['before']} before, {loads['after']} after. Each "
-        "turn starts a store anew on the same disk; generator and store share the processors. Absolute numbers are "
-        "those of this machine: compare what stands in one table.",
+        f"Begun {document['began']}, {document['took_s'] / 60:.0f} minutes long, on {environment['processors']} "
+        f"processors ({environment['processor']}), {memory} of memory, {environment['system']}. Load average: "
+        f"{loads['before']} before, {loads['after']} after. Each turn starts a store anew on the same disk; generator "
+        "and store share the processors. Absolute numbers are those of this machine: compare what stands in one table.",
         "## Stores in turns",
         f"Medians of {_turns(document)} turns, in which the stores took turns: about {document['seconds']:g} s of "
         "each for a workload, or two objects where they are large. *Spread* is the largest rate less the smallest, "
-        "by the median. *Ours is* how many times this store's rate Swiftlet's is (below 1: it is slower), "
-        "and *95 %* the interval of that by a bootstrap over turns.",
+        "by the median. *CPU/op* is the store's processor time for an operation, and *load* what the load generator "
+        "needed beside it, as a share of that. *Ours is* how many times this store's rate Swiftlet's is (below 1: it "
+        "is slower), and *95 %* the interval of that by a bootstrap over turns.",
         *_table(_HEADS, _rows(document["rows"])),
         "## Durability",
-        "What an acknowledged PUT has behind it, and calls of the system that ask the disk to keep something, counted "
-        "by strace for PUTs of 10 KiB by one client. Copies and parity are on one disk here.",
-        *_table(("store", "durability", "calls a PUT"), _durability(document["systems"])),
+        "How the stores are set up, what an acknowledged PUT has behind it, and calls of the system that ask the disk "
+        "to keep something, counted by strace for PUTs of 10 KiB by one client. All copies are on one disk here.",
+        *_table(("store", "version", "setup", "durability", "calls a PUT"), _durability(document["systems"])),
     ]
     if document.get("degraded"):
         parts += [
@@ -130,10 +131,17 @@ def _rows(found: Mapping[str, Mapping[str, Mapping[str, list[float]]]]) -> Itera
                 time_text(_middle(figures, "p50_s")),
                 time_text(_middle(figures, "p99_s")),
                 time_text(_middle(figures, "cpu_per_operation_s")),
+                _load(figures),
                 f"{sum(figures['failed']):.0f}",
                 ratio,
                 interval,
             )
+
+
+def _load(figures: Mapping[str, list[float]]) -> str:
+    """Return the load generator's processor time by the store's."""
+    store = _middle(figures, "cpu_per_operation_s")
+    return f"{_middle(figures, 'generator_cpu_per_operation_s') / store:.0%}" if store else "-"
 
 
 def _middle(figures: Mapping[str, list[float]], name: str) -> float:
@@ -144,7 +152,13 @@ def _durability(systems: Mapping[str, Mapping[str, Any]]) -> Iterator[Sequence[s
     for name, system in systems.items():
         calls = system["syncs"]
         told = ", ".join(f"{count:.2f} {call}" for call, count in calls.items()) if calls else "none"
-        yield name, system["durability"], told if calls is not None else "not counted"
+        yield (
+            name,
+            system["version"],
+            system["settings"],
+            system["durability"],
+            told if calls is not None else "not counted",
+        )
 
 
 def _phases(modes: Sequence[Mapping[str, Any]], without: Mapping[str, str]) -> Iterator[Sequence[str]]:

@@ -15,6 +15,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -78,6 +79,7 @@ def _measured(arguments: argparse.Namespace) -> dict[str, Any]:
         wanted = [one for one in wanted if not one.name.endswith("fsync")]
     missing = [f"{one.name}: {why}" for one in wanted if (why := one.missing())]
     systems = [one for one in wanted if not one.missing()]
+    started = time.monotonic()
     environment, began, before = facts(), datetime.now(UTC), _load_average()
     extent = turns.Extent(arguments.seconds, arguments.large, arguments.quick)
     whole = turns.Limit(arguments.most_seconds)
@@ -93,7 +95,16 @@ def _measured(arguments: argparse.Namespace) -> dict[str, Any]:
         "load_average": {"before": before, "after": _load_average()},
         "turns": arguments.turns,
         "seconds": arguments.seconds,
-        "systems": {one.name: {"durability": one.durability, "syncs": found.syncs.get(one.name)} for one in systems},
+        "took_s": round(time.monotonic() - started),
+        "systems": {
+            one.name: {
+                "version": one.version(),
+                "settings": one.settings,
+                "durability": one.durability,
+                "syncs": found.syncs.get(one.name),
+            }
+            for one in systems
+        },
         "rows": found.rows,
         "degraded": [{**one, "picture": f"pictures/{picture_name(one['mode'])}"} for one in modes],
         "without": degraded.get("without", {}),

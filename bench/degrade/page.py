@@ -10,7 +10,8 @@ from typing import Any
 
 from bench.degrade.measuring import Measured, Phase
 from swiftlet.bench.page import STYLE
-from swiftlet.bench.plots import Axis, Line, as_file, plot
+from swiftlet.bench.plots import Axis, Line, as_file, plot, stacked
+from swiftlet.bench.results import Point
 from swiftlet.units import number_text, time_text
 
 HEADS = ("mode", "phase", "op/s", "p50", "p99", "max", "failed", "whole again after")
@@ -60,25 +61,47 @@ def rows(found: Sequence[Measured]) -> Iterator[tuple[str, ...]]:
 def _pictures(one: Measured) -> Iterator[str]:
     yield f"<h2>{escape(one.mode)}</h2><p>{escape(one.what)}</p>"
     yield _rates(one, "Operations per second")
-    yield plot("99th percentile of latency", _seconds_axis(one), Axis("", time_text, is_log=True), _lines(one, "p99_s"))
+    yield _latency(one)
     for phase in one.phases:
         for kind, example in phase.failures.items():
             yield f"<p>{escape(phase.name)}, {escape(kind)}: {escape(example)}</p>"
 
 
 def picture(one: Measured) -> str:
-    """Return operations per second over time as a file of its own, in SVG."""
-    return as_file(_rates(one, f"{one.mode}: operations per second"))
+    """Return operations, failures and the 99th percentile over time as a file of its own, in SVG."""
+    return as_file(stacked([_rates(one, f"{one.mode}: operations per second"), _latency(one)]))
 
 
 def _rates(one: Measured, title: str) -> str:
-    return plot(title, _seconds_axis(one), Axis("", number_text), _lines(one, "operations_per_s"))
+    begins = accumulate((phase.lasted_s for phase in one.phases), initial=0.0)
+    failures = [
+        (begin + min(point.at_s, phase.lasted_s), point.failed / length_s)
+        for phase, begin in zip(one.phases, begins, strict=False)
+        for point, length_s in _intervals(phase)
+    ]
+    lines = _lines(one, "operations_per_s")
+    return plot(title, _seconds_axis(one), Axis("", number_text), [*lines, Line("failed", failures)])
+
+
+def _intervals(phase: Phase) -> Iterator[tuple[Point, float]]:
+    """The points of a phase, and the seconds that each is of."""
+    last_s = 0.0
+    for point in phase.points:
+        if point.at_s > last_s:
+            yield point, point.at_s - last_s
+        last_s = point.at_s
+
+
+def _latency(one: Measured) -> str:
+    title = "99th percentile of latency"
+    return plot(title, _seconds_axis(one), Axis("", time_text, is_log=True), _lines(one, "p99_s"))
 
 
 def _seconds_axis(one: Measured) -> Axis:
     ends = [round(end, 1) for end in accumulate(phase.lasted_s for phase in one.phases)]
     first, last = ("begun", "done") if one.is_task else ("broken", "mended")
-    return Axis(f"seconds; {first} at {ends[0]:g}, {last} at {ends[1]:g}", number_text, ticks=[0.0, *ends])
+    whole = "not whole again in time" if one.whole_s is None else f"whole again after {one.whole_s:.0f} s"
+    return Axis(f"seconds; {first} at {ends[0]:g}, {last} at {ends[1]:g}; {whole}", number_text, ticks=[0.0, *ends])
 
 
 def _lines(one: Measured, field: str) -> list[Line]:

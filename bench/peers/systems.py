@@ -14,6 +14,7 @@ from bench.peers.openstack import KEY, PROXY_PORT, USER, VENV, OpenStack
 from bench.peers.processes import Processes
 from e2e.standalone.cluster import start_cluster
 from e2e.standalone.wire import Client
+from swiftlet import __version__
 from swiftlet.bench.target import Keys, Target
 
 BINARIES = Path(".cache/bench-peers-bin").absolute()
@@ -37,6 +38,9 @@ class System:
     name: str
     durability: str
     """What an acknowledged PUT survives, as configured here."""
+    settings: str
+    """How it is set up."""
+    version: Callable[[], str]
     missing: Callable[[], str]
     """What has to be done before it can run; empty when nothing has to."""
     start: Callable[[Path], AbstractContextManager[Running]]
@@ -126,28 +130,58 @@ def _configure(weed: str, master: str, filer: str, command: str) -> None:
         raise RuntimeError(f"weed shell did not take {command!r}: {done.stdout[-1000:]}{done.stderr[-1000:]}")
 
 
+def _built(name: str) -> Callable[[], str]:
+    return lambda: (BINARIES / f"{name}.version").read_text("utf-8").strip()
+
+
+def _installed() -> str:
+    """Return the version of OpenStack Swift in the environment that it has for itself."""
+    asked = "from importlib.metadata import version; print(version('swift'))"
+    return subprocess.run([VENV / "python", "-c", asked], capture_output=True, text=True, check=True).stdout.strip()
+
+
 def _program(name: str) -> Callable[[], str]:
     return lambda: "" if (BINARIES / name).is_file() else f"{name} is not built: bench/peers/build.sh"
 
 
 SYSTEMS = (
-    System("Swiftlet", "3 copies, a write counts when 2 are synced", lambda: "", _swiftlet),
+    System(
+        "Swiftlet",
+        "3 copies, a write counts when 2 are synced",
+        "`swiftlet standalone` as it comes",
+        lambda: __version__,
+        lambda: "",
+        _swiftlet,
+    ),
     System(
         "OpenStack Swift",
         "3 copies, a write counts when 2 are synced (fsync before rename)",
+        "as its documentation's all in one: 4 nodes, a worker for each of their servers, 2 of the proxy, memcached",
+        _installed,
         lambda: "" if VENV.is_dir() else "OpenStack Swift is not installed: bench/peers/prepare.sh",
         _openstack,
     ),
-    System("MinIO", "2 + 2 erasure coding, synced", _program("minio"), _minio),
+    System(
+        "MinIO",
+        "2 + 2 erasure coding, synced",
+        "one server over 4 drives",
+        _built("minio"),
+        _program("minio"),
+        _minio,
+    ),
     System(
         "SeaweedFS",
         "3 copies, all written, none synced (as it ships)",
+        "a master, 4 volume servers and a filer",
+        _built("weed"),
         _program("weed"),
         lambda directory: _seaweedfs(directory, is_synced=False),
     ),
     System(
         "SeaweedFS, fsync",
         "3 copies, all written and synced",
+        "the same, with `fs.configure -fsync`",
+        _built("weed"),
         _program("weed"),
         lambda directory: _seaweedfs(directory, is_synced=True),
     ),

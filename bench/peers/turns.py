@@ -14,12 +14,22 @@ from typing import Any
 from bench.peers.syncs import counted, counts
 from bench.peers.systems import Running, System
 from swiftlet.bench import catalogue
-from swiftlet.bench.figures import BYTES_PER_S, CPU, FAILED, OPERATIONS_PER_S, P50, P99, keys, values
+from swiftlet.bench.figures import (
+    BYTES_PER_S,
+    CPU,
+    FAILED,
+    GENERATOR_CPU,
+    OPERATIONS_PER_S,
+    P50,
+    P99,
+    keys,
+    values,
+)
 from swiftlet.bench.processes import Watch
 from swiftlet.bench.runner import Options, run
 from swiftlet.bench.scenario import Scenario
 
-FIGURES = (OPERATIONS_PER_S, BYTES_PER_S, P50, P99, CPU, FAILED)
+FIGURES = (OPERATIONS_PER_S, BYTES_PER_S, P50, P99, CPU, GENERATOR_CPU, FAILED)
 COUNTED_PUTS = 100
 FIRST_PUTS = 100
 """PUTs before the measured ones, which do not count."""

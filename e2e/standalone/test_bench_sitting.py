@@ -28,7 +28,8 @@ STRACE = """\
 
 
 def figures(rates: list[float]) -> dict[str, list[float]]:
-    others = {name: [0.001] * len(rates) for name in ("p50_s", "p99_s", "cpu_per_operation_s")}
+    names = ("p50_s", "p99_s", "cpu_per_operation_s")
+    others = {**{name: [0.001] * len(rates) for name in names}, "generator_cpu_per_operation_s": [0.00005] * len(rates)}
     return {"operations_per_s": rates, "bytes_per_s": [1e6] * len(rates), **others, "failed": [0.0, 1.0]}
 
 
@@ -42,12 +43,18 @@ def document(**changes: Any) -> dict[str, Any]:
         "began": "2026-11-28T18:40:00+00:00",
         "environment": environment,
         "load_average": {"before": 0.1, "after": 1.9},
+        "took_s": 2040,
         "turns": 3,
         "seconds": 1.0,
         "systems": {
-            "Swiftlet": {"durability": "3 copies", "syncs": {"fdatasync": 3.0}},
-            "Other": {"durability": "none", "syncs": {}},
-            "Third": {"durability": "some", "syncs": None},
+            "Swiftlet": {
+                "version": "1.2",
+                "settings": "as it comes",
+                "durability": "3 copies",
+                "syncs": {"fdatasync": 3.0},
+            },
+            "Other": {"version": "3", "settings": "one", "durability": "none", "syncs": {}},
+            "Third": {"version": "4", "settings": "one", "durability": "some", "syncs": None},
         },
         "rows": {"PUT": {"Swiftlet": figures([90.0, 100.0, 110.0]), "Other": figures([200.0, 200.0, 200.0])}},
         "degraded": [
@@ -64,13 +71,14 @@ def document(**changes: Any) -> dict[str, Any]:
 
 def test_the_page_tells_wins_and_losses_alike() -> None:
     page = render(document(), ["## Rings", "| a |", "a text"])
-    assert "| PUT | Swiftlet | 100 | 20% | 1.0 | 1 ms | 1 ms | 1 ms | 1 |  |  |" in page
-    assert "| PUT | Other | 200 | 0% | 1.0 | 1 ms | 1 ms | 1 ms | 1 | 0.50 | 0.45 to 0.55 |" in page
+    assert "| PUT | Swiftlet | 100 | 20% | 1.0 | 1 ms | 1 ms | 1 ms | 5% | 1 |  |  |" in page
+    assert "| PUT | Other | 200 | 0% | 1.0 | 1 ms | 1 ms | 1 ms | 5% | 1 | 0.50 | 0.45 to 0.55 |" in page
     assert "`make bench BENCH_ARGS='--turns 3'` measures stores in turns" in page
     assert "Load average: 0.1 before, 1.9 after" in " ".join(page.split())
-    assert "| Swiftlet | 3 copies | 3.00 fdatasync |" in page
-    assert "| Other | none | none |" in page
-    assert "| Third | some | not counted |" in page
+    assert "2026-11-28T18:40:00+00:00, 34 minutes long, on 2 processors" in " ".join(page.split())
+    assert "| Swiftlet | 1.2 | as it comes | 3 copies | 3.00 fdatasync |" in page
+    assert "| Other | 3 | one | none | none |" in page
+    assert "| Third | 4 | one | some | not counted |" in page
     assert "| disk | Swiftlet | after | 10 | 1 ms | 10 ms | 100 ms | 1 of 10 | 12 s |" in page
     assert "| disk | OpenStack | after | 10 | 1 ms | 10 ms | 100 ms | 1 of 10 | not in time |" in page
     assert "| redis | OpenStack | no counterpart: there is none |  |  |  |  |  |  |" in page
@@ -107,7 +115,7 @@ def test_stores_without_time_are_left_out_and_told(tmp_path: Path) -> None:
         raise AssertionError("it began")
 
     limit = Limit(0.0)
-    system = System("A", "", lambda: "", never)
+    system = System("A", "", "", lambda: "", lambda: "", never)
     found = measure([system], tmp_path, 2, Extent(1.0, "1 MiB"), lambda _: None, limit)
     assert (found.rows, found.failed, len(limit.reached)) == ({}, [], 2)
 

@@ -86,6 +86,9 @@ def check_task(found: Measured) -> None:
     drawn = picture(found)
     assert drawn.startswith("<svg")
     assert "begun at" in drawn
+    assert f"whole again after {found.whole_s:.0f} s" in drawn
+    assert ">failed<" in drawn
+    assert "99th percentile of latency" in drawn
 
 
 def test_all_services_are_upgraded_under_load(scene: Scene) -> None:

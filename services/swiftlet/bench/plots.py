@@ -66,6 +66,16 @@ def plot(title: str, across: Axis, up: Axis, lines: Sequence[Line]) -> str:
     return "\n".join([*parts, "</svg>"])
 
 
+def stacked(drawn: Sequence[str]) -> str:
+    """Return plots below each other as one; those in which there is nothing to show are left out."""
+    shown = [one for one in drawn if one]
+    height = _HEIGHT * len(shown)
+    parts = [
+        one.replace("<svg ", f'<svg y="{_HEIGHT * number}" height="{_HEIGHT}" ', 1) for number, one in enumerate(shown)
+    ]
+    return "\n".join([f'<svg viewBox="0 0 {_WIDTH} {height}" width="{_WIDTH}" role="img">', *parts, "</svg>"])
+
+
 def as_file(drawn: str) -> str:
     """Return a plot as the contents of a file of its own, with what the style of a page would add."""
     style = f"<style>{STYLE}</style><rect width='100%' height='100%' fill='#ffffff'/>"
