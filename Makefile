@@ -256,7 +256,7 @@ bench: setup ## this store, OpenStack Swift, MinIO and SeaweedFS in turns, and d
 .PHONY: bench-quick
 bench-quick: setup ## a few workloads of this store, OpenStack Swift and what else was built, in under 5 minutes: .cache/bench/page.md (root)
 	@bench/peers/prepare.sh
-	@unshare --net --mount .venv/bin/python -m bench.sitting --quick --turns 2 --seconds 0.5 --phase-seconds 3 --most-seconds 270 $(BENCH_ARGS)
+	@unshare --net --mount .venv/bin/python -m bench.sitting --quick --turns 2 --seconds 0.5 --phase-seconds 3 --most-seconds 235 $(BENCH_ARGS)
 
 # make bench-micro MICRO='hash erasure' ROUNDS=20
 MICRO ?=

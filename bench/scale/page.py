@@ -121,6 +121,9 @@ def _left_out(curves: Curves) -> Iterator[str]:
         reached = max((point.at[part.variable] for point in curves.parts.get(part.name, ())), default=0)
         if reached < UP_TO[part.name]:
             yield f"- {part.title.lower()}: more than {reached:,.0f}, up to {UP_TO[part.name]:,}"
+        rounds = [point.at[part.variable] for point in curves.parts.get(part.name, ()) if point.rounds]
+        if rounds and max(rounds) < reached:
+            yield f"- {part.title.lower()}: rounds with more than {max(rounds):,.0f}, up to {reached:,.0f}"
 
 
 def _chapter(part: Part, points: Sequence[Point], drawn: dict[str, str]) -> Iterator[str]:

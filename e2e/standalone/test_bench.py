@@ -109,16 +109,19 @@ def test_a_store_without_direct_access_is_not_measured_over_http_instead(
     assert "went directly to the devices: is direct access enabled" in capsys.readouterr().err
 
 
-def test_two_workers_and_their_coordinator(
-    cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("names", [("one",), ("one", "two"), ("one", "two", "three", "four")], ids=len)
+def test_workers_and_their_coordinator(
+    cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str], names: tuple[str, ...]
 ) -> None:
+    count = len(names)
     scenario, out, token, short = (tmp_path / name for name in ("all.yaml", "all.json", "token", "short"))
     scenario.write_text(yaml.safe_dump({**SCENARIO, "count": 100}))
     token.write_text("a token of enough length\n")
     short.write_text("short")
     with socket.create_server(("127.0.0.1", 0)) as probe:
         address = f"127.0.0.1:{probe.getsockname()[1]}"
-    coordinator = ["bench", "coordinator", str(scenario), "--workers", "2", "--listen", address, "--json", str(out)]
+    coordinator = ["bench", "coordinator", str(scenario), "--workers", str(count), "--listen", address]
+    coordinator += ["--json", str(out)]
     assert run(swiftlet, [*coordinator, "--token-file", str(short)]) == 1
     assert f"--token-file {short} has 5 characters" in capsys.readouterr().err
     worker = [sys.executable, "-m", "swiftlet.main", "bench", "worker", "--coordinator", address]
@@ -130,17 +133,18 @@ def test_two_workers_and_their_coordinator(
             env={**environment(), **credentials},
             stdout=subprocess.PIPE,
         )
-        for name in ("one", "two")
+        for name in names
     ]
     assert run(swiftlet, [*coordinator, "--token-file", str(token)]) == 0, capsys.readouterr()
     for one in workers:
         printed, _ = one.communicate(timeout=60)
         assert one.returncode == 0
         assert b"all operations" in printed
-    assert "2 workers" in capsys.readouterr().out
+    assert ("workers" in capsys.readouterr().out) == (count > 1)
     result = read_result(out)
-    assert [(step.workers, step.connections, step.total.succeeded) for step in result.steps] == [(2, 8, 200)]
-    assert sorted(result.environment["workers"]) == ["one", "two"]
+    (step,) = result.steps
+    assert (step.workers, step.connections, step.total.succeeded) == (count, 4 * count, 100 * count)
+    assert set(result.environment["workers"]) == set(names)
     assert result.target == f"{cluster.endpoint}/v1/AUTH_test"
 
 

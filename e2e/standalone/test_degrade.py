@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 
+from bench.degrade import peer
 from bench.degrade.measuring import PHASES, Hand, Measured, measure_on
 from bench.degrade.modes import CONTAINER, MODES, Scene
 from bench.degrade.page import picture, render, rows
 from bench.degrade.tasks import NEW_DEVICE, NEW_OBJECT, NEW_REPLICATOR, watched_by
 from bench.degrade.whole import is_whole, status, uses
+from bench.peers import openstack
 from e2e.standalone.cluster import Cluster, start_cluster
 from swiftlet.bench.runner import Progress
 from swiftlet.ring import codec
@@ -89,6 +91,12 @@ def check_task(found: Measured) -> None:
     assert f"whole again after {found.whole_s:.0f} s" in drawn
     assert ">failed<" in drawn
     assert "99th percentile of latency" in drawn
+
+
+def test_openstack_swift_is_broken_in_every_mode_that_has_a_meaning_for_it() -> None:
+    assert peer.MODES.keys() | peer.WITHOUT.keys() == MODES.keys()
+    assert not peer.MODES.keys() & peer.WITHOUT.keys()
+    assert {kind for mode in peer.MODES.values() for kind in mode.kinds} <= openstack.KINDS.keys()
 
 
 def test_all_services_are_upgraded_under_load(scene: Scene) -> None:

@@ -175,6 +175,15 @@ def test_the_model_says_of_made_up_curves_what_they_were_made_of() -> None:
     assert memory.at(at) == pytest.approx(66 * 2.5e8, rel=1e-3)
 
 
+def test_the_page_says_up_to_which_size_rounds_were_measured(tmp_path: Path) -> None:
+    curves = made_up()
+    points = curves.parts["devices"]
+    larger = points[-1].model_copy(update={"at": {**points[-1].at, "devices": 8192.0}, "rounds": ()})
+    page.write(curves.with_part("devices", [*points, larger], curves.machine["devices"]), tmp_path)
+    ends = max(point.at["devices"] for point in points if point.rounds)
+    assert f"- devices: rounds with more than {ends:,.0f}, up to 8,192\n" in (tmp_path / "RESULTS.md").read_text()
+
+
 def test_the_page_has_every_part_and_says_what_was_not_measured(tmp_path: Path) -> None:
     (tmp_path / "of-a-part-that-is-gone.svg").write_text("")
     curves = made_up()

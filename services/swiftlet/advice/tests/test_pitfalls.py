@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -274,9 +276,13 @@ def test_findings_are_told_with_reason_and_change() -> None:
 
 
 def test_every_check_has_found_something() -> None:
+    """And the guide has each of them."""
     found = {one.pitfall for _, case, _ in CASES for one in pitfalls(case)} | {"full"}
     assert len(CHECKS) == 16
-    assert len(found) >= 17
+    guide = (Path(__file__).parents[4] / "docs" / "guide" / "sizing.md").read_text("utf-8")
+    (_, table) = guide.split("| pitfall | what is wrong |")
+    first_cells = re.findall(r"^\| ([^|]*) \|", table.partition("\n\n")[0], re.MULTILINE)
+    assert found == {name for cell in first_cells for name in re.findall(r"`([a-z-]+)`", cell)}
 
 
 def test_a_gigabyte_more_or_less_is_no_pitfall() -> None:

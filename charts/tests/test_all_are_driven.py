@@ -1,4 +1,4 @@
-"""No alert and no panel is left out: each is driven by a mode of one of the tests beside this one."""
+"""No alert and no panel is left out by `make monitoring`: each is driven by a mode of one of its tests."""
 
 from __future__ import annotations
 
