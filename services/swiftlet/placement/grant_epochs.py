@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -102,6 +102,12 @@ class GrantEpochs:
     def note(self, account: str, container: str) -> None:
         """Note a change of a container, or of an account ("" for the container)."""
         self._changed.add({(account, container): int(self._now() * 1000)})
+        self._woken.set()
+
+    def owe(self, servers: Iterable[Device], changed: Mapping[Place, int]) -> None:
+        """Tell these servers later of changes, with their times in milliseconds, of which they could not be told."""
+        for device in servers:
+            self._owed.setdefault(device, _Owed()).add(changed)
         self._woken.set()
 
     async def run(self) -> None:

@@ -12,12 +12,13 @@ from swiftlet.api.requests.grant_decisions import Decisions
 from swiftlet.api.requests.grant_slices import GrantSlices
 from swiftlet.api.requests.grants import GrantsApi, Told, add_grant_routes
 from swiftlet.auth.tokens import Tokens
+from swiftlet.main.background import in_background
 from swiftlet.main.grant_epochs import object_servers, teller
 from swiftlet.main.keys import use_keys
 from swiftlet.main.nodes import native_settings
 from swiftlet.main.rings import RingSet
 from swiftlet.main.services.facts import KnownFacts
-from swiftlet.placement.grant_epochs import tell_all
+from swiftlet.placement.grant_epochs import GrantEpochs, tell_all
 from swiftlet.placement.listings import ClusterListings
 from swiftlet.quota.usage import RememberedUsage, usage_source
 from swiftlet.settings import MetadataSettings
@@ -38,11 +39,15 @@ def use_grants(
     client = NativeClient(native_settings(cluster, section, "metadata"), keys.current)
     keys.follow(client.set_keys)
 
-    async def closed(_app: web.Application) -> AsyncIterator[None]:
-        yield
+    tell = teller(client)
+    epochs = GrantEpochs(tell, lambda: object_servers(facts.options.policies, rings))
+
+    async def telling(_app: web.Application) -> AsyncIterator[None]:
+        async with in_background(epochs.run):
+            yield
         await client.close()
 
-    app.cleanup_ctx.append(closed)
+    app.cleanup_ctx.append(telling)
     authorities: list[str] = []
     if cluster.encryption != "none":
 
@@ -53,7 +58,9 @@ def use_grants(
 
     async def revoke(account: str, before_ms: int) -> Told:
         servers = object_servers(facts.options.policies, rings)
-        unreached = await tell_all(teller(client), servers, {(account, ""): before_ms})
+        revoked = {(account, ""): before_ms}
+        unreached = await tell_all(tell, servers, revoked)
+        epochs.owe(unreached, revoked)
         return Told(len(servers), {f"{device.host}:{device.port}": why for device, why in unreached.items()})
 
     usage = RememberedUsage(usage_source(listings))

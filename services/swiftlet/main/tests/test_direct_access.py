@@ -139,6 +139,23 @@ async def test_revoked_grants_count_no_more_and_later_ones_do(cluster: DirectClu
         assert answer.status == 403
 
 
+async def test_a_server_that_was_away_hears_of_a_revocation_when_it_is_back(cluster: DirectCluster) -> None:
+    guest = await guest_of(cluster)
+    device = guest.devices(OBJECT)[0]
+    assert (await guest.get(device, OBJECT)).outcome == "NotFound"
+    await cluster.stop(cluster.objects)
+    url, headers = f"{cluster.url}/v1/grants/AUTH_test", {"X-Auth-Token": cluster.token}
+    async with cluster.session.delete(url, headers=headers) as answer:
+        assert answer.status == 202
+        told = await answer.json()
+    assert len(told["unreached"]) == told["servers"] == 1
+    assert told["ended_by"] > told["before"]
+    await cluster.serve_objects(0)
+    async with asyncio.timeout(60):
+        while (await guest.get(device, OBJECT)).outcome != "Unauthorized":  # noqa: ASYNC110
+            await asyncio.sleep(0.1)
+
+
 async def test_a_right_that_a_proxy_takes_away_counts_no_more_at_devices(cluster: DirectCluster) -> None:
     assert (await cluster.http("PUT", "d"))[0] == 201
     assert (await cluster.http("POST", "c", headers={"X-Container-Write": "other:sue"}))[0] == 204

@@ -71,6 +71,17 @@ async def test_who_was_away_is_told_later(world: tuple[World, GrantEpochs]) -> N
     assert sorted(there.told[2:]) == [(1, "a", "c", 1_000_000), (1, "a", "d", 1_005_000)]
 
 
+async def test_who_was_not_reached_by_another_is_told_until_it_was(world: tuple[World, GrantEpochs]) -> None:
+    there, epochs = world
+    there.away = {1}
+    epochs.owe([ONE], {("a", ""): 1_000_000})
+    await there.until(lambda: there.tried == 1)
+    there.now += 5
+    there.away = set()
+    await there.until(lambda: bool(there.told))
+    assert there.told == [(1, "a", "", 1_000_000)]
+
+
 async def test_what_has_ended_by_itself_is_not_told(world: tuple[World, GrantEpochs]) -> None:
     there, epochs = world
     there.away = {1}
