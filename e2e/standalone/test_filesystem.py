@@ -236,6 +236,24 @@ def test_a_block_that_fails_stores_nothing(made: SwiftletFileSystem) -> None:
         made.open(f"{CONTAINER}/exclusive", "xb")
 
 
+def test_the_store_itself_refuses_to_replace_what_is_to_be_new(made: SwiftletFileSystem, tmp_path: Path) -> None:
+    """Two writers may both have found nothing there."""
+    path = f"{CONTAINER}/once"
+    made.pipe_file(path, b"first", mode="create")
+    with pytest.raises(FileExistsError):
+        made.pipe_file(path, b"second", mode="create")
+    (tmp_path / "file").write_bytes(b"third")
+    with pytest.raises(FileExistsError):
+        made.put_file(str(tmp_path / "file"), path, mode="create")
+    late = f"{CONTAINER}/raced"
+    file = made.open(late, "xb")
+    file.write(b"fourth")
+    made.pipe_file(late, b"earlier")
+    with pytest.raises(FileExistsError):
+        file.close()
+    assert (made.cat_file(path), made.cat_file(late)) == (b"first", b"earlier")
+
+
 def read_in_child(filesystem: SwiftletFileSystem, results: Any) -> None:
     results.put(filesystem.cat_file(f"{CONTAINER}/forked"))
 
