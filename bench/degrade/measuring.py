@@ -13,6 +13,7 @@ from bench.degrade.modes import Mode, Scene
 from bench.degrade.whole import until_whole
 from e2e.standalone.cluster import start_cluster
 from e2e.standalone.wire import Client
+from swiftlet.bench import catalogue
 from swiftlet.bench.results import Failures, Point, StepResult
 from swiftlet.bench.runner import Options, Progress, run
 from swiftlet.bench.scenario import Scenario
@@ -59,24 +60,8 @@ class Measured:
 
 def scenario(seconds: float, objects: int) -> Scenario:
     """Small objects mostly read, some large ones."""
-    return Scenario.model_validate(
-        {
-            "title": "degraded",
-            "containers": 4,
-            "objects": objects,
-            "sizes": {
-                "weighted": [
-                    {"weight": 97, "uniform": {"least": "1 KB", "most": "50 KB"}},
-                    {"weight": 3, "size": "2 MB"},
-                ]
-            },
-            "operations": {"create": 30, "read": 60, "delete": 5, "head": 5},
-            "closed": {"connections": [CONNECTIONS]},
-            "warm_up_s": 0,
-            "duration_s": seconds,
-            "timeout_s": 30,
-        }
-    )
+    changes = [f"duration_s={seconds}", f"objects={objects}", f"closed.connections={CONNECTIONS}"]
+    return catalogue.find("degraded", changes)
 
 
 def measure(mode: Mode, directory: Path, seconds: float, objects: int) -> Measured:

@@ -15,7 +15,7 @@ from swiftlet.advice.demand import Demand, demand
 from swiftlet.advice.errors import AdviceError
 from swiftlet.advice.hardware import Disk, Hardware, Node
 from swiftlet.advice.load import Load
-from swiftlet.advice.plan import AWAY, Arrangement, DatabasePlan, Plan, PoolPlan, ProxyPlan, Rules, Use
+from swiftlet.advice.plan import AWAY, Arrangement, Coding, DatabasePlan, Plan, PoolPlan, ProxyPlan, Rules, Use
 from swiftlet.advice.sizing import (
     MAX_PODS,
     Case,
@@ -33,6 +33,8 @@ from swiftlet.advice.sizing import (
 )
 
 GIB = 2.0**30
+OTHER_CODING = Coding(4, 2)
+"""What copies are compared with: it takes half of their bytes, and six devices."""
 SUMO_SHARE = 0.9
 """The largest share of all copies on sumo nodes in `mixed`; with more they could as well hold all."""
 _WORTH_A_WEIGHT = 1.05
@@ -62,6 +64,17 @@ def plans(load: Load, hardware: Hardware, costs: UnitCosts, rules: Rules) -> lis
     if not found:
         raise AdviceError("; ".join(reasons) or "hardware.nodes: none of them has disks; give one of them some")
     return sorted(found, key=lambda plan: _cost(plan, has_prices))
+
+
+def kept_otherwise(load: Load, hardware: Hardware, costs: UnitCosts, rules: Rules) -> Plan | None:
+    """Return the best store whose objects are kept the other way: coded in place of copies, or three copies in place of
+    a coding. None when no such store will do.
+    """
+    others = replace(rules, coding=OTHER_CODING if rules.coding is None else None, replicas=3)
+    try:
+        return plans(load, hardware, costs, others)[0]
+    except AdviceError:
+        return None
 
 
 def _demand(load: Load, costs: UnitCosts, rules: Rules) -> Demand:

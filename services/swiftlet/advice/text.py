@@ -30,8 +30,10 @@ def load_lines(load: Load) -> Iterator[str]:
         )
 
 
-def plan_lines(plan: Plan, others: Sequence[Plan]) -> Iterator[str]:
-    """Return the store that was chosen, why it is as it is, and the other ways that would do."""
+def plan_lines(plan: Plan, others: Sequence[Plan], otherwise: Plan | None = None) -> Iterator[str]:
+    """Return the store that was chosen, why it is as it is, and the other ways that would do; `otherwise` keeps objects
+    in another way.
+    """
     yield f"way      {_WAYS[plan.arrangement]}"
     for pool in plan.pools:
         yield f"pool     {_pool(pool)}"
@@ -56,6 +58,9 @@ def plan_lines(plan: Plan, others: Sequence[Plan]) -> Iterator[str]:
     if others:
         yield "Other ways that would do:"
         yield from (f"  {_other(one)}" for one in others[:_SHOWN])
+    if otherwise is not None:
+        yield f"With {otherwise.rules.redundancy} in place of {plan.rules.redundancy}:"
+        yield f"  {_other(otherwise)}"
 
 
 def _redundancy(plan: Plan) -> Iterator[str]:

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from swiftlet.advice.arrangements import plans
+from swiftlet.advice import arrangements
+from swiftlet.advice.arrangements import kept_otherwise, plans
 from swiftlet.advice.costs import shipped
 from swiftlet.advice.errors import AdviceError
 from swiftlet.advice.hardware import Disk, Hardware, Node
@@ -224,3 +225,27 @@ def test_the_text_names_what_comes_first_and_other_ways() -> None:
     assert "proxy in every pod that stores objects (sumo nodes)" in text
     assert "would be at the limit first" in text
     assert "apart: " in text
+
+
+def test_copies_are_compared_with_a_coding_and_a_coding_with_copies() -> None:
+    asked, given = load(100 * MB, 1000 * TB, read=1), hardware(DENSE)
+    for rules, other in ((Rules(), Rules(coding=Coding(4, 2))), (Rules(coding=Coding(6, 3)), Rules())):
+        chosen, *others = plans(asked, given, costs(), rules)
+        otherwise = kept_otherwise(asked, given, costs(), rules)
+        assert otherwise is not None
+        assert otherwise == best(asked, given, other)
+        lines = list(plan_lines(chosen, others, otherwise))
+        assert lines[-2] == f"With {other.redundancy} in place of {rules.redundancy}:"
+        assert lines[-1].startswith("  sumo: ")
+
+
+def test_where_objects_cannot_be_kept_otherwise_nothing_is_said_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(*_: object) -> list[Plan]:
+        raise AdviceError("nothing will do")
+
+    asked, given = load(MB, TB, read=1), hardware(DENSE)
+    chosen = best(asked, given)
+    monkeypatch.setattr(arrangements, "plans", none)
+    otherwise = kept_otherwise(asked, given, costs(), Rules())
+    assert otherwise is None
+    assert not any(line.startswith("With ") for line in plan_lines(chosen, [], otherwise))

@@ -27,7 +27,8 @@ def test_what_ships_can_be_run_and_says_what_it_is(name: str) -> None:
 def test_each_mix_of_the_sources_ships() -> None:
     names = {"small-upload", "small-download", "large-upload", "large-download", "ssbench-1", "ssbench-2"}
     names |= {"wide-area-read", "wide-area-write", "aggregated-read", "aggregated-write", "put-latency", "get-latency"}
-    names |= {"many-containers", "container-database", "sync-population"}
+    names |= {"wide-area-read-1gb", "wide-area-write-1gb"}
+    names |= {"many-containers", "container-database", "sync-population", "degraded"}
     names |= {
         "training-data",
         "backup-ingest",
@@ -37,6 +38,35 @@ def test_each_mix_of_the_sources_ships() -> None:
         "million-objects",
     }
     assert names == set(catalogue.shipped())
+
+
+MIXES: dict[str, tuple[tuple[int, int], dict[str, float], tuple[int, ...]]] = {
+    "small-upload": ((1_000, 100_000), {"read": 5, "create": 90, "delete": 5}, ()),
+    "small-download": ((1_000, 100_000), {"read": 90, "create": 5, "delete": 5}, ()),
+    "large-upload": ((1_000_000, 10_000_000), {"read": 5, "create": 90, "delete": 5}, ()),
+    "large-download": ((1_000_000, 10_000_000), {"read": 90, "create": 5, "delete": 5}, ()),
+    "ssbench-1": ((10_000_000, 1_000_000_000), {}, (8,)),
+    "ssbench-2": ((100_000_000, 5_000_000_000), {}, (8,)),
+    "wide-area-read": ((100_000_000, 100_000_000), {"read": 1}, (10, 20, 30, 40, 50)),
+    "wide-area-write": ((100_000_000, 100_000_000), {"create": 1}, (10, 20, 30, 40, 50)),
+    "wide-area-read-1gb": ((1_000_000_000, 1_000_000_000), {"read": 1}, (10, 20, 30, 40, 50)),
+    "wide-area-write-1gb": ((1_000_000_000, 1_000_000_000), {"create": 1}, (10, 20, 30, 40, 50)),
+    "aggregated-read": ((10_000, 10_000), {"read": 1}, (1, 20)),
+    "aggregated-write": ((10_000, 10_000), {"create": 1}, (1, 20)),
+}
+"""The smallest and the largest object, the weights of operations, and the connections, as the sources have them."""
+
+
+@pytest.mark.parametrize("name", MIXES)
+def test_what_repeats_a_source_has_its_sizes_and_mix(name: str) -> None:
+    (least, most), operations, connections = MIXES[name]
+    scenario = catalogue.find(name)
+    pieces = scenario.sizes.pieces()
+    assert (min(piece[1] for piece in pieces), max(piece[2] for piece in pieces)) == (least, most)
+    if operations:
+        assert {name: weight for name, weight in scenario.operations.weights() if weight} == operations
+    if connections:
+        assert tuple(step.connections for step in steps(scenario)) == connections
 
 
 @pytest.mark.parametrize(

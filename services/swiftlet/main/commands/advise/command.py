@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 import yaml
 
-from swiftlet.advice.arrangements import plans
+from swiftlet.advice.arrangements import kept_otherwise, plans
 from swiftlet.advice.cluster import ClusterShape
 from swiftlet.advice.costs import UnitCosts, read_costs, shipped
 from swiftlet.advice.errors import AdviceError
@@ -128,13 +128,15 @@ def _print_findings(found: Iterable[tuple[ClusterShape, Subject]], as_json: bool
 
 
 def _print_plan(given: Workload, load: Load, costs: UnitCosts, name: str, namespace: str | None, as_json: bool) -> None:
-    chosen, *others = plans(load, given.store_of(), costs, given.rules())
+    hardware, rules = given.store_of(), given.rules()
+    chosen, *others = plans(load, hardware, costs, rules)
     resources = manifests(chosen, name, namespace)
     if as_json:
         for one in resources:
             click.echo(json.dumps(one))
         return
-    for line in (given.title, "", *load_lines(load), *plan_lines(chosen, others), "", costs_line(costs)):
+    otherwise = kept_otherwise(load, hardware, costs, rules)
+    for line in (given.title, "", *load_lines(load), *plan_lines(chosen, others, otherwise), "", costs_line(costs)):
         click.echo(f"# {line}".rstrip())
     for one in resources:
         click.echo("---")
