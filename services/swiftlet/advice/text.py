@@ -59,7 +59,7 @@ def plan_lines(plan: Plan, others: Sequence[Plan], otherwise: Plan | None = None
         yield "Other ways that would do:"
         yield from (f"  {_other(one)}" for one in others[:_SHOWN])
     if otherwise is not None:
-        yield f"With {otherwise.rules.redundancy} in place of {plan.rules.redundancy}:"
+        yield f"With {_kept(otherwise)} in place of {_kept(plan)}:"
         yield f"  {_other(otherwise)}"
 
 
@@ -119,6 +119,11 @@ def _other(plan: Plan) -> str:
     own = f", {plan.proxies.pods} {plan.proxies.node.name} as proxies" if plan.proxies.node is not None else ""
     price = f", {plan.price:,.0f}" if plan.price is not None else ""
     return f"{plan.arrangement}: {machines}{own}{price}"
+
+
+def _kept(plan: Plan) -> str:
+    """Return how objects are kept, without what it takes."""
+    return str(plan.rules.redundancy).partition(",")[0]
 
 
 def _counted(number: int, what: str) -> str:

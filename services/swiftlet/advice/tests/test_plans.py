@@ -229,13 +229,17 @@ def test_the_text_names_what_comes_first_and_other_ways() -> None:
 
 def test_copies_are_compared_with_a_coding_and_a_coding_with_copies() -> None:
     asked, given = load(100 * MB, 1000 * TB, read=1), hardware(DENSE)
-    for rules, other in ((Rules(), Rules(coding=Coding(4, 2))), (Rules(coding=Coding(6, 3)), Rules())):
+    told = {
+        "With 4+2 fragments in place of 3 copies:": (Rules(), Rules(coding=Coding(4, 2))),
+        "With 3 copies in place of 6+3 fragments:": (Rules(coding=Coding(6, 3)), Rules()),
+    }
+    for line, (rules, other) in told.items():
         chosen, *others = plans(asked, given, costs(), rules)
         otherwise = kept_otherwise(asked, given, costs(), rules)
         assert otherwise is not None
         assert otherwise == best(asked, given, other)
         lines = list(plan_lines(chosen, others, otherwise))
-        assert lines[-2] == f"With {other.redundancy} in place of {rules.redundancy}:"
+        assert lines[-2] == line
         assert lines[-1].startswith("  sumo: ")
 
 
