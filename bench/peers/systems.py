@@ -37,7 +37,7 @@ class System:
 
     name: str
     durability: str
-    """What an acknowledged PUT survives, as configured here."""
+    """How many copies or fragments there are when a PUT is acknowledged, and which of them are synced."""
     settings: str
     """How it is set up."""
     version: Callable[[], str]

@@ -16,7 +16,7 @@ from swiftlet.settings.policies import Policies
 
 @dataclass(frozen=True, slots=True)
 class KnownFacts:
-    """What decisions rest on; implements `swiftlet.api.context.core.Facts`."""
+    """The options, caches and quotas on which decisions rest; implements `swiftlet.api.context.core.Facts`."""
 
     options: ApiOptions
     containers: ContainerCache
