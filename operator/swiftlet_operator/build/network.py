@@ -60,8 +60,10 @@ REACHES: Mapping[str, Mapping[str, tuple[int, ...]]] = {
     REDIS: {},
 }
 """For each component, the components that its pods connect to, and their ports."""
-_REVOKES = {STORAGE: (OBJECT_NATIVE_PORT,)}
-"""What metadata servers connect to besides, with direct access: they tell object servers which grants have ended."""
+_TELLS = {STORAGE: (OBJECT_PORT, OBJECT_NATIVE_PORT)}
+"""What metadata servers connect to besides, with direct access: they tell object servers what writes they have missed, and
+which grants have ended.
+"""
 
 
 _MEMBERS = {STORAGE: _OF_DATA[STORAGE], CONTAINER: _OF_DATA[CONTAINER]}
@@ -123,7 +125,7 @@ def _is_part(inner: str, outer: str) -> bool:
 def _reaches(site: Site, component: str) -> Mapping[str, tuple[int, ...]]:
     """Return what a component's pods connect to in this cluster."""
     if component == METADATA and site.spec.direct_access.enabled:
-        return {**REACHES[component], **_REVOKES}
+        return {**REACHES[component], **_TELLS}
     return REACHES[component]
 
 

@@ -210,9 +210,10 @@ def test_direct_clients_reach_object_and_metadata_servers_and_nothing_else_of_th
     # Without a list of their own they are those who may reach the API.
     assert reached(direct(network={"clients": [training]}), job) == {**everybody, "storage": {7200}}
     assert reached(direct(network={"clients": [training]}), STRANGER) == {}
-    # Metadata servers tell object servers which grants have ended.
+    # Metadata servers tell object servers which grants have ended, and what writes they have missed.
     assert passes(found, own("metadata"), own("storage"), 7200)
-    assert not passes(found, own("metadata"), own("storage"), 6200)
+    assert passes(found, own("metadata"), own("storage"), 6200)
+    assert not passes(found, own("metadata"), own("storage"), 6400)
 
 
 def test_more_may_be_reached_by_those_who_need_it() -> None:

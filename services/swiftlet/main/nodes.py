@@ -171,6 +171,13 @@ def use_node_client(app: web.Application, cluster: ClusterSection, timeouts: Nod
     return client
 
 
+def use_devices(app: web.Application, cluster: ClusterSection, timeouts: NodeTimeouts) -> HttpDevices:
+    """Return what asks object servers over HTTP, for the life of `app`."""
+    devices = _devices(app, cluster, timeouts)
+    _closed_with(app, devices)
+    return devices
+
+
 def use_object_transport(
     app: web.Application, cluster: ClusterSection, timeouts: NodeTimeouts, service: str, *, rdma: bool = True
 ) -> NativeObjectTransport:
@@ -178,8 +185,7 @@ def use_object_transport(
 
     Servers count their clients by the name `service`. Without `rdma` RDMA is not used, whatever the cluster says.
     """
-    devices = HttpDevices(NodeClient(*_http(app, cluster, timeouts)))
-    _transports(app).add_http(devices.connected, cluster.encryption != "none")
+    devices = _devices(app, cluster, timeouts)
     transport = NativeObjectTransport(_native_client(app, cluster, timeouts, service, rdma), devices)
     _closed_with(app, transport)
     return transport
@@ -188,6 +194,12 @@ def use_object_transport(
 def bodies_for(transport: NativeObjectTransport) -> Bodies:
     """Return the memory and threads for bodies that are sent over a transport."""
     return NativeBodies(transport.client)
+
+
+def _devices(app: web.Application, cluster: ClusterSection, timeouts: NodeTimeouts) -> HttpDevices:
+    devices = HttpDevices(NodeClient(*_http(app, cluster, timeouts)))
+    _transports(app).add_http(devices.connected, cluster.encryption != "none")
+    return devices
 
 
 def _http(

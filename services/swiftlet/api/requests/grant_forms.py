@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
 from swiftlet.api.http.problems import ApiError
+from swiftlet.api.requests.json_fields import MAX_NUMBER, json_fields, name_field, number_field, text_field
 from swiftlet.model import Amounts
 from swiftlet.names import MAX_ACCOUNT_NAME, MAX_CONTAINER_NAME, MAX_OBJECT_NAME
 
@@ -23,7 +23,6 @@ METHODS = {"get": "GET", "head": "HEAD", "put": "PUT", "post": "POST", "delete":
 WRITING = frozenset({"put", "post", "delete"})
 WANTED_OBJECTS, WANTED_BYTES = 1000, 1 << 30
 """What is held of a quota if the client does not say how much it is going to store."""
-_UNLIMITED = (1 << 64) - 1
 _FIELDS = frozenset(
     {"account", "container", "prefix", "object", "operations", "life_s", "max_size", "objects", "bytes", "session"}
 )
@@ -66,51 +65,21 @@ class Asked:
 @lru_cache(maxsize=MAX_PARSED)
 def parse(body: bytes) -> Asked:
     """Return what a request asks for. Raises ApiError 400 that names the field which is wrong."""
-    try:
-        fields = json.loads(body)
-    except (ValueError, RecursionError) as error:
-        raise ApiError(400, "the body must be a JSON object") from error
-    if not isinstance(fields, dict):
-        raise ApiError(400, "the body must be a JSON object")
-    unknown = fields.keys() - _FIELDS
-    if unknown:
-        raise ApiError(400, f"{min(unknown)[:64]!r} is not a field of a request for a grant")
-    prefix, obj = _text(fields, "prefix", MAX_OBJECT_NAME), _text(fields, "object", MAX_OBJECT_NAME)
+    fields = json_fields(body, _FIELDS, "a request for a grant")
+    prefix, obj = text_field(fields, "prefix", MAX_OBJECT_NAME), text_field(fields, "object", MAX_OBJECT_NAME)
     if prefix is not None and obj is not None:
         raise ApiError(400, "prefix and object exclude each other")
     return Asked(
-        _name(fields, "account", MAX_ACCOUNT_NAME),
-        _name(fields, "container", MAX_CONTAINER_NAME),
+        name_field(fields, "account", MAX_ACCOUNT_NAME),
+        name_field(fields, "container", MAX_CONTAINER_NAME),
         prefix,
         obj,
         _operations(fields),
-        None if "life_s" not in fields else _number(fields, "life_s", 1, 0),
-        _number(fields, "max_size", 0, _UNLIMITED),
-        Amounts(0, _number(fields, "objects", 1, WANTED_OBJECTS), _number(fields, "bytes", 0, WANTED_BYTES)),
+        None if "life_s" not in fields else number_field(fields, "life_s", 1, 0),
+        number_field(fields, "max_size", 0, MAX_NUMBER),
+        Amounts(0, number_field(fields, "objects", 1, WANTED_OBJECTS), number_field(fields, "bytes", 0, WANTED_BYTES)),
         _session(fields),
     )
-
-
-def _text(fields: Mapping[str, object], name: str, limit: int) -> str | None:
-    if name not in fields:
-        return None
-    text = fields[name]
-    try:
-        fits = isinstance(text, str) and 0 < len(text.encode()) <= limit and "\0" not in text
-    except UnicodeEncodeError:
-        fits = False
-    if not fits:
-        raise ApiError(400, f"{name}: a text of 1 to {limit} bytes of UTF-8 is needed")
-    return str(text)
-
-
-def _name(fields: Mapping[str, object], name: str, limit: int) -> str:
-    text = _text(fields, name, limit)
-    if text is None:
-        raise ApiError(400, f"{name} is missing")
-    if "/" in text:
-        raise ApiError(400, f"{name}: it can't contain '/'")
-    return text
 
 
 def _operations(fields: Mapping[str, object]) -> frozenset[str]:
@@ -118,13 +87,6 @@ def _operations(fields: Mapping[str, object]) -> frozenset[str]:
     if not isinstance(wanted, list) or not wanted or any(name not in OPERATIONS for name in map(str, wanted)):
         raise ApiError(400, f"operations: a list of some of {', '.join(OPERATIONS)} is needed")
     return frozenset(map(str, wanted))
-
-
-def _number(fields: Mapping[str, object], name: str, least: int, default: int) -> int:
-    number = fields.get(name, default)
-    if not isinstance(number, int) or isinstance(number, bool) or not least <= number <= _UNLIMITED:
-        raise ApiError(400, f"{name}: a whole number from {least} on is needed")
-    return number
 
 
 def _session(fields: Mapping[str, object]) -> bytes | None:

@@ -27,10 +27,11 @@ from swiftlet.api.requests.grant_answers import Commons
 from swiftlet.api.requests.grant_decisions import Decisions
 from swiftlet.api.requests.grant_forms import MAX_BODY, Asked, parse
 from swiftlet.api.requests.grant_slices import UNLIMITED, GrantSlices
+from swiftlet.api.requests.metadata_requests import token_text, whole_body
 from swiftlet.auth.identity import is_owner
 from swiftlet.auth.tokens import Token, Tokens
 from swiftlet.context import request_id
-from swiftlet.errors import Forbidden, SwiftletError, Unauthorized
+from swiftlet.errors import Forbidden, SwiftletError
 from swiftlet.names import Path, parse_path
 from swiftlet.web.logs import get_logger, log_many
 
@@ -79,8 +80,8 @@ def add_grant_routes(app: web.Application, api: GrantsApi) -> None:
     async def give(request: web.Request) -> web.Response:
         account = "unknown"
         try:
-            token = _token(api, request)
-            asked = parse(await _body(request))
+            token = api.tokens.read(token_text(request))
+            asked = parse(await whole_body(request, MAX_BODY))
             account = asked.account
             text = await _grant(api, token, asked)
             return web.Response(body=text.encode(), content_type="application/json", charset="utf-8")
@@ -90,26 +91,12 @@ def add_grant_routes(app: web.Application, api: GrantsApi) -> None:
     async def revoke(request: web.Request) -> web.Response:
         raw = request.rel_url.raw_path.removeprefix(PREFIX)
         try:
-            return await _revoke(api, _token(api, request), parse_path(raw))
+            return await _revoke(api, api.tokens.read(token_text(request)), parse_path(raw))
         except SwiftletError as error:
             return answer(error, raw[1:])
 
     app.router.add_post(PREFIX, give)
     app.router.add_delete(PREFIX + "/{account}", revoke)
-
-
-def _token(api: GrantsApi, request: web.Request) -> Token:
-    text = request.headers.get("X-Auth-Token") or request.headers.get("X-Storage-Token")
-    if not text:
-        raise Unauthorized("send X-Auth-Token; the proxy issues tokens at /auth/v1.0")
-    return api.tokens.read(text)
-
-
-async def _body(request: web.Request) -> bytes:
-    size = request.content_length
-    if size is None or size > MAX_BODY:
-        raise ApiError(413 if size else 411, f"a body of a known size up to {MAX_BODY} bytes is needed")
-    return await request.content.readexactly(size)
 
 
 async def _grant(api: GrantsApi, token: Token, asked: Asked) -> str:

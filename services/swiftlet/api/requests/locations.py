@@ -16,8 +16,9 @@ from aiohttp import web
 
 from swiftlet.api.context.container_cache import ContainerCache
 from swiftlet.api.http.problems import ApiError, answer, status_of
+from swiftlet.api.requests.metadata_requests import token_text
 from swiftlet.auth.identity import Identity, authorize
-from swiftlet.errors import SwiftletError, Unauthorized
+from swiftlet.errors import SwiftletError
 from swiftlet.names import HashPath, Path, parse_path
 from swiftlet.placement.rings import Rings
 from swiftlet.ring.model import Device
@@ -58,10 +59,7 @@ def add_location_routes(app: web.Application, api: LocationsApi) -> None:
 async def _locate(api: LocationsApi, request: web.Request, path: Path) -> web.Response:
     if path.container is None or path.obj is None:
         raise ApiError(400, f"the path must name an object: {PREFIX}/ACCOUNT/CONTAINER/OBJECT")
-    token = request.headers.get("X-Auth-Token") or request.headers.get("X-Storage-Token")
-    if not token:
-        raise Unauthorized("send X-Auth-Token; the proxy issues tokens at /auth/v1.0")
-    authorize(api.identify(token), "GET", path)
+    authorize(api.identify(token_text(request)), "GET", path)
     container = await api.containers.get(path.account, path.container)
     if (move := api.policies.move_in_force(container.move)) is not None:
         names = f"{api.policies.name_of(move.source)} to {api.policies.name_of(move.target)}"

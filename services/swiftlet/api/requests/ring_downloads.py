@@ -12,8 +12,9 @@ from aiohttp import web
 from swiftlet_native import xxh3_64
 
 from swiftlet.api.http.problems import ApiError, answer
+from swiftlet.api.requests.metadata_requests import token_text
 from swiftlet.auth.identity import Identity
-from swiftlet.errors import SwiftletError, Unauthorized
+from swiftlet.errors import SwiftletError
 from swiftlet.placement.rings import Rings
 from swiftlet.ring import codec
 from swiftlet.ring.lookup import Ring
@@ -35,10 +36,7 @@ class RingDownloads:
     async def get(self, request: web.Request) -> web.Response:
         """Answer with the ring of the policy with this name or index."""
         try:
-            token = request.headers.get("X-Auth-Token") or request.headers.get("X-Storage-Token")
-            if not token:
-                raise Unauthorized("send X-Auth-Token; the proxy issues tokens at /auth/v1.0")
-            self._identify(token)
+            self._identify(token_text(request))
             body, etag, version = await self._content(self._index(request.match_info["policy"]))
         except SwiftletError as error:
             return answer(error)

@@ -187,7 +187,7 @@ class DirectMany:
         if granted is None:
             return results
         parts, rights = self._parts(), granted.rights
-        objects, outbox = parts.objects(rights, ""), _Outbox(rights.signed)
+        objects, outbox = parts.objects(rights, container, ""), _Outbox(rights.signed)
         for number, name in enumerate(names):
             if parts.not_plain.has(container, name) or not plain.is_read(ObjectRequest(container, name)):
                 continue
@@ -217,7 +217,7 @@ class DirectMany:
     ) -> dict[int, _Write]:
         """Send writes to all of their devices, without names that are None; return them by number, once decided."""
         parts = self._parts()
-        objects, outbox = parts.objects(rights, ""), _Outbox(rights.signed)
+        objects, outbox = parts.objects(rights, container, ""), _Outbox(rights.signed)
         writes: dict[int, _Write] = {}
         for number, name in enumerate(names):
             if name is None:
@@ -249,11 +249,12 @@ class DirectMany:
             if sent.is_over or all(write.is_decided for write in writes.values()):
                 break
             await sent.wait()
-        for write in writes.values():
-            if write.is_done:
+        for number, write in writes.items():
+            if write.is_done and write.late:
+                missed = parts.missed(rights, container, names[number] or "")
                 for device in write.plan.slots:
                     if device.id in write.late:
-                        parts.behind.note(device, write.key.policy, write.key.partition)
+                        missed.note(device, write.key.policy, write.key.partition)
         return writes
 
     @staticmethod

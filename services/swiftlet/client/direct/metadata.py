@@ -36,19 +36,20 @@ class MetadataServer:
 
     async def grant(self, fields: Mapping[str, object]) -> dict[str, Any]:
         """Return the answer to a request for a grant."""
-        body = json.dumps(fields).encode()
-        with _in_time("grant"):
+        return _object(await self._post("v1/grants", fields, "grant"))
+
+    async def missed(self, fields: Mapping[str, object]) -> None:
+        """Name devices that have missed writes."""
+        await self._post("v1/missed", fields, "answer about missed writes")
+
+    async def _post(self, path: str, fields: Mapping[str, object], what: str) -> bytes:
+        body, headers = BytesBody(json.dumps(fields).encode()), {"Content-Type": "application/json"}
+        with _in_time(what):
             async with (
                 asyncio.timeout(ANSWER_S),
-                self._http.request(
-                    "POST",
-                    "v1/grants",
-                    headers={"Content-Type": "application/json"},
-                    body=BytesBody(body),
-                    base=self._url,
-                ) as answer,
+                self._http.request("POST", path, headers=headers, body=body, base=self._url) as answer,
             ):
-                return _object(await answer.read())
+                return await answer.read()
 
     async def ring(self, policy: int, etag: str | None) -> tuple[bytes, str] | None:
         """Return the ring of a policy with its ETag; None when it still has this one."""

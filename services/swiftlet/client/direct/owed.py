@@ -1,4 +1,4 @@
-"""What a client's writes leave to the devices and does not tell them: rows of containers, and what they have missed."""
+"""What a client's writes leave to the devices, rows of containers; and which devices a client does not read from."""
 
 from __future__ import annotations
 
@@ -55,10 +55,7 @@ class RowsOfDevices:
 
 
 class Behind:
-    """Which devices have missed writes of this client, so that it does not read there what was before them.
-
-    Members of the cluster tell such a device, which then sends all readers elsewhere; guests can't.
-    """
+    """Which devices have missed writes of this client, so that it does not read there what was before them."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         """Begin without any; `clock` returns monotonic seconds."""

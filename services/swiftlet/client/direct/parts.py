@@ -19,6 +19,7 @@ from swiftlet.client.direct.guest import GuestCaller, GuestCalls
 from swiftlet.client.direct.hashing import Hashing
 from swiftlet.client.direct.large_stream import Ahead
 from swiftlet.client.direct.metadata import MetadataServer
+from swiftlet.client.direct.missed import MissedOfObject, Reports
 from swiftlet.client.direct.outage import Outage
 from swiftlet.client.direct.owed import Behind, RowsOfDevices
 from swiftlet.client.direct.rings import DirectRings
@@ -145,6 +146,7 @@ class Parts:
         self.rings = DirectRings(metadata.ring)
         self.health = AskedHealth()
         self.behind = Behind()
+        self.reports = Reports(metadata.missed)
         self.clock = TimestampClock(lambda: time.time_ns() + self._ahead_ns)
         self.devices = Outage("the devices")
         self.servers = Outage("the metadata servers")
@@ -188,7 +190,11 @@ class Parts:
 
         return GuestCalls(rights.caller, rights.signed, name.encode(), told)
 
-    def objects(self, rights: Rights, name: str) -> ReplicatedObjects:
+    def missed(self, rights: Rights, container: str, name: str) -> MissedOfObject:
+        """Return what remembers, and tells metadata servers, which devices have missed writes of an object."""
+        return MissedOfObject(self.behind, self.reports, rights.account, container, name)
+
+    def objects(self, rights: Rights, container: str, name: str) -> ReplicatedObjects:
         """Return objects with their replicas, for one request for the object of this name."""
         calls = self.calls(rights, name)
         return ReplicatedObjects(
@@ -197,7 +203,7 @@ class Parts:
             RowsOfDevices(rights.container_replicas),
             rights.hash_path,
             self.health,
-            self.behind,
+            self.missed(rights, container, name),
             place=self._place,
             quorums=lambda _policy: rights.write_quorum,
             writes=calls,
@@ -212,7 +218,10 @@ class Parts:
         self._ahead_ns = self._device_ahead_ns
 
     async def close(self) -> None:
-        """Close the connections of all sessions, and stop asking for grants and rings."""
+        """Close the connections of all sessions, and stop asking for grants and rings; what metadata servers are to be
+        told is told first.
+        """
+        await self.reports.close()
         await self.grants.close()
         await self.rings.close()
         callers = [*self._former, *([] if self._caller is None else [self._caller])]

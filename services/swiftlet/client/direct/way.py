@@ -307,7 +307,9 @@ class DirectWay:
                 version, before = parts.rings.objects(rights.policy).version, parts.answers
                 path = parts.path(rights, request.container, request.name)
                 try:
-                    result = await attempt(Directly(parts, parts.objects(rights, request.name), path, rights))
+                    result = await attempt(
+                        Directly(parts, parts.objects(rights, request.container, request.name), path, rights)
+                    )
                 except GuestRefused as refusal:
                     if refusal.kind == "Unauthorized":
                         parts.grants.drop(request.container, kind, granted)

@@ -1,4 +1,6 @@
-"""Connects a metadata server that gives grants with facts, keys, room of quotas, and a way to tell object servers."""
+"""Connects a metadata server that gives grants with facts, keys, room of quotas, and a way to tell object servers
+that grants count no more, and what devices have missed.
+"""
 
 from __future__ import annotations
 
@@ -11,15 +13,18 @@ from swiftlet.api.requests.grant_answers import Commons
 from swiftlet.api.requests.grant_decisions import Decisions
 from swiftlet.api.requests.grant_slices import GrantSlices
 from swiftlet.api.requests.grants import GrantsApi, Told, add_grant_routes
+from swiftlet.api.requests.missed import Allowances, MissedApi, add_missed_route
 from swiftlet.auth.tokens import Tokens
 from swiftlet.main.background import in_background
 from swiftlet.main.grant_epochs import object_servers, teller
 from swiftlet.main.keys import use_keys
-from swiftlet.main.nodes import native_settings
+from swiftlet.main.nodes import native_settings, use_devices
 from swiftlet.main.rings import RingSet
 from swiftlet.main.services.facts import KnownFacts
 from swiftlet.placement.grant_epochs import GrantEpochs, tell_all
+from swiftlet.placement.health import NodeHealth
 from swiftlet.placement.listings import ClusterListings
+from swiftlet.placement.missed import Missed
 from swiftlet.quota.usage import RememberedUsage, usage_source
 from swiftlet.settings import MetadataSettings
 from swiftlet.transport.native_client import NativeClient
@@ -42,8 +47,10 @@ def use_grants(
     tell = teller(client)
     epochs = GrantEpochs(tell, lambda: object_servers(facts.options.policies, rings))
 
+    missed = Missed(use_devices(app, cluster, section), NodeHealth())
+
     async def telling(_app: web.Application) -> AsyncIterator[None]:
-        async with in_background(epochs.run):
+        async with in_background(epochs.run), in_background(missed.run):
             yield
         await client.close()
 
@@ -77,3 +84,4 @@ def use_grants(
         max_life_s=section.max_grant_life_s,
     )
     add_grant_routes(app, api)
+    add_missed_route(app, MissedApi(tokens, facts, rings, cluster.hash_path, missed, Allowances()))

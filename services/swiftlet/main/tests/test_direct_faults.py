@@ -111,6 +111,37 @@ async def test_a_device_that_can_not_be_reached_is_done_without(
             await way.head(ObjectRequest(CONTAINER, "deleted"))
 
 
+async def test_a_device_that_missed_a_write_sends_everybody_elsewhere(
+    cluster: DirectCluster, way: DirectWay, networks: list[Network]
+) -> None:
+    """A metadata server tells it, as devices believe no guest; others would be shown there what was before."""
+    request = ObjectRequest(CONTAINER, "told")
+    await way.put(request, BytesBody(b"older"))
+    await cluster.there(cluster.prove())
+    await way.close()
+    networks[0].is_down = True
+    await way.put(request, BytesBody(SMALL))
+    parts = parts_of(way)
+    rights = (await parts.granted(CONTAINER, Kind.READ, None)).rights
+    replicas = NativeReplicas(parts.calls(rights, "told"))
+    key = parts.objects(rights, CONTAINER, "told").key(Path(rights.account, CONTAINER, "told"), rights.policy)
+    networks[0].is_down = False
+    device = next(one for one in parts.rings.objects(rights.policy).devices if one is not None and one.id == 0)
+
+    async def shown() -> str:
+        try:
+            return (await replicas.head(device, key, proved=True)).etag
+        except SwiftletError as error:
+            return type(error).__name__
+
+    async with asyncio.timeout(60):
+        while await shown() != "Unproved":  # noqa: ASYNC110 - looking is cheap
+            await asyncio.sleep(0.02)
+    for _ in range(6):
+        assert await cluster.there(cluster.http("GET", f"{CONTAINER}/told")) == (200, SMALL)
+    assert await cluster.there(cluster.prove()), "one device was in doubt"
+
+
 async def test_many_objects_of_which_one_device_has_nothing(
     cluster: DirectCluster, way: DirectWay, networks: list[Network]
 ) -> None:
@@ -387,7 +418,7 @@ async def test_a_damaged_replica_is_passed_over_and_repaired(cluster: DirectClus
         """Return what reads of each device end with."""
         rights = (await parts.granted(CONTAINER, Kind.READ, None)).rights
         replicas = NativeReplicas(parts.calls(rights, name))
-        key = parts.objects(rights, name).key(Path(rights.account, CONTAINER, name), rights.policy)
+        key = parts.objects(rights, CONTAINER, name).key(Path(rights.account, CONTAINER, name), rights.policy)
         outcomes = []
         for device in parts.rings.objects(rights.policy).devices:
             assert device is not None
