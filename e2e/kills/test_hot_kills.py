@@ -1,4 +1,5 @@
-"""Every process of a store is killed under load that the native front answers: nothing acknowledged is lost.
+"""Every process of a store is killed under load that the native front answers, and that goes to the devices directly:
+nothing acknowledged is lost.
 
 While that goes on no read may show anything that the acknowledged operations do not allow. Within `LISTED_WITHIN_S`
 after the last fault listings have all objects there are and no other name; after what is pending was delivered and two
@@ -25,6 +26,7 @@ from typing import Any
 import pytest
 import yaml
 
+from e2e.kills.direct_clients import DirectWorker
 from e2e.kills.hot_clients import HotWorker, hot_model
 from e2e.kills.hot_kills import KINDS, Killer
 from e2e.standalone.cluster import Cluster, start_cluster
@@ -43,7 +45,7 @@ KILLS = int(os.environ.get("KILLS", str(len(KINDS))))
 EPISODE = 50
 """Kills between two checks."""
 CLIENTS = 3
-"""How many clients work on each account through each proxy."""
+"""How many clients work on each account through each proxy, and directly."""
 PAUSE_S = 0.02
 LISTED_WITHIN_S = 30.0
 ASKED = 20
@@ -67,6 +69,7 @@ class Store:
     power: Power
     quotas: Path
     tenants: list[tuple[Client, Model]]
+    logins: list[tuple[str, str]]
 
     def limit(self, limits: dict[str, int]) -> None:
         """Limit what the second account may have, by writing the file anew as Kubernetes does."""
@@ -83,6 +86,7 @@ def _store(root: Path) -> Iterator[Store]:
         stack.callback(redis.kill)
         quotas = root / "quotas.yaml"
         settings = {
+            "SWIFTLET_CLUSTER__DIRECT_ACCESS": "true",
             "SWIFTLET_PROXY__FRONT": "true",
             "SWIFTLET_PROXY__FRONT_PUT": "true",
             "SWIFTLET_REDIS__URL": redis.url,
@@ -91,7 +95,7 @@ def _store(root: Path) -> Iterator[Store]:
         }
         power = Power(root)
         settings |= power.settings
-        running = Store(None, None, redis, power, quotas, [])  # type: ignore[arg-type]
+        running = Store(None, None, redis, power, quotas, [], [])  # type: ignore[arg-type]
         running.limit(ROOMY)
         running.cluster = cluster = start_cluster(root / "store", "--workers", "2", settings=settings)
         stack.callback(cluster.stop)
@@ -103,6 +107,7 @@ def _store(root: Path) -> Iterator[Store]:
         running.https = TlsProxy(cluster, root, workers=2)
         stack.callback(running.https.stop)
         names = ((cluster.user, cluster.key, "hot"), (f"{LIMITED}:u", LIMITED_KEY, "limited"))
+        running.logins = [(user, key) for user, key, _ in names]
         running.tenants = [(Client(cluster.endpoint, user, key), hot_model(prefix)) for user, key, prefix in names]
         yield running
 
@@ -132,12 +137,18 @@ def _quotas(url: str) -> str:
 
 def _disturbed(store: Store, killer: Killer, chooser: random.Random, kills: int) -> None:
     """So many kills at least under load, and then load until both fronts answer again."""
-    workers = [
+    workers: list[HotWorker] = [
         HotWorker(client, model, random.Random(chooser.random()), endpoint, trust)
         for client, model in store.tenants
         for endpoint, trust in ((client.endpoint, None), (store.https.url, store.https.context()))
         for _ in range(CLIENTS)
     ]
+    direct = [
+        DirectWorker(client, model, random.Random(chooser.random()), user, key, store.cluster.url("metadata"))
+        for (client, model), (user, key) in zip(store.tenants, store.logins, strict=True)
+        for _ in range(CLIENTS)
+    ]
+    workers += direct
     wanted = killer.kills + kills
     urls = (store.cluster.management_url("proxy"), f"http://127.0.0.1:{store.https.management_port}")
     with at_work([worker.step for worker in workers], PAUSE_S) as over:
@@ -145,6 +156,8 @@ def _disturbed(store: Store, killer: Killer, chooser: random.Random, kills: int)
             killer.step(over)
         if not over.is_set():
             wait_until(lambda: over.is_set() or all(_answered(url) > 0 for url in urls), "answers of both fronts")
+    print(f"{sum(one.directly for one in direct)} of {sum(one.requests for one in direct)} went directly")
+    assert all(one.directly for one in direct)
     for worker in workers:
         worker.close()
 

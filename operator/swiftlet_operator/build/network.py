@@ -61,7 +61,7 @@ REACHES: Mapping[str, Mapping[str, tuple[int, ...]]] = {
 }
 """For each component, the components that its pods connect to, and their ports."""
 _TELLS = {STORAGE: (OBJECT_PORT, OBJECT_NATIVE_PORT)}
-"""What metadata servers connect to besides, with direct access: they tell object servers what writes they have missed, and
+"""What metadata servers connect to besides, with direct access: they tell object servers what these have missed, and
 which grants have ended.
 """
 
