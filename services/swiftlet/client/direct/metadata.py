@@ -53,18 +53,31 @@ class MetadataServer:
 
     async def ring(self, policy: int, etag: str | None) -> tuple[bytes, str] | None:
         """Return the ring of a policy with its ETag; None when it still has this one."""
-        headers = {"If-None-Match": etag} if etag is not None else {}
+        try:
+            data, headers = await self._ring(f"v1/rings/{policy}", {"If-None-Match": etag} if etag is not None else {})
+        except NotModified:
+            return None
+        return data, headers.get("ETag", "")
+
+    async def ring_of(self, account: str, container: str) -> tuple[bytes, str, int]:
+        """Return the ring of a container's policy, with its ETag and the policy's index."""
+        data, headers = await self._ring("v1/rings", query={"account": account, "container": container})
+        index = headers.get("X-Policy-Index", "")
+        if not (index.isascii() and index.isdigit() and len(index) <= 5):
+            raise ConnectionFailed(f"the metadata server's answer does not say whose ring it is: {index[:64]!r}")
+        return data, headers.get("ETag", ""), int(index)
+
+    async def _ring(
+        self, path: str, headers: Mapping[str, str] | None = None, query: Mapping[str, str] | None = None
+    ) -> tuple[bytes, Mapping[str, str]]:
         with _in_time("ring"):
-            try:
-                async with (
-                    asyncio.timeout(ANSWER_S),
-                    self._http.request("GET", f"v1/rings/{policy}", headers=headers, base=self._url) as answer,
-                ):
-                    if (answer.content_length or 0) > MAX_RING_BYTES:
-                        raise ConnectionFailed(f"a ring of {answer.content_length} bytes is larger than any can be")
-                    return await answer.read(), answer.headers.get("ETag", "")
-            except NotModified:
-                return None
+            async with (
+                asyncio.timeout(ANSWER_S),
+                self._http.request("GET", path, query=query, headers=headers, base=self._url) as answer,
+            ):
+                if (answer.content_length or 0) > MAX_RING_BYTES:
+                    raise ConnectionFailed(f"a ring of {answer.content_length} bytes is larger than any can be")
+                return await answer.read(), answer.headers
 
 
 class _in_time:

@@ -143,7 +143,7 @@ class Parts:
         self._options = options
         self._place = Place(options.region, options.zone)
         self.grants: Grants[Rights] = Grants(self._ask)
-        self.rings = DirectRings(metadata.ring)
+        self.rings = DirectRings(metadata.ring, metadata.ring_of)
         self.health = AskedHealth()
         self.behind = Behind()
         self.reports = Reports(metadata.missed)
@@ -239,7 +239,7 @@ class Parts:
 
     async def _asked(self, fields: Mapping[str, object]) -> Granted[Rights]:
         account = await self._metadata.account()
-        self.rings.expect()
+        self.rings.expect(account, str(fields["container"]))
         session = {} if self._caller is None else {"session": base64.b64encode(self._caller.session).decode()}
         begun = time.monotonic()
         answer = await self._metadata.grant({"account": account, **fields, **session})

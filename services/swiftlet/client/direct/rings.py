@@ -17,12 +17,12 @@ from swiftlet.ring import codec
 from swiftlet.ring.lookup import Ring
 from swiftlet.ring.model import RingError
 
-LIKELY_POLICY = 0
-"""The policy of most containers: many stores have no other one."""
 PAUSE_S = 2.0
 """Seconds between two questions about one ring: servers that are ahead of metadata servers tell of it until then."""
 Fetch = Callable[[int, str | None], Awaitable[tuple[bytes, str] | None]]
 """Returns the ring of a policy in the form of its file, and its ETag; None when it still is the one of this ETag."""
+FetchOf = Callable[[str, str], Awaitable[tuple[bytes, str, int]]]
+"""Returns the ring of the policy of a container (account and name) likewise, and the policy's index."""
 
 
 @dataclass(slots=True)
@@ -37,9 +37,12 @@ class DirectRings:
     """The object rings of one client in one event loop; `clock` returns monotonic seconds."""
 
     fetch: Fetch
+    fetch_of: FetchOf
     clock: Callable[[], float] = time.monotonic
     _known: dict[int, _Known] = field(default_factory=dict)
     _fetching: dict[int, asyncio.Future[None]] = field(default_factory=dict)
+    _expected: asyncio.Future[None] | None = None
+    """The first one, while it is fetched."""
 
     def objects(self, policy: int) -> Ring:
         """Return the ring of a policy. Raises Unavailable before `have`."""
@@ -50,14 +53,22 @@ class DirectRings:
 
     async def have(self, policy: int) -> Ring:
         """Return the ring of a policy, fetched if need be. Raises the ClientError of the metadata server."""
+        if policy not in self._known and self._expected is not None:
+            # If that fails, it is asked for again, and who needs it is told why it can't be had.
+            await asyncio.wait([self._expected])
         if policy not in self._known:
             await asyncio.shield(self._fetch(policy))
         return self.objects(policy)
 
-    def expect(self) -> None:
-        """Fetch the ring that is most likely needed first, while it is asked which one is; not when there is one."""
-        if not self._known and not self._fetching:
-            self._fetch(LIKELY_POLICY).add_done_callback(_note_failure)
+    def expect(self, account: str, container: str) -> None:
+        """Fetch the ring of a container's policy beside a grant, which tells the policy; not when there is any ring."""
+        if not self._known and not self._fetching and self._expected is None:
+            self._expected = asyncio.ensure_future(self._fetched_of(account, container))
+            self._expected.add_done_callback(self._expected_came)
+
+    def _expected_came(self, fetching: asyncio.Future[None]) -> None:
+        self._expected = None
+        _note_failure(fetching)
 
     def told(self, policy: int, version: int) -> None:
         """Note the version of a ring at an object server; 0 if it does not know."""
@@ -74,7 +85,7 @@ class DirectRings:
 
     async def close(self) -> None:
         """Stop fetching; the rings that are here stay."""
-        fetching = list(self._fetching.values())
+        fetching = [*self._fetching.values(), *([] if self._expected is None else [self._expected])]
         for one in fetching:
             one.cancel()
         await asyncio.gather(*fetching, return_exceptions=True)
@@ -91,14 +102,20 @@ class DirectRings:
         if known is not None:
             known.asked_at = self.clock()
         found = await self.fetch(policy, None if known is None else known.etag)
-        if found is None:
-            return
-        data, etag = found
+        if found is not None:
+            await self._take(policy, *found)
+
+    async def _fetched_of(self, account: str, container: str) -> None:
+        data, etag, policy = await self.fetch_of(account, container)
+        await self._take(policy, data, etag)
+
+    async def _take(self, policy: int, data: bytes, etag: str) -> None:
         try:
             # A large ring takes a while to decode.
             ring = await asyncio.to_thread(codec.decode, data)
         except RingError as error:
             raise ConnectionFailed(f"the ring of policy {policy} that came can't be used: {error}") from error
+        known = self._known.get(policy)
         if known is None or ring.version > known.ring.version:
             self._known[policy] = _Known(ring, etag, self.clock())
 

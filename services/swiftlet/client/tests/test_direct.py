@@ -148,6 +148,10 @@ def ring_of(version: int) -> bytes:
     return codec.encode(builder.ring)
 
 
+async def none_of(account: str, container: str) -> tuple[bytes, str, int]:
+    raise AssertionError("nobody expects a ring")
+
+
 async def test_a_ring_is_fetched_again_when_a_device_has_a_newer_one() -> None:
     clock = Clock()
     there = [1]
@@ -157,7 +161,7 @@ async def test_a_ring_is_fetched_again_when_a_device_has_a_newer_one() -> None:
         asked.append(etag)
         return None if etag == str(there[0]) else (ring_of(there[0]), str(there[0]))
 
-    rings = DirectRings(fetch, clock)
+    rings = DirectRings(fetch, none_of, clock)
     with pytest.raises(Unavailable):
         rings.objects(0)
     first = await rings.have(0)
@@ -179,27 +183,45 @@ async def test_a_ring_is_fetched_again_when_a_device_has_a_newer_one() -> None:
     await rings.close()
 
 
-async def test_the_ring_of_the_likeliest_policy_is_fetched_ahead_and_once() -> None:
-    asked = list[int]()
+async def test_the_ring_of_the_first_container_is_fetched_ahead_and_once() -> None:
+    asked = list[object]()
     may_answer = asyncio.Event()
 
     async def fetch(policy: int, _etag: str | None) -> tuple[bytes, str]:
         asked.append(policy)
-        await may_answer.wait()
-        if policy != 3:
-            raise status_error(404, "Not Found", "GET v1/rings/0")
         return ring_of(1), "1"
 
-    rings = DirectRings(fetch)
-    rings.expect()
-    rings.expect()
-    # There may be no such policy, which is no harm to those that there are.
-    other = asyncio.ensure_future(rings.have(3))
+    async def fetch_of(account: str, container: str) -> tuple[bytes, str, int]:
+        asked.append((account, container))
+        await may_answer.wait()
+        return ring_of(2), "2", 3
+
+    rings = DirectRings(fetch, fetch_of)
+    rings.expect("a", "c")
+    rings.expect("a", "d")
+    first = asyncio.ensure_future(rings.have(3))
+    other = asyncio.ensure_future(rings.have(0))
     await asyncio.sleep(0)
     may_answer.set()
+    assert (await first).version == 2, "who needs it waits for the one that is on its way"
     assert (await other).version == 1
-    rings.expect()
-    assert asked == [0, 3]
+    rings.expect("a", "e")
+    assert asked == [("a", "c"), 0]
+    await rings.close()
+
+
+async def test_where_the_ring_of_a_container_is_not_told_that_of_its_policy_is_asked_for() -> None:
+    async def fetch(policy: int, _etag: str | None) -> tuple[bytes, str]:
+        if policy != 3:
+            raise status_error(404, "Not Found", f"GET v1/rings/{policy}")
+        return ring_of(1), "1"
+
+    async def fetch_of(account: str, container: str) -> tuple[bytes, str, int]:
+        raise status_error(404, "Not Found", "GET v1/rings")
+
+    rings = DirectRings(fetch, fetch_of)
+    rings.expect("a", "c")
+    assert (await rings.have(3)).version == 1
     with pytest.raises(NotFound):
         await rings.have(0)
     await rings.close()
@@ -210,7 +232,7 @@ async def test_a_ring_that_is_damaged_is_an_error_of_the_server() -> None:
         return b"no ring", ""
 
     with pytest.raises(ConnectionFailed, match="can't be used"):
-        await DirectRings(fetch).have(0)
+        await DirectRings(fetch, none_of).have(0)
 
 
 def test_pauses_grow_while_something_is_gone(caplog: pytest.LogCaptureFixture) -> None:

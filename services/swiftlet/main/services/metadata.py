@@ -42,7 +42,7 @@ def create_app(settings: MetadataSettings) -> web.Application:
     policies = use_policies(app, settings, rings)
     facts = known_facts(settings, listings, policies, use_quotas(app, settings.quota))
     add_location_routes(app, LocationsApi(tokens.check, facts.containers, rings, cluster.hash_path, policies))
-    add_ring_routes(app, RingDownloads(tokens.check, rings, policies))
+    add_ring_routes(app, RingDownloads(tokens.check, rings, policies, facts))
     if cluster.direct_access:
         # Only here is it needed, and it needs native code that a server without it does not.
         from swiftlet.main.services.direct_access import use_grants

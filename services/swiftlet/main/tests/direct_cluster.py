@@ -36,6 +36,7 @@ from swiftlet.web.sockets import listen
 T = TypeVar("T")
 KEY = "the key of the tests, which is long enough for it"
 DEVICES = ["d0", "d1", "d2"]
+POLICIES = [{"name": "gold", "index": 0, "default": True}, {"name": "silver", "index": 5}]
 
 
 class DirectCluster:
@@ -71,7 +72,8 @@ class DirectCluster:
         (root / "rings").mkdir()
         for name in ("account", "container"):
             self.publish(name, [self.containers])
-        self.publish("object-0", self.object_ports)
+        for policy in POLICIES:
+            self.publish(f"object-{policy['index']}", self.object_ports)
         self.session: aiohttp.ClientSession
         self.loop: asyncio.AbstractEventLoop
         self.token = ""
@@ -111,7 +113,7 @@ class DirectCluster:
             "direct_access": True,
             **self.more,
         }
-        return {"cluster": cluster, "policies": [{"name": "gold", "index": 0, "default": True}], **sections}
+        return {"cluster": cluster, "policies": list(POLICIES), **sections}
 
     def _apps(self) -> list[tuple[web.Application, int]]:
         section = {"host": "127.0.0.1", "devices": DEVICES}

@@ -242,6 +242,28 @@ async def test_rings_are_handed_out_when_they_have_changed(cluster: DirectCluste
         assert answer.status == 401
 
 
+async def test_the_ring_of_a_container_is_told_to_who_may_use_it(cluster: DirectCluster) -> None:
+    assert (await cluster.http("PUT", "of"))[0] == 201
+    url = f"{cluster.url}/v1/rings"
+
+    async def asked(token: str | None, **query: str) -> tuple[int, str, str]:
+        headers = {} if token is None else {"X-Auth-Token": token}
+        async with cluster.session.get(url, params=query, headers=headers) as answer:
+            text = await answer.read()
+            return answer.status, answer.headers.get("X-Policy-Index", ""), text.decode(errors="replace")
+
+    mine = {"account": "AUTH_test", "container": "of"}
+    status, policy, _ = await asked(cluster.token, **mine)
+    assert (status, policy) == (200, "0")
+    assert (await asked(None, **mine))[0] == 401
+    assert (await asked(await cluster.login("other:sue"), **mine))[0] == 403
+    assert (await asked(cluster.token, account="AUTH_test", container="none"))[0] == 404
+    unnamed, slash = ({}, {"account": "a"}), {**mine, "container": "a/b"}
+    for wrong, expected, named in (*((one, 400, "container") for one in unnamed), (slash, 412, "%2F")):
+        status, _, text = await asked(cluster.token, **wrong)
+        assert (status, named in text) == (expected, True), text
+
+
 async def test_a_guest_encrypts_where_the_cluster_does(tmp_path: Directory) -> None:
     async with DirectCluster(tmp_path, encryption="required", rdma="off").running() as cluster:
         assert (await cluster.http("PUT", "c"))[0] == 201

@@ -92,13 +92,16 @@ def sniffing(ports: set[int]) -> Iterator[Sniffer]:
         sniffer.stop()
 
 
-async def test_a_cold_start_takes_four_round_trips(tmp_path_factory: pytest.TempPathFactory) -> None:
+@pytest.mark.parametrize("policy", ["gold", "silver"])
+async def test_a_cold_start_takes_four_round_trips(tmp_path_factory: pytest.TempPathFactory, policy: str) -> None:
     """The token; the grant, with the ring beside it; the proof of who both sides are; and the request.
+
+    That is so in whichever policy: nobody has to know it ahead.
 
     With one object server: connections to several are made side by side, and none waits for the others.
     """
     with DirectCluster(tmp_path_factory.mktemp("cold")).in_thread() as cluster:
-        cluster.wait(make_container(cluster, "packets"))
+        cluster.wait(make_container(cluster, "packets", policy))
         seen = list[str]()
         while not seen or not seen[-1].startswith("4:"):
             assert len(seen) < TIMES, seen
