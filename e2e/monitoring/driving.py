@@ -4,22 +4,46 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
 
 from e2e.monitoring.modes import AlertMode, Store
 from e2e.monitoring.recording import Recording, Target, over_http
-from e2e.monitoring.test_alerts_and_panels import labels_of
 from e2e.standalone.cluster import Cluster
 
 NOTICED_WITHIN_S = 120.0
 """Seconds within which a store notices that it is broken, and that it is whole again."""
+VARIABLES = {"$namespace": "data", "$cluster": "lab", "$pool": "main", "$__rate_interval": "5m"}
+"""What dashboards' variables stand for here."""
 OF_REGIONS = "swiftlet_replicator_region_"
 """Metrics that only a store over several regions has."""
+
+
+def labels_of(name: str) -> dict[str, str]:
+    """The labels that the ServiceMonitor gives to a service of the standalone store."""
+    kind = name.rpartition("-")[0] if name[-1].isdigit() else name
+    is_replicator = kind.endswith("replicator")
+    endpoint = "replicator" if is_replicator else kind if kind in ("object", "container") else "management"
+    labels = {"namespace": "data", "swiftlet_cluster": "lab", "pod": f"lab-{name}", "endpoint": endpoint}
+    labels |= {"container": kind, "job": "lab", "instance": name}
+    return labels | ({"swiftlet_pool": "main"} if kind == "object" or is_replicator else {})
 
 
 def services_of(cluster: Cluster) -> Iterator[Target]:
     """The metrics of all services."""
     for name in cluster.services:
         yield Target(labels_of(name), over_http(cluster.management_url(name) + "/metrics"))
+
+
+def asked_for(modes: Sequence[AlertMode], tests: Sequence[pytest.Item]) -> list[AlertMode]:
+    """Return the modes that tests ask for by their parameter `mode`; all of them as soon as one test asks for none.
+
+    So some modes can be tried by themselves: `make monitoring PYTEST_ARGS='-k "full and disk"'`.
+    """
+    params: list[Any] = [getattr(test, "callspec", None) for test in tests]
+    named = [None if one is None else one.params.get("mode") for one in params]
+    return [mode for mode in modes if None in named or mode in named]
 
 
 def drive(scene: Store, recording: Recording, modes: Sequence[AlertMode]) -> dict[str, int]:

@@ -39,14 +39,17 @@ def has_data(panel: Panel, variables: Mapping[str, str], minute: int) -> list[Ch
 
 
 def evaluate(recording: Recording, directory: Path, groups: Sequence[Group], checks: Sequence[Check]) -> None:
-    """Have all of it evaluated, with the rules of alerts that are named in the checks, or all if one names none."""
+    """Have all of it evaluated, with the rules of alerts that are named in the checks, or all if one names none.
+
+    Rules are evaluated each minute, as by a server: the minutes that modes last have no room for less.
+    """
     promtool = shutil.which("promtool")
     assert promtool is not None, "promtool is not installed; `make monitoring` does so"
     chosen = [{**group, "rules": _of(group["rules"], checks)} for group in groups]
     expressions = [one["expr"] for one in (*checks, *(rule for group in chosen for rule in group["rules"]))]
     metrics = {selector.metric for one in expressions for selector in parsed(one).selectors}
     test = {"interval": "1m", "input_series": recording.input_series(metrics), "promql_expr_test": list(checks)}
-    check(promtool, directory, [group for group in chosen if group["rules"]], [test])
+    check(promtool, directory, [group for group in chosen if group["rules"]], [test], every="1m")
 
 
 def _of(rules: Sequence[dict[str, Any]], checks: Sequence[Check]) -> list[dict[str, Any]]:

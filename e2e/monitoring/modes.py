@@ -35,6 +35,8 @@ CONTAINERS = ("container-1", "container-2", "container-3")
 OTHER_DEVICE = "d4"
 FAILING = "object-3"
 """Its disk takes nothing any more."""
+FILLING, FULL = 0.15, 0.05
+"""The shares of a device of which less is free where the alerts of these names are for it."""
 SPLIT_ABOVE_ROWS = 5_000
 """More than the load writes into a container."""
 SPLIT_ROWS = 40_000
@@ -270,25 +272,43 @@ def _damages_objects(scene: Scene) -> None:
             file.write(_GARBAGE)
 
 
-def _has_found_damage(scene: Scene) -> bool:
-    service = f"object-{OTHER_DEVICE.removeprefix('d')}"
+def _metric(scene: Scene, device: str, metric: str) -> float:
+    """The sum of a metric of the object server that has a device."""
+    service = f"object-{device.removeprefix('d')}"
     with urllib.request.urlopen(scene.cluster.management_url(service) + "/metrics") as answer:
         families = text_string_to_metric_families(answer.read().decode())
-        samples = [sample for family in families for sample in family.samples]
-    return any(sample.value > 0 for sample in samples if sample.name == "swiftlet_object_quarantined_total")
+        return sum(sample.value for family in families for sample in family.samples if sample.name == metric)
+
+
+def _has_found_damage(scene: Scene) -> bool:
+    return _metric(scene, OTHER_DEVICE, "swiftlet_object_quarantined_total") > 0
 
 
 def _fills(share_free: float) -> Act:
-    """Take room on the small disk until this share of it is free."""
+    """Take room on the small disk until no more than this share of it is free, which the load may have done before."""
 
     def act(scene: Scene) -> None:
         place = scene.devices(DEVICE)
         have = shutil.disk_usage(place)
         with (place / "ballast").open("ab") as file:
             size, more = file.tell(), int(have.free - share_free * have.total)
-            os.posix_fallocate(file.fileno(), size, more)
+            if more > 0:
+                os.posix_fallocate(file.fileno(), size, more)
 
     return act
+
+
+def _tells_that_free_are(least: float, most: float) -> Callable[[Scene], bool]:
+    """Return whether an object server's metrics say that such a share of the small disk is free.
+
+    It looks at its disk every few seconds, each of which is more than a minute of the recording.
+    """
+
+    def is_so(scene: Scene) -> bool:
+        free = _metric(scene, DEVICE, "swiftlet_object_device_free_bytes")
+        return least <= free / _metric(scene, DEVICE, "swiftlet_object_device_total_bytes") < most
+
+    return is_so
 
 
 _STALL = Stall("metadata")
@@ -346,6 +366,24 @@ ALERT_MODES = (
     AlertMode("redis", ("SwiftletRedisAway",), MODES["redis"].breaks, MODES["redis"].mends, 25, 12),
     AlertMode("stalls", ("SwiftletSlowEventLoop",), _STALL.begin, _STALL.end, 24, 8),
     AlertMode("damaged ring", ("SwiftletRingNotUsable",), _damages_a_ring, _restores_a_ring, 22, 6),
-    AlertMode("filling disk", ("SwiftletDeviceFilling",), _fills(0.08), nothing, 36, 0),
-    AlertMode("full disk", ("SwiftletDeviceFilling", "SwiftletDeviceFull"), _fills(0.02), _frees, 12, 6),
+    AlertMode(
+        "filling disk",
+        ("SwiftletDeviceFilling",),
+        _fills(0.08),
+        _frees,
+        34,
+        6,
+        shows=_tells_that_free_are(0.0, FILLING),
+        is_over=_tells_that_free_are(FILLING, 1.0),
+    ),
+    AlertMode(
+        "full disk",
+        ("SwiftletDeviceFilling", "SwiftletDeviceFull"),
+        _fills(0.02),
+        _frees,
+        34,
+        6,
+        shows=_tells_that_free_are(0.0, FULL),
+        is_over=_tells_that_free_are(FILLING, 1.0),
+    ),
 )

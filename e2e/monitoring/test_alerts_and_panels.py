@@ -8,7 +8,6 @@ mode that it is for and ends when that is mended, and every panel has data. `mak
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from charts.dashboards import OVERVIEW, POOL, SYNC, Dashboard, Panel
 from charts.tests.promql import parsed
 from charts.tests.test_alerts import expressions
 from charts.tests.test_alerts_fire import rules_of
+from e2e.monitoring.driving import VARIABLES, asked_for, drive, labels_of, services_of
 from e2e.monitoring.evaluating import evaluate, expect, fires, has_data
 from e2e.monitoring.modes import ALERT_MODES, SPLIT_ABOVE_ROWS, AlertMode, Store
 from e2e.monitoring.recording import Recording, Target, over_http
@@ -50,8 +50,6 @@ SETTINGS = {
 WARM_MINUTES = 18
 BEGINS_WITHIN_S = 300.0
 """Seconds within which the load has written its first objects, also on a machine that is busy."""
-NOTICED_WITHIN_S = 120.0
-VARIABLES = {"$namespace": "data", "$cluster": "lab", "$pool": "main", "$__rate_interval": "5m"}
 LOAD = Scenario.model_validate(
     {
         "title": "monitoring",
@@ -67,20 +65,9 @@ LOAD = Scenario.model_validate(
 )
 
 
-def labels_of(name: str) -> dict[str, str]:
-    """The labels that the ServiceMonitor gives to a service of the standalone store."""
-    kind = name.rpartition("-")[0] if name[-1].isdigit() else name
-    is_replicator = kind.endswith("replicator")
-    endpoint = "replicator" if is_replicator else kind if kind in ("object", "container") else "management"
-    labels = {"namespace": "data", "swiftlet_cluster": "lab", "pod": f"lab-{name}", "endpoint": endpoint}
-    labels |= {"container": kind, "job": "lab", "instance": name}
-    return labels | ({"swiftlet_pool": "main"} if kind == "object" or is_replicator else {})
-
-
 def targets(cluster: Cluster, https: TlsProxy) -> Iterator[Target]:
-    """The metrics of all services."""
-    for name in cluster.services:
-        yield Target(labels_of(name), over_http(cluster.management_url(name) + "/metrics"))
+    """The metrics of all services, and of the proxy that speaks HTTPS."""
+    yield from services_of(cluster)
     labels = {**labels_of("proxy"), "pod": "lab-https", "instance": "https"}
     yield Target(labels, over_http(f"http://127.0.0.1:{https.management_port}/metrics"))
 
@@ -125,7 +112,7 @@ class Lived:
 
 
 @pytest.fixture(scope="module")
-def lived(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lived]:
+def lived(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lived]:
     """One store and all that was done to it."""
     with ExitStack() as undo:
         scene = Store(tmp_path_factory.mktemp("monitoring") / "store", undo, settings=dict(SETTINGS))
@@ -140,16 +127,7 @@ def lived(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lived]:
         load = Load(scene.running)
         undo.callback(load.end)
         at_rest = recording.wait(WARM_MINUTES)
-        broken: dict[str, int] = {}
-        for mode in ALERT_MODES:
-            mode.breaks(scene)
-            deadline = time.monotonic() + NOTICED_WITHIN_S
-            while not mode.shows(scene):
-                assert time.monotonic() < deadline, f"the store has not noticed: {mode.name}"
-                recording.wait(1, mode.minute_s)
-            broken[mode.name] = recording.wait(mode.lasts, mode.minute_s)
-            mode.mends(scene)
-            recording.wait(mode.ends_after, mode.minute_s)
+        broken = drive(scene, recording, asked_for(ALERT_MODES, request.session.items))
         yield Lived(recording, at_rest, broken, recording.minute)
 
 

@@ -16,11 +16,10 @@ from charts.dashboards import SYNC, Panel
 from charts.tests.promql import parsed
 from charts.tests.test_alerts import expressions
 from charts.tests.test_alerts_fire import rules_of
-from e2e.monitoring.driving import OF_REGIONS, drive, services_of
+from e2e.monitoring.driving import OF_REGIONS, VARIABLES, asked_for, drive, labels_of, services_of
 from e2e.monitoring.evaluating import evaluate, expect, fires, has_data
 from e2e.monitoring.modes import AlertMode, Store
 from e2e.monitoring.recording import Recording, Target, over_http
-from e2e.monitoring.test_alerts_and_panels import VARIABLES, labels_of
 from e2e.monitoring.wide_modes import (
     POLICIES,
     WIDE_MODES,
@@ -62,7 +61,7 @@ class Lived:
 
 
 @pytest.fixture(scope="module")
-def lived(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lived]:
+def lived(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lived]:
     """One store and all that was done to it."""
     with ExitStack() as undo:
         scene = Store(tmp_path_factory.mktemp("wide") / "store", undo, settings=dict(SETTINGS))
@@ -76,7 +75,7 @@ def lived(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lived]:
         metrics = {one.metric for expression in expressions().values() for one in parsed(expression).selectors}
         recording = Recording(metrics, [*services_of(scene.running), _target_of(there)])
         at_rest = recording.wait(REST_MINUTES, MINUTE_S)
-        broken = drive(scene, recording, WIDE_MODES)
+        broken = drive(scene, recording, asked_for(WIDE_MODES, request.session.items))
         yield Lived(recording, at_rest, broken, recording.wait(REST_MINUTES, MINUTE_S))
 
 
