@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 from typing import Any
 
+from bench.degrade.page import whole as whole_text
 from swiftlet.bench.comparison import bootstrap
 from swiftlet.units import number_text, size_text, time_text
 
@@ -166,9 +167,7 @@ def _phases(modes: Sequence[Mapping[str, Any]], without: Mapping[str, str]) -> I
     for one in modes:
         mode, _, store = one["mode"].partition(", ")
         for phase in one["phases"]:
-            whole = "" if phase["name"] != "after" else "not in time"
-            if phase["name"] == "after" and one["whole_s"] is not None:
-                whole = f"{one['whole_s']:.0f} s"
+            whole = whole_text(one["whole_s"]) if phase is one["phases"][-1] else ""
             yield (
                 mode,
                 store or OURS,

@@ -20,11 +20,14 @@ from pathlib import Path
 
 from bench.degrade import machine
 from bench.degrade.machine import NotHereError
-from bench.degrade.measuring import Hand, Measured, under_load
+from bench.degrade.measuring import under_load
 from bench.degrade.whole import WHOLE_WITHIN_S
 from bench.peers.openstack import KEY, KINDS, PROXY_PORT, USER, VENV, OpenStack
 from bench.peers.wire import address_of
 from e2e.standalone.wire import Client
+from swiftlet.bench.degrade.hand import Acts
+from swiftlet.bench.degrade.phases import Way
+from swiftlet.bench.results import Result
 from swiftlet.bench.target import Target
 
 NODES, REPLICAS, PART_POWER = 4, 3, 7
@@ -162,7 +165,7 @@ WITHOUT: Mapping[str, str] = {
 """Modes that have no counterpart, and why."""
 
 
-def measure(name: str, directory: Path, seconds: float, objects: int) -> Measured:
+def measure(name: str, directory: Path, seconds: float, objects: int) -> Result:
     """Start OpenStack Swift below a directory, break it and mend it under load. NotHereError without it."""
     if not VENV.is_dir():
         raise NotHereError("OpenStack Swift is not installed; bench/peers/prepare.sh does so")
@@ -177,13 +180,13 @@ def measure(name: str, directory: Path, seconds: float, objects: int) -> Measure
         cluster.start_proxy()
         client = logged_in()
         target = Target(f"http://127.0.0.1:{PROXY_PORT}{client.base}", client.token)
-        hand = Hand(
+        acts = Acts(
             breaks=lambda: mode.breaks(peer),
             mends=lambda: mode.mends(peer),
             until_whole=lambda over: until_whole(cluster, mode.kinds, over),
             is_task=mode.is_task,
         )
-        return under_load(f"{name}, OpenStack", mode.what, target, hand, seconds, objects)
+        return under_load(Way(f"{name}, OpenStack", mode.what, seconds, acts), target, objects)
 
 
 def logged_in(within_s: float = 30.0, wait: Callable[[float], None] = time.sleep) -> Client:
@@ -198,13 +201,13 @@ def logged_in(within_s: float = 30.0, wait: Callable[[float], None] = time.sleep
             wait(0.5)
 
 
-def until_whole(cluster: OpenStack, kinds: Sequence[str], over: threading.Event) -> float | None:
-    """The seconds until passes on all nodes move nothing more and none has another's objects; None: not in time."""
+def until_whole(cluster: OpenStack, kinds: Sequence[str], over: threading.Event) -> bool:
+    """Wait until passes on all nodes move nothing more and none has another's objects; False: not in time."""
     began = time.monotonic()
     while not over.is_set() and time.monotonic() - began < WHOLE_WITHIN_S:
         if not cluster.passes(kinds) and not cluster.has_handoffs():
-            return time.monotonic() - began
-    return None
+            return True
+    return False
 
 
 def _returns_all(cluster: OpenStack) -> None:

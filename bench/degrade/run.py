@@ -17,17 +17,18 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from bench.degrade import peer
 from bench.degrade.machine import NotHereError, is_own_network, mend_network
-from bench.degrade.measuring import Measured, measure
+from bench.degrade.measuring import measure, scenario
 from bench.degrade.modes import MODES
-from bench.degrade.page import HEADS, picture, render, rows
+from bench.degrade.page import HEADS, plain, render, rows
+from swiftlet.bench.degrade.pictures import phases_of, picture
 from swiftlet.bench.environment import facts
+from swiftlet.bench.results import Result, StepResult
 
 
 def main() -> None:
@@ -47,7 +48,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     _loopback()
     environment = facts()
-    found: list[Measured] = []
+    found: list[Result] = []
     skipped: dict[str, str] = {}
     failed = False
     if arguments.directory is not None:
@@ -81,25 +82,26 @@ def main() -> None:
 
 def _write(
     arguments: argparse.Namespace,
-    found: Sequence[Measured],
+    found: Sequence[Result],
     skipped: Mapping[str, str],
     without: Mapping[str, str],
     environment: Mapping[str, Any],
 ) -> None:
     """Write the page, the pictures and the document that are wanted."""
-    if arguments.html is not None:
-        arguments.html.write_text(render(found, skipped, environment, arguments.seconds), "utf-8")
+    if arguments.html is not None and found:
+        arguments.html.write_text(render(found, skipped, scenario(arguments.objects)), "utf-8")
+    modes = [(one, mode) for one in found for mode in one.modes]
     if arguments.pictures is not None:
         arguments.pictures.mkdir(parents=True, exist_ok=True)
-        for one in found:
-            (arguments.pictures / picture_name(one.mode)).write_text(picture(one), "utf-8")
+        for one, mode in modes:
+            (arguments.pictures / picture_name(mode)).write_text(picture(one, mode), "utf-8")
     if arguments.json is not None:
-        known = [{**asdict(one), "phases": [_plain(phase) for phase in one.phases]} for one in found]
+        known = [_mode(one, mode) for one, mode in modes]
         document = {"environment": environment, "modes": known, "skipped": skipped, "without": without}
         arguments.json.write_text(json.dumps(document, indent=1) + "\n", "utf-8")
 
 
-def _wanted(arguments: argparse.Namespace, directory: Path) -> Iterator[tuple[str, Callable[[], Measured]]]:
+def _wanted(arguments: argparse.Namespace, directory: Path) -> Iterator[tuple[str, Callable[[], Result]]]:
     """All that is to be measured, by name."""
     how = (directory, arguments.seconds, arguments.objects)
     for name in arguments.modes:
@@ -113,17 +115,28 @@ def picture_name(mode: str) -> str:
     return mode.replace(", ", "-").lower() + ".svg"
 
 
-def _print(one: Measured) -> None:
+def _print(one: Result) -> None:
     for row in rows([one]):
         print(f"| {' | '.join(row)} |", flush=True)
 
 
-def _plain(phase: object) -> dict[str, object]:
-    fields = {
-        name: getattr(phase, name) for name in ("name", "operations_per_s", "p50_s", "p99_s", "max_s", "lasted_s")
+def _mode(one: Result, mode: str) -> dict[str, Any]:
+    phases, known = phases_of(one, mode), one.modes[mode]
+    told = [{"name": step.phase, **plain(step), "failures": _failures(step)} for step in phases]
+    whole_s = phases[-1].whole_s
+    return {
+        "mode": mode,
+        "what": known.about,
+        "is_task": known.is_task,
+        "began": one.began,
+        "phases": told,
+        "whole_s": whole_s,
     }
-    counts = {name: getattr(phase, name) for name in ("succeeded", "failed", "failures")}
-    return {**fields, **counts}
+
+
+def _failures(step: StepResult) -> dict[str, str]:
+    """Return how often each kind failed, with an example."""
+    return {kind: f"{one.count} times, {one.example}" for kind, one in step.total.failures.items()}
 
 
 def _loopback() -> None:

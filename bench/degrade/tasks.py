@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from bench.degrade.whole import stands, status, uses, wait_until
+from bench.degrade.whole import uses, wait_until
 from e2e.standalone.cluster import END_WITHIN_S, end_with_us, environment, free_port, is_ready
+from swiftlet.bench.degrade.whole import stands, status
 from swiftlet.main.commands.standalone.plan import HOST, NATIVE_PORT_OFFSET, DevicePlan
 from swiftlet.main.commands.standalone.rings import point_at
 from swiftlet.ring.codec import load_builder, save, save_builder

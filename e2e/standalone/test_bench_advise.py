@@ -29,7 +29,7 @@ def steps_of(monkeypatch: pytest.MonkeyPatch, *outcomes: StepResult) -> list[Ste
 @pytest.fixture
 def bench(tmp_path: Path) -> Bench:
     return Bench(
-        LocalStore("http://127.0.0.1:1", "u", "k", tmp_path, {}), Target("http://store/v1/a", "t"), shipped(), {}
+        LocalStore("http://127.0.0.1:1", "u", "k", tmp_path, {}, 1), Target("http://store/v1/a", "t"), shipped(), {}
     )
 
 

@@ -10,13 +10,18 @@ from typing import Any
 import pytest
 
 from bench.degrade import peer
-from bench.degrade.measuring import PHASES, Hand, Measured, measure_on
+from bench.degrade.measuring import measure_on, scenario
 from bench.degrade.modes import CONTAINER, MODES, Scene
-from bench.degrade.page import picture, render, rows
+from bench.degrade.page import render, rows
 from bench.degrade.tasks import NEW_DEVICE, NEW_OBJECT, NEW_REPLICATOR, watched_by
-from bench.degrade.whole import is_whole, status, uses
+from bench.degrade.whole import uses
 from bench.peers import openstack
 from e2e.standalone.cluster import Cluster, start_cluster
+from swiftlet.bench.degrade.hand import BROKEN, Acts, Hand
+from swiftlet.bench.degrade.phases import PHASES, TASK_PHASES
+from swiftlet.bench.degrade.pictures import picture
+from swiftlet.bench.degrade.whole import is_whole, status
+from swiftlet.bench.results import Result
 from swiftlet.bench.runner import Progress
 from swiftlet.ring import codec
 
@@ -29,13 +34,13 @@ def test_a_container_server_is_lost_under_load_and_comes_back(
     with ExitStack() as undo:
         found = measure_on(MODES["container"], Scene(own_cluster.data, undo, running=own_cluster), 1.0, 50)
     assert CONTAINER in own_cluster.pids
-    assert [phase.name for phase in found.phases] == list(PHASES)
-    assert all(phase.succeeded > 0 and phase.points for phase in found.phases)
+    assert [(step.mode, step.phase) for step in found.steps] == [("container", phase) for phase in PHASES]
+    assert all(step.total.succeeded > 0 and step.points for step in found.steps)
     # Two of three replicas of each database are left.
-    assert [phase.failures for phase in found.phases] == [{}, {}, {}]
-    assert (found.mode, found.whole_s) == ("container", None)
+    assert [step.total.failures for step in found.steps] == [{}, {}, {}]
+    assert (found.steps[-1].whole_s, found.steps[-1].is_whole) == (None, False)
     assert [row[1] for row in rows([found])] == list(PHASES)
-    page = render([found], {"redis": "it <is> missing"}, {"load_average": 1, "processors": 2}, 1.0)
+    page = render([found], {"redis": "it <is> missing"}, scenario(50))
     assert page.count("<svg") == 2
     assert "it &lt;is&gt; missing" in page
 
@@ -76,19 +81,21 @@ def scene(tmp_path: Path, quick: dict[str, str]) -> Iterator[Scene]:
         yield Scene(cluster.data, undo, running=cluster)
 
 
-def check_task(found: Measured) -> None:
+def check_task(found: Result) -> None:
     """What is told of any task: each phase has its load, and the second one lasts as long as the task."""
-    assert [phase.name for phase in found.phases] == list(PHASES)
-    assert all(phase.succeeded > 0 and phase.points for phase in found.phases)
-    assert found.whole_s is not None
-    assert found.is_task
-    during = found.phases[1]
-    assert during.lasted_s >= found.whole_s
-    assert [row[-1] for row in rows([found])] == ["", "", f"{found.whole_s:.0f} s"]
-    drawn = picture(found)
+    (mode,) = found.modes
+    assert found.modes[mode].is_task
+    assert [step.phase for step in found.steps] == list(TASK_PHASES)
+    assert all(step.total.succeeded > 0 and step.points for step in found.steps)
+    _, during, after = found.steps
+    assert after.whole_s is not None
+    assert during.window_s >= after.whole_s
+    assert [step.ended_early for step in found.steps] == [None, None, None]
+    assert [row[-1] for row in rows([found])] == ["", "", f"{after.whole_s:.0f} s"]
+    drawn = picture(found, mode)
     assert drawn.startswith("<svg")
     assert "begun at" in drawn
-    assert f"whole again after {found.whole_s:.0f} s" in drawn
+    assert f"whole again after {after.whole_s:.0f} s" in drawn
     assert ">failed<" in drawn
     assert "99th percentile of latency" in drawn
 
@@ -107,14 +114,14 @@ def test_all_services_are_upgraded_under_load(scene: Scene) -> None:
     assert after.keys() == before.keys()
     assert all(after[name] != before[name] for name in before)
     # What fails has not found the only proxy while it was restarted.
-    assert [phase.failures.keys() - {"no connection", "connection closed"} for phase in found.phases] == [set()] * 3
+    assert [step.total.failures.keys() - {"no connection", "connection closed"} for step in found.steps] == [set()] * 3
 
 
 def test_a_node_is_added_under_load_and_has_its_share_in_the_end(scene: Scene) -> None:
     before = scene.cluster.pids
     found = measure_on(MODES["rebalance"], scene, 1.0, 50)
     check_task(found)
-    assert [phase.failures for phase in found.phases] == [{}, {}, {}]
+    assert [step.total.failures for step in found.steps] == [{}, {}, {}]
     # Nothing was restarted, and all services use the new ring.
     assert scene.cluster.pids == before
     ring = codec.load(scene.data / "rings" / "object-0.ring")
@@ -144,7 +151,10 @@ def test_a_task_that_fails_ends_the_measuring() -> None:
     def fails() -> None:
         raise AssertionError("it did not come back")
 
-    hand = Hand(fails, lambda: None, lambda _: None, is_task=True)
-    hand.at(Progress("run 2 of 3, 8 connections", 0, 0, 0.0, {}))
+    hand = Hand(Acts(fails, lambda: None, None, is_task=True))
+    for _ in range(BROKEN):
+        hand.begins()
+    hand.at(Progress("run 2 of 3, 8 connections", 0, 0, 0.0, {"succeeded": 0}))
     with pytest.raises(AssertionError, match="it did not come back"):
-        hand.at(Progress("run 3 of 3, 8 connections", 0, 0, 0.0, {}))
+        hand.end()
+    assert hand.has_failed

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from statistics import NormalDist, median, variance
 
 from swiftlet.bench.errors import BenchError
-from swiftlet.bench.figures import COMPARED, CPU, FAILED, Figure, Key, keys, values
+from swiftlet.bench.figures import COMPARED, FAILED, OF_STEPS, Figure, Key, keys, values
 from swiftlet.bench.results import CANCELLED, Result, differences
 
 LEVEL = 0.05
@@ -57,6 +57,8 @@ def compare(before: Result, after: Result) -> list[Row]:
     if differing := differences(before.scenario, after.scenario):
         named = ", ".join(differing)
         raise BenchError(f"the results are of different scenarios: {named} differ; --set gives one the other's values")
+    if differing := _lasted_differently(before, after):
+        raise BenchError(f"phases were not equally long in {', '.join(differing)}: give both the same `seconds`")
     before, after = _whole(before), _whole(after)
     known = set(keys(after))
     rows = [
@@ -72,9 +74,14 @@ def compare(before: Result, after: Result) -> list[Row]:
 
 
 def _figures(result: Result, key: Key) -> Sequence[Figure]:
-    """Return what is compared of a step and an operation: processor time is of a step as a whole."""
-    steps = [one for one in keys(result) if (one.connections, one.per_second) == (key.connections, key.per_second)]
-    return (*COMPARED, CPU) if key == steps[-1] else COMPARED
+    """Return what is compared of a step and an operation; some figures are of a step as a whole."""
+    steps = [one for one in keys(result) if one.place == key.place]
+    return (*COMPARED, *OF_STEPS) if key == steps[-1] else COMPARED
+
+
+def _lasted_differently(before: Result, after: Result) -> list[str]:
+    both = before.modes.keys() & after.modes.keys()
+    return sorted(name for name in both if before.modes[name].seconds != after.modes[name].seconds)
 
 
 def _whole(result: Result) -> Result:

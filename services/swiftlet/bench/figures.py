@@ -63,7 +63,14 @@ FAILED = Figure("failed", "failed", lambda _, found: float(found.failed), number
 CPU = Figure("cpu_per_operation_s", "CPU/op", _cpu_per_operation, time_text)
 GENERATOR_CPU = Figure("generator_cpu_per_operation_s", "generator's CPU/op", _generator_per_operation, time_text)
 
+FIRST_SUCCESS = Figure("first_success_s", "first success after", lambda step, _: step.first_success_s, time_text)
+WHOLE = Figure("whole_s", "whole again after", lambda step, _: step.whole_s, time_text)
+
 FIGURES = (OPERATIONS_PER_S, BYTES_PER_S, MEAN, P50, P95, P99, P999, MAX, FIRST_BYTE, FAILED)
+OF_PHASES = (OPERATIONS_PER_S, BYTES_PER_S, MEAN, P50, P99, MAX, FAILED, FIRST_SUCCESS, WHOLE)
+"""What is shown of the phases of modes in which something is broken."""
+OF_STEPS = (CPU, FIRST_SUCCESS, WHOLE)
+"""Figures of a step as a whole, whatever its operations."""
 COMPARED = (OPERATIONS_PER_S, BYTES_PER_S, MEAN, P50, P95, P99, FIRST_BYTE, FAILED)
 
 
@@ -74,11 +81,38 @@ class Key:
     connections: int
     per_second: float | None
     operation: str
+    phase: str = ""
+    """The mode and its phase where something is broken; empty elsewhere."""
+
+    @property
+    def place(self) -> tuple[str, int, float | None]:
+        """Return what tells its step from others."""
+        return self.phase, self.connections, self.per_second
 
     @property
     def step(self) -> str:
         """Return the step for people."""
+        if self.phase:
+            return self.phase
         return f"{self.per_second:g}/s" if self.per_second is not None else f"{self.connections}"
+
+
+def key_of(step: StepResult, operation: str) -> Key:
+    """Return the key of an operation of a step."""
+    phase = f"{step.mode}, {step.phase}" if step.mode else ""
+    return Key(step.connections, step.per_second, operation, phase)
+
+
+def shown(result: Result) -> tuple[list[Key], Sequence[Figure], str]:
+    """Return the rows and the columns of a result's table, and the title of the column that tells steps apart.
+
+    Where something is broken each phase has one row for all operations: there are many phases.
+    """
+    found = keys(result)
+    if not result.modes:
+        return found, FIGURES, "rate" if any(step.per_second is not None for step in result.steps) else "clients"
+    last = {key.place: key for key in found}
+    return list(last.values()), OF_PHASES, "mode, phase"
 
 
 def keys(result: Result) -> list[Key]:
@@ -87,10 +121,10 @@ def keys(result: Result) -> list[Key]:
     for step in result.steps:
         several = [ALL] if len(step.operations) > 1 else []
         for operation in [*step.operations, *several]:
-            found[Key(step.connections, step.per_second, operation)] = None
-    order = {place: number for number, place in enumerate(dict.fromkeys((k.connections, k.per_second) for k in found))}
+            found[key_of(step, operation)] = None
+    order = {place: number for number, place in enumerate(dict.fromkeys(key.place for key in found))}
     names = [*dict.fromkeys(key.operation for key in found if key.operation != ALL), ALL]
-    return sorted(found, key=lambda key: (order[key.connections, key.per_second], names.index(key.operation)))
+    return sorted(found, key=lambda key: (order[key.place], names.index(key.operation)))
 
 
 def values(result: Result, key: Key, figure: Figure) -> list[float]:
@@ -107,7 +141,7 @@ def operations(result: Result, key: Key) -> Sequence[tuple[StepResult, Operation
     """Return what was measured of a step and an operation in each run."""
     found = []
     for step in result.steps:
-        if (step.connections, step.per_second) != (key.connections, key.per_second):
+        if key_of(step, key.operation) != key:
             continue
         operation = step.total if key.operation == ALL else step.operations.get(key.operation)
         if operation is not None:

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from statistics import median
 
+from swiftlet.bench.degrade.pictures import pictures
 from swiftlet.bench.figures import (
     ALL,
-    FIGURES,
     OPERATIONS_PER_S,
     P50,
     P95,
@@ -18,6 +18,7 @@ from swiftlet.bench.figures import (
     Key,
     keys,
     operations,
+    shown,
     values,
 )
 from swiftlet.bench.plots import STYLE as PLOTS_STYLE
@@ -44,8 +45,8 @@ svg { max-width: 100%; height: auto; margin: .5rem 0; }
 STYLE = _PAGE_STYLE + PLOTS_STYLE
 
 
-def render(result: Result) -> str:
-    """Return the self-contained HTML page of a result."""
+def render(result: Result, more: Sequence[str] = ()) -> str:
+    """Return the self-contained HTML page of a result; `more` are further notes below its table."""
     scenario = result.scenario
     described = [
         text for text in (scenario["about"], f"Repeats {scenario['repeats']}" if scenario["repeats"] else "") if text
@@ -59,9 +60,9 @@ def render(result: Result) -> str:
         f"<p>{escape(result.target)}, {escape(result.began)}, {result.runs} run{'s' if result.runs > 1 else ''}</p>",
         *_table(result),
         "<ul>",
-        *(f"<li>{escape(note)}</li>" for note in notes(result)),
+        *(f"<li>{escape(note)}</li>" for note in [*notes(result), *more]),
         "</ul>",
-        *_plots(result),
+        *(pictures(result) if result.modes else _plots(result)),
         "<h2>Environment</h2>",
         f"<pre>{escape(json.dumps(result.environment, indent=2))}</pre>",
         "<h2>Scenario</h2>",
@@ -72,11 +73,11 @@ def render(result: Result) -> str:
 
 
 def _table(result: Result) -> Iterator[str]:
-    is_open = any(step.per_second is not None for step in result.steps)
-    heads = ["rate" if is_open else "clients", "operation", *(figure.title for figure in FIGURES)]
+    rows, figures, title = shown(result)
+    heads = [title, "operation", *(figure.title for figure in figures)]
     yield "<table><tr>" + "".join(f"<th>{escape(head)}</th>" for head in heads) + "</tr>"
-    for key in keys(result):
-        cells = [key.step, key.operation, *(cell(result, key, figure) for figure in FIGURES)]
+    for key in rows:
+        cells = [key.step, key.operation, *(cell(result, key, figure) for figure in figures)]
         yield "<tr>" + "".join(f"<td>{escape(text)}</td>" for text in cells) + "</tr>"
     yield "</table>"
 
@@ -89,9 +90,9 @@ def _plots(result: Result) -> Iterator[str]:
         axis = _of_steps(steps)
         rates = [_by_step(result, found, name, OPERATIONS_PER_S, name) for name in names]
         yield plot("Operations per second", axis, Axis("", number_text), rates)
-        shown = ALL if ALL in names else names[0]
-        latencies = [_by_step(result, found, shown, figure, figure.title) for figure in (P50, P95, P99)]
-        yield plot(f"Latency ({shown})", axis, Axis("", time_text, is_log=True), latencies)
+        chosen = ALL if ALL in names else names[0]
+        latencies = [_by_step(result, found, chosen, figure, figure.title) for figure in (P50, P95, P99)]
+        yield plot(f"Latency ({chosen})", axis, Axis("", time_text, is_log=True), latencies)
     for connections, per_second in steps:
         of_step = [key for key in found if (key.connections, key.per_second) == (connections, per_second)]
         lines = [_distribution(result, key) for key in of_step if key.operation != ALL or len(of_step) == 1]
@@ -139,8 +140,8 @@ def _distribution(result: Result, key: Key) -> Line:
 
 
 def _timelines(result: Result) -> Iterator[str]:
-    shown = result.steps[:MAX_TIMELINES]
-    lines = [(f"{_name(Key(step.connections, step.per_second, ALL))}, run {step.run}", step.points) for step in shown]
+    first = result.steps[:MAX_TIMELINES]
+    lines = [(f"{_name(Key(step.connections, step.per_second, ALL))}, run {step.run}", step.points) for step in first]
     axis = Axis("seconds of the step, warm-up included", number_text)
     rates = [Line(name, [(point.at_s, point.operations_per_s) for point in points]) for name, points in lines]
     yield plot("Operations per second over time", axis, Axis("", number_text), rates)

@@ -10,9 +10,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from swiftlet.bench.errors import BenchError
 from swiftlet.bench.times import Times, merged
 
-VERSION = 2
-_READABLE = (1, 2)
-"""Version 1 knows of one generator only."""
+VERSION = 3
+_READABLE = (1, 2, 3)
+"""Version 1 knows of one generator only, version 2 of nothing that is broken meanwhile."""
 MAX_RESULT_BYTES = 1 << 30
 """Of a document that is read."""
 MAX_POINTS = 600
@@ -92,9 +92,21 @@ CANCELLED = "cancelled"
 
 
 class StepResult(Value):
-    """One step of one run: a number of connections, or a rate."""
+    """One step of one run: a number of connections, or a rate; or one phase of a mode in which something is broken."""
 
     run: int
+    mode: str = ""
+    """What was broken meanwhile, by its name; empty where nothing was to be."""
+    phase: str = ""
+    """Whether the mode's break was still to come, under way or over."""
+    act_s: float | None = None
+    """How long it took to break or to mend in this phase."""
+    first_success_s: float | None = None
+    """From the end of breaking to the first operation that succeeded, to half a second."""
+    whole_s: float | None = None
+    """From the begin of mending until redundancy was complete."""
+    is_whole: bool | None = None
+    """Whether redundancy was complete in time; None when nobody asked."""
     workers: int = 1
     """Generators that made it together; the other figures are of all of them."""
     connections: int
@@ -144,6 +156,16 @@ class StepResult(Value):
         )
 
 
+class BrokenMode(Value):
+    """What was done to the store in a mode, in words or as the commands that did it."""
+
+    about: str
+    seconds: float
+    """How long each phase was to last."""
+    is_task: bool
+    """Whether nothing was mended, as what was begun ends by itself."""
+
+
 class Result(Value):
     """A scenario, where it ran, and what was measured in all runs."""
 
@@ -157,6 +179,8 @@ class Result(Value):
     is_cut_short: bool
     lost: tuple[str, ...] = ()
     """Workers that were lost before their last step, each with when and why."""
+    modes: dict[str, BrokenMode] = {}
+    """What was broken, by the modes' names; empty in a result of a scenario alone."""
     steps: tuple[StepResult, ...]
 
     @property
@@ -198,7 +222,12 @@ def appended(before: Result, after: Result) -> Result:
     last = max((step.run for step in before.steps), default=0)
     added = tuple(step.model_copy(update={"run": step.run + last}) for step in after.steps)
     is_cut_short = before.is_cut_short or after.is_cut_short
-    changes = {"steps": before.steps + added, "is_cut_short": is_cut_short, "lost": before.lost + after.lost}
+    changes = {
+        "steps": before.steps + added,
+        "is_cut_short": is_cut_short,
+        "lost": before.lost + after.lost,
+        "modes": before.modes | after.modes,
+    }
     return before.model_copy(update={**changes, "version": VERSION})
 
 

@@ -70,6 +70,9 @@ class Options:
     """How often the user has asked to stop: once ends measuring, twice leaves the objects in the store."""
     suffices: Callable[[Progress], bool] = field(default=lambda _: False)
     """Whether the step under way may end before its time."""
+    ended: Callable[[], None] = field(default=lambda: None)
+    """Called when nothing more is measured, for whatever reason, and before objects are deleted; BenchError ends the
+    run."""
     gate: Callable[[], None] = field(default=lambda: None)
     """Returns when the next step may begin; BenchError ends the run."""
     measured: Callable[[StepResult], None] = field(default=lambda _: None)
@@ -105,7 +108,10 @@ class _Run:
         try:
             self._prepare()
             preparation_s = time.monotonic() - clock
-            self._measure()
+            try:
+                self._measure()
+            finally:
+                self._options.ended()
         except BenchError as error:
             try:
                 self._clean()
@@ -196,6 +202,8 @@ class _Run:
             points=points.all(),
             lateness=Times(counts=tuple(outcome["lateness"])),
             over_http=outcome.get("over_http", 0),
+            # What suffices was not cut short.
+            ended_early=None if self._suffices and not self._is_cut_short else outcome["ended_early"],
             **{name: outcome[name] for name in _AS_THEY_ARE},
         )
 
@@ -203,7 +211,7 @@ class _Run:
         """Wait for the end of what was begun; False when the user asked to stop more often than `patience`."""
         began = last = time.monotonic()
         self._succeeded = failed = 0
-        is_stopped = is_done = suffices = False
+        self._suffices = is_stopped = is_done = False
         while not is_done:
             is_done = self._load.wait(_LOOK_S)
             if not is_done and self._options.stops() > patience:
@@ -221,8 +229,8 @@ class _Run:
             if not is_done:
                 progress = Progress(what, self._succeeded, failed, now - began, recent)
                 self._options.report(progress)
-                if points is not None and not suffices and self._options.suffices(progress):
-                    suffices = True
+                if points is not None and not self._suffices and self._options.suffices(progress):
+                    self._suffices = True
                     self._load.cancel()
         return not is_stopped
 
@@ -256,7 +264,6 @@ _AS_THEY_ARE = (
     "workers_operations_per_s",
     "workers_bytes_per_s",
     "resent",
-    "ended_early",
 )
 
 

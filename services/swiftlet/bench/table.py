@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from statistics import median
 
 from rich.console import Console
 from rich.table import Table
 
-from swiftlet.bench.figures import FIGURES, Figure, Key, keys, operations, values
+from swiftlet.bench.figures import ALL, Figure, Key, key_of, keys, operations, shown, values
 from swiftlet.bench.results import CANCELLED, Result, StepResult
 from swiftlet.units import number_text, size_text, time_text
 
@@ -28,14 +29,14 @@ def print_result(result: Result, console: Console) -> None:
 
 def table(result: Result) -> Table:
     """Return a row for each step and operation; of several runs the median of each figure."""
+    rows, figures, title = shown(result)
     made = Table(box=None, pad_edge=False, header_style="bold")
-    is_open = any(step.per_second is not None for step in result.steps)
-    made.add_column("rate" if is_open else "clients", justify="right")
+    made.add_column(title, justify="left" if result.modes else "right")
     made.add_column("operation")
-    for figure in FIGURES:
+    for figure in figures:
         made.add_column(figure.title, justify="right")
-    for key in keys(result):
-        made.add_row(key.step, key.operation, *[cell(result, key, figure) for figure in FIGURES])
+    for key in rows:
+        made.add_row(key.step, key.operation, *[cell(result, key, figure) for figure in figures])
     return made
 
 
@@ -54,7 +55,9 @@ def notes(result: Result) -> list[str]:
         found.append(f"Medians of {result.runs} runs.")
     found += [f"Worker lost: {one}. Steps from then on are of the other workers." for one in result.lost]
     for step in result.steps:
-        if step.run == 1:
+        if step.mode:
+            found += _phase_notes(result, step)
+        elif step.run == 1:
             found.append(_step_note(step))
     early = sorted({step.ended_early for step in result.steps if step.ended_early and step.ended_early != CANCELLED})
     found += [f"A step ended early: {reason}." for reason in early]
@@ -63,8 +66,18 @@ def notes(result: Result) -> list[str]:
     return found
 
 
+def _phase_notes(result: Result, step: StepResult) -> Iterator[str]:
+    """Tell what the figures of a phase don't: that its mode took longer than it, and what was not so in time."""
+    phase, mode = key_of(step, ALL).phase, result.modes[step.mode]
+    run = f" (run {step.run})" if result.runs > 1 else ""
+    if step.act_s is not None and step.act_s > mode.seconds and not mode.is_task:
+        yield f"{phase}{run}: the command took {step.act_s:.0f} s, longer than the phase; raise its seconds."
+    if step.is_whole is False:
+        yield f"{phase}{run}: redundancy was not complete in time."
+
+
 def _step_note(step: StepResult) -> str:
-    text = f"{Key(step.connections, step.per_second, '').step}: "
+    text = f"{key_of(step, ALL).step}: "
     if not step.window_s:
         return f"{text}nothing was measured"
     text += f"{size_text(step.moved_bytes / step.window_s)}/s in {step.window_s:.1f} s"
@@ -85,16 +98,19 @@ def _step_note(step: StepResult) -> str:
 
 
 def _failure_notes(result: Result) -> list[str]:
-    counts: dict[str, list[int]] = {}
-    examples: dict[str, str] = {}
+    counts: dict[tuple[str, str], list[int]] = {}
+    examples: dict[tuple[str, str], str] = {}
     for key in keys(result):
-        if key.operation == "all":
+        if key.operation == ALL:
             continue
         for _, operation in operations(result, key):
             for kind, failures in operation.failures.items():
-                counts.setdefault(kind, []).append(failures.count)
-                examples.setdefault(kind, failures.example)
-    return [f"Failed: {sum(count):,} times {kind}, such as {examples[kind]}" for kind, count in counts.items()]
+                counts.setdefault((key.phase, kind), []).append(failures.count)
+                examples.setdefault((key.phase, kind), failures.example)
+    return [
+        f"{f'{place[0]}: failed' if place[0] else 'Failed'}: {sum(count):,} times {place[1]}, such as {examples[place]}"
+        for place, count in counts.items()
+    ]
 
 
 def _generator_notes(result: Result) -> list[str]:

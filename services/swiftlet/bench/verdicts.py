@@ -17,7 +17,8 @@ def print_comparison(rows: Sequence[Row], console: Console) -> None:
     """Write the table, and how it was made."""
     made = Table(box=None, pad_edge=False, header_style="bold")
     is_open = any(row.key.per_second is not None for row in rows)
-    made.add_column("rate" if is_open else "clients", justify="right")
+    has_phases = any(row.key.phase for row in rows)
+    made.add_column("mode, phase" if has_phases else "rate" if is_open else "clients", justify="right")
     made.add_column("operation")
     made.add_column("figure")
     for title in ("before", "spread", "after", "spread", "ratio", "95 %", "p"):
@@ -58,6 +59,7 @@ def _cells(row: Row) -> list[str]:
 def document(row: Row) -> dict[str, Any]:
     """Return a row as plain data."""
     return {
+        "phase": row.key.phase,
         "connections": row.key.connections,
         "per_second": row.key.per_second,
         "operation": row.key.operation,

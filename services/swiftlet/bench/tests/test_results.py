@@ -52,7 +52,7 @@ def test_results_are_read_back_or_refused(tmp_path: Path, document: dict[str, An
     for content, message in [
         ("{}", "no result of `swiftlet bench run --json`: scenario"),
         ("[", "no result"),
-        (made.model_copy(update={"version": 3}).model_dump_json(), "has version 3"),
+        (made.model_copy(update={"version": 4}).model_dump_json(), "has version 4"),
     ]:
         file.write_text(content)
         with pytest.raises(BenchError, match=message):

@@ -22,6 +22,7 @@ from swiftlet.bench.table import print_result
 from swiftlet.bench.target import Api
 from swiftlet.bench.verdicts import document, print_comparison
 from swiftlet.client.credentials import V1
+from swiftlet.main.commands.bench_degrade import degrade, modes_command, whole
 from swiftlet.main.commands.bench_shared import (
     LOGIN,
     MAX_RUNS,
@@ -264,3 +265,6 @@ def _watch(pids: str, cluster: Path | None) -> Watch | None:
 
 bench.add_command(coordinator)
 bench.add_command(worker)
+bench.add_command(degrade)
+bench.add_command(modes_command)
+bench.add_command(whole)

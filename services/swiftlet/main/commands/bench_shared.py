@@ -51,14 +51,16 @@ def console() -> Console:
 
 
 @contextmanager
-def stops() -> Iterator[Callable[[], int]]:
-    """Within the block Ctrl-C is counted, and interrupts nothing by itself."""
+def stops(*also: signal.Signals) -> Iterator[Callable[[], int]]:
+    """Within the block Ctrl-C and signals are counted, and interrupt nothing by themselves; also where a shell has had
+    them ignored."""
     asked: list[int] = []
-    before = signal.signal(signal.SIGINT, lambda number, _: asked.append(number))
+    before = {one: signal.signal(one, lambda number, _: asked.append(number)) for one in (signal.SIGINT, *also)}
     try:
         yield lambda: len(asked)
     finally:
-        signal.signal(signal.SIGINT, before)
+        for one, handler in before.items():
+            signal.signal(one, handler)
 
 
 def code_of(result: Result) -> int:

@@ -71,6 +71,7 @@ class LocalStore:
     key: str
     data: Path
     services: Mapping[str, Any]
+    pid: int
 
     def names(self) -> dict[int, str]:
         """Return the kind of service of each process."""
@@ -84,14 +85,16 @@ class LocalStore:
         return Watch(names, names)
 
 
-def read_store(path: Path) -> LocalStore:
-    """Return the store of a ready file; BenchError when it can't be used."""
+def read_store(path: Path, is_broken: bool = False) -> LocalStore:
+    """Return the store of a ready file; BenchError when it can't be used, or isn't broken and lacks a process."""
     try:
         known = json.loads(path.read_text("utf-8"))
         services = known["services"]
-        if missing := [name for name, service in services.items() if service["pid"] is None]:
+        missing = [name for name, service in services.items() if service["pid"] is None]
+        if missing and not is_broken:
             raise BenchError(f"{path}: {', '.join(missing)} does not run; start the store anew")
-        return LocalStore(known["endpoint"], known["user"], known["key"], Path(known["data"]), services)
+        data = Path(known["data"])
+        return LocalStore(known["endpoint"], known["user"], known["key"], data, services, known["pid"])
     except OSError as error:
         raise BenchError(
             f"{path} can't be read: {error.strerror or error}; start a store with "
