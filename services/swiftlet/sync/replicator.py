@@ -29,7 +29,7 @@ from swiftlet.errors import NodeTimeout, NodeUnreachable, SwiftletError, Unavail
 from swiftlet.ring.lookup import Ring
 from swiftlet.ring.model import Device
 from swiftlet.sync.asking.driver import Driver
-from swiftlet.sync.failures.neighbours import Neighbours
+from swiftlet.sync.failures.neighbours import Neighbours, node_of
 from swiftlet.sync.failures.opinions import Observer
 from swiftlet.sync.failures.table import FailureTable
 from swiftlet.sync.moving.pacing import Pace
@@ -84,7 +84,7 @@ class Replicator:
         `replica_kind` says what is compared and how; a transport of objects stands for the kind *objects*.
         `reclaim_age_s` is the age at which devices forget tombstones. `now_s` returns seconds since the epoch. `pace`
         and `neighbours` have defaults. `mode` is the way of doing rounds. `proving`, if given, is told what rounds
-        prove. With `fetching`, data are left to devices in other regions to fetch by themselves.
+        prove. With `fetching`, data pass between regions by delegates (`swiftlet.sync.session.far`).
         """
         self._local = local
         self._rings = rings
@@ -189,9 +189,16 @@ class Replicator:
 
     def _far(self, own: DevicePartitions) -> Far | None:
         # In modes that only push nobody fetches anything.
-        if self._fetching is None or not self._mode.pull or not own.places.far:
+        if self._fetching is None or not self._mode.pull or not own.places.has_far:
             return None
-        return Far(own.device.id, own.policy, own.places.far, self._fetching)
+        return Far(
+            own.device.id,
+            own.policy,
+            own.places.regions,
+            own.ring.primaries,
+            lambda device: self.neighbours.skips(node_of(device)),
+            self._fetching,
+        )
 
     def know(self, policy: int) -> None:
         """Make the nodes of a policy's ring known as neighbours, as rounds do when they begin."""

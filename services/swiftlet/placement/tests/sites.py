@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
@@ -37,7 +38,7 @@ from swiftlet.placement.tests.test_cluster_history import replicator
 from swiftlet.ring.model import Device, WriteQuorum
 from swiftlet.store.protocol import Store
 from swiftlet.testing.storage.memory_listing import Fault, MemoryListingTransport
-from swiftlet.testing.storage.memory_objects import MemoryObjectTransport, MemoryPutStream
+from swiftlet.testing.storage.memory_objects import MemoryGetStream, MemoryObjectTransport, MemoryPutStream
 
 T = TypeVar("T")
 _OPENING = ContextVar("opening", default=False)
@@ -101,6 +102,36 @@ class FarObjects(MemoryObjectTransport):
         self.doubts = cluster.transport.doubts
         self._place = place
         self._wide_area = wide_area
+        self.crossed: Counter[tuple[str, str]] = Counter()
+        """Bytes of objects and copies that passed between regions, those of transfers that failed too, by where they
+        came from and where they went.
+        """
+
+    def _passes(self, device: Device, size: int, *, there: bool) -> None:
+        if self._place.distance(device) == 2:
+            here = self._place.region or ""
+            self.crossed[(here, device.region) if there else (device.region, here)] += size
+
+    async def put(
+        self,
+        device: Device,
+        key: ObjectKey,
+        record: PutRecord,
+        body: bytes,
+        footer: PutFooter,
+        row: ContainerUpdate | None,
+    ) -> WriteReply:
+        """Store a small object."""
+        self._passes(device, len(body), there=True)
+        return await super().put(device, key, record, body, footer, row)
+
+    async def get(
+        self, device: Device, key: ObjectKey, start: int = 0, stop: int | None = None, *, proved: bool = False
+    ) -> MemoryGetStream:
+        """Open an object, which counts as if all of it were read."""
+        stream = await super().get(device, key, start, stop, proved=proved)
+        self._passes(device, stream.info.size, there=False)
+        return stream
 
     async def _reach(self, device: Device) -> Store:
         await self._cross(device)

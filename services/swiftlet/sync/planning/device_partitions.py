@@ -29,8 +29,10 @@ class Places:
                 if partition < len(row):
                     by_peer.setdefault(row[partition], set()).add(partition)
         by_peer.pop(device.id, None)
-        self.far = frozenset(one.id for one in ring.devices if one is not None and one.region != device.region)
-        """The devices in other regions, by their ids."""
+        self.regions = {one.id: one.region for one in ring.devices if one is not None}
+        """The region of each device, by its id."""
+        self.has_far = any(region != device.region for region in self.regions.values())
+        """Whether there are devices in other regions."""
         self.by_peer = {peer: frozenset(partitions) for peer, partitions in by_peer.items()}
         """The partitions that the device shares with each other device, by the id of that device."""
 

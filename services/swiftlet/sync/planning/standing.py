@@ -71,7 +71,7 @@ class Standing:
         if held:
             self.empty_since_s = None
         if ring is not self._ring:
-            self._ring, self._unchecked = ring, concerned
+            self._ring, self._unchecked = ring, set(concerned)
         self._unchecked &= concerned
         for found in (self._behind, self._unsent):
             for partition in found.keys() - concerned:

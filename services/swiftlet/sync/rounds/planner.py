@@ -151,7 +151,10 @@ class Planner:
 
         found = await asyncio.gather(*(prove(own.device_of(peer), asked) for peer, asked in by_peer.items()))
         random.shuffle(found)
-        found.sort(key=lambda proofs: node_of(proofs.peer) not in self._first)
+        # What is lacking here may be in the region, so that it need not come from another one.
+        found.sort(
+            key=lambda proofs: (proofs.peer.region != own.device.region, node_of(proofs.peer) not in self._first)
+        )
         left_out: list[LeftOut] = []
         for proofs in found:
             self._count_proved(own, proofs.proved)

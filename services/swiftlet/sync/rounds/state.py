@@ -180,7 +180,7 @@ class RoundState:
         other = {partition: Found(True, proof, one.behind, one.unsent) for partition, one in left.items()}
         if not proof:
             other.update(dict.fromkeys(repaired - left.keys(), Found(proof=False)))
-        failed = {partition for partition, one in left.items() if one.behind or one.unsent > one.to_fetch}
+        failed = {partition for partition, one in left.items() if one.behind > one.awaited or one.unsent > one.to_fetch}
         PROVED.inc(len(equal))
         self._count(ledger, peer, "equal", equal - ledger.own.bare)
         self._count(ledger, peer, "differs", repaired - failed)

@@ -176,7 +176,8 @@ class Repaired:
 
     `behind` counts objects that are newer at the neighbour and still lacking here, `unsent` objects that are newer here
     and still lacking there. `withheld` counts the unsent ones that the neighbour should not be given, because its own
-    ring does not name it as a primary, and `to_fetch` those that it is expected to fetch by itself.
+    ring does not name it as a primary, and `to_fetch` those that it is expected to fetch by itself. `awaited` counts
+    the objects lacking here that another device of the region is expected to bring.
     """
 
     peer: int
@@ -185,6 +186,7 @@ class Repaired:
     unsent: int = 0
     withheld: int = 0
     to_fetch: int = 0
+    awaited: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,8 +271,8 @@ class Terms:
     """The conditions of a whole session.
 
     `reclaim_age_s` is the age at which devices forget tombstones. `transfer_rules` says what to do about entries that
-    differ; None stands for the rules for objects. `far` are devices in other regions, which fetch objects by
-    themselves; None where all are treated alike.
+    differ; None stands for the rules for objects. `far` are devices in other regions, with which data are
+    exchanged by delegates; None where all are treated alike.
     """
 
     policy: int = 0

@@ -180,12 +180,19 @@ def _due(terms: Terms, moment: Moment, mine: Sequence[Entry], held: Mapping[byte
 
 
 def _without_fetched(terms: Terms, partition: int, peer: int, due: list[Push], there: _Primaries) -> list[Push]:
-    """Return what a primary is given without what it is expected to fetch: from a primary of this region, if one
-    answers, as that has it or is given it.
+    """Return what a primary is given without what it is expected to fetch.
+
+    Primaries in other regions fetch from one of this region, if one answers, as that has it or is given it. If none
+    does, one primary of each other region is given the copy, and the others there get it from that one.
     """
     far = terms.far
-    if far is None or not any(shown.primary for one, shown in there.shown.items() if one not in far.devices):
+    if far is None:
         return due
+    takes = [one for one, shown in there.shown.items() if shown.primary]
+    if all(map(far.is_far, takes)):
+        region = far.regions.get(peer)
+        if peer == next((one for one in takes if far.regions.get(one) == region), peer):
+            return due
     sent, to_fetch = far.split(peer, [(partition, push) for push in due])
     for what in to_fetch.values():
         there.to_fetch.setdefault(peer, ToFetch()).join(what)

@@ -205,20 +205,34 @@ def _listed(
         foreign = {theirs.partition for theirs in listings if not theirs.primary}
         withheld.update(partition for partition, _ in there if partition in foreign)
         there = [one for one in there if one[0] not in foreign]
-    fetched: Counter[int] = Counter()
-    if terms.far is not None:
-        there, to_fetch = terms.far.split(peer, there)
-        terms.far.lacks(peer, to_fetch, moment.now_s)
-        fetched.update({partition: what.count for partition, what in to_fetch.items()})
+    there, fetched = _without_left(terms, moment, peer, there, False)
+    here, awaited = _without_left(terms, moment, peer, here, True)
     unsent = withheld + fetched + (yield from _move_many(terms, peer, there, False))
-    behind = yield from _move_many(terms, peer, here, True)
+    behind = awaited + (yield from _move_many(terms, peer, here, True))
     left = {
         partition: Repaired(
-            peer, partition, behind[partition], unsent[partition], withheld[partition], fetched[partition]
+            peer,
+            partition,
+            behind[partition],
+            unsent[partition],
+            withheld[partition],
+            fetched[partition],
+            awaited[partition],
         )
         for partition in unsent | behind
     }
     yield RepairedMany(peer, partitions_in(listings), left)
+
+
+def _without_left(
+    terms: Terms, moment: Moment, peer: int, objects: Sequence[tuple[int, Push]], pull: bool
+) -> tuple[Sequence[tuple[int, Push]], Counter[int]]:
+    """Return the objects to bring now, and how many are left to other devices, by partition."""
+    if terms.far is None:
+        return objects, Counter()
+    now, left = terms.far.split(peer, objects, pull=pull)
+    terms.far.lacks(peer, left, moment.now_s, pull=pull)
+    return now, Counter({partition: what.count for partition, what in left.items()})
 
 
 def _move_many(terms: Terms, peer: int, objects: Sequence[tuple[int, Push]], pull: bool) -> Steps[Counter[int]]:
@@ -245,6 +259,7 @@ class _Tally:
     unsent: int = 0
     withheld: int = 0
     to_fetch: ToFetch = field(default_factory=ToFetch)
+    awaited: ToFetch = field(default_factory=ToFetch)
 
 
 def _partition(terms: Terms, moment: Moment, peer: int, theirs: SuffixHashes) -> Steps[None]:
@@ -273,16 +288,18 @@ def _pages(terms: Terms, moment: Moment, peer: int, partition: int, suffixes: Se
             after = both.upto
             if after is None:
                 break
-    if terms.far is not None and tally.to_fetch.count:
-        terms.far.lacks(peer, {partition: tally.to_fetch}, moment.now_s)
-    yield Repaired(peer, partition, tally.behind, tally.unsent, tally.withheld, tally.to_fetch.count)
+    for left, pull in ((tally.to_fetch, False), (tally.awaited, True)):
+        if terms.far is not None and left.count:
+            terms.far.lacks(peer, {partition: left}, moment.now_s, pull=pull)
+    to_fetch, awaited = tally.to_fetch.count, tally.awaited.count
+    yield Repaired(peer, partition, tally.behind + awaited, tally.unsent + to_fetch, tally.withheld, to_fetch, awaited)
 
 
 def _objects(terms: Terms, moment: Moment, peer: int, partition: int, both: Both, tally: _Tally) -> Steps[None]:
     """Push what the neighbour lacks, then pull what is lacking here."""
     there = due(terms, moment, lacked(terms, both.mine, both.theirs, pull=False))
     if both.primary:
-        there = _without_fetched(terms, peer, partition, there, tally)
+        there = _without(terms, peer, partition, there, tally.to_fetch, False)
         outcomes = yield from move(peer, partition, there, False, terms.limits.moves)
         tally.unsent += outcomes.count(MoveOutcome.REFUSED)
     else:
@@ -290,16 +307,16 @@ def _objects(terms: Terms, moment: Moment, peer: int, partition: int, both: Both
         tally.withheld += len(there)
     if terms.mode.pull:
         here = due(terms, moment, lacked(terms, both.mine, both.theirs, pull=True))
+        here = _without(terms, peer, partition, here, tally.awaited, True)
         outcomes = yield from move(peer, partition, here, True, terms.limits.moves)
         tally.behind += outcomes.count(MoveOutcome.REFUSED)
 
 
-def _without_fetched(terms: Terms, peer: int, partition: int, there: list[Push], tally: _Tally) -> list[Push]:
-    """Return what the neighbour lacks without what it is expected to fetch, which is counted as unsent."""
+def _without(terms: Terms, peer: int, partition: int, objects: list[Push], left: ToFetch, pull: bool) -> list[Push]:
+    """Return the objects of a page to bring now; those that are left to other devices are counted."""
     if terms.far is None:
-        return there
-    sent, to_fetch = terms.far.split(peer, [(partition, push) for push in there])
+        return objects
+    now, to_fetch = terms.far.split(peer, [(partition, push) for push in objects], pull=pull)
     for what in to_fetch.values():
-        tally.to_fetch.join(what)
-        tally.unsent += what.count
-    return [push for _, push in sent]
+        left.join(what)
+    return [push for _, push in now]

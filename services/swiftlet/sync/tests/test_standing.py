@@ -20,6 +20,7 @@ from swiftlet.sync.failures.neighbours import Neighbours
 from swiftlet.sync.failures.opinions import Observer
 from swiftlet.sync.failures.table import FailureTable
 from swiftlet.sync.moving.pacing import Pace
+from swiftlet.sync.planning.standing import Standing
 from swiftlet.sync.replicator import Replicator, probe
 from swiftlet.sync.session.compare import IN_FLIGHT_S
 from swiftlet.sync.tests.test_replicator import NAMES, in_one_partition
@@ -522,3 +523,13 @@ class TestRingsThatDiffer:
         assert cluster.entry(c) is None
         assert (await team[0].round()).pushed == 0, "by the old ring it should have it, but it gave it away rightly"
         assert "syncedAt" not in team[0].report
+
+
+def test_a_round_under_a_new_ring_proves_nothing_in_which_something_is_lacking() -> None:
+    standing = Standing()
+    standing.begin(make_ring(4), [1, 2], 0, [1, 2, 3])
+    standing.compared_all({1, 3}, checked=True)
+    standing.compared(2, behind=1)
+    assert not standing.is_proved
+    standing.compared(2)
+    assert standing.is_proved

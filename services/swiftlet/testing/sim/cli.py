@@ -95,6 +95,7 @@ def _sum(totals: Counts, counts: Counts) -> None:
 def _summary(totals: Counts, seeds: int, broken: int, seconds: float) -> str:
     return (
         f"{seeds} seeds in {seconds:.1f} s, {broken} broken: {totals.writes} writes, {totals.moved} objects moved, "
+        f"{totals.crossed} of them into another region ({totals.crossed_again} had been there before), "
         f"{totals.dropped} handoff copies dropped, {totals.reclaimed} tombstones forgotten "
         f"({totals.exempt} with older data away), {totals.messages} messages; {totals.rows} changes of rows, "
         f"{totals.proved} names listed as they are, {totals.unproved} that needed an audit, by which at last "

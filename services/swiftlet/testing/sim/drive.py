@@ -45,6 +45,8 @@ class Drive:
         self._ended = ended
         self._life = node.life
         self._began_s = node.timeline.now_s
+        self.pulled: set[int] = set()
+        """The partitions of objects that came here."""
 
     def begin(self) -> None:
         """Take the first step."""
@@ -139,6 +141,11 @@ class Drive:
                 self._fail(errors[0])
                 return
             node.witness.moved(outcomes.count(MoveOutcome.MOVED))
+            if effect.pull and MoveOutcome.MOVED in outcomes:
+                self.pulled.add(effect.partition)
+            for push, outcome in zip(effect.objects, outcomes, strict=True):
+                if push.need is Need.DATA and outcome is MoveOutcome.MOVED:
+                    node.witness.crossed(*((peer, node) if effect.pull else (node, peer)), push)
             self._resume(outcomes)
 
         for index, push in enumerate(effect.objects):

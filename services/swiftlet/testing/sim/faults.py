@@ -3,9 +3,11 @@
 Fault model, by name: `crash` and restart of a node in the middle of anything; `partition` of the network; `slow` node;
 `disk_errors` and `disk_full` for a while; `wipe`, a device replaced by an empty one; `clock` steps of nodes and
 proxies, up to minutes; `table`, the loss of a failure table (Redis gone); `ring`, a new ring that each node loads at
-another moment. Also counted: `skew`, a clock that is off from the beginning, and what the network does to messages by
-itself (`Weather`): `message_lost`, `message_doubled`, `message_reordered`, and `message_cut`, which arrived when its
-endpoints were no longer connected.
+another moment. With several regions also `region`, of which all nodes are away for a while, and the link between two of
+them: `link_cut` in both directions, `link_one_way` in one, `link_lossy` in both, in each to another extent. Also
+counted: `skew`, a clock that is off from the beginning, and what the network does to messages by itself (`Weather`):
+`message_lost`, `message_doubled`, `message_reordered`, and `message_cut`, which arrived when its endpoints were no
+longer connected.
 """
 
 from __future__ import annotations
@@ -86,6 +88,13 @@ class Faults:
             "table": (1, self._table),
             "ring": (3, self._new_rings),
         }
+        if self._shape.regions > 1:
+            kinds |= {
+                "region": (2, self._region),
+                "link_cut": (3, lambda: self._link((1.0, 1.0))),
+                "link_one_way": (3, lambda: self._link((1.0, 0.0))),
+                "link_lossy": (2, lambda: self._link((self._loss(), self._loss()))),
+            }
         names, weights = list(kinds), [weight for weight, _ in kinds.values()]
         for name in self._random.choices(names, weights, k=self._shape.faults):
             moment_s = self._random.uniform(0.0, self._shape.duration_s)
@@ -135,6 +144,45 @@ class Faults:
             if self._network.parts is cut:
                 self._network.parts = {}
             self._all_unwell("is linked", -1)
+
+        self._for_a_while(begin, end)
+
+    def _loss(self) -> float:
+        return self._random.uniform(0.02, 0.6)
+
+    def _link(self, losses: tuple[float, float]) -> None:
+        """Let a link between two regions lose these shares of messages, there and back."""
+        one, other = self._random.sample([f"r{number}" for number in range(self._shape.regions)], 2)
+        lost = {(one, other): losses[0], (other, one): losses[1]}
+
+        def begin() -> None:
+            self._checker.say(f"links lose {lost}")
+            self._network.links.update(lost)
+            self._all_unwell("has a bad link", 1)
+
+        def end() -> None:
+            for link, loss in lost.items():
+                if self._network.links.get(link) == loss:
+                    del self._network.links[link]
+            self._all_unwell("has a sound link", -1)
+
+        self._for_a_while(begin, end)
+
+    def _region(self) -> None:
+        """Let all nodes of a region crash, and be away for a while."""
+        region = self._random.choice(sorted(set(self._network.regions.values())))
+        nodes = [node for id_, node in sorted(self._nodes.items()) if self._network.regions.get(id_) == region]
+
+        def begin() -> None:
+            for node in nodes:
+                self._unwell(node, f"crashes with {region}", 1)
+                node.crash()
+                self._network.down.add(node.id)
+
+        def end() -> None:
+            for node in nodes:
+                self._unwell(node, f"is up with {region}", -1)
+                self._network.down.discard(node.id)
 
         self._for_a_while(begin, end)
 
@@ -252,5 +300,10 @@ def _load_proxy(proxy: Proxy, ring: Ring) -> None:
 
 def add_device(builder: RingBuilder, number: int, regions: int = 1) -> None:
     """Add a device on a node of its own; every third one is in the same zone, and in turns they are in each region."""
-    region = "r" if regions == 1 else f"r{number % regions}"
+    region = region_of(number, regions)
     builder.add_device(host=f"n{number}", port=6200, device="d", region=region, zone=f"z{number % 3}", weight=100.0)
+
+
+def region_of(number: int, regions: int) -> str:
+    """Return the region of a device."""
+    return "r" if regions == 1 else f"r{number % regions}"

@@ -1,7 +1,8 @@
 """Simulated time and a network that loses, duplicates, delays and reorders messages, and can be partitioned.
 
 Fault model: each message may be lost, come twice, or take any time up to the longest delay, so that later ones overtake
-it; links between parts of the cluster may be cut; a slow node's messages take longer than callers wait.
+it; links between parts of the cluster may be cut; a slow node's messages take longer than callers wait. A link between
+two regions may lose messages, each direction on its own, and may so be cut in one direction alone.
 """
 
 from __future__ import annotations
@@ -71,6 +72,10 @@ class Network:
         self.down: set[int] = set()
         self.parts: dict[int, int] = {}
         """The part of a partitioned network that an endpoint is in: part 0 for those not named; proxies are in all."""
+        self.regions: dict[int, str] = {}
+        """The region of each node; those not named and proxies are near everybody."""
+        self.links: dict[tuple[str, str], float] = {}
+        """The share of messages that is lost from one region to another, where it is any: 1 for a link that is cut."""
         self.messages = 0
         """The number of messages sent."""
         self.bytes = 0
@@ -126,12 +131,22 @@ class Network:
         if loss and self._random.random() < loss:
             self.lost += 1
             return
+        link = self._link(source, target)
+        if link and self._random.random() < link:
+            self.lost += 1
+            return
         copies = 2 if weather.doubled and self._random.random() < weather.doubled else 1
         self.doubled += copies - 1
         longest = SLOW_S if source in self.slow or target in self.slow else weather.delay_s
         number = self.messages
         for _ in range(copies):
             self._timeline.after(self._random.random() * longest, lambda: self._deliver(source, target, number, event))
+
+    def _link(self, source: int, target: int) -> float:
+        """Return the share of messages that the link from one endpoint to another loses besides."""
+        if not self.links or min(source, target) < 0:
+            return 0.0
+        return self.links.get((self.regions.get(source, ""), self.regions.get(target, "")), 0.0)
 
     def _deliver(self, source: int, target: int, number: int, event: Callable[[], None]) -> None:
         if not self.linked(source, target):

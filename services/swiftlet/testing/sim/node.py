@@ -7,7 +7,7 @@ node starts with what it has. A node that gets a new ring ends its round and dro
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
@@ -31,12 +31,12 @@ from swiftlet.sync.session.entries import slice_page
 from swiftlet.sync.session.far import Far, Fetching
 from swiftlet.sync.session.handoff import handoff_session
 from swiftlet.sync.session.messages import decode_request, encode
-from swiftlet.sync.session.neighbour import neighbour_session
+from swiftlet.sync.session.neighbour import differing_session, neighbour_session
 from swiftlet.sync.session.pair_messages import Pair
 from swiftlet.sync.session.pair_search import shared_by
 from swiftlet.sync.session.queue import ordered, plan, session_plans
 from swiftlet.sync.session.responder import answer_by
-from swiftlet.sync.session.topology import First, Mode
+from swiftlet.sync.session.topology import THOROUGH, First, Mode
 from swiftlet.testing.sim.drive import Drive
 from swiftlet.testing.sim.network import Network, Outcome, Timeline
 from swiftlet.testing.sim.store import Parcel, SimStore
@@ -68,6 +68,16 @@ class WorldTerms:
         return Terms(0, ring.version, self.mode, self.reclaim_age_s, self.reclaim_period_s, self.limits)
 
 
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """A session that a round is going to hold, with what it compares; `again` tells that it is a repetition."""
+
+    begin: Callable[[], Session]
+    peer: int | None = None
+    partitions: Sequence[int] = ()
+    again: bool = False
+
+
 class Witness:
     """The events that a node reports to the checker."""
 
@@ -82,6 +92,9 @@ class Witness:
 
     def moved(self, count: int) -> None:
         """Objects were moved from one device to another."""
+
+    def crossed(self, source: Node, target: Node, push: Push) -> None:
+        """Data of an object were moved from one device to another."""
 
 
 class Node:
@@ -180,11 +193,14 @@ class Node:
     def terms(self, ring: Ring) -> Terms:
         """Return the terms of a session."""
         terms = self._world_terms.terms(ring)
-        places = {device.id: device.region for device in ring.devices if device is not None}
-        far = frozenset(id_ for id_, region in places.items() if region != places.get(self.id))
-        if not far or not terms.mode.pull:
+        regions = {device.id: device.region for device in ring.devices if device is not None}
+        # A device that the ring has lost stays where it is.
+        regions |= {id_: region for id_, region in self.network.regions.items() if id_ == self.id}
+        if len(set(regions.values())) == 1 or not terms.mode.pull:
             return terms
-        return replace(terms, far=Far(self.id, terms.policy, far, self._fetching))
+        failed = self.failed()
+        far = Far(self.id, terms.policy, regions, ring.primaries, lambda device: device.id in failed, self._fetching)
+        return replace(terms, far=far)
 
     def round(self) -> None:
         """Begin a round, unless one is in progress."""
@@ -197,34 +213,55 @@ class Node:
         except SwiftletError as error:
             self.witness.say(f"{self.id}: no round: {error}")
             return
-        jobs: deque[Callable[[], Session]] = deque()
+        jobs: deque[_Job] = deque()
         whole = mode.first is First.BATCH
         skipped = tuple(sorted(failed))
         size = ring.partition_count if whole else 1024
-        for planned in session_plans(ordered(work.items, self._rejoining, self._random), mode, size):
-            pair = Pair(self.id, planned.peer, clockwise=True, skipped=skipped)
+        plans = list(session_plans(ordered(work.items, self._rejoining, self._random), mode, size))
+        if terms.far is not None:
+            plans.sort(key=lambda planned: terms.far is not None and terms.far.is_far(planned.peer))
+        for planned in plans:
+            pair = Pair(self.id, planned.peer) if mode is THOROUGH else Pair(self.id, planned.peer, True, skipped)
             shared = shared_by(pair, planned.partitions, ring.part_power) if whole else None
-            jobs.append(partial(neighbour_session, terms, planned.peer, planned.partitions, shared))
+            begin = partial(neighbour_session, terms, planned.peer, planned.partitions, shared)
+            jobs.append(_Job(begin, planned.peer, planned.partitions))
         for handoff in work.handoffs:
-            jobs.append(partial(handoff_session, terms, handoff.partition, handoff.primaries, failed))
+            jobs.append(_Job(partial(handoff_session, terms, handoff.partition, handoff.primaries, failed)))
         self._rejoining.clear()
         self._busy = True
         self._fetching.begin()
         self.witness.say(f"{self.id}: round, {len(work.items)} comparisons, {len(work.handoffs)} handoffs to return")
-        lanes = [_LANES]
+        # As in a replicator, a partition is compared with one peer after the other, so that it fetches nothing twice.
+        at_a_time = 1 if mode is THOROUGH else _LANES
+        lanes = [at_a_time]
+        compared: list[_Job] = []
 
-        def lane() -> None:
+        def lane(ended: Drive | None = None, job: _Job | None = None) -> None:
+            if ended is not None and job is not None and mode is THOROUGH:
+                jobs.extend(self._compare_again(terms, compared, job, ended.pulled))
+                compared.append(job)
             if self.ring is not ring:
                 jobs.clear()
             if jobs:
-                Drive(self, jobs.popleft()(), ring, lane).begin()
+                new = jobs.popleft()
+                drive = Drive(self, new.begin(), ring, lambda: lane(drive, new))
+                drive.begin()
                 return
             lanes[0] -= 1
             if not lanes[0]:
                 self._busy = False
 
-        for _ in range(_LANES):
+        for _ in range(at_a_time):
             lane()
+
+    def _compare_again(self, terms: Terms, compared: Sequence[_Job], ended: _Job, pulled: Set[int]) -> Iterator[_Job]:
+        """Yield sessions with peers that were compared before a session pulled something, which they may lack."""
+        if ended.again:
+            return
+        for job in compared:
+            partitions = sorted(pulled & set(job.partitions))
+            if partitions and job.peer is not None and job.peer != ended.peer and not job.again:
+                yield _Job(partial(differing_session, terms, job.peer, partitions), job.peer, partitions, True)
 
     # -- answering -------------------------------------------------------------------------------------------
 

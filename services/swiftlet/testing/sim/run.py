@@ -18,7 +18,7 @@ from swiftlet.sync.session.compare import IN_FLIGHT_S, need_of
 from swiftlet.sync.session.topology import BATCHED
 from swiftlet.testing.sim.checker import Broken, Checker, Counts
 from swiftlet.testing.sim.client import Proxy, Verb, Write
-from swiftlet.testing.sim.faults import Faults, add_device
+from swiftlet.testing.sim.faults import Faults, add_device, region_of
 from swiftlet.testing.sim.listings.world import Listings
 from swiftlet.testing.sim.network import Network, Timeline, Weather
 from swiftlet.testing.sim.node import ERROR_INTERVAL_S, Node
@@ -70,11 +70,12 @@ def rounds_needed(shape: Shape, at_quorum: bool) -> int:
     """Return after how many rounds in step an object's replicas are equal; `at_quorum`: a write quorum had it before.
 
     `lightsync` goes one hop clockwise per round, so r - 1, and ceil(r/2) from a quorum; `batched` one hop both ways.
-    Between regions `batched` goes one hop against the clock, and a handoff may take a round to bring the first one.
+    Where all devices are compared, as `batched` does with several regions, what a round has fetched is passed on in it;
+    a handoff may take a round to bring it to a device of its region, and delegates fetch it from there.
     """
     replicas = shape.replicas
-    if shape.mode.name == BATCHED.name and shape.regions > 1:
-        return replicas
+    if shape.is_thorough:
+        return 2
     if shape.mode.name == BATCHED.name:
         return min(2, max(1, replicas // 2))
     if shape.mode.name == "all_to_all":
@@ -106,7 +107,8 @@ class World:
             self.nodes[id_] = Node(
                 id_, self.timeline, self.network, self._random, world_terms, store, builder.ring, self.checker
             )
-        for node in self.nodes.values():
+        for id_, node in self.nodes.items():
+            self.network.regions[id_] = self.checker.regions[id_] = region_of(id_, shape.regions)
             node.peers = self.nodes
             node.offset_s = self._skew()
         self.proxies = [Proxy(n, self.timeline, self.network, self.nodes, builder.ring) for n in range(_PROXIES)]
@@ -220,6 +222,7 @@ class World:
         self.faults.calm = True
         self.network.weather = Weather()
         self.network.parts = {}
+        self.network.links.clear()
         self.network.slow.clear()
         self.network.down.clear()
         away: set[int] = set()
@@ -296,7 +299,8 @@ class World:
         if not misplaced and not self._forgotten_left(live):
             ring = self.faults.ring
             comparisons = sum(len(ring.primaries(p)) for p in range(ring.partition_count))
-            most = 2 * comparisons * (self.shape.replicas - 1 if self.shape.mode.name != BATCHED.name else 1)
+            all_others = self.shape.mode.name != BATCHED.name or self.shape.is_thorough
+            most = 2 * comparisons * (self.shape.replicas - 1 if all_others else 1)
             said = self.network.messages - messages
             checker.must(said <= most, f"{said} messages between equals, {most} are enough")
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from random import Random
 
 from swiftlet.sync.session.effects import Limits
-from swiftlet.sync.session.topology import MODES, Mode
+from swiftlet.sync.session.topology import MODES, THOROUGH, Mode
 from swiftlet.testing.sim.network import Weather
 from swiftlet.testing.sim.node import ERROR_INTERVAL_S, WorldTerms
 
@@ -55,6 +55,11 @@ class Shape:
         return WorldTerms(self.mode, self.limits, self.reclaim_age_s, period_s, self.by_name)
 
     @property
+    def is_thorough(self) -> bool:
+        """Return whether devices compare with all others, as replicators do in `batched`."""
+        return self.mode is THOROUGH
+
+    @property
     def well_s(self) -> float:
         """Return in how many seconds a healthy device receives every write."""
         return _PERIODS_TO_HEAR * self.period_s + ERROR_INTERVAL_S + 2 * self.skew_s + 80.0
@@ -80,8 +85,9 @@ def shape_of(seed: int, mode: str | None = None, large: bool = False) -> Shape:
     edge = forgets and random.random() < 0.3
     period_s = random.choice((30.0, 45.0))
     reclaim_age_s = 8 * period_s + 2 * skew_s + 200.0 + random.random() * 400.0 if forgets else math.inf
+    regions = _REGIONS[seed % len(_REGIONS)]
     return Shape(
-        MODES[name],
+        THOROUGH if regions > 1 and name == THOROUGH.name else MODES[name],
         nodes,
         random.choice((0, 0, 1, 2)),
         replicas,
@@ -110,5 +116,5 @@ def shape_of(seed: int, mode: str | None = None, large: bool = False) -> Shape:
             )
         ),
         by_name=seed % _BY_NAME == 0,
-        regions=_REGIONS[seed % len(_REGIONS)],
+        regions=regions,
     )

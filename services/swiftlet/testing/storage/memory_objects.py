@@ -338,13 +338,18 @@ class MemoryObjectTransport:
     async def read_copies(self, device: Device, wanted: bytes) -> bytes:
         """Return copies of many objects."""
         copies = await self._call(device, lambda store: read_copies(store, wanted))
+        self._passes(device, len(copies), there=False)
         _check_loss(device, self.link(device), len(copies))
         return copies
 
     async def take_copies(self, device: Device, copies: bytes) -> bytes:
         """Store copies on a device; if the request is lost, none is stored."""
+        self._passes(device, len(copies), there=True)
         _check_loss(device, self.link(device), len(copies))
         return await self._call(device, lambda store: take_copies(store, copies))
+
+    def _passes(self, device: Device, size: int, *, there: bool) -> None:
+        """Bytes of copies go to a device, or come from there. Does nothing; for subclasses that count them."""
 
     async def remove(self, device: Device, key: ObjectKey, entry: Entry) -> bool:
         """Forget a handoff copy."""

@@ -12,6 +12,7 @@ from swiftlet.model import DatabaseId, DatabaseKind, DatabaseName, ObjectRow
 from swiftlet.names import Path
 from swiftlet.ring.builder import RingBuilder
 from swiftlet.sync.audit.verdict import Merge, NoRepair, Replace, Wrong, judge, newest
+from swiftlet.sync.session.topology import MODES
 from swiftlet.testing.sim.checker import Checker
 from swiftlet.testing.sim.client import Proxy, Rows, Verb, Write
 from swiftlet.testing.sim.faults import Faults, add_device
@@ -65,6 +66,8 @@ class Listings:
             nodes=nodes,
             later=random.choice((0, 0, 1)),
             replicas=random.choice((2, 3, 3, 3)),
+            mode=MODES[shape.mode.name],
+            regions=1,
             part_power=2,
             faults=min(shape.faults, random.choice((0, 2, 4, 8))),
         )

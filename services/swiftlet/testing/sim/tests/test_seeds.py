@@ -23,6 +23,7 @@ from swiftlet.testing.sim.shape import shape_of
 BASE_SEED = 1
 CHECKED_SEEDS = int(os.environ.get("SIM_SEEDS", "50"))
 FAULTS = ("crash", "partition", "slow", "disk_errors", "disk_full", "wipe", "clock", "skew", "table", "ring")
+LINKS = ("region", "link_cut", "link_one_way", "link_lossy")
 MESSAGES = ("message_lost", "message_doubled", "message_reordered", "message_cut")
 
 
@@ -44,7 +45,7 @@ def test_the_seeds_of_every_check_hold(checked: tuple[int, str]) -> None:
 
 
 def test_every_fault_is_among_them(checked: tuple[int, str]) -> None:
-    for fault in (*FAULTS, *MESSAGES):
+    for fault in (*FAULTS, *LINKS, *MESSAGES):
         assert f" {fault}" in checked[1]
 
 
@@ -74,6 +75,10 @@ def test_listings_are_part_of_them(checked: tuple[int, str]) -> None:
         1_930_081_659,
         # A handoff that a pending container update kept from being dropped outlived the tombstones of all primaries.
         5_003_003,
+        # A handoff had older data than a tombstone that another handoff forgot, long after all had something newer.
+        684,
+        # A device that the ring had lost took all others for those of another region.
+        800,
     ],
 )
 def test_what_once_broke_holds(seed: int) -> None:
@@ -120,7 +125,7 @@ def test_the_promised_rounds() -> None:
         found[key, shape.replicas] = (rounds_needed(shape, False), rounds_needed(shape, True))
     assert [found["lightsync", r] for r in (2, 3, 4, 5)] == [(1, 1), (2, 2), (3, 2), (4, 3)]
     assert [found["batched", r] for r in (2, 3, 4, 5)] == [(1, 1), (1, 1), (2, 2), (2, 2)]
-    assert [found["batched over regions", r] for r in (2, 3, 4, 5)] == [(2, 2), (3, 3), (4, 4), (5, 5)]
+    assert [found["batched over regions", r] for r in (2, 3, 4, 5)] == [(2, 2)] * 4
 
 
 def test_one_seed_can_be_read(capsys: pytest.CaptureFixture[str]) -> None:
