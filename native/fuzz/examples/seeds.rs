@@ -315,7 +315,7 @@ fn about_packs(root: &Path, key: Key) {
     let cold = Cold { digest: [3; 16], timestamp: 5, bytes: 900 };
     save(root, "objects", "cold", &[&[0], &packs::encode_cold(&[cold])]);
     let of_pack = Pack { version: pack, digest: key.digest };
-    let listed = packs::Listed { pack: of_pack, retired: true, references: 3 };
+    let listed = packs::Listed { pack: of_pack, retired: true, references: 3, live: 900, size: 4000 };
     save(root, "objects", "packs", &[&[0], &packs::encode_listed(&[listed], true)]);
     let posted = Some(PostMeta { timestamp: 9, ..PostMeta::default() });
     let referred = Referred { pack: of_pack, reference: reference(1), posted };

@@ -8,6 +8,7 @@
 //! Fault model: that of the crate. Packers stop at any moment, and several may be at work.
 
 pub mod member;
+pub mod share;
 pub mod table;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -135,9 +135,9 @@ impl Asked {
         all.retain(|one| one.pack.digest > key.digest);
         let more = all.len() > MAX_LISTED;
         all.truncate(MAX_LISTED);
-        let listed = |one: PackHere| {
-            let retired = one.state == PackState::Retired;
-            Listed { pack: one.pack, retired, references: one.references }
+        let listed = |PackHere { pack, state, references, live, size }: PackHere| {
+            let retired = state == PackState::Retired;
+            Listed { pack, retired, references, live, size }
         };
         Ok((all.into_iter().map(listed).collect(), more))
     }

@@ -8,6 +8,7 @@
 mod bytes;
 mod mutants;
 mod rules;
+mod share;
 mod world;
 
 use crate::packs::{self, Answer, Change, Holdings, Request};

@@ -23,7 +23,7 @@ pub const MAX_LISTED: usize = 1024;
 /// Bytes of a copy in the answer about what is cold.
 const COLD_BYTES: usize = 28;
 /// Bytes of a pack in a list.
-const LISTED_BYTES: usize = 41;
+const LISTED_BYTES: usize = 57;
 /// In a key of these, the place that no fragment has.
 const SMALL: u32 = 31;
 
@@ -120,6 +120,10 @@ pub struct Listed {
     pub retired: bool,
     /// How many references to it are here.
     pub references: u64,
+    /// Bytes of their members.
+    pub live: u64,
+    /// Bytes of the pack; 0 if the place can't read its fragment.
+    pub size: u64,
 }
 
 /// What a place answers.
@@ -427,11 +431,11 @@ pub fn encode_listed(all: &[Listed], more: bool) -> Vec<u8> {
     let mut out = Writer::default();
     out.u8(u8::from(more));
     out.u32(all.len() as u32);
-    for Listed { pack, retired, references } in all {
+    for Listed { pack, retired, references, live, size } in all {
         out.raw(&pack.digest);
         put_version(&mut out, pack.version);
         out.u8(u8::from(*retired));
-        out.u64(*references);
+        [references, live, size].into_iter().for_each(|number| out.u64(*number));
     }
     out.into_bytes()
 }
@@ -451,7 +455,8 @@ pub fn decode_listed(header: &[u8]) -> Result<(Vec<Listed>, bool), Malformed> {
     for _ in 0..count {
         let (digest, version) = (from.digest()?, take_version(&mut from)?);
         let pack = Pack { version, digest };
-        all.push(Listed { pack, retired: from.flag()?, references: from.u64()? });
+        let (retired, references, live, size) = (from.flag()?, from.u64()?, from.u64()?, from.u64()?);
+        all.push(Listed { pack, retired, references, live, size });
     }
     from.end()?;
     Ok((all, more))

@@ -343,7 +343,8 @@ proptest! {
         prop_assert_eq!(packs::decode_cold(&packs::encode_cold(&turned)).is_ok(), cold.len() < 2);
         let listed: Vec<_> = all.iter().map(|(version, (digest, retired, _, references), _)| {
             let pack = Pack { version: *version, digest: *digest };
-            packs::Listed { pack, retired: *retired, references: *references }
+            let (live, size) = (references / 2, !references);
+            packs::Listed { pack, retired: *retired, references: *references, live, size }
         }).collect();
         prop_assert_eq!(packs::decode_listed(&packs::encode_listed(&listed, more)), Ok((listed, more)));
         let references: Vec<_> = all.iter().map(|(version, (digest, _, length, offset), posted)| {

@@ -20,7 +20,7 @@ use crate::error::{Error, Result};
 use crate::index::{Held, PartitionId, Taking, WholeObject};
 use crate::model::{Key, PostMeta, Timestamp};
 use crate::queue::{Done, Op};
-use crate::read::{self, Referred};
+use crate::read::{self, Fetched, Referred};
 use crate::record::Kind;
 use crate::versions::OfPack;
 
@@ -60,6 +60,10 @@ pub struct PackHere {
     pub state: PackState,
     /// References to it that are here.
     pub references: u64,
+    /// Bytes of their members.
+    pub live: u64,
+    /// Bytes of the pack; 0 if its fragment can't be read.
+    pub size: u64,
 }
 
 /// What there is at a place of a pack.
@@ -196,11 +200,22 @@ impl Store {
                 continue;
             };
             let pack = Pack { version: shown.version, digest };
-            let references = used.iter().filter(|one| one.pack == pack).map(|one| one.references).sum();
-            found.push(PackHere { pack, state: self.pack_state(&of_pack, pack.version)?, references });
+            let (references, live) = used
+                .iter()
+                .filter(|one| one.pack == pack)
+                .fold((0, 0), |(references, live), one| (references + one.references, live + one.bytes));
+            let state = self.pack_state(&of_pack, pack.version)?;
+            found.push(PackHere { pack, state, references, live, size: self.size_of_pack(&of_pack, pack.version)? });
         }
         found.sort_unstable_by_key(|one| one.pack.digest);
         Ok(found)
+    }
+
+    fn size_of_pack(&self, key: &Key, pack: Version) -> Result<u64> {
+        Ok(match self.fragment(key, pack)? {
+            Fetched::Fragment(fragment) => fragment.info().block.geometry.object_bytes(),
+            Fetched::Not(_) => 0,
+        })
     }
 
     /// The bytes that a copy has as a member of a pack; None if it is none that a pack may have.
