@@ -168,15 +168,16 @@ class CodedPacking:
 
     `places` are those of any object of it. The waits are seconds: of each request, of a pack's body and of the proof of
     a fragment, and for which a fragment may take to be settled. The terms: how many places have small objects, the
-    timestamp before which copies are packed, and the least and the most bytes of a pack. `passed_by` are digests of
-    packs that are left alone, and copies that are left out without being read.
+    timestamp before which copies are packed, the least and the most bytes of a pack, and the share of a pack below which
+    what is referred to of it is put into a new one. `passed_by` are digests of packs that are left alone, and copies
+    that are left out without being read.
     """
 
     def __new__(
         cls,
         places: _Places,
         waits: tuple[float, float, float],
-        terms: tuple[int, int, int, int],
+        terms: tuple[int, int, int, int, float],
         passed_by: tuple[set[bytes], set[tuple[bytes, int]]],
         trace: str,
         /,
@@ -185,7 +186,15 @@ class CodedPacking:
         self, drawn: int, version: tuple[int, int], /
     ) -> tuple[
         tuple[
-            int, int, int, int, list[tuple[bytes, tuple[int, int]]], tuple[bool, list[bytes]], list[tuple[bytes, int]]
+            int,
+            int,
+            int,
+            int,
+            list[tuple[bytes, tuple[int, int]]],
+            tuple[bool, list[bytes]],
+            list[tuple[bytes, int]],
+            tuple[int, int],
+            tuple[int, int, int, int],
         ],
         tuple[str, str] | None,
     ]:
@@ -193,7 +202,9 @@ class CodedPacking:
         random bits that begin with the partition's, `version` the timestamp and generation of a new pack. Returns the
         members of the new pack and their bytes; how many packs of others are adopted now, and are retired now; which
         retired ones may be deleted; whether all packs were looked at, and which of them not all places could adopt as a
-        whole; and which copies were left out as places have them with other bytes. Then None, or "ended", "refused" or
+        whole; which copies were left out as places have them with other bytes; how many packs were written anew, and
+        their bytes; and of the packs that were there how many somebody refers to, their bytes, how many of these count,
+        and how many packs below the live share are left. Then None, or "ended", "refused" or
         "failed" and why: what is left is for a later round."""
 
     def delete(self, digest: bytes, version: tuple[int, int], timestamp: int, /) -> tuple[str, str] | None:

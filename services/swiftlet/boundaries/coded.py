@@ -298,6 +298,8 @@ class PackTerms:
     """With fewer bytes no pack is made."""
     most_bytes: int
     """A pack has so many bytes at most."""
+    live_share: float = 0.0
+    """What is referred to of a pack is put into a new one if it is less than this share of it; 0 for none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,9 +342,23 @@ class Packed:
     looked_at_all: bool = False
     """Whether all packs were looked at that were not passed by: those that are not unfinished need nothing."""
     left_out: Sequence[tuple[bytes, int]] = ()
-    """Cold copies that places have with other bytes, so that no pack has them: digests, and values of timestamps."""
+    """Cold copies that places have with other bytes, so that no pack has them: digests, and values of timestamps. Those
+    that were passed by are among them as long as they are there.
+    """
     stopped: str | None = None
     """Why something was left for a later round."""
+    rewritten: int = 0
+    """Packs of which what is referred to is in a new pack."""
+    reread: int = 0
+    """Bytes that these packs had, dead ones too."""
+    packs: int = 0
+    """Packs that were there, and that somebody refers to."""
+    pack_bytes: int = 0
+    """Bytes of these packs, dead ones too."""
+    live_bytes: int = 0
+    """Bytes of their members that are referred to."""
+    below: int = 0
+    """Packs below the live share that are left for a later round."""
 
 
 class CodedPacker(Protocol):
@@ -351,9 +367,9 @@ class CodedPacker(Protocol):
     async def pack(
         self, places: CodedPlaces, terms: PackTerms, timestamp: Timestamp, passed_by: PassedBy = NOTHING_PASSED_BY
     ) -> Packed:
-        """Finish or retire the packs that were left in a partition, and make one of its cold copies, with this
-        timestamp. `places` are those of any object of the partition. It may be cancelled anywhere. Raises NodeError
-        when nothing can be asked.
+        """Finish or retire the packs that were left in a partition, and make one of its cold copies and of what is left
+        of packs below the live share, with this timestamp or a later one. `places` are those of any object of the
+        partition. It may be cancelled anywhere. Raises NodeError when nothing can be asked.
         """
         ...
 

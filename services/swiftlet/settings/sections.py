@@ -27,6 +27,8 @@ MAX_PACK_BYTES = 256 * MIB
 """The largest pack of small objects: one that is lost takes along all that is in it."""
 MAX_PACK_AFTER_S = 10 * 365 * 86_400.0
 """The longest time that a small object may be left a copy for, in seconds, before it counts as cold."""
+MAX_PACK_LIVE_SHARE = 0.95
+"""The largest share of a pack below which it may be written anew: with 1 one deletion would write a whole pack."""
 
 
 class ClusterSection(Section):
@@ -868,6 +870,14 @@ class ReplicatorSection(RoundsSection, NodeTimeouts):
         ge=1024,
         le=MAX_PACK_BYTES,
         description="Bytes that a pack has at most.",
+    )
+    pack_live_share: float = Field(
+        default=0.7,
+        ge=0.0,
+        le=MAX_PACK_LIVE_SHARE,
+        description="Share of a pack that objects refer to below which these are put into a new pack, with what is "
+        "cold, and the old pack is deleted. What was deleted or overwritten takes its space until then. A higher value "
+        "gives space back sooner, and writes what is left more often; 0 does so only when nothing is left.",
     )
     pack_round_bytes: int = Field(
         default=256 * MIB,

@@ -42,11 +42,21 @@ class NativeCodedPacker:
             done, why = await asyncio.to_thread(packing.round, drawn, version)
         finally:
             packing.end()
-        members, size, finished, retired, unused, (looked_at_all, unfinished), left_out = done
+        members, size, finished, retired, unused, (looked_at_all, unfinished), left_out, anew, seen = done
         packs = tuple(Pack(*one) for one in unused)
         stopped = None if why is None else f"{why[0]}: {why[1]}"
         return Packed(
-            members, size, finished, retired, packs, tuple(unfinished), looked_at_all, tuple(left_out), stopped
+            members,
+            size,
+            finished,
+            retired,
+            packs,
+            tuple(unfinished),
+            looked_at_all,
+            tuple(left_out),
+            stopped,
+            *anew,
+            *seen,
         )
 
     async def delete(self, places: CodedPlaces, pack: Pack, timestamp: Timestamp) -> None:
@@ -62,7 +72,7 @@ class NativeCodedPacker:
     async def _packing(self, places: CodedPlaces, terms: PackTerms, passed_by: PassedBy) -> CodedPacking:
         parts, caller = await self._coded.parts(places), self._coded.caller
         waits = caller.settings.answer_timeout_s, STREAM_S, SETTLE_S
-        which = places.coding.holders, terms.before.value, terms.least_bytes, terms.most_bytes
+        which = places.coding.holders, terms.before.value, terms.least_bytes, terms.most_bytes, terms.live_share
         try:
             return CodedPacking(parts, waits, which, (set(passed_by.packs), set(passed_by.copies)), trace())
         except (ValueError, OverflowError, OSError) as error:

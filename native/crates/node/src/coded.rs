@@ -34,7 +34,7 @@ mod writing;
 pub use all_places::StepOptions;
 pub use deleting::Deleting;
 pub use member::Referred;
-pub use packs::{Contents, PackOptions, Packed, Packing, ReadingMember, Stopped};
+pub use packs::{Contents, PackOptions, Packed, Packing, PacksSeen, ReadingMember, Stopped};
 pub use places::{Devices, MOST_CELL_BYTES, Owed, Places, Target};
 pub use posting::Posting;
 pub use reading::{ReadEnd, ReadOptions, Reading};

@@ -12,7 +12,7 @@ use pyo3::types::PyBytes;
 use swiftlet_fragments::Version;
 use swiftlet_fragments::packs::Pack;
 use swiftlet_fragments::packs::table::Table;
-use swiftlet_node::coded::{PackOptions, Packed, Packing, Places, Stopped};
+use swiftlet_node::coded::{PackOptions, Packed, Packing, PacksSeen, Places, Stopped};
 use swiftlet_node::message::Request;
 use swiftlet_node::message::packs::{Request as PackRequest, Told, decode_references};
 use swiftlet_node::{Client, Failure};
@@ -29,17 +29,29 @@ use crate::values::seconds;
 /// Seconds: of each request, of a pack's body and of the proof of a fragment, and for which a fragment may take to be
 /// settled.
 type PackWaits = (f64, f64, f64);
-/// Places with small objects, before which timestamp copies are packed, and the least and the most bytes of a pack.
-type PackTerms = (usize, u64, u64, u64);
+/// Places with small objects, before which timestamp copies are packed, the least and the most bytes of a pack, and below
+/// which live share it is written anew.
+type PackTerms = (usize, u64, u64, u64, f64);
 /// Digests of packs that are left alone, and copies that are left out without being read: digest and timestamp.
 type PassedBy = (BTreeSet<[u8; 16]>, BTreeSet<([u8; 16], u64)>);
 /// A pack: its digest, and its version.
 type PackParts<'py> = (Bound<'py, PyBytes>, (u64, u64));
 /// Members of new packs, their bytes, packs of others that are adopted now, packs that are retired now, which of these may
-/// be deleted, which packs not all places have adopted as a whole, after whether all others were looked at, and which
-/// copies were left out.
-type PackedParts<'py> =
-    (usize, u64, usize, usize, Vec<PackParts<'py>>, (bool, Vec<Bound<'py, PyBytes>>), Vec<(Bound<'py, PyBytes>, u64)>);
+/// be deleted, which packs not all places have adopted as a whole, after whether all others were looked at, which copies
+/// were left out, packs that were written anew with their bytes, and the packs that were there.
+type PackedParts<'py> = (
+    usize,
+    u64,
+    usize,
+    usize,
+    Vec<PackParts<'py>>,
+    (bool, Vec<Bound<'py, PyBytes>>),
+    Vec<(Bound<'py, PyBytes>, u64)>,
+    (usize, u64),
+    SeenParts,
+);
+/// Packs that are referred to, their bytes, how many of these count, and packs below the live share that are left.
+type SeenParts = (usize, u64, u64, usize);
 /// Why not all was done, if so: "ended", "refused" or "failed", and a text.
 type Why = Option<(&'static str, String)>;
 
@@ -65,7 +77,7 @@ impl CodedPacking {
     ) -> PyResult<Self> {
         let client = Client::new(&trace).map_err(|error| PyOSError::new_err(error.to_string()))?;
         let (timeout, body_timeout, settle) = waits;
-        let (holders, before, least_bytes, most_bytes) = terms;
+        let (holders, before, least_bytes, most_bytes, live_share) = terms;
         let (skipped, left_out) = passed_by;
         let (timeout, body_timeout, settle) = (seconds(timeout)?, seconds(body_timeout)?, seconds(settle)?);
         let options = PackOptions {
@@ -76,6 +88,7 @@ impl CodedPacking {
             before,
             least_bytes,
             most_bytes,
+            live_share,
             skipped,
             left_out,
             trace,
@@ -91,12 +104,26 @@ impl CodedPacking {
         let outcome =
             py.detach(|| self.packing(|packing| packing.run((drawn, Version { timestamp, generation }), &mut done)));
         let digest = |digest: &[u8; 16]| PyBytes::new(py, digest);
-        let Packed { packed, bytes, finished, retired, unused, unfinished, looked_at_all, left_out } = done;
+        let Packed {
+            packed,
+            bytes,
+            finished,
+            retired,
+            unused,
+            unfinished,
+            looked_at_all,
+            left_out,
+            rewritten,
+            reread,
+            seen: PacksSeen { packs, size, live, below },
+        } = done;
         let unused =
             unused.iter().map(|pack| (digest(&pack.digest), (pack.version.timestamp, pack.version.generation)));
         let left_out = left_out.iter().map(|(of, timestamp)| (digest(of), *timestamp));
         let unfinished = (looked_at_all, unfinished.iter().map(digest).collect());
-        let parts = (packed, bytes, finished, retired, unused.collect(), unfinished, left_out.collect());
+        let anew = ((rewritten, reread), (packs, size, live, below));
+        let parts =
+            (packed, bytes, finished, retired, unused.collect(), unfinished, left_out.collect(), anew.0, anew.1);
         (parts, outcome.err().map(|stopped| why(&stopped)))
     }
 

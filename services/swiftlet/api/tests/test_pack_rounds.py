@@ -21,7 +21,7 @@ from swiftlet.boundaries.coded import NOTHING_PASSED_BY, CodedPlaces, Pack, Pack
 from swiftlet.sync.coded.packing import PackLimits
 from swiftlet.timestamp import Timestamp
 
-LIMITS = PackLimits(after_s=100.0, least_bytes=1, most_bytes=64 << 20, round_bytes=256 << 20)
+LIMITS = PackLimits(after_s=100.0, least_bytes=1, most_bytes=64 << 20, round_bytes=256 << 20, live_share=0.7)
 Made = tuple[Proxy, CodedServers, Repairs]
 
 
@@ -91,6 +91,41 @@ async def test_what_is_cold_is_packed_and_packs_of_dead_objects_go(made: Made) -
     await assert_read(proxy, servers, bodies)
 
 
+async def test_packs_of_which_little_is_left_are_written_anew(made: Made) -> None:
+    proxy, servers, repairs = made
+    bodies = {f"o{number}": await put(proxy, f"o{number}", 300 + number) for number in range(60)}
+    await servers.deliver_pending(proxy.cluster.rows)
+    rounds = repairs.packing(LIMITS)
+    proxy.clock.now += 101
+    first = await rounds.run_round([CODED])
+    assert (first.members, first.rewritten, first.packs) == (60, 0, 0)
+    # Objects that are younger than the others keep theirs as copies.
+    for number in range(0, 60, 2):
+        bodies[f"o{number}"] = await put(proxy, f"o{number}", 500)
+    await servers.deliver_pending(proxy.cluster.rows)
+    repairs.passed_s += 25
+    second = await rounds.run_round([CODED])
+    assert (second.failed, second.unfinished, second.below) == (0, 0, 0)
+    assert 0 < second.packs <= first.made
+    assert 0 < second.live_bytes < 0.7 * second.pack_bytes
+    assert 0 < second.rewritten <= second.retired == second.deleted
+    assert 0 < second.members <= 30
+    assert second.reread >= second.size
+    await assert_read(proxy, servers, bodies)
+    repairs.passed_s += 25
+    third = await rounds.run_round([CODED])
+    assert (third.made, third.rewritten, third.below) == (0, 0, 0)
+    assert third.live_bytes >= 0.7 * third.pack_bytes
+    await assert_read(proxy, servers, bodies)
+
+
+async def test_bytes_that_are_read_anew_count_in_a_round(made: Made) -> None:
+    _, _, repairs = made
+    packer = Scripted(Packed(members=1, size=1, rewritten=1, reread=LIMITS.round_bytes // 4))
+    report = await repairs.packing(LIMITS, packer).run_round([CODED])
+    assert (report.looked, report.rewritten, report.reread) == (4, 4, LIMITS.round_bytes)
+
+
 async def test_nothing_is_begun_while_a_place_is_away(made: Made) -> None:
     proxy, servers, repairs = made
     await put(proxy, "o", 500)
@@ -111,7 +146,7 @@ async def test_what_packers_do_not_come_further_with_is_passed_by(made: Made) ->
     rounds = repairs.packing(LIMITS, packer)
     await rounds.run_round([CODED])
     assert packer.asked[0][1:] == (
-        PackTerms(Timestamp.at(proxy.clock.now - 100), LIMITS.least_bytes, LIMITS.most_bytes),
+        PackTerms(Timestamp.at(proxy.clock.now - 100), LIMITS.least_bytes, LIMITS.most_bytes, LIMITS.live_share),
         PassedBy(),
     )
     where = packer.asked[0][0]
@@ -120,7 +155,7 @@ async def test_what_packers_do_not_come_further_with_is_passed_by(made: Made) ->
     repairs.passed_s += 25
     report = await rounds.run_round([CODED])
     assert {partition: passed_by for partition, _, passed_by in packer.asked} == {
-        partition: PassedBy(frozenset([b"p" * 16] if partition == where else []), frozenset([(b"c" * 16, 7)]))
+        partition: PassedBy(frozenset([b"p" * 16]), frozenset([(b"c" * 16, 7)])) if partition == where else PassedBy()
         for partition in range(16)
     }
     # A partition in which something failed is left alone for twice the time between two looks, then for twice that.
@@ -128,8 +163,15 @@ async def test_what_packers_do_not_come_further_with_is_passed_by(made: Made) ->
     for pause_s, looked in ((49.0, 0), (2.0, 16), (98.0, 0), (3.0, 16)):
         repairs.passed_s += pause_s
         assert (await rounds.run_round([CODED])).looked == looked, pause_s
-    # The pack is tried again then.
+    # The pack is tried again then. Copies that stay out are known until a packer does not find them any more.
     assert {passed_by.packs for *_, passed_by in packer.asked[-16:]} == {frozenset()}
+    assert {passed_by.copies for *_, passed_by in packer.asked[-16:]} == {frozenset(), frozenset([(b"c" * 16, 7)])}
+    packer.done, packer.at = Packed(), {where: Packed(left_out=[(b"d" * 16, 8)])}
+    repairs.passed_s += 1000
+    assert (await rounds.run_round([CODED])).left_out == 1
+    packer.at = {}
+    repairs.passed_s += 1000
+    assert (await rounds.run_round([CODED])).left_out == 0
 
 
 async def test_a_pack_that_needs_nothing_any_more_is_unfinished_no_longer(made: Made) -> None:

@@ -139,7 +139,13 @@ def _objects(app: web.Application, settings: ReplicatorSettings, by_hand: bool) 
         transport,
         NativeCodedPacker(transport.coded),
         replicator.neighbours,
-        PackLimits(section.pack_after_s, section.pack_least_bytes, section.pack_most_bytes, section.pack_round_bytes),
+        PackLimits(
+            section.pack_after_s,
+            section.pack_least_bytes,
+            section.pack_most_bytes,
+            section.pack_round_bytes,
+            section.pack_live_share,
+        ),
         Pace(section.concurrency, section.bytes_per_s),
     )
     return Work(

@@ -1,4 +1,5 @@
-"""Rounds that gather the cold small objects of coded policies into packs, and delete packs in which nothing is left.
+"""Rounds that gather the cold small objects of coded policies into packs, write packs anew of which little is live, and
+delete packs in which nothing is left.
 
 Partitions are looked at by the replicator of their first place, each every now and then: a quarter of the time after
 which an object counts as cold, but every six hours at least. What a packer does in one is native code
@@ -15,6 +16,7 @@ reference.
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 import time
@@ -47,15 +49,18 @@ _MOST_FAILURES = 16
 """Partitions in which something failed after which a round ends."""
 MAX_PASSED_BY = 65_536
 """Copies that a replicator remembers as left out of packs, and packs that it passes by. What it has to forget is read
-again.
+again. Copies are forgotten when a packer does not find them any more.
 """
 
 _PACKED = Counter("swiftlet_replicator_packed_objects_total", "Small objects that were put into packs.")
 _PACKED_BYTES = Counter("swiftlet_replicator_packed_bytes_total", "Bytes of packs that were made.")
+_REREAD_BYTES = Counter(
+    "swiftlet_replicator_pack_reread_bytes_total", "Bytes of packs that were read since little of them was live."
+)
 _PACKS = Counter(
     "swiftlet_replicator_packs_total",
-    "Packs that were made, finished in the place of a packer that had ended, retired since nobody refers to them, or "
-    "deleted.",
+    "Packs that were made, finished in the place of a packer that had ended, rewritten since little of them was live, "
+    "retired since nobody refers to them, or deleted.",
     ["what"],
 )
 _LEFT_OUT = Gauge(
@@ -65,6 +70,15 @@ _LEFT_OUT = Gauge(
 _UNFINISHED = Gauge(
     "swiftlet_replicator_packs_unfinished",
     "Packs that not all devices could adopt as a whole, and that are tried later.",
+)
+_SEEN_BYTES = Gauge(
+    "swiftlet_replicator_pack_bytes",
+    "Bytes of the packs that the last round has looked at: all of them, and those that objects refer to.",
+    ["which"],
+)
+_BELOW = Gauge(
+    "swiftlet_replicator_packs_below_live_share",
+    "Packs that the last round has looked at with less than pack_live_share, and has left for a later one.",
 )
 _FAILED = Counter("swiftlet_replicator_pack_failures_total", "Partitions in which packing failed, and is tried later.")
 
@@ -84,6 +98,8 @@ class PackLimits:
     """Bytes that a pack has at most."""
     round_bytes: int
     """Bytes of packs after which a round makes no other one."""
+    live_share: float = 0.0
+    """A pack of which less than this share is referred to is written anew; 0 for none."""
 
     @property
     def every_s(self) -> float:
@@ -117,7 +133,19 @@ class PackReport:
     unfinished: int = 0
     """Packs that not all places could adopt as a whole, and that are tried later."""
     left_out: int = 0
-    """Cold copies known to stay out of packs, as places have them with other bytes."""
+    """Cold copies known to stay out of packs, as places have them with other bytes, when they were looked at last."""
+    rewritten: int = 0
+    """Packs below the live share of which what counts is in a new pack."""
+    reread: int = 0
+    """Bytes that these packs had, dead ones too."""
+    packs: int = 0
+    """Packs that were in the partitions, and that objects refer to."""
+    pack_bytes: int = 0
+    """Bytes of these packs, dead ones too."""
+    live_bytes: int = 0
+    """Bytes of their members that objects refer to."""
+    below: int = 0
+    """Packs below the live share that are left for a later round."""
     seconds: float = 0.0
 
     def add(self, done: Packed) -> None:
@@ -129,6 +157,14 @@ class PackReport:
         self.finished += done.finished
         self.retired += done.retired
         self.failed += done.stopped is not None
+        self.rewritten += done.rewritten
+        self.reread += done.reread
+        self.packs += done.packs
+        self.pack_bytes += done.pack_bytes
+        self.live_bytes += done.live_bytes
+        self.below += done.below
+        _REREAD_BYTES.inc(done.reread)
+        _PACKS.labels("rewritten").inc(done.rewritten)
         _PACKED.inc(done.members)
         _PACKED_BYTES.inc(done.size)
         _PACKS.labels("made").inc(done.members > 0)
@@ -214,7 +250,7 @@ class PackRounds:
         first_s = min(_FIRST_PAUSE_S, 2 * limits.every_s)
         self._partitions: _Pauses[_Spot] = _Pauses(first_s)
         self._packs: _Pauses[_PackAt] = _Pauses(first_s)
-        self._left_out: dict[tuple[bytes, int], None] = {}
+        self._left_out: dict[_Spot, frozenset[tuple[bytes, int]]] = {}
         self._last: dict[str, object] | None = None
 
     def status(self) -> dict[str, object] | None:
@@ -228,10 +264,13 @@ class PackRounds:
             if self._limits.after_s and self._pack_below(policy):
                 await self._round_of(policy, report)
         report.seconds = self._clock() - began
-        report.unfinished, report.left_out = len(self._packs), len(self._left_out)
+        report.unfinished, report.left_out = len(self._packs), self._count_left_out()
         report.paused = len(self._partitions.going_on(self._clock()))
         _UNFINISHED.set(report.unfinished)
         _LEFT_OUT.set(report.left_out)
+        _SEEN_BYTES.labels("all").set(report.pack_bytes)
+        _SEEN_BYTES.labels("live").set(report.live_bytes)
+        _BELOW.set(report.below)
         self._last = {"endedAt": self._now_s(), **asdict(report)}
         return report
 
@@ -247,7 +286,7 @@ class PackRounds:
         self._neighbours.know(policy, ring.devices)
         peers = self._peers(coded)
         for partition in self._due(coded):
-            if report.size >= self._limits.round_bytes or report.looked >= _MOST_LOOKS:
+            if report.size + report.reread >= self._limits.round_bytes or report.looked >= _MOST_LOOKS:
                 return
             if report.failed >= _MOST_FAILURES or not self._is_current(coded):
                 return
@@ -272,6 +311,7 @@ class PackRounds:
         self._next = {spot: at for spot, at in self._next.items() if not is_elsewhere(spot)}
         self._partitions.forget(is_elsewhere)
         self._packs.forget(lambda pack: is_elsewhere(pack[0]))
+        self._left_out = {spot: copies for spot, copies in self._left_out.items() if not is_elsewhere(spot)}
         due = [one for one in first if self._next.get((policy, one), -math.inf) <= now]
         random.shuffle(due)
         for partition in due:
@@ -293,10 +333,14 @@ class PackRounds:
         spot, places = (coded.policy, partition), coded.places(partition, bytes(16))
         now_s, now = self._now_s(), self._clock()
         terms = PackTerms(
-            Timestamp.at(max(0.0, now_s - self._limits.after_s)), self._limits.least_bytes, self._limits.most_bytes
+            Timestamp.at(max(0.0, now_s - self._limits.after_s)),
+            self._limits.least_bytes,
+            self._limits.most_bytes,
+            self._limits.live_share,
         )
         passed_by = PassedBy(
-            frozenset(digest for at, digest in self._packs.going_on(now) if at == spot), frozenset(self._left_out)
+            frozenset(digest for at, digest in self._packs.going_on(now) if at == spot),
+            self._left_out.get(spot, frozenset()),
         )
         try:
             done = await self._packer.pack(places, terms, Timestamp.at(now_s), passed_by)
@@ -304,10 +348,7 @@ class PackRounds:
             done = Packed(stopped=str(error))
         report.add(done)
         self._note_unfinished(spot, passed_by, done, now)
-        for copy in done.left_out:
-            if len(self._left_out) >= MAX_PASSED_BY:
-                del self._left_out[next(iter(self._left_out))]
-            self._left_out[copy] = None
+        self._note_left_out(spot, done)
         if done.stopped is not None:
             _log.info("a partition is not packed yet", policy=coded.policy, partition=partition, reason=done.stopped)
             self._partitions.failed(spot, now)
@@ -316,8 +357,9 @@ class PackRounds:
         await self._delete(coded, places, done.unused, report)
         # What is cold beyond one pack goes into the next one at once.
         self._next[spot] = now if done.members else now + self._limits.every_s
-        # Each byte is read at each place with copies, written at all, and read back there.
-        await self._pace.moved(done.size)
+        # Each byte is read at each place with copies, written at all, and read back there; packs that are written anew
+        # are read as a whole.
+        await self._pace.moved(done.size + done.reread)
 
     def _note_unfinished(self, spot: _Spot, passed_by: PassedBy, done: Packed, now: float) -> None:
         """Note which packs of a partition are unfinished, and which are not any more."""
@@ -327,6 +369,21 @@ class PackRounds:
         for digest in done.unfinished:
             _log.info("a pack is not finished yet", policy=spot[0], partition=spot[1], pack=digest.hex())
             self._packs.failed((spot, digest), now)
+
+    def _note_left_out(self, spot: _Spot, done: Packed) -> None:
+        """Remember the copies of a partition that stay out of packs; also those that were known before, if it was not
+        looked at to its end.
+        """
+        before = self._left_out.pop(spot, frozenset())
+        found = frozenset(done.left_out)
+        if done.stopped is not None:
+            found |= before
+        room = MAX_PASSED_BY - self._count_left_out()
+        if found:
+            self._left_out[spot] = frozenset(itertools.islice(found, room))
+
+    def _count_left_out(self) -> int:
+        return sum(len(copies) for copies in self._left_out.values())
 
     async def _delete(self, coded: CodedRing, places: CodedPlaces, packs: Sequence[Pack], report: PackReport) -> None:
         if not packs or not self._is_current(coded):

@@ -2,8 +2,9 @@
 //!
 //! Fault model: that of the module above.
 
+mod gathering;
 mod packing;
 mod reading;
 
-pub use packing::{Contents, Done as Packed, PackOptions, Packing, Stopped};
+pub use packing::{Contents, Done as Packed, PackOptions, Packing, Seen as PacksSeen, Stopped};
 pub use reading::ReadingMember;

@@ -11,6 +11,7 @@ mod listing;
 mod packs;
 mod packs_made;
 mod packs_read;
+mod packs_rewritten;
 mod packs_served;
 mod posting;
 mod small;

@@ -1,4 +1,5 @@
-//! The packer: it makes packs of a partition's cold copies, and finishes or retires those that another one has left.
+//! The packer: it makes packs of a partition's cold copies, writes those anew of which little is referred to, and finishes
+//! or retires those that another one has left.
 //!
 //! It asks one device at a time and waits, in a thread of its caller, as nobody is in a hurry. Each of its steps is safe
 //! whoever does it, and however often; which ones are needed it finds out anew each time, so that it may be ended
@@ -11,23 +12,20 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use swiftlet_fragments::Version;
-use swiftlet_fragments::packs::member::{self, Packed};
-use swiftlet_fragments::packs::table::{Reference, Table};
+use swiftlet_fragments::packs::share::{Use, to_rewrite};
+use swiftlet_fragments::packs::table::Table;
 use swiftlet_fragments::packs::{Adoption, Answer, Digest, Pack, Retirement, Step, digest_of_pack};
 use swiftlet_fragments::write::Verdict;
 use swiftlet_store::Cold;
 use swiftlet_store::model::{Key, PutMeta};
-use swiftlet_transport::{Completions, What};
+use swiftlet_transport::Completions;
 
 use super::super::places::Places;
-use super::super::reading::{ReadEnd, ReadOptions, Reading};
 use super::super::writing::{MOST_AT_ONCE, Room, WriteEnd, WriteOptions, Writing};
+use super::gathering::{Gathering, Members, at_once};
 use crate::client::{Client, Failure, Fetched};
 use crate::message::Request;
-use crate::message::packs::{
-    Listed, MAX_ADOPTED, MAX_MEMBERS_ASKED, MAX_MEMBERS_BYTES, Request as PackRequest, Told, decode_cold,
-    decode_listed, decode_members,
-};
+use crate::message::packs::{Listed, MAX_ADOPTED, Request as PackRequest, Told, decode_cold, decode_listed};
 use crate::status::Status;
 
 /// How a packer works.
@@ -47,6 +45,8 @@ pub struct PackOptions {
     pub least_bytes: u64,
     /// A pack has so many bytes at most.
     pub most_bytes: u64,
+    /// A pack of which less than this share is referred to is written anew; 0 for none.
+    pub live_share: f64,
     /// Packs that are left alone: not all places could take what they have when it was tried last.
     pub skipped: BTreeSet<Digest>,
     /// Copies, with their timestamps, that were left out before: they are not read again.
@@ -86,6 +86,19 @@ pub struct Contents {
     pub checks: Vec<u64>,
 }
 
+/// The packs of a partition, as they were before anything was done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// Packs to which somebody refers.
+    pub packs: usize,
+    /// Their bytes.
+    pub size: u64,
+    /// Bytes of members to which the place refers that refers to most of them.
+    pub live: u64,
+    /// Packs of which less than the live share is referred to, and that were not written anew.
+    pub below: usize,
+}
+
 /// What was done in a partition.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Done {
@@ -93,6 +106,12 @@ pub struct Done {
     pub packed: usize,
     /// Their bytes.
     pub bytes: u64,
+    /// Packs of which all that is referred to was read, and is in a new pack.
+    pub rewritten: usize,
+    /// Their bytes.
+    pub reread: u64,
+    /// The packs that were there.
+    pub seen: Seen,
     /// Packs that another packer had left, and that are adopted now.
     pub finished: usize,
     /// Packs that are retired now.
@@ -105,15 +124,16 @@ pub struct Done {
     /// Whether all packs were looked at that are not [skipped](PackOptions::skipped): those that are not unfinished have
     /// nothing to be done.
     pub looked_at_all: bool,
-    /// Cold copies that places have with other bytes: no pack has them.
+    /// Cold copies that places have with other bytes, so that no pack has them: those that were known and are still there,
+    /// and new ones.
     pub left_out: Vec<(Digest, u64)>,
 }
 
 /// A packer of one partition.
 pub struct Packing<'a> {
     client: &'a Client,
-    places: Places,
-    options: PackOptions,
+    pub(super) places: Places,
+    pub(super) options: PackOptions,
     /// Asked before each message: false ends it.
     go_on: &'a dyn Fn() -> bool,
 }
@@ -134,40 +154,95 @@ impl<'a> Packing<'a> {
         self.run(drawn, &mut done).map(|()| done)
     }
 
-    /// Do what there is to do: finish or retire the packs that are there, then make one of what is cold. `drawn`: 64
-    /// random bits, of which those in front are the partition's, then the new pack's version.
+    /// Do what there is to do: finish or retire the packs that are there, then make one of what is cold and of what is
+    /// left of packs below the live share. `drawn`: 64 random bits, of which those in front are the partition's, then the
+    /// new pack's version.
     ///
     /// # Errors
     /// Something is left for a later round; what was done before is in `done` all the same.
     pub fn run(&self, (drawn, version): (u64, Version), done: &mut Done) -> Result<(), Stopped> {
-        self.finish_all(done)?;
-        let mut cold = self.gather(0)?;
-        cold.retain(|one| !self.options.left_out.contains(&(one.digest, one.timestamp)));
-        let is_enough = |cold: &[Cold]| cold.iter().map(|one| one.bytes).sum::<u64>() >= self.options.least_bytes;
+        let listed = self.listed()?;
+        self.finish_all(&listed, done)?;
+        let olds = self.below_share(&listed, &mut done.seen);
+        let room = olds.iter().fold(self.options.most_bytes, |room, old| room.saturating_sub(old.live));
+        let mut cold = if room > 0 { self.gather(0, room)? } else { Vec::new() };
+        let known = &self.options.left_out;
+        let (out, rest): (Vec<Cold>, _) = cold.drain(..).partition(|one| known.contains(&(one.digest, one.timestamp)));
+        cold = rest;
+        done.left_out = out.iter().map(|one| (one.digest, one.timestamp)).collect();
+        if room == 0 {
+            done.left_out = known.iter().copied().collect();
+        }
+        let is_enough = |cold: &[Cold]| {
+            !olds.is_empty() || cold.iter().map(|one| one.bytes).sum::<u64>() >= self.options.least_bytes
+        };
         if !is_enough(&cold) {
             return Ok(());
         }
-        done.left_out = self.leave_out(&mut cold)?;
+        done.left_out.extend(self.leave_out(&mut cold)?);
         if !is_enough(&cold) {
             return Ok(());
         }
+        // References to the later one of two packs count, whatever the clock says that the packer goes by.
+        let after = olds.iter().map(|old| old.pack.version.timestamp.saturating_add(1)).max().unwrap_or(0);
+        let version = Version { timestamp: version.timestamp.max(after), ..version };
         let pack = Pack { version, digest: digest_of_pack(drawn) };
-        if let Some(contents) = self.write(0, &cold, pack)? {
+        let most_bytes = olds.iter().map(|old| old.size).fold(self.options.most_bytes, u64::max);
+        let mut gathering = Gathering::new(self, cold, olds.iter().map(|old| old.pack), most_bytes)?;
+        if let Some(contents) = self.write(&mut gathering, pack)? {
+            drop(gathering);
             self.prove(pack)?;
-            if !is_same(&self.adopt(&contents)?) {
+            let adopted = self.adopt(&contents)?;
+            let (members, most) = (contents.table.references.len(), adopted.iter().copied().max().unwrap_or(0));
+            // One that is below the share itself is left alone for a while, or it would be written again and again.
+            if !is_same(&adopted) || (most as f64) < self.options.live_share * members as f64 {
                 done.unfinished.push(pack.digest);
             }
-            done.packed = contents.table.references.len();
-            done.bytes = contents.table.references.iter().map(|one| u64::from(one.length)).sum();
+            (done.packed, done.bytes) = (members, contents.bytes());
+        }
+        self.retire_rewritten(&olds, done)
+    }
+
+    /// The packs that are to be written anew.
+    fn below_share(&self, listed: &[Vec<Listed>], seen: &mut Seen) -> Vec<Use> {
+        let uses: Vec<Use> = listed.iter().filter_map(|listed| use_of(listed)).collect();
+        let share = self.options.live_share;
+        let mut olds = uses.clone();
+        olds.retain(|one| !self.options.skipped.contains(&one.pack.digest));
+        let olds = to_rewrite(&olds, share, self.options.most_bytes);
+        let is_left = |one: &&Use| one.is_below(share) && !olds.contains(one);
+        *seen = Seen {
+            packs: uses.iter().filter(|one| one.references > 0).count(),
+            size: uses.iter().filter(|one| one.references > 0).map(|one| one.size).sum(),
+            live: uses.iter().map(|one| one.live).sum(),
+            below: uses.iter().filter(is_left).count(),
+        };
+        olds
+    }
+
+    /// Retire packs that were written anew, if nobody refers to them any more. Where somebody does, a place could not adopt
+    /// the new one as a whole: the next round goes on.
+    fn retire_rewritten(&self, olds: &[Use], done: &mut Done) -> Result<(), Stopped> {
+        if olds.is_empty() {
+            return Ok(());
+        }
+        (done.rewritten, done.reread) = (olds.len(), olds.iter().map(|old| old.size).sum());
+        for listed in self.listed()? {
+            let Some(now) = use_of(&listed).filter(|now| olds.iter().any(|old| old.pack == now.pack)) else { continue };
+            if now.references == 0 {
+                self.give_up(now.pack, done)?;
+            } else {
+                done.unfinished.push(now.pack.digest);
+            }
         }
         Ok(())
     }
 
-    fn must_go_on(&self) -> Result<(), Stopped> {
+    pub(super) fn must_go_on(&self) -> Result<(), Stopped> {
         if (self.go_on)() { Ok(()) } else { Err(Stopped::Ended) }
     }
 
-    fn ask(&self, place: usize, request: impl Into<Request>, timeout: Duration) -> Result<Fetched, Stopped> {
+    pub(super) fn ask(&self, place: usize, request: impl Into<Request>, timeout: Duration) -> Result<Fetched, Stopped> {
         self.must_go_on()?;
         let target = self.places.at.get(place).and_then(|device| self.places.devices.target(*device));
         let target = target.ok_or(Failure::Damaged("the ring has no such device"))?;
@@ -179,17 +254,18 @@ impl<'a> Packing<'a> {
         Ok(Told::decode(&fetched.header).map_err(Failure::from)?)
     }
 
-    fn key(&self, place: usize, digest: Digest) -> Key {
+    pub(super) fn key(&self, place: usize, digest: Digest) -> Key {
         Key { digest, ..self.places.key(place) }
     }
 
-    /// The oldest copies that a place has, as many as a pack may have, in the order of their digests.
+    /// The oldest copies that a place has, as many as a pack may have, with so many bytes at most, in the order of their
+    /// digests.
     ///
     /// # Errors
     /// The device can't be asked.
-    pub fn gather(&self, place: usize) -> Result<Vec<Cold>, Stopped> {
+    pub fn gather(&self, place: usize, most_bytes: u64) -> Result<Vec<Cold>, Stopped> {
         let (key, before) = (self.key(place, [0; 16]), self.options.before);
-        let request = PackRequest::Cold { key, before, most_bytes: self.options.most_bytes };
+        let request = PackRequest::Cold { key, before, most_bytes };
         let fetched = self.ask(place, request, self.options.timeout)?;
         Ok(decode_cold(&fetched.body).map_err(Failure::from)?)
     }
@@ -221,11 +297,11 @@ impl<'a> Packing<'a> {
         Ok(differing.into_iter().collect())
     }
 
-    /// Write a pack of these copies, as a place has them; None if it has none of them any more.
+    /// Write a pack of what is gathered; None if that is nothing any more.
     ///
     /// # Errors
     /// It was not written, or it is not known to be.
-    pub fn write(&self, place: usize, cold: &[Cold], pack: Pack) -> Result<Option<Contents>, Stopped> {
+    fn write(&self, gathering: &mut Gathering<'_>, pack: Pack) -> Result<Option<Contents>, Stopped> {
         let PackOptions { timeout, body_timeout, trace, .. } = self.options.clone();
         let options = WriteOptions { timeout, body_timeout, choose: timeout, lag: timeout, rows: Vec::new(), trace };
         let meta = PutMeta {
@@ -238,28 +314,11 @@ impl<'a> Packing<'a> {
         let places = self.places.of_digest(pack.digest);
         let about = (meta, pack.version.generation);
         let writing = Writing::start(places, about, None, options, (events.clone(), 0)).map_err(Failure::Damaged)?;
-        let mut contents = Contents { table: Table { pack, references: Vec::new() }, checks: Vec::new() };
-        let mut offset = 0;
-        let mut rest = cold;
-        while !rest.is_empty() {
-            let (asked, left) = rest.split_at(at_once(rest));
-            rest = left;
-            for (cold, bytes) in asked.iter().zip(self.members(place, asked)?) {
-                let is_it = |packed: &Packed<'_>| (packed.digest, packed.timestamp) == (cold.digest, cold.timestamp);
-                // It was deleted or overwritten meanwhile, or is damaged.
-                let Some(check) =
-                    member::check_of(&bytes).filter(|_| Packed::parse(&bytes).is_some_and(|it| is_it(&it)))
-                else {
-                    continue;
-                };
-                let length = bytes.len() as u32;
-                let reference = Reference { digest: cold.digest, timestamp: cold.timestamp, offset, length };
-                contents.table.references.push(reference);
-                contents.checks.push(check);
-                offset += u64::from(length);
-                for piece in bytes.chunks(MOST_AT_ONCE) {
-                    wait_for_room(&writing, &events, |writing| writing.push(piece).is_ok())?;
-                }
+        let mut contents = Contents::of(pack);
+        while let Some(taken) = gathering.next()? {
+            contents.push(&taken)?;
+            for piece in taken.bytes().chunks(MOST_AT_ONCE) {
+                wait_for_room(&writing, &events, |writing| writing.push(piece).is_ok())?;
             }
         }
         if contents.table.references.is_empty() {
@@ -275,13 +334,6 @@ impl<'a> Packing<'a> {
             }
         };
         if end.verdict == Verdict::Acknowledged { Ok(Some(contents)) } else { Err(not_written(&end)) }
-    }
-
-    fn members(&self, place: usize, asked: &[Cold]) -> Result<Vec<Vec<u8>>, Stopped> {
-        let digests = asked.iter().map(|cold| cold.digest).collect();
-        let request = PackRequest::Members { key: self.key(place, [0; 16]), digests };
-        let fetched = self.ask(place, request, self.options.timeout)?;
-        Ok(decode_members(&fetched.header, &fetched.body, asked.len()).map_err(Failure::from)?)
     }
 
     /// Have all places prove their fragments.
@@ -330,7 +382,7 @@ impl<'a> Packing<'a> {
         Ok(all)
     }
 
-    /// The packs that places have, by digest; for each what its holders have said.
+    /// The packs that places have, the latest one first; for each what its holders have said.
     fn listed(&self) -> Result<Vec<Vec<Listed>>, Stopped> {
         let mut all: std::collections::BTreeMap<Pack, Vec<Listed>> = std::collections::BTreeMap::new();
         for place in 0..self.options.holders {
@@ -346,17 +398,18 @@ impl<'a> Packing<'a> {
                 }
             }
         }
-        Ok(all.into_values().collect())
+        Ok(all.into_values().rev().collect())
     }
 
-    /// Finish or retire all packs; one of which that fails does not hold up the others.
-    fn finish_all(&self, done: &mut Done) -> Result<(), Stopped> {
+    /// Finish or retire all packs, the latest one first: what a place adopts of it, it no longer has in earlier ones. One
+    /// that fails does not hold up the others.
+    fn finish_all(&self, all: &[Vec<Listed>], done: &mut Done) -> Result<(), Stopped> {
         let mut failures = Vec::new();
-        for listed in self.listed()? {
+        for listed in all {
             let Some(first) = listed.first().filter(|first| !self.options.skipped.contains(&first.pack.digest)) else {
                 continue;
             };
-            match self.finish(first.pack, &listed, done) {
+            match self.finish(first.pack, listed, done) {
                 Ok(()) => {}
                 Err(Stopped::Ended) => return Err(Stopped::Ended),
                 Err(stopped) => {
@@ -375,7 +428,7 @@ impl<'a> Packing<'a> {
     fn finish(&self, pack: Pack, listed: &[Listed], done: &mut Done) -> Result<(), Stopped> {
         let all: Vec<u64> = listed.iter().map(|one| one.references).collect();
         if listed.iter().any(|one| one.retired) {
-            // With references it waits until these have moved.
+            // What is referred to is moved into a new pack, as of one below the live share.
             return if all.iter().all(|references| *references == 0) { self.give_up(pack, done) } else { Ok(()) };
         }
         if listed.len() == self.options.holders && is_same(&all) && all.first() != Some(&0) {
@@ -400,6 +453,7 @@ impl<'a> Packing<'a> {
         if self.retire(pack)? {
             done.retired += 1;
             done.unused.push(pack);
+            done.unfinished.retain(|digest| *digest != pack.digest);
         }
         Ok(())
     }
@@ -411,6 +465,8 @@ impl<'a> Packing<'a> {
     /// A place can't be asked, or refuses: a later round goes on.
     pub fn delete(&self, pack: Pack, timestamp: u64) -> Result<(), Stopped> {
         let name = name_of(self.places.key(0).policy, &pack.digest).into_bytes();
+        // Later than the pack and what has retired it, whatever the clock says that the packer goes by.
+        let timestamp = timestamp.max(pack.version.timestamp.saturating_add(2));
         for place in 0..self.places.at.len() {
             let key = self.key(place, pack.digest);
             let request = Request::Delete { key, timestamp, name: name.clone(), row: 0 };
@@ -428,35 +484,12 @@ impl<'a> Packing<'a> {
     /// # Errors
     /// It can't be read.
     pub fn read(&self, pack: Pack) -> Result<Contents, Stopped> {
-        self.must_go_on()?;
-        let PackOptions { timeout, trace, .. } = self.options.clone();
-        let options = ReadOptions { timeout, hedge: timeout, ahead_bytes: AHEAD_BYTES, small: false, trace };
-        let events = Completions::new().map_err(|_| Failure::Damaged("there is no room for another request"))?;
-        let all: Vec<usize> = (0..self.places.at.len()).collect();
-        let places = self.places.of_digest(pack.digest);
-        let reading = Reading::start(places, &all, 0..u64::MAX, options, (events.clone(), 0));
-        let mut contents = Contents { table: Table { pack, references: Vec::new() }, checks: Vec::new() };
-        let (mut held, mut offset) = (Vec::new(), 0);
-        loop {
-            for event in events.wait(reading.turn()) {
-                match event.what {
-                    What::Chunk(chunk) => {
-                        held.extend_from_slice(&chunk);
-                        reading.taken(chunk.len() as u64);
-                        let parsed = parse_members(&held, &mut offset, &mut contents)?;
-                        held.drain(..parsed);
-                    }
-                    What::End(_) => {
-                        let is_it = reading.info().is_some_and(|info| info.version() == pack.version);
-                        return match reading.end() {
-                            Some(ReadEnd::Whole) if held.is_empty() && is_it => Ok(contents),
-                            _ => Err(Failure::Damaged("the pack can't be read").into()),
-                        };
-                    }
-                    _ => {}
-                }
-            }
+        let mut members = Members::of(self, pack)?;
+        let mut contents = Contents::of(pack);
+        while let Some(taken) = members.next()? {
+            contents.push(&taken)?;
         }
+        Ok(contents)
     }
 
     /// Have all places retire a pack, until all have said that it was retired before and has no references; returns whether
@@ -486,28 +519,28 @@ impl<'a> Packing<'a> {
 const AGAIN: Duration = Duration::from_millis(50);
 /// Packs that could not be finished after which a round does not try others.
 const MOST_FAILURES: usize = 4;
-/// Bytes of a pack that are read ahead.
-const AHEAD_BYTES: u64 = 4 << 20;
 
 /// Whether all places have as many references.
 fn is_same(all: &[u64]) -> bool {
     all.iter().all(|references| Some(references) == all.first())
 }
 
+/// How much of a pack is referred to, by what its holders have said.
+fn use_of(listed: &[Listed]) -> Option<Use> {
+    let most = |number: fn(&Listed) -> u64| listed.iter().map(number).max().unwrap_or(0);
+    Some(Use {
+        pack: listed.first()?.pack,
+        retired: listed.iter().any(|one| one.retired),
+        references: most(|one| one.references),
+        live: most(|one| one.live),
+        size: most(|one| one.size),
+    })
+}
+
 /// The name of a pack. Clients can't have such accounts.
 fn name_of(policy: u16, digest: &Digest) -> String {
     let digest: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
     format!("/.packs/{policy}/{digest}")
-}
-
-/// How many of these copies are asked for at once.
-fn at_once(cold: &[Cold]) -> usize {
-    let mut bytes = 0;
-    let fits = cold.iter().take(MAX_MEMBERS_ASKED).take_while(|cold| {
-        bytes += cold.bytes;
-        bytes <= MAX_MEMBERS_BYTES as u64
-    });
-    fits.count().max(1)
 }
 
 fn not_written(end: &WriteEnd) -> Stopped {
@@ -540,21 +573,4 @@ fn answer_of(told: Told) -> Answer {
         Told::Missing => Answer::Refused,
         Told::Retired { before, references } => Answer::Retired { before, references: references as usize },
     }
-}
-
-/// Take the members that are here as a whole; returns how many bytes they are.
-fn parse_members(held: &[u8], offset: &mut u64, contents: &mut Contents) -> Result<usize, Stopped> {
-    let mut parsed = 0;
-    while let Some(length) = member::length_of(&held[parsed..]) {
-        let Some(bytes) = held[parsed..].get(..length) else { break };
-        let damaged = || Stopped::Failed(Failure::Damaged("a member of the pack is damaged"));
-        let packed = Packed::parse(bytes).ok_or_else(damaged)?;
-        let (digest, timestamp) = (packed.digest, packed.timestamp);
-        let reference = Reference { digest, timestamp, offset: *offset, length: length as u32 };
-        contents.table.references.push(reference);
-        contents.checks.push(member::check_of(bytes).ok_or_else(damaged)?);
-        *offset += length as u64;
-        parsed += length;
-    }
-    Ok(parsed)
 }

@@ -7,7 +7,7 @@ use super::packs::{HOLDERS, PACK, body, numbers, small};
 use super::*;
 use swiftlet_fragments::packs::Pack;
 use swiftlet_node::Client;
-use swiftlet_node::coded::{PackOptions, Packed, Packing, ReadingMember, Referred, Stopped};
+use swiftlet_node::coded::{PackOptions, Packed, Packing, PacksSeen, ReadingMember, Referred, Stopped};
 use swiftlet_node::message::packs::Told;
 use swiftlet_store::{Config as StoreConfig, Store, from_member};
 
@@ -30,12 +30,12 @@ pub(super) fn drawn(number: u64) -> (u64, Version) {
     (number << 40 | 7, Version { timestamp: 100 + number, generation: number })
 }
 
-fn pack_of(number: u64) -> Pack {
+pub(super) fn pack_of(number: u64) -> Pack {
     Pack { digest: swiftlet_fragments::packs::digest_of_pack(drawn(number).0), version: drawn(number).1 }
 }
 
 /// What can be read of an object at a holder: its version's time and its bytes.
-fn seen(cluster: &Cluster, number: u64, holder: usize, away: &[usize]) -> Option<(u64, Vec<u8>)> {
+pub(super) fn seen(cluster: &Cluster, number: u64, holder: usize, away: &[usize]) -> Option<(u64, Vec<u8>)> {
     let store = &cluster.machines[holder].stores[0];
     let key = small(number);
     let Some(found) = store.reference(&key).unwrap() else {
@@ -57,36 +57,49 @@ fn seen(cluster: &Cluster, number: u64, holder: usize, away: &[usize]) -> Option
 }
 
 /// A round in which there was nothing to be done.
-fn nothing() -> Packed {
+pub(super) fn nothing() -> Packed {
     Packed { looked_at_all: true, ..Packed::default() }
 }
 
-struct Work {
-    cluster: Cluster,
+/// What was done, without what was seen before.
+fn seen_nothing(done: Packed) -> Packed {
+    Packed { seen: PacksSeen::default(), ..done }
+}
+
+pub(super) struct Work {
+    pub(super) cluster: Cluster,
     client: Client,
-    all: Vec<u64>,
+    pub(super) all: Vec<u64>,
 }
 
 impl Work {
-    fn new(count: u64) -> Self {
+    pub(super) fn new(count: u64) -> Self {
         let cluster = Cluster::new(Carrier::Tcp);
         let all: Vec<u64> = numbers(count).collect();
         all.iter().for_each(|number| cluster.copy(*number, 10, &[0, 1, 2]));
         Self { cluster, client: Client::new("tx").unwrap(), all }
     }
 
-    fn round(&self, number: u64, go_on: &dyn Fn() -> bool) -> Result<Packed, Stopped> {
-        let places = self.cluster.places(PACK, 0, &[]);
-        Packing::new(&self.client, places, options(), go_on).round(drawn(number))
+    pub(super) fn round(&self, number: u64, go_on: &dyn Fn() -> bool) -> Result<Packed, Stopped> {
+        self.round_with(options(), drawn(number), go_on).map(seen_nothing)
     }
 
-    fn delete(&self, pack: Pack, go_on: &dyn Fn() -> bool) -> Result<(), Stopped> {
+    pub(super) fn round_with(
+        &self,
+        options: PackOptions,
+        drawn: (u64, Version),
+        go_on: &dyn Fn() -> bool,
+    ) -> Result<Packed, Stopped> {
+        Packing::new(&self.client, self.cluster.places(PACK, 0, &[]), options, go_on).round(drawn)
+    }
+
+    pub(super) fn delete(&self, pack: Pack, go_on: &dyn Fn() -> bool) -> Result<(), Stopped> {
         let places = self.cluster.places(PACK, 0, &[]);
         Packing::new(&self.client, places, options(), go_on).delete(pack, 5000)
     }
 
     /// How many packs the holders list.
-    fn listed(&self) -> usize {
+    pub(super) fn listed(&self) -> usize {
         let all = (0..HOLDERS).map(|place| {
             let key = Key { digest: [0; 16], ..self.cluster.fragment(PACK, place) };
             self.cluster.machines[place].stores[0].packs_at(&key).unwrap().len()
@@ -106,7 +119,7 @@ impl Work {
     }
 
     /// The packs to which the holders refer, and how often each does.
-    fn packs(&self) -> BTreeSet<(u64, Vec<u64>)> {
+    pub(super) fn packs(&self) -> BTreeSet<(u64, Vec<u64>)> {
         let id = (2, small(PACK).partition);
         let mut found = std::collections::BTreeMap::new();
         for holder in 0..HOLDERS {
@@ -160,7 +173,14 @@ fn copies_that_places_have_with_other_bytes_are_left_out() {
     let (skipped, left_out) = (done.unfinished.iter().copied().collect(), done.left_out.iter().copied().collect());
     let remembering = PackOptions { skipped, left_out, least_bytes: 1, ..options() };
     let again = Packing::new(&work.client, work.cluster.places(PACK, 0, &[]), remembering, &counted).round(drawn(2));
-    assert_eq!((again.unwrap(), messages.load(Order)), (nothing(), HOLDERS + 1));
+    let left_out = done.left_out.clone();
+    assert_eq!((seen_nothing(again.unwrap()), messages.load(Order)), (Packed { left_out, ..nothing() }, HOLDERS + 1));
+    // Who does not find them any more forgets them.
+    work.cluster.copy(number, 20, &[0, 1, 2]);
+    let left_out = done.left_out.iter().copied().collect();
+    let remembering = PackOptions { left_out, ..options() };
+    let again = Packing::new(&work.client, work.cluster.places(PACK, 0, &[]), remembering, &|| true).round(drawn(3));
+    assert_eq!(again.unwrap().left_out, []);
 }
 
 #[test]
