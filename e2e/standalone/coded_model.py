@@ -45,15 +45,44 @@ class Name:
         return list(range(since, len(self.sizes)))
 
 
-@dataclass
-class Model:
-    """Knows what all clients have written, and judges what they read."""
+@dataclass(kw_only=True)
+class Answers:
+    """What all clients were answered, and what of it may not be."""
 
-    names: list[Name]
     lock: threading.Lock = field(default_factory=threading.Lock)
     counts: Counter[str] = field(default_factory=Counter)
     """Answers, by method and status."""
     wrong: list[str] = field(default_factory=list)
+
+
+class Caller:
+    """One client with a connection of its own; what it is answered is counted."""
+
+    def __init__(self, client: Client, container: str, answers: Answers) -> None:
+        """Its objects are in this container."""
+        self._container = container
+        self._answers = answers
+        self._connection = Connection(client)
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _call(self, method: str, name: str, headers: dict[str, str] | None = None, body: bytes = b"") -> Answer:
+        begun = time.monotonic()
+        answer = self._connection.call(method, f"{self._container}/{name}", headers or {}, body)
+        # A body that ends early was cut off, and is no answer.
+        with self._answers.lock:
+            self._answers.counts[f"{method} {answer.status}"] += 1
+            if time.monotonic() - begun > PATIENCE_S:
+                self._answers.wrong.append(f"{method} of {name} was not answered within {PATIENCE_S:g} s")
+        return answer
+
+
+@dataclass
+class Model(Answers):
+    """Knows what all clients have written, and judges what they read."""
+
+    names: list[Name]
 
     def judge(self, name: Name, since: int, answer: Answer) -> bool:
         """Whether an answer to a GET may be: one of an operation's bytes, or that the object is not there."""
@@ -65,16 +94,15 @@ class Model:
         return any(answer.body == body_of(name.name, number, len(answer.body)) for number in same)
 
 
-class Worker:
+class Worker(Caller):
     """One client: it writes some of the objects, and reads all."""
 
     def __init__(self, client: Client, container: str, model: Model, own: list[Name], chooser: random.Random) -> None:
         """`own` are the objects of which it is the only writer."""
-        self._container = container
+        super().__init__(client, container, model)
         self._model = model
         self._own = own
         self._chooser = chooser
-        self._connection = Connection(client)
 
     def step(self) -> None:
         self._chooser.choices([self.put, self.delete, self.read], [5, 1, 4])[0]()
@@ -82,13 +110,13 @@ class Worker:
     def put(self) -> None:
         name, size = self._chooser.choice(self._own), self._chooser.choice(SIZES)
         number = self._begin(name, size)
-        answer = self._call("PUT", name, body_of(name.name, number, size))
+        answer = self._call("PUT", name.name, body=body_of(name.name, number, size))
         self._end(name, number, answer.status == 201)
 
     def delete(self) -> None:
         name = self._chooser.choice(self._own)
         number = self._begin(name, ABSENT)
-        answer = self._call("DELETE", name)
+        answer = self._call("DELETE", name.name)
         # That there is nothing is right only if something that may count has deleted it before.
         self._end(name, number, answer.status in {204, 404})
 
@@ -97,14 +125,11 @@ class Worker:
         name = self._chooser.choice(self._model.names)
         with self._model.lock:
             since = name.acknowledged
-        answer = self._call("GET", name)
+        answer = self._call("GET", name.name)
         if answer.status in {200, 404} and not self._model.judge(name, since, answer):
             with self._model.lock:
                 last = name.sizes[since:]
                 self._model.wrong.append(f"{name.name}: {answer.status}, {len(answer.body)} bytes; {since}: {last}")
-
-    def close(self) -> None:
-        self._connection.close()
 
     def _begin(self, name: Name, size: int) -> int:
         with self._model.lock:
@@ -115,13 +140,3 @@ class Worker:
         if is_acknowledged:
             with self._model.lock:
                 name.acknowledged = number
-
-    def _call(self, method: str, name: Name, body: bytes = b"") -> Answer:
-        begun = time.monotonic()
-        answer = self._connection.call(method, f"{self._container}/{name.name}", {}, body)
-        # A body that ends early was cut off, and is no answer.
-        with self._model.lock:
-            self._model.counts[f"{method} {answer.status}"] += 1
-            if time.monotonic() - begun > PATIENCE_S:
-                self._model.wrong.append(f"{method} of {name.name} was not answered within {PATIENCE_S:g} s")
-        return answer

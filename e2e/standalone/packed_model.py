@@ -13,14 +13,10 @@ allowed is bytes of no write, or metadata of another one's.
 from __future__ import annotations
 
 import random
-import threading
-import time
-from collections import Counter
 from dataclasses import dataclass, field
 from typing import Literal
 
-from e2e.standalone.coded_model import PATIENCE_S, body_of
-from e2e.standalone.model_clients import Connection
+from e2e.standalone.coded_model import Answers, Caller, body_of
 from e2e.standalone.wire import Answer, Client
 
 SIZES = (0, 1, 900, 3000, 9000, 20_000)
@@ -52,14 +48,10 @@ class Small:
 
 
 @dataclass
-class PackedModel:
+class PackedModel(Answers):
     """Knows what all clients have written, and judges what they read."""
 
     names: list[Small]
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    counts: Counter[str] = field(default_factory=Counter)
-    """Answers, by method and status."""
-    wrong: list[str] = field(default_factory=list)
 
     def judge(self, small: Small, since: tuple[int, int], answer: Answer) -> str | None:
         """Return what is wrong with an answer to a GET by who began to ask when `since` was acknowledged: the last
@@ -84,18 +76,17 @@ class PackedModel:
         return None
 
 
-class PackedWorker:
+class PackedWorker(Caller):
     """One client: it writes some of the objects, and reads all."""
 
     def __init__(
         self, client: Client, container: str, model: PackedModel, own: list[Small], chooser: random.Random
     ) -> None:
         """`own` are the objects of which it is the only writer."""
-        self._container = container
+        super().__init__(client, container, model)
         self._model = model
         self._own = own
         self._chooser = chooser
-        self._connection = Connection(client)
 
     def step(self) -> None:
         """Do something about a random object."""
@@ -106,19 +97,19 @@ class PackedWorker:
         small = self._chooser.choice(self._own)
         number = self._begin(small, Done("put", size))
         body = body_of(small.name, number, size)
-        answer = self._call("PUT", small, {MARK: str(number)}, body)
+        answer = self._call("PUT", small.name, {MARK: str(number)}, body)
         self._end(small, number, answer.status == 201)
 
     def post(self) -> None:
         small = self._chooser.choice(self._own)
         number = self._begin(small, Done("post"))
-        answer = self._call("POST", small, {MARK: str(number)})
+        answer = self._call("POST", small.name, {MARK: str(number)})
         self._end(small, number, answer.status == 202)
 
     def delete(self) -> None:
         small = self._chooser.choice(self._own)
         number = self._begin(small, Done("delete"))
-        answer = self._call("DELETE", small)
+        answer = self._call("DELETE", small.name)
         # That there is nothing is right only if something that may count has deleted it before.
         self._end(small, number, answer.status in {204, 404})
 
@@ -127,7 +118,7 @@ class PackedWorker:
         small = self._chooser.choice(self._model.names)
         with self._model.lock:
             since = small.acknowledged, small.based
-        answer = self._call("GET", small)
+        answer = self._call("GET", small.name)
         if answer.status not in {200, 404} or self._model.judge(small, since, answer) is None:
             return
         wrong = self._model.judge(small, (0, 0), answer)
@@ -135,9 +126,6 @@ class PackedWorker:
             self._model.counts["older"] += 1
             if wrong is not None:
                 self._model.wrong.append(f"{small.name}: {wrong}")
-
-    def close(self) -> None:
-        self._connection.close()
 
     def _begin(self, small: Small, done: Done) -> int:
         with self._model.lock:
@@ -150,12 +138,3 @@ class PackedWorker:
                 small.acknowledged = number
                 if small.done[number].kind != "post":
                     small.based = number
-
-    def _call(self, method: str, small: Small, headers: dict[str, str] | None = None, body: bytes = b"") -> Answer:
-        begun = time.monotonic()
-        answer = self._connection.call(method, f"{self._container}/{small.name}", headers or {}, body)
-        with self._model.lock:
-            self._model.counts[f"{method} {answer.status}"] += 1
-            if time.monotonic() - begun > PATIENCE_S:
-                self._model.wrong.append(f"{method} of {small.name} was not answered within {PATIENCE_S:g} s")
-        return answer

@@ -32,6 +32,8 @@ CLIENTS = 4
 CODINGS = os.environ.get("PACKED_CODINGS", "4+2").split()
 """Data and parity fragments of the policies that are tried."""
 WITHIN_S = 600.0
+TOMBSTONE_BYTES = 256
+"""What a tombstone takes at most. A deleted object has one among the fragments and one among the copies."""
 SETTINGS = {
     "SWIFTLET_REPLICATOR__INTERVAL_S": "1",
     "SWIFTLET_REPLICATOR__CODED_RECOVERY_AFTER_S": "10",
@@ -70,21 +72,21 @@ def packs_of(cluster: Cluster) -> dict[str, Any]:
         return {}
 
 
-def wait_until_packed(cluster: Cluster, cold_s: float = 8.0) -> None:
-    """Wait until partitions were looked at after everything is cold, and there was nothing to pack, to finish or to
-    delete.
+def wait_until_packed(cluster: Cluster, cold_s: float = 8.0) -> dict[str, Any]:
+    """Wait until partitions were looked at after everything is cold, and there was nothing to pack, to finish, to write
+    anew or to delete; return the last report.
     """
     began_s, deadline = time.time(), time.monotonic() + WITHIN_S
     seen: dict[float, bool] = {}
     while True:
         last = packs_of(cluster)
         idle = last and not any(
-            last[name] for name in ("made", "finished", "retired", "failed", "paused", "unfinished", "waiting")
+            last[name] for name in ("made", "finished", "retired", "failed", "paused", "unfinished", "waiting", "below")
         )
         if last and last["looked"] and last["endedAt"] > began_s + cold_s:
             seen[last["endedAt"]] = bool(idle)
-        if len(seen) >= 3 and all(list(seen.values())[-3:]):
-            return
+            if len(seen) >= 3 and all(list(seen.values())[-3:]):
+                return last
         assert time.monotonic() < deadline, (last, cluster.log("replicator")[-4000:])
         time.sleep(0.3)
 
@@ -124,6 +126,41 @@ def made(number: int) -> Bodies:
 
 def user_bytes(bodies: Bodies) -> int:
     return sum(len(body) + 2 * len(name) for name, body in bodies.items())
+
+
+def delete_most(client: Client, bodies: Bodies) -> Bodies:
+    """Delete three of five objects; return the others."""
+    left = {name: body for number, (name, body) in enumerate(bodies.items()) if number % 5 in {0, 3}}
+
+    def delete(name: str) -> None:
+        assert client.call("DELETE", f"c/{name}").status == 204
+
+    in_threads(delete, bodies.keys() - left.keys())
+    return left
+
+
+@pytest.mark.timeout(WITHIN_S + OBJECTS)
+def test_space_of_deleted_objects_comes_back(tmp_path: Path) -> None:
+    bodies = made(2)
+    cluster = start(tmp_path, CODINGS[0])
+    try:
+        client = Client(cluster.endpoint, cluster.user, cluster.key)
+        assert client.call("PUT", "c", {"X-Storage-Policy": "coded"}).status == 201
+        put_all(client, bodies)
+        time.sleep(PACKING["pack_after_s"])
+        pack(cluster)
+        wait_until_packed(cluster)
+        left = delete_most(client, bodies)
+        seen = wait_until_packed(cluster)
+        assert seen["live_bytes"] >= 0.7 * seen["pack_bytes"] > 0, seen
+        assert_right(client, left)
+        assert_listed(client, left)
+    finally:
+        assert cluster.stop() == 0
+    live, tombstones = live_bytes(tmp_path / "devices"), TOMBSTONE_BYTES * (len(bodies) - len(left))
+    fragments = sum(map(int, CODINGS[0].split("+")))
+    print(f"{live} bytes for {user_bytes(left)} of {len(left)} objects, and {len(bodies) - len(left)} deleted ones")
+    assert live < 1.6 * user_bytes(left) + (fragments + 3) * tombstones, "at 4+2; packs that stay have 1.5 of all"
 
 
 @pytest.mark.timeout(WITHIN_S + OBJECTS)
