@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use swiftlet_fragments::Version;
 use swiftlet_fragments::packs::share::{Use, to_rewrite};
-use swiftlet_fragments::packs::table::Table;
+use swiftlet_fragments::packs::table::{MAX_MEMBER_BYTES, Table};
 use swiftlet_fragments::packs::{Adoption, Answer, Digest, Pack, Retirement, Step, digest_of_pack};
 use swiftlet_fragments::write::Verdict;
 use swiftlet_store::Cold;
@@ -165,14 +165,7 @@ impl<'a> Packing<'a> {
         self.finish_all(&listed, done)?;
         let olds = self.below_share(&listed, &mut done.seen);
         let room = olds.iter().fold(self.options.most_bytes, |room, old| room.saturating_sub(old.live));
-        let mut cold = if room > 0 { self.gather(0, room)? } else { Vec::new() };
-        let known = &self.options.left_out;
-        let (out, rest): (Vec<Cold>, _) = cold.drain(..).partition(|one| known.contains(&(one.digest, one.timestamp)));
-        cold = rest;
-        done.left_out = out.iter().map(|one| (one.digest, one.timestamp)).collect();
-        if room == 0 {
-            done.left_out = known.iter().copied().collect();
-        }
+        let mut cold = self.gather_new(room, done)?;
         let is_enough = |cold: &[Cold]| {
             !olds.is_empty() || cold.iter().map(|one| one.bytes).sum::<u64>() >= self.options.least_bytes
         };
@@ -201,6 +194,29 @@ impl<'a> Packing<'a> {
             (done.packed, done.bytes) = (members, contents.bytes());
         }
         self.retire_rewritten(&olds, done)
+    }
+
+    /// The oldest copies that the first place has, but for those that were left out before: these are noted.
+    fn gather_new(&self, room: u64, done: &mut Done) -> Result<Vec<Cold>, Stopped> {
+        let known = &self.options.left_out;
+        if room == 0 {
+            done.left_out = known.iter().copied().collect();
+            return Ok(Vec::new());
+        }
+        let mut most_bytes = room;
+        loop {
+            let all = self.gather(0, most_bytes)?;
+            let total: u64 = all.iter().map(|one| one.bytes).sum();
+            let (out, cold): (Vec<Cold>, Vec<Cold>) =
+                all.into_iter().partition(|one| known.contains(&(one.digest, one.timestamp)));
+            let in_the_way = room + out.iter().map(|one| one.bytes).sum::<u64>();
+            // Those that are left out are the oldest ones: they may be all that there was room for.
+            if total + LARGEST_RECORD <= most_bytes || in_the_way <= most_bytes {
+                done.left_out = out.iter().map(|one| (one.digest, one.timestamp)).collect();
+                return Ok(cold);
+            }
+            most_bytes = in_the_way;
+        }
     }
 
     /// The packs that are to be written anew.
@@ -517,6 +533,8 @@ impl<'a> Packing<'a> {
 
 /// How long it takes to ask a place again that does not have its fragment yet.
 const AGAIN: Duration = Duration::from_millis(50);
+/// No record of a copy that a pack may have takes more bytes: of its member, header, and what fills it up.
+const LARGEST_RECORD: u64 = MAX_MEMBER_BYTES as u64 + 1024;
 /// Packs that could not be finished after which a round does not try others.
 const MOST_FAILURES: usize = 4;
 

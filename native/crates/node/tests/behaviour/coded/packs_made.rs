@@ -184,6 +184,30 @@ fn copies_that_places_have_with_other_bytes_are_left_out() {
 }
 
 #[test]
+fn copies_that_are_left_out_are_in_nobodys_way() {
+    let work = Work::new(10);
+    let out: Vec<u64> = (100..110).map(|number| PACK + 5 * number).collect();
+    for number in &out {
+        work.cluster.copy(*number, 5, &[0, 2]);
+        let data = body(*number);
+        let posted = swiftlet_store::model::PutMeta { metadata: vec![(b"posted".to_vec(), b"1".to_vec())], ..meta(5) };
+        let footer = crate::common::footer(&data);
+        assert!(work.cluster.machines[1].stores[0].put(small(*number), &posted, &footer, data).unwrap());
+    }
+    // They are the oldest ones, and more than a pack may have.
+    let (mut left_out, mut packed) = (BTreeSet::new(), 0);
+    for number in 1..30 {
+        let few = PackOptions { most_bytes: 9000, left_out: left_out.clone(), ..options() };
+        let done = work.round_with(few, drawn(number), &|| true).unwrap();
+        packed += done.packed;
+        assert!(done.left_out.iter().all(|one| out.iter().any(|number| small(*number).digest == one.0)));
+        left_out = done.left_out.into_iter().collect();
+    }
+    assert_eq!((packed, left_out.len()), (10, 10));
+    work.check("packed");
+}
+
+#[test]
 fn a_packer_may_be_killed_after_each_of_its_messages() {
     let mut finished = BTreeSet::new();
     for most in 0.. {
