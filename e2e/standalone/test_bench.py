@@ -68,6 +68,30 @@ def test_a_scenario_of_all_operations_in_closed_and_open_loop(
     assert not [one["name"] for one in containers if "bench" in one["name"]]
 
 
+def test_keystones_login_loads_and_breaks_the_store_that_its_catalog_names(
+    cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scenario, out = tmp_path / "all.yaml", tmp_path / "all.json"
+    scenario.write_text(yaml.safe_dump({**SCENARIO, "count": 50}))
+    project, _, user = cluster.user.partition(":")
+    given = {"AUTH_URL": f"{cluster.endpoint}/v3", "USERNAME": user, "PROJECT_NAME": project, "PASSWORD": cluster.key}
+    given |= {"USER_DOMAIN_NAME": "Default", "PROJECT_DOMAIN_NAME": "Default", "IDENTITY_API_VERSION": "3"}
+    for name, value in given.items():
+        monkeypatch.setenv(f"OS_{name}", value)
+    assert run(swiftlet, ["bench", "run", str(scenario), "--json", str(out)]) == 0, capsys.readouterr()
+    assert read_result(out).target == f"{cluster.endpoint}/v1/AUTH_{project}"
+    url = f"{cluster.endpoint}/v1/AUTH_{project}"
+    assert run(swiftlet, ["bench", "run", str(scenario), "--target", url, "--json", str(out)]) == 0
+    assert read_result(out).steps[0].total.succeeded == 50
+    command = ["bench", "degrade", str(scenario), "--break", "true", "--mend", "true", "--seconds", "1"]
+    assert run(swiftlet, [*command, "--json", str(out)]) == 0, capsys.readouterr()
+    assert all(step.total.succeeded for step in read_result(out).steps)
+    capsys.readouterr()
+    monkeypatch.setenv("OS_PASSWORD", "wrong")
+    assert run(swiftlet, ["bench", "run", str(scenario)]) == 1
+    assert "does not take the credentials" in capsys.readouterr().err
+
+
 @pytest.fixture
 def open_cluster(tmp_path: Path) -> Iterator[Cluster]:
     """A store whose devices clients may reach themselves."""
@@ -93,6 +117,13 @@ def test_all_operations_directly(open_cluster: Cluster, tmp_path: Path, capsys: 
     assert step.generator_cpu_s > 0
     # What goes over HTTP is told; on a machine that is busy some may, as when a device answers late.
     assert step.over_http < 20
+    given = {"SWIFTLET_METADATA_URL": open_cluster.url("metadata"), "ST_USER": open_cluster.user}
+    broken = ["--break", "true", "--mend", "true", "--seconds", "1", "--json", str(out)]
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in {**given, "ST_KEY": open_cluster.key}.items():
+            patch.setenv(name, value)
+        assert run(swiftlet, ["bench", "degrade", str(scenario), *options[:4], *broken]) == 0, capsys.readouterr()
+    assert [step.phase for step in read_result(out).steps if step.total.succeeded] == ["before", "broken", "mended"]
     client = Client(open_cluster.endpoint, open_cluster.user, open_cluster.key)
     assert client.call("GET", query="format=json").json() == []
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import sys
 import time
 from contextlib import AbstractContextManager
@@ -15,7 +16,7 @@ from bench.peers.syncs import counts
 from bench.peers.systems import Running, System
 from bench.peers.turns import Extent, Limit, deletions, measure, workloads
 from bench.results import render
-from bench.sitting import ended
+from bench.sitting import STOP_S, ended, kept_s
 
 STRACE = """\
 % time     seconds  usecs/call     calls    errors syscall
@@ -153,3 +154,12 @@ def test_deletions_are_as_many_as_a_store_takes_in_the_time() -> None:
     counted = {rate: deletions(rate, 2.0)[1] for rate in (1.0, 100.0, 1e6)}
     assert [one.count for one in counted.values()] == [40, 200, 3000]
     assert all(one.objects > 2 * (one.count or 0) for one in counted.values())
+
+
+def test_make_bench_quick_has_a_limit_below_five_minutes() -> None:
+    recipe = (Path(__file__).parents[2] / "Makefile").read_text().partition("\nbench-quick:")[2].partition("\n\n")[0]
+    (most_s,) = re.findall(r"--most-seconds (\d+)", recipe)
+    # Degraded modes that are ended then have so long to stop their stores; the rest is for writing the page.
+    assert int(most_s) + STOP_S + 30 < 300
+    # There is time for turns of stores beside the mode.
+    assert int(most_s) > 2 * kept_s(["process"])

@@ -10,11 +10,12 @@ import pytest
 from rich.console import Console
 
 from swiftlet.bench.errors import BenchError
-from swiftlet.bench.figures import ALL, P99, Key, keys, values
+from swiftlet.bench.figures import ALL, FIGURES, P99, Key, keys, values
+from swiftlet.bench.page import render
 from swiftlet.bench.points import Points
 from swiftlet.bench.results import MAX_POINTS, Failures, OperationResult, Result, StepResult, appended, read_result
 from swiftlet.bench.scenario import Scenario
-from swiftlet.bench.table import notes, print_result
+from swiftlet.bench.table import cell, notes, print_result
 from swiftlet.bench.tests.results import operation, result, step
 from swiftlet.bench.times import Times, merged
 
@@ -110,3 +111,18 @@ def test_a_step_in_which_nothing_happened_is_shown(document: dict[str, Any]) -> 
 def test_a_scenario_survives_its_document(document: dict[str, Any]) -> None:
     scenario = Scenario.model_validate(document)
     assert Scenario.model_validate(scenario.document()) == scenario
+
+
+def test_a_report_tells_the_thousandth_and_the_first_byte(document: dict[str, Any]) -> None:
+    # Of a thousand two take 800 ms, eighteen 100 ms and the others 10 ms; their first byte comes after a fifth.
+    counts = ((10_000_000, 980), (100_000_000, 18), (800_000_000, 2))
+    whole, first = Times(counts=counts), Times(counts=tuple((nanos // 5, count) for nanos, count in counts))
+    found = operation().model_copy(update={"latency": whole, "first_byte": first})
+    made = result(document, [step(operations={"read": found})])
+    (key,) = keys(made)
+    cells = {figure.title: cell(made, key, figure) for figure in FIGURES}
+    wanted = {"p50": "10 ms", "p95": "10 ms", "p99": "100 ms", "p99.9": "800 ms", "max": "800 ms", "first byte": "2 ms"}
+    assert {title: cells[title] for title in wanted} == wanted
+    page = render(made)
+    assert all(f"<th>{title}</th>" in page for title in wanted)
+    assert page.count("<td>800 ms</td>") == 2

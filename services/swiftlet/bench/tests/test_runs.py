@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import socket
 import threading
+from contextlib import nullcontext
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,7 +16,10 @@ from swiftlet.bench.processes import Watch
 from swiftlet.bench.results import Result
 from swiftlet.bench.runner import Options, Progress, run
 from swiftlet.bench.scenario import Scenario
+from swiftlet.bench.table import notes
 from swiftlet.bench.target import Keys, Target
+from swiftlet.bench.tests.results import result as result_of
+from swiftlet.bench.tests.results import step as step_of
 from swiftlet.bench.tests.store import Store
 
 
@@ -82,6 +87,36 @@ def test_the_use_of_named_processes_is_told_by_name(store: Store, document: dict
     part = step.usage.parts["store"]
     assert (part.cpu_s, part.processes) == (step.usage.cpu_s, step.usage.processes)
     assert 1 << 20 < part.rss_bytes <= step.usage.rss_bytes
+
+
+def test_what_processes_have_written_since_the_begin_is_told_by_name(
+    document: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted = {1: (100, 1000), 2: (0, 7)}
+
+    class Process:
+        def __init__(self, pid: int) -> None:
+            self.pid = pid
+            self.oneshot = nullcontext
+            self.children = lambda recursive: [Process(2)] if pid == 1 and recursive else []
+            self.cpu_times = lambda: SimpleNamespace(user=1.0, system=0.5)
+            self.memory_info = lambda: SimpleNamespace(rss=10)
+
+        def io_counters(self) -> SimpleNamespace:
+            read, written = counted[self.pid]
+            return SimpleNamespace(read_bytes=read, write_bytes=written)
+
+    monkeypatch.setattr("swiftlet.bench.processes.psutil.Process", Process)
+    counted[3] = (5, 50)
+    watch = Watch([1, 3], {1: "object", 3: "proxy"})
+    watch.begin()
+    counted.update({1: (104, 1600), 2: (1, 37), 3: (5, 58)})
+    usage = watch.usage()
+    assert (usage.read_bytes, usage.written_bytes) == (4 + 1, 600 + 30 + 8)
+    assert {name: part.written_bytes for name, part in usage.parts.items()} == {"object": 630, "proxy": 8}
+    watched = step_of(usage=usage)
+    told = " ".join(notes(result_of(document, [watched])))
+    assert "5 B read from disks, 638 B written" in told
 
 
 def test_an_open_loop_and_objects_that_are_kept(store: Store, document: dict[str, Any]) -> None:

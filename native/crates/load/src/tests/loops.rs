@@ -41,6 +41,39 @@ fn latencies_are_a_servers_delays() {
 }
 
 #[test]
+fn one_of_a_hundred_that_is_slow_is_told_apart_from_one_of_a_thousand_and_the_first_byte_from_the_last() {
+    let mut store = Store::default();
+    let mut bench = Bench::new(plan(&[(Kind::Read, 1.0)]), |request: &Request, _| {
+        let bytes = store.serve(request);
+        if request.method != "GET" {
+            return Reaction::Answer(MS, bytes);
+        }
+        // Of a thousand answers two take 800 ms, eighteen 100 ms and the others 10 ms; half of it is sent at once.
+        let last = match store.asked % 1000 {
+            0..2 => 800 * MS,
+            2..20 => 100 * MS,
+            _ => 10 * MS,
+        };
+        Reaction::InHalves(last / 5, last, bytes)
+    });
+    bench.fill(50);
+    for order in [
+        measured(8, AT_ONCE, Length::Operations(50_000)),
+        measured(64, Pace::Open(Pause::Even(2 * MS)), Length::Operations(50_000)),
+    ] {
+        let tally = bench.run(order);
+        let read = &tally.operations[&Kind::Read];
+        assert_eq!(tally.failed(), 0, "{:?}", failures(&tally));
+        for (share, real) in [(0.5, 10 * MS), (0.97, 10 * MS), (0.99, 100 * MS), (0.9975, 100 * MS), (0.999, 800 * MS)]
+        {
+            let (whole, first) = (read.latency.quantile(share), read.first_byte.quantile(share));
+            assert!(off(whole, real) < 0.01, "{share}: {whole}");
+            assert!(off(first, real / 5) < 0.01, "{share}: first byte {first}");
+        }
+    }
+}
+
+#[test]
 fn an_open_loop_accounts_for_a_server_that_stalls_and_a_closed_one_does_not() {
     let begun_at = std::cell::Cell::new(0);
     let mut store = Store::default();

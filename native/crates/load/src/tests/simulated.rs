@@ -23,6 +23,8 @@ pub(crate) struct Request {
 pub(crate) enum Reaction {
     /// Answer after a time.
     Answer(Nanos, Vec<u8>),
+    /// Answer with the first half after a time, and with the rest after a longer one.
+    InHalves(Nanos, Nanos, Vec<u8>),
     /// Answer after a time, then close the connection.
     AnswerAndClose(Nanos, Vec<u8>),
     /// Nothing, for ever.
@@ -54,13 +56,19 @@ impl<F: FnMut(&Request, Nanos) -> Reaction> Simulated<F> {
         let line = &mut self.lines[connection];
         let Some((request, used)) = parse(&line.asked) else { return };
         line.asked.drain(..used);
-        let (delay, bytes, ends) = match (self.serve)(&request, self.now) {
-            Reaction::Answer(delay, bytes) => (delay, bytes, false),
-            Reaction::AnswerAndClose(delay, bytes) => (delay, bytes, true),
+        let parts = match (self.serve)(&request, self.now) {
+            Reaction::Answer(delay, bytes) => vec![(delay, bytes, false)],
+            Reaction::InHalves(first, last, mut bytes) => {
+                let rest = bytes.split_off(bytes.len() / 2);
+                vec![(first, bytes, false), (last, rest, false)]
+            }
+            Reaction::AnswerAndClose(delay, bytes) => vec![(delay, bytes, true)],
             Reaction::Never => return,
         };
-        line.answers.push_back((self.now + delay, bytes, ends));
-        self.events.push(Reverse((self.now + delay, connection)));
+        for (delay, bytes, ends) in parts {
+            line.answers.push_back((self.now + delay, bytes, ends));
+            self.events.push(Reverse((self.now + delay, connection)));
+        }
     }
 }
 
