@@ -72,6 +72,12 @@ def settings_of(site: Site) -> dict[str, Any]:
             "interval_s": spec.replicator.interval_seconds,
             "concurrency": spec.replicator.concurrency,
             "bytes_per_s": spec.replicator.bytes_per_second,
+            # This is written only where it differs from the default, as above.
+            **(
+                {"link_bytes_per_s": spec.replicator.link_bytes_per_second}
+                if spec.replicator.link_bytes_per_second
+                else {}
+            ),
             "error_suppression_limit": spec.replicator.error_suppression_limit,
             "error_suppression_interval_s": spec.replicator.error_suppression_interval_seconds,
         },

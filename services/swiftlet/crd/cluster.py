@@ -254,6 +254,7 @@ class ReplicatorSpec(View):
     interval_seconds: Annotated[int, Field(ge=1, le=86_400)] = 10
     concurrency: Annotated[int, Field(ge=1, le=256)] = 4
     bytes_per_second: Annotated[int, Field(ge=0)] = 0
+    link_bytes_per_second: Annotated[int, Field(ge=0)] = 0
     error_suppression_limit: Annotated[int, Field(ge=1, le=1_000_000)] = 10
     error_suppression_interval_seconds: Annotated[int, Field(ge=1, le=86_400)] = 60
     resources: Resources = asked("25m", "128Mi")

@@ -18,6 +18,15 @@ class RoundsSection(Section):
         description="Bytes of objects per second that this replicator transfers at most, in both directions "
         "together; 0 for no limit. Comparisons are not counted, since they transfer little.",
     )
+    link_bytes_per_s: int = Field(
+        default=0,
+        ge=0,
+        description="Bytes of objects per second that the replicators of a region together transfer at most between it "
+        "and each other region, in both directions together; 0 for no limit. Each of them takes an equal share: by the "
+        "number of nodes that the ring has in its region. Give all of them the same value. The other region's "
+        "replicators have a budget of their own: each region fetches what it lacks. Not counted are comparisons, and "
+        "rebuilds of policies with erasure coding.",
+    )
     error_suppression_limit: int = Field(
         default=10,
         ge=1,

@@ -218,7 +218,7 @@ def _replicator(
         ring,
         replica_kind,
         reclaim_age_s=settings.cluster.reclaim_age_s,
-        pace=Pace(section.concurrency, section.bytes_per_s),
+        pace=Pace(section.concurrency, section.bytes_per_s, link_bytes_per_s=section.link_bytes_per_s),
         neighbours=make_neighbours(settings, addresses, transport, known, notices),
         mode=ROUND_MODES[section.mode],
         proving=proving,

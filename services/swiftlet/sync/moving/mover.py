@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from functools import partial
 
 import structlog
 
@@ -32,7 +33,7 @@ from swiftlet.ring.model import Device
 from swiftlet.sync.failures.neighbours import Neighbours, node_of
 from swiftlet.sync.moving.copies_wire import MAX_OBJECTS, Changed
 from swiftlet.sync.moving.pacing import Pace
-from swiftlet.sync.moving.replica_kind import ReplicaKind
+from swiftlet.sync.moving.replica_kind import Moved, ReplicaKind
 from swiftlet.sync.planning.device_partitions import DevicePartitions
 from swiftlet.sync.planning.report import PULLED, PULLED_BYTES, PUSHED, PUSHED_BYTES, REGION_BYTES, RoundReport
 from swiftlet.sync.session.answers import needs_of, partitions_of
@@ -115,7 +116,9 @@ class Mover:
         peer, source, target = self._way(work)
         batch = work.objects[start : start + MAX_OBJECTS]
         try:
-            outcomes = await self._replica_kind.many(work.own.policy, source, target, batch, self._pace.moved)
+            outcomes = await self._replica_kind.many(
+                work.own.policy, source, target, batch, self._paced(work.own, peer)
+            )
         except (NodeUnreachable, NodeTimeout):
             self._neighbours.suspect(node_of(peer))
             raise
@@ -156,13 +159,19 @@ class Mover:
         peer = own.device_of(work.peer)
         return (peer, peer, own.device) if work.pull else (peer, own.device, peer)
 
+    def _paced(self, own: DevicePartitions, peer: Device) -> Moved:
+        """Return what is told of bytes that go to a peer or come from it, and returns when more may go."""
+        if peer.region == own.device.region:
+            return self._pace.moved
+        return partial(self._pace.moved_over, peer.region, own.places.nodes)
+
     async def _bring_one(self, work: _Work, index: int) -> None:
         own, (partition, push) = work.own, work.objects[index]
         peer, source, target = self._way(work)
         key = ObjectKey(own.policy, partition, push.entry.digest)
         outcome: int | SwiftletError
         try:
-            outcome = await self._replica_kind.carry(own, source, target, key, push, self._pace.moved)
+            outcome = await self._replica_kind.carry(own, source, target, key, push, self._paced(own, peer))
         except (NodeUnreachable, NodeTimeout):
             # It may be this side's own device that is away.
             self._neighbours.suspect(node_of(peer))

@@ -38,14 +38,18 @@ class Pace:
         bytes_per_s: float = 0.0,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+        link_bytes_per_s: float = 0.0,
     ) -> None:
-        """At most `concurrency` partitions are compared at a time; `bytes_per_s` limits what is moved, 0
+        """At most `concurrency` partitions are compared at a time; `bytes_per_s` limits what is moved, and
+        `link_bytes_per_s` what all nodes of the own region together move over the link to each other region. 0 stands
         for no limit.
         """
         self.concurrency = concurrency
         self.allowed = concurrency
         """How many partitions may be compared at a time now."""
         self._bytes_per_s = bytes_per_s
+        self._link_bytes_per_s = link_bytes_per_s
+        self._links_paid_until: dict[str, float] = {}
         self._clock = clock
         self._sleep = sleep
         self._paid_until = clock()
@@ -68,9 +72,28 @@ class Pace:
 
     async def moved(self, size_bytes: int) -> None:
         """Record that this many bytes were sent; returns when more may be sent."""
-        if not self._bytes_per_s:
-            return
+        await self._wait_until(self._pay(size_bytes))
+
+    async def moved_over(self, region: str, nodes: int, size_bytes: int) -> None:
+        """Record that this many bytes were sent to another region or fetched from there; returns when more may be.
+
+        `nodes` is how many nodes of the own region share the link, each as much.
+        """
+        paid_until = self._pay(size_bytes)
+        if self._link_bytes_per_s:
+            now = self._clock()
+            link = max(self._links_paid_until.get(region, now), now - BURST_S)
+            link += size_bytes * max(1, nodes) / self._link_bytes_per_s
+            self._links_paid_until[region] = link
+            paid_until = max(paid_until, link)
+        await self._wait_until(paid_until)
+
+    def _pay(self, size_bytes: int) -> float:
+        if self._bytes_per_s:
+            self._paid_until = max(self._paid_until, self._clock() - BURST_S) + size_bytes / self._bytes_per_s
+        return self._paid_until
+
+    async def _wait_until(self, moment: float) -> None:
         now = self._clock()
-        self._paid_until = max(self._paid_until, now - BURST_S) + size_bytes / self._bytes_per_s
-        if self._paid_until > now:
-            await self._sleep(self._paid_until - now)
+        if moment > now:
+            await self._sleep(moment - now)

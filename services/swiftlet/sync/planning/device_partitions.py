@@ -31,6 +31,9 @@ class Places:
         by_peer.pop(device.id, None)
         self.regions = {one.id: one.region for one in ring.devices if one is not None}
         """The region of each device, by its id."""
+        near = [one for one in ring.devices if one is not None and one.region == device.region and one.weight > 0]
+        self.nodes = len({(one.host, one.node) for one in near})
+        """How many nodes of the device's region are in use."""
         self.has_far = any(region != device.region for region in self.regions.values())
         """Whether there are devices in other regions."""
         self.by_peer = {peer: frozenset(partitions) for peer, partitions in by_peer.items()}

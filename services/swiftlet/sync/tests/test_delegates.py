@@ -285,6 +285,32 @@ async def test_a_link_that_goes_while_delegates_fetch(
         assert store.crossed() - before <= 1.1 * count * len(BODY)
 
 
+async def test_what_passes_a_link_is_paced_by_its_budget_and_what_stays_in_the_region_is_not(
+    tmp_path: Directory,
+) -> None:
+    async with a_store(tmp_path, 4, ("east", WEST)) as store:
+        paths = await store.write()
+        near, slept = store.made[WEST].near(), list[float]()
+
+        async def sleep(seconds: float) -> None:
+            slept.append(seconds)
+
+        for device in near:
+            pace = Pace(clock=lambda: 0.0, sleep=sleep, link_bytes_per_s=1000.0)
+            store.start_again(device, pace)
+        for _ in range(4):
+            await store.round()
+        assert store.lack(paths) == []
+        # The clock stands still, so that each waits for all that it has fetched, as if it had a quarter of the link.
+        assert max(slept) <= COUNT * len(BODY) * len(near) / 1000
+        assert len(slept) >= len(near)
+        slept.clear()
+        store.wipe(near[0])
+        await store.round()
+        assert store.lack(paths) == []
+        assert slept == []
+
+
 class InDoubt:
     """A device's server that is in doubt about everything until a round has proved it."""
 

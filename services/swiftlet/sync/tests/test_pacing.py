@@ -59,3 +59,26 @@ async def test_without_a_limit_nothing_waits() -> None:
     clock = Clock()
     await Pace(clock=clock, sleep=clock.sleep).moved(1 << 40)
     assert clock.now == 100.0
+
+
+async def test_a_link_has_a_budget_of_its_own_that_the_nodes_of_a_region_share() -> None:
+    clock = Clock()
+    pace = Pace(clock=clock, sleep=clock.sleep, link_bytes_per_s=1000.0)
+    began = clock.now
+    for _ in range(10):
+        await pace.moved(1_000_000)
+        await pace.moved_over("west", 4, 500)
+    assert clock.now - began == 20.0
+    # The link to another region is another one.
+    await pace.moved_over("north", 4, 500)
+    assert clock.now - began == 22.0
+    await pace.moved_over("west", 1, 0)
+    assert clock.now - began == 22.0
+
+
+async def test_what_passes_a_link_counts_for_the_budget_of_the_replicator_too() -> None:
+    clock = Clock()
+    pace = Pace(bytes_per_s=100.0, clock=clock, sleep=clock.sleep, link_bytes_per_s=1000.0)
+    began = clock.now
+    await pace.moved_over("west", 1, 1000)
+    assert clock.now - began == 10.0
