@@ -9,6 +9,7 @@ from typing import Any
 from swiftlet.api.http.problems import ApiError
 
 MAX_NUMBER = (1 << 64) - 1
+"""The largest number that a field may have: native code keeps it in 64 bits."""
 
 
 def json_fields(body: bytes, known: Collection[str], what: str) -> dict[str, Any]:

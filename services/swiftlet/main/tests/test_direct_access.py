@@ -258,7 +258,8 @@ async def test_the_ring_of_a_container_is_told_to_who_may_use_it(cluster: Direct
     assert (await asked(None, **mine))[0] == 401
     assert (await asked(await cluster.login("other:sue"), **mine))[0] == 403
     assert (await asked(cluster.token, account="AUTH_test", container="none"))[0] == 404
-    unnamed, slash = ({}, {"account": "a"}), {**mine, "container": "a/b"}
+    unnamed: tuple[dict[str, str], ...] = ({}, {"account": "a"})
+    slash = {**mine, "container": "a/b"}
     for wrong, expected, named in (*((one, 400, "container") for one in unnamed), (slash, 412, "%2F")):
         status, _, text = await asked(cluster.token, **wrong)
         assert (status, named in text) == (expected, True), text
