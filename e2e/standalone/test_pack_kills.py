@@ -21,6 +21,7 @@ import pytest
 
 from e2e.standalone import coded_kills as kills
 from e2e.standalone.cluster import Cluster
+from e2e.standalone.coded_model import body_of
 from e2e.standalone.packed_model import MARK, Done, PackedModel, PackedWorker, Small
 from e2e.standalone.test_coded_space import live_bytes
 from e2e.standalone.test_packed import TOMBSTONE_BYTES, pack, start, wait_until_packed
@@ -34,6 +35,7 @@ COLD_S = 2.0
 TOMBSTONES = 9
 """A deleted object has so many at most: of six fragments and three copies."""
 LIVE_SHARE = 0.7
+FILLED_BYTES = 3000
 
 Found = dict[str, tuple[bytes, str]]
 """Bodies and marks of objects."""
@@ -84,6 +86,20 @@ def wait_until_listed(client: Client, found: Found) -> None:
         time.sleep(0.3)
 
 
+def fill(client: Client, model: PackedModel, found: Found) -> None:
+    """Write all objects that are not there, so that there is enough to pack however few the clients have left."""
+
+    def put(small: Small) -> None:
+        number = len(small.done)
+        small.done.append(Done("put", FILLED_BYTES))
+        body = body_of(small.name, number, FILLED_BYTES)
+        assert client.call("PUT", f"{kills.CONTAINER}/{small.name}", {MARK: str(number)}, body).status == 201
+        small.acknowledged = small.based = number
+
+    with ThreadPoolExecutor(kills.CLIENTS) as pool:
+        list(pool.map(put, [small for small in model.names if small.name not in found]))
+
+
 def delete_most(client: Client, model: PackedModel, found: Found) -> Found:
     """Delete two of three objects, so that little is left of most packs; return the others."""
     left = dict(sorted(found.items())[::3])
@@ -122,7 +138,9 @@ def test_nothing_is_lost_while_small_objects_are_packed_and_no_pack_is_left_behi
         assert model.wrong == [], f"SEED={kills.SEED}: {len(model.wrong)} answers are wrong: {model.wrong[:5]}"
         quiet_s, loaded_s = time.time(), time.monotonic() - begun
         kills.wait_until_whole(cluster, quiet_s + kills.YOUNG_S)
+        fill(client, model, read_all(client, model))
         found = read_all(client, model)
+        assert len(found) == OBJECTS
         wait_until_packed(cluster, COLD_S)
         packed_s = time.time() - quiet_s
         assert read_all(client, model) == found
