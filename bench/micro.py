@@ -159,7 +159,6 @@ SUBJECTS = (
         came_out="Devices and journals in memory. 10,000 PUT/s and DELETE/s are reached, at 0.15 and 0.11 ms of "
         "all processes each (aim 0.12); a 99th percentile of at most 4 times the median is **not shown**. "
         "On the disk, among builds of others, it was 2,246 PUTs and 2,240 DELETEs a second.",
-        is_taken=True,
     ),
     Subject(
         "dataplane-share",
@@ -184,7 +183,6 @@ SUBJECTS = (
         ".venv/bin/python -m bench.dataplane.middle DIRECTORY --rounds 1 --seconds 3",
         _DESIGN + "2026-11-22-large-bodies.md#past-the-page-cache",
         came_out="Two proxy workers, on the disk, two runs.",
-        is_taken=True,
     ),
     Subject(
         "dataplane-memory",
@@ -194,7 +192,6 @@ SUBJECTS = (
         came_out="200 uploads of 1 GiB, begun and sent to at full speed until 2.5 GiB had come, held open with "
         "their pipes full, then cut. No upload was refused, and 20 s after the cut not a byte was left on "
         "the devices. The bar, 512 MiB for any process, is met.",
-        is_taken=True,
     ),
     Subject(
         "dataplane-etags",
@@ -203,7 +200,6 @@ SUBJECTS = (
         _DESIGN + "2026-11-25-xxh3-etags.md#what-128-bits-cost",
         came_out="One store in memory with a policy of each kind, in turns over one connection; compare within it. "
         "XXH3-128 beside xxh3-64 costs nothing that can be measured.",
-        is_taken=True,
     ),
     Subject(
         "listing",
@@ -244,7 +240,6 @@ SUBJECTS = (
         "PYTHONPATH=services .venv/bin/python -m bench.listing.bench_claims DIRECTORY --seconds 3",
         _DESIGN + "2026-11-21-quotas.md",
         came_out="50 writers of empty objects through one proxy process, all of one account.",
-        is_taken=True,
     ),
     Subject(
         "modes",
@@ -261,10 +256,9 @@ SUBJECTS = (
     Subject(
         "modes-small",
         "Small objects through the proxies and directly",
-        ".venv/bin/python -m bench.modes.run --rounds 3 --seconds 0.8 --sizes 10240 10485760",
+        ".venv/bin/python -m bench.modes.run --rounds 3 --seconds 0.8 --sizes 10240 10485760 --small",
         _DESIGN + "2026-11-28-large-objects-directly.md#measured",
         came_out="The bar, 1.3 times the rate of the proxies directly, is met.",
-        is_taken=True,
     ),
     Subject(
         "modes-latency",
@@ -295,7 +289,6 @@ SUBJECTS = (
         _DESIGN + "2026-11-28-large-objects-directly.md#measured",
         came_out="Bounds of operations a second, from what sockets, files in memory, copies and digests cost here, "
         "for one machine of two processors. In four runs sockets and files differed by a third.",
-        is_taken=True,
     ),
     Subject(
         "peers",
@@ -336,10 +329,9 @@ SUBJECTS = (
     Subject(
         "slo-crowded",
         "Large objects of many segments, on a crowded machine",
-        "nice -n -19 .venv/bin/python -m bench.slo.run --segments 700 --rounds 15",
+        "nice -n -19 .venv/bin/python -m bench.slo.run --segments 700 --rounds 15 --crowded",
         _DESIGN + "2026-11-22-runs.md#measured",
         came_out="Absolute speeds of the same state went from 733 to 1,429 MB/s from turn to turn.",
-        is_taken=True,
     ),
     Subject(
         "soak",

@@ -16,7 +16,7 @@ import os
 import socket
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -24,6 +24,7 @@ from urllib.parse import urlsplit
 from swiftlet_native import Hasher, xxh3_64, xxh3_128
 
 from bench.dataplane.large import KINDS, Source, read_head
+from bench.micro import Measured, report
 from bench.peers.processes import family_of, seconds_of
 from e2e.standalone.cluster import Cluster, start_cluster
 from e2e.standalone.wire import Client
@@ -90,7 +91,7 @@ class Store:
         return found
 
 
-def hashes(rounds: int) -> None:
+def hashes(rounds: int) -> Iterator[Measured]:
     """Print how fast one core computes what an object needs, a MiB in the cache at a time, and 10 KiB as a whole."""
     piece, small = bytes(_MIB), bytes(10 * _KIB)
 
@@ -121,10 +122,11 @@ def hashes(rounds: int) -> None:
             run()
             rates.append(size / (time.process_time() - began) / 1e9)
         print(f"| {name} | {statistics.median(rates):.2f} | {', '.join(f'{rate:.2f}' for rate in rates)} |")
+        yield Measured(name, "GB/s of processor", tuple(rates))
 
 
-def measure(store: Store, where: str, rounds: int, mib: int) -> None:
-    """Upload in turns, and print what that took."""
+def measure(store: Store, where: str, rounds: int, mib: int, of: str) -> Iterator[Measured]:
+    """Upload in turns, and print what that took; `of` tells apart what is told of one of several directories."""
     sizes = (("10 KiB", 10 * _KIB, 200, 4), ("1 MiB", _MIB, 20, 4), (f"{mib} MiB", mib * _MIB, 1, 1))
     for label, size, count, turns in sizes:
         source, found = Source(size), dict[str, list[Cost]]()
@@ -142,6 +144,10 @@ def measure(store: Store, where: str, rounds: int, mib: int) -> None:
             ratio = f"{medians[0] / medians[1]:.2f} ({low:.2f} to {high:.2f})"
             shown += [f"{1e3 * medians[0]:.2f}", f"{1e3 * medians[1]:.2f}", ratio]
         print(f"| {where} | {label} | {' | '.join(shown)} |", flush=True)
+        for attribute, what in (("wall", ""), ("all", ", processor time of all")):
+            for kind, each in sorted(found.items()):
+                took = tuple(1e3 * getattr(cost, attribute) for cost in each)
+                yield Measured(f"PUT {label}, {'MD5' if kind == 'md5' else kind}{what}{of}", "ms", took)
 
 
 def main() -> None:
@@ -151,16 +157,18 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3, help="the medians count (default 3)")
     arguments = parser.parse_args()
     print(f"load (1 minute) {os.getloadavg()[0]:.1f}, {os.cpu_count()} processors\n")
-    hashes(arguments.rounds)
+    told = list(hashes(arguments.rounds))
     columns = [f"{what}: {kind}" for what in ("ms each", "CPU ms, proxy", "CPU ms, all") for kind in (*ETAGS, "ratio")]
     print(f"\n| where | PUT | {' | '.join(columns)} |\n|{'---|' * (len(columns) + 2)}")
-    for directory in arguments.directories:
+    for number, directory in enumerate(arguments.directories, 1):
+        of = f", directory {number}" if len(arguments.directories) > 1 else ""
         store = Store(directory)
         try:
-            measure(store, str(directory), arguments.rounds, arguments.mib)
+            told += measure(store, str(directory), arguments.rounds, arguments.mib, of)
         finally:
             store.cluster.stop()
     print(f"\nload at the end {os.getloadavg()[0]:.1f}")
+    report("dataplane-etags", told)
 
 
 if __name__ == "__main__":

@@ -91,10 +91,13 @@ def main() -> None:
         proxies = ", ".join(f"{one.cpu_ms['proxy']:.3f}" for one in rounds)
         tails = ", ".join(f"{one.figures.p50_ms:.2f}/{one.figures.p99_ms:.1f}" for one in rounds)
         print(f"{operation} {name}: requests/s {rates}; p50/p99 ms {tails}; proxy's CPU ms {proxies}")
+    told = [one for (what, name), each in found.items() for one in reported(what, name, each)]
+    if arguments.realtime and arguments.only == "front":
+        report("dataplane-realtime", told)
     if ("GET 10 KiB", "python") not in found:
         return
     if not arguments.quota:
-        report("dataplane-front", [one for (what, name), each in found.items() for one in reported(what, name, each)])
+        report("dataplane-front", told)
     pairs = zip(found["GET 10 KiB", "python"], found["GET 10 KiB", "front"], strict=True)
     ratios = [sum(one.cpu_ms.values()) / sum(other.cpu_ms.values()) for one, other in pairs]
     print(

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench.dataplane.large import Source, Store
+from bench.micro import Measured, report
 from bench.peers.processes import family_of
 
 _MIB = 1 << 20
@@ -178,6 +179,14 @@ def main() -> None:
     for name, most in sorted(watch.most.items()):
         columns = (rest[name]["VmRSS"], most.resident, most.own, most.shared, after[name]["VmRSS"])
         print(f"| {name} | " + " | ".join(f"{value:.0f}" for value in columns) + " |")
+    report(
+        "dataplane-memory",
+        [
+            Measured(f"{name}, {when}", "MiB", (round(value),))
+            for name, most in sorted(watch.most.items())
+            for when, value in (("at rest", rest[name]["VmRSS"]), ("at most", most.resident))
+        ],
+    )
     worst = max(most.resident for most in watch.most.values())
     print(f"\nthe most of any process: {worst:.0f} MiB, {'within' if worst <= BAR_MIB else 'ABOVE'} {BAR_MIB} MiB")
 

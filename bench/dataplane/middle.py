@@ -12,7 +12,8 @@ import argparse
 import os
 from pathlib import Path
 
-from bench.dataplane.proxy import Round, Store, row
+from bench.dataplane.proxy import Round, Store, reported, row
+from bench.micro import report
 from e2e.standalone.cluster import start_cluster
 
 
@@ -49,6 +50,7 @@ def main() -> None:
     for what, rounds in found.items():
         print(f"{what}: {', '.join(f'{one.figures.per_second:,.0f}/s' for one in rounds)}")
     print(f"\nload at the end {os.getloadavg()[0]:.1f}")
+    report("dataplane-middle", [one for what, each in found.items() for one in reported(what, arguments.name, each)])
 
 
 if __name__ == "__main__":

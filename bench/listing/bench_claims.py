@@ -19,6 +19,7 @@ from typing import Any
 import aiohttp
 import yaml
 
+from bench.micro import Measured, report
 from e2e.standalone.cluster import Cluster, start_cluster
 from e2e.standalone.wire import Client
 
@@ -93,9 +94,16 @@ def main() -> None:
     cluster = start_cluster(arguments.directory / "store", settings=settings)
     try:
         print(f"load {os.getloadavg()[0]:.0f}", flush=True)
-        rounds(cluster, quotas, arguments)
+        found = rounds(cluster, quotas, arguments)
     finally:
         cluster.stop()
+    report("listing-claims", [reported(one) for one in found])
+
+
+def reported(found: Mapping[str, Any]) -> Measured:
+    """Return a round as the page has it."""
+    several = "" if found["containers"] == 1 else "s"
+    return Measured(f"limit {found['limit']}, {found['containers']} container{several}", "PUT/s", (found["per_s"],))
 
 
 if __name__ == "__main__":

@@ -220,7 +220,7 @@ async def transported(client: AsyncClient, container: str, name: str) -> int:
     assert isinstance(way, DirectWay)
     parts = way._parts.here()
     rights = (await parts.granted(container, Kind.READ, None)).rights
-    key = parts.objects(rights, name).key(parts.path(rights, container, name), rights.policy)
+    key = parts.objects(rights, container, name).key(parts.path(rights, container, name), rights.policy)
     device = parts.rings.objects(rights.policy).primaries(key.partition)[0]
     message = made(device, ObjectWire.get, place(key), 0, 2**64 - 1, False)
     reading = await parts.calls(rights, name).read(device, message)
@@ -248,6 +248,7 @@ def main() -> None:
     parser.add_argument("--sizes", type=int, nargs="*", default=SIZES, help="in bytes")
     parser.add_argument("--whole", type=int, default=1024, help="MiB of the object that is read at once; 0: none")
     parser.add_argument("--near", action="store_true", help="M2 shares memory with the object servers")
+    parser.add_argument("--small", action="store_true", help="report it as that of small objects")
     arguments = parser.parse_args()
     folder = Path(tempfile.mkdtemp())
     sockets = folder / "s"
@@ -262,7 +263,10 @@ def main() -> None:
         near = str(sockets) if arguments.near else None
         bench = Bench(cluster, arguments.seconds, arguments.sizes, arguments.whole << 20, near)
         asyncio.run(bench.run(arguments.rounds))
-        report("modes", bench.reported)
+        if arguments.small:
+            report("modes-small", bench.reported)
+        else:
+            report("modes", bench.reported)
         _say(f"\nload {os.getloadavg()[0]:.1f}")
     finally:
         cluster.stop()
