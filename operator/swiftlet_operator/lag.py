@@ -21,11 +21,12 @@ _MOST = 2**53
 @dataclass(frozen=True, slots=True)
 class OtherRegion:
     """What a device and those of another region have in common: `equal_at_s` in seconds since the epoch, None before
-    it is known; `objects` known to be lacking on either side.
+    it is known; `objects` known to be lacking on either side, and about how many bytes have to pass the link from here.
     """
 
     equal_at_s: float | None = None
     objects: int = 0
+    size_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +42,15 @@ class Told:
 class Lag:
     """How far two regions are behind each other, in the ring in which they are furthest.
 
-    What was written before `equal_at_s` is in both; None when that is not known. `objects` are known to be lacking.
+    What was written before `equal_at_s` is in both; None when that is not known. `objects` are known to be lacking,
+    and about `size_bytes` have to pass the link.
     """
 
     regions: tuple[str, str]
     ring: str
     equal_at_s: float | None
     objects: int
+    size_bytes: int = 0
 
     @property
     def named(self) -> str:
@@ -81,13 +84,15 @@ def lags(told: Iterable[Told]) -> list[Lag]:
 
 def _lag(regions: tuple[str, str], ring: str, sides: Iterable[list[OtherRegion]]) -> Lag:
     moments: list[float] = []
-    objects = 0
+    objects = size_bytes = 0
     for side in sides:
         known = [one.equal_at_s for one in side if one.equal_at_s is not None]
         if len(known) == len(side):
             moments.append(min(known))
         objects = max(objects, sum(one.objects for one in side))
-    return Lag(regions, ring, max(moments, default=None), objects)
+        # Each side tells what it has and the other one lacks.
+        size_bytes += sum(one.size_bytes for one in side)
+    return Lag(regions, ring, max(moments, default=None), objects, size_bytes)
 
 
 def _age_first(lag: Lag) -> float:
@@ -95,4 +100,5 @@ def _age_first(lag: Lag) -> float:
 
 
 def _other(fields: Mapping[str, Any]) -> OtherRegion:
-    return OtherRegion(moment_of(fields.get("equalAt")), min(count_of(fields.get("objects")) or 0, _MOST))
+    objects, size_bytes = (min(count_of(fields.get(name)) or 0, _MOST) for name in ("objects", "bytes"))
+    return OtherRegion(moment_of(fields.get("equalAt")), objects, size_bytes)

@@ -54,4 +54,6 @@ def _is_behind(lag: Lag, now_s: float) -> bool:
 def _said(lag: Lag, now_s: float) -> str:
     assert lag.equal_at_s is not None
     age = roughly(now_s - lag.equal_at_s)
-    return f"{lag.named}: what was written in the last {age} may be in one of them only (ring {lag.ring})"
+    known = f"; {lag.objects} records are known to be lacking" if lag.objects else ""
+    known += f", about {lag.size_bytes / 1e6:,.1f} MB of data" if known and lag.size_bytes else ""
+    return f"{lag.named}: what was written in the last {age} may be in one of them only (ring {lag.ring}{known})"

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from swiftlet_operator.durations import roughly
-from swiftlet_operator.lag import lags
+from swiftlet_operator.lag import Lag, lags
 from swiftlet_operator.manifests import named
 from swiftlet_operator.plugin.devices import Fullness, Place, fullness, places
 from swiftlet_operator.plugin.findings import ERROR, NOTE, WARNING, Finding, findings, why_not_ready
@@ -228,6 +228,12 @@ def fragments(picture: Picture) -> list[str]:
     return [*lines, left] if left else lines
 
 
+def _lacking(lag: Lag) -> list[str]:
+    """Return what two regions are known to lack, in words."""
+    records = [f"{lag.objects} records"] if lag.objects else []
+    return [*records, f"about {size(lag.size_bytes)}"] if lag.size_bytes else records
+
+
 def lag_rows(picture: Picture) -> list[tuple[object, ...]]:
     """Return a row for each pair of regions: how far they are behind each other, and in which ring."""
     answers = [fields for (_, service), fields in sorted(picture.reports.items()) if service == "replicator"]
@@ -237,7 +243,7 @@ def lag_rows(picture: Picture) -> list[tuple[object, ...]]:
             ", ".join(lag.regions),
             "not known yet" if lag.equal_at_s is None else _age(picture.now_s - lag.equal_at_s),
             lag.ring,
-            f"{lag.objects} records" if lag.objects else NONE,
+            ", ".join(_lacking(lag)) or NONE,
         )
         for lag in found
     ]

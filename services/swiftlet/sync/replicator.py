@@ -19,13 +19,17 @@ from __future__ import annotations
 
 import asyncio
 import math
+import random
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 
 import structlog
 
 from swiftlet.boundaries.objects import ObjectTransport, SyncTransport
 from swiftlet.errors import NodeTimeout, NodeUnreachable, SwiftletError, Unavailable
+from swiftlet.model import ObjectKey
 from swiftlet.ring.lookup import Ring
 from swiftlet.ring.model import Device
 from swiftlet.sync.asking.driver import Driver
@@ -48,6 +52,8 @@ from swiftlet.sync.session.effects import Terms
 from swiftlet.sync.session.far import Far, Fetching
 from swiftlet.sync.session.topology import THOROUGH, Mode
 
+_WEIGHED = 64
+"""Objects at most whose sizes are asked for in a round, for each other region that lacks something."""
 _log = structlog.get_logger("replicator")
 
 
@@ -156,7 +162,10 @@ class Replicator:
         for own, _ in begun:
             # Only rounds of all partitions with all other primaries show what regions have in common.
             is_whole = self._mode is THOROUGH and selection is EVERYTHING
-            await self._end(own, began_s, report, state.left_by_region(own) if is_whole else None)
+            left = state.left_by_region(own) if is_whole else None
+            if left:
+                await self._weigh(own, left)
+            await self._end(own, began_s, report, left)
         if self._proving is not None:
             complete = report.whole and selection is EVERYTHING and all(map(self._has_ring, policies))
             await self._proving.end([own for own, _ in begun], began, complete)
@@ -199,6 +208,25 @@ class Replicator:
             lambda device: self.neighbours.skips(node_of(device)),
             self._fetching,
         )
+
+    async def _weigh(self, own: DevicePartitions, left: Mapping[str, LeftToDo]) -> None:
+        """Tell how many bytes have to pass the links to other regions, by the sizes of some objects of each."""
+        far, size = self._far(own), self._replica_kind.size
+        if far is None or size is None:
+            return
+        counts: Counter[str] = Counter()
+        some: dict[str, list[ObjectKey]] = {}
+        for region, partition, to_fetch in far.to_pass():
+            counts[region] += to_fetch.count
+            some.setdefault(region, []).extend(ObjectKey(own.policy, partition, digest) for digest in to_fetch.some)
+        for region, keys in some.items():
+            sizes: list[int] = []
+            for key in random.sample(keys, min(len(keys), _WEIGHED)):
+                # An object that is gone by now, or can't be read, has no part in the mean.
+                with suppress(SwiftletError):
+                    sizes.append(await size(own.device, key))
+            if region in left and sizes:
+                left[region].size_bytes = round(counts[region] * sum(sizes) / len(sizes))
 
     def know(self, policy: int) -> None:
         """Make the nodes of a policy's ring known as neighbours, as rounds do when they begin."""

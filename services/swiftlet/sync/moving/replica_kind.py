@@ -21,6 +21,8 @@ Carry = Callable[[DevicePartitions, Device, Device, ObjectKey, Push, Moved], Awa
 
 It returns how many bytes went, and raises the errors of `bring`.
 """
+Size = Callable[[Device, ObjectKey], Awaitable[int]]
+"""A function that returns the bytes of data of an object on a device; it raises SwiftletError."""
 Many = Callable[[int, Device, Device, Sequence[tuple[int, Push]], Moved], Awaitable[list[Outcome]]]
 """A function that brings many objects of a policy, given with their partitions, as `bring_many` does."""
 
@@ -38,6 +40,8 @@ class ReplicaKind:
     begin: Callable[[], None] = lambda: None
     many: Many | None = None
     """Handles many at once; None if they are handled one by one."""
+    size: Size | None = None
+    """None where entries have no size."""
 
 
 def object_replicas(transport: ObjectTransport) -> ReplicaKind:
@@ -53,4 +57,7 @@ def object_replicas(transport: ObjectTransport) -> ReplicaKind:
     ) -> list[Outcome]:
         return await bring_many(transport, policy, source, target, pushes, moved)
 
-    return ReplicaKind(transport, carry, many=many)
+    async def size(device: Device, key: ObjectKey) -> int:
+        return (await transport.head(device, key)).size
+
+    return ReplicaKind(transport, carry, many=many, size=size)

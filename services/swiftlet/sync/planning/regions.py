@@ -23,6 +23,8 @@ class LeftToDo:
     partitions: set[int] = field(default_factory=set)
     objects: int = 0
     """Records that are known to be lacking on either side; of partitions that could not be compared none are known."""
+    size_bytes: int = 0
+    """About how many bytes of objects have to pass the link to that region, as far as they are known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +37,17 @@ class RegionStanding:
     """Partitions in which the last round has left something to do, or which it could not compare."""
     objects: int = 0
     """Records that are known to be lacking on either side."""
+    size_bytes: int = 0
+    """About how many bytes of objects have to pass the link to that region, as far as they are known."""
 
     def fields(self) -> dict[str, object]:
         """Return the fields of the status report."""
-        return {"equalAt": self.equal_at_s, "partitions": self.partitions, "objects": self.objects}
+        return {
+            "equalAt": self.equal_at_s,
+            "partitions": self.partitions,
+            "objects": self.objects,
+            "bytes": self.size_bytes,
+        }
 
 
 def compared(
@@ -50,7 +59,7 @@ def compared(
         equal_at_s = before.get(region, RegionStanding()).equal_at_s
         if not what.partitions:
             equal_at_s = began_s - IN_FLIGHT_S
-        found[region] = RegionStanding(equal_at_s, len(what.partitions), what.objects)
+        found[region] = RegionStanding(equal_at_s, len(what.partitions), what.objects, what.size_bytes)
     return found
 
 
@@ -59,4 +68,9 @@ def together(standings: Iterable[RegionStanding]) -> RegionStanding:
     known = list(standings)
     times = [one.equal_at_s for one in known]
     equal_at_s = None if None in times else min((time for time in times if time is not None), default=None)
-    return RegionStanding(equal_at_s, sum(one.partitions for one in known), sum(one.objects for one in known))
+    return RegionStanding(
+        equal_at_s,
+        sum(one.partitions for one in known),
+        sum(one.objects for one in known),
+        sum(one.size_bytes for one in known),
+    )

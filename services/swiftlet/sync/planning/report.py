@@ -42,6 +42,11 @@ _REGION_LACKING = Gauge(
     "Records known to be lacking on the local devices of a ring or on those of another region, in the last round.",
     ["ring", "region"],
 )
+_REGION_BYTES = Gauge(
+    "swiftlet_replicator_region_lacking_bytes",
+    "Bytes of objects, about, that local devices of a ring are known to have and another region to lack.",
+    ["ring", "region"],
+)
 
 
 class RegionGauges:
@@ -55,10 +60,12 @@ class RegionGauges:
         """Show these standings by ring and region, and none else; without a time that is known none is shown."""
         for key, one in standings.items():
             _REGION_LACKING.labels(*key).set(one.objects)
+            _REGION_BYTES.labels(*key).set(one.size_bytes)
             if one.equal_at_s is not None:
                 _REGION_EQUAL.labels(*key).set(one.equal_at_s)
         for key in self._shown - standings.keys():
             _REGION_LACKING.remove(*key)
+            _REGION_BYTES.remove(*key)
             with contextlib.suppress(KeyError):
                 _REGION_EQUAL.remove(*key)
         self._shown = set(standings)

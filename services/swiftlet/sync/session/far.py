@@ -19,7 +19,7 @@ others is lost with the process, and with a round that does not find the partiti
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from swiftlet.ring.model import Device
@@ -39,22 +39,30 @@ be busy with what those fetch.
 """
 
 
+SOME = 16
+"""Objects of a partition of which the names are kept, by which all are weighed."""
+
+
 @dataclass(slots=True)
 class ToFetch:
-    """The objects of a partition that are left to a device: how many, and the timestamp of the oldest."""
+    """The objects of a partition that are left to a device: how many, the timestamp of the oldest, and some of them."""
 
     count: int = 0
     oldest: int = 0
+    some: tuple[bytes, ...] = ()
 
-    def add(self, timestamp: int) -> None:
-        """Count an object with this timestamp."""
+    def add(self, timestamp: int, digest: bytes) -> None:
+        """Count an object with this timestamp and digest."""
         self.oldest = min(self.oldest, timestamp) if self.count else timestamp
         self.count += 1
+        if len(self.some) < SOME:
+            self.some += (digest,)
 
     def join(self, other: ToFetch) -> None:
         """Count the objects of another page of the partition, too."""
         self.oldest = min(self.oldest, other.oldest) if self.count else other.oldest
         self.count += other.count
+        self.some = (self.some + other.some)[:SOME]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +119,14 @@ class Fetching:
         fetchers = {fetcher for left in self._now for fetcher in _fetchers_of(left)}
         self._got_on_s = {fetcher: at_s for fetcher, at_s in self._got_on_s.items() if fetcher in fetchers}
         self._before, self._now = self._now, {}
+
+    def sent_later(self, device: int, policy: int) -> list[tuple[Left, ToFetch]]:
+        """Return what a device has left to devices in other regions in this round, which it could send them."""
+        return [
+            (left, lack.to_fetch)
+            for left, lack in self._now.items()
+            if (left.device, left.policy, left.pull) == (device, policy, False)
+        ]
 
     def _gets_on(self, left: Left, at_s: float) -> None:
         for fetcher in _fetchers_of(left):
@@ -184,6 +200,15 @@ class Far:
             )
         )
 
+    def to_pass(self) -> Iterator[tuple[str, int, ToFetch]]:
+        """Yield what has to pass a link, as this round has seen it: the region that lacks it, the partition and the
+        objects. Delegates tell it of each other, so that what several devices lack or have counts once.
+        """
+        for left, to_fetch in self.fetching.sent_later(self.device, self.policy):
+            own, theirs = self.line(left.partition, self.device), self.line(left.partition, left.peer)
+            if own[:1] == [self.device] and theirs[:1] == [left.peer]:
+                yield left.region, left.partition, to_fetch
+
     def patience_of(self, peer: int, partition: int, pull: bool) -> tuple[int, float]:
         """Return whom data of a partition are left to, and for how many seconds that one may not get on.
 
@@ -216,7 +241,7 @@ class Far:
                 left, patience_s = self._left(peer, partition, pull)
                 waits[partition] = patience_s > 0 and self.fetching.waits(left, patience_s)
             if waits[partition]:
-                to_fetch.setdefault(partition, ToFetch()).add(push.entry.timestamp.value)
+                to_fetch.setdefault(partition, ToFetch()).add(push.entry.timestamp.value, push.entry.digest)
             else:
                 now.append((partition, push))
         return now, to_fetch

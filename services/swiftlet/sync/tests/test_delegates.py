@@ -21,6 +21,7 @@ from swiftlet.sync.failures.opinions import Observer
 from swiftlet.sync.failures.table import FailureTable
 from swiftlet.sync.moving.pacing import Pace
 from swiftlet.sync.planning.proving import RIPE_S, Proving
+from swiftlet.sync.planning.regions import together
 from swiftlet.sync.replicator import Replicator, probe
 from swiftlet.sync.session.compare import IN_FLIGHT_S
 from swiftlet.sync.session.far import DELEGATE_S, Fetching
@@ -309,6 +310,28 @@ async def test_what_passes_a_link_is_paced_by_its_budget_and_what_stays_in_the_r
         await store.round()
         assert store.lack(paths) == []
         assert slept == []
+
+
+@pytest.mark.parametrize(("replicas", "regions"), SHAPES)
+async def test_the_bytes_that_have_to_pass_a_link_are_told_once(
+    tmp_path: Directory, replicas: int, regions: tuple[str, ...]
+) -> None:
+    async with a_store(tmp_path, replicas, regions) as store:
+        paths = await store.write()
+        west = store.made[WEST].near()
+        for _ in range(2):
+            await store.round(without=west)
+        for region in set(regions) - {WEST}:
+            near = store.made[region].near()
+            told = together(store.replicators[device.id].standings.regions()[0, WEST] for device in near)
+            # Of each region whose devices have all of it.
+            assert told.size_bytes == COUNT * len(BODY)
+            assert told.objects >= COUNT
+        for _ in range(4):
+            await store.round()
+        assert store.lack(paths) == []
+        for replicator in store.replicators.values():
+            assert all(standing.size_bytes == 0 for standing in replicator.standings.regions().values())
 
 
 class InDoubt:

@@ -227,8 +227,8 @@ async def test_a_store_in_one_region_reports_none(tmp_path: Directory) -> None:
 
 
 def test_several_devices_together_have_the_oldest_time() -> None:
-    found = together([RegionStanding(5.0, 1, 2), RegionStanding(3.0, 2, 3)])
-    assert found == RegionStanding(3.0, 3, 5)
+    found = together([RegionStanding(5.0, 1, 2, 40), RegionStanding(3.0, 2, 3, 2)])
+    assert found == RegionStanding(3.0, 3, 5, 42)
     assert together([RegionStanding(5.0), RegionStanding()]).equal_at_s is None
 
 
@@ -238,9 +238,9 @@ def test_gauges_show_what_is_known_and_lose_what_is_gone() -> None:
     def shown(name: str) -> float | None:
         return REGISTRY.get_sample_value(f"swiftlet_replicator_region_{name}", key)
 
-    gauges.show({("object-7", "far"): RegionStanding(None, 2, 3)})
-    assert (shown("lacking"), shown("equal_timestamp_seconds")) == (3, None)
+    gauges.show({("object-7", "far"): RegionStanding(None, 2, 3, 70)})
+    assert (shown("lacking"), shown("lacking_bytes"), shown("equal_timestamp_seconds")) == (3, 70, None)
     gauges.show({("object-7", "far"): RegionStanding(5.0)})
     assert (shown("lacking"), shown("equal_timestamp_seconds")) == (0, 5.0)
     gauges.show({})
-    assert (shown("lacking"), shown("equal_timestamp_seconds")) == (None, None)
+    assert (shown("lacking"), shown("lacking_bytes"), shown("equal_timestamp_seconds")) == (None, None, None)
