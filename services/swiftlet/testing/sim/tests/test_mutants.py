@@ -20,7 +20,7 @@ from swiftlet.model import Entry, Kind, ObjectRow
 from swiftlet.sync.audit import verdict
 from swiftlet.sync.databases.exchange import Exchange
 from swiftlet.sync.databases.transfer_rules import DatabaseTransferRules
-from swiftlet.sync.session import compare, handoff, many_partitions, queue, responder, topology
+from swiftlet.sync.session import compare, far, handoff, many_partitions, queue, responder, topology
 from swiftlet.sync.session.compare import Need, Push
 from swiftlet.sync.session.effects import Drop
 from swiftlet.sync.session.topology import MODES
@@ -158,6 +158,10 @@ def keeps_stale_roots(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(store.SimStore, "_account", account)
 
 
+def leaves_everything_to_somebody_else(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(far.Far, "patience_of", lambda _self, peer, _partition, _pull: (peer, math.inf))
+
+
 # Listings.
 
 
@@ -253,6 +257,7 @@ FOUND: list[tuple[Mutant, int, str]] = [
     (acknowledges_without_a_quorum, 611, "is lost|came back"),
     (ignores_metadata, 7, "not equal after"),
     (keeps_stale_roots, 5, "not equal after|messages between equals"),
+    (leaves_everything_to_somebody_else, 5, "not equal after"),
     (ranks_rows_by_their_newest_timestamp, 6, "is listed as"),
     (lets_no_deletion_win, 1, "is listed as"),
     (acknowledges_what_nobody_listed, 7, "is listed as"),
