@@ -20,12 +20,14 @@ from swiftlet.client.batches import Batches
 from swiftlet.client.bodies import BytesBody, StreamBody
 from swiftlet.client.direct import guest
 from swiftlet.client.direct.grants import Kind
-from swiftlet.client.direct.way import DirectWay
+from swiftlet.client.direct.rings import PAUSE_S
+from swiftlet.client.direct.way import Directly, DirectWay
 from swiftlet.client.errors import ConnectionFailed, NotFound
 from swiftlet.client.hedging import Hedge
 from swiftlet.client.objects import Objects
 from swiftlet.client.options import Options
 from swiftlet.client.values import Content, ObjectRequest, Written
+from swiftlet.errors import NotFound as NodeNotFound
 from swiftlet.errors import SwiftletError
 from swiftlet.main.services import replicator
 from swiftlet.main.tests.direct_cluster import DEVICES, DirectCluster, networks_before
@@ -491,6 +493,49 @@ async def test_a_device_that_has_moved_is_found_by_the_newer_ring(
     with Counted(cluster, way) as counted:
         await way.put(request, BytesBody(SMALL))
     assert (counted.http, counted.devices) == ([], 3)
+
+
+async def test_what_is_not_found_by_an_old_ring_is_looked_for_by_the_newer_one(
+    cluster: DirectCluster, way: DirectWay
+) -> None:
+    """The devices that do not have it tell of the newer ring, which is waited for."""
+    request = ObjectRequest(CONTAINER, "moved-away")
+    path = cluster.root / "rings" / "object-0.ring"
+    ring = codec.load(path)
+    await way.put(request, BytesBody(SMALL))
+    parts = parts_of(way)
+    before = parts.rings.objects(0)
+    codec.save(type(ring)(ring.version + 1, ring.part_power, ring.replica_count, ring.devices, ring.rows), path)
+    url, headers = f"{cluster.url}/v1/rings/gold", {"X-Auth-Token": cluster.token}
+
+    async def handed_out() -> int:
+        async with cluster.session.get(url, headers=headers) as answer:
+            return int(answer.headers["X-Ring-Version"])
+
+    async with asyncio.timeout(60):
+        while await cluster.there(handed_out()) <= before.version:  # noqa: ASYNC110 - looking is cheap
+            await asyncio.sleep(0.02)
+    parts.rings._known[0].asked_at -= PAUSE_S
+    by = list[int]()
+
+    async def attempt(to: Directly) -> str:
+        by.append(to.parts.rings.objects(0).version)
+        if by[-1] == before.version:
+            to.parts.rings.told(0, before.version + 1)
+        if len(by) == 1:
+            raise NodeNotFound("nothing is there")
+        return "found"
+
+    assert await way._try(request, Kind.READ, attempt, what="GET") == "found"
+    assert by == [before.version, before.version + 1]
+
+    async def never(to: Directly) -> str:
+        by.append(to.parts.rings.objects(0).version)
+        raise NodeNotFound("nothing is there")
+
+    with pytest.raises(NotFound):
+        await way._try(request, Kind.READ, never, what="GET")
+    assert len(by) == 3, "by the same ring it is looked for once"
 
 
 async def _pieces() -> AsyncIterator[bytes]:
