@@ -138,6 +138,12 @@ SUBJECTS = (
         is_taken=True,
     ),
     Subject(
+        "openstack-settings",
+        "OpenStack Swift with several settings",
+        ".venv/bin/python -m bench.peers.tuning",
+        came_out="",
+    ),
+    Subject(
         "dataplane",
         "Small requests through native object servers",
         "bench/dataplane/run.sh DIRECTORY 3",

@@ -1,8 +1,8 @@
 """OpenStack Swift's own daemons on loopback addresses: configuration, rings, data, rounds of its object replicator.
 
 Everything is as its documentation's "all in one" sets it up, with one address a node: account, container and object
-server (one worker each, which also answers replication) and an rsync daemon; one memcached; a proxy with two workers
-and TempAuth.
+server (which also answers replication) and an rsync daemon; one memcached; a proxy with TempAuth. How many workers they
+have, and in which pieces they move bytes, `Tuning` says; `bench.peers.tuning` tries others.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from bench.peers.processes import Processes, children_cpu_s
@@ -42,6 +43,8 @@ fallocate_reserve = 0
 pipeline = {kind}-server
 [app:{kind}-server]
 use = egg:swift#{kind}
+disk_chunk_size = {chunk}
+network_chunk_size = {chunk}
 """
 REPLICATOR = """\
 [object-replicator]
@@ -85,7 +88,7 @@ PROXY = """\
 [DEFAULT]
 bind_ip = {address}
 bind_port = {port}
-workers = 2
+workers = {workers}
 user = {user}
 swift_dir = {etc}
 log_level = WARNING
@@ -94,6 +97,8 @@ pipeline = {pipeline}
 [app:proxy-server]
 use = egg:swift#proxy
 account_autocreate = true
+client_chunk_size = {chunk}
+object_chunk_size = {chunk}
 [filter:tempauth]
 use = egg:swift#tempauth
 user_test_tester = testing .admin
@@ -152,6 +157,23 @@ use = egg:swift#catch_errors
 """
 
 
+@dataclass(frozen=True)
+class Tuning:
+    """What an operator of OpenStack Swift chooses by the machine; the numbers without a reason are its defaults."""
+
+    proxy_workers: int = 2
+    """Its default is one for each processor."""
+    storage_workers: int = 1
+    """Of each account, container and object server. Its default is one for each processor, too; four nodes share two
+    processors here.
+    """
+    chunk_bytes: int = 65_536
+
+
+TUNING = Tuning()
+"""The one that stores are measured with."""
+
+
 class OpenStack:
     """One cluster below a directory."""
 
@@ -164,6 +186,7 @@ class OpenStack:
         concurrency: int = 4,
         realms: str | None = None,
         spare: int = 0,
+        tuning: Tuning = TUNING,
     ) -> None:
         """Write configuration and rings; nothing runs yet. With `realms`, the text of a file, it has container sync.
 
@@ -184,7 +207,8 @@ class OpenStack:
                 "etc": self._etc,
                 "user": user,
                 "node": node,
-                "workers": 1,
+                "workers": tuning.storage_workers,
+                "chunk": tuning.chunk_bytes,
             }
             for kind, port in KINDS.items():
                 text = STORAGE.format(kind=kind, port=port, **common)
@@ -198,6 +222,7 @@ class OpenStack:
             (self._etc / f"rsync-{node}.conf").write_text(RSYNC.format(**common))
         pipeline = PIPELINE if realms is None else _SYNC_PIPELINE
         at = {"address": "127.0.0.1", "port": PROXY_PORT, "memcached": _MEMCACHED_PORT}
+        at |= {"workers": tuning.proxy_workers, "chunk": tuning.chunk_bytes}
         proxy = PROXY.format(**at, etc=self._etc, user=user, pipeline=pipeline, connections=MAX_PREPARING)
         if realms is not None:
             proxy += _SYNC_FILTERS

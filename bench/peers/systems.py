@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.peers.openstack import KEY, PROXY_PORT, USER, VENV, OpenStack
+from bench.peers.openstack import KEY, PROXY_PORT, TUNING, USER, VENV, OpenStack, Tuning
 from bench.peers.processes import Processes
 from e2e.standalone.cluster import start_cluster
 from e2e.standalone.wire import Client
@@ -58,8 +58,9 @@ def _swiftlet(directory: Path) -> Iterator[Running]:
 
 
 @contextmanager
-def _openstack(directory: Path) -> Iterator[Running]:
-    cluster = OpenStack(directory, NODES, REPLICAS, PART_POWER)
+def openstack(directory: Path, tuning: Tuning = TUNING) -> Iterator[Running]:
+    """Run OpenStack Swift in a directory."""
+    cluster = OpenStack(directory, NODES, REPLICAS, PART_POWER, tuning=tuning)
     try:
         cluster.start_storage(("object", "container", "account"))
         cluster.start_proxy()
@@ -159,7 +160,7 @@ SYSTEMS = (
         "as its documentation's all in one: 4 nodes, a worker for each of their servers, 2 of the proxy, memcached",
         _installed,
         lambda: "" if VENV.is_dir() else "OpenStack Swift is not installed: bench/peers/prepare.sh",
-        _openstack,
+        openstack,
     ),
     System(
         "MinIO",
