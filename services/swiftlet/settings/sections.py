@@ -849,12 +849,12 @@ class ReplicatorSection(RoundsSection, NodeTimeouts):
         description="Bytes of fragments that a round rebuilds at most; those that are being made then are finished.",
     )
     pack_after_s: float = Field(
-        default=0.0,
+        default=86_400.0,
         ge=0.0,
         le=MAX_PACK_AFTER_S,
         description="Seconds since its last write after which a small object that is kept as copies (pack_below of its "
         "policy) is put into a pack, which takes about half of the space of three copies "
-        "or less; 86400, for example. 0 turns that off. "
+        "or less. 0 turns that off; what is packed stays so. "
         "Every partition is looked at four times in this time, and every six hours at least. A lower value saves space "
         "sooner, and puts objects into packs that are soon overwritten or deleted, which costs the work of packing.",
     )
