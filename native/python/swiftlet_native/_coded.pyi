@@ -166,11 +166,11 @@ class CodedRebuilding:
 class CodedPacking:
     """A packer of the small objects of one partition.
 
-    `places` are those of any object of it. The waits are seconds: of each request, of a pack's body and of the proof of
-    a fragment, and for which a fragment may take to be settled. The terms: how many places have small objects, the
-    timestamp before which copies are packed, the least and the most bytes of a pack, and the share of a pack below which
-    what is referred to of it is put into a new one. `passed_by` are digests of packs that are left alone, and copies
-    that are left out without being read.
+    `places` are those of any object of it. The waits are seconds: of each request, of a pack's body and of the proof
+    of a fragment, and for which a fragment may take to be settled. The terms: how many places have small objects, the
+    timestamp before which copies are packed, the least and the most bytes of a pack, and the share of a pack below
+    which what is referred to of it is put into a new one. `passed_by` are digests of packs that are left alone, and
+    copies that are left out without being read.
     """
 
     def __new__(
