@@ -149,7 +149,7 @@ def client_pod(
     try:
         namespace.kubectl("wait", "--for=condition=Ready", f"pod/{name}", f"--timeout={_READY_WITHIN_S}s")
         unpack = "import sys, tarfile; tarfile.open(fileobj=sys.stdin.buffer, mode='r|gz').extractall('/tmp/client')"
-        command = ["kubectl", "--namespace", namespace.name, "exec", "-i", name, "--", "python3", "-c", unpack]
+        command = namespace.command("exec", "-i", name, "--", "python3", "-c", unpack)
         subprocess.run(command, input=_archive(), check=True, timeout=_READY_WITHIN_S)
         yield ClientPod(namespace, name)
     finally:

@@ -14,7 +14,7 @@ import yaml
 from swiftclient.client import Connection
 
 from charts.make import CHART
-from e2e.kubernetes.kube import Failed, Namespace, run
+from e2e.kubernetes.kube import Failed, Namespace, access, run
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 RELEASE = "swiftlet"
@@ -56,10 +56,16 @@ def operator() -> Namespace:
     """The chart, installed; the operator's namespace."""
     if "KUBECONFIG" not in os.environ:
         pytest.skip("KUBECONFIG is not set; run `make e2e`")
-    run("kubectl", "apply", "--filename", "-", stdin=_STORAGE_CLASS)
-    run("kubectl", "apply", "--filename", "-", stdin=_NAMESPACE.replace("NAME", SYSTEM))
-    run("helm", "upgrade", "--install", RELEASE, str(CHART), "--namespace", SYSTEM, *image_values())
-    system = Namespace(SYSTEM)
+    return install_operator()
+
+
+def install_operator(kubeconfig: str = "") -> Namespace:
+    """Install the chart in the cluster of a kubeconfig; the operator's namespace."""
+    system = Namespace(SYSTEM, kubeconfig)
+    run("kubectl", *access(kubeconfig), "apply", "--filename", "-", stdin=_STORAGE_CLASS)
+    run("kubectl", *access(kubeconfig), "apply", "--filename", "-", stdin=_NAMESPACE.replace("NAME", SYSTEM))
+    helm = ("helm", *access(kubeconfig), "--namespace", SYSTEM)
+    run(*helm, "upgrade", "--install", RELEASE, str(CHART), *image_values())
     # A pod of an earlier run may have the same tag and an older image.
     system.kubectl("rollout", "restart", f"deployment/{RELEASE}-operator")
     system.kubectl("rollout", "status", f"deployment/{RELEASE}-operator", "--timeout", "120s")
@@ -67,15 +73,16 @@ def operator() -> Namespace:
 
 
 @contextmanager
-def new_namespace() -> Iterator[Namespace]:
+def new_namespace(kubeconfig: str = "") -> Iterator[Namespace]:
     """A namespace that allows restricted pods only, and goes with everything in it."""
-    namespace = Namespace(f"e2e-{secrets.token_hex(4)}")
-    run("kubectl", "apply", "--filename", "-", stdin=_NAMESPACE.replace("NAME", namespace.name))
+    namespace = Namespace(f"e2e-{secrets.token_hex(4)}", kubeconfig)
+    kubectl = ("kubectl", *access(kubeconfig))
+    run(*kubectl, "apply", "--filename", "-", stdin=_NAMESPACE.replace("NAME", namespace.name))
     try:
         yield namespace
     finally:
         if not os.environ.get("KEEP"):
-            run("kubectl", "delete", "namespace", namespace.name, "--timeout", "180s", "--ignore-not-found")
+            run(*kubectl, "delete", "namespace", namespace.name, "--timeout", "180s", "--ignore-not-found")
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,15 +38,25 @@ def eventually(what: str, within_s: float, probe: Callable[[], str | None]) -> N
         time.sleep(_POLL_S)
 
 
+def access(kubeconfig: str) -> list[str]:
+    """Return what tells kubectl and helm of another kubeconfig than KUBECONFIG; nothing for none."""
+    return ["--kubeconfig", kubeconfig] if kubeconfig else []
+
+
 @dataclass(frozen=True, slots=True)
 class Namespace:
-    """One namespace of the cluster that KUBECONFIG names."""
+    """One namespace of the cluster that KUBECONFIG names, or of that of another kubeconfig."""
 
     name: str
+    kubeconfig: str = ""
+
+    def command(self, *arguments: str) -> list[str]:
+        """Return a kubectl command in the namespace, to be run otherwise than `kubectl` does."""
+        return ["kubectl", *access(self.kubeconfig), "--namespace", self.name, *arguments]
 
     def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
         """One kubectl command in the namespace."""
-        return run("kubectl", "--namespace", self.name, *arguments, stdin=stdin)
+        return run(*self.command(*arguments), stdin=stdin)
 
     def apply(self, text: str) -> None:
         """Apply manifests, given as YAML."""
@@ -85,7 +95,7 @@ class Namespace:
     @contextmanager
     def forwarded(self, target: str, port: int) -> Iterator[int]:
         """A port on this machine that leads to `target`, such as service/name, for the length of the block."""
-        command = ["kubectl", "--namespace", self.name, "port-forward", target, f":{port}"]
+        command = self.command("port-forward", target, f":{port}")
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             try:
                 assert process.stdout is not None

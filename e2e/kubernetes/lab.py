@@ -10,7 +10,7 @@ from typing import Any
 
 from e2e.kubernetes.client_pod import ClientPod, client_pod
 from e2e.kubernetes.conftest import READY_WITHIN_S, new_namespace
-from e2e.kubernetes.kube import Failed, Namespace, run
+from e2e.kubernetes.kube import Failed, Namespace
 
 NAME = "lab"
 CLIENT_NODE = "n1"
@@ -101,7 +101,7 @@ def claims(namespace: Namespace) -> dict[str, str]:
 def status_of(namespace: Namespace, pod: str, port: int) -> dict[str, Any]:
     """What a service of a pod says of itself at /statusz."""
     path = f"/api/v1/namespaces/{namespace.name}/pods/http:{pod}:{port}/proxy/statusz"
-    found: dict[str, Any] = json.loads(run("kubectl", "get", "--raw", path))
+    found: dict[str, Any] = json.loads(namespace.kubectl("get", "--raw", path))
     return found
 
 
@@ -126,9 +126,9 @@ def is_ready(pod: dict[str, Any]) -> bool:
     return ready and not pod["metadata"].get("deletionTimestamp")
 
 
-def conditions(namespace: Namespace) -> dict[str, str]:
+def conditions(namespace: Namespace, name: str = NAME) -> dict[str, str]:
     """The cluster's, in one line each."""
-    found = namespace.get("storagecluster", NAME).get("status", {}).get("conditions", [])
+    found = namespace.get("storagecluster", name).get("status", {}).get("conditions", [])
     return {one["type"]: f"{one['status']} {one['reason']}: {one['message']}" for one in found}
 
 

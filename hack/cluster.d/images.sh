@@ -51,7 +51,8 @@ make_redis() {
 }
 
 lacks_pods() {
-    [[ ! -e $(archive_of "$pause_image") || ! -e $(archive_of "$coredns_image") || ! -e $(archive_of "$local_path_image") ]]
+    [[ ! -e $(archive_of "$pause_image") || ! -e $(archive_of "$coredns_image") || ! -e $(archive_of "$local_path_image") ]] ||
+        [[ $programs/coredns -nt $(archive_of "$coredns_image") ]]
 }
 
 make_pods() {

@@ -17,10 +17,38 @@ make_network() {
         namespace_exists "n$number" || plug_in_machine "$number"
     done
     route_pods
+    for number in {1..9}; do
+        [[ $number == "$cluster" ]] || ! ip netns list | grep -qw "$(prefix_of "$number")-cp" || connect_cluster "$number"
+    done
 }
 
 namespace_exists() {
     ip netns list | grep -qw "$prefix-$1"
+}
+
+# connect_cluster NUMBER: a wire between the control planes' namespaces, over which machines, pods and Services of this cluster and
+# that one reach each other, each by its own address.
+connect_cluster() {
+    local here there
+    here=$prefix-cp there=$(prefix_of "$1")-cp
+    if ! inside cp ip link show "to$1" >/dev/null 2>&1; then
+        ip -n "$here" link add "to$1" type veth peer name "to$cluster" netns "$there"
+    fi
+    route_cluster "$here" "$cluster" "$1"
+    route_cluster "$there" "$1" "$cluster"
+}
+
+# route_cluster NAMESPACE FROM TO: the way out of a cluster's control plane, and on to the Services behind it.
+route_cluster() {
+    local from to network
+    from=$(wire_of "$2").1 to=$(wire_of "$3").1
+    ip netns exec "$1" sysctl -qw net.ipv4.ip_forward=1
+    ip -n "$1" addr replace "$from/32" peer "$to/32" dev "to$3"
+    ip -n "$1" link set "to$3" up
+    for network in "$(wire_of "$3").0/24" "$(pods_of "$3").0.0/16" "$(services_of "$3").0.0/16"; do
+        ip -n "$1" route replace "$network" via "$to" dev "to$3"
+    done
+    ip -n "$1" route replace "$(services_of "$2").0.0/16" via "$(wire_of "$2").11"
 }
 
 # inside MACHINE COMMAND...: in its network.
@@ -133,12 +161,25 @@ start_all() {
     done
     export KUBECONFIG=$kubeconfig
     wait_until 120 "the API server" kubectl get --raw /readyz
+    forwarded_names >"$state/forwarded"
     render_manifests | kubectl apply -f - >/dev/null
     for ((number = 1; number <= nodes; number++)); do
         wait_until 180 "n$number" heartbeat_since_start "n$number"
         kubectl wait --for=condition=Ready "node/n$number" --timeout=180s >/dev/null
     done
     kubectl -n kube-system wait --for=condition=Available deployment --all --timeout=180s >/dev/null
+}
+
+# part_clusters NUMBER: drop everything that would go from this cluster to that one. Nobody is told, as with a line that is cut.
+part_clusters() {
+    inside cp ip link show "to$1" >/dev/null 2>&1 || die "cluster $1 is not joined to this one" "CLUSTER=$1 hack/cluster up"
+    inside cp nft "add table inet part$1; add chain inet part$1 out { type filter hook postrouting priority 0; };
+        flush chain inet part$1 out; add rule inet part$1 out oifname to$1 drop"
+}
+
+# join_clusters NUMBER: as before `part_clusters`, also when it was not used.
+join_clusters() {
+    inside cp nft "add table inet part$1; delete table inet part$1"
 }
 
 # The disks of one minor version are not those of another.
@@ -161,8 +202,23 @@ render_manifests() {
     local file
     for file in hack/cluster.d/manifests/*.yaml; do
         sed -e "s#\${COREDNS_IMAGE}#$coredns_image#; s#\${LOCAL_PATH_IMAGE}#$local_path_image#" \
-            -e "s#\${PYTHON_IMAGE}#$python_image#; s#\${DNS_IP}#$dns_ip#" "$file"
+            -e "s#\${PYTHON_IMAGE}#$python_image#; s#\${DNS_IP}#$dns_ip#; s#\${DOMAIN}#$(domain_of "$cluster")#" \
+            -e "/\${OTHER_CLUSTERS}/{r $state/forwarded" -e 'd}' "$file"
         printf -- '---\n'
+    done
+}
+
+# forwarded_names: the part of CoreDNS' file that asks the servers of the other clusters for the names in these.
+forwarded_names() {
+    local number
+    for number in {1..9}; do
+        [[ $number == "$cluster" ]] || cat <<CORE
+    $(domain_of "$number"):53 {
+        errors
+        cache 5
+        forward . $(services_of "$number").0.10
+    }
+CORE
     done
 }
 

@@ -47,7 +47,7 @@ check_room() {
 check_space() {
     local free used=0
     free=$(df --output=avail -k "$1" | tail -n 1)
-    [[ $1 != "$cache" ]] || used=$(du -sk --one-file-system --exclude=state "$cache" | cut -f 1)
+    [[ $1 != "$cache" ]] || used=$(du -sk --one-file-system --exclude=state --exclude='state-*' "$cache" | cut -f 1)
     ((free + used >= $2 << 20)) ||
         problem "the file system of $1 has $((free >> 10)) MiB free, and this needs $((($2 << 10) - (used >> 10)))" "$3"
 }

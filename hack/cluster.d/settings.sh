@@ -11,11 +11,14 @@ chart_value() {
 }
 
 readonly nodes=${NODES:-3}                  # worker machines, 1..9
+readonly cluster=${CLUSTER:-1}              # which of the clusters of namespaces that run side by side, 1..9
 readonly cache=${SWIFTLET_KUBE_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/swiftlet/kube}
 readonly programs=$cache/bin
 readonly images=$cache/images               # docker archives; a machine imports all of them when it starts
 readonly logs=$cache/logs                   # of what setup does
-readonly state=$cache/state                 # the running cluster's: certificates, disks, logs
+state=$cache/state                          # the running cluster's: certificates, disks, logs
+[[ $cluster == 1 ]] || state+=-$cluster
+readonly state
 readonly kubeconfig=$state/admin.conf
 
 readonly helm_version=3.22.0
@@ -47,15 +50,41 @@ kubernetes_version=$(choose_kubernetes)
 readonly kubernetes_version
 readonly hyperkube=$programs/hyperkube-$kubernetes_version
 
-# Every namespace, link and control group of ours begins with this.
-readonly prefix=swiftlet
-readonly wire=10.201.0                      # the network between machines: a bridge in the control plane's namespace
+# prefix_of CLUSTER: every namespace, link and control group of that cluster begins with it.
+prefix_of() {
+    [[ $1 == 1 ]] && printf 'swiftlet\n' || printf 'swiftlet%s\n' "$1"
+}
+
+# wire_of CLUSTER: the network between its machines: a bridge in its control plane's namespace.
+wire_of() {
+    printf '10.201.%d\n' $(($1 - 1))
+}
+
+# pods_of CLUSTER: machine i has what follows with .i.0/24.
+pods_of() {
+    printf '10.%d\n' $((244 + $1))
+}
+
+# services_of CLUSTER: the network of its Services, without the last two numbers.
+services_of() {
+    printf '10.%d\n' $((96 + $1))
+}
+
+# domain_of CLUSTER: by names in it the pods of all clusters find Services and pods of that one; within it, `cluster.local` is the same.
+domain_of() {
+    printf 'cluster%d.test\n' "$1"
+}
+
+prefix=$(prefix_of "$cluster")
+wire=$(wire_of "$cluster")
+pods=$(pods_of "$cluster")
+readonly prefix wire pods
 readonly control_plane_ip=$wire.1
 readonly host_ip=$wire.254
-readonly pods=10.245                        # machine i has $pods.i.0/24
-readonly services_cidr=10.97.0.0/16
-readonly api_ip=10.97.0.1
-readonly dns_ip=10.97.0.10
+services=$(services_of "$cluster")
+readonly services_cidr=$services.0.0/16
+readonly api_ip=$services.0.1
+readonly dns_ip=$services.0.10
 
 # Kubernetes' own defaults are 50 s and 300 s; here the loss of a machine is to be seen within a test.
 readonly node_grace=16s

@@ -118,8 +118,9 @@ make_kubernetes() {
     go_build kubernetes "$(basename "$hyperkube")" . "$(version_flags)" -modfile="$minor.mod" -tags "kube_${minor/./_}"
 }
 
+# An older one may lack what asks other servers.
 lacks_coredns() {
-    [[ ! -x $programs/coredns ]]
+    [[ ! -x $programs/coredns ]] || ! "$programs/coredns" -plugins | grep -qw dns.forward
 }
 
 make_coredns() {

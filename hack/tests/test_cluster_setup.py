@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 KUBERNETES = ROOT / "hack" / "cluster.d" / "kubernetes"
@@ -160,3 +161,65 @@ def test_modules_are_of_the_version_that_is_offered(version: str) -> None:
     assert f"k8s.io/kubernetes v{version}\n" in modules
     staged = set(re.findall(r"^\tk8s\.io/\S+ => k8s\.io/\S+ v(\S+)$", modules, re.MULTILINE))
     assert staged == {f"0{version.removeprefix('1')}"}
+
+
+def test_clusters_that_run_side_by_side_have_nothing_in_common(tmp_path: Path) -> None:
+    names = ("prefix", "state", "wire", "pods", "services_cidr", "control_plane_ip", "host_ip", "api_ip", "dns_ip")
+    said = "\n".join(f'echo "${name}"' for name in names)
+    lines = [ended(started(tmp_path / number, said, CLUSTER=number)) for number in "129"]
+    assert [code for code, _ in lines] == [0, 0, 0]
+    found = [line for _, text in lines for line in text.splitlines()]
+    assert len(found) == 27
+    assert len(set(found)) == 27
+    # What is one cluster's must not be taken for another's by the beginning of its name.
+    prefixes = [text.splitlines()[0] for _, text in lines]
+    assert not any(one.startswith(f"{other}-") for one in prefixes for other in prefixes)
+
+
+@pytest.mark.parametrize("number", ["0", "10", "b", ""])
+def test_a_cluster_that_can_t_be_is_refused(number: str) -> None:
+    process = subprocess.run(
+        ["hack/cluster", "kind"],
+        cwd=ROOT,
+        env=os.environ | {"CLUSTER": number or " "},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert process.returncode == 1
+    assert "is not a number from 1 to 9" in process.stderr
+
+
+def test_the_dns_of_a_cluster_asks_those_of_the_others_for_their_names(tmp_path: Path) -> None:
+    render = """
+        source hack/cluster.d/machines.sh
+        mkdir -p "$state"
+        forwarded_names >"$state/forwarded"
+        render_manifests
+    """
+    code, wrote = ended(started(tmp_path, render, CLUSTER="2"))
+    assert code == 0
+    assert "${" not in wrote
+    maps = [one for one in yaml.safe_load_all(wrote) if one and "Corefile" in one.get("data", {})]
+    core = maps[0]["data"]["Corefile"]
+    assert "kubernetes cluster.local cluster2.test in-addr.arpa" in core
+    servers = dict(re.findall(r"^(\S+):53 \{\n.*\n.*\n    forward \. (\S+)\n\}$", core, re.MULTILINE))
+    assert len(servers) == 8
+    assert servers["cluster1.test"] == "10.97.0.10"
+    assert servers["cluster3.test"] == "10.99.0.10"
+    assert "cluster2.test" not in servers
+
+
+def test_a_coredns_that_asks_no_other_servers_is_built_anew(tmp_path: Path) -> None:
+    script = """
+        program() {
+            printf '#!/bin/sh\\necho dns.cache\\necho %s\\n' "$1" >"$programs/coredns"
+            chmod +x "$programs/coredns"
+        }
+        lacks_coredns && echo none
+        program dns.errors
+        lacks_coredns && echo old
+        program dns.forward
+        lacks_coredns || echo new
+    """
+    assert ended(started(tmp_path, script)) == (0, "none\nold\nnew\n")
