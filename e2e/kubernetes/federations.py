@@ -22,6 +22,8 @@ from swiftlet.crd.ring import RingSpec
 
 SECOND = "2"
 """The number of the second cluster, as CLUSTER for `hack/cluster`."""
+NODES = "2"
+"""How many nodes the second cluster has."""
 RINGS = ("account", "container", "object-0")
 
 _CLUSTER = Template("""
@@ -74,7 +76,7 @@ metadata:
 
 def hack_cluster(*command: str, number: str = SECOND) -> str:
     """Return what `hack/cluster` writes for the cluster of that number."""
-    environ = os.environ | {"CLUSTER": number}
+    environ = os.environ | {"CLUSTER": number, "NODES": NODES if number == SECOND else os.environ.get("NODES", "3")}
     done = subprocess.run(
         ["hack/cluster", *command], env=environ, capture_output=True, text=True, check=False, timeout=600
     )

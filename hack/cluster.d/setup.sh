@@ -120,7 +120,7 @@ make_kubernetes() {
 
 # An older one may lack what asks other servers.
 lacks_coredns() {
-    [[ ! -x $programs/coredns ]] || ! "$programs/coredns" -plugins | grep -qw dns.forward
+    [[ ! -x $programs/coredns ]] || ! "$programs/coredns" -plugins | grep -qw forward
 }
 
 make_coredns() {

@@ -213,13 +213,13 @@ def test_the_dns_of_a_cluster_asks_those_of_the_others_for_their_names(tmp_path:
 def test_a_coredns_that_asks_no_other_servers_is_built_anew(tmp_path: Path) -> None:
     script = """
         program() {
-            printf '#!/bin/sh\\necho dns.cache\\necho %s\\n' "$1" >"$programs/coredns"
+            printf '#!/bin/sh\\necho cache\\necho %s\\n' "$1" >"$programs/coredns"
             chmod +x "$programs/coredns"
         }
         lacks_coredns && echo none
-        program dns.errors
+        program errors
         lacks_coredns && echo old
-        program dns.forward
+        program forward
         lacks_coredns || echo new
     """
     assert ended(started(tmp_path, script)) == (0, "none\nold\nnew\n")
