@@ -260,9 +260,18 @@ def federation_ready(world: World, states: Sequence[RingState], *, is_too_large:
     late = late_members(world, {one.published.ring: one.published.version for one in states if one.published})
     if late:
         return Fact(TYPE, "False", "RingsSpreading", f"{', '.join(late)} may still use older rings than this cluster")
+    if idle := [one.name for one in federation.heard if _serves_nothing(world, one.name)]:
+        message = f"none of the pods of member {', '.join(idle)} is ready, so nobody uses the rings there"
+        return Fact(TYPE, "False", "RingsSpreading", message)
     names = ", ".join(one.name for one in federation.heard) or "no other member"
     role = "leads" if federation.leads else f"follows {federation.leader}"
     return Fact(TYPE, "True", "AllHeard", f"{federation.member} {role}; {names} is heard and uses the newest rings")
+
+
+def _serves_nothing(world: World, member: str) -> bool:
+    """Return whether a member has rings, and no service that uses them."""
+    said = world.federated.said(member)
+    return said is not None and bool(said.rings) and said.uses == {}
 
 
 def _misfit(

@@ -331,6 +331,21 @@ async def test_status_shows_the_members_and_their_rings() -> None:
     assert {one["rings"]["object-0"] for one in told["members"]} == {version}
 
 
+async def test_nobody_is_said_to_use_rings_where_no_pod_is_ready() -> None:
+    federation = await settled("east", "west")
+    for kind, _, name in list(federation["west"].kube.objects):
+        if kind == "Pod":
+            federation["west"].kube.find("Pod", name)["status"]["conditions"] = []
+    await federation["west"].step()
+    await federation["east"].step()
+
+    assert federation.said("west").uses == {}
+    assert federation["east"].condition("FederationReady") == ("False", "RingsSpreading")
+    assert "none of the pods of member west is ready" in federation["east"].message("FederationReady")
+    await federation.settle()
+    assert federation["east"].condition("FederationReady") == ("True", "AllHeard")
+
+
 async def test_a_policy_is_not_retired_by_the_word_of_one_cluster() -> None:
     federation = await settled("east", "west")
     for member in ("east", "west"):
