@@ -99,7 +99,7 @@ def claims(namespace: Namespace) -> dict[str, str]:
 
 
 def status_of(namespace: Namespace, pod: str, port: int) -> dict[str, Any]:
-    """What a service of a pod says of itself at /statusz."""
+    """Return what a service of a pod says of itself at /statusz."""
     path = f"/api/v1/namespaces/{namespace.name}/pods/http:{pod}:{port}/proxy/statusz"
     found: dict[str, Any] = json.loads(namespace.kubectl("get", "--raw", path))
     return found

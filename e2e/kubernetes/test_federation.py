@@ -25,7 +25,7 @@ AT_REST_S = 60.0
 """Twice what an operator waits at most before it looks at the other members again."""
 HTTP_PORTS = {"storage": (6200, 6400), "container": (6300, 6400)}
 NATIVE_PORTS = {"storage": (7200,), "container": (7300,)}
-"""What servers of devices and the replicators beside them listen at."""
+"""Servers of devices and the replicators beside them listen at these."""
 
 
 @pytest.fixture(scope="module")
