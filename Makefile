@@ -373,7 +373,7 @@ bench-peers: setup ## OpenStack Swift's daemons beside ours: rounds of replicati
 # make bench-erasure ERASURE_ARGS='--scheme 4+2 --turns 1 --large 100'
 ERASURE_ARGS ?=
 .PHONY: bench-erasure
-bench-erasure: setup ## erasure coding beside three copies, ours and OpenStack Swift's: objects, bytes of disk, devices lost and rebuilt (root)
+bench-erasure: setup ## erasure coding beside three copies, ours and OpenStack Swift's: objects, bytes of disk, devices lost and rebuilt, processor time (root)
 	@bench/peers/prepare.sh
 	@unshare --net .venv/bin/python -m bench.erasure.objects $(ERASURE_ARGS)
 

@@ -53,8 +53,6 @@ class Subject:
     """Crates whose benchmarks print it."""
     came_out: str = ""
     """Sentences that say what follows from it, and which bars it meets."""
-    is_taken: bool = False
-    """Whether its command prints a table for people alone, from which the document was taken by hand."""
 
 
 @dataclass(frozen=True)
@@ -135,7 +133,6 @@ SUBJECTS = (
         "bench/store/run.sh DIRECTORY many",
         _DESIGN + "2026-11-21-volumes.md#measured",
         came_out="Met: a start within 10 s, 200 bytes of memory and a file for 1,000 objects.",
-        is_taken=True,
     ),
     Subject(
         "openstack-settings",
@@ -174,7 +171,6 @@ SUBJECTS = (
         _DESIGN + "2026-11-21-front.md#measured",
         came_out="Shares of the samples of all processes under 20 clients, by `perf`: "
         "[PUT](dataplane/front-put.svg), [GET](dataplane/front-get.svg).",
-        is_taken=True,
     ),
     Subject(
         "dataplane-large",
@@ -225,21 +221,19 @@ SUBJECTS = (
     Subject(
         "listing-server",
         "Rows of large containers through a container server",
-        ".venv/bin/python -m bench.listing.bench_sharded --rows 5000000",
+        ".venv/bin/python -m bench.listing.bench_sharded --rows 5000000 --parts 1 8",
         _DESIGN + "2026-11-21-sharding.md#done-and-not-done",
         came_out="One replica, 8 writers, 1,000 rows in a request while it is filled and 500 afterwards, in no "
         "order; *in 8* is the same container in 8 databases from the begin, at a load of 15 to 30. The "
         "bar of 5,000 rows/s is met while one database is filled, and in 8; **not shown** for rows in no "
         "order into one of 5,000,000.",
-        is_taken=True,
     ),
     Subject(
         "listing-quiet",
         "Rows into a container, on a quiet machine",
-        ".venv/bin/python -m bench.listing.bench_sharded --rows 1500000",
+        ".venv/bin/python -m bench.listing.bench_sharded --rows 1500000 --quiet",
         _DESIGN + "2026-11-21-sharding.md#done-and-not-done",
         came_out="The bar of 5,000 rows/s is met.",
-        is_taken=True,
     ),
     Subject(
         "listing-claims",
@@ -270,14 +264,13 @@ SUBJECTS = (
     Subject(
         "modes-latency",
         "Latency beside OpenStack Swift, as in Swift-X's figure 8",
-        ".venv/bin/python -m bench.modes.swiftx --sizes 1 10 100 --rounds 3",
+        "unshare --net .venv/bin/python -m bench.modes.swiftx --sizes 1 10 100 --rounds 3 --seconds 0",
         _DESIGN + "2026-11-28-large-objects-directly.md#measured",
         came_out="From a file and into a file, three copies in memory, in turns; 1 GB in one round at a load of 10 "
         "to 19. Over HTTP the client computes both digests that an ETag may be. One plain stream of 100 MB "
         "or 1 GB is no faster directly than through the proxies (PUT 0.68 and 0.90 times M1, GET 0.99 and 1.36), and "
         "neither is a GET of 1 MB (0.62). Clients send objects of more than 256 MiB in segments, several at a time; "
         "that was not measured here, and neither was 5 GB, for which two stores had no room.",
-        is_taken=True,
     ),
     Subject(
         "modes-mixes",
@@ -287,7 +280,6 @@ SUBJECTS = (
         came_out="Sizes are divided by 50, as both stores are in memory; eight clients, a process each. The bars "
         "are 7.3 times OpenStack Swift for M1 (3.5 and 4.2 times: **not met**) and 15 times for M2 (3.6 "
         "and 4.6, near 4.0 and 5.2: **not met**).",
-        is_taken=True,
     ),
     Subject(
         "modes-floor",
@@ -322,7 +314,6 @@ SUBJECTS = (
         came_out="10 KiB, 20 clients, three copies on the same disk. By rate 35 times OpenStack Swift for PUT as "
         "it comes (bar 40: **not met**) and 42 with one worker of each service (met), 60 and 51 times for "
         "GET (bar 25: met). [Stores in turns](#stores-in-turns) has a later run.",
-        is_taken=True,
     ),
     Subject("scale", "Cost by size, the largest of each curve", "make bench-scale", "scale" + _PAGE),
     Subject(
@@ -376,11 +367,10 @@ SUBJECTS = (
     Subject(
         "erasure-time",
         "Where the time of coded objects goes",
-        "make bench-erasure",
+        "make bench-erasure ERASURE_ARGS='--turns 0'",
         _DESIGN + "2026-11-26-erasure-coding.md#stores",
         came_out="Objects of 100 MiB, one client, both policies in turns in one store, by `/proc`. In a second turn "
         "the times differed by up to half.",
-        is_taken=True,
     ),
 )
 DETAILS = (

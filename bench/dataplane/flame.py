@@ -15,7 +15,7 @@ import argparse
 import re
 import subprocess
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from html import escape
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from bench.dataplane.front import store
 from bench.dataplane.kinds import Kinds, print_shares
 from bench.dataplane.proxy import KINDS as PROCESSES
 from bench.dataplane.proxy import Store, children_of
+from bench.micro import Measured, report
 
 RATE_HZ = 499
 STACK_BYTES = 16384
@@ -147,6 +148,14 @@ def shares(counts: Counter[tuple[str, ...]], processes: Iterable[str]) -> dict[s
     return {kind: count / max(1, sum(found.values())) for kind, count in found.items()}
 
 
+def reported(found: Mapping[str, Mapping[str, float]]) -> Iterator[Measured]:
+    """Yield the shares of each kind of work as the page has them, by operation; most of all operations comes first."""
+    kinds = {kind for by_kind in found.values() for kind in by_kind}
+    for kind in sorted(kinds, key=lambda kind: (-sum(by_kind.get(kind, 0) for by_kind in found.values()), kind)):
+        for operation, by_kind in found.items():
+            yield Measured(f"{operation}, {kind}", "%", (100 * by_kind.get(kind, 0),))
+
+
 def main() -> None:
     """Measure the workload, print a summary and write the flame graph."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -156,6 +165,7 @@ def main() -> None:
     parser.add_argument("--graphs", type=Path, help="directory for front-put.svg and front-get.svg")
     arguments = parser.parse_args()
     graphs = arguments.graphs or arguments.directory
+    found = {}
     with store(arguments.directory, "front", arguments.workers) as front:
         front.measure("put.lua", 3)
         for name in ("put", "get"):
@@ -164,7 +174,9 @@ def main() -> None:
             (graphs / f"front-{name}.svg").write_text(picture(counts, title))
             cpu = ", ".join(f"{kind} {ms:.2f} ms" for kind, ms in used.items())
             print(f"\n{name.upper()}: {sum(counts.values())} samples; {cpu} each while sampled\n")
-            print_shares({"all": shares(counts, PROCESSES)} | {kind: shares(counts, (kind,)) for kind in PROCESSES})
+            found[f"{name.upper()} 10 KiB"] = whole = shares(counts, PROCESSES)
+            print_shares({"all": whole} | {kind: shares(counts, (kind,)) for kind in PROCESSES})
+    report("dataplane-share", list(reported(found)))
 
 
 if __name__ == "__main__":

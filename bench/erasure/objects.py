@@ -5,36 +5,32 @@
 
 Each turn starts each store anew: PUT and GET of several sizes by the load generator; reads by one client while all
 devices are there and while as many are away as may be; bytes of disk for each byte that is stored; and how fast the
-fragments (or copies) of a device that is replaced by an empty one come back. Prints markdown tables of medians.
+fragments (or copies) of a device that is replaced by an empty one come back. In one more store of ours, what processes
+spend on large objects of both policies. Prints markdown tables of medians.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import random
 import secrets
 import shutil
 import statistics
 import subprocess
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from http.client import HTTPConnection
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from bench.degrade.machine import is_own_network
+from bench.erasure import processors
+from bench.erasure.client import MIB, Objects
 from bench.erasure.stores import Scheme, Store, Stored, stores
 from bench.micro import Measured, report
 from bench.peers.turns import FIRST_PUTS, fixed
 from swiftlet.bench.figures import BYTES_PER_S, keys, values
 from swiftlet.bench.runner import Options, run
 from swiftlet.bench.scenario import Scenario
-from swiftlet.bench.target import Target
 
-MIB = 1 << 20
-_BUFFER = 4 * MIB
 _READ = "read one after the other"
 _AWAY = "the same, {} devices away"
 
@@ -73,51 +69,6 @@ def workloads(extent: Extent) -> Iterator[tuple[str, Scenario]]:
         yield fixed(f"GET {mib} MiB", f"{mib} MiB", "read", [1], count=2, objects=1)
 
 
-class Objects:
-    """Objects in one container, written and read by one client one after the other."""
-
-    def __init__(self, target: Target, count: int, size: int) -> None:
-        """Nothing is stored yet."""
-        parts = urlsplit(target.storage_url)
-        self._path = f"{parts.path}/erasure-{secrets.token_hex(4)}"
-        self._host, self._port = parts.hostname or "", parts.port
-        self._headers = {"X-Auth-Token": target.token}
-        self._names = [f"{self._path}/{number}" for number in range(count)]
-        self.size = size
-        self.bytes = count * size
-
-    def put(self) -> None:
-        """Create the container, and store all objects in it, one after the other."""
-        body = random.Random(self.size).randbytes(self.size)
-        connection = HTTPConnection(self._host, self._port, timeout=300)
-        self._ask(connection, "PUT", self._path)
-        for name in self._names:
-            self._ask(connection, "PUT", name, body)
-        connection.close()
-
-    def _ask(self, connection: HTTPConnection, method: str, path: str, body: bytes = b"") -> None:
-        connection.request(method, path, body, self._headers)
-        answer = connection.getresponse()
-        if answer.status not in {201, 202, 204}:
-            raise RuntimeError(f"{method} {path}: {answer.status} {answer.read(300)!r}")
-        answer.read()
-
-    def get(self) -> float:
-        """Read all of them; return bytes in a second."""
-        connection = HTTPConnection(self._host, self._port, timeout=300)
-        buffer, began = memoryview(bytearray(_BUFFER)), time.monotonic()
-        for name in self._names:
-            connection.request("GET", name, headers=self._headers)
-            answer = connection.getresponse()
-            read = 0
-            while count := answer.readinto(buffer):
-                read += count
-            if answer.status != 200 or read != self.size:
-                raise RuntimeError(f"GET {name}: {answer.status}, {read} bytes")
-        connection.close()
-        return self.bytes / (time.monotonic() - began)
-
-
 def turn(store: Store, stored: Stored, scheme: Scheme, extent: Extent, found: Found) -> None:
     """Let a store do everything once, after a few writes that do not count: some make files at the first."""
     _, first = fixed("first", "1 MiB", "create", [8], count=FIRST_PUTS)
@@ -129,6 +80,7 @@ def turn(store: Store, stored: Stored, scheme: Scheme, extent: Extent, found: Fo
                 found.add(title, store.name, value / 1e6)
     before = stored.used()
     objects = Objects(stored.running.target, extent.reads, extent.read_mib * MIB)
+    objects.create()
     objects.put()
     found.add("bytes of disk for each byte", store.name, (stored.used() - before) / objects.bytes)
     what = f"{extent.reads} objects of {extent.read_mib} MiB"
@@ -168,6 +120,24 @@ def ratios(found: Found, known: Sequence[Store]) -> Iterator[str]:
         yield f"| {what} | {' | '.join(cells)} |"
 
 
+def told(found: Found, known: Sequence[Store]) -> None:
+    """Print the tables, and report what they have."""
+    for line in table(found, [store.name for store in known]):
+        print(line)
+    print()
+    for line in ratios(found, known):
+        print(line)
+    units = {"bytes of disk for each byte": "bytes"}
+    report(
+        "erasure-stores",
+        [
+            Measured(f"{what}, {name}", units.get(what, "MB/s"), tuple(rates))
+            for what, by_store in found.rates.items()
+            for name, rates in by_store.items()
+        ],
+    )
+
+
 def _ratio(own: Sequence[float] | None, other: Sequence[float] | None) -> str:
     if not own or not other or not statistics.median(other):
         return "-"
@@ -191,21 +161,23 @@ def scheme_of(text: str) -> Scheme:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scheme", type=scheme_of, default=Scheme(6, 3), help="data and parity fragments (6+3)")
-    parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--turns", type=int, default=3, help="of each store; 0 for none (default 3)")
     parser.add_argument("--seconds", type=float, default=3.0, help="of each workload of 1 MiB")
     parser.add_argument("--large", type=int, nargs="*", default=[100, 1024], help="MiB of objects in one stream")
     parser.add_argument("--read-mib", type=int, default=16, help="MiB of the objects that are read and rebuilt")
     parser.add_argument("--reads", type=int, default=24, help="the number of these")
+    parser.add_argument("--times-turns", type=int, default=3, help="of what processes spend; 0 for none (default 3)")
+    parser.add_argument("--times-mib", type=int, default=100, help="MiB of the objects of that (default 100)")
     parser.add_argument("--directory", type=Path, default=Path(".cache/bench/erasure"), help="where stores are")
     arguments = parser.parse_args()
     if is_own_network():
         subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
     extent = Extent(arguments.seconds, arguments.large, arguments.read_mib, arguments.reads)
-    found, known = Found(), stores(arguments.scheme)
     print(f"load of the machine: {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors\n", flush=True)
+    found, known = Found(), stores(arguments.scheme)
+    directory = arguments.directory.absolute() / "store"
     for number in range(arguments.turns):
         for store in known:
-            directory = arguments.directory.absolute() / "store"
             shutil.rmtree(directory, ignore_errors=True)
             try:
                 with store.start(directory) as stored:
@@ -215,22 +187,16 @@ def main() -> None:
                 found.failed.append(f"{store.name}, turn {number + 1}: {type(error).__name__}: {error}")
             finally:
                 shutil.rmtree(directory, ignore_errors=True)
-    for line in table(found, [store.name for store in known]):
-        print(line)
-    print()
-    for line in ratios(found, known):
-        print(line)
-    units = {"bytes of disk for each byte": "bytes"}
-    report(
-        "erasure-stores",
-        [
-            Measured(f"{what}, {name}", units.get(what, "MB/s"), tuple(rates))
-            for what, by_store in found.rates.items()
-            for name, rates in by_store.items()
-        ],
-    )
+    if found.rates:
+        told(found, known)
     for failure in found.failed:
         print(f"\nFailed: {failure}")
+    if arguments.times_turns:
+        try:
+            times = processors.measure(directory, arguments.scheme, arguments.times_turns, arguments.times_mib)
+            report("erasure-time", list(processors.reported(times, arguments.scheme, arguments.times_mib)))
+        finally:
+            shutil.rmtree(directory, ignore_errors=True)
     print(f"\nload of the machine: {os.getloadavg()[0]:.1f}")
     raise SystemExit(bool(found.failed))
 

@@ -13,7 +13,7 @@ digests, and in reading or writing the file. The rest is the network, the store 
 ran at the same time.
 
 *Mixes*: eight clients, each a process with one operation at a time, for so many seconds. `--scale` divides the sizes of
-the source; 1 repeats it, and needs 120 GB for each store. Prints markdown.
+the source; 1 repeats it, and needs 120 GB for each store. Prints markdown, and reports what was measured of both.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from multiprocessing import get_context
@@ -41,6 +41,7 @@ from unittest.mock import patch
 
 import swiftlet_native
 
+from bench.micro import Measured, report
 from bench.peers import front
 from bench.peers.openstack import KEY, PROXY_PORT, USER
 from e2e.standalone.cluster import start_cluster
@@ -312,30 +313,39 @@ async def prepare(found: Sequence[System]) -> None:
     await asyncio.sleep(3)
 
 
-def latencies(found: Sequence[System], directory: Path, sizes: Sequence[float], rounds: int) -> None:
-    """Print the table of figure 8."""
+def split(rows: Sequence[tuple[float, ...]]) -> dict[str, tuple[float, ...]]:
+    """Return the milliseconds of each round of an operation, and of its parts; "" is the whole."""
+    whole, digest, own = (tuple(1e3 * seconds for seconds in column) for column in zip(*rows, strict=True))
+    rest = tuple(max(0.0, a - b - c) for a, b, c in zip(whole, digest, own, strict=True))
+    return {"": whole, "digests": digest, "file": own, "the rest": rest}
+
+
+def latencies(found: Sequence[System], directory: Path, sizes: Sequence[float], rounds: int) -> Iterator[Measured]:
+    """Print the table of figure 8, and yield what the page of all measurements has of it."""
     clocks = Clocks()
     say("| size, MB | | system | ms | digests, ms | file, ms | the rest, ms | as long as OpenStack |")
     say("|---|---|---|---|---|---|---|---|")
     source = directory / "source"
     for size in sizes:
         write(source, size)
-        taken: dict[tuple[str, str], list[float]] = {}
+        taken: dict[tuple[str, str], dict[str, tuple[float, ...]]] = {}
         for system in found:
             for what, rows in asyncio.run(latency(system, source, rounds, clocks)).items():
-                taken[what, system.name] = [1e3 * statistics.median(column) for column in zip(*rows, strict=True)]
+                taken[what, system.name] = split(rows)
         for what in ("PUT", "GET"):
             for system in found:
-                whole, digest, own = taken[what, system.name]
-                ratio = whole / taken[what, found[0].name][0]
-                rest = max(0.0, whole - digest - own)
-                cells = " | ".join(f"{one:,.1f}" for one in (whole, digest, own, rest))
+                parts = taken[what, system.name]
+                medians = [statistics.median(each) for each in parts.values()]
+                ratio = medians[0] / statistics.median(taken[what, found[0].name][""])
+                cells = " | ".join(f"{one:,.1f}" for one in medians)
                 say(f"| {size:g} | {what} | {system.name} | {cells} | {ratio:.2f} |")
+                for part, each in parts.items():
+                    yield Measured(f"{what} of {size:,g} MB, {system.name}{part and f', {part}'}", "ms", each)
     source.unlink()
 
 
-def mixes(found: Sequence[System], directory: Path, scale: float, seconds: float, rounds: int) -> None:
-    """Print the operations a second of table III's mixes."""
+def mixes(found: Sequence[System], directory: Path, scale: float, seconds: float, rounds: int) -> Iterator[Measured]:
+    """Print the operations a second of table III's mixes, and yield what the page of all measurements has of them."""
     say(f"\nEight clients, {seconds:g} s, sizes divided by {scale:g}\n")
     say("| mix | system | operations/s | MB/s | each round | as a multiple of OpenStack | bar |")
     say("|---|---|---|---|---|---|---|")
@@ -348,15 +358,31 @@ def mixes(found: Sequence[System], directory: Path, scale: float, seconds: float
             for _ in range(rounds):
                 for name, crew in crews.items():
                     rates[name].append(crew.run(mix, scale, seconds))
-            base = statistics.median(rate for rate, _ in rates[found[0].name])
             for name, rows in rates.items():
                 rate, moved = (statistics.median(column) for column in zip(*rows, strict=True))
-                each = ", ".join(f"{one:.2f}" for one, _ in rows)
-                bar = f"{BARS[name]:g}: {'met' if rate / base >= BARS[name] else 'not met'}" if name in BARS else ""
-                say(f"| {mix.name} | {name} | {rate:.2f} | {moved:,.0f} | {each} | {rate / base:.2f} | {bar} |")
+                each, ratio = ", ".join(f"{one:.2f}" for one, _ in rows), multiple(rates, name)
+                bar = f"{BARS[name]:g}: {'met' if ratio >= BARS[name] else 'not met'}" if name in BARS else ""
+                say(f"| {mix.name} | {name} | {rate:.2f} | {moved:,.0f} | {each} | {ratio:.2f} | {bar} |")
+            yield from of_mix(f"mix {mix.name}, divided by {scale:g}", rates)
     finally:
         for crew in crews.values():
             crew.end()
+
+
+def multiple(rates: Mapping[str, Sequence[tuple[float, float]]], name: str) -> float:
+    """Return how many times the first store's operations another one does, by the medians of all rounds."""
+    first, own = (statistics.median(rate for rate, _ in rates[one]) for one in (next(iter(rates)), name))
+    return own / first
+
+
+def of_mix(mix: str, rates: Mapping[str, Sequence[tuple[float, float]]]) -> Iterator[Measured]:
+    """Yield the rounds of a mix: operations and MB in a second; and how many times OpenStack's operations they are."""
+    for name, rows in rates.items():
+        yield Measured(f"{mix}, {name}", "1/s", tuple(rate for rate, _ in rows))
+        yield Measured(f"{mix}, {name}, bytes", "MB/s", tuple(moved for _, moved in rows))
+        if name in BARS:
+            what = f"{mix}, {name}, by OpenStack's rate (bar {BARS[name]:g})"
+            yield Measured(what, "times", (multiple(rates, name),))
 
 
 def write(path: Path, size: float) -> None:
@@ -388,6 +414,8 @@ def main() -> None:
     if arguments.directory is not None:
         arguments.directory.mkdir(parents=True, exist_ok=True)
     directory = Path(tempfile.mkdtemp(dir=arguments.directory)).absolute()
+    single: list[Measured] = []
+    mixed: list[Measured] = []
     try:
         if arguments.seconds:
             check_room(directory, arguments.scale)
@@ -395,12 +423,16 @@ def main() -> None:
             asyncio.run(prepare(found))
             say(f"load {os.getloadavg()[0]:.1f}, {os.cpu_count()} processors; ETags of ours: {arguments.etag}\n")
             if arguments.sizes:
-                latencies(found, directory, arguments.sizes, arguments.rounds)
+                single += latencies(found, directory, arguments.sizes, arguments.rounds)
             if arguments.seconds:
-                mixes(found, directory, arguments.scale, arguments.seconds, arguments.rounds)
+                mixed += mixes(found, directory, arguments.scale, arguments.seconds, arguments.rounds)
             say(f"\nload {os.getloadavg()[0]:.1f}")
     finally:
         shutil.rmtree(directory, ignore_errors=True)
+    if single:
+        report("modes-latency", single)
+    if mixed:
+        report("modes-mixes", mixed)
 
 
 if __name__ == "__main__":

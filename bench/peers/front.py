@@ -8,12 +8,13 @@ from __future__ import annotations
 import shutil
 import statistics
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from bench.baseline.wrk import Figures, wrk
+from bench.micro import Measured
 from bench.peers.openstack import KEY, PROXY_PORT, USER, OpenStack
 from bench.peers.processes import family_of, seconds_of
 from e2e.standalone.cluster import Cluster, start_cluster
@@ -22,6 +23,8 @@ from e2e.standalone.wire import Client
 CLIENTS, NODES, REPLICAS, PART_POWER = 20, 4, 3, 7
 _STARTS = 5
 OPERATIONS = {"PUT 10 KiB": "put.lua", "GET 10 KiB": "get.lua"}
+BARS = {"PUT 10 KiB": 40, "GET 10 KiB": 25}
+"""How many times OpenStack Swift's rate ours is to have."""
 HEAD = (
     "| operation | system | requests/s | p50 ms | p99 ms | CPU ms a request | each round's requests/s |\n"
     "|---|---|---|---|---|---|---|"
@@ -78,7 +81,7 @@ def _started(directory: Path, options: tuple[str, ...]) -> Cluster:
     return start_cluster(directory, *options)
 
 
-OURS = ("swiftlet", "swiftlet, one worker")
+OURS = ("Swiftlet, as it comes", "Swiftlet, one worker")
 """Swiftlet is measured as it comes, with two workers per service, and with one worker per service, which leaves more
 of the two processors to the clients.
 """
@@ -123,9 +126,26 @@ def rows(found: dict[tuple[str, str], list[Round]]) -> Iterable[str]:
         each = ", ".join(f"{one.figures.per_second:,.0f}" for one in rounds)
         yield f"| {operation} | {system} | {rate:,.0f} | {p50:.1f} | {p99:.1f} | {cpu_ms:.2f} | {each} |"
     yield "\n| ours as a multiple of OpenStack's | | requests/s | CPU | wanted |\n|---|---|---|---|---|"
-    for operation, bar in (("PUT 10 KiB", 40), ("GET 10 KiB", 25)):
+    for operation, bar in BARS.items():
         for ours in OURS:
-            pairs = list(zip(found[operation, ours], found[operation, "OpenStack"], strict=True))
-            rate = statistics.median(a.figures.per_second / b.figures.per_second for a, b in pairs)
-            cpu = statistics.median(b.cpu_ms / a.cpu_ms for a, b in pairs)
+            rate, cpu = (statistics.median(each) for each in ratios(found, operation, ours))
             yield f"| {operation} | {ours} | {rate:.1f} x | {cpu:.1f} x less | {bar} x |"
+
+
+def ratios(found: Mapping[tuple[str, str], list[Round]], operation: str, ours: str) -> tuple[list[float], list[float]]:
+    """Return how many times OpenStack's rate ours has in each round, and how many times less processor time."""
+    pairs = list(zip(found[operation, ours], found[operation, "OpenStack"], strict=True))
+    rates = [a.figures.per_second / b.figures.per_second for a, b in pairs]
+    return rates, [b.cpu_ms / a.cpu_ms for a, b in pairs]
+
+
+def reported(found: Mapping[tuple[str, str], list[Round]]) -> Iterator[Measured]:
+    """Yield what the page of all measurements has of it."""
+    for (operation, system), rounds in found.items():
+        yield Measured(f"{operation}, {system}", "1/s", tuple(one.figures.per_second for one in rounds))
+        taken = tuple(one.cpu_ms for one in rounds)
+        yield Measured(f"{operation}, {system}, processor time of all", "ms", taken)
+    for operation, bar in BARS.items():
+        for ours in OURS:
+            rates, _ = ratios(found, operation, ours)
+            yield Measured(f"{operation}, {ours}, by OpenStack's rate (bar {bar})", "times", tuple(rates))

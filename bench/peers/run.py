@@ -44,10 +44,12 @@ def main() -> None:
         _say(f"\nload of the machine: {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors\n")
         shutil.rmtree(arguments.directory, ignore_errors=True)
         try:
-            for line in front.rows(front.measure(arguments.directory.absolute(), arguments.rounds, arguments.seconds)):
-                _say(line)
+            small = front.measure(arguments.directory.absolute(), arguments.rounds, arguments.seconds)
         finally:
             shutil.rmtree(arguments.directory, ignore_errors=True)
+        for line in front.rows(small):
+            _say(line)
+        report("peers-front", list(front.reported(small)))
 
 
 def _say(text: str) -> None:

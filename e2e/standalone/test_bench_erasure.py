@@ -1,9 +1,13 @@
-"""`bench.erasure.objects`: its workloads and its tables."""
+"""`bench.erasure.objects`: its workloads, its tables, and what it tells of processor time."""
 
 from __future__ import annotations
 
+import os
+
+from bench.erasure import processors
 from bench.erasure.objects import Extent, Found, ratios, scheme_of, table, workloads
 from bench.erasure.stores import stores
+from bench.micro import Measured
 
 
 def test_medians_and_ratios_are_told() -> None:
@@ -28,3 +32,29 @@ def test_medians_and_ratios_are_told() -> None:
 def test_an_extent_names_its_workloads() -> None:
     titles = [title for title, _ in workloads(Extent(1.0, [100], 16, 4))]
     assert titles == ["PUT 1 MiB, 8 clients", "GET 1 MiB, 8 clients", "PUT 100 MiB", "GET 100 MiB"]
+
+
+def test_user_and_system_time_of_a_process_are_told_apart() -> None:
+    before, own, after = processors.used_ms(os.getpid()), os.times(), processors.used_ms(os.getpid())
+    known = (own.user + own.children_user, own.system + own.children_system)
+    tick_ms = 1000 / os.sysconf("SC_CLK_TCK")
+    for low, seconds, high in zip(before, known, after, strict=True):
+        assert low - tick_ms <= 1000 * seconds <= high + tick_ms
+
+
+def test_processor_time_is_told_of_the_proxy_and_of_all_object_servers() -> None:
+    turns = [
+        {("proxy", "user"): own, ("proxy", "system"): 2.0, ("object", "user"): 3.0, ("object", "system"): 4.0}
+        for own in (1.0, 5.0)
+    ]
+    found = {("GET", "6+3"): turns, ("PUT", "3 copies"): turns[:1]}
+    assert list(processors.reported(found, scheme_of("6+3"), 100)) == [
+        Measured("PUT of 100 MiB, 3 copies, proxy, user", "ms", (1.0,)),
+        Measured("PUT of 100 MiB, 3 copies, proxy, system", "ms", (2.0,)),
+        Measured("PUT of 100 MiB, 3 copies, 9 object servers, user", "ms", (3.0,)),
+        Measured("PUT of 100 MiB, 3 copies, 9 object servers, system", "ms", (4.0,)),
+        Measured("GET of 100 MiB, 6+3, proxy, user", "ms", (1.0, 5.0)),
+        Measured("GET of 100 MiB, 6+3, proxy, system", "ms", (2.0, 2.0)),
+        Measured("GET of 100 MiB, 6+3, 9 object servers, user", "ms", (3.0, 3.0)),
+        Measured("GET of 100 MiB, 6+3, 9 object servers, system", "ms", (4.0, 4.0)),
+    ]

@@ -1,4 +1,4 @@
-"""How benchmarks of single parts report: lines, documents, and their part of the page."""
+"""How benchmarks of single parts report: lines, documents, what some of them tell, and their part of the page."""
 
 from __future__ import annotations
 
@@ -9,6 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from bench.baseline.wrk import Figures
+from bench.dataplane import etags, flame
+from bench.listing.bench_sharded import Filled, Timed, reported, written
+from bench.listing.bench_sharded import Found as FoundRows
 from bench.micro import (
     DETAILS,
     DOCUMENTS,
@@ -25,6 +29,8 @@ from bench.micro import (
     subject,
     update,
 )
+from bench.modes import swiftx
+from bench.peers import front
 from bench.results import laid_out
 
 
@@ -76,7 +82,7 @@ def test_every_page_of_a_folder_is_linked_and_its_main_numbers_are_reported() ->
     assert {one.name for one in SUBJECTS} == {path.stem for path in DOCUMENTS.glob("*.json")}
 
 
-@pytest.mark.parametrize("one", [one for one in SUBJECTS if not (one.crates or one.is_taken)], ids=lambda one: one.name)
+@pytest.mark.parametrize("one", [one for one in SUBJECTS if not one.crates], ids=lambda one: one.name)
 def test_a_benchmark_reports_its_subject(one: Subject) -> None:
     said = re.compile(rf'report\(\s*"{one.name}"|bench\.micro read {one.name}$', re.MULTILINE)
     sources = [path.read_text("utf-8") for kind in ("py", "sh") for path in HERE.glob(f"*/*.{kind}")]
@@ -94,6 +100,63 @@ def test_what_was_measured_before_says_where_it_was_written_down(tmp_path: Path)
     assert text.endswith(f"taken from `a page` of 3b4e3290. [More]({subject('slo').more}).")
 
 
-def test_what_is_taken_says_from_where() -> None:
-    documents = {one.name: json.loads((DOCUMENTS / f"{one.name}.json").read_text("utf-8")) for one in SUBJECTS}
-    assert all(documents[one.name]["taken_from"] for one in SUBJECTS if one.is_taken)
+def test_ratios_of_etags_need_no_second_turn() -> None:
+    assert etags.ratio([3.0], [2.0]) == "1.50"
+    assert etags.ratio([3.0, 4.0], [2.0, 2.0]) == "1.75 (1.38 to 2.12)"
+
+
+def test_latency_is_told_with_its_parts() -> None:
+    assert swiftx.split([(0.5, 0.25, 0.125), (0.25, 0.25, 0.125)]) == {
+        "": (500.0, 250.0),
+        "digests": (250.0, 250.0),
+        "file": (125.0, 125.0),
+        # Digests of one piece are computed while another one is read: all of it may take less than both.
+        "the rest": (125.0, 0.0),
+    }
+
+
+def test_mixes_are_told_as_multiples_of_openstack_by_medians() -> None:
+    rates = {"OpenStack": [(2.0, 20.0), (6.0, 60.0)], "M1": [(8.0, 80.0), (8.0, 80.0)]}
+    assert list(swiftx.of_mix("mix", rates)) == [
+        Measured("mix, OpenStack", "1/s", (2.0, 6.0)),
+        Measured("mix, OpenStack, bytes", "MB/s", (20.0, 60.0)),
+        Measured("mix, M1", "1/s", (8.0, 8.0)),
+        Measured("mix, M1, bytes", "MB/s", (80.0, 80.0)),
+        Measured("mix, M1, by OpenStack's rate (bar 7.3)", "times", (2.0,)),
+    ]
+
+
+def test_small_requests_are_told_as_multiples_of_openstack_in_the_same_round() -> None:
+    found = {
+        (operation, system): [front.Round(Figures(10, rate, 1.0, 2.0, 0), cpu_ms)]
+        for operation in front.OPERATIONS
+        for system, rate, cpu_ms in (("OpenStack", 100.0, 8.0), *((ours, 4500.0, 0.5) for ours in front.OURS))
+    }
+    told = list(front.reported(found))
+    assert Measured("PUT 10 KiB, OpenStack, processor time of all", "ms", (8.0,)) in told
+    assert Measured("PUT 10 KiB, Swiftlet, one worker, by OpenStack's rate (bar 40)", "times", (45.0,)) in told
+    assert "| GET 10 KiB | Swiftlet, as it comes | 45.0 x | 16.0 x less | 25 x |" in list(front.rows(found))
+
+
+def test_rows_are_told_by_the_databases_they_are_in() -> None:
+    found = FoundRows(Filled(5000, 2.0, 1.0), Filled(100_000, 50.0, 1.0), {"page of 10": Timed((3.0, 5.0), 2.0)})
+    assert list(written(found, 1)) == [
+        Measured("fill with 5,000 rows, in one", "rows/s", (2500.0,)),
+        Measured("100,000 rows more, in one", "rows/s", (2000.0,)),
+    ]
+    assert list(reported(found, 8))[2:] == [
+        Measured("page of 10, in 8", "ms", (3.0, 5.0)),
+        Measured("page of 10, in 8, processor time", "ms", (2.0,)),
+    ]
+
+
+def test_shares_are_told_beside_each_other_and_the_largest_first() -> None:
+    found = {"PUT": {"Python": 0.25, "SQLite": 0.125}, "GET": {"Python": 0.5, "disk": 0.5}}
+    assert [(one.what, *one.values) for one in flame.reported(found)] == [
+        ("PUT, Python", 25.0),
+        ("GET, Python", 50.0),
+        ("PUT, disk", 0.0),
+        ("GET, disk", 50.0),
+        ("PUT, SQLite", 12.5),
+        ("GET, SQLite", 0.0),
+    ]

@@ -394,8 +394,15 @@ fn reopen(root: &Path) {
     let span = begun.elapsed().as_secs_f64();
     let objects = store.usage().unwrap().objects;
     let memory = (resident_bytes() - before) as f64 / objects as f64;
-    println!("opened in {span:.2} s, {:.2} s of processor: {objects} objects, {:?}", cpu_seconds(), store.recovery());
-    println!("{memory:.1} bytes resident each; {} volumes", store.volumes().len());
+    let (cpu, recovery, volumes) = (cpu_seconds(), store.recovery(), store.volumes().len());
+    println!("opened in {span:.2} s, {cpu:.2} s of processor: {objects} objects, {recovery:?}");
+    println!("{memory:.1} bytes resident each; {volumes} volumes");
+    let (records, megabytes) = (recovery.records, recovery.bytes / 1_000_000);
+    let start = format!("start with {objects} objects, {records} records ({megabytes} MB) behind the checkpoint");
+    measured::tell(&start, "s", &[span]);
+    measured::tell("the same, of processor", "s", &[cpu]);
+    measured::tell(&format!("memory with {objects} objects, each"), "bytes", &[memory]);
+    measured::tell(&format!("volumes with {objects} objects"), "files", &[volumes as f64]);
     std::process::exit(0);
 }
 
