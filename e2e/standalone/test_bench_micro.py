@@ -84,7 +84,8 @@ def test_every_page_of_a_folder_is_linked_and_its_main_numbers_are_reported() ->
 
 @pytest.mark.parametrize("one", [one for one in SUBJECTS if not one.crates], ids=lambda one: one.name)
 def test_a_benchmark_reports_its_subject(one: Subject) -> None:
-    said = re.compile(rf'report\(\s*"{one.name}"|bench\.micro read {one.name}$', re.MULTILINE)
+    named = rf'^SUBJECT = "{one.name}"$(?s:.*)report\(\s*SUBJECT\b'
+    said = re.compile(rf'report\(\s*"{one.name}"|{named}|bench\.micro read {one.name}$', re.MULTILINE)
     sources = [path.read_text("utf-8") for kind in ("py", "sh") for path in HERE.glob(f"*/*.{kind}")]
     assert any(said.search(source) for source in (*sources, one.command))
 
