@@ -3,8 +3,10 @@
 //! Fault model: that of the module above.
 
 mod gathering;
+mod packer;
 mod packing;
 mod reading;
 
-pub use packing::{Contents, Done as Packed, PackOptions, Packing, Seen as PacksSeen, Stopped};
+pub use packer::{Contents, PackOptions, Packing, Stopped};
+pub use packing::{Done as Packed, Seen as PacksSeen};
 pub use reading::ReadingMember;

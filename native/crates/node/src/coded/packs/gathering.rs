@@ -20,7 +20,7 @@ use swiftlet_store::{Cold, Referred};
 use swiftlet_transport::{Completions, What};
 
 use super::super::reading::{ReadEnd, ReadOptions, Reading};
-use super::packing::{Contents, Packing, Stopped};
+use super::packer::{Contents, Packing, Stopped};
 use crate::client::Failure;
 use crate::message::packs::{
     MAX_MEMBERS_ASKED, MAX_MEMBERS_BYTES, Request as PackRequest, decode_members, decode_references,
