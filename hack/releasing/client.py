@@ -58,6 +58,7 @@ SHARED = (
     "timestamp.py",
     "transport/__init__.py",
     "transport/modes.py",
+    "transport/names.py",
     "transport/native_caller.py",
     "transport/native_calls.py",
     "transport/native_group.py",

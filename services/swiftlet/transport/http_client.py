@@ -12,6 +12,7 @@ which the node had just closed is sent once more, on a new one; nothing else is 
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 import time
 from collections.abc import AsyncIterator, Callable
@@ -19,11 +20,13 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import aiohttp
+from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
 from swiftlet.context import REQUEST_ID_HEADER, request_id
 from swiftlet.errors import NodeError, NodeTimeout, NodeUnreachable
 from swiftlet.ring.model import Device
+from swiftlet.transport.names import NAMES
 from swiftlet.transport.signing import ClusterKey, authority
 from swiftlet.transport.tls import PEER_NAME
 from swiftlet.transport.wire import JSON_TYPE, SIGNATURE_HEADER, WireError, error_from_wire
@@ -54,6 +57,30 @@ TlsOf = Callable[[], ssl.SSLContext | None]
 
 def no_tls() -> None:
     """Return None: connections are not encrypted."""
+
+
+class NodeResolver(AbstractResolver):
+    """Looks up names of nodes beside other work (`swiftlet.transport.names`)."""
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[ResolveResult]:
+        """Return the addresses of a node. Raises OSError."""
+        return [
+            ResolveResult(
+                hostname=host,
+                host=address[0],
+                port=port,
+                family=kind,
+                proto=protocol,
+                flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
+            )
+            for kind, _, protocol, _, address in await NAMES.find(host, port)
+            if family in (socket.AF_UNSPEC, kind)
+        ]
+
+    async def close(self) -> None:
+        """Do nothing: the process has one for all."""
 
 
 class NodeClient:
@@ -88,6 +115,7 @@ class NodeClient:
                 limit_per_host=self.settings.connections_per_host,
                 keepalive_timeout=self.settings.keepalive_s,
                 ttl_dns_cache=30,
+                resolver=NodeResolver(),
             )
             self._session = aiohttp.ClientSession(
                 connector=connector,

@@ -23,6 +23,7 @@ from swiftlet.boundaries.objects import ContainerUpdate
 from swiftlet.context import request_id
 from swiftlet.errors import NodeError
 from swiftlet.ring.model import Device
+from swiftlet.transport.names import NAMES
 from swiftlet.transport.native_calls import (
     MEMBERS,
     STREAM_S,
@@ -124,8 +125,7 @@ class NativeCaller(ABC):
             pass
         try:
             async with asyncio.timeout(self.settings.connect_timeout_s):
-                loop = asyncio.get_running_loop()
-                found = await loop.getaddrinfo(device.host, port, type=socket.SOCK_STREAM)
+                found = await NAMES.find(device.host, port)
         except (OSError, TimeoutError) as error:
             raise NotMade(f"{device.address}: its name does not resolve: {error}") from error
         return str(found[0][4][0])
