@@ -22,9 +22,13 @@ LAG_S = 300.0
 
 def regions_equal(world: World) -> Fact:
     """Return whether all regions have what was written more than `LAG_S` ago."""
-    pools = sorted({pool.region for pool in world.cluster.spec.pools})
+    pools = sorted({pool.region for pool in world.cluster.spec.pools} | _others(world))
     found = lags(_told(world))
     if len(pools) < 2 and not found:
+        if unheard := _unheard(world):
+            return Fact(
+                TYPE, "Unknown", "NotHeard", f"{named(unheard)} has not told yet in which regions its pools are"
+            )
         return Fact(
             TYPE, "False", "NotWanted", f"all pools are in region {pools[0]}" if pools else "there are no pools"
         )
@@ -40,6 +44,20 @@ def regions_equal(world: World) -> Fact:
     if silent:
         return Fact(TYPE, "Unknown", "NotReported", f"the replicator of {named(silent)} does not report")
     return Fact(TYPE, "True", "Equal", f"what was written is in all regions but for the last {roughly(LAG_S)}")
+
+
+def _others(world: World) -> set[str]:
+    """Return the regions of the devices of other members of the federation, as far as they are known."""
+    said = [heard.statement for heard in world.federated.heard.values() if heard.statement is not None]
+    return {device.region for one in said for device in one.devices}
+
+
+def _unheard(world: World) -> list[str]:
+    """Return the members of the federation that have told of no device."""
+    federation = world.cluster.spec.federation
+    members = () if federation is None else federation.members
+    said = {one.name: world.federated.said(one.name) for one in members}
+    return sorted(name for name, one in said.items() if one is None or not one.devices)
 
 
 def _told(world: World) -> list[Told]:

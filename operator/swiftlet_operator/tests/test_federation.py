@@ -331,6 +331,18 @@ async def test_status_shows_the_members_and_their_rings() -> None:
     assert {one["rings"]["object-0"] for one in told["members"]} == {version}
 
 
+async def test_regions_of_other_members_are_regions_of_the_store() -> None:
+    """Each member's pools are in one region here, and all together in two."""
+    federation = Federation("east", "west")
+    await federation["east"].step()
+    assert federation["east"].condition("RegionsEqual") == ("Unknown", "NotHeard")
+    assert federation["east"].message("RegionsEqual").startswith("west has not told yet")
+    await federation.settle()
+    for member in ("east", "west"):
+        assert federation[member].condition("RegionsEqual") == ("Unknown", "NotCompared")
+        assert "east, west" in federation[member].message("RegionsEqual")
+
+
 async def test_nobody_is_said_to_use_rings_where_no_pod_is_ready() -> None:
     federation = await settled("east", "west")
     for kind, _, name in list(federation["west"].kube.objects):
