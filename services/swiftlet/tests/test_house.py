@@ -16,7 +16,7 @@ SOURCE_SUFFIXES = {".py", ".pyi", ".rs", ".sh", ".toml", ".yaml", ".yml", ".tpl"
 MAX_LINES = 1000
 UNDIVIDED = ("crds/", "charts/swiftlet/files/crds/", "operator/swiftlet_operator/tests/golden/")
 """A custom resource definition is one object, which can't be divided; golden files are written by programs."""
-MAX_LINES_UNDIVIDED = 2000
+MAX_LINES_UNDIVIDED = 2100
 
 # The patterns' own text does not match them: an escaped dot is no dot.
 DOCSTRING = re.compile(r'(?:\s*#.*\n|\s*\n)*[rR]?"""\s*[^\s"]')

@@ -98,6 +98,7 @@ async def client_of(
     patience_s: float = 10.0,
     sockets: Path | None = None,
     encryption: Encryption = "none",
+    silence_s: float = NativeSettings().silence_s,
 ) -> AsyncIterator[NativeObjectTransport]:
     """A transport."""
     settings = NativeSettings(
@@ -107,6 +108,7 @@ async def client_of(
         idle_timeout_s=patience_s,
         socket_directory=sockets,
         encryption=encryption,
+        silence_s=silence_s,
     )
     transport = NativeObjectTransport(NativeClient(settings, [key]), HttpDevices(NodeClient()))
     try:
@@ -435,7 +437,7 @@ async def test_a_server_that_is_stopped_is_lost_and_found_again() -> None:
     try:
         with served({"d1": store}) as (port, _):
             device, offset = device_at(port)
-            async with client_of(offset) as transport:
+            async with client_of(offset, silence_s=60.0) as transport:
                 body = some_bytes(5_000_000)
                 await transport.put(device, key_of(1), record(1), body, footer_of(body), None)
                 stream = await transport.get(device, key_of(1))

@@ -39,10 +39,12 @@ async def test_work_that_does_not_give_way_is_seen() -> None:
 
 
 async def test_waiting_is_no_work() -> None:
+    """However late it is because of others: what counts is the time that this thread has computed."""
     app = web.Application()
+    before_s = time.thread_time()
     watch_loop(app, "idle")
     runner = web.AppRunner(app)
     await runner.setup()
     await looks("idle", 3)
-    assert measured("work", "idle", "bucket", le="0.05") == measured("work", "idle", "count")
+    assert measured("work", "idle") <= time.thread_time() - before_s
     await runner.cleanup()
