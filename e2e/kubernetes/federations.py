@@ -74,9 +74,9 @@ metadata:
 """
 
 
-def hack_cluster(*command: str) -> str:
-    """Return what `hack/cluster` writes for the second cluster."""
-    environ = os.environ | {"CLUSTER": SECOND, "NODES": NODES}
+def hack_cluster(*command: str, number: str = SECOND) -> str:
+    """Return what `hack/cluster` writes for the cluster of that number."""
+    environ = os.environ | {"CLUSTER": number, "NODES": NODES}
     done = subprocess.run(
         ["hack/cluster", *command], env=environ, capture_output=True, text=True, check=False, timeout=600
     )
@@ -228,6 +228,16 @@ def new_federation(operator: Namespace) -> Iterator[tuple[Member, Member]]:
                 eventually(f"{one.name} is well", READY_WITHIN_S, one.is_well)
                 one.namespace.wait_until_true("storageuser", "ann", "Ready", READY_WITHIN_S)
             yield east, west
+
+
+@contextmanager
+def wire_cut() -> Iterator[None]:
+    """Nothing passes between the two clusters for the length of the block; nobody is told."""
+    hack_cluster("part", SECOND, number="1")
+    try:
+        yield
+    finally:
+        hack_cluster("join", SECOND, number="1")
 
 
 def swift(pod: ClientPod, script: str, *arguments: str) -> Any:

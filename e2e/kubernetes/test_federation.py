@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import pytest
 
 from e2e.kubernetes.client_pod import ClientPod
-from e2e.kubernetes.federations import Member, new_federation, swift
+from e2e.kubernetes.federations import Member, new_federation, swift, wire_cut
 from e2e.kubernetes.kube import Namespace, eventually
 from e2e.kubernetes.lab import DONE_WITHIN_S, is_ready, lab_client, storage_pods
 from swiftlet_operator.plugin.main import main
@@ -182,6 +182,40 @@ def test_the_leader_s_operator_is_away_and_a_new_pod_of_the_follower_joins_when_
     eventually("the new pod is in the rings of both", DONE_WITHIN_S, joined)
 
 
+def test_the_clusters_do_not_reach_each_other_for_a_while(
+    east: Member, west: Member, in_east: ClientPod, in_west: ClientPod
+) -> None:
+    """Each has a replica of everything, and serves it alone."""
+    rings = east.rings()
+    stored = json.dumps([*names_of("east"), *names_of("west")])
+
+    def told(one: Member) -> str | None:
+        found = one.condition("FederationReady")
+        return None if found.startswith("False Unreachable") else found
+
+    written = {}
+    with wire_cut():
+        for one in (east, west):
+            eventually(f"{one.name} says so", TOLD_WITHIN_S, lambda one=one: told(one))  # type: ignore[misc]
+        for pod, prefix in ((in_east, "cut-east"), (in_west, "cut-west")):
+            assert swift(pod, _GET, stored) == []
+            names = names_of(prefix, 10)
+            written[prefix] = swift(pod, _TRY, json.dumps(names))
+        assert (east.rings(), west.rings()) == (rings, rings)
+    eventually("both are well", DONE_WITHIN_S, lambda: both_are_well(east, west))
+    assert (east.rings(), west.rings()) == (rings, rings)
+    for pod in (in_west, in_east):
+        assert swift(pod, _GET, json.dumps([*written["cut-east"], *written["cut-west"]])) == []
+
+    def listed() -> str | None:
+        found = [swift(pod, _LIST) for pod in (in_east, in_west)]
+        lacking = {*written["cut-east"], *written["cut-west"]} - set(found[0])
+        return f"{sorted(lacking)} are not listed" if lacking or found[0] != found[1] else None
+
+    eventually("the same listings", DONE_WITHIN_S, listed)
+    print("stored while cut off:", {prefix: len(names) for prefix, names in written.items()})
+
+
 _PUT = """
 swift.put_container("things")
 names = json.loads(sys.argv[1])
@@ -189,6 +223,18 @@ for name in names:
     etag = swift.put_object("things", name, content(name))
     assert etag == hashlib.md5(content(name), usedforsecurity=False).hexdigest(), name
 print(len(names))
+"""
+_TRY = """
+from swiftclient.exceptions import ClientException
+stored = []
+for name in json.loads(sys.argv[1]):
+    try:
+        swift.put_object("things", name, content(name))
+    except ClientException as error:
+        print(name, error, file=sys.stderr)
+    else:
+        stored.append(name)
+print(json.dumps(stored))
 """
 _GET = """
 names = json.loads(sys.argv[1])
