@@ -13,7 +13,19 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench.peers.openstack import INSIDE, KEY, KINDS, PIPELINE, PROXY, REPLICATOR, RSYNC, STORAGE, USER, VENV
+from bench.peers.openstack import (
+    INSIDE,
+    KEY,
+    KINDS,
+    PIPELINE,
+    PROXY,
+    REPLICATOR,
+    RSYNC,
+    STORAGE,
+    TUNING,
+    USER,
+    VENV,
+)
 from bench.wan.lab import Lab, inside
 
 DEVICES = 9
@@ -82,7 +94,8 @@ class OpenStackSwift:
     def _configure(self, region: str, devices: Path, workers: int) -> None:
         common = {"address": self._lab.address(region), "devices": devices, "etc": self._etc, "user": "root"}
         for kind, port in KINDS.items():
-            text = STORAGE.format(kind=kind, port=port, workers=workers if kind == "object" else 1, **common)
+            of_kind = {"workers": workers if kind == "object" else 1, "chunk": TUNING.chunk_bytes}
+            text = STORAGE.format(kind=kind, port=port, **of_kind, **common)
             if kind == "object":
                 text += REPLICATOR.format(concurrency=_CONCURRENCY, **common)
             (self._etc / f"{region}-{kind}.conf").write_text(text)
@@ -90,6 +103,7 @@ class OpenStackSwift:
 
     def _configure_proxies(self, directory: Path) -> None:
         common = {"address": self._lab.address(self._proxy), "memcached": _MEMCACHED, "connections": _CONNECTIONS}
+        common |= {"workers": TUNING.proxy_workers, "chunk": TUNING.chunk_bytes}
         affinity = _AFFINITY.format(region=self._where.index(self._proxy) + 1)
         for port, more in ((PLAIN, ""), (NEAR, affinity)):
             text = PROXY.format(port=port, etc=self._etc, user="root", pipeline=PIPELINE, **common)
