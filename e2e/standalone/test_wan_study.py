@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import configparser
 import json
+import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +15,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
+from bench.wan import openstack
 from bench.wan.load import Cell, Outcome, Target, body, measure
 from bench.wan.study import plan
 from bench.wan.study_judging import CODED, OURS, SWIFT, TAHOE_WIDE, THREADED, Verdict, bars, orderings
@@ -266,3 +269,30 @@ def test_servers_of_a_grid_are_counted_by_what_its_gateway_says() -> None:
     ]
     assert connected(json.dumps({"servers": servers})) == 2
     assert connected("{}") == 0
+
+
+# -- OpenStack Swift ---------------------------------------------------------------------------------------------------
+
+
+class _Addresses:
+    """A lab as far as configuration needs it."""
+
+    def address(self, region: str) -> str:
+        return {"il": "10.1.0.1", "ga": "10.2.0.1"}[region]
+
+
+def test_the_configuration_of_openstack_swift_is_complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its programs read these files as configparser does."""
+    commands: list[list[str]] = []
+    monkeypatch.setattr(subprocess, "run", lambda command, **_: commands.append(command))
+    openstack.OpenStackSwift(_Addresses(), tmp_path, ("il", "ga"), "ga")  # type: ignore[arg-type]
+    assert [command[2] for command in commands] == ["rings"]
+    found = sorted(path.name for path in (tmp_path / "etc").glob("*.conf"))
+    assert {"il-object.conf", "ga-container.conf", "ga-rsync.conf"} <= set(found)
+    assert len([name for name in found if name.startswith("proxy-")]) == 2
+    for path in (tmp_path / "etc").glob("*.conf"):
+        if "rsync" not in path.name:
+            settings = configparser.RawConfigParser(strict=True)
+            settings.read(path)
+            assert settings.sections(), path.name
+            assert "{" not in path.read_text().replace("{replication_ip}", ""), path.name
