@@ -83,7 +83,6 @@ def best(found: dict[Tuning, dict[str, list[float]]]) -> Tuning:
 
 
 def main() -> None:
-    """Measure, and report."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--turns", type=int, default=3, help="of each setting, one after the other")
     parser.add_argument("--seconds", type=float, default=2.0, help="length of each workload")
