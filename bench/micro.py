@@ -348,7 +348,13 @@ SUBJECTS = (
         "sync" + _PAGE,
     ),
     Subject("wan", "Three regions over wide-area links", "make bench-wan", "wan" + _PAGE),
-    Subject("wan-cut", "A region that is cut off", "make bench-wan-cut", "wan" + _PAGE),
+    Subject(
+        "wan-cut",
+        "A region that is cut off",
+        "make bench-wan-cut",
+        "wan" + _PAGE,
+        came_out="Here it was cut off for three minutes (`CUT_ARGS='--minutes 3'`); ten minutes are on its page.",
+    ),
     Subject(
         "wan-study",
         "Stores over wide-area links, by the study of QFS, Swift and Tahoe-LAFS",
