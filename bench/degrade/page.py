@@ -1,4 +1,4 @@
-"""What `make bench-degrade` prints: the page of all modes, and rows of a table."""
+"""Prints what `make bench-degrade` has found: the page of all modes, and rows of a table."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from e2e.standalone.cluster import Cluster
 NOTICED_WITHIN_S = 120.0
 """Seconds within which a store notices that it is broken, and that it is whole again."""
 VARIABLES = {"$namespace": "data", "$cluster": "lab", "$pool": "main", "$__rate_interval": "5m"}
-"""What dashboards' variables stand for here."""
+"""The values that variables of dashboards have here."""
 OF_REGIONS = "swiftlet_replicator_region_"
 """Metrics that only a store over several regions has."""
 

@@ -81,5 +81,5 @@ class Names:
 
 
 NAMES = Names()
-"""Those of this process."""
+"""The lookups of this process, which all of its clients share."""
 os.register_at_fork(after_in_child=NAMES.leave_to_parent)

@@ -125,7 +125,7 @@ class MissedApi:
     rings: Rings
     hash_path: HashPath
     missed: MissedWrites
-    """Tells devices."""
+    """Tells devices which of their partitions have missed writes."""
     allowances: Allowances
 
 

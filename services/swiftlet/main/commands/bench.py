@@ -15,10 +15,9 @@ from swiftlet.bench.errors import BenchError
 from swiftlet.bench.page import render
 from swiftlet.bench.processes import Watch
 from swiftlet.bench.progress import Line
-from swiftlet.bench.results import appended, check_appending, read_result
+from swiftlet.bench.results import check_appending, read_result
 from swiftlet.bench.runner import Options, run
 from swiftlet.bench.scenario import Scenario
-from swiftlet.bench.table import print_result
 from swiftlet.bench.target import Api
 from swiftlet.bench.verdicts import document, print_comparison
 from swiftlet.client.credentials import V1
@@ -27,12 +26,21 @@ from swiftlet.main.commands.bench_shared import (
     LOGIN,
     MAX_RUNS,
     api_option,
+    append_option,
+    ca_file_option,
     check_writable,
     code_of,
     console,
+    credentials_option,
+    earlier,
+    html_option,
+    json_option,
     log_in_at,
+    prefix_option,
+    runs_option,
     stops,
     store_of,
+    tell,
     write,
 )
 from swiftlet.main.commands.bench_workers import coordinator, worker
@@ -75,23 +83,15 @@ def schema() -> None:
     "takes the place of the one that logging in gives. Without it, credentials say where.",
 )
 @api_option
-@click.option(
-    "--credentials",
-    type=click.Path(exists=True, file_okay=False),
-    help="Folder where the Secret of a StorageUser is mounted, instead of ST_* and OS_* in the environment.",
-)
+@credentials_option
 @click.option(
     "--set", "changes", multiple=True, metavar="FIELD=VALUE", help="Change the scenario, as closed.connections=8."
 )
-@click.option(
-    "--runs", type=click.IntRange(1, MAX_RUNS), default=1, show_default=True, help="Repeat all steps so often."
-)
-@click.option("--json", "json_path", type=click.Path(dir_okay=False, path_type=Path), help="Write the result here.")
-@click.option(
-    "--html", "html_path", type=click.Path(dir_okay=False, path_type=Path), help="Write a page with plots here."
-)
-@click.option("--append", is_flag=True, help="Add the runs to those that the file of --json has already.")
-@click.option("--prefix", default=None, help="Containers' names begin with it; by default a new one for each command.")
+@runs_option
+@json_option
+@html_option
+@append_option
+@prefix_option
 @click.option("--keep", is_flag=True, help="Leave the objects in the store.")
 @click.option("--pids", default="", help="Processes under test, with commas between: their use is measured, too.")
 @click.option(
@@ -100,12 +100,7 @@ def schema() -> None:
     help="Data directory of a `swiftlet standalone` on this machine: its processes are measured; its user logs in when "
     "the environment has no credentials.",
 )
-@click.option(
-    "--ca-file",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    envvar="OS_CACERT",
-    help="Certificate authorities to believe, in PEM (OS_CACERT).",
-)
+@ca_file_option
 def run_scenario(
     scenario: str,
     target: str | None,
@@ -132,11 +127,7 @@ def run_scenario(
     Objects are stored in containers of their own, and deleted in the end. Exit code 1 when an operation failed.
     """
     chosen = catalogue.find(scenario, changes)
-    if append and json_path is None:
-        raise click.UsageError("--append needs --json: it names the file that runs are added to")
-    for path in (json_path, html_path):
-        check_writable(path)
-    before = read_result(json_path) if append and json_path is not None and json_path.exists() else None
+    before = earlier(json_path, html_path, append)
     watch = _watch(pids, cluster)
     store = store_of(target, api, credentials, cluster, ca_file)
     if before is not None:
@@ -148,12 +139,7 @@ def run_scenario(
             result = run(chosen, store, Options(chosen_prefix, runs, keep, watch, line.report, asked))
     finally:
         line.clear()
-    print_result(result, console())
-    whole = result if before is None else appended(before, result)
-    if json_path is not None:
-        write(json_path, whole.model_dump_json() + "\n")
-    if html_path is not None:
-        write(html_path, render(whole))
+    tell(result, before, json_path, html_path)
     raise click.exceptions.Exit(code_of(result))
 
 

@@ -27,12 +27,10 @@ from swiftlet.bench.degrade.modes import (
 )
 from swiftlet.bench.degrade.phases import check_scenario, measured, together, way_of
 from swiftlet.bench.degrade.whole import stands
-from swiftlet.bench.page import render
 from swiftlet.bench.progress import Line
-from swiftlet.bench.results import Result, appended, check_appending, read_result
+from swiftlet.bench.results import Result, check_appending
 from swiftlet.bench.runner import Options
 from swiftlet.bench.scenario import Scenario
-from swiftlet.bench.table import print_result
 from swiftlet.bench.target import Api, Target
 from swiftlet.client.credentials import V1
 from swiftlet.main.commands.advise.measuring import LocalStore, read_store
@@ -40,13 +38,17 @@ from swiftlet.main.commands.bench_shared import (
     LOGIN,
     MAX_RUNS,
     api_option,
-    check_writable,
+    append_option,
+    ca_file_option,
     code_of,
-    console,
+    credentials_option,
+    earlier,
+    json_option,
     log_in_at,
+    prefix_option,
     stops,
     store_of,
-    write,
+    tell,
 )
 
 _POLL_S = 0.5
@@ -57,11 +59,7 @@ _seconds = click.FloatRange(0, MAX_SECONDS, min_open=True)
 @click.argument("scenario")
 @click.option("--target", help="Where the store is, as for `swiftlet bench run`.")
 @api_option
-@click.option(
-    "--credentials",
-    type=click.Path(exists=True, file_okay=False),
-    help="Folder where the Secret of a StorageUser is mounted, instead of ST_* and OS_* in the environment.",
-)
+@credentials_option
 @click.option(
     "--store",
     "ready_file",
@@ -91,18 +89,13 @@ _seconds = click.FloatRange(0, MAX_SECONDS, min_open=True)
 @click.option(
     "--runs", type=click.IntRange(1, MAX_RUNS), default=1, show_default=True, help="Repeat each mode so often."
 )
-@click.option("--json", "json_path", type=click.Path(dir_okay=False, path_type=Path), help="Write the result here.")
+@json_option
 @click.option(
     "--html", "html_path", type=click.Path(dir_okay=False, path_type=Path), help="Write a page with pictures here."
 )
-@click.option("--append", is_flag=True, help="Add the runs to those that the file of --json has already.")
-@click.option("--prefix", default=None, help="Containers' names begin with it; by default a new one for each command.")
-@click.option(
-    "--ca-file",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    envvar="OS_CACERT",
-    help="Certificate authorities to believe, in PEM (OS_CACERT).",
-)
+@append_option
+@prefix_option
+@ca_file_option
 def degrade(
     scenario: str,
     target: str | None,
@@ -141,11 +134,7 @@ def degrade(
     modes = _modes(modes_file, only, defaults, fields)
     chosen = catalogue.find(scenario, changes)
     check_scenario(chosen)
-    if append and json_path is None:
-        raise click.UsageError("--append needs --json: it names the file that runs are added to")
-    for path in (json_path, html_path):
-        check_writable(path)
-    before = read_result(json_path) if append and json_path is not None and json_path.exists() else None
+    before = earlier(json_path, html_path, append)
     local = read_store(ready_file) if ready_file is not None else None
     store = _target(target, api, credentials, local, ca_file)
     if before is not None:
@@ -163,7 +152,7 @@ def degrade(
     finally:
         line.clear()
         if found:
-            _tell(together(found, chosen), before, json_path, html_path)
+            tell(together(found, chosen), before, json_path, html_path)
     raise click.exceptions.Exit(code_of(together(found, chosen)))
 
 
@@ -176,16 +165,6 @@ def _measured(
 ) -> Result:
     commands = Commands(mode.within_s, lambda: {} if ready_file is None else _processes(ready_file))
     return measured(scenario, target, way_of(mode, commands), replace(options, prefix=f"{options.prefix}-{number}"))
-
-
-def _tell(result: Result, before: Result | None, json_path: Path | None, html_path: Path | None) -> None:
-    """Print a result, and write the files that are wanted."""
-    print_result(result, console())
-    kept = result if before is None else appended(before, result)
-    if json_path is not None:
-        write(json_path, kept.model_dump_json() + "\n")
-    if html_path is not None:
-        write(html_path, render(kept))
 
 
 def _modes(

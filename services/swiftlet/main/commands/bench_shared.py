@@ -1,4 +1,4 @@
-"""What the commands of `swiftlet bench` share: where to log in, Ctrl-C, files and exit codes."""
+"""The commands of `swiftlet bench` share this: options, where to log in, Ctrl-C, files and exit codes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ import click
 from rich.console import Console
 
 from swiftlet.bench.errors import BenchError
-from swiftlet.bench.results import Result
+from swiftlet.bench.page import render
+from swiftlet.bench.results import Result, appended, read_result
+from swiftlet.bench.table import print_result
 from swiftlet.bench.target import APIS, Api, Keys, Target
 from swiftlet.client.commands.shared import explain
 from swiftlet.client.credentials import V1, Credentials, MountedSecret, Token, find_credentials
@@ -41,6 +43,32 @@ api_option = click.option(
     help="What the store speaks: Swift's API; S3 with buckets in the path, signed with AWS_ACCESS_KEY_ID and "
     "AWS_SECRET_ACCESS_KEY for AWS_REGION where they are set; PUT, GET and DELETE of files; or direct, "
     "objects to and from the devices of Swiftlet, whose metadata servers SWIFTLET_METADATA_URL names.",
+)
+credentials_option = click.option(
+    "--credentials",
+    type=click.Path(exists=True, file_okay=False),
+    help="Folder where the Secret of a StorageUser is mounted, instead of ST_* and OS_* in the environment.",
+)
+runs_option = click.option(
+    "--runs", type=click.IntRange(1, MAX_RUNS), default=1, show_default=True, help="Repeat all steps so often."
+)
+json_option = click.option(
+    "--json", "json_path", type=click.Path(dir_okay=False, path_type=Path), help="Write the result here."
+)
+html_option = click.option(
+    "--html", "html_path", type=click.Path(dir_okay=False, path_type=Path), help="Write a page with plots here."
+)
+append_option = click.option(
+    "--append", is_flag=True, help="Add the runs to those that the file of --json has already."
+)
+prefix_option = click.option(
+    "--prefix", default=None, help="Containers' names begin with it; by default a new one for each command."
+)
+ca_file_option = click.option(
+    "--ca-file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    envvar="OS_CACERT",
+    help="Certificate authorities to believe, in PEM (OS_CACERT).",
 )
 
 
@@ -84,6 +112,25 @@ def write(path: Path, text: str) -> None:
         temporary.replace(path)
     except OSError as error:
         raise BenchError(f"{path} can't be written: {error.strerror or error}") from error
+
+
+def earlier(json_path: Path | None, html_path: Path | None, append: bool) -> Result | None:
+    """Check before a run that its result can be written; return the one that --append adds it to, None without one."""
+    if append and json_path is None:
+        raise click.UsageError("--append needs --json: it names the file that runs are added to")
+    for path in (json_path, html_path):
+        check_writable(path)
+    return read_result(json_path) if append and json_path is not None and json_path.exists() else None
+
+
+def tell(result: Result, before: Result | None, json_path: Path | None, html_path: Path | None) -> None:
+    """Print a result, and write the files that are wanted, which have the runs of `before` as well."""
+    print_result(result, console())
+    kept = result if before is None else appended(before, result)
+    if json_path is not None:
+        write(json_path, kept.model_dump_json() + "\n")
+    if html_path is not None:
+        write(html_path, render(kept))
 
 
 def store_of(target: str | None, api: Api, mounted: str | None, cluster: Path | None, ca_file: Path | None) -> Target:

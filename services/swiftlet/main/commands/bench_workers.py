@@ -12,7 +12,6 @@ import click
 
 from swiftlet.bench import catalogue
 from swiftlet.bench.errors import BenchError
-from swiftlet.bench.page import render
 from swiftlet.bench.progress import Line
 from swiftlet.bench.table import print_result
 from swiftlet.bench.target import Api
@@ -21,14 +20,19 @@ from swiftlet.bench.workers.coordinator import MAX_WORKERS, Plan, check_plan, co
 from swiftlet.bench.workers.frames import MIN_TOKEN_CHARACTERS
 from swiftlet.bench.workers.worker import work
 from swiftlet.main.commands.bench_shared import (
-    MAX_RUNS,
     api_option,
+    ca_file_option,
     check_writable,
     code_of,
     console,
+    credentials_option,
+    html_option,
+    json_option,
+    prefix_option,
+    runs_option,
     stops,
     store_of,
-    write,
+    tell,
 )
 
 DEFAULT_PORT = 6299
@@ -62,14 +66,10 @@ wait_option = click.option(
 @token_option
 @wait_option
 @click.option("--set", "changes", multiple=True, metavar="FIELD=VALUE", help="Change the scenario.")
-@click.option(
-    "--runs", type=click.IntRange(1, MAX_RUNS), default=1, show_default=True, help="Repeat all steps so often."
-)
-@click.option("--json", "json_path", type=click.Path(dir_okay=False, path_type=Path), help="Write the result here.")
-@click.option(
-    "--html", "html_path", type=click.Path(dir_okay=False, path_type=Path), help="Write a page with plots here."
-)
-@click.option("--prefix", default=None, help="Containers' names begin with it; by default a new one for each command.")
+@runs_option
+@json_option
+@html_option
+@prefix_option
 @click.option("--keep", is_flag=True, help="Leave the objects in the store.")
 @click.option(
     "--progress-file",
@@ -118,11 +118,7 @@ def coordinator(
             result = coordinate(plan, listener, token)
     finally:
         line.clear()
-    print_result(result, console())
-    if json_path is not None:
-        write(json_path, result.model_dump_json() + "\n")
-    if html_path is not None:
-        write(html_path, render(result))
+    tell(result, None, json_path, html_path)
     raise click.exceptions.Exit(code_of(result) or int(bool(result.lost)))
 
 
@@ -133,17 +129,8 @@ def coordinator(
 @click.option("--name", default=None, help="What the coordinator calls this worker; by default host and process.")
 @click.option("--target", help="Where the store is, as for `swiftlet bench run`.")
 @api_option
-@click.option(
-    "--credentials",
-    type=click.Path(exists=True, file_okay=False),
-    help="Folder where the Secret of a StorageUser is mounted, instead of ST_* and OS_* in the environment.",
-)
-@click.option(
-    "--ca-file",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    envvar="OS_CACERT",
-    help="Certificate authorities to believe, in PEM (OS_CACERT).",
-)
+@credentials_option
+@ca_file_option
 def worker(
     address: str,
     token_file: Path,
