@@ -1,5 +1,6 @@
 """The part of the treaty about the native front; `swiftlet_native` has all of its names."""
 
+from collections.abc import Sequence
 from typing import TypeAlias, final
 
 from typing_extensions import Buffer
@@ -10,9 +11,9 @@ _Place: TypeAlias = tuple[int, int, bytes]
 """Storage policy, partition, 16-byte digest."""
 _Socket: TypeAlias = int
 """A descriptor."""
-_Served: TypeAlias = tuple[str, bytes, int, int, int, float, str, str]
-"""method, path as sent, status, bytes of the bodies that came and went, seconds from the head to the last byte, client,
-the request's id."""
+_Counted: TypeAlias = tuple[str, int, int, int, float, list[int]]
+"""method, status, bytes of the bodies that came and went, seconds from heads to last bytes, and how many answers took
+up to each bound and longer than the one before; the last number is that of those beyond all."""
 _Holder: TypeAlias = tuple[bool, bytes, bytes]
 """Whether to write, token (none: empty), path up to the container's slash; as sent."""
 _Made: TypeAlias = tuple[list[int], bytes, list[int], bytes, list[tuple[_Place, int]], list[list[int]], list[list[int]]]
@@ -121,8 +122,11 @@ class Front:
         so many bytes. `begins` has its head.
         """
 
-    def served(self) -> list[_Served]:
-        """What was answered since the last time."""
+    def records(self, bounds_s: Sequence[float], /) -> tuple[str, list[_Counted]]:
+        """What was answered since the last time: a JSON object for each, in lines with `method`, `path` as sent,
+        `status`, `bytes_in`, `bytes_out`, `duration_s` (to the last byte), `remote` and `request_id`; and sums by
+        method and status, with `bounds_s` in ascending order.
+        """
 
     def made(self) -> list[_Made]:
         """Objects and deletions that all of their devices have made durable since the last time; `fileno` tells of

@@ -41,9 +41,9 @@ from swiftlet.placement.metrics import HEDGED_READS
 from swiftlet.placement.rings import Rings
 from swiftlet.ring.lookup import Ring
 from swiftlet.timestamp import NONCE_BITS, Timestamp
-from swiftlet.web.access import AccessBatch
 from swiftlet.web.app import METRICS
-from swiftlet.web.metrics import HttpMetrics
+from swiftlet.web.logs import log_encoded
+from swiftlet.web.metrics import DURATION_BUCKETS_S, HttpMetrics
 
 RENEW_S = 0.25
 """Seconds between checks of which grants are used."""
@@ -152,19 +152,22 @@ class AccessRecords:
     def __init__(self, front: Front, metrics: HttpMetrics) -> None:
         """Requests are counted in `metrics`."""
         self._front = front
-        self._batch = AccessBatch(metrics)
+        self._metrics = metrics
         self.total = 0
         """The number of answers that were taken so far."""
 
     def take(self) -> int:
         """Log and count what was answered since the last call; return the number of answers."""
-        served = self._front.served()
-        now = time.time()
-        for method, path, status, received, sent, took_s, remote, request_id in served:
-            self._batch.add(method, path.decode("ascii"), status, (received, sent), took_s, remote, request_id)
-        self._batch.write(now)
-        self.total += len(served)
-        return len(served)
+        lines, counted = self._front.records(DURATION_BUCKETS_S)
+        if not counted:
+            return 0
+        answers = 0
+        for method, status, received, sent, seconds, within in counted:
+            self._metrics.answered_within(method, status, within, seconds, received, sent)
+            answers += sum(within)
+        log_encoded("access", "request", lines, time.time())
+        self.total += answers
+        return answers
 
 
 class ProxyFront:

@@ -111,10 +111,24 @@ def log_many(name: str, event: str, lines: Sequence[Mapping[str, object]], at: f
         for line in lines:
             logger.info(event, **line)
         return
-    second, microseconds = divmod(int(at * 1e6), 1_000_000)
-    before, behind = _end_of_lines(to.service, name, event)
-    end = f"{before}{_to_the_second(second)}.{microseconds:06d}Z{behind}"
+    end = _end_at(to.service, name, event, at)
     to.file.write("".join([_encode(line)[:-1] + end for line in lines]))
+
+
+def log_encoded(name: str, event: str, lines: str, at: float) -> None:
+    """Log lines as `log_many` does, each of which is a JSON object already; it ends with its brace and a newline."""
+    to = _json_lines
+    if to is None:
+        log_many(name, event, [json.loads(line) for line in lines.splitlines()], at)
+        return
+    # Within a JSON text a newline is escaped.
+    to.file.write(lines.replace("}\n", _end_at(to.service, name, event, at)))
+
+
+def _end_at(service: str, name: str, event: str, at: float) -> str:
+    second, microseconds = divmod(int(at * 1e6), 1_000_000)
+    before, behind = _end_of_lines(service, name, event)
+    return f"{before}{_to_the_second(second)}.{microseconds:06d}Z{behind}"
 
 
 @lru_cache(maxsize=64)

@@ -16,15 +16,29 @@ from prometheus_client.multiprocess import MultiProcessCollector
 
 from swiftlet.web.shared_metrics import DIRECTORY_VARIABLE
 
-_DURATION_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+DURATION_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 _METHODS = frozenset({"GET", "HEAD", "PUT", "POST", "DELETE", "COPY", "OPTIONS", "PATCH"})
 
+
+class Durations(Histogram):
+    """A histogram that counts many values at once: `observe` takes microseconds for each."""
+
+    def observe_all(self, within: Sequence[int], seconds: float) -> None:
+        """Count values of which so many are up to each bound and above the one before, the last of them beyond all
+        bounds; together they are `seconds`.
+        """
+        self._sum.inc(seconds)
+        for bucket, count in zip(self._buckets, within, strict=True):
+            if count:
+                bucket.inc(count)
+
+
 REQUESTS = Counter("swiftlet_http_requests_total", "HTTP requests answered.", ["service", "method", "status"])
-DURATION = Histogram(
+DURATION = Durations(
     "swiftlet_http_request_duration_seconds",
     "Time from a request's head to its answer's last byte.",
     ["service", "method"],
-    buckets=_DURATION_BUCKETS_S,
+    buckets=DURATION_BUCKETS_S,
 )
 IN_FLIGHT = Gauge(
     "swiftlet_http_requests_in_flight", "HTTP requests being worked on.", ["service"], multiprocess_mode="livesum"
@@ -54,6 +68,19 @@ class HttpMetrics:
         observe = _durations(self._service, known).observe
         for duration_s in durations_s:
             observe(duration_s)
+        self._moved(received, sent)
+
+    def answered_within(
+        self, method: str, status: int, within: Sequence[int], seconds: float, received: int, sent: int
+    ) -> None:
+        """Count finished requests with one answer, of which so many took up to each of `DURATION_BUCKETS_S`, as
+        `Durations.observe_all` has them; `method` is one of HTTP's, and bytes and seconds are of all together.
+        """
+        _requests(self._service, method, status).inc(sum(within))
+        _durations(self._service, method).observe_all(within, seconds)
+        self._moved(received, sent)
+
+    def _moved(self, received: int, sent: int) -> None:
         if received:
             self._received.inc(received)
         if sent:
@@ -66,7 +93,7 @@ def _requests(service: str, method: str, status: int) -> Counter:
 
 
 @cache
-def _durations(service: str, method: str) -> Histogram:
+def _durations(service: str, method: str) -> Durations:
     return DURATION.labels(service, method)
 
 

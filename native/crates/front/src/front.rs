@@ -14,10 +14,11 @@ use crate::changes::Changes;
 use crate::grants::{Granted, Grants, Holder, Seen};
 use crate::made::{Batch, batches};
 use crate::reactor::Reactor;
+use crate::records::Records;
 use crate::room::{Amounts, Spent};
 use crate::routes::Policy;
 use crate::secure::{Handshakes, Refused, Secure};
-use crate::shared::{Command, Handed, Served, Settings, Shared, lock, unring};
+use crate::shared::{Command, Handed, Settings, Shared, lock, unring};
 use crate::updates::Rows;
 
 /// A running thread. When it is dropped, all its connections end.
@@ -246,10 +247,11 @@ impl Front {
         Rows::of(&self.shared.rows)
     }
 
-    /// Answers that were sent since the last call.
+    /// Answers that were sent since the last call, with sums by these bounds of durations, in ascending order.
     #[must_use]
-    pub fn served(&self) -> Vec<Served> {
-        mem::take(&mut *lock(&self.shared.served))
+    pub fn records(&self, bounds_s: &[f64]) -> Records {
+        let served = mem::take(&mut *lock(&self.shared.served));
+        Records::of(&served, bounds_s)
     }
 
     /// Open connections.

@@ -16,17 +16,18 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
 use rustix::net::SocketFlags;
 use rustix::time::Timespec;
-use swiftlet_transport::{Completions, together};
+use swiftlet_transport::together;
 
 use crate::connection::{Connection, Read, State, Writing};
 use crate::date::http_date;
 use crate::hedging::Hedging;
 use crate::made::Made;
 use crate::random::Random;
+use crate::replies::Replies;
 use crate::shared::{Command, Handed, Served, Shared};
 use crate::storing::Clock;
 use crate::undecided::Undecided;
-use crate::updates::Updates;
+use crate::updates::{self, Updates};
 
 use handshakes::{HANDSHAKE_TIME, MAX_HANDSHAKES};
 
@@ -90,7 +91,8 @@ pub(crate) struct Reactor {
     listeners: Vec<Listener>,
     slots: Vec<Slot>,
     free: Vec<usize>,
-    devices: Arc<Completions>,
+    /// Answers to what devices are asked.
+    devices: Arc<Replies>,
     scratch: Vec<u8>,
     random: Random,
     clock: Clock,
@@ -104,7 +106,7 @@ pub(crate) struct Reactor {
     updates: Updates,
     hedging: Hedging,
     /// Answers to what `updates` asks.
-    update_events: Arc<Completions>,
+    update_events: Arc<Replies>,
     date: (u64, String),
     /// Connections that have more to do, once others have had their turn.
     later: VecDeque<u64>,
@@ -132,10 +134,10 @@ enum Then {
 impl Reactor {
     pub(crate) fn new(shared: Arc<Shared>) -> std::io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        let devices = Completions::new()?;
+        let devices = Replies::new(!PAIR)?;
         epoll::add(&epoll, &shared.wake, EventData::new_u64(WAKE), EventFlags::IN)?;
         epoll::add(&epoll, devices.as_fd(), EventData::new_u64(DEVICES), EventFlags::IN)?;
-        let update_events = Completions::new()?;
+        let update_events = Replies::new(updates::BATCH)?;
         epoll::add(&epoll, update_events.as_fd(), EventData::new_u64(UPDATES), EventFlags::IN)?;
         let settings = &shared.settings;
         let updates = Updates::new(settings.secret.clone(), settings.answer_timeout, Arc::clone(&shared.rows));
@@ -210,6 +212,11 @@ impl Reactor {
                 number if number & PAIR == PAIR => self.pair_ready(number, event.flags),
                 number => self.ready(number, event.flags),
             }
+        }
+        if now >= self.next_tick {
+            // Who looks at what lasts too long knows of all that has come.
+            self.answers();
+            self.updated(now);
         }
         self.digest();
         self.deliver(now);

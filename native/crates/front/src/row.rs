@@ -43,7 +43,7 @@ impl Row {
 }
 
 /// Append bytes in UTF-8 as a JSON string.
-fn text(out: &mut Vec<u8>, bytes: &[u8]) {
+pub(crate) fn text(out: &mut Vec<u8>, bytes: &[u8]) {
     out.push(b'"');
     for byte in bytes {
         match byte {

@@ -176,7 +176,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn ring(bell: &OwnedFd) {
+pub(crate) fn ring(bell: &OwnedFd) {
     // It can only fail when the counter is full, and then it is heard anyway.
     let _ = rustix::io::write(bell, &1_u64.to_ne_bytes());
 }

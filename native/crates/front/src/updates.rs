@@ -116,6 +116,8 @@ impl Rows {
 /// What has to be done.
 #[derive(Debug)]
 pub(crate) enum Do {
+    /// So many calls follow that belong together, with tokens like this one: only all of their answers bring anything on.
+    Expect(u64, usize),
     /// Make a call, whose events come with this number.
     Call(Arc<Device>, Box<Call>, u64),
     /// Answer these clients.
@@ -142,6 +144,8 @@ enum Kind {
 const KINDS: [Kind; 4] = [Kind::Update, Kind::Durable, Kind::Hello, Kind::Acknowledge];
 const KIND_SHIFT: u32 = 56;
 const ID_SHIFT: u32 = 8;
+/// The bits of a token that are the same for all messages of a batch.
+pub(crate) const BATCH: u64 = !((1 << ID_SHIFT) - 1);
 
 fn token(kind: Kind, id: u64, replica: usize) -> u64 {
     (kind as u64) << KIND_SHIFT | id << ID_SHIFT | replica as u64
@@ -210,9 +214,19 @@ struct Batch {
 }
 
 impl Batch {
+    /// The replicas that its clients wait for, as bits.
+    fn awaited(&self) -> u32 {
+        self.made.iter().fold(0, |all, one| all | one.awaited)
+    }
+
+    /// Whether its clients wait for all replicas.
+    fn awaits_all(&self) -> bool {
+        (0..self.servers.len()).all(|replica| self.awaited() >> replica & 1 == 1)
+    }
+
     /// Whether all replicas have it that its clients wait for.
     fn is_enough(&self) -> bool {
-        let awaited = self.made.iter().fold(0, |all, one| all | one.awaited);
+        let awaited = self.awaited();
         let mut missing = self.taken.iter().enumerate().filter(|(_, taken)| taken.is_none());
         missing.all(|(replica, _)| awaited >> replica & 1 == 0)
     }
@@ -348,17 +362,21 @@ impl Updates {
         let (messages, rows) = (servers.len() as u64, made.len() as u64);
         self.counts.messages.fetch_add(messages, Relaxed);
         self.counts.sent.fetch_add(messages * rows, Relaxed);
-        for (replica, server) in servers.iter().enumerate() {
+        let taken = vec![None; servers.len()];
+        let sent = Batch { made, servers, taken, answered: false };
+        if sent.awaits_all() {
+            self.todo.push(Do::Expect(token(Kind::Update, batch, 0), sent.servers.len()));
+        }
+        for (replica, server) in sent.servers.iter().enumerate() {
             let Some(device) = self.servers.device(*server) else { continue };
-            let trace = made[0].id.clone();
+            let trace = sent.made[0].id.clone();
             let header = header(device.name(), partition, name);
             let body = Body::Chunk(body.clone());
             let call = Call { method: UPDATE, timeout: SILENCE, trace, header, body, ..Call::default() };
             let token = token(Kind::Update, batch, replica);
             self.todo.push(Do::Call(Arc::clone(device), Box::new(call), token));
         }
-        let taken = vec![None; servers.len()];
-        self.batches.insert(batch, Batch { made, servers, taken, answered: false });
+        self.batches.insert(batch, sent);
         self.answer(batch, now);
     }
 

@@ -12,8 +12,8 @@ use swiftlet_front::grants::{Granted, Holder, Seen};
 use swiftlet_front::head::parse;
 use swiftlet_front::name::split;
 use swiftlet_front::{
-    Amounts, Batch, Changes as Counters, Device, Front as Inner, Handed, Handshakes, Level, Listed, Policy, Secure,
-    Secured, Served, Settings, Site, Spent,
+    Amounts, Batch, Changes as Counters, Counted, Device, Front as Inner, Handed, Handshakes, Level, Listed, Policy,
+    Records, Secure, Secured, Settings, Site, Spent,
 };
 use swiftlet_store::model::Key;
 
@@ -33,12 +33,12 @@ fn duplicate(descriptor: RawFd) -> PyResult<OwnedFd> {
     borrowed.try_clone_to_owned().map_err(os_error)
 }
 
-/// Method, path, status, bytes of both bodies, seconds, client, request's id.
-type ServedParts = (&'static str, Vec<u8>, u16, u64, u64, f64, String, String);
+/// Method, status, bytes of both kinds of bodies, seconds, how many took up to each bound.
+type CountedParts = (&'static str, u16, u64, u64, f64, Vec<u64>);
 
-fn served(served: Served) -> ServedParts {
-    let Served { method, path, status, received, bytes, took, remote, id } = served;
-    (method.name(), path, status, received, bytes, took.as_secs_f64(), remote.to_string(), id)
+fn counted(counted: Counted) -> CountedParts {
+    let Counted { method, status, received, sent, seconds, within } = counted;
+    (method.name(), status, received, sent, seconds, within)
 }
 
 /// Tokens, container's name with its slashes, shares as bits, rows in JSON, places and timestamps, devices' numbers,
@@ -280,9 +280,12 @@ impl Front {
         self.0.hedged()
     }
 
-    /// Answers that were sent.
-    fn served(&self) -> Vec<ServedParts> {
-        self.0.served().into_iter().map(served).collect()
+    /// Answers that were sent: their lines, and their sums.
+    #[pyo3(signature = (bounds_s, /))]
+    fn records(&self, py: Python<'_>, bounds_s: Vec<f64>) -> (String, Vec<CountedParts>) {
+        let Records { lines, counted: all } = py.detach(|| self.0.records(&bounds_s));
+        // Paths are as a head may have them, which is ASCII.
+        (String::from_utf8_lossy(&lines).into_owned(), all.into_iter().map(counted).collect())
     }
 
     /// Add a grant; returns whether there was room.

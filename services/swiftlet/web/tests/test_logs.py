@@ -12,7 +12,7 @@ import pytest
 
 from swiftlet.context import request_id
 from swiftlet.web.log_metrics import LOST
-from swiftlet.web.logs import configure_logging, get_logger, log_many
+from swiftlet.web.logs import Format, Level, configure_logging, get_logger, log_encoded, log_many
 
 
 def lines(capsys: pytest.CaptureFixture[str]) -> list[dict[str, object]]:
@@ -76,3 +76,17 @@ def test_a_full_disk_loses_lines_and_raises_nothing(tmp_path: Path, monkeypatch:
         get_logger("here").info("written")
         assert LOST._value.get() == before + 4
     assert "written" in [json.loads(line)["event"] for line in written.read_text().splitlines()]
+
+
+@pytest.mark.parametrize(("level", "format"), [("info", "json"), ("info", "console"), ("warning", "json")])
+def test_lines_that_are_encoded_are_those_of_fields(
+    level: Level, format: Format, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("structlog.processors._make_stamper", lambda *_: lambda event: event | {"timestamp": "then"})
+    configure_logging("proxy", level, format)
+    fields = [{"path": 'a}\n"b', "number": 1}, {"path": "}", "number": 0.5}]
+    log_many("here", "many", fields, 1.5)
+    expected = capsys.readouterr().err
+    log_encoded("here", "many", "".join(json.dumps(one) + "\n" for one in fields), 1.5)
+    assert capsys.readouterr().err == expected
+    assert len(expected.splitlines()) == (2 if level == "info" else 0)

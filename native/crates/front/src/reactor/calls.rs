@@ -5,13 +5,14 @@ use std::time::Instant;
 
 use swiftlet_node::message::Request;
 use swiftlet_store::model::Key;
-use swiftlet_transport::{Call, Completions, Sink};
+use swiftlet_transport::{Call, Sink};
 
 use super::REPLICA_SHIFT;
 use crate::connection::Attempt;
 use crate::grants::Granted;
 use crate::head::Asked;
 use crate::name;
+use crate::replies::Replies;
 use crate::routes::{Device, Policy};
 use crate::shared::Shared;
 
@@ -28,7 +29,7 @@ pub(super) fn place_of(shared: &Shared, asked: &Asked<'_>, granted: &Granted) ->
 /// Ask a device; `attempt` is the attempt's id for the connection of this number.
 pub(super) fn call(
     shared: &Shared,
-    devices: &Arc<Completions>,
+    devices: &Arc<Replies>,
     device: Arc<Device>,
     request: &Request,
     (number, attempt): (u64, u8),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use swiftlet_node::message::Request;
-use swiftlet_transport::{Chunk, Completions, What};
+use swiftlet_transport::{Chunk, What};
 
 use super::calls::{call, place_of};
 use super::{Reactor, Then};
@@ -15,13 +15,14 @@ use crate::checking::{Checked, Known, Sought, Verdict};
 use crate::connection::{Attempt, Checking, FIRST_ATTEMPT, State, Writing};
 use crate::grants::Granted;
 use crate::head::{Asked, Method};
+use crate::replies::Replies;
 use crate::shared::Shared;
 
 /// Ask the devices that may have the object of a complete write, on the connection of this number; None if Python has
 /// to answer the request. Who is not to find one has to know of handoffs, too; a task of a version that only those have
 /// is found obsolete when it is due.
 pub(super) fn begin_check(
-    (shared, devices): (&Shared, &Arc<Completions>),
+    (shared, devices): (&Shared, &Arc<Replies>),
     number: u64,
     asked: &Asked<'_>,
     content: &Content<'_>,

@@ -38,8 +38,10 @@ impl Reactor {
             }
             for one in todo {
                 match one {
+                    Do::Expect(token, calls) => self.update_events.expect(token, calls),
                     Do::Call(device, call, token) => {
                         if let Err(error) = device.peer().call(*call, &sink, token) {
+                            self.update_events.forget(token);
                             self.updates.event(token, &What::Failed(error), now);
                         }
                     }

@@ -307,9 +307,11 @@ impl Reactor {
             made.parts.clone_from(&parts);
         }
         let sink = Arc::clone(&self.devices) as Arc<dyn Sink>;
+        self.devices.expect(number(index, generation), calls.len());
         for (replica, (device, call)) in storing.devices.iter().zip(calls).enumerate() {
             let token = number(index, generation) | (replica as u64) << REPLICA_SHIFT;
             if device.peer().call(call, &sink, token).is_err() {
+                self.devices.forget(token);
                 if replica == 0 {
                     self.shared.give_back(&parts, bytes);
                 }

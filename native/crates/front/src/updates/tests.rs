@@ -29,6 +29,7 @@ struct World {
     now: Instant,
     holders: Vec<Arc<Device>>,
     calls: Vec<Called>,
+    expected: Vec<(u64, usize)>,
     answered: Vec<u64>,
     left: Vec<u64>,
     queued: Vec<u64>,
@@ -66,9 +67,10 @@ impl World {
         let peer = |name: &str| node.peer(Address { name: name.into(), tcp: None });
         let holders = ["o0", "o1", "o2"].map(|name| Arc::new(Device::new(peer(name), name))).to_vec();
         let (calls, answered, left, reported, listed) = (Vec::new(), Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        let queued = Vec::new();
+        let (queued, expected) = (Vec::new(), Vec::new());
         let now = Instant::now();
-        let mut world = Self { node, updates, counts, now, holders, calls, answered, left, queued, reported, listed };
+        let mut world =
+            Self { node, updates, counts, now, holders, calls, expected, answered, left, queued, reported, listed };
         world.route(3);
         world
     }
@@ -121,6 +123,7 @@ impl World {
             }
             for one in todo {
                 match one {
+                    Do::Expect(token, calls) => self.expected.push((token & BATCH, calls)),
                     Do::Call(device, call, token) => {
                         let Call { method, header, timeout, body, .. } = *call;
                         let body = body.bytes().unwrap_or_default() as usize;
@@ -498,6 +501,18 @@ fn room_is_told_of_rows_that_all_replicas_have_taken() {
 }
 
 /// Rows whose writes wait for these container replicas alone.
+#[test]
+fn answers_are_told_of_together_where_clients_wait_for_all_replicas() {
+    let mut world = World::new();
+    make_awaiting(&mut world, &[1, 2], 7);
+    let [(batch, calls)] = mem::take(&mut world.expected)[..] else { panic!("one batch") };
+    let tokens: Vec<u64> = world.calls.iter().map(|call| call.token).collect();
+    assert_eq!((tokens.len(), calls), (3, 3));
+    assert!(tokens.iter().all(|token| token & BATCH == batch));
+    make_awaiting(&mut world, &[3], 5);
+    assert_eq!((world.expected.len(), world.calls.len()), (0, 6));
+}
+
 fn make_awaiting(world: &mut World, tokens: &[u64], awaited: u32) {
     let made = tokens.iter().map(|token| Made { awaited, ..world.made(*token, "/a/c/") }).collect();
     world.updates.add(made, world.now);
