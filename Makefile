@@ -332,6 +332,13 @@ CUT_ARGS ?=
 bench-wan-cut: setup ## what clients notice of a region that is cut off for 10 minutes, and when all regions are equal again (as root)
 	@hack/wan cut $(CUT_ARGS)
 
+# make bench-wan-single SINGLE_ARGS='--congestion cubic --places remote'
+SINGLE_ARGS ?=
+.PHONY: bench-wan-single
+bench-wan-single: setup ## one stream of 1 GB over a wide-area link, with cubic and bbr, beside plain TCP and OpenStack Swift (installs it; root)
+	@bench/peers/prepare.sh
+	@hack/wan single run $(SINGLE_ARGS)
+
 # make bench-wan-study STUDY_ARGS='--rounds 1 --places three --scale 50'
 STUDY_ARGS ?=
 .PHONY: bench-wan-study

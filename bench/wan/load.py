@@ -5,25 +5,25 @@
 It runs in the client's region. PLAN is JSON: the target and its cells. A line of JSON is printed for each cell when it
 has ended, so that what was measured is not lost with what comes after it. The same code drives each store: OpenStack
 Swift and Swiftlet by the API of OpenStack Swift, Tahoe-LAFS by the web interface of its gateway, with a directory for
-each thread, as two writers of one directory disturb each other.
+each thread, as two writers of one directory disturb each other; and plain TCP, which stores nothing.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-import random
 import sys
 import time
 from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import aiohttp
 
-_BLOCK = random.Random(7).randbytes(4 << 20)
-"""What bodies are made of: random, as nothing may gain by compressing it, and the same in each client."""
-_CHUNK = 256 << 10
+from bench.wan.bodies import body
+from bench.wan.plain import REQUEST, Connections
+
 _SAMPLE_S = 0.05
 _EXAMPLE_CHARACTERS = 300
 
@@ -45,6 +45,8 @@ class Cell:
     """When what is not done is given up."""
     has_samples: bool = False
     """Whether it is told how many bytes had gone by when."""
+    is_anew: bool = False
+    """Whether it has connections of its own, which nobody has used before."""
 
 
 @dataclass(slots=True)
@@ -72,23 +74,14 @@ class Wrong(Exception):
     """An answer that is not the object which was written, or no success."""
 
 
-def body(seed: int, size: int) -> Iterator[memoryview]:
-    """Return the bytes of an object in pieces; objects of other seeds are different."""
-    begin, at, view = seed * 4099 % len(_BLOCK), 0, memoryview(_BLOCK)
-    while at < size:
-        start = (begin + at) % len(_BLOCK)
-        piece = view[start : start + min(_CHUNK, size - at, len(_BLOCK) - start)]
-        at += len(piece)
-        yield piece
-
-
 class Target:
     """A store as the client sees it."""
 
     def __init__(self, session: aiohttp.ClientSession, about: dict[str, Any]) -> None:
         """`about` is what the store's `target` returns, and what another client of the same store has made."""
-        self._session = session
+        self.session = session
         self._about = about
+        self.plain = Connections(about["host"], about["port"]) if about["api"] == "tcp" else None
         self._headers: dict[str, str] = {}
         self._base = ""
         self.directories: list[str] = list(about.get("directories", []))
@@ -97,23 +90,25 @@ class Target:
 
     async def prepare(self, threads: int) -> None:
         """Log in and make the container, or the directories of so many threads."""
+        if self.plain is not None:
+            return
         endpoint = self._about["endpoint"]
         if self._about["api"] == "tahoe":
             # Its errors are pages in HTML otherwise.
             self._headers = {"Accept": "text/plain"}
             while len(self.directories) < threads:
-                async with self._session.post(f"{endpoint}/uri?t=mkdir") as answer:
+                async with self.session.post(f"{endpoint}/uri?t=mkdir") as answer:
                     answer.raise_for_status()
                     self.directories.append((await answer.text()).strip())
             return
         login = {"X-Auth-User": self._about["user"], "X-Auth-Key": self._about["key"]}
-        async with self._session.get(f"{endpoint}/auth/v1.0", headers=login) as answer:
+        async with self.session.get(f"{endpoint}/auth/v1.0", headers=login) as answer:
             answer.raise_for_status()
             self._headers = {"X-Auth-Token": answer.headers["X-Auth-Token"]}
         policy = self._about["policy"]
         self._base = f"{endpoint}/v1/AUTH_test/study{policy}"
         headers = {**self._headers, **({"X-Storage-Policy": policy} if policy else {})}
-        async with self._session.put(self._base, headers=headers) as answer:
+        async with self.session.put(self._base, headers=headers) as answer:
             answer.raise_for_status()
 
     def _url(self, thread: int, name: str) -> str:
@@ -123,21 +118,48 @@ class Target:
 
     async def operate(self, cell: Cell, thread: int, number: int, counter: Counter) -> None:
         """Make one operation; Wrong when it has no success."""
+        if self.plain is not None:
+            await self._pass(self.plain, cell, number, counter)
+            return
         url = self._url(number % cell.threads, f"{cell.group}-{number}".replace(" ", "-"))
         if cell.kind == "write":
             headers = {**self._headers, "Content-Length": str(cell.size), "Content-Type": "application/octet-stream"}
             data = _sent(body(number, cell.size), counter)
-            async with self._session.put(url, data=data, headers=headers) as answer:
+            async with self.session.put(url, data=data, headers=headers) as answer:
                 await _check(answer)
                 await answer.read()
             self.written.setdefault(cell.group, []).append(number)
         elif cell.kind == "read":
-            async with self._session.get(url, headers=self._headers) as answer:
+            async with self.session.get(url, headers=self._headers) as answer:
                 await _check(answer)
-                await _compare(answer, body(number, cell.size), counter)
+                await _compare(answer.content.iter_any(), body(number, cell.size), counter)
         else:
-            async with self._session.delete(url, headers=self._headers) as answer:
+            async with self.session.delete(url, headers=self._headers) as answer:
                 await answer.read()
+
+    async def _pass(self, plain: Connections, cell: Cell, number: int, counter: Counter) -> None:
+        """Send or receive the bytes of an object over TCP."""
+        if cell.kind == "delete":
+            return
+        reader, writer = await plain.take()
+        writer.write(REQUEST.pack(b"W" if cell.kind == "write" else b"R", number, cell.size))
+        if cell.kind == "write":
+            async for piece in _sent(body(number, cell.size), counter):
+                writer.write(piece)
+                await writer.drain()
+            if await reader.read(1) != b".":
+                raise Wrong("the connection has ended")
+            self.written.setdefault(cell.group, []).append(number)
+        else:
+            await _compare(_received(reader, cell.size), body(number, cell.size), counter)
+        plain.give((reader, writer))
+
+
+async def _received(reader: asyncio.StreamReader, size: int) -> AsyncIterator[bytes]:
+    """Yield so many bytes as they come, or fewer when the connection ends."""
+    while size and (received := await reader.read(min(size, 1 << 20))):
+        size -= len(received)
+        yield received
 
 
 class Counter:
@@ -171,9 +193,9 @@ async def _check(answer: aiohttp.ClientResponse) -> None:
         raise Wrong(f"{answer.status}: {text}")
 
 
-async def _compare(answer: aiohttp.ClientResponse, expected: Iterator[memoryview], counter: Counter) -> None:
+async def _compare(answer: AsyncIterator[bytes], expected: Iterator[memoryview], counter: Counter) -> None:
     rest = memoryview(b"")
-    async for received in answer.content.iter_any():
+    async for received in answer:
         counter.add(len(received))
         left = memoryview(received)
         while left:
@@ -226,16 +248,22 @@ async def measure(target: Target, cell: Cell) -> Outcome:
     return outcome
 
 
+def _session() -> aiohttp.ClientSession:
+    connector, timeout = aiohttp.TCPConnector(limit=0), aiohttp.ClientTimeout(total=None)
+    return aiohttp.ClientSession(timeout=timeout, connector=connector, read_bufsize=1 << 20)
+
+
 async def run(plan: dict[str, Any]) -> None:
     """Measure all cells of a plan, and print what came of each."""
     cells = [Cell(**cell) for cell in plan["cells"]]
-    connector = aiohttp.TCPConnector(limit=0)
-    async with aiohttp.ClientSession(
-        timeout=aiohttp.ClientTimeout(total=None), connector=connector, read_bufsize=1 << 20
-    ) as session:
-        target = Target(session, plan["target"])
+    async with AsyncExitStack() as sessions:
+        target = Target(await sessions.enter_async_context(_session()), plan["target"])
         await target.prepare(max(cell.threads for cell in cells))
         for cell in cells:
+            if cell.is_anew:
+                target.session = await sessions.enter_async_context(_session())
+                if target.plain is not None:
+                    target.plain.close()
             outcome = await measure(target, cell)
             print(json.dumps({"cell": asdict(cell), "outcome": asdict(outcome)}), flush=True)
         # What another client of the same store has to know.

@@ -30,7 +30,6 @@ from bench.wan.links import DRIVER, LINKS, REGIONS
 from bench.wan.load import Cell
 from bench.wan.openstack import NEAR, PLAIN, OpenStackSwift
 from bench.wan.store import CODED, USER, Store
-from bench.wan.study_judging import OURS, SWIFT
 from bench.wan.study_page import reported, write_page
 from bench.wan.study_results import Measured, append, done_cells, read
 from bench.wan.tahoe import CODINGS, Tahoe
@@ -42,12 +41,9 @@ MB = 1_000_000
 SCALE, TAHOE_SCALE = 10, 100
 """Objects are so much smaller than those of the study, of 100 MB and 1 GB: fifty of 100 MB in three copies do not fit
 into the memory of a small machine, and Tahoe-LAFS would need an hour for them there."""
-_SINGLE_WAYS = (OURS, SWIFT)
 THREADS = (10, 30, 50)
 _LARGE_THREADS = 10
 _LIMIT_S, _TAHOE_LIMIT_S = 45.0, 60.0
-_SINGLE = 1000 * MB
-_SINGLE_LIMIT_S = 150.0
 _LATENCY_ROUNDS, _TAHOE_ROUNDS = 20, 5
 _LATENCY_BYTES = 10 << 10
 
@@ -146,25 +142,23 @@ SYSTEMS: Mapping[str, Callable[[Lab, Path, Place], _Swiftlet | _OpenStack | _Tah
 }
 
 
-def plan(is_tahoe: bool, has_single: bool, scale: int = SCALE) -> tuple[list[Cell], list[Cell]]:
+def plan(is_tahoe: bool, scale: int = SCALE) -> tuple[list[Cell], list[Cell]]:
     """Return the cells of a started store, and those after it was started again: `cold` and then `warm` reads."""
     scale, limit_s = (max(TAHOE_SCALE, scale), _TAHOE_LIMIT_S) if is_tahoe else (scale, _LIMIT_S)
     small, large = 100 * MB // scale, 1000 * MB // scale
     first = [
-        *_pair("latency", _LATENCY_BYTES, 1, _TAHOE_ROUNDS if is_tahoe else _LATENCY_ROUNDS, limit_s),
+        *pair("latency", _LATENCY_BYTES, 1, _TAHOE_ROUNDS if is_tahoe else _LATENCY_ROUNDS, limit_s),
         Cell("cold write", "write", "kept", small, 10, 10, limit_s),
     ]
     for threads in THREADS:
-        first += _pair(f"small {threads}", small, threads, threads, limit_s)
-    first += _pair(f"large {_LARGE_THREADS}", large, _LARGE_THREADS, _LARGE_THREADS, limit_s)
-    if has_single:
-        first += _pair("single", _SINGLE, 1, 1, _SINGLE_LIMIT_S, has_samples=True)
+        first += pair(f"small {threads}", small, threads, threads, limit_s)
+    first += pair(f"large {_LARGE_THREADS}", large, _LARGE_THREADS, _LARGE_THREADS, limit_s)
     again = [Cell(f"{how} read", "read", "kept", small, 10, 10, limit_s) for how in ("cold", "warm")]
     # Shares of Tahoe-LAFS stay until they are collected, and each removal writes a directory.
     return [cell for cell in first if not (is_tahoe and cell.kind == "delete")], again
 
 
-def _pair(group: str, size: int, threads: int, objects: int, limit_s: float, has_samples: bool = False) -> list[Cell]:
+def pair(group: str, size: int, threads: int, objects: int, limit_s: float, has_samples: bool = False) -> list[Cell]:
     """Return the write, the read and the removal of the same objects."""
     return [
         Cell(f"{group} {kind}", kind, group, size, threads, objects, limit_s, has_samples and kind != "delete")
@@ -202,24 +196,37 @@ def _measure(number: int, place: Place, name: str, scale: int) -> None:
         found: dict[str, list[Measured]] = {}
         made: dict[str, dict[str, Any]] = {way: {} for way in left}
         for way, target in left.items():
-            first, _ = plan(name == "tahoe", way in _SINGLE_WAYS and place.name != "local", scale)
-            found[way] = list(_drive(lab, number, place, way, target, first, made[way]))
+            first, _ = plan(name == "tahoe", scale)
+            found[way] = list(drive(lab, number, place, way, target, first, made[way]))
         system.stop()
         system.start()
         for way, target in left.items():
-            _, again = plan(name == "tahoe", False, scale)
-            found[way] += _drive(lab, number, place, way, target, again, made[way])
+            _, again = plan(name == "tahoe", scale)
+            found[way] += drive(lab, number, place, way, target, again, made[way])
             append(path, found[way])
         system.stop()
         shutil.rmtree(Path(directory) / "store", ignore_errors=True)
 
 
-def _drive(
-    lab: Lab, number: int, place: Place, way: str, target: Target, cells: Sequence[Cell], made: dict[str, Any]
+def drive(
+    lab: Lab,
+    number: int,
+    place: Place,
+    way: str,
+    target: Target,
+    cells: Sequence[Cell],
+    made: dict[str, Any],
+    other: tuple[str, str] | None = None,
 ) -> Iterator[Measured]:
-    """Let a client measure; `made` is what clients before it have made of the store, and gets what this one makes."""
-    command = [*inside(DRIVER), sys.executable, "-m", "bench.wan.load"]
-    text = json.dumps({"target": {**target, **made}, "cells": [asdict(cell) for cell in cells]})
+    """Let a client measure; `made` is what clients before it have made of the store, and gets what this one makes.
+
+    `other` is the module of another client than that of the study, and its plan.
+    """
+    module, text = other or (
+        "bench.wan.load",
+        json.dumps({"target": {**target, **made}, "cells": [asdict(cell) for cell in cells]}),
+    )
+    command = [*inside(DRIVER), sys.executable, "-m", module]
     with subprocess.Popen(
         command,
         stdin=subprocess.PIPE,

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from bench.wan.links import ROUND_TRIP_MS, SLOW_MIB_S
+from bench.wan.links import ROUND_TRIP_MS
 from bench.wan.study_results import Measured, median
 
 OURS, CODED, LOCAL = "Swiftlet, 3 copies", "Swiftlet, 6+3", "Swiftlet, 3 copies, local"
@@ -16,7 +16,7 @@ WAYS = (OURS, CODED, LOCAL, SWIFT, NEAR, TAHOE, TAHOE_WIDE)
 PLACES = {"three": "three sites", "remote": "one site, remote", "local": "one site, local"}
 THREADED = ("small 10", "small 30", "small 50", "large 10")
 """The groups whose throughput is compared."""
-_WRITE_BAR, _READ_BAR, _STREAM_BAR, _TRIP_BAR = 3.0, 2.0, 0.9, 1.1
+_WRITE_BAR, _READ_BAR, _TRIP_BAR = 3.0, 2.0, 1.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +46,6 @@ def bars(found: Sequence[Measured]) -> Iterator[Verdict]:
         ratios(found, "three", "write", LOCAL, NEAR),
         _WRITE_BAR,
     )
-    for place, kind in (("three", "write"), ("remote", "write"), ("remote", "read")):
-        rate = median(found, place, OURS, f"single {kind}", "steady_mib_s")
-        share = None if rate is None else rate / SLOW_MIB_S
-        yield Verdict(
-            f"single stream of 1 GB, {PLACES[place]}, {kind}: {_STREAM_BAR:g} of the link after the first second",
-            "not measured" if share is None else f"{share:.2f} ({rate:.1f} of {SLOW_MIB_S} MiB/s)",
-            None if share is None else share >= _STREAM_BAR,
-        )
     yield _small_put(found)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from bench import micro
@@ -29,12 +29,12 @@ def write_page(found: Sequence[Measured], folder: Path) -> None:
         (folder / _PICTURES / f"{name}.svg").write_text(as_file(drawn), encoding="utf-8")
 
 
-def between(page: str, text: str) -> str:
+def between(page: str, text: str, first: str = BEGIN, last: str = END) -> str:
     """Return the page with other text between the marks; ValueError without them."""
-    head, begin, rest = page.partition(BEGIN)
-    _, end, tail = rest.partition(END)
+    head, begin, rest = page.partition(first)
+    _, end, tail = rest.partition(last)
     if not (begin and end):
-        raise ValueError(f"the page has no {BEGIN} and {END}")
+        raise ValueError(f"the page has no {first} and {last}")
     return f"{head}{begin}\n{text}\n{end}{tail}"
 
 
@@ -54,10 +54,9 @@ def _lines(found: Sequence[Measured]) -> Iterator[str]:
         lambda value: f"{value:.1f}",
     )
     yield from _latency(found)
-    yield from _single(found)
     yield from _cold(found)
-    yield from _verdicts("What Swiftlet is to reach", bars(found))
-    yield from _verdicts("Orderings of the paper", orderings(found))
+    yield from verdicts("What Swiftlet is to reach", bars(found))
+    yield from verdicts("Orderings of the paper", orderings(found))
     yield from _bad(found)
     for name, drawn in pictures(found):
         if drawn:
@@ -115,16 +114,6 @@ def _latency(found: Sequence[Measured]) -> Iterator[str]:
         yield f"| {PLACES[place]} | {way} | " + " | ".join(cells) + " |"
 
 
-def _single(found: Sequence[Measured]) -> Iterator[str]:
-    yield "\n### One stream of 1 GB, MiB/s after its first second\n"
-    yield "| | | write | read |\n|---|---|---|---|"
-    for place, way in _rows(found):
-        rates = [median(found, place, way, f"single {kind}", "steady_mib_s") for kind in ("write", "read")]
-        if any(rate is not None for rate in rates):
-            cells = [_cell(rate, lambda value: f"{value:.1f}") for rate in rates]
-            yield f"| {PLACES[place]} | {way} | " + " | ".join(cells) + " |"
-
-
 def _cold(found: Sequence[Measured]) -> Iterator[str]:
     yield "\n### Cold and warm, 10 threads, MB/s\n"
     yield "| | | cold write | warm write | cold read | warm read |\n|---|---|---|---|---|---|"
@@ -134,11 +123,12 @@ def _cold(found: Sequence[Measured]) -> Iterator[str]:
         yield f"| {PLACES[place]} | {way} | " + " | ".join(cells) + " |"
 
 
-def _verdicts(title: str, verdicts: Iterator[Verdict]) -> Iterator[str]:
+def verdicts(title: str, all_of_them: Iterable[Verdict]) -> Iterator[str]:
+    """Return a table of verdicts."""
     yield f"\n### {title}\n"
     yield "| | found | |\n|---|---|---|"
     words = {True: "yes", False: "**no**", None: "not measured"}
-    for one in verdicts:
+    for one in all_of_them:
         yield f"| {one.statement} | {one.found} | {words[one.holds]} |"
 
 

@@ -42,6 +42,8 @@ class Measured:
     example: str
     cpu_s: float | None = None
     """Processor time of all processes of the store; it depends less on what else the machine does than rates."""
+    congestion: str = "cubic"
+    """The congestion control of TCP in all regions."""
 
     @classmethod
     def of(

@@ -16,7 +16,8 @@ import pytest
 from aiohttp import web
 
 from bench.wan import openstack
-from bench.wan.load import Cell, Outcome, Target, body, measure
+from bench.wan.bodies import body
+from bench.wan.load import Cell, Outcome, Target, measure
 from bench.wan.study import plan
 from bench.wan.study_judging import CODED, OURS, SWIFT, TAHOE_WIDE, THREADED, Verdict, bars, orderings
 from bench.wan.study_page import BEGIN, END, between, pictures, write_page
@@ -202,12 +203,6 @@ def test_a_store_that_served_nothing_is_not_ahead() -> None:
     assert (one.found, one.holds) == ("nothing was served", False)
 
 
-@pytest.mark.parametrize(("rate", "holds"), [(29.4, True), (29.3, False)])
-def test_a_single_stream_is_judged_by_the_slow_link(rate: float, holds: bool) -> None:
-    single = replace(_measured(cell=replace(WRITE, name="single write")), steady_mib_s=rate)
-    assert _verdict(list(bars([single])), "single stream", "three sites").holds is holds
-
-
 @pytest.mark.parametrize(("far_s", "holds"), [(0.0296, True), (0.0298, False)])
 def test_a_small_put_is_judged_by_a_trip_and_the_local_time(far_s: float, holds: bool) -> None:
     cell = replace(WRITE, name="latency write")
@@ -229,7 +224,7 @@ def test_orderings_of_the_paper_are_judged() -> None:
 
 def test_a_plan_reads_what_it_wrote_and_removes_it() -> None:
     for is_tahoe in (False, True):
-        first, again = plan(is_tahoe, has_single=not is_tahoe)
+        first, again = plan(is_tahoe)
         written: dict[str, Cell] = {}
         for cell in [*first, *again]:
             if cell.kind == "write":
