@@ -21,6 +21,7 @@ import aiohttp
 from aiohttp.abc import AbstractStreamWriter
 from yarl import URL
 
+from swiftlet.client import bypass
 from swiftlet.client.bodies import Body, BytesBody
 from swiftlet.client.credentials import Credentials, Token
 from swiftlet.client.errors import ConfigurationError, ConnectionFailed, Unauthorized, status_error
@@ -254,7 +255,7 @@ class HttpWay:
         """Return the object's bytes, or those of a range, once the answer has begun."""
         headers = {**request.headers, "Range": span.header} if span is not None else request.headers
         answer = await self._http.begin("GET", str(request), query=request.query, headers=headers)
-        return HttpStream(answer, str(request))
+        return HttpStream(answer, str(request), self._http.options.read_timeout_s)
 
     async def put(self, request: ObjectRequest, body: Body) -> Written:
         """Store an object; return when it is durable."""
@@ -276,10 +277,12 @@ class HttpWay:
 class HttpStream:
     """The body of an answer to GET."""
 
-    def __init__(self, answer: aiohttp.ClientResponse, name: str) -> None:
-        """Take over an answer that has begun."""
+    def __init__(self, answer: aiohttp.ClientResponse, name: str, timeout_s: float | None) -> None:
+        """Take over an answer that has begun; it ends when nothing has come for so many seconds."""
         self._answer = answer
         self._name = name
+        self._timeout_s = timeout_s
+        self._receiving: bypass.Receiving | None = None
         self.info = ObjectInfo.from_headers(answer.headers)
         self.is_compared = False
         self.digest = None
@@ -287,11 +290,19 @@ class HttpStream:
     async def __aiter__(self) -> AsyncIterator[bytes]:
         """Yield the bytes as they come."""
         with _connection_errors(f"GET {self._name}"):
+            if (begun := bypass.Receiving.begin(self._answer)) is not None:
+                data, self._receiving = begun
+                if data:
+                    yield data
+                while data := await self._receiving.read(self._timeout_s):
+                    yield data
             while data := await self._answer.content.readany():
                 yield data
 
     async def close(self) -> None:
         """Let go of what is left unread, and of the connection with it."""
+        if self._receiving is not None:
+            self._receiving.close()
         self._answer.close()
 
 

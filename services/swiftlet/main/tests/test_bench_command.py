@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,8 @@ import pytest
 import yaml
 
 from swiftlet.bench.results import read_result
-from swiftlet.bench.tests.store import Store
+from swiftlet.bench.tests.store import Store, running
 from swiftlet.main.commands.cli import run, swiftlet
-
-pytestmark = pytest.mark.usefixtures("credentials")
 
 SCENARIO: dict[str, Any] = {
     "title": "small",
@@ -29,6 +28,20 @@ SCENARIO: dict[str, Any] = {
     "warm_up_s": 0,
     "count": 20,
 }
+
+
+@pytest.fixture
+def store() -> Iterator[Store]:
+    with running() as made:
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith(("OS_", "ST_", "SWIFTLET_"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("ST_USER", "test:tester")
+    monkeypatch.setenv("ST_KEY", "secret")
 
 
 @pytest.fixture

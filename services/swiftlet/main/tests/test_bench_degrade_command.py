@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +17,8 @@ import pytest
 import yaml
 
 from swiftlet.bench.results import read_result
-from swiftlet.bench.tests.store import Store
+from swiftlet.bench.tests.store import Store, running
 from swiftlet.main.commands.cli import run, swiftlet
-
-pytestmark = pytest.mark.usefixtures("credentials")
 
 LOAD: dict[str, Any] = {
     "title": "small",
@@ -28,6 +28,20 @@ LOAD: dict[str, Any] = {
     "closed": {"connections": [2], "think_s": 0.01},
     "count": 20,
 }
+
+
+@pytest.fixture
+def store() -> Iterator[Store]:
+    with running() as made:
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith(("OS_", "ST_", "SWIFTLET_"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("ST_USER", "test:tester")
+    monkeypatch.setenv("ST_KEY", "secret")
 
 
 @pytest.fixture
