@@ -18,7 +18,7 @@ import yaml
 
 from swiftlet.crd import parse_storage_quota
 from swiftlet.quota import Limits, Quotas, parse_quotas
-from swiftlet.settings import SERVICES, load_settings
+from swiftlet.settings import SERVICES, ReplicatorSettings, load_settings
 from swiftlet_operator.build import build
 from swiftlet_operator.build.certificate import build_certificate
 from swiftlet_operator.build.pods import API_LABEL
@@ -98,6 +98,24 @@ def test_every_service_can_load_the_settings_that_its_pods_get(spec: str, tmp_pa
             seen.add(container["name"])
 
     assert {"object", "container", "replicator", "proxy"} <= seen
+
+
+@pytest.mark.parametrize("budget", [52_428_800, 0])
+def test_every_replicator_is_given_the_budget_of_a_link(budget: int, tmp_path: Path) -> None:
+    given = yaml.safe_load(SPECS["shaped"])
+    given["replicator"]["linkBytesPerSecond"] = budget
+    manifests = build(replace(site("shaped"), cluster=cluster(given)))
+    path = tmp_path / "settings.yaml"
+    path.write_text(manifests[0]["data"]["settings.yaml"], encoding="utf-8")
+    seen = {}
+    for workload, pod in pods_of([one for one in manifests if "spec" in one]):
+        for container in (one for one in pod["containers"] if one["name"] == "replicator"):
+            environ = {one["name"]: one.get("value", "a-secret") for one in container["env"]}
+            settings = load_settings(SERVICES["replicator"], path, environ)
+            assert isinstance(settings, ReplicatorSettings)
+            seen[workload["metadata"]["name"], bool(settings.replicator.databases)] = settings
+    assert {is_databases for _, is_databases in seen} == {False, True}
+    assert {one.replicator.link_bytes_per_s for one in seen.values()} == {budget}
 
 
 @pytest.mark.parametrize("spec", SPECS)
