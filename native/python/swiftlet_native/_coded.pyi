@@ -141,8 +141,9 @@ _CodedVersion: TypeAlias = tuple[int, int]
 """Timestamp and generation."""
 _Chosen: TypeAlias = list[tuple[int, int]]
 """The devices that a proxy chose: id in the ring, incarnation."""
-_Lack: TypeAlias = tuple[int, _CodedVersion]
-"""The number of a place, and the version of which it lacks the fragment."""
+_Lack: TypeAlias = tuple[int, _CodedVersion, bytes]
+"""The number of a place, the version of which it lacks the fragment, and how far away each device of the ring is from
+who rebuilds it, by its id: from 2 on it is behind a link that is to be spared. None is far behind the end."""
 _Write: TypeAlias = tuple[_CodedVersion, _Chosen]
 """A version, and the devices that decide about it."""
 
@@ -158,6 +159,9 @@ class CodedRebuilding:
 
     def made(self) -> int:
         """The bytes of the fragment that were made by now; 0 after `close`."""
+
+    def read(self) -> list[tuple[int, int]]:
+        """Devices by their ids, each with the bytes of cells that came from it by now; empty after `close`."""
 
     def close(self) -> None:
         """Ask for nothing more. All answers are None after it."""

@@ -199,6 +199,8 @@ class Rebuilt:
     made: int
     """Bytes of the fragment that were made."""
     refused: Sequence[Refused] = ()
+    read: Sequence[tuple[Device, int]] = ()
+    """Devices, each with the bytes of cells that came from it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,9 +251,12 @@ class CodedRepair(Protocol):
         """Tell a device that older versions are dead."""
         ...
 
-    async def rebuild(self, places: CodedPlaces, place: int, version: CodedVersion) -> Rebuilt:
+    async def rebuild(self, places: CodedPlaces, place: int, version: CodedVersion, distances: bytes = b"") -> Rebuilt:
         """Make the fragment of a place from others, or move the one of a device that stood in, and have the device at
         the place keep it.
+
+        `distances` says how far away each device is, by its id, and none is far behind its end. Near fragments are read
+        first; of devices at a distance of 2 and more, which are in other regions, as little as can be.
         """
         ...
 

@@ -24,8 +24,8 @@ class RoundsSection(Section):
         description="Bytes of objects per second that the replicators of a region together transfer at most between it "
         "and each other region, in both directions together; 0 for no limit. Each of them takes an equal share: by the "
         "number of nodes that the ring has in its region. Give all of them the same value. The other region's "
-        "replicators have a budget of their own: each region fetches what it lacks. Not counted are comparisons, and "
-        "rebuilds of policies with erasure coding.",
+        "replicators have a budget of their own: each region fetches what it lacks. Rebuilds of policies with erasure "
+        "coding count with what they read in other regions and send there. Not counted are comparisons, and packing.",
     )
     error_suppression_limit: int = Field(
         default=10,

@@ -117,23 +117,24 @@ class NativeCodedRepair:
         """Return whether older versions are dead when so many other places show a version in one round."""
         return CodedWire.is_settled(coding.data, coding.parity, equal)
 
-    async def rebuild(self, places: CodedPlaces, place: int, version: CodedVersion) -> Rebuilt:
+    async def rebuild(self, places: CodedPlaces, place: int, version: CodedVersion, distances: bytes = b"") -> Rebuilt:
         """Make the fragment of a place, and have the device there keep it."""
         parts, caller = await self._coded.parts(places), self._coded.caller
         waiter = Waiter()
         node, token = caller.listen(waiter)
         waits = caller.settings.answer_timeout_s, STREAM_S
         try:
-            rebuilding = node.rebuild_coded(token, parts, (place, version), waits, trace())
+            rebuilding = node.rebuild_coded(token, parts, (place, version, distances), waits, trace())
         except ValueError as error:
             caller.mute(token)
             raise NodeError(f"a fragment can't be rebuilt: {error}") from error
         try:
             end, size, refused = await self._rebuilt(rebuilding, waiter)
+            read = [(places.ring.device(number), read_bytes) for number, read_bytes in rebuilding.read()]
         finally:
             rebuilding.close()
             caller.mute(token)
-        return Rebuilt(cast("Said", end), size, self._coded.refused(places, refused))
+        return Rebuilt(cast("Said", end), size, self._coded.refused(places, refused), read)
 
     async def _rebuilt(self, rebuilding: CodedRebuilding, waiter: Waiter) -> tuple[str, int, list[Refusal]]:
         loop = asyncio.get_running_loop()

@@ -41,12 +41,13 @@ pub(crate) struct CodedRebuilding(Mutex<Option<Rebuilding>>);
 impl CodedRebuilding {
     pub(crate) fn start(
         places: PlacesParts<'_>,
-        (place, version): (usize, VersionParts),
+        (place, version, distances): (usize, VersionParts, Vec<u8>),
         ((timeout, body_timeout), trace): ((f64, f64), &str),
         sink: (Arc<dyn Sink>, u64),
     ) -> PyResult<Self> {
         let limits = ((seconds(timeout)?, seconds(body_timeout)?), trace);
-        let rebuilding = Rebuilding::start(places_of(places)?, (place, version_of(version)), limits, sink);
+        let places = places_of(places)?.seen_from(distances);
+        let rebuilding = Rebuilding::start(places, (place, version_of(version)), limits, sink);
         Ok(Self(Mutex::new(Some(rebuilding.map_err(PyValueError::new_err)?))))
     }
 }
@@ -69,6 +70,11 @@ impl CodedRebuilding {
     /// Bytes of the fragment that were made by now.
     fn made(&self) -> u64 {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map_or(0, Rebuilding::made)
+    }
+
+    /// Bytes of cells that came from each device by now.
+    fn read(&self) -> Vec<(u32, u64)> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map_or_else(Vec::new, Rebuilding::read)
     }
 
     /// Ask for nothing more.

@@ -397,7 +397,7 @@ impl TransportNode {
         &self,
         token: u64,
         places: PlacesParts<'_>,
-        lack: (usize, coded_repair::VersionParts),
+        lack: (usize, coded_repair::VersionParts, Vec<u8>),
         waits: (f64, f64),
         trace: &str,
     ) -> PyResult<CodedRebuilding> {

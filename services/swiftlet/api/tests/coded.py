@@ -44,6 +44,7 @@ CODED = 1
 """The policy with erasure coding."""
 CODING = Coding(4, 2, 1024)
 STRIPE = CODING.data * CODING.cell_bytes
+FAR_REGION = "far"
 _POOL_BYTES = 16 << 20
 
 
@@ -118,7 +119,8 @@ class _Acknowledging:
 class CodedServers:
     """Object servers with a device each, and those who write and read there."""
 
-    def __init__(self, root: Directory, count: int = CODING.fragments) -> None:
+    def __init__(self, root: Directory, count: int = CODING.fragments, far: Collection[int] = ()) -> None:
+        """Of `count` servers those in `far` are in another region than the others."""
         self.stores: list[NativeStore] = []
         self.servers: list[ObjectServer] = []
         self._root = root
@@ -127,7 +129,8 @@ class CodedServers:
             store, server = self._started(number, port)
             self.stores.append(store)
             self.servers.append(server)
-            builder.add_device(host="127.0.0.1", port=port, device="d", region="r", zone=f"z{number}", weight=1)
+            region = FAR_REGION if number in far else "r"
+            builder.add_device(host="127.0.0.1", port=port, device="d", region=region, zone=f"z{number}", weight=1)
         builder.rebalance(HOUR)
         self.ring = builder.ring
         self.client = _Client(NativeSettings(port_offset=1000, connect_timeout_s=20.0), KEYS)
@@ -204,11 +207,19 @@ class CodedServers:
 
 @asynccontextmanager
 async def coded_proxy(
-    root: Directory, *, through_front: bool = False, devices: int = CODING.fragments, pack_below: int = 0
+    root: Directory,
+    *,
+    through_front: bool = False,
+    devices: int = CODING.fragments,
+    pack_below: int = 0,
+    far: Collection[int] = (),
 ) -> AsyncIterator[tuple[Proxy, CodedServers]]:
-    """A proxy with the container `c` in the coded policy, whose objects of up to `pack_below` bytes are copies."""
+    """A proxy with the container `c` in the coded policy, whose objects of up to `pack_below` bytes are copies.
+
+    The devices in `far` are in another region.
+    """
     async with memory_cluster(root, devices=5) as cluster:
-        servers, known = CodedServers(root, devices), policies()
+        servers, known = CodedServers(root, devices, far), policies()
         rings = _Rings(cluster, servers.ring)
         queues = RowQueues(rings.container, cluster.listing_transport, HASH_PATH)
         acknowledgements = Acknowledgements(_Acknowledging(cluster, servers), interval_s=0.01)

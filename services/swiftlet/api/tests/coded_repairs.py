@@ -29,6 +29,7 @@ from swiftlet.sync.coded.report import CodedReport
 from swiftlet.sync.failures.neighbours import Neighbours
 from swiftlet.sync.failures.opinions import Observer
 from swiftlet.sync.failures.table import FailureTable
+from swiftlet.sync.moving.pacing import Pace
 from swiftlet.sync.planning.standing import Standings
 from swiftlet.transport.http_devices import HttpDevices
 from swiftlet.transport.native_calls import NativeSettings
@@ -54,8 +55,9 @@ class Repairs:
         now_s: Callable[[], float],
         reclaim_age_s: float = math.inf,
         bounds: Bounds = UNBOUNDED,
+        pace: Pace | None = None,
     ) -> None:
-        """`now_s` is the time of the writers."""
+        """`now_s` is the time of the writers; `pace` limits what is moved."""
         self.servers = servers
         self.standings = Standings()
         self.passed_s = 0.0
@@ -79,6 +81,7 @@ class Repairs:
             Watch(RECOVER_AFTER_S, lambda: self.passed_s),
             bounds,
             self.standings,
+            pace,
             reclaim_age_s=reclaim_age_s,
             now_s=lambda: now_s() + 30,
         )

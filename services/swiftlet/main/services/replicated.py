@@ -29,7 +29,7 @@ from swiftlet.sync.databases.entries import POLICIES, RING_NAMES, RINGS, ring_na
 from swiftlet.sync.databases.patience import IMPATIENT, Limits, Patience
 from swiftlet.sync.databases.replica_kind import database_replicas
 from swiftlet.sync.failures.redis_table import Notices
-from swiftlet.sync.moving.pacing import Pace
+from swiftlet.sync.moving.pacing import LinkBudget, Pace
 from swiftlet.sync.moving.replica_kind import ReplicaKind
 from swiftlet.sync.planning.proving import Proving
 from swiftlet.sync.replicator import Replicator
@@ -104,9 +104,10 @@ def _objects(app: web.Application, settings: ReplicatorSettings, by_hand: bool) 
         use_expirer(app, settings, rings, policies, transport)
         use_container_sync(app, settings, rings, policies, transport, lambda: nodes_of(rings, policies))
         use_objects_audit(app, settings, rings, policies, transport)
-    notices = Notices()
+    notices, links = Notices(), LinkBudget(section.link_bytes_per_s)
     replicator = _replicator(
         settings,
+        links,
         section.devices,
         rings.objects,
         policies.of_copies,
@@ -127,7 +128,7 @@ def _objects(app: web.Application, settings: ReplicatorSettings, by_hand: bool) 
         Watch(section.coded_recovery_after_s),
         Bounds(section.coded_max_fragments, section.coded_max_bytes),
         replicator.standings,
-        Pace(section.concurrency, section.bytes_per_s),
+        Pace(section.concurrency, section.bytes_per_s, links=links),
         settings.cluster.reclaim_age_s,
         names=name_of,
     )
@@ -174,9 +175,9 @@ def _databases(app: web.Application, settings: ReplicatorSettings, by_hand: bool
     if not by_hand:
         use_rows_audit(app, settings, rings, transport)
     indexes, notices = list(POLICIES.values()), Notices()
-    replicator = _replicator(
-        settings, section.databases, lambda index: database_ring(rings, RINGS[index]), indexes, replica_kind, notices
-    )
+    ring = lambda index: database_ring(rings, RINGS[index])  # noqa: E731
+    links = LinkBudget(section.link_bytes_per_s)
+    replicator = _replicator(settings, links, section.databases, ring, indexes, replica_kind, notices)
     return Work(
         replicator,
         rings,
@@ -201,6 +202,7 @@ def patience_of(interval_s: float) -> Limits:
 
 def _replicator(
     settings: ReplicatorSettings,
+    links: LinkBudget,
     addresses: Sequence[str],
     ring: Callable[[int], Ring],
     indexes: Sequence[int],
@@ -218,7 +220,7 @@ def _replicator(
         ring,
         replica_kind,
         reclaim_age_s=settings.cluster.reclaim_age_s,
-        pace=Pace(section.concurrency, section.bytes_per_s, link_bytes_per_s=section.link_bytes_per_s),
+        pace=Pace(section.concurrency, section.bytes_per_s, links=links),
         neighbours=make_neighbours(settings, addresses, transport, known, notices),
         mode=ROUND_MODES[section.mode],
         proving=proving,

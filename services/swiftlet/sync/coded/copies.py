@@ -29,9 +29,9 @@ from swiftlet.sync.coded.layout import CodedRing, HoldersAround
 from swiftlet.sync.coded.peers import Peers
 from swiftlet.sync.coded.redundancy import Tally
 from swiftlet.sync.coded.report import CodedReport
+from swiftlet.sync.coded.traffic import Traffic
 from swiftlet.sync.coded.views import Clock
 from swiftlet.sync.moving.copies import bring
-from swiftlet.sync.moving.pacing import Pace
 from swiftlet.sync.planning.standing import Standing
 from swiftlet.sync.session.compare import Need, Push, differing_suffixes, in_flight, is_due, is_returned, need_of
 from swiftlet.sync.session.roots import EMPTY_ROOT
@@ -65,11 +65,11 @@ class Copies:
         comparing: Comparing,
         report: CodedReport,
         tally: Tally,
-        pace: Pace,
+        traffic: Traffic,
         budget: Budget,
         clock: Callable[[], Clock],
     ) -> None:
-        """`budget` is told what was brought, and `pace` limits it. `clock` returns the moment of comparisons."""
+        """`budget` is told what was brought, and `traffic` limits it. `clock` returns the moment of comparisons."""
         self._coded = coded
         self._transport = transport
         self._repair_calls = repair
@@ -77,7 +77,7 @@ class Copies:
         self._comparing = comparing
         self._report = report
         self._tally = tally
-        self._pace = pace
+        self._traffic = traffic
         self._budget = budget
         self._clock = clock
 
@@ -232,8 +232,9 @@ class Copies:
             self._report.left += 1
             return False
         other = source if target is own else target
+        paced = lambda size: self._traffic.moved(size, [(source, size)], [(target, size)])  # noqa: E731
         try:
-            bringing = bring(self._transport, source, target, key, push, self._pace.moved)
+            bringing = bring(self._transport, source, target, key, push, paced)
             moved = await self._peers.calling(other, bringing)
         except (Superseded, NotFound):
             # One of them has something newer: the next round compares that.

@@ -21,7 +21,7 @@ from swiftlet.sync.coded.backlog import Budget
 from swiftlet.sync.coded.layout import CodedRing, Spot, store_partition_of
 from swiftlet.sync.coded.peers import Peers
 from swiftlet.sync.coded.report import CodedReport, Why
-from swiftlet.sync.moving.pacing import Pace
+from swiftlet.sync.coded.traffic import Traffic
 
 _LEARNS = 3
 """What a device is told at most about one version: that it counts, that it is settled, and then whether it lacks it."""
@@ -37,16 +37,25 @@ class Mending:
     """The repairs of one policy in one round."""
 
     def __init__(
-        self, coded: CodedRing, repair: CodedRepair, peers: Peers, report: CodedReport, pace: Pace, budget: Budget
+        self,
+        coded: CodedRing,
+        repair: CodedRepair,
+        peers: Peers,
+        report: CodedReport,
+        traffic: Traffic,
+        budget: Budget,
+        concurrency: int,
     ) -> None:
-        """`pace` limits what is done at a time, and the bytes that are read; `budget` is told what was rebuilt."""
+        """At most `concurrency` fragments are repaired at a time. `traffic` limits the bytes that are read and sent,
+        and says what is near; `budget` is told what was rebuilt.
+        """
         self._coded = coded
         self._repair = repair
         self._peers = peers
         self._report = report
-        self._pace = pace
+        self._traffic = traffic
         self._budget = budget
-        self._slots = asyncio.Semaphore(pace.concurrency)
+        self._slots = asyncio.Semaphore(concurrency)
 
     @property
     def policy(self) -> int:
@@ -106,11 +115,14 @@ class Mending:
 
     async def _rebuild(self, partition: int, digest: bytes, shown: ShownFragment, target: Spot) -> bool:
         """Have a device keep the fragment of its place; return whether it has it, or something newer."""
-        rebuilt = await self._repair.rebuild(self._coded.places(partition, digest), target.place, shown.version)
+        places, distances = self._coded.places(partition, digest), self._traffic.vicinity.distances
+        rebuilt = await self._repair.rebuild(places, target.place, shown.version, distances)
+        # Also what was read in vain has passed.
+        size_bytes = sum(read for _, read in rebuilt.read) + rebuilt.made
+        await self._traffic.moved(size_bytes, rebuilt.read, [(target.device, rebuilt.made)])
         if rebuilt.end in ("done", "superseded"):
             self._report.repaired("rebuilt", rebuilt.made)
             self._budget.spend(rebuilt.made)
-            await self._pace.moved(rebuilt.made * (self._coded.coding.data + 1))
             return True
         if rebuilt.end in ("failed", "busy"):
             self._peers.failed(target.device)

@@ -47,6 +47,7 @@ from swiftlet.sync.coded.mending import Mending
 from swiftlet.sync.coded.peers import Peers
 from swiftlet.sync.coded.redundancy import Tally
 from swiftlet.sync.coded.report import CodedReport
+from swiftlet.sync.coded.traffic import NOWHERE, Traffic, Vicinity
 from swiftlet.sync.coded.views import Clock
 from swiftlet.sync.failures.neighbours import Neighbours
 from swiftlet.sync.moving.pacing import Pace
@@ -148,8 +149,10 @@ class CodedRepairer:
             return []
         if coding is None:
             return []
-        tools = self._tools(CodedRing(policy, ring, coding), budget, report)
         devices = self._local(ring)
+        # A replicator's devices are on one node.
+        vicinity = Vicinity.of(ring, devices[0]) if devices else NOWHERE
+        tools = self._tools(CodedRing(policy, ring, coding), vicinity, budget, report)
         self._standings.keep(policy, {device.name for device in devices})
         begun: list[DeviceRound] = []
         for device in devices:
@@ -185,10 +188,11 @@ class CodedRepairer:
             self._surroundings[device.id, coded.policy] = known
         return known
 
-    def _tools(self, coded: CodedRing, budget: Budget, report: CodedReport) -> Tools:
+    def _tools(self, coded: CodedRing, vicinity: Vicinity, budget: Budget, report: CodedReport) -> Tools:
         self._neighbours.know(coded.policy, coded.ring.devices)
         peers = Peers(self._questions, self._neighbours, coded)
         comparing, tally = Comparing(coded, peers, report, self._clock), Tally(coded.coding)
+        traffic = Traffic(vicinity, self._pace)
         return Tools(
             coded,
             self._transport,
@@ -196,10 +200,8 @@ class CodedRepairer:
             peers,
             report,
             comparing,
-            Copies(
-                coded, self._transport, self._repair, peers, comparing, report, tally, self._pace, budget, self._clock
-            ),
-            Mending(coded, self._repair, peers, report, self._pace, budget),
+            Copies(coded, self._transport, self._repair, peers, comparing, report, tally, traffic, budget, self._clock),
+            Mending(coded, self._repair, peers, report, traffic, budget, self._pace.concurrency),
             Fates(coded, self._repair, peers, report, self._watch),
             tally,
             self._clock,

@@ -11,7 +11,8 @@ import asyncio
 import statistics
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from types import MappingProxyType
 
 from prometheus_client import Gauge
 
@@ -29,8 +30,32 @@ BURST_S = 1.0
 """Seconds' worth of bytes that may go at once after a pause."""
 
 
+_NONE: Mapping[str, int] = MappingProxyType({})
+
+
+class LinkBudget:
+    """What may pass the links between the own region and others, whoever in this process moves it."""
+
+    def __init__(self, bytes_per_s: float = 0.0) -> None:
+        """`bytes_per_s` is for all nodes of the own region together and each other region; 0 stands for no limit."""
+        self._bytes_per_s = bytes_per_s
+        self._paid_until: dict[str, float] = {}
+
+    def pay(self, region: str, nodes: int, size_bytes: int, now: float) -> float:
+        """Record that this many bytes pass the link to a region, and return from when on more may.
+
+        `nodes` is how many nodes of the own region share the link, each as much.
+        """
+        if not self._bytes_per_s:
+            return now
+        paid_until = max(self._paid_until.get(region, now), now - BURST_S)
+        paid_until += size_bytes * max(1, nodes) / self._bytes_per_s
+        self._paid_until[region] = paid_until
+        return paid_until
+
+
 class Pace:
-    """The pace of one replicator."""
+    """The pace of one kind of rounds of a replicator."""
 
     def __init__(
         self,
@@ -38,18 +63,16 @@ class Pace:
         bytes_per_s: float = 0.0,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
-        link_bytes_per_s: float = 0.0,
+        links: LinkBudget | None = None,
     ) -> None:
-        """At most `concurrency` partitions are compared at a time; `bytes_per_s` limits what is moved, and
-        `link_bytes_per_s` what all nodes of the own region together move over the link to each other region. 0 stands
-        for no limit.
+        """At most `concurrency` partitions are compared at a time; `bytes_per_s` limits what is moved, 0 stands for no
+        limit. `links` limit what passes between regions.
         """
         self.concurrency = concurrency
         self.allowed = concurrency
         """How many partitions may be compared at a time now."""
         self._bytes_per_s = bytes_per_s
-        self._link_bytes_per_s = link_bytes_per_s
-        self._links_paid_until: dict[str, float] = {}
+        self._links = links or LinkBudget()
         self._clock = clock
         self._sleep = sleep
         self._paid_until = clock()
@@ -70,23 +93,18 @@ class Pace:
         self._step.clear()
         ALLOWED.set(self.allowed)
 
-    async def moved(self, size_bytes: int) -> None:
-        """Record that this many bytes were sent; returns when more may be sent."""
-        await self._wait_until(self._pay(size_bytes))
-
-    async def moved_over(self, region: str, nodes: int, size_bytes: int) -> None:
-        """Record that this many bytes were sent to another region or fetched from there; returns when more may be.
-
-        `nodes` is how many nodes of the own region share the link, each as much.
+    async def moved(self, size_bytes: int, over: Mapping[str, int] = _NONE, nodes: int = 1) -> None:
+        """Record that this many bytes were moved, and of them so many `over` the link to each other region, sent or
+        fetched; returns when more may be moved. `nodes` is as for `LinkBudget.pay`.
         """
         paid_until = self._pay(size_bytes)
-        if self._link_bytes_per_s:
-            now = self._clock()
-            link = max(self._links_paid_until.get(region, now), now - BURST_S)
-            link += size_bytes * max(1, nodes) / self._link_bytes_per_s
-            self._links_paid_until[region] = link
-            paid_until = max(paid_until, link)
+        for region, passed_bytes in over.items():
+            paid_until = max(paid_until, self._links.pay(region, nodes, passed_bytes, self._clock()))
         await self._wait_until(paid_until)
+
+    async def moved_over(self, region: str, nodes: int, size_bytes: int) -> None:
+        """Record that this many bytes were moved, all of them over the link to one region."""
+        await self.moved(size_bytes, {region: size_bytes}, nodes)
 
     def _pay(self, size_bytes: int) -> float:
         if self._bytes_per_s:

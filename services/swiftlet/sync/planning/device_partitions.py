@@ -31,8 +31,7 @@ class Places:
         by_peer.pop(device.id, None)
         self.regions = {one.id: one.region for one in ring.devices if one is not None}
         """The region of each device, by its id."""
-        near = [one for one in ring.devices if one is not None and one.region == device.region and one.weight > 0]
-        self.nodes = len({(one.host, one.node) for one in near})
+        self.nodes = nodes_in(ring, device.region)
         """How many nodes of the device's region are in use."""
         self.has_far = any(region != device.region for region in self.regions.values())
         """Whether there are devices in other regions."""
@@ -45,6 +44,12 @@ class Places:
             pair = Pair(self._device, peer)
             self._shared[peer] = shared_by(pair, self.by_peer[peer], self.ring.part_power)
         return self._shared[peer]
+
+
+def nodes_in(ring: Ring, region: str) -> int:
+    """Return how many nodes of a region are in use."""
+    near = (one for one in ring.devices if one is not None and one.region == region and one.weight > 0)
+    return len({(one.host, one.node) for one in near})
 
 
 @dataclass(slots=True)

@@ -19,7 +19,7 @@ from swiftlet.ring.model import Device
 from swiftlet.sync.failures.neighbours import Neighbours
 from swiftlet.sync.failures.opinions import Observer
 from swiftlet.sync.failures.table import FailureTable
-from swiftlet.sync.moving.pacing import Pace
+from swiftlet.sync.moving.pacing import LinkBudget, Pace
 from swiftlet.sync.planning.proving import RIPE_S, Proving
 from swiftlet.sync.planning.regions import together
 from swiftlet.sync.replicator import Replicator, probe
@@ -297,7 +297,7 @@ async def test_what_passes_a_link_is_paced_by_its_budget_and_what_stays_in_the_r
             slept.append(seconds)
 
         for device in near:
-            pace = Pace(clock=lambda: 0.0, sleep=sleep, link_bytes_per_s=1000.0)
+            pace = Pace(clock=lambda: 0.0, sleep=sleep, links=LinkBudget(1000.0))
             store.start_again(device, pace)
         for _ in range(4):
             await store.round()

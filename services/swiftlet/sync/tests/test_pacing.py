@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from swiftlet.sync.moving.pacing import BURST_S, STEP, Pace
+from swiftlet.sync.moving.pacing import BURST_S, STEP, LinkBudget, Pace
 
 
 class Clock:
@@ -63,7 +63,7 @@ async def test_without_a_limit_nothing_waits() -> None:
 
 async def test_a_link_has_a_budget_of_its_own_that_the_nodes_of_a_region_share() -> None:
     clock = Clock()
-    pace = Pace(clock=clock, sleep=clock.sleep, link_bytes_per_s=1000.0)
+    pace = Pace(clock=clock, sleep=clock.sleep, links=LinkBudget(1000.0))
     began = clock.now
     for _ in range(10):
         await pace.moved(1_000_000)
@@ -78,7 +78,21 @@ async def test_a_link_has_a_budget_of_its_own_that_the_nodes_of_a_region_share()
 
 async def test_what_passes_a_link_counts_for_the_budget_of_the_replicator_too() -> None:
     clock = Clock()
-    pace = Pace(bytes_per_s=100.0, clock=clock, sleep=clock.sleep, link_bytes_per_s=1000.0)
+    pace = Pace(bytes_per_s=100.0, clock=clock, sleep=clock.sleep, links=LinkBudget(1000.0))
     began = clock.now
     await pace.moved_over("west", 1, 1000)
     assert clock.now - began == 10.0
+
+
+async def test_rounds_of_all_kinds_share_the_budget_of_a_link() -> None:
+    clock, links = Clock(), LinkBudget(1000.0)
+    copies, repairs = (Pace(clock=clock, sleep=clock.sleep, links=links) for _ in range(2))
+    began = clock.now
+    for _ in range(5):
+        await copies.moved_over("west", 1, 1000)
+        # Of what was read, most was near.
+        await repairs.moved(50_000, {"west": 1000})
+    assert clock.now - began == 10.0
+    # One link is slower than the other one.
+    await repairs.moved(50_000, {"west": 1000, "north": 3000})
+    assert clock.now - began == 13.0

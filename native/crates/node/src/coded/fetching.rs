@@ -15,6 +15,7 @@ use swiftlet_fragments::rebuilding::Rebuild;
 use swiftlet_fragments::restoring::{Given as GivenCell, Short, Wanted};
 use swiftlet_store::model::FragmentInfo;
 
+use super::places::FAR;
 use crate::message::fragments::{Cells, Given};
 
 /// A cell that has come, in the answer in which it came.
@@ -102,6 +103,8 @@ pub(super) struct Fetching {
     making: Making,
     /// For each fragment the devices that may have it, the one that is asked first.
     sources: Vec<VecDeque<u32>>,
+    /// How far away devices are, by their numbers.
+    distances: Arc<[u8]>,
     late: BTreeSet<usize>,
     cells: BTreeMap<(u64, usize), Cell>,
     /// Cells that were asked for and have not come.
@@ -118,19 +121,29 @@ impl Fetching {
     /// These bytes, from `sources`: for each fragment the devices that may have it.
     pub(super) fn bytes(info: FragmentInfo, bytes: Range<u64>, sources: Vec<VecDeque<u32>>, window: u64) -> Self {
         let making = Making::Bytes(Assembly::new(info.block.geometry, bytes, &[]));
-        Self::new(info, making, sources, window)
+        Self::new(info, making, (sources, Arc::default()), window)
     }
 
-    /// The cells of a fragment.
-    pub(super) fn fragment(info: FragmentInfo, index: usize, sources: Vec<VecDeque<u32>>, window: u64) -> Self {
+    /// The cells of a fragment, of near fragments first, and of far ones only as far as near ones are too few.
+    pub(super) fn fragment(
+        info: FragmentInfo,
+        index: usize,
+        sources: (Vec<VecDeque<u32>>, Arc<[u8]>),
+        window: u64,
+    ) -> Self {
         let making = Making::Fragment(Rebuild::new(info.block.clone(), index, &[]));
         Self::new(info, making, sources, window)
     }
 
-    fn new(info: FragmentInfo, making: Making, sources: Vec<VecDeque<u32>>, window: u64) -> Self {
+    fn new(
+        info: FragmentInfo,
+        making: Making,
+        (sources, distances): (Vec<VecDeque<u32>>, Arc<[u8]>),
+        window: u64,
+    ) -> Self {
         let end = making.left().start;
         let (late, cells, asked) = (BTreeSet::new(), BTreeMap::new(), BTreeSet::new());
-        let mut fetching = Self { info, making, sources, late, cells, asked, window, end, planned: 0 };
+        let mut fetching = Self { info, making, sources, distances, late, cells, asked, window, end, planned: 0 };
         fetching.plan();
         fetching
     }
@@ -149,12 +162,25 @@ impl Fetching {
         self.making.left().start
     }
 
-    /// Go on with the fragments that can be read now.
+    /// How far away the device is that a fragment is asked of.
+    fn distance(&self, index: usize) -> u8 {
+        let device = self.sources[index].front();
+        device.and_then(|device| self.distances.get(*device as usize)).copied().unwrap_or(0)
+    }
+
+    /// Go on with the fragments that can be read now: near ones first, if they are enough without any far one.
     fn plan(&mut self) {
         let has_source = |index: &usize| !self.sources[*index].is_empty();
-        let usable = (0..self.sources.len()).filter(has_source);
-        let (late, mut usable): (Vec<usize>, Vec<usize>) = usable.partition(|index| self.late.contains(index));
-        if usable.len() < self.info.block.geometry.scheme().data() {
+        let mut usable: Vec<usize> = (0..self.sources.len()).filter(has_source).collect();
+        usable.sort_by_key(|index| self.distance(*index));
+        let (late, mut usable): (Vec<usize>, Vec<usize>) =
+            usable.into_iter().partition(|index| self.late.contains(index));
+        let needed = self.info.block.geometry.scheme().data();
+        let near = usable.iter().take_while(|index| self.distance(**index) < FAR).count();
+        if near >= needed {
+            usable.truncate(near);
+        }
+        if usable.len() < needed {
             usable.extend(late);
         }
         self.making.read_from(&usable);

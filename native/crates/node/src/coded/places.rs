@@ -18,6 +18,8 @@ pub type Target = (Peer, String);
 
 /// The largest cell that is written: it is sent in one piece.
 pub const MOST_CELL_BYTES: usize = 1 << 20;
+/// The distance from which on what comes from a device passes a link that is to be spared.
+pub const FAR: u8 = 2;
 /// Bytes of an object that are asked for at once, but for one stripe at least.
 const MOST_WINDOW: u64 = 4 << 20;
 
@@ -82,6 +84,8 @@ pub struct Places {
     pub(crate) spares: Vec<u32>,
     pub(crate) scheme: Scheme,
     pub(crate) cell_bytes: usize,
+    /// How far away each device is, by its number; those behind the end are as near as can be.
+    distances: Arc<[u8]>,
     key: Key,
 }
 
@@ -110,7 +114,17 @@ impl Places {
         if !(1..=MOST_CELL_BYTES).contains(&cell_bytes) {
             return Err("a cell has 1 byte to 1 MiB");
         }
-        Ok(Self { devices, at, spares, scheme, cell_bytes, key })
+        Ok(Self { devices, at, spares, scheme, cell_bytes, distances: Arc::default(), key })
+    }
+
+    /// The same places for one from whom the devices are so far away, by their numbers: see [`FAR`].
+    #[must_use]
+    pub fn seen_from(self, distances: Vec<u8>) -> Self {
+        Self { distances: distances.into(), ..self }
+    }
+
+    pub(crate) fn distances(&self) -> Arc<[u8]> {
+        Arc::clone(&self.distances)
     }
 
     pub(crate) fn terms(&self) -> Terms {

@@ -1,8 +1,9 @@
 //! A fragment that its place lacks: made of others, proved, and kept by the device there.
 //!
 //! Another place is asked what is stored with the version. Then cells are read as by a reader: of the fragment itself,
-//! where a spare has it, and else k of each stripe. They are sent on as they are made. Only a fragment whose digest is
-//! the one that the others know is kept.
+//! where a spare has it, and else k of each stripe. Near devices are asked first. Of far ones as few fragments are read as
+//! can be: none if k are near, else the fragment itself where one has it, else as many as the near ones lack. Cells are
+//! sent on as they are made. Only a fragment whose digest is the one that the others know is kept.
 //!
 //! Who makes the fragment of a pack takes over that the pack is retired: else this place would take references to it, and
 //! whoever deletes the pack relies on no place doing so. So all other places are waited for, and if one has retired it, so
@@ -10,6 +11,7 @@
 //!
 //! Fault model: that of the module above. Whoever rebuilds may stop at any moment; nothing is kept then.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -79,6 +81,8 @@ struct State {
     queued: u64,
     /// Bytes that were made.
     made: u64,
+    /// Bytes of cells that came from each device, also of those that were wrong.
+    read: BTreeMap<u32, u64>,
 }
 
 /// A rebuild. Its sink is told `End` when it is over. Dropped before, nothing is kept.
@@ -100,7 +104,9 @@ impl Rebuilding {
             return Err("there is no such place");
         }
         let stage = Stage::Describing(None);
-        let state = State { place, version, body_timeout, stage, retired: false, upload: None, queued: 0, made: 0 };
+        let read = BTreeMap::new();
+        let state =
+            State { place, version, body_timeout, stage, retired: false, upload: None, queued: 0, made: 0, read };
         Ok(Self(Operation::start(places, state, (timeout, trace), sink, |_, asking| {
             for index in (0..asking.places.at.len()).filter(|index| *index != place) {
                 let (device, request) = (asking.places.at[index], asking.places.describe(index, version));
@@ -119,6 +125,12 @@ impl Rebuilding {
     #[must_use]
     pub fn made(&self) -> u64 {
         self.0.look(|state, _| state.made)
+    }
+
+    /// How many bytes of cells came from which devices, by their numbers.
+    #[must_use]
+    pub fn read(&self) -> Vec<(u32, u64)> {
+        self.0.look(|state, _| state.read.iter().map(|(device, bytes)| (*device, *bytes)).collect())
     }
 
     /// Why devices, by their numbers, gave no good answer.
@@ -144,7 +156,7 @@ impl State {
         asking.forget();
         let places = &asking.places;
         let (to, window) = (places.at[self.place], places.window());
-        let mut sources = places.sources(&info, &[]);
+        let (mut sources, distances) = (places.sources(&info, &[]), places.distances());
         sources[self.place].retain(|device| *device != to);
         let size = Some(info.block.geometry.fragment_bytes(self.place));
         let request = Request::Keep {
@@ -156,7 +168,7 @@ impl State {
             row: 0,
         };
         self.upload = asking.upload(self.body_timeout, About::Keep, to, (request, size));
-        self.stage = Stage::Making(Box::new(Fetching::fragment(info, self.place, sources, window)));
+        self.stage = Stage::Making(Box::new(Fetching::fragment(info, self.place, (sources, distances), window)));
     }
 
     fn end(&mut self, asking: &mut Asking, end: RebuildEnd) {
@@ -224,6 +236,10 @@ impl operation::State for State {
             },
             About::Cells(wish) => {
                 let given = answer.ok().and_then(|(header, body)| Some((Given::decode(&header).ok()?, body)));
+                let bytes = given.as_ref().map_or(0, |(_, body)| body.len() as u64);
+                if bytes > 0 {
+                    *self.read.entry(wish.device).or_default() += bytes;
+                }
                 if let Stage::Making(fetching) = &mut self.stage {
                     fetching.answered(&wish, given);
                 }

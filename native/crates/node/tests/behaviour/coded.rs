@@ -27,8 +27,8 @@ use swiftlet_fragments::Version;
 use swiftlet_fragments::request::Answer as SlotAnswer;
 use swiftlet_fragments::write::Verdict;
 use swiftlet_node::coded::{
-    Devices, Owed, Places, ReadEnd, ReadOptions, Reading, RebuildEnd, Rebuilding, Room, Target, WriteEnd, WriteOptions,
-    Writing,
+    Devices, FAR, Owed, Places, ReadEnd, ReadOptions, Reading, RebuildEnd, Rebuilding, Room, Target, WriteEnd,
+    WriteOptions, Writing,
 };
 use swiftlet_node::message::Request;
 use swiftlet_node::message::fragments::{Cells, Given, Request as FragmentRequest};
@@ -450,13 +450,21 @@ fn a_device_that_stands_still_is_dropped() {
 }
 
 fn rebuild(places: Places, place: usize, timestamp: u64, generation: u64) -> RebuildEnd {
+    rebuilt(places, place, timestamp, generation).end().unwrap()
+}
+
+/// A rebuild that has ended.
+fn rebuilt(places: Places, place: usize, timestamp: u64, generation: u64) -> Rebuilding {
     let events = Completions::new().unwrap();
     let version = Version { timestamp, generation };
     let rebuilding = Rebuilding::start(places, (place, version), ((LONG, LONG), "tx"), (events.clone(), 7)).unwrap();
     let told = events.wait(LONG);
     assert!(matches!(&told[..], [event] if event.token == 7 && matches!(event.what, What::End(_))));
-    rebuilding.end().unwrap()
+    rebuilding
 }
+
+/// Devices by their numbers, each with the bytes that came from it.
+type From = Vec<(u32, u64)>;
 
 impl Cluster {
     /// Put an empty device in the place of another one.
@@ -516,6 +524,52 @@ fn a_spares_fragment_is_moved_to_its_place() {
     let end = rebuild(cluster.places(1, 1, &[0, 3, 4, 5]), 2, 10, cluster.generation(1));
     assert_eq!(end, RebuildEnd::Answered(SlotAnswer::Done));
     assert!(read(cluster.places(1, 0, &[0, 5]), &[2], 0..u64::MAX, reading()) == Ok((10, object)));
+}
+
+impl Cluster {
+    /// Rebuild the fragment of an empty device's place, seen from somewhere; return where its bytes came from.
+    fn rebuilt_from(&mut self, number: u64, place: usize, spares: u32, distances: &[u8]) -> From {
+        self.replace(place);
+        let places = self.places(number, spares, &[]).seen_from(distances.to_vec());
+        let rebuilt = rebuilt(places, place, 10, self.generation(number));
+        assert_eq!(rebuilt.end(), Some(RebuildEnd::Answered(SlotAnswer::Done)), "{distances:?}");
+        rebuilt.read()
+    }
+}
+
+#[test]
+fn a_fragment_is_made_of_near_ones_and_of_as_few_far_ones_as_can_be() {
+    let mut cluster = Cluster::new(Carrier::Simulated);
+    // Ten cells of each fragment.
+    cluster.put(1, 10, &content(1, 40 * CELL));
+    let whole = (10 * CELL) as u64;
+    let of = |devices: &[u32]| -> From { devices.iter().map(|device| (*device, whole)).collect() };
+    assert_eq!(cluster.rebuilt_from(1, 5, 0, &[]), of(&[0, 1, 2, 3]), "all are as near");
+    assert_eq!(cluster.rebuilt_from(1, 5, 0, &[1, 0, 0, 0, 0]), of(&[1, 2, 3, 4]), "another zone");
+    assert_eq!(cluster.rebuilt_from(1, 5, 0, &[FAR, 0, 1, 1, 0]), of(&[1, 2, 3, 4]), "one is far");
+    assert_eq!(cluster.rebuilt_from(1, 5, 0, &[FAR, FAR, 1, 1, 0]), of(&[0, 2, 3, 4]), "one of the far ones is needed");
+    // Who has lost its own fragment gives none.
+    cluster.replace(2);
+    assert_eq!(cluster.rebuilt_from(1, 5, 0, &[FAR, 0, 0, 0, 0]), of(&[0, 1, 3, 4]), "a far one instead of it");
+}
+
+#[test]
+fn a_far_spares_fragment_is_moved_only_where_near_ones_are_too_few() {
+    let mut cluster = Cluster::new(Carrier::Simulated);
+    cluster.write_surely(cluster.places(1, 1, &[2]), 10, &content(1, 40 * CELL));
+    cluster.is_everywhere(1, 10, &[2]);
+    let whole = (10 * CELL) as u64;
+    let of = |devices: &[u32]| -> From { devices.iter().map(|device| (*device, whole)).collect() };
+    let near_spare = [FAR, FAR, FAR, FAR, FAR, FAR, 0];
+    assert_eq!(cluster.rebuilt_from(1, 2, 1, &near_spare), of(&[6]));
+    let far_spare = [0, 0, 0, 0, FAR, FAR, FAR];
+    assert_eq!(
+        cluster.rebuilt_from(1, 2, 1, &far_spare),
+        of(&[6]),
+        "once over the link is less than once and three near"
+    );
+    let far_spare = [0, 0, 0, 0, 0, FAR, FAR];
+    assert_eq!(cluster.rebuilt_from(1, 2, 1, &far_spare), of(&[0, 1, 3, 4]), "nothing passes the link");
 }
 
 #[test]
