@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.peers.processes import Processes, children_cpu_s
-from bench.peers.wire import Pass, Traffic, Wire, address_of
+from bench.peers.wire import Ended, Pass, Traffic, Wire, address_of
 from swiftlet.bench.runner import MAX_PREPARING
 
 VENV = Path(".cache/bench-peers/venv/bin").absolute()
@@ -25,6 +25,7 @@ INSIDE = str(Path(__file__).with_name("inside.py"))
 PROXY_PORT = 8180
 _MEMCACHED_PORT = 11311
 _END_WITHIN_S = 600.0
+_COMPLETE = "Object replication complete"
 KINDS = {"object": 6200, "container": 6201, "account": 6202}
 USER, KEY = "test:tester", "testing"
 
@@ -197,6 +198,8 @@ class OpenStack:
         self._etc.mkdir(parents=True)
         self._directory = directory
         self._processes = Processes(directory / "log")
+        self._replicators: dict[int, Processes] = {}
+        """Replicators that go on, by node."""
         (self._etc / "swift.conf").write_text("[swift-hash]\nswift_hash_path_suffix = benchmark\n")
         user = subprocess.run(["id", "-un"], capture_output=True, text=True, check=True).stdout.strip()
         for node in range(nodes + spare):
@@ -355,6 +358,8 @@ class OpenStack:
 
     def stop(self) -> None:
         """Stop all processes of the store."""
+        for node in list(self._replicators):
+            self.stop_replicator(node)
         self._processes.stop()
 
     @property
@@ -364,7 +369,7 @@ class OpenStack:
 
     def cpu_s(self) -> float:
         """Processor time of all that runs."""
-        return self._processes.cpu_s()
+        return self._processes.cpu_s() + sum(one.cpu_s() for one in self._replicators.values())
 
     def once(self, node: int, program: str) -> list[str]:
         """Return the command of a pass of one of the background daemons of a node's object server."""
@@ -390,6 +395,26 @@ class OpenStack:
 
     # -- rounds ----------------------------------------------------------------------------------------------
 
+    def start_replicator(self, node: int) -> None:
+        """Start `swift-object-replicator` on a node, which begins a pass every thirty seconds, as it comes."""
+        replicators = self._replicators[node] = Processes(self._said(node))
+        conf = str(self._etc / f"object-{node}.conf")
+        replicators.start("replicator", self._command("daemon", "swift-object-replicator", conf, "--verbose"))
+
+    def stop_replicator(self, node: int) -> None:
+        self._replicators.pop(node).stop()
+
+    def _said(self, node: int) -> Path:
+        return self._directory / f"replicator-{node}.log"
+
+    def ended(self, node: int) -> Ended:
+        """Return what the replicator of a node says of its last pass."""
+        self._replicators[node].alive()
+        passes = self._said(node).read_text(errors="replace").split(_COMPLETE)[:-1]
+        if not passes:
+            return Ended(0)
+        return Ended(len(passes), _round_s(passes[-1]), _moved(passes[-1]), _failed(passes[-1]))
+
     def one_pass(self, node: int, wire: Wire) -> Pass:
         """`swift-object-replicator --once` on a node."""
         command = [*self.once(node, "swift-object-replicator"), "--verbose"]
@@ -399,7 +424,7 @@ class OpenStack:
         seconds = time.monotonic() - began
         cpu_s = self.cpu_s() - cpu_s + children_cpu_s() - own_s
         said = done.stdout + done.stderr
-        if done.returncode or "Object replication complete" not in said:
+        if done.returncode or _COMPLETE not in said:
             raise RuntimeError(f"object-replicator ended with {done.returncode}: {said[-3000:]}")
         traffic = wire.take()
         local = traffic.pop(node)

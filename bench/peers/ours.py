@@ -1,19 +1,25 @@
-"""Our own daemons on the same loopback addresses: object servers with native stores, and rounds of the replicator."""
+"""Our own daemons on the same loopback addresses: object servers with native stores, and rounds of the replicator.
+
+What else the process of a replicator does is off, as OpenStack Swift has daemons of their own for it, which don't run:
+expired objects, deleted accounts, the audit of listings.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
 import subprocess
 import sys
 import time
+import urllib.request
 from pathlib import Path
 
 import yaml
 from swiftlet_native import xxh3_64
 
 from bench.peers.processes import Processes, children_cpu_s
-from bench.peers.wire import Pass, Traffic, Wire, address_of
+from bench.peers.wire import Ended, Pass, Traffic, Wire, address_of
 from e2e.standalone.cluster import environment
 from swiftlet.model import ObjectKey, PutFooter, PutRecord
 from swiftlet.ring import RingBuilder
@@ -22,6 +28,8 @@ from swiftlet.store.native import NativeStore
 from swiftlet.timestamp import Timestamp
 
 PORT = 6200
+_REPLICATORS_PORT = 6400
+_ANSWER_S = 10.0
 _KEY = "the key of a benchmark, no secret"
 
 
@@ -58,13 +66,15 @@ class Swiftlet:
             served = {"host": host, "port": PORT, "devices_dir": str(self._devices(node)), "devices": ["d"]}
             rounds = {
                 "host": host,
-                "port": 6400,
+                "port": _REPLICATORS_PORT,
                 "devices": [f"{host}:{PORT}/d"],
                 "mode": mode,
                 "concurrency": concurrency,
+                "listing_audit_interval_s": 0,
             }
+            alone = {"expirer": {"enabled": False}, "reaper": {"enabled": False}, "log": {"level": "warning"}}
             self._write(f"object-{node}", {"cluster": cluster, "object": served})
-            self._write(f"replicator-{node}", {"cluster": cluster, "replicator": rounds, "log": {"level": "warning"}})
+            self._write(f"replicator-{node}", {"cluster": cluster, "replicator": rounds, **alone})
 
     def _devices(self, node: int) -> Path:
         return self._directory / f"node-{node}"
@@ -105,6 +115,31 @@ class Swiftlet:
     def stop(self) -> None:
         """Stop all processes of the store."""
         self._processes.stop()
+
+    def start_replicator(self, node: int) -> None:
+        """Start `swiftlet replicator` on a node, which does a pass every ten seconds, as it comes."""
+        self._processes.start(f"replicator-{node}", self._command("replicator", f"replicator-{node}"), environment())
+        self._processes.wait_for([(address_of(node), _REPLICATORS_PORT)])
+
+    def stop_replicator(self, node: int) -> None:
+        self._processes.stop(f"replicator-{node}")
+
+    def ended(self, node: int) -> Ended:
+        """Return what the replicator of a node says of its last pass; asking takes bytes of the node with itself."""
+        self._processes.alive()
+        place = f"http://{address_of(node)}:{_REPLICATORS_PORT}"
+        with urllib.request.urlopen(f"{place}/metrics", timeout=_ANSWER_S) as answer:
+            number = int(float(re.findall(r"(?m)^swiftlet_replicator_rounds_total (.+)$", answer.read().decode())[0]))
+        with urllib.request.urlopen(f"{place}/statusz", timeout=_ANSWER_S) as answer:
+            rounds = json.load(answer)["lastRounds"]
+        if not number or not rounds:
+            return Ended(0)
+        last = rounds[-1]
+        return Ended(number, last["seconds"], last["pushed"] + last["pulled"], last["failed"] + last["skipped"])
+
+    def cpu_s(self) -> float:
+        """Return the processor time of all that runs."""
+        return self._processes.cpu_s()
 
     def one_pass(self, node: int, wire: Wire) -> Pass:
         """`swiftlet replicator --once` on a node."""

@@ -25,6 +25,7 @@ def main() -> None:
     parser.add_argument(
         "--unreachable", type=int, default=1, help="of them with a node unreachable, up to 1,000 objects"
     )
+    parser.add_argument("--running", type=int, default=3, help="passes of running replicators; 0 for none")
     parser.add_argument("--rounds", type=int, default=2, help="of each proxy, in turns; 0 for none")
     parser.add_argument("--seconds", type=int, default=10, help="length of each operation")
     parser.add_argument("--directory", type=Path, default=Path(".cache/bench-peers/data"), help="on a real disk")
@@ -33,7 +34,8 @@ def main() -> None:
     found: list[replication.Row] = []
     for objects in arguments.objects:
         _say(f"\nload of the machine: {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors\n\n{replication.HEAD}")
-        plan = replication.Plan(objects, arguments.working, arguments.unreachable if objects <= 1000 else 0)
+        unreachable = arguments.unreachable if objects <= 1000 else 0
+        plan = replication.Plan(objects, arguments.working, unreachable, arguments.running)
         for row in replication.measure(plan, wire):
             found.append(row)
             _say(str(row))

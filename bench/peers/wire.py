@@ -47,13 +47,26 @@ class Pass:
     local: Traffic
     """The traffic of a node with itself over loopback."""
     seconds: float
-    """From the command to its end, start of Python included."""
+    """From the command to its end, start of Python included; of a replicator that goes on, from the end of the pass
+    before, so that all that passes between two passes counts.
+    """
     round_s: float
     """The seconds of a round as the replicator reports them."""
     cpu_s: float
     """Processor seconds of the replicator and of the servers of all nodes."""
     moved: int
     failed: int
+
+
+@dataclass(frozen=True)
+class Ended:
+    """What a replicator that goes on has said of its last pass."""
+
+    number: int
+    """How many passes it has done."""
+    round_s: float = 0.0
+    moved: int = 0
+    failed: int = 0
 
 
 class Wire:

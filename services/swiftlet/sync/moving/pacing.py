@@ -34,7 +34,7 @@ _NONE: Mapping[str, int] = MappingProxyType({})
 
 
 class LinkBudget:
-    """What may pass the links between the own region and others, whoever in this process moves it."""
+    """The bytes that all rounds of this process may move between the own region and others."""
 
     def __init__(self, bytes_per_s: float = 0.0) -> None:
         """`bytes_per_s` is for all nodes of the own region together and each other region; 0 stands for no limit."""
