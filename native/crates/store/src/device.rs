@@ -16,6 +16,9 @@ const FORMAT: &str = "format";
 const MAGIC: [u8; 8] = *b"SWLTSTOR";
 const VERSION: u16 = 1;
 const LEN: usize = 40;
+/// With so many bytes more than are needed it is enough to know how much was free a moment ago: no disk takes as many
+/// meanwhile.
+pub(crate) const AMPLE_BYTES: u64 = 4 << 30;
 
 /// One device, owned.
 pub(crate) struct Device {
@@ -77,6 +80,10 @@ impl Device {
     /// Return `DiskFull` when so many more bytes would use the reserve.
     pub(crate) fn check_room(&self, bytes: u64) -> Result<()> {
         if self.reserve_bytes == 0 && bytes == 0 {
+            return Ok(());
+        }
+        let (_, before) = self.io("ask for free space", self.disk.recent_space())?;
+        if before >= self.reserve_bytes.saturating_add(bytes).saturating_add(AMPLE_BYTES) {
             return Ok(());
         }
         let (_, free) = self.io("ask for free space", self.disk.space())?;

@@ -86,6 +86,10 @@ pub trait Disk: Send + Sync {
     }
     /// Bytes in total and free.
     fn space(&self) -> io::Result<(u64, u64)>;
+    /// The same as it was a moment ago, for those who ask often.
+    fn recent_space(&self) -> io::Result<(u64, u64)> {
+        self.space()
+    }
     /// Let another process own the device; open files stay open.
     fn release(&self);
     /// Mark a named point where a crash test may strike.

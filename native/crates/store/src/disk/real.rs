@@ -7,7 +7,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 use rustix::buffer::spare_capacity;
 use rustix::fs::{
@@ -23,6 +24,9 @@ use crate::error::{Error, Result};
 const MAX_PARTS: usize = 1024;
 /// A crash test names a point and how often it is reached before the process kills itself, `name[:n]`.
 const FAILPOINT: &str = "SWIFTLET_STORE_FAILPOINT";
+
+/// For how long it counts as known how much space there is.
+const RECENTLY: Duration = Duration::from_millis(50);
 
 /// `statfs` of a file system in memory, which has no use for direct writes, says this.
 const IN_MEMORY: FsWord = 0x0102_1994;
@@ -199,6 +203,8 @@ pub struct RealDisk {
     root: PathBuf,
     lock: fs::File,
     failpoint: Option<(String, AtomicU64)>,
+    /// When somebody has asked for space, and how much there was.
+    recent: Mutex<Option<(Instant, (u64, u64))>>,
 }
 
 impl RealDisk {
@@ -229,7 +235,7 @@ impl RealDisk {
             let (name, nth) = setting.split_once(':').unwrap_or((&setting, "1"));
             (name.to_owned(), AtomicU64::new(nth.parse().unwrap_or(1)))
         });
-        Ok(Arc::new(Self { root: root.to_owned(), lock, failpoint }))
+        Ok(Arc::new(Self { root: root.to_owned(), lock, failpoint, recent: Mutex::default() }))
     }
 
     fn options() -> fs::OpenOptions {
@@ -288,6 +294,18 @@ impl Disk for RealDisk {
         Ok((status.f_blocks * status.f_frsize, status.f_bavail * status.f_frsize))
     }
 
+    fn recent_space(&self) -> io::Result<(u64, u64)> {
+        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((asked, space)) = *recent
+            && asked.elapsed() < RECENTLY
+        {
+            return Ok(space);
+        }
+        let space = self.space()?;
+        *recent = Some((Instant::now(), space));
+        Ok(space)
+    }
+
     fn release(&self) {
         // It is released with the descriptor at the latest.
         let _ = flock(&self.lock, FlockOperation::Unlock);
@@ -312,6 +330,26 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
 
     use super::*;
+    use crate::device::{AMPLE_BYTES, Device};
+
+    #[test]
+    fn how_much_is_free_is_asked_each_time_only_near_the_reserve() {
+        let root = std::env::temp_dir().join(format!("swiftlet-space-{}", std::process::id()));
+        fs::create_dir(&root).unwrap();
+        let disk = RealDisk::open(&root).unwrap();
+        let known = |asked: Instant, free: u64| *disk.recent.lock().unwrap() = Some((asked, (free, free)));
+        // The reserve is larger than any disk.
+        let reserve = 1 << 60;
+        let device = Device::new(Arc::clone(&disk) as _, [0; 16], reserve);
+        let soon = Instant::now() + Duration::from_secs(600);
+        known(soon, reserve + AMPLE_BYTES + 7);
+        assert!(device.check_room(7).is_ok());
+        assert!(matches!(device.check_room(8), Err(Error::DiskFull(_))));
+        assert_ne!(disk.space().unwrap(), disk.recent_space().unwrap());
+        known(Instant::now().checked_sub(RECENTLY).unwrap(), reserve + AMPLE_BYTES + 7);
+        assert!(matches!(device.check_room(7), Err(Error::DiskFull(_))), "it was too long ago");
+        fs::remove_dir_all(&root).unwrap();
+    }
 
     #[test]
     fn what_is_read_from_the_device_is_what_was_written() {
