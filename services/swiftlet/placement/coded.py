@@ -142,6 +142,13 @@ class CodedObjects:
         most = self._pack_below(policy)
         if most and footer.size <= most:
             return await self._put_small(path, policy, record, body, footer)
+        try:
+            return await self._put_once(path, policy, record, body, footer)
+        except NeverStored:
+            # Devices that had answered lately were not asked whether they are there still; now they are.
+            return await self._put_once(path, policy, record, body, footer)
+
+    async def _put_once(self, path: Path, policy: int, record: PutRecord, body: bytes, footer: PutFooter) -> Written:
         upload = await self._upload(path, policy, record, footer.size)
         try:
             if body:
@@ -323,6 +330,10 @@ async def _listed(delivery: CodedRow, path: Path, row: ObjectRow, pending: Seque
     return is_missing
 
 
+class NeverStored(Unavailable):
+    """Too few devices have taken their fragment of an object: nothing of it is stored, nor will be."""
+
+
 class CodedUpload:
     """A streamed object on its way to the devices of its places."""
 
@@ -382,7 +393,8 @@ class CodedUpload:
                 f"{self._path} has too many cells of {coding.cell_bytes} bytes for one object; store it in segments"
             )
         what = "it is not known whether it is stored" if end.verdict == "unknown" else "it is not stored"
-        return Unavailable(
+        refusal = NeverStored if end.verdict == "failed" else Unavailable
+        return refusal(
             f"{self._path}: {what}: {end.prepared} of {coding.fragments} devices have taken their fragment, too few "
             f"({_ailments(end.refused)})"
         )

@@ -258,7 +258,7 @@ fn without_cells(block: &Block) -> Block {
 }
 
 /// The cells of a data fragment that have some of these bytes of the object.
-fn touched(geometry: &Geometry, index: usize, bytes: Range<u64>) -> Range<u64> {
+pub(crate) fn touched(geometry: &Geometry, index: usize, bytes: Range<u64>) -> Range<u64> {
     if index >= geometry.scheme().data() {
         return 0..0;
     }

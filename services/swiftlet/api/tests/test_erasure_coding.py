@@ -19,10 +19,12 @@ from aiohttp import ClientError
 
 from swiftlet.api.tests.coded import CODED, CODING, STRIPE, CodedServers, coded_proxy
 from swiftlet.api.tests.proxy import SMALL, Proxy
+from swiftlet.boundaries.coded import CodedPlaces
 from swiftlet.expiry.expirer import Expirer
 from swiftlet.expiry.tests.support import queue_of
+from swiftlet.model import ObjectKey
 from swiftlet.names import Path
-from swiftlet.placement.tests.cluster import ACCOUNT, at, footer_of, record_of
+from swiftlet.placement.tests.cluster import ACCOUNT, HASH_PATH, at, footer_of, record_of
 from swiftlet.ring.model import Coding
 from swiftlet.settings.expirer import ExpirerSection
 
@@ -62,6 +64,20 @@ async def test_objects_of_all_sizes_are_read_as_they_were_written(coded: Coded) 
             assert got.body == (body if method == "GET" else b"")
     listed = await proxy.call("GET", "c")
     assert set(listed.body.decode().split()) == {f"o{size}" for size in SIZES}
+
+
+async def test_spares_stand_in_for_devices_that_have_answered_a_moment_ago(tmp_path: Directory) -> None:
+    """Nobody asks these whether they are still there, and too few devices are left without spares."""
+    async with coded_proxy(tmp_path, devices=CODING.fragments + CODING.parity) as (proxy, servers):
+        digest = HASH_PATH.of(Path(ACCOUNT, "c", "o"))
+        key = ObjectKey(CODED, servers.ring.partition_of(digest), digest)
+        assert (await proxy.call("PUT", "c/o", data=body_of(9000))).status == 201
+        for device in CodedPlaces.in_ring(key, CODING, servers.ring).at[: CODING.parity]:
+            await asyncio.to_thread(servers.servers[device.id].stop)
+        proxy.clock.now += 1
+        put = await proxy.call("PUT", "c/o", data=body_of(SMALL))
+        assert put.status == 201, put.body
+        assert (await proxy.call("GET", "c/o")).body == body_of(SMALL)
 
 
 async def test_a_newer_version_takes_the_place_of_an_older_one(coded: Coded) -> None:

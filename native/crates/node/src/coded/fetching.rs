@@ -228,6 +228,22 @@ impl Fetching {
         }
     }
 
+    /// These cells are on their way already.
+    pub(super) fn expect(&mut self, wish: &Wish) {
+        self.asked.extend(wish.stripes.clone().map(|stripe| (stripe, wish.index)));
+    }
+
+    /// What was expected has come, or other cells, or none.
+    pub(super) fn came_unasked(&mut self, wish: &Wish, cells: Option<(Cells, Vec<u8>)>) {
+        if cells.is_some_and(|(cells, body)| !self.came(wish.index, &cells, body)) {
+            return self.failed(wish);
+        }
+        let lacking = wish.stripes.clone().filter(|stripe| self.asked.remove(&(*stripe, wish.index))).count();
+        if lacking > 0 {
+            self.plan();
+        }
+    }
+
     /// Cells of a fragment have come, one behind the other; false if they are not what they say they are.
     pub(super) fn came(&mut self, index: usize, cells: &Cells, answer: Vec<u8>) -> bool {
         let geometry = self.info.block.geometry;

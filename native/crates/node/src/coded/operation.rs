@@ -16,6 +16,7 @@ use super::answering::{Answering, Whole, most_bytes};
 use super::places::{Places, Target};
 use crate::client::Failure;
 use crate::message::Request;
+use crate::status::Status;
 
 /// What an operation makes of answers.
 pub(super) trait State: Send + Sized + 'static {
@@ -130,11 +131,6 @@ impl<A> Asking<A> {
         self.next += 1;
     }
 
-    /// Nothing was asked yet, of nobody.
-    pub(super) fn is_first(&self) -> bool {
-        self.next == 0
-    }
-
     /// What is waited for.
     pub(super) fn open(&self) -> impl Iterator<Item = &A> {
         self.asked.values().map(|asked| &asked.about)
@@ -159,9 +155,14 @@ impl<A> Asking<A> {
 
     /// Cancel all requests, and hear no more of them.
     pub(super) fn forget(&mut self) {
-        self.cancel(|_| true);
-        self.asked.clear();
-        self.unsent.clear();
+        self.forget_all_but(|_| false);
+    }
+
+    /// The same, but for some.
+    pub(super) fn forget_all_but(&mut self, which: impl Fn(&A) -> bool) {
+        self.cancel(|about| !which(about));
+        self.asked.retain(|_, asked| which(&asked.about));
+        self.unsent.retain(|(token, _)| self.asked.contains_key(token));
     }
 
     /// The caller may look again.
@@ -201,8 +202,18 @@ fn go_on<S: State>((state, asking): &mut (S, Asking<S::About>)) {
     }
 }
 
+/// Whether this is an answer of a device that does its work.
+fn is_well(answer: &Result<Whole, Failure>) -> bool {
+    match answer {
+        Ok(_) => true,
+        Err(Failure::Refused(refusal)) => matches!(refusal.status, Status::NotFound | Status::Superseded),
+        Err(_) => false,
+    }
+}
+
 fn answered<S: State>((state, asking): (&mut S, &mut Asking<S::About>), token: u64, answer: Result<Whole, Failure>) {
     let Some(Asked { about, device, .. }) = asking.asked.remove(&token) else { return };
+    asking.places.devices.note(device, is_well(&answer));
     asking.refused.extend(answer.as_ref().err().map(|failure| (device, failure.clone())));
     state.answered(asking, about, answer);
 }

@@ -1,8 +1,9 @@
 //! Where an object's fragments are.
 
 use std::collections::{BTreeSet, VecDeque};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use swiftlet_erasure::{Geometry, Scheme};
 use swiftlet_fragments::forms::Numbers;
@@ -23,6 +24,10 @@ pub const FAR: u8 = 2;
 /// Bytes of an object that are asked for at once, but for one stripe at least.
 const MOST_WINDOW: u64 = 4 << 20;
 
+/// For so long after an answer a device is chosen for a write without being asked whether it is there. Many writes take
+/// longer than that, and devices may go away in the middle of each.
+const HEARD_LATELY: Duration = Duration::from_secs(10);
+
 /// A container update that is pending at a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owed {
@@ -41,18 +46,33 @@ pub(crate) fn row_of(place: usize, rows: &[u32]) -> u32 {
     rows.get(place).copied().unwrap_or(0)
 }
 
+/// What a device has said of itself.
+#[derive(Debug, Default)]
+struct Told {
+    /// The incarnation that it had when it was asked last; 0 if it was never heard of.
+    incarnation: AtomicU64,
+    /// When it has answered something, as [`now`] says it; 0 if it has failed since.
+    heard: AtomicU64,
+}
+
+/// Milliseconds since some time of this process, 1 at least.
+fn now() -> u64 {
+    static BEGAN: OnceLock<Instant> = OnceLock::new();
+    BEGAN.get_or_init(Instant::now).elapsed().as_millis() as u64 + 1
+}
+
 /// The devices of a ring by their numbers, and what they have said of themselves.
 #[derive(Debug)]
-pub struct Devices(Vec<Option<(Target, AtomicU64)>>);
+pub struct Devices(Vec<Option<(Target, Told)>>);
 
 impl Devices {
     /// These devices; the ring has none at some numbers.
     #[must_use]
     pub fn new(targets: Vec<Option<Target>>) -> Arc<Self> {
-        Arc::new(Self(targets.into_iter().map(|target| Some((target?, AtomicU64::new(0)))).collect()))
+        Arc::new(Self(targets.into_iter().map(|target| Some((target?, Told::default()))).collect()))
     }
 
-    fn get(&self, number: u32) -> Option<&(Target, AtomicU64)> {
+    fn get(&self, number: u32) -> Option<&(Target, Told)> {
         self.0.get(number as usize)?.as_ref()
     }
 
@@ -63,14 +83,33 @@ impl Devices {
     /// The device as it is chosen: with the incarnation that it had when it was asked last. One that was never heard of
     /// has 0, and nobody answers for it.
     pub(crate) fn chosen(&self, number: u32) -> Device {
-        let incarnation = self.get(number).map_or(0, |(_, incarnation)| incarnation.load(Relaxed));
+        let incarnation = self.get(number).map_or(0, |(_, told)| told.incarnation.load(Relaxed));
         Device { number, incarnation }
     }
 
     pub(crate) fn learn(&self, number: u32, incarnation: u64) {
-        if let Some((_, known)) = self.get(number) {
-            known.store(incarnation, Relaxed);
+        if let Some((_, told)) = self.get(number) {
+            told.incarnation.store(incarnation, Relaxed);
+            told.heard.store(now(), Relaxed);
         }
+    }
+
+    /// A device has answered, or has not done what it was asked for.
+    pub(crate) fn note(&self, number: u32, is_well: bool) {
+        if let Some((_, told)) = self.get(number) {
+            told.heard.store(if is_well { now() } else { 0 }, Relaxed);
+        }
+    }
+
+    /// Whether a device may be chosen by the incarnation that is known of it: it has answered lately, and has not failed
+    /// since. One that was replaced refuses what was meant for its predecessor.
+    pub(crate) fn is_well(&self, number: u32) -> bool {
+        self.get(number).is_some_and(|(_, told)| {
+            let heard = told.heard.load(Relaxed);
+            told.incarnation.load(Relaxed) != 0
+                && heard != 0
+                && now().saturating_sub(heard) < HEARD_LATELY.as_millis() as u64
+        })
     }
 }
 

@@ -2,8 +2,9 @@
 //!
 //! So many places are asked for their newest version that one of them has what a quorum has committed, or what more than
 //! half of the places with copies have of a small object, as long as no spare stood in for it; the newest of their answers
-//! counts. The first of them sends the cells that it has of the range as well, or the bytes of its copy. Everybody is
-//! asked if these have nothing. Then cells are asked for, up to two windows ahead of what the caller has taken. Who is
+//! counts. The first of them sends the cells that it has of the range as well, or the bytes of its copy. In a policy without
+//! small objects places with other cells of the range send these at the same time, so that one round trip is enough.
+//! Everybody is asked if these have nothing. Then cells are asked for, up to two windows ahead of what the caller has taken. Who is
 //! late is replaced by others: for cells, by those of other fragments; for a copy, by others that have it. A small object
 //! of which no copy can be had is read from the pack where a place with its reference says that it is.
 //!
@@ -36,6 +37,7 @@ use super::member::{Member, Referred, Wish as MemberWish};
 use super::operation::{self, Operation};
 use super::places::Places;
 use crate::client::Failure;
+use crate::fragments::touched;
 use crate::message::fragments::{Cells, CopyHere, Given, Newest, Request};
 use crate::message::{self, Found};
 
@@ -69,8 +71,10 @@ pub enum ReadEnd {
 
 #[derive(Clone, Debug)]
 enum Kind {
-    /// The newest version.
-    Newest,
+    /// The newest version, perhaps with cells of the range.
+    Newest {
+        cells: bool,
+    },
     /// What is stored with this version.
     Describe(Version),
     Cells(Version, Range<u64>),
@@ -89,6 +93,15 @@ struct About {
 }
 
 type Asking = operation::Asking<About>;
+
+impl About {
+    /// The cells of these bytes that come with the answer, if it is about this version and brings any.
+    fn cells(&self, info: &FragmentInfo, bytes: Range<u64>) -> Option<Wish> {
+        let Self { index, device, kind: Kind::Newest { cells: true } } = *self else { return None };
+        let stripes = touched(&info.block.geometry, index, bytes);
+        (!stripes.is_empty()).then_some(Wish { index, device, stripes })
+    }
+}
 
 /// What is known of a version.
 #[derive(Debug)]
@@ -192,8 +205,10 @@ impl Reading {
         Self(Operation::start(places, state, (timeout, &trace), sink, |state, asking| {
             // As many as will be enough if they answer.
             while !state.first.is_empty() && !is_enough(asking, state.asked.iter()) {
-                state.ask_next(asking);
+                let sends_cells = state.first.front().is_some_and(|place| state.sends_cells(asking, *place));
+                state.ask_next(asking, sends_cells);
             }
+            state.ask_for_cells(asking);
         }))
     }
 
@@ -266,13 +281,11 @@ impl State {
                     message::Request::Get { key: asking.places.copy_key(), start, stop, whole: 0, proved: false };
                 return asking.ask(About { index, device, kind }, device, request);
             }
-            // The first one of all sends cells.
-            Kind::Newest if asking.is_first() => {
-                let window = asking.places.window() * asking.places.stripe_bytes();
-                let stop = self.range.start.saturating_add(window).min(self.range.end);
-                Request::Newest { key, below: self.below, start: self.range.start, stop }
+            Kind::Newest { cells: true } => {
+                let Range { start, end } = self.first_bytes(asking);
+                Request::Newest { key, below: self.below, start, stop: end }
             }
-            Kind::Newest => Request::Newest { key, below: self.below, start: 0, stop: 0 },
+            Kind::Newest { cells: false } => Request::Newest { key, below: self.below, start: 0, stop: 0 },
             Kind::Describe(version) => asking.places.describe(index, *version),
             Kind::Member(pack, wish) => {
                 let request = wish.request(&asking.places, *pack);
@@ -286,10 +299,36 @@ impl State {
     }
 
     /// Ask the next of the first places, if there is one.
-    fn ask_next(&mut self, asking: &mut Asking) {
+    fn ask_next(&mut self, asking: &mut Asking, cells: bool) {
         if let Some(place) = self.first.pop_front() {
             self.asked.push(place);
-            self.ask(asking, place, asking.places.at[place], Kind::Newest);
+            self.ask(asking, place, asking.places.at[place], Kind::Newest { cells });
+        }
+    }
+
+    /// Bytes of the range of which cells come with the newest version.
+    fn first_bytes(&self, asking: &Asking) -> Range<u64> {
+        let window = asking.places.window() * asking.places.stripe_bytes();
+        self.range.start..self.range.start.saturating_add(window).min(self.range.end)
+    }
+
+    /// Whether a place is to send cells with the newest version: the first one of all does, and others that have some,
+    /// where these would not be the bytes of a copy once more.
+    fn sends_cells(&self, asking: &Asking, place: usize) -> bool {
+        let has_cells = !self.options.small && place < asking.places.scheme.data();
+        !self.range.is_empty() && (self.asked.is_empty() || has_cells)
+    }
+
+    /// Ask other places for their cells of the range at the same time, out of as many as are read from.
+    fn ask_for_cells(&mut self, asking: &mut Asking) {
+        let more = asking.places.scheme.data().saturating_sub(self.asked.len()).min(self.first.len());
+        for place in self.first.drain(..more).collect::<Vec<_>>() {
+            if self.sends_cells(asking, place) {
+                self.asked.push(place);
+                self.ask(asking, place, asking.places.at[place], Kind::Newest { cells: true });
+            } else {
+                self.first.push_back(place);
+            }
         }
     }
 
@@ -330,7 +369,7 @@ impl State {
             None => Stage::Asking { everyone: true },
             Some(_) => Stage::Describing,
         };
-        let kind = about.map_or(Kind::Newest, Kind::Describe);
+        let kind = about.map_or(Kind::Newest { cells: false }, Kind::Describe);
         let places = &asking.places;
         let mut asked: Vec<(usize, u32)> = places.at.iter().copied().enumerate().collect();
         asked.extend(places.spares.iter().flat_map(|device| (0..places.at.len()).map(|index| (index, *device))));
@@ -398,14 +437,35 @@ impl State {
 
     /// Begin to fetch the range of a version that is known.
     fn fetch(&mut self, asking: &mut Asking, version: Version) {
-        asking.forget();
-        let Some(known) = self.known.get_mut(&version) else { return };
+        let bytes = self.first_bytes(asking);
+        let Some(known) = self.known.get_mut(&version) else { return asking.forget() };
         let sources = asking.places.sources(&known.info, &known.holders);
         let mut fetching = Fetching::bytes(known.info.clone(), self.range.clone(), sources, asking.places.window());
         for (index, cells, body) in std::mem::take(&mut known.cells) {
             fetching.came(index, &cells, body);
         }
+        asking.forget_all_but(|about| about.cells(&fetching.info, bytes.clone()).is_some());
+        let coming = asking.open().filter_map(|about| about.cells(&fetching.info, bytes.clone()));
+        for wish in coming.collect::<Vec<_>>() {
+            fetching.expect(&wish);
+        }
         self.stage = Stage::Fetching(Box::new(fetching));
+    }
+
+    /// A device has answered which version is its newest one, while one is being fetched: it may have sent cells of that.
+    fn came_along(&mut self, asking: &Asking, about: &About, answer: Result<Whole, Failure>) {
+        let bytes = self.first_bytes(asking);
+        let Stage::Fetching(fetching) = &mut self.stage else { return };
+        let Some(wish) = about.cells(&fetching.info, bytes) else { return };
+        let Ok(newest) = answer.and_then(|(header, body)| Ok((Newest::decode(&header)?, body))) else {
+            return fetching.answered(&wish, None);
+        };
+        let (Newest { fragment, .. }, body) = newest;
+        let is_it = |(info, _): &(FragmentInfo, Cells)| {
+            asking.places.fits(wish.index, info) && info.version() == fetching.version()
+        };
+        let cells = fragment.filter(is_it).map(|(_, cells)| (cells, body)).filter(|(cells, _)| !cells.xxh3.is_empty());
+        fetching.came_unasked(&wish, cells);
     }
 
     /// How many places with copies have answered.
@@ -513,7 +573,7 @@ impl State {
 
     /// Ask others for what is late.
     fn hedge(&mut self, asking: &mut Asking) {
-        let after = self.options.hedge;
+        let (after, bytes) = (self.options.hedge, self.first_bytes(asking));
         match &mut self.stage {
             Stage::Asking { everyone: false } => {
                 let late: BTreeSet<usize> = asking.late(after).map(|about| about.index).collect();
@@ -522,16 +582,22 @@ impl State {
                     self.compare(asking);
                 } else if is_enough(asking, in_time.union(&self.heard)) {
                 } else if !self.first.is_empty() {
-                    self.ask_next(asking);
+                    self.ask_next(asking, false);
                 } else {
                     self.compare(asking);
                 }
             }
             Stage::Fetching(fetching) => {
                 let first = fetching.first();
-                for About { index, kind, .. } in asking.late(after) {
-                    if matches!(kind, Kind::Cells(_, stripes) if stripes.contains(&first)) {
-                        fetching.is_late(*index);
+                for about in asking.late(after) {
+                    let is_waited_for = match &about.kind {
+                        Kind::Cells(_, stripes) => stripes.contains(&first),
+                        _ => {
+                            about.cells(&fetching.info, bytes.clone()).is_some_and(|wish| wish.stripes.contains(&first))
+                        }
+                    };
+                    if is_waited_for {
+                        fetching.is_late(about.index);
                     }
                 }
             }
@@ -572,9 +638,13 @@ impl State {
 impl operation::State for State {
     type About = About;
 
-    fn answered(&mut self, asking: &mut Asking, About { index, device, kind }: About, answer: Result<Whole, Failure>) {
+    fn answered(&mut self, asking: &mut Asking, about: About, answer: Result<Whole, Failure>) {
+        if matches!((&about.kind, &self.stage), (Kind::Newest { .. }, Stage::Fetching(_))) {
+            return self.came_along(asking, &about, answer);
+        }
+        let About { index, device, kind } = about;
         match kind {
-            Kind::Newest => {
+            Kind::Newest { .. } => {
                 let newest = answer.and_then(|(header, body)| Ok((Newest::decode(&header)?, body)));
                 let told = newest.ok().and_then(|(newest, body)| {
                     // Of copies that are dead another form knows more, or the object is deleted.
@@ -613,7 +683,7 @@ impl operation::State for State {
                     (None, Stage::Asking { everyone: false }) => {
                         let open: BTreeSet<usize> = asking.open().map(|about| about.index).collect();
                         if !is_enough(asking, open.union(&self.heard)) {
-                            self.ask_next(asking);
+                            self.ask_next(asking, false);
                         }
                         self.compare_if_enough(asking);
                     }

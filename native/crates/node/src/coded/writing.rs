@@ -1,7 +1,7 @@
 //! A write of one object: coded in one pass as it comes, prepared and committed by a quorum.
 //!
-//! All places' devices are asked first whether they are there; spares take the places of those that aren't. Cells go to
-//! all of them as stripes come. The body goes on when each of them has taken what it was sent before; a device that a
+//! All places' devices that have not answered anything lately are asked first whether they are there; spares take the places
+//! of those that aren't. Cells go to all of them as stripes come. The body goes on when each of them has taken what it was sent before; a device that a
 //! quorum would have to wait for is waited for, and one behind which a quorum is ready is dropped after a while. Once
 //! the outcome is told, the write goes on by itself: late devices are told of it as well.
 
@@ -277,6 +277,7 @@ impl State {
         let own = !std::mem::replace(&mut place.is_asked, true);
         place.device = if own { Some(asking.places.at[number]) } else { self.spares.pop_front() };
         match place.device {
+            Some(device) if asking.places.devices.is_well(device) => self.choosing -= 1,
             Some(device) => {
                 asking.ask_within(self.options.choose, About::Choose(number), device, Request::Incarnation);
             }
@@ -463,6 +464,8 @@ impl operation::State for State {
         if let (About::Keep(place) | About::Commit(place), Some(answer)) = (about, &answer)
             && let (Some(device), Some(refusal)) = (self.places[place].device, refusal(answer))
         {
+            // Another one may be in its place: the next write asks.
+            asking.places.devices.note(device, false);
             asking.refused.push((device, Failure::Refused(refusal)));
         }
         match about {

@@ -15,6 +15,7 @@ mod packs_rewritten;
 mod packs_served;
 mod posting;
 mod small;
+mod trips;
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -24,7 +25,7 @@ use std::time::Duration;
 use crate::common::{LONG, Machine, World, config, content, eventually, meta, only_file, unique};
 use swiftlet_erasure::Scheme;
 use swiftlet_fragments::Version;
-use swiftlet_fragments::request::Answer as SlotAnswer;
+use swiftlet_fragments::request::{Answer as SlotAnswer, Request as Asked};
 use swiftlet_fragments::write::Verdict;
 use swiftlet_node::coded::{
     Devices, FAR, Owed, Places, ReadEnd, ReadOptions, Reading, RebuildEnd, Rebuilding, Room, Target, WriteEnd,

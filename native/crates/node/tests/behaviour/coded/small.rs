@@ -34,7 +34,7 @@ pub(super) fn first(behind: &[usize]) -> Vec<usize> {
 }
 
 /// The outcome, and the updates that are pending.
-fn write_small(places: Places, timestamp: u64, object: &[u8]) -> (SmallWritten, Vec<Owed>) {
+pub(super) fn write_small(places: Places, timestamp: u64, object: &[u8]) -> (SmallWritten, Vec<Owed>) {
     let events = Completions::new().unwrap();
     let footer = Footer { size: object.len() as u64, etag: b"etag".to_vec(), xxh3: swiftlet_hash::xxh3_64(object) };
     let about = (meta(timestamp), footer, Chunk::from(object.to_vec()));
