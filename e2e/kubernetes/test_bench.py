@@ -1,8 +1,16 @@
-"""`kubectl swiftlet bench`: pods load the example's store, their result comes home, and nothing of them is left."""
+"""`kubectl swiftlet bench`: pods load the example's store, their result comes home, and nothing of them is left. And
+`kubectl swiftlet advise` about that store.
+"""
 
 from __future__ import annotations
 
+import itertools
 import json
+import re
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -15,6 +23,7 @@ from swiftlet_operator.plugin.bench_manifests import RUN_LABEL
 from swiftlet_operator.plugin.main import main
 
 GONE_WITHIN_S = 180
+WATCHED_BYTES = 20_000
 SCENARIO = {
     "title": "a little of everything",
     "containers": 2,
@@ -28,7 +37,7 @@ SCENARIO = {
 
 
 def user() -> str:
-    """The example's StorageUser."""
+    """Return the name of the StorageUser of the example."""
     return next(
         str(one["metadata"]["name"])
         for one in yaml.safe_load_all((EXAMPLES / "storagecluster.yaml").read_text())
@@ -70,6 +79,47 @@ def test_two_pods_load_a_store_and_their_result_comes_home(
     with store.client() as swift:
         _, containers = swift.get_account(full_listing=True)
     assert not [one["name"] for one in containers if "bench" in one["name"]]
+
+
+@contextmanager
+def in_use(store: Store) -> Iterator[None]:
+    """Objects of one size are written and read for the length of the block, twice as often read."""
+    over = threading.Event()
+
+    def use() -> int:
+        with store.client() as swift:
+            swift.put_container("watched")
+            for number in itertools.count():
+                if over.is_set():
+                    return number
+                swift.put_object("watched", f"{number}", bytes(WATCHED_BYTES))
+                for _ in range(2):
+                    swift.get_object("watched", f"{number}")
+        raise AssertionError("numbers have no end")
+
+    with ThreadPoolExecutor(1) as pool:
+        used = pool.submit(use)
+        try:
+            yield
+        finally:
+            over.set()
+        assert used.result()
+
+
+def test_advice_about_a_live_cluster_has_the_load_that_it_watched(
+    store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with in_use(store):
+        code = main(["advise", store.name, "--seconds", "20", "--namespace", store.namespace.name])
+    shown = capsys.readouterr().out
+    print(shown)
+    # 1: it found a pitfall that is a warning.
+    assert code in (0, 1), shown
+    assert shown.startswith(f"StorageCluster {store.name}: ")
+    # All pages of metrics were read.
+    assert "NOTE" not in shown
+    asked = re.search(r"^asked    create ([0-9.]+)/s, read ([0-9.]+)/s.*: (.*)/s in, (.*)/s out$", shown, re.MULTILINE)
+    assert asked, shown
 
 
 def test_a_wrong_scenario_is_refused_with_its_field_and_leaves_nothing(
