@@ -1,12 +1,13 @@
 //! A read of a range of one object, or of its description alone.
 //!
-//! So many places are asked for their newest version that one of them has what a quorum has committed, or what more than
-//! half of the places with copies have of a small object, as long as no spare stood in for it; the newest of their answers
-//! counts. The first of them sends the cells that it has of the range as well, or the bytes of its copy. In a policy without
-//! small objects places with other cells of the range send these at the same time, so that one round trip is enough.
-//! Everybody is asked if these have nothing. Then cells are asked for, up to two windows ahead of what the caller has taken. Who is
-//! late is replaced by others: for cells, by those of other fragments; for a copy, by others that have it. A small object
-//! of which no copy can be had is read from the pack where a place with its reference says that it is.
+//! So many places are asked for their newest version that one of them has what a quorum has committed, or what more
+//! than half of the places with copies have of a small object, as long as no spare stood in for it; the newest of their
+//! answers counts. The first of them sends the cells that it has of the range as well, or the bytes of its copy. In a
+//! policy without small objects places with other cells of the range send these at the same time, so that one round
+//! trip is enough. Everybody is asked if these have nothing. Then cells are asked for, up to two windows ahead of what
+//! the caller has taken. Who is late is replaced by others: for cells, by those of other fragments; for a copy, by
+//! others that have it. A small object of which no copy can be had is read from the pack where a place with its
+//! reference says that it is.
 //!
 //! Who knows that a place has missed a write names it last. Metadata that were posted come with the same answers; the newest
 //! of them count, as a quorum has kept those that were acknowledged.
