@@ -79,11 +79,17 @@ async def test_each_twice(fronted: FrontedProxy, cluster: MemoryCluster, headers
     assert len(set(names)) == 1
     rows = await listed(fronted)
     assert rows[warm]["hash"] == rows[cold]["hash"]
+    versions = set()
     for name, goes_at in ((warm, goes[0]), (cold, goes[2])):
         info = await fronted.proxy.api.objects.head(Path(ACCOUNT, CONTAINER, name), 0)
-        assert await tasks(cluster, name) == [(goes_at, 0, info.modified)]
+        versions.add(info.modified)
+        # Where the front began what Python then stored, there is one more task, for a version that is gone.
+        assert [task for task in await tasks(cluster, name) if task[2] >= info.modified] == [
+            (goes_at, 0, info.modified)
+        ]
         assert (await fronted.proxy.call("DELETE", f"c/{quote(name)}")).status == 204
-    assert not await all_tasks(cluster), "both are taken off by their names"
+    left = {task.queued for task in await all_tasks(cluster)}
+    assert not left & versions, "both are taken off by their names"
 
 
 @pytest.mark.parametrize(
