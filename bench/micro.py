@@ -296,13 +296,12 @@ SUBJECTS = (
         _DESIGN + "2026-11-21-sync.md#beside-openstack-swifts-daemons",
         came_out="30,000 objects of 100 bytes on five nodes, 2^14 partitions; bytes are the kernel's count of "
         "what one node exchanges with the others. As replicators run in production, from the end of a pass to the "
-        "end of the next one, a pass takes at least 16,900 times fewer bytes than OpenStack Swift's (bar 10,000: met): "
+        "end of the next one, a pass takes 17,493 times fewer bytes than OpenStack Swift's (bar 10,000: met): "
         "0.876 KB, also at 2^18 partitions (bar 1 KB: met), of which 0.252 KB are payload. Nothing passes between "
-        "two passes. A pass by a new process (`--once`) takes 2,446 times fewer: most of it opens the streams. "
+        "two passes. A pass by a new process (`--once`) takes 2,445 times fewer: most of it opens the streams. "
         "Other work of our replicator's process (expired objects, deleted accounts, the audit of listings) is off, "
         "as OpenStack Swift has daemons of their own for it, which don't run. A round is without the start of "
-        "Python. The "
-        "machine was crowded: seconds say little, and 8 of OpenStack Swift's comparisons timed out.",
+        "Python. Other work took the machine's processors meanwhile, so seconds say little.",
     ),
     Subject(
         "peers-sync",
