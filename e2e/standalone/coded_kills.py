@@ -24,7 +24,8 @@ from typing import Any
 import psutil
 
 from e2e.standalone.cluster import Cluster, environment
-from e2e.standalone.coded_model import Model, Name, Worker
+from e2e.standalone.coded_model import SIZES
+from e2e.standalone.packed_model import PackedModel, PackedWorker, Small
 from e2e.standalone.threads import at_work
 from e2e.standalone.wire import Client
 from swiftlet.main.commands.standalone.plan import Layout
@@ -151,10 +152,10 @@ class Killer:
         self.killed["wiped"] += 1
 
 
-def disturb(cluster: Cluster, client: Client, model: Model, chooser: random.Random) -> Counter[str]:
+def disturb(cluster: Cluster, client: Client, model: PackedModel, chooser: random.Random) -> Counter[str]:
     """Load the store while processes are killed; return how many of each were."""
     own = [model.names[number::CLIENTS] for number in range(CLIENTS)]
-    workers = [Worker(client, CONTAINER, model, names, random.Random(chooser.random())) for names in own]
+    workers = [PackedWorker(client, CONTAINER, model, names, random.Random(chooser.random()), SIZES) for names in own]
     with at_work([worker.step for worker in workers]) as over:
         killer = Killer(cluster, chooser, over)
         while killer.kills < KILLS and not over.wait(chooser.uniform(0.0, 0.6)):
@@ -170,14 +171,18 @@ def large_files(cluster: Cluster) -> list[Path]:
     return [file for file in files if file.is_file() and "large" in file.relative_to(cluster.data).parts]
 
 
-def assert_read(client: Client, model: Model) -> dict[str, int]:
+def assert_read(client: Client, model: PackedModel) -> dict[str, int]:
     """Read all objects: each shows its last acknowledged operation or a later one. Return sizes of those there are."""
     found: dict[str, int] = {}
 
-    def read(name: Name) -> None:
+    def read(name: Small) -> None:
         answer = client.call("GET", f"{CONTAINER}/{name.name}")
         assert answer.status in {200, 404}, (name, answer)
-        assert model.judge(name, name.acknowledged, answer), (name, answer.status, len(answer.body))
+        assert model.judge(name, (name.acknowledged, name.based), answer) is None, (
+            name,
+            answer.status,
+            len(answer.body),
+        )
         if answer.status == 200:
             found[name.name] = len(answer.body)
 

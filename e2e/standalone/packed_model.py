@@ -1,18 +1,20 @@
-"""Clients of small objects that write, post, read and delete while processes are killed, and what they know.
+"""Clients of coded objects that write, post, read and delete while processes are killed, and what they know.
 
 Each object has one writer, whose operations are numbered, and each write and POST leaves its number in the object's
 metadata. A body is made of its object's name, its operation's number and its size. So whatever is read tells which
 write its bytes are of, and which operation its metadata are of. A reader notes the last acknowledged operation before
 it asks: what it is shown is of that one or of later ones.
 
-While processes are killed a reader may be shown something older: of three devices that keep copies two may have missed
-a write in whose place another device has taken it, until sync has brought it. Such answers are counted. What is never
-allowed is bytes of no write, or metadata of another one's.
+While processes are killed a reader of a small object may be shown something older: of three devices that keep copies
+two may have missed a write in whose place another device has taken it, until sync has brought it. Such answers are
+counted. What is never allowed is bytes of no write, or metadata of another one's; and, of objects that are coded by
+themselves, anything older at all.
 """
 
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -80,10 +82,17 @@ class PackedWorker(Caller):
     """One client: it writes some of the objects, and reads all."""
 
     def __init__(
-        self, client: Client, container: str, model: PackedModel, own: list[Small], chooser: random.Random
+        self,
+        client: Client,
+        container: str,
+        model: PackedModel,
+        own: list[Small],
+        chooser: random.Random,
+        coded_sizes: Sequence[int] = (),
     ) -> None:
-        """`own` are the objects of which it is the only writer."""
+        """`own` are the objects of which it is the only writer, with `coded_sizes` where no object is small."""
         super().__init__(client, container, model)
+        self._coded_sizes = coded_sizes
         self._model = model
         self._own = own
         self._chooser = chooser
@@ -93,7 +102,10 @@ class PackedWorker(Caller):
         self._chooser.choices([self.put, self.post, self.delete, self.read], [4, 2, 1, 4])[0]()
 
     def put(self) -> None:
-        size = LARGE if self._chooser.random() < 0.05 else self._chooser.choice(SIZES)
+        if self._coded_sizes:
+            size = self._chooser.choice(self._coded_sizes)
+        else:
+            size = LARGE if self._chooser.random() < 0.05 else self._chooser.choice(SIZES)
         small = self._chooser.choice(self._own)
         number = self._begin(small, Done("put", size))
         body = body_of(small.name, number, size)
@@ -121,7 +133,7 @@ class PackedWorker(Caller):
         answer = self._call("GET", small.name)
         if answer.status not in {200, 404} or self._model.judge(small, since, answer) is None:
             return
-        wrong = self._model.judge(small, (0, 0), answer)
+        wrong = self._model.judge(small, since if self._coded_sizes else (0, 0), answer)
         with self._model.lock:
             self._model.counts["older"] += 1
             if wrong is not None:

@@ -24,7 +24,7 @@ from swiftclient.utils import generate_temp_url
 
 from e2e.standalone import coded_kills as kills
 from e2e.standalone.cluster import Cluster, start_cluster
-from e2e.standalone.coded_model import Model, Name
+from e2e.standalone.packed_model import PackedModel, Small
 from e2e.standalone.wire import Client
 from swiftlet.main.commands.standalone.plan import Layout
 
@@ -241,7 +241,7 @@ def test_nothing_acknowledged_is_lost_by_kills_and_nothing_abandoned_stays(clien
     print(f"SEED={kills.SEED} KILLS={kills.KILLS}")
     assert client.call("PUT", kills.CONTAINER, {"X-Storage-Policy": "coded"}).status == 201
     chooser, begun = random.Random(kills.SEED), time.monotonic()
-    model = Model([Name(f"o{number}") for number in range(24)])
+    model = PackedModel([Small(f"o{number}") for number in range(24)])
     others = len(kills.large_files(cluster))
     killed = kills.disturb(cluster, client, model, chooser)
     assert model.wrong == [], f"SEED={kills.SEED}: {len(model.wrong)} answers are wrong: {model.wrong[:5]}"
