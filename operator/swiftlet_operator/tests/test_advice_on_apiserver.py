@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from swiftlet_operator import checks, logins
+from swiftlet_operator import checks, logins, regions
 from swiftlet_operator.manifests import CLUSTER, POLICY, QUOTA, RING, SECRET, USER, Kind, Manifest
 from swiftlet_operator.problems import KubeInvalid
 from swiftlet_operator.tests.apiserver import ApiServer
@@ -179,6 +179,58 @@ async def most_anywhere(case: Case) -> None:
     await case.kube.patch(POLICY, case.namespace, "gold", {"spec": {"writeQuorum": "majority"}})
 
 
+def in_two_regions(west: int) -> list[dict[str, Any]]:
+    """Pools in two regions, with so many pods in the west."""
+    return [{**POOL, "region": "east"}, {**POOL, "name": "others", "region": "west", "replicas": west}]
+
+
+async def a_replica_for_two_regions(case: Case) -> None:
+    await case.edit({"pools": in_two_regions(1)})
+    await case.policy("gold", 1, writeQuorum="each-region", replicas=1)
+
+
+async def a_replica_in_each_region(case: Case) -> None:
+    await case.kube.patch(POLICY, case.namespace, "gold", {"spec": {"replicas": 3}})
+
+
+async def local_without_proxies(case: Case) -> None:
+    await case.edit({"pools": in_two_regions(2)})
+    await case.policy("gold", 1, writeQuorum="local")
+
+
+async def proxies_in_both_regions(case: Case) -> None:
+    await case.edit({"proxy": {"regions": ["east", "west"]}})
+
+
+async def local_in_a_small_region(case: Case) -> None:
+    await case.edit({"pools": in_two_regions(1), "proxy": {"regions": ["east", "west"]}})
+    await case.policy("gold", 1, writeQuorum="local")
+
+
+async def more_pods_there(case: Case) -> None:
+    await case.edit({"pools": in_two_regions(2)})
+
+
+async def other_region_of_proxies(case: Case) -> None:
+    await case.edit({"proxy": {"regions": ["north"]}})
+
+
+async def region_as_of_a_pool(case: Case) -> None:
+    await case.edit({"pools": [{**POOL, "region": "north"}]})
+
+
+async def other_coding(case: Case) -> None:
+    await case.policy("gold", 1)
+    await case.cluster.settle()
+    await case.remove(POLICY, "gold")
+    await case.policy("gold", 1, erasureCoding={"data": 2, "parity": 1})
+
+
+async def coding_as_it_was(case: Case) -> None:
+    await case.remove(POLICY, "gold")
+    await case.policy("gold", 1)
+
+
 async def too_many_replicas(case: Case) -> None:
     await case.policy("gold", 1, replicas=4)
 
@@ -319,7 +371,12 @@ CASES: dict[str, tuple[Step, Step]] = {
     "PolicyNameTwice": (name_twice, remove_tin),
     "PolicyIndexReused": (reuse_index, make_gold_again),
     "PolicyPoolUnknown": (unknown_pool, correct_pools),
+    "PolicyCodingChanged": (other_coding, coding_as_it_was),
+    "ProxyRegionUnknown": (other_region_of_proxies, region_as_of_a_pool),
+    "RegionTooSmall": (local_in_a_small_region, more_pods_there),
     "RegionsTooFew": (one_region, most_anywhere),
+    "RegionsWithoutProxies": (local_without_proxies, proxies_in_both_regions),
+    "ReplicasTooFew": (a_replica_for_two_regions, a_replica_in_each_region),
     "TooFewDevices": (too_many_replicas, fewer_replicas),
     "TooFewContainerServers": (too_many_listings, more_servers),
     "RingTwice": (second_ring, remove_second_ring),
@@ -533,6 +590,7 @@ async def test_a_ring_object_with_another_part_power_is_made_again_with_the_ring
 
 def test_every_refusal_is_tried() -> None:
     reasons = set(re.findall(r'Verdict\(\s*"(\w+)"', inspect.getsource(checks)))
+    reasons |= set(re.findall(r'yield \(\s*"(\w+)"', inspect.getsource(regions)))
     reasons |= {checks.KEYS_LOST, logins.TWICE, logins.RESERVED, logins.NOT_ALLOWED}
     tried = {*CASES, *OTHERS, "QuotaTwice", "LevelUnknown", "DefaultDeprecated", "RDMANotEncrypted", *REFUSED_AT_ONCE}
     assert reasons == tried | EXEMPT
