@@ -68,7 +68,7 @@ class _Held:
             self.version = None
 
     def delete(self, timestamp: Timestamp) -> None:
-        """Keep a tombstone."""
+        """End what is older, and remember when it was deleted unless something newer is there."""
         self.end(timestamp)
         if self.version is None:
             self.deleted = max(self.deleted, timestamp)
@@ -121,7 +121,7 @@ class MemoryCoded:
     async def open_coded_put(
         self, places: CodedPlaces, record: PutRecord, size: int | None, rows: Sequence[ContainerUpdate]
     ) -> MemoryCodedPut:
-        """Begin an object."""
+        """Return an upload of which nothing is stored before its commit, nor any device asked."""
         return MemoryCodedPut(self, places, record, rows)
 
     def put_fragments(
@@ -267,7 +267,7 @@ class MemoryCodedPut:
         self._is_aborted = False
 
     async def write(self, chunk: bytes | memoryview) -> None:
-        """Hold a chunk."""
+        """Add to the body that the commit stores."""
         self._body += chunk
 
     async def commit(self, etag: str) -> CodedEnd:
@@ -284,7 +284,7 @@ class MemoryCodedPut:
         return self._pending
 
     async def abort(self) -> None:
-        """Give up."""
+        """Have a later commit store nothing and say that the outcome is unknown."""
         self._is_aborted = True
 
 
