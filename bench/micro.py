@@ -357,7 +357,7 @@ SUBJECTS = (
         "A region that is cut off",
         "make bench-wan-cut",
         "wan" + _PAGE,
-        came_out="Here it was cut off for three minutes (`CUT_ARGS='--minutes 3'`); ten minutes are on its page.",
+        came_out="It was cut off for ten minutes; all were equal again in two rounds of its replicator.",
     ),
     Subject(
         "wan-study",

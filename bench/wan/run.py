@@ -104,6 +104,7 @@ def cut(minutes: float, away: str, congestion: str) -> None:
         "wan-cut",
         [
             Measured("until all regions were equal again", "s", (result.equal_s,)),
+            Measured("rounds of the region's replicator that ended meanwhile", "rounds", (result.rounds,)),
             Measured("bytes lacking", "MB", (result.lacking / 1e6,)),
             Measured("bytes over all links, by those lacking", "times", (result.link_bytes / max(1, result.lacking),)),
             Measured("wrong answers and ends", "answers", (len(result.wrong),)),
