@@ -40,7 +40,8 @@ class Quorum:
         """Return for people how many must answer, and how many have, where these devices have."""
         region, needed, found = self._lacking(devices) or (None, self.count, len(devices))
         where = "" if region is None else f"in region {region} "
-        return f"{where}{needed} replicas must answer, {found} did"
+        replicas = "1 replica" if needed == 1 else f"{needed} replicas"
+        return f"{where}{replicas} must answer, {found} did"
 
     def _lacking(self, devices: Collection[Device]) -> tuple[str | None, int, int] | None:
         """Return where too few have answered, how many must and how many have; None when it is enough."""

@@ -121,5 +121,5 @@ async def test_without_a_region_neither_acknowledges_and_the_reason_names_it(tmp
                 answer = await fronted.proxy.call("PUT", "c/o", data=b"data")
                 assert answer.status == 503
                 reasons.append(answer.body.decode())
-        assert "in region west 1 replicas must answer, 0 did" in reasons[0]
+        assert "in region west 1 replica must answer, 0 did" in reasons[0]
         assert "too few devices in region west have answered lately" in reasons[-1]

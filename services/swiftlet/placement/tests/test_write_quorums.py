@@ -333,7 +333,7 @@ async def test_without_a_region_nothing_is_acknowledged_and_the_reason_names_it(
         await (site.put(second) if kind == "put" else site.upload(second, b"data"))
 
     with each.isolated("west"):
-        with pytest.raises(Unavailable, match=r"in region west 1 replicas must answer, 0 did \(.*is unreachable"):
+        with pytest.raises(Unavailable, match=r"in region west 1 replica must answer, 0 did \(.*is unreachable"):
             await write(2)
         with pytest.raises(Unavailable):
             await write(3)
@@ -353,7 +353,7 @@ async def test_a_region_that_is_lost_in_the_middle_of_an_upload(each: Sites) -> 
     await upload.write(b"x" * 1000)
     for device in each["west"].near():
         site.transport.link(device).lose_after_bytes = 500
-    with pytest.raises(Unavailable, match="in region west 1 replicas must answer, 0 did"):
+    with pytest.raises(Unavailable, match="in region west 1 replica must answer, 0 did"):
         await upload.write(b"x" * 1000)
     assert each.holders() == {}
     for device in each["west"].near():
@@ -362,7 +362,7 @@ async def test_a_region_that_is_lost_in_the_middle_of_an_upload(each: Sites) -> 
     await upload.write(b"x" * 1000)
     for device in each["west"].near():
         each.cluster.store(device).faults.broken = True
-    with pytest.raises(Unavailable, match="in region west 1 replicas must answer, 0 did"):
+    with pytest.raises(Unavailable, match="in region west 1 replica must answer, 0 did"):
         await upload.commit(footer_of(b"x" * 1000))
     for device in each["west"].near():
         each.cluster.store(device).faults.broken = False
