@@ -93,6 +93,7 @@ class Connection(RawHandler, BegunByFront):
         place.give_to(self.waits_for_client)
         self._begun_with = begun_with
         self._parsed = 0
+        self._answers = 0
         self._come = b""
         """The first bytes received since the last request was complete."""
         self._received = 0
@@ -118,8 +119,10 @@ class Connection(RawHandler, BegunByFront):
 
     def data_received(self, data: bytes) -> None:
         """Note whether exactly one request has been received."""
-        if not self._messages and not self._request_in_progress:
-            self._come, self._received = b"", 0
+        # A request is in no queue, and not in progress yet, for a turn of the loop.
+        is_taken = self._request_in_progress or self._request_count > self._answers
+        if not self._messages and not is_taken:
+            self._come, self._received, self.apart = b"", 0, 0
             self._parsed = self._request_count
         self._received += len(data)
         if len(self._come) < _MAX_HEAD:
@@ -130,11 +133,12 @@ class Connection(RawHandler, BegunByFront):
     def log_access(self, request: web.BaseRequest, response: web.StreamResponse, time: float | None) -> None:
         """Note that the answer has been sent."""
         super().log_access(request, response, time)
+        self._answers += 1
         self.deleted, self.stored = False, None
         self._place.leave()
         self._watcher.ended(request)
         if self._whole:
-            self._watcher.answered(self, request, response, self._whole, self._received)
+            self._watcher.answered(self, request, response, self._whole, self._received + self.apart)
 
     def waits_for_client(self) -> bool:
         """Whether the current request can only continue when its client sends or reads more."""

@@ -494,7 +494,7 @@ class ProxySection(NodeTimeouts):
     )
     front_put: bool = Field(
         default=True,
-        description="With front: whether that thread also stores objects of up to 1 MiB and deletes objects where no "
+        description="With front: whether that thread also stores objects of up to 16 MiB and deletes objects where no "
         "versioning or rate limit applies, within room that is held ahead where quotas apply. It answers when all "
         "replicas are durable and the row is listed.",
     )

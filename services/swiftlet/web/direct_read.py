@@ -22,6 +22,7 @@ from aiohttp.web_protocol import MAX_MSG_QUEUE_SIZE, RequestHandler, RequestPayl
 
 from swiftlet.boundaries.bodies import Bodies, BodyBuffer, Piece
 from swiftlet.errors import NodeBusy
+from swiftlet.web.front_listener import BegunByFront
 
 LEAST_BYTES = 256 * 1024
 """When fewer bytes of a body than these remain, the server may read the rest."""
@@ -191,6 +192,8 @@ class DirectRead(asyncio.BufferedProtocol):
         self._left -= nbytes
         # The handler counts there what has arrived.
         self._content.total_bytes += nbytes
+        if isinstance(self._handler, BegunByFront):
+            self._handler.apart += nbytes
         if not self._wanted:
             if self._left == 0:
                 self._read(False)

@@ -45,6 +45,8 @@ class BegunByFront:
     """Whether devices may have carried out the DELETE that is being answered, so that its object existed."""
     stored: int | None = None
     """The version that devices may have stored of the PUT that is being answered."""
+    apart = 0
+    """How many bytes of its body were read from the connection by others than the handler."""
 
 
 def may_have_deleted(request: web.BaseRequest) -> bool:

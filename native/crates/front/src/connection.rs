@@ -14,7 +14,7 @@ use swiftlet_transport::Ticket;
 use crate::body::Body;
 use crate::bridge::Bridge;
 use crate::checking::{Checked, Known};
-use crate::head::Method;
+use crate::head::{Method, PIECE};
 use crate::link::{Link, Received};
 use crate::made::Made;
 use crate::reading::Weighed;
@@ -95,10 +95,19 @@ pub(crate) struct Storing {
     pub(crate) existed: bool,
     /// Passed on for listing once all have it; None afterwards.
     pub(crate) made: Option<Made>,
+    /// Of a long body, whose devices need not receive the rest once the request is handed over.
+    pub(crate) tickets: Vec<Ticket>,
     pub(crate) id: String,
     pub(crate) timestamp: u64,
     pub(crate) etag: Vec<u8>,
     pub(crate) body_bytes: u64,
+}
+
+impl Storing {
+    /// Whether its body is sent in several pieces.
+    pub(crate) fn is_long(&self) -> bool {
+        self.body_bytes > PIECE as u64
+    }
 }
 
 /// An answer that is being sent.

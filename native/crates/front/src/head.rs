@@ -11,7 +11,9 @@ pub const MAX_HEAD: usize = 4096;
 const MAX_HEADERS: usize = 32;
 
 /// The largest size of a body that is accepted here.
-pub const MAX_BODY: usize = 1024 * 1024;
+pub const MAX_BODY: usize = 16 * 1024 * 1024;
+/// Up to this size a body is one piece, and devices are sent it in one.
+pub const PIECE: usize = 1024 * 1024;
 /// Up to this size a body is read into the connection's own memory.
 pub const SHORT_BODY: usize = 64 * 1024;
 /// The last second at which an object may go.
@@ -71,6 +73,8 @@ pub struct Stored<'a> {
     pub delete_at: Option<u64>,
     /// `X-Delete-After`, in seconds from now; it counts before `X-Delete-At`.
     pub delete_after: Option<u64>,
+    /// Whether the client sends the body once it is told to: `Expect: 100-continue`.
+    pub expects: bool,
 }
 
 impl Stored<'_> {
@@ -172,6 +176,8 @@ pub fn parse(data: &[u8]) -> Option<Asked<'_>> {
         }
     }
     let stored = match (method, length) {
+        // What is short is mostly sent all the same.
+        (Method::Put, Some(bytes)) if stored.expects && bytes <= SHORT_BODY => return None,
         (Method::Put, Some(bytes)) => Some(Stored { bytes, ..stored }),
         (Method::Put, None) => return None,
         _ => None,
@@ -194,9 +200,24 @@ fn is_ignored(name: &[u8]) -> bool {
 }
 
 fn body_length(value: &[u8]) -> Option<usize> {
-    let digits = (1..=7).contains(&value.len()) && value.iter().all(u8::is_ascii_digit);
+    let digits = (1..=8).contains(&value.len()) && value.iter().all(u8::is_ascii_digit);
     let length = std::str::from_utf8(value).ok()?.parse().ok()?;
     (digits && length <= MAX_BODY).then_some(length)
+}
+
+/// Take the expectation out of the head of so many bytes at the beginning of `data`, since it has been met; returns the
+/// bytes of the head that is left.
+pub(crate) fn met(data: &mut Vec<u8>, head: usize) -> usize {
+    let mut start = 0;
+    while let Some(length) = data[start..head].windows(2).position(|two| two == b"\r\n") {
+        let end = start + length + 2;
+        if data[start..end].get(..7).is_some_and(|begins| is(begins, b"expect:")) {
+            data.drain(start..end);
+            return head - (end - start);
+        }
+        start = end;
+    }
+    head
 }
 
 /// Parse one of a PUT's headers that say what is stored; None for one that is not for the front.
@@ -226,6 +247,9 @@ fn described<'a>(stored: &mut Stored<'a>, name: &'a [u8], value: &'a [u8]) -> Op
     }
     if is(name, b"x-delete-after") {
         return stored.delete_after.replace(seconds(value)?).is_none().then_some(());
+    }
+    if is(name, b"expect") {
+        return (is(value, b"100-continue") && !stored.expects).then(|| stored.expects = true);
     }
     if is(name, b"if-none-match") {
         // Of a write nothing else means anything, and Python says so.
@@ -480,13 +504,35 @@ mod tests {
             "Content-Length: 0x3\r\nContent-Type: a/b",
             "Content-Length: 3\r\nContent-Type:",
             "Content-Length: +3\r\nContent-Type: a/b",
-            "Content-Length: 1048577\r\nContent-Type: a/b",
+            "Content-Length: 16777217\r\nContent-Type: a/b",
             "Content-Length: 999999999999999999999\r\nContent-Type: a/b",
             "Content-Length:\r\nContent-Type: a/b",
             "Content-Length: 3\r\nContent-Type: a/b;swift_bytes=1",
         ] {
             assert_eq!(parse(put(whole).as_bytes()), None, "{whole}");
         }
+    }
+
+    #[test]
+    fn what_is_expected_of_the_server_is_taken_out_of_the_head_when_it_is_done() {
+        let with = |line: &str| put(&format!("Content-Length: 100000\r\n{line}X-Object-Meta-Expect: b"));
+        let plain = with("");
+        for line in ["Expect: 100-continue\r\n", "EXPECT:100-Continue\r\n"] {
+            let mut bytes = with(line).into_bytes();
+            let asked = parse(&bytes).expect("a request for the front");
+            assert!(asked.stored.as_ref().is_some_and(|stored| stored.expects));
+            let head = asked.bytes;
+            bytes.extend_from_slice(b"Expect: 100-continue\r\n");
+            assert_eq!(met(&mut bytes, head), plain.len());
+            assert_eq!(bytes, [plain.as_bytes(), b"Expect: 100-continue\r\n"].concat());
+            assert_eq!(met(&mut bytes, plain.len()), plain.len());
+            assert!(parse(&bytes).and_then(|asked| asked.stored).is_some_and(|stored| !stored.expects));
+        }
+        for line in ["Expect: 100-continue\r\nExpect: 100-continue\r\n", "Expect: more\r\n", "Expect:\r\n"] {
+            assert_eq!(parse(with(line).as_bytes()), None, "{line}");
+        }
+        assert!(parse(put("Content-Length: 65537\r\nExpect: 100-continue").as_bytes()).is_some());
+        assert_eq!(parse(put("Content-Length: 65536\r\nExpect: 100-continue").as_bytes()), None);
     }
 
     #[test]

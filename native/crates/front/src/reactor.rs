@@ -16,7 +16,8 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
 use rustix::net::SocketFlags;
 use rustix::time::Timespec;
-use swiftlet_transport::together;
+use swiftlet_hash::beside::Threads;
+use swiftlet_transport::{Ticket, together};
 
 use crate::connection::{Connection, Read, State, Writing};
 use crate::date::http_date;
@@ -65,6 +66,8 @@ const GENERATION_SHIFT: u32 = 40;
 const MAX_GENERATION: u32 = (1 << (63 - GENERATION_SHIFT)) - 1;
 /// How long the rest of a body that has begun may take before the connection is handed over.
 const BODY_PATIENCE: Duration = Duration::from_millis(500);
+/// How long other threads may take for the MD5 of a body that has come.
+const DIGEST_PATIENCE: Duration = Duration::from_secs(5);
 /// How long Python may take to decide about a request before it has to answer it. Answering takes longer than deciding:
 /// who hands requests over because decisions are late makes them later.
 const DECISION_PATIENCE: Duration = Duration::from_secs(5);
@@ -98,6 +101,8 @@ pub(crate) struct Reactor {
     clock: Clock,
     /// PUTs that became complete in this turn, and where their bodies are.
     complete: Vec<(u64, Range<usize>)>,
+    /// Compute the MD5 of bodies of several pieces; started with the first one.
+    digesting: Option<Threads>,
     /// Durable since the last turn.
     made: Vec<Made>,
     /// Those of them that Python lists.
@@ -153,6 +158,7 @@ impl Reactor {
             random: Random::new()?,
             clock: Clock { nonce, last: 0 },
             complete: Vec::new(),
+            digesting: None,
             made: Vec::new(),
             left_to_python: Vec::new(),
             undecided: Undecided::default(),
@@ -236,6 +242,7 @@ impl Reactor {
                 }
                 Command::Adopt(socket, bounces) => self.begin(socket, bounces + 1, now),
                 Command::Decided(holder, is_granted) => self.decided(holder, is_granted, now),
+                Command::Digested(number) => self.digested(number),
                 Command::Containers(ring) => self.updates.route(ring),
                 Command::Taken(tokens) => tokens.into_iter().for_each(|token| self.taken(token)),
                 Command::Return(token, socket, bounces) => self.returned(token, socket, bounces),
@@ -362,7 +369,8 @@ impl Reactor {
             }
             State::Checking(checking) => checking.asked.iter().for_each(|one| one.ticket.cancel()),
             // Devices may go on: what some of them store, whoever does it again makes a newer version of.
-            State::Storing(_) => {
+            State::Storing(storing) => {
+                storing.tickets.iter().for_each(Ticket::cancel);
                 self.shared.storing.fetch_sub(1, Ordering::AcqRel);
             }
             State::Handshaking => self.handshaking -= 1,
@@ -521,6 +529,8 @@ impl Reactor {
         let is_over = |connection: &Connection| {
             let idle = now.saturating_duration_since(connection.active);
             match &connection.state {
+                // Its MD5 is being computed.
+                State::Idle if connection.has_long_body() => idle > DIGEST_PATIENCE,
                 State::Idle if !connection.read.is_empty() => {
                     idle > BODY_PATIENCE || connection.body.as_ref().is_some_and(|body| body.is_late(now))
                 }

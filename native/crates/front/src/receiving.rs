@@ -25,16 +25,21 @@ pub(crate) enum Come {
 }
 
 impl Connection {
-    /// The bytes of a long body, once it is complete.
-    pub(crate) fn long_body(&self) -> Option<&[u8]> {
-        Some(&self.body.as_ref()?.whole()?[..])
+    /// The bytes of a long body, once it is complete, if they are one piece.
+    pub(crate) fn only_piece(&self) -> Option<&[u8]> {
+        Some(&self.body.as_ref()?.only_piece()?[..])
+    }
+
+    /// Whether a long body is complete.
+    pub(crate) fn has_long_body(&self) -> bool {
+        self.body.as_ref().is_some_and(|body| body.is_whole())
     }
 
     /// Receive more of the body that was begun.
     pub(crate) fn receive_body(&mut self, scratch: &mut [u8]) -> Come {
         let mut left = TURN_BYTES;
         while let Some(mut body) = self.body.take() {
-            if body.whole().is_some() {
+            if body.is_whole() {
                 self.body = Some(body);
                 return Come::Whole;
             }
@@ -84,16 +89,17 @@ impl Connection {
             if bytes > 0 {
                 self.active = Instant::now();
             }
-            self.body = Some(Box::new(body.filled(bytes)));
+            body.filled(bytes);
+            self.body = Some(body);
         }
         Come::Nothing
     }
 
     /// Put what has come of a body behind its head, where whoever goes on expects it.
     pub(crate) fn put_body_back(&mut self) {
-        if let Some(mut body) = self.body.take() {
+        if let Some(body) = self.body.take() {
             let rest = self.read.split_off(body.head);
-            self.read.extend_from_slice(body.come());
+            body.put_into(&mut self.read);
             self.read.extend_from_slice(&rest);
         }
     }
@@ -103,13 +109,16 @@ impl Connection {
 mod tests {
     use std::io::Write as _;
     use std::net::{TcpListener, TcpStream};
+    use std::sync::mpsc;
     use std::time::Duration;
 
+    use swiftlet_hash::beside::Threads;
     use swiftlet_hash::{md5, xxh3_64, xxh3_128};
     use swiftlet_transport::Pool;
 
     use super::*;
     use crate::body::{Body, Content, PATIENCE};
+    use crate::head::PIECE;
 
     const HEAD: &[u8] = b"PUT\r\n\r\n";
 
@@ -157,7 +166,7 @@ mod tests {
                 (content.md5(), content.xxh3_64(), content.xxh3_128()),
                 (md5(&data), xxh3_64(&data), xxh3_128(&data))
             );
-            assert!(content.chunk()[..] == data[..] && content.read_bytes() == 0 && content.chunk().is_in(&pool));
+            assert!(content.pieces()[0][..] == data[..] && content.read_bytes() == 0 && content.pieces()[0].is_in(&pool));
             connection.put_body_back();
             let all = [HEAD, &data, &b"NEXT"[..if at_once > data.len() { 4 } else { 0 }]].concat();
             assert!(connection.read == all && connection.body.is_none());
@@ -165,6 +174,67 @@ mod tests {
             assert_eq!(pool.stat().used_bytes, 0);
             drop(sending.join().expect("a thread"));
         }
+    }
+
+    #[test]
+    fn a_body_of_several_pieces_is_digested_beside() {
+        let pool = Pool::new(16 << 20).expect("memory");
+        let threads = Threads::start(1).expect("a thread");
+        let data: Vec<u8> = (0..(2 * PIECE + 12_345) as u32).map(|number| (number % 251) as u8).collect();
+        for at_once in [0, 5, PIECE, PIECE + 1, data.len() + 4] {
+            let sent = [&data, &b"NEXT"[..]].concat();
+            let (mut connection, mut client) = connected(&sent[..at_once]);
+            let (tell, told) = mpsc::channel();
+            let body = Body::begin(&pool, HEAD.len(), data.len(), Instant::now()).expect("memory");
+            let body = body.digested_by(&threads, Box::new(move || tell.send(()).expect("somebody is told")));
+            assert!(pool.stat().used_bytes >= data.len(), "it never waits for memory in the middle");
+            connection.body = Some(Box::new(body));
+            let rest = sent[at_once..].to_vec();
+            let sending = std::thread::spawn(move || client.write_all(&rest).map(|()| client));
+            receive(&mut connection, None);
+            told.recv_timeout(Duration::from_secs(60)).expect("the last piece is digested");
+            let body = connection.body.as_deref().expect("a body");
+            assert!(body.is_whole() && !body.is_being_digested() && connection.only_piece().is_none());
+            let content = Content::of(&connection.read, Some(body), (HEAD.len(), data.len()), None);
+            let content = content.expect("it is complete");
+            assert_eq!(
+                (content.md5(), content.xxh3_64(), content.xxh3_128()),
+                (md5(&data), xxh3_64(&data), xxh3_128(&data))
+            );
+            assert_eq!((content.len(), content.read_bytes()), (data.len(), 0));
+            let pieces = content.pieces();
+            assert!(pieces.iter().all(|piece| piece.len() <= PIECE && piece.is_in(&pool)));
+            assert!(pieces.iter().flat_map(|piece| piece.to_vec()).collect::<Vec<u8>>() == data);
+            drop(pieces);
+            connection.put_body_back();
+            let all = [HEAD, &data, &b"NEXT"[..if at_once > data.len() { 4 } else { 0 }]].concat();
+            assert!(connection.read == all && connection.body.is_none());
+            drop(connection);
+            drop(sending.join().expect("a thread"));
+        }
+        drop(threads);
+        assert_eq!(pool.stat().used_bytes, 0);
+    }
+
+    #[test]
+    fn who_will_not_send_it_in_time_is_known_soon() {
+        let pool = Pool::new(16 << 20).expect("memory");
+        let now = Instant::now();
+        let mut body = Body::begin(&pool, 0, 4 * PIECE, now).expect("memory");
+        body.filled(PIECE);
+        body.filled(PIECE);
+        // Half has come: in time if that has taken half of the time.
+        for (share, late) in [(0.2, false), (0.49, false), (0.51, true), (1.1, true)] {
+            assert_eq!(body.is_late(now + PATIENCE.mul_f64(share)), late, "{share}");
+        }
+        let begun = Body::begin(&pool, 0, 2 * PIECE, now).expect("memory");
+        assert!(!begun.is_late(now + Duration::from_millis(400)), "nobody knows yet");
+        let mut short = Body::begin(&pool, 0, PIECE, now).expect("memory");
+        short.filled(1);
+        assert!(!short.is_late(now + PATIENCE) && short.is_late(now + PATIENCE * 2));
+        assert!(Body::begin(&pool, 0, 8 * PIECE, now).is_none(), "there is too little memory");
+        drop((body, begun, short));
+        assert_eq!(pool.stat().used_bytes, 0);
     }
 
     #[test]

@@ -31,7 +31,8 @@ pub struct Settings {
     pub nonce: u16,
     /// How long all devices together may take to store an object; most of them, to delete one.
     pub store_timeout: Duration,
-    /// The most bytes that answers of more than 64 KiB each may have together; Python answers what finds no room.
+    /// The most bytes that answers of more than 64 KiB each may have together; Python answers what finds no room. While
+    /// more were read of connections that wait to be fetched, no body of more than 1 MiB is received.
     pub large_bytes: u64,
     /// The largest number of connections; more wait to be accepted.
     pub max_connections: usize,
@@ -86,16 +87,21 @@ pub(crate) struct Waiting {
     /// These are fetched first.
     urgent: VecDeque<Handed>,
     others: VecDeque<Handed>,
+    /// What was read of all of them.
+    bytes: usize,
 }
 
 impl Waiting {
     fn push(&mut self, handed: Handed) {
+        self.bytes += handed.bytes.len();
         if handed.is_urgent() { &mut self.urgent } else { &mut self.others }.push_back(handed);
     }
 
     pub(crate) fn take(&mut self, most: usize) -> Vec<Handed> {
         let count = self.others.len().min(most);
-        self.urgent.drain(..).chain(self.others.drain(..count)).collect()
+        let taken: Vec<Handed> = self.urgent.drain(..).chain(self.others.drain(..count)).collect();
+        self.bytes -= taken.iter().map(|one| one.bytes.len()).sum::<usize>();
+        taken
     }
 
     fn len(&self) -> usize {
@@ -131,6 +137,8 @@ pub(crate) enum Command {
     Adopt(OwnedFd, u32),
     /// Python has decided, and made a grant or refused to.
     Decided(Holder, bool),
+    /// The MD5 of the body that this connection has received is known.
+    Digested(u64),
     /// Where container databases are.
     Containers(Option<Policy>),
     /// Python has begun to serve these connections with TLS.
@@ -226,6 +234,11 @@ impl Shared {
         lock(&self.handed).len()
     }
 
+    /// How many bytes were read of connections that wait to be fetched.
+    pub(crate) fn handed_bytes(&self) -> usize {
+        lock(&self.handed).bytes
+    }
+
     pub(crate) fn served(&self, served: Served) {
         lock(&self.served).push(served);
     }
@@ -277,6 +290,6 @@ mod tests {
         assert_eq!(taken(0), [Some(2), Some(4)]);
         assert_eq!(taken(2), [Some(0), Some(1)]);
         assert_eq!(taken(2), [Some(3)]);
-        assert_eq!(waiting.len(), 0);
+        assert_eq!((waiting.len(), waiting.bytes), (0, 0));
     }
 }

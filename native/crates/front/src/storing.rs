@@ -1,4 +1,4 @@
-//! Storing a small object on all of its devices, or deleting one: the request to each, and its timestamp.
+//! Storing an object on all of its devices, or deleting one: the request to each, and its timestamp.
 //!
 //! Fault model: a device may refuse, be silent, or be lost after it has carried out its part. A PUT is then repeated by
 //! Python as it is. A repeated DELETE finds no object where the first one has deleted it, so it is told whether there
@@ -13,10 +13,10 @@ use swiftlet_node::{Replica, Terms, calls};
 use swiftlet_store::model::{Footer, Key, PutMeta};
 use swiftlet_transport::{Call, Chunk, What};
 
-use crate::body::Content;
+use crate::body::{Content, sent};
 use crate::connection::Storing;
 use crate::grants::Granted;
-use crate::head::{Asked, Method, Stored};
+use crate::head::{Asked, Method, PIECE, Stored};
 use crate::made::Made;
 use crate::name;
 use crate::routes::Device;
@@ -60,15 +60,21 @@ pub(crate) fn planned(
         None => deletion,
     };
     let settings = &shared.settings;
-    // As long as Python waits for a device, because most must answer before it is known whether there was an object.
-    let timeout = if version.is_some() { settings.store_timeout } else { settings.answer_timeout };
-    let (mut request, data) = match &version {
-        Some(new) => (new.request(key, &name, timestamp, delete_at), new.data.clone()),
-        None => (Request::Delete { key, timestamp, name: name.clone(), row: 0 }, Chunk::from(Vec::new())),
+    // As long as Python waits for a device: of a deletion because most must answer before it is known whether there was
+    // an object, and for what has several pieces, because that takes as long as it takes to write them.
+    let is_short = version.is_some() && content.len() <= PIECE;
+    let timeout = if is_short { settings.store_timeout } else { settings.answer_timeout };
+    let (mut request, pieces) = match &version {
+        Some(new) => (new.request(key, &name, timestamp, delete_at), &new.pieces[..]),
+        None => (Request::Delete { key, timestamp, name: name.clone(), row: 0 }, &[][..]),
     };
+    let data = if let [one] = pieces { one.clone() } else { Chunk::from(Vec::new()) };
     let each: Vec<_> = peers.iter().zip(granted.rows.iter()).map(|(device, row)| (device.name(), *row)).collect();
     let terms = Terms { timeout, trace: id.clone(), guest: None };
-    let calls = calls(&mut request, &data, &each, &terms).ok()?;
+    let mut calls = calls(&mut request, &data, &each, &terms).ok()?;
+    if pieces.len() > 1 {
+        calls.iter_mut().for_each(|call| call.body = sent(pieces, content.len() as u64));
+    }
     let Granted { container, rows, awaited, .. } = granted;
     let (holders, parts) = (peers.clone(), Vec::new());
     let made = Made {
@@ -96,6 +102,7 @@ pub(crate) fn planned(
         existed: false,
         devices: peers,
         made: Some(made),
+        tickets: Vec::new(),
         id,
         timestamp,
         etag: version.map(|new| new.footer.etag).unwrap_or_default(),
@@ -109,7 +116,7 @@ struct Version {
     footer: Footer,
     content_type: Vec<u8>,
     metadata: Vec<(Vec<u8>, Vec<u8>)>,
-    data: Chunk,
+    pieces: Vec<Chunk>,
 }
 
 impl Version {
@@ -127,7 +134,7 @@ impl Version {
             footer: Footer { size: content.len() as u64, etag, xxh3: content.xxh3_64() },
             content_type,
             metadata: items.chain(kept).collect(),
-            data: content.chunk(),
+            pieces: content.pieces(),
         })
     }
 
@@ -263,6 +270,7 @@ mod tests {
             replicas: replicas.chars().map(replica).collect(),
             existed,
             made: None,
+            tickets: Vec::new(),
             id: String::new(),
             timestamp: 1,
             etag: Vec::new(),

@@ -1,8 +1,9 @@
-"""ETags of small objects that the front stores in a policy with `etag: xxh3`: the same as Python's in every answer."""
+"""ETags of objects that the front stores in a policy with `etag: xxh3`: the same as Python's in every answer."""
 
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import random
 from collections.abc import AsyncIterator
@@ -40,7 +41,7 @@ async def hot(fronted: FrontedProxy, data: bytes, given: str | None = None, **he
     async with asyncio.timeout(PATIENCE_S):
         while True:
             before = fronted.answered
-            answer = await fronted.proxy.call("PUT", "c/o", headers, data)
+            answer = await fronted.proxy.call("PUT", "c/o", headers, io.BytesIO(data))
             if fronted.answered > before:
                 return answer
             assert answer.status == 201, answer
@@ -65,6 +66,15 @@ async def test_it_is_xxh3(fronted: FrontedProxy, size: int) -> None:
     answer = await hot(fronted, data, md5(data))
     assert (answer.status, answer.headers["Etag"]) == (201, md5(data))
     assert await shown(fronted) == {md5(data)}
+
+
+@pytest.mark.parametrize("size", [1 << 20, (2 << 20) + 1])
+async def test_it_is_xxh3_of_long_bodies(fronted: FrontedProxy, size: int) -> None:
+    data = random.Random(size).randbytes(size)
+    for given, expected in ((None, xxh3(data)), (md5(data), md5(data))):
+        answer = await hot(fronted, data, given)
+        assert (answer.status, answer.headers["Etag"]) == (201, expected)
+        assert (await fronted.proxy.call("GET", "c/o", query="x=y")).headers["Etag"] == expected
 
 
 async def test_what_differs_is_refused(fronted: FrontedProxy) -> None:

@@ -9,10 +9,11 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use rustix::io::Errno;
+use swiftlet_hash::beside::Threads;
 use swiftlet_hash::md5_of_each;
 use swiftlet_node::Status;
 use swiftlet_node::message::Request;
-use swiftlet_transport::{Chunk, Event, Sink, What};
+use swiftlet_transport::{Chunk, Event, Sink, Ticket, What};
 
 use super::calls::{call, place_of};
 use super::checks::begin_check;
@@ -20,9 +21,9 @@ use super::{REPLICA_SHIFT, Reactor, Then, number};
 use crate::answer::{self, Given, MAX_BYTES};
 use crate::body::{Body, Content};
 use crate::checking::{Checked, Queued};
-use crate::connection::{Asking, Attempt, Queueing, State, Storing, Writing};
+use crate::connection::{Asking, Attempt, Connection, Queueing, State, Storing, Writing};
 use crate::grants::{Granted, Holder};
-use crate::head::{self, Asked, Method, SHORT_BODY};
+use crate::head::{self, Asked, Method, PIECE, SHORT_BODY};
 use crate::link::Link;
 use crate::made::Made;
 use crate::name;
@@ -30,7 +31,7 @@ use crate::queueing::{may_expire, task};
 use crate::reading::{self, Told, Weighed};
 use crate::receiving::Come;
 use crate::routes::{Device, Policy};
-use crate::shared::Shared;
+use crate::shared::{Command, Shared};
 use crate::storing::planned;
 use crate::undecided::Next;
 
@@ -257,13 +258,27 @@ impl Reactor {
         if !may_expire(&asked, &granted, now_s) {
             return Then::HandOver;
         }
-        if asked.body_bytes() > SHORT_BODY && connection.long_body().is_none() {
-            return self.receive_body(index, granted.policy, (asked.bytes, asked.body_bytes()), now);
+        if asked.body_bytes() > SHORT_BODY && !connection.has_long_body() {
+            let is_long = asked.body_bytes() > PIECE;
+            let expects = asked.stored.as_ref().is_some_and(|stored| stored.expects);
+            // Whoever asks before it sends is not to send what is refused.
+            let may_be_refused = expects && (asked.is_only_new() || !granted.pools.is_empty());
+            let is_careful = (is_long || expects) && connection.body.is_none();
+            if is_careful && (may_be_refused || !self.may_receive(&asked, &granted, now)) {
+                return Then::HandOver;
+            }
+            let is_digested = is_long && is_md5_needed(&asked, &granted);
+            let long = Long { policy: granted.policy, head: asked.bytes, bytes: asked.body_bytes(), is_digested, expects };
+            return self.receive_body(index, &long, now);
+        }
+        if connection.body.as_ref().is_some_and(|body| body.is_being_digested()) {
+            return Then::Wait;
         }
         if asked.body_bytes() <= SHORT_BODY && connection.read.len() < asked.whole() {
             return self.read(index);
         }
-        if asked.method == Method::Put && md5.is_none() && !granted.xxh3_etags {
+        let is_short = asked.body_bytes() <= PIECE;
+        if asked.method == Method::Put && is_short && md5.is_none() && !granted.xxh3_etags {
             self.complete.push((number(index, generation), asked.bytes..asked.whole()));
             return Then::Wait;
         }
@@ -308,16 +323,23 @@ impl Reactor {
         }
         let sink = Arc::clone(&self.devices) as Arc<dyn Sink>;
         self.devices.expect(number(index, generation), calls.len());
+        let mut tickets = Vec::new();
         for (replica, (device, call)) in storing.devices.iter().zip(calls).enumerate() {
             let token = number(index, generation) | (replica as u64) << REPLICA_SHIFT;
-            if device.peer().call(call, &sink, token).is_err() {
-                self.devices.forget(token);
-                if replica == 0 {
-                    self.shared.give_back(&parts, bytes);
+            match device.peer().call(call, &sink, token) {
+                Ok(ticket) if bytes > PIECE as u64 => tickets.push(ticket),
+                Ok(_) => {}
+                Err(_) => {
+                    self.devices.forget(token);
+                    tickets.iter().for_each(Ticket::cancel);
+                    if replica == 0 {
+                        self.shared.give_back(&parts, bytes);
+                    }
+                    return Then::HandOver;
                 }
-                return Then::HandOver;
             }
         }
+        storing.tickets = tickets;
         if let Some(connection) = &mut self.slots[index].connection {
             connection.active = now;
             connection.state = State::Storing(Box::new(storing));
@@ -365,7 +387,7 @@ impl Reactor {
         for (number, body) in complete {
             let Some(index) = self.index_of(number) else { continue };
             let Some(connection) = &self.slots[index].connection else { continue };
-            let body = connection.long_body().or_else(|| connection.read.get(body));
+            let body = connection.only_piece().or_else(|| connection.read.get(body));
             let body = body.filter(|_| matches!(connection.state, State::Idle));
             found.extend(body.map(|body| (index, body)));
         }
@@ -388,22 +410,70 @@ impl Reactor {
         }
     }
 
-    /// Receive a long body of so many bytes, behind so many of the head, of an object in this policy.
-    fn receive_body(&mut self, index: usize, policy: u16, (head, bytes): (usize, usize), now: Instant) -> Then {
+    /// Whether a body may be received here that is long, or asked for: the devices are there that would get it, and
+    /// Python comes round to what was handed over.
+    fn may_receive(&self, asked: &Asked<'_>, granted: &Granted, now: Instant) -> bool {
+        let is_free = self.shared.handed_bytes() as u64 <= self.shared.settings.large_bytes;
+        let placed = if is_free { place_of(&self.shared, asked, granted) } else { None };
+        placed.is_some_and(|(policy, key)| policy.to_write(key.partition, now).is_some())
+    }
+
+    /// Threads that compute MD5; None if the system has none left.
+    fn digesting(&mut self) -> Option<Threads> {
+        if self.digesting.is_none() {
+            let count = std::thread::available_parallelism().map_or(1, usize::from);
+            self.digesting = Threads::start(count).ok();
+        }
+        self.digesting.clone()
+    }
+
+    /// Go on with the request whose body is digested.
+    pub(super) fn digested(&mut self, number: u64) {
+        let Some(index) = self.index_of(number) else { return };
+        let is_complete = |one: &Connection| matches!(one.state, State::Idle) && one.has_long_body();
+        if self.slots[index].connection.as_ref().is_some_and(is_complete) {
+            self.go_on(index);
+        }
+    }
+
+    /// Receive a long body.
+    fn receive_body(&mut self, index: usize, long: &Long, now: Instant) -> Then {
+        let number = number(index, self.slots[index].generation);
+        let threads = if long.is_digested { self.digesting() } else { None };
+        if long.is_digested && threads.is_none() {
+            return Then::HandOver;
+        }
         let Some(connection) = &mut self.slots[index].connection else { return Then::Wait };
         if connection.body.is_none() {
-            let policy = self.shared.policy(policy);
+            let policy = self.shared.policy(long.policy);
             let pool = policy.as_deref().and_then(Policy::pool);
-            let Some(body) = pool.and_then(|pool| Body::begin(pool, head, bytes, now)) else {
+            let Some(mut body) = pool.and_then(|pool| Body::begin(pool, long.head, long.bytes, now)) else {
                 return Then::HandOver;
             };
-            connection.body = Some(Box::new(body));
+            if long.expects {
+                // A client that sends already has not waited for it.
+                let is_sent = connection.read.len() > long.head || match connection.link.send(CONTINUE, &[]) {
+                    Ok(0) => return Then::HandOver,
+                    sent => sent == Ok(CONTINUE.len()),
+                };
+                if !is_sent {
+                    return Then::Close;
+                }
+                body.head = head::met(&mut connection.read, long.head);
+            }
+            connection.body = Some(Box::new(match threads {
+                Some(threads) => {
+                    let shared = Arc::clone(&self.shared);
+                    body.digested_by(&threads, Box::new(move || shared.post(Command::Digested(number))))
+                }
+                None => body,
+            }));
         }
         match connection.receive_body(&mut self.scratch) {
             Come::Whole => Then::GoOn,
             Come::Nothing => Then::Wait,
             Come::More => {
-                self.later.push_back(number(index, self.slots[index].generation));
+                self.later.push_back(number);
                 Then::Wait
             }
             // Whoever gets it says so.
@@ -423,7 +493,14 @@ impl Reactor {
         if matches!(what, What::Failed(_)) {
             storing.devices[replica].failed(Instant::now());
         }
-        if !storing.note(replica, what) || storing.waits() {
+        if !storing.note(replica, what) {
+            return;
+        }
+        if storing.is_long() {
+            // It takes as long as it takes; another device is waited for as long as for one that is short.
+            connection.active = Instant::now();
+        }
+        if storing.waits() {
             return;
         }
         if !storing.is_done() {
@@ -486,6 +563,21 @@ fn begin_to_send(link: &mut Link, head: &[u8], body: &[Chunk], left: &mut Vec<u8
     Ok(())
 }
 
+/// What tells a client to send the body.
+const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+
+/// A long body that is to be received.
+struct Long {
+    policy: u16,
+    /// Bytes of the head before it.
+    head: usize,
+    bytes: usize,
+    /// Whether its MD5 is computed beside the thread.
+    is_digested: bool,
+    /// Whether the client waits for `CONTINUE`.
+    expects: bool,
+}
+
 /// Whether there is a grant for a request.
 enum Decision {
     Granted(Granted),
@@ -493,6 +585,11 @@ enum Decision {
     None(Holder),
     /// Python has to answer the request.
     HandOver,
+}
+
+/// Whether the MD5 of a body is its ETag, or compared with the one that the client has sent.
+fn is_md5_needed(asked: &Asked<'_>, granted: &Granted) -> bool {
+    !granted.xxh3_etags || asked.stored.as_ref().is_some_and(|stored| stored.etag.is_some())
 }
 
 fn granted(shared: &Shared, asked: &Asked<'_>, now: Instant) -> Decision {
