@@ -166,7 +166,9 @@ mod tests {
                 (content.md5(), content.xxh3_64(), content.xxh3_128()),
                 (md5(&data), xxh3_64(&data), xxh3_128(&data))
             );
-            assert!(content.pieces()[0][..] == data[..] && content.read_bytes() == 0 && content.pieces()[0].is_in(&pool));
+            assert!(
+                content.pieces()[0][..] == data[..] && content.read_bytes() == 0 && content.pieces()[0].is_in(&pool)
+            );
             connection.put_body_back();
             let all = [HEAD, &data, &b"NEXT"[..if at_once > data.len() { 4 } else { 0 }]].concat();
             assert!(connection.read == all && connection.body.is_none());

@@ -268,7 +268,8 @@ impl Reactor {
                 return Then::HandOver;
             }
             let is_digested = is_long && is_md5_needed(&asked, &granted);
-            let long = Long { policy: granted.policy, head: asked.bytes, bytes: asked.body_bytes(), is_digested, expects };
+            let long =
+                Long { policy: granted.policy, head: asked.bytes, bytes: asked.body_bytes(), is_digested, expects };
             return self.receive_body(index, &long, now);
         }
         if connection.body.as_ref().is_some_and(|body| body.is_being_digested()) {
@@ -452,10 +453,11 @@ impl Reactor {
             };
             if long.expects {
                 // A client that sends already has not waited for it.
-                let is_sent = connection.read.len() > long.head || match connection.link.send(CONTINUE, &[]) {
-                    Ok(0) => return Then::HandOver,
-                    sent => sent == Ok(CONTINUE.len()),
-                };
+                let is_sent = connection.read.len() > long.head
+                    || match connection.link.send(CONTINUE, &[]) {
+                        Ok(0) => return Then::HandOver,
+                        sent => sent == Ok(CONTINUE.len()),
+                    };
                 if !is_sent {
                     return Then::Close;
                 }
