@@ -25,9 +25,9 @@ and the bytes of a cell; by their ids the devices of its places, and those that 
 _WriteWaits: TypeAlias = tuple[float, float, float, float]
 """Seconds: of each request, and of all devices to have it durable after the body's end; of the whole body; until a
 spare is asked for a device that does not say that it is there; for which one may hold up the others."""
-_ReadWaits: TypeAlias = tuple[float, float, int, bool]
-"""Seconds of each request, seconds after which another device is asked as well, bytes that may wait to be taken, and
-whether small objects of the policy are copies."""
+_ReadWaits: TypeAlias = tuple[float, int, int, bool]
+"""Seconds of each request, how many of the first places may stand in for those that are late, bytes that may wait to be
+taken, and whether small objects of the policy are copies."""
 _DeleteWaits: TypeAlias = tuple[float, float]
 """Seconds: of each request, and for which the other devices are waited for once a deletion counts."""
 _Pending: TypeAlias = tuple[int, int]
@@ -127,6 +127,9 @@ class CodedReading:
 
     def is_small(self) -> bool:
         """Whether the object is a small one, which lies as copies; once it is known what it is."""
+
+    def hedges(self) -> int:
+        """How often others were asked in the place of a device that was late. 0 after `close`."""
 
     def ended(self) -> tuple[str, int | None, list[_Refused]] | None:
         """None while it goes on. Else: "whole"; "not-found"; "unavailable" when the object can't be put together, or it

@@ -133,6 +133,11 @@ class CodedGetStream(Protocol):
         """Whether the object is a small one, which lies as copies."""
         ...
 
+    @property
+    def hedges(self) -> int:
+        """How often others were asked in the place of a device that was late, until it is closed."""
+        ...
+
     def chunks(self) -> AsyncIterator[bytes]:
         """Yield the requested bytes, checked. Raises TooFewFragments and NodeError if they end early."""
         ...
@@ -419,11 +424,19 @@ class CodedTransport(Protocol):
         ...
 
     async def get_coded(
-        self, places: CodedPlaces, first: Sequence[int], start: int, stop: int | None, has_small: bool = False
+        self,
+        places: CodedPlaces,
+        first: Sequence[int],
+        start: int,
+        stop: int | None,
+        has_small: bool = False,
+        sound: int = 0,
     ) -> CodedGetStream:
         """Read bytes `[start, stop)` of the newest version; a `stop` behind the end stands for the end.
 
-        The places in `first` are asked what the newest version is, in their order. `has_small` says that small objects
+        The places in `first` are asked what the newest version is, in their order. The first `sound` of them have not
+        failed, and have missed no write, as far as is known: only they are asked in the place of one that is late,
+        until that one counts as standing still. `has_small` says that small objects
         of the policy are copies, so that a missing one takes the word of the places that have these. Raises NotFound
         with the tombstone's timestamp, and TooFewFragments.
         """

@@ -68,7 +68,9 @@ class ClusterObjects(ReplicatedObjects):
         self._codings = codings
         self._with_coding: CodedObjects | None = None
         if coded is not None:
-            self._with_coding = CodedObjects(rings, coded, rows, hash_path, health, codings, place, pack_below)
+            hedged = HEDGED_READS.inc
+            parts = rings, coded, rows, hash_path, health, codings, place, pack_below
+            self._with_coding = CodedObjects(*parts, hedged=hedged)
         self.runs = ClusterRuns(
             rings, transport, health, self.is_suppressed, place, lambda policy: self.is_coded(policy)
         )

@@ -107,9 +107,11 @@ class CodedObjects:
         place: Place = ANYWHERE,
         pack_below: PackBelow = none_small,
         shuffle: Callable[[list[int]], None] = random.shuffle,
+        hedged: Callable[[int], None] = lambda _: None,
     ) -> None:
         """Devices near `place` are asked first; `shuffle` puts those in order that are as near. Objects of up to
-        `pack_below` bytes are written as copies; those that are there are read whatever it says.
+        `pack_below` bytes are written as copies; those that are there are read whatever it says. `hedged` is told how
+        often a read has asked others in the place of a device that was late, if it has.
         """
         self._rings = rings
         self._transport = transport
@@ -120,6 +122,7 @@ class CodedObjects:
         self._place = place
         self._pack_below = pack_below
         self._shuffle = shuffle
+        self._hedged = hedged
         self._sound: dict[int, Ring] = {}
         """The rings that fit the coding of their policy."""
 
@@ -255,7 +258,8 @@ class CodedObjects:
         places = self.places(path, policy)
         try:
             has_small = self._pack_below(policy) > 0
-            stream = await self._transport.get_coded(places, self._first(places), start, stop, has_small)
+            first, sound = self._first(places)
+            stream = await self._transport.get_coded(places, first, start, stop, has_small, sound)
         except NotFound as error:
             raise NotFound(f"{path} does not exist", error.timestamp) from error
         except TooFewFragments as error:
@@ -264,22 +268,23 @@ class CodedObjects:
         if version is not None and stream.info.timestamp != version:
             await stream.close()
             raise Unavailable(f"{path} has version {stream.info.timestamp}, not the one being read; try again")
-        return CodedDownload(path, places, stream, start, stop)
+        return CodedDownload(path, places, stream, start, stop, self._hedged)
 
-    def _first(self, places: CodedPlaces) -> list[int]:
-        """Return the places in the order in which they are asked: devices that failed lately last, those that may have
-        copies first, then fragments with data before others, near ones first.
+    def _first(self, places: CodedPlaces) -> tuple[list[int], int]:
+        """Return the places in the order in which they are asked: devices that failed lately or have missed writes
+        last, those that may have copies first, then fragments with data before others, near ones first. And how many of
+        them are none of those last ones.
         """
         order = list(range(len(places.at)))
         self._shuffle(order)
-        late, behind = [self._health.suppressed(device) for device in places.at], self._health.behind()
+        behind = self._health.behind()
+        last = [self._health.suppressed(device) or device.id in behind for device in places.at]
 
         def rank(place: int) -> tuple[bool, bool, bool, int]:
             device, coding = places.at[place], places.coding
-            is_late = late[place] or device.id in behind
-            return is_late, place >= coding.holders, place >= coding.data, self._place.distance(device)
+            return last[place], place >= coding.holders, place >= coding.data, self._place.distance(device)
 
-        return sorted(order, key=rank)
+        return sorted(order, key=rank), len(last) - sum(last)
 
     def _note(self, places: CodedPlaces, refused: Sequence[Refused]) -> None:
         """Remember who is in trouble."""
@@ -448,8 +453,19 @@ class UnsizedUpload:
 class CodedDownload:
     """An object on its way to a client; native code replaces devices that fail in the middle."""
 
-    def __init__(self, path: Path, places: CodedPlaces, stream: CodedGetStream, start: int, stop: int | None) -> None:
-        """`stream` begins at byte `start` and ends before `stop`, or at the end of the object."""
+    def __init__(
+        self,
+        path: Path,
+        places: CodedPlaces,
+        stream: CodedGetStream,
+        start: int,
+        stop: int | None,
+        hedged: Callable[[int], None],
+    ) -> None:
+        """`stream` begins at byte `start` and ends before `stop`, or at the end of the object. `hedged` is told how
+        often it has asked others in the place of a device that was late, if it has.
+        """
+        self._hedged: Callable[[int], None] | None = hedged
         self._path = path
         self._places = places
         self._stream = stream
@@ -471,4 +487,7 @@ class CodedDownload:
 
     async def close(self) -> None:
         """Stop; a second call does nothing."""
+        hedged, self._hedged = self._hedged, None
+        if hedged is not None and (hedges := self._stream.hedges):
+            hedged(hedges)
         await self._stream.close()

@@ -29,8 +29,7 @@ NEWEST_READS = Counter(
 )
 HEDGED_READS = Counter(
     "swiftlet_hedged_reads_total",
-    "Reads for which another device was asked as well, because the first one took longer than 95 of 100 of its "
-    "answers.",
+    "Times that a read asked another device as well, because one took longer than 95 of 100 of its answers.",
 )
 MISSED = Counter(
     "swiftlet_missed_writes_total",

@@ -37,8 +37,6 @@ from swiftlet.timestamp import Timestamp
 from swiftlet.transport.native_caller import NativeCaller, trace
 from swiftlet.transport.native_calls import STREAM_S, CallFailed, NotMade, failure, refused, wake
 
-HEDGE_S = 0.3
-"""Seconds after which another device is asked beside one that is late."""
 AFTER_QUORUM_S = 0.5
 """Seconds for which the other devices are waited for once a deletion counts, or metadata do."""
 _LEAST_WAIT_S = 0.005
@@ -108,10 +106,9 @@ class _Step(Protocol[T]):
 class NativeCoded:
     """Objects with erasure coding, by the calls of one process."""
 
-    def __init__(self, caller: NativeCaller, hedge_s: float = HEDGE_S) -> None:
-        """`hedge_s` is the number of seconds after which another device is asked beside one that is late."""
+    def __init__(self, caller: NativeCaller) -> None:
+        """Know no devices yet."""
         self._caller = caller
-        self._hedge_s = hedge_s
         self._known: dict[int, _Known] = {}
 
     async def open_coded_put(
@@ -230,14 +227,20 @@ class NativeCoded:
             self._caller.mute(token)
 
     async def get_coded(
-        self, places: CodedPlaces, first: Sequence[int], start: int, stop: int | None, has_small: bool = False
+        self,
+        places: CodedPlaces,
+        first: Sequence[int],
+        start: int,
+        stop: int | None,
+        has_small: bool = False,
+        sound: int = 0,
     ) -> NativeCodedGet:
         """Read bytes `[start, stop)` of the newest version."""
         parts = await self.parts(places)
         waiter = Waiter()
         node, token = self._caller.listen(waiter)
         settings = self._caller.settings
-        waits = settings.answer_timeout_s, self._hedge_s, settings.window_bytes, has_small
+        waits = settings.answer_timeout_s, sound, settings.window_bytes, has_small
         end = _END if stop is None else max(0, stop)
         try:
             reading = node.read_coded(token, parts, list(first), start, end, waits, trace())
@@ -452,6 +455,11 @@ class NativeCodedGet:
         """Whether the object is a small one, which lies as copies; `begin` has to have returned."""
         assert self._info is not None
         return self._is_small
+
+    @property
+    def hedges(self) -> int:
+        """Return how often others were asked in the place of a device that was late, until `close`."""
+        return self._reading.hedges()
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """Yield the requested bytes."""

@@ -6,71 +6,21 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-/// Answers of a device that are remembered.
-const WINDOW: usize = 128;
-/// With fewer nobody knows how long answers take.
-const LEAST_KNOWN: usize = 20;
-/// After so many further answers the latency is determined anew.
-const RENEWED: usize = 8;
-/// Nothing is too late before.
-const LEAST: Duration = Duration::from_millis(5);
-/// The share of reads for which a second device may be asked.
-const PART: f32 = 0.05;
-/// The number of second requests that may be saved up for later.
-const MOST_SAVED: f32 = 5.0;
-
-/// How long the last answers of a device took.
-#[derive(Debug)]
-pub(crate) struct Latencies {
-    recent: [Duration; WINDOW],
-    count: usize,
-    late: Option<Duration>,
-}
-
-impl Default for Latencies {
-    fn default() -> Self {
-        Self { recent: [Duration::ZERO; WINDOW], count: 0, late: None }
-    }
-}
-
-impl Latencies {
-    /// Note an answer, which took so long.
-    pub(crate) fn add(&mut self, took: Duration) {
-        self.recent[self.count % WINDOW] = took;
-        self.count += 1;
-        if self.count >= LEAST_KNOWN && (self.late.is_none() || self.count.is_multiple_of(RENEWED)) {
-            let mut known = self.recent;
-            let known = &mut known[..self.count.min(WINDOW)];
-            let at = known.len() * 95 / 100;
-            self.late = Some((*known.select_nth_unstable(at).1).max(LEAST));
-        }
-    }
-
-    /// The time within which 95 of 100 answers came; None while too few are known.
-    pub(crate) fn late(&self) -> Option<Duration> {
-        self.late
-    }
-}
+use swiftlet_node::hedging::Share;
 
 /// Reads for which a second device may be asked, and how many may.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Hedging {
-    saved: f32,
+    share: Share,
     due: BinaryHeap<Reverse<(Instant, u64)>>,
-}
-
-impl Default for Hedging {
-    fn default() -> Self {
-        Self { saved: 1.0, due: BinaryHeap::new() }
-    }
 }
 
 impl Hedging {
     /// A read begins, whose device is late from then on, if that is known.
     pub(crate) fn begin(&mut self, late: Option<Instant>, number: u64) {
-        self.saved = MOST_SAVED.min(self.saved + PART);
+        self.share.save();
         self.due.extend(late.map(|late| Reverse((late, number))));
     }
 
@@ -87,37 +37,18 @@ impl Hedging {
 
     /// Whether one more second device may be asked, which then counts.
     pub(crate) fn take(&mut self) -> bool {
-        let may = self.saved >= 1.0;
-        self.saved -= f32::from(u8::from(may));
-        may
+        self.share.take(1)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     fn ms(ms: u64) -> Duration {
         Duration::from_millis(ms)
-    }
-
-    #[test]
-    fn late_is_who_takes_longer_than_95_of_100() {
-        let mut known = Latencies::default();
-        for took in 1..LEAST_KNOWN as u64 {
-            known.add(ms(took));
-            assert_eq!(known.late(), None, "too few are known");
-        }
-        known.add(ms(20));
-        assert_eq!(known.late(), Some(ms(20)));
-        for _ in 0..WINDOW {
-            known.add(ms(1));
-        }
-        assert_eq!(known.late(), Some(LEAST), "the former ones are forgotten");
-        for turn in 0..WINDOW as u64 {
-            known.add(ms(if turn % 10 == 0 { 100 } else { 50 }));
-        }
-        assert_eq!(known.late(), Some(ms(100)));
     }
 
     #[test]

@@ -4,10 +4,10 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use swiftlet_node::hedging::Latencies;
 use swiftlet_transport::{Peer, Pool};
 
 use crate::handoffs::{Handoffs, Site};
-use crate::hedging::Latencies;
 
 /// How long a failed device is not asked.
 const FAILED_FOR: Duration = Duration::from_secs(10);

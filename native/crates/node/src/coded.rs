@@ -35,7 +35,7 @@ pub use all_places::StepOptions;
 pub use deleting::Deleting;
 pub use member::Referred;
 pub use packs::{Contents, PackOptions, Packed, Packing, PacksSeen, ReadingMember, Stopped};
-pub use places::{Devices, FAR, MOST_CELL_BYTES, Owed, Places, Target};
+pub use places::{Clock, Devices, FAR, MOST_CELL_BYTES, Owed, Places, Target};
 pub use posting::Posting;
 pub use reading::{ReadEnd, ReadOptions, Reading};
 pub use rebuilding::{RebuildEnd, Rebuilding};

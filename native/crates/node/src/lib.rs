@@ -22,6 +22,7 @@ pub mod fuzzing;
 mod gather;
 mod guest_requests;
 mod guests;
+pub mod hedging;
 mod many;
 pub mod message;
 mod packs;

@@ -56,9 +56,12 @@ pub(crate) type WriteWaits = (f64, f64, f64, f64);
 /// Seconds: of each request, and for which the others are waited for once it counts.
 pub(crate) type StepWaits = (f64, f64);
 
-/// Seconds of each request, seconds after which another device is asked as well, bytes that may wait for the reader, and
-/// whether small objects of the policy are copies.
-pub(crate) type ReadWaits = (f64, f64, u64, bool);
+/// After this time another device is asked beside one of which too few answers are known, or all that are late.
+const HEDGE: Duration = Duration::from_millis(300);
+
+/// Seconds of each request, the number of places that may stand in for those that are late, bytes that may wait for the
+/// reader, and whether small objects of the policy are copies.
+pub(crate) type ReadWaits = (f64, usize, u64, bool);
 
 /// A device by its number, and why it had no good answer.
 pub(crate) type Refused<'py> = (u32, FailedParts, RefusedParts<'py>);
@@ -323,10 +326,10 @@ impl CodedReading {
         places: PlacesParts<'_>,
         first: &[usize],
         range: Range<u64>,
-        ((timeout, hedge, ahead_bytes, small), trace): (ReadWaits, String),
+        ((timeout, sound, ahead_bytes, small), trace): (ReadWaits, String),
         (sink, token): (Arc<dyn Sink>, u64),
     ) -> PyResult<Self> {
-        let options = ReadOptions { timeout: seconds(timeout)?, hedge: seconds(hedge)?, ahead_bytes, small, trace };
+        let options = ReadOptions { timeout: seconds(timeout)?, hedge: Some(HEDGE), sound, ahead_bytes, small, trace };
         let inbox = Inbox::new(sink, token, false);
         let to = Arc::clone(&inbox) as Arc<dyn Sink>;
         let reading = Reading::start(places_of(places)?, first, range, options, (to, token));
@@ -359,6 +362,11 @@ impl CodedReading {
     /// Whether the object is a small one, which lies as copies; once it is known what it is.
     fn is_small(&self) -> bool {
         lock(&self.reading).as_ref().is_some_and(Reading::is_copy)
+    }
+
+    /// How often others were asked in the place of a device that was late.
+    fn hedges(&self) -> u64 {
+        lock(&self.reading).as_ref().map_or(0, Reading::hedges)
     }
 
     /// How it has ended, the timestamp of the deletion, and why devices gave no answer.

@@ -219,7 +219,13 @@ class MemoryCoded:
     # -- reading ---------------------------------------------------------------------------------------------
 
     async def get_coded(
-        self, places: CodedPlaces, first: Sequence[int], start: int, stop: int | None, has_small: bool = False
+        self,
+        places: CodedPlaces,
+        first: Sequence[int],
+        start: int,
+        stop: int | None,
+        has_small: bool = False,
+        sound: int = 0,
     ) -> MemoryCodedGet:
         """Read bytes `[start, stop)` of the newest version."""
         coding = places.coding
@@ -306,6 +312,11 @@ class MemoryCodedGet:
     def is_small(self) -> bool:
         """Whether the object lies as copies."""
         return self._version.is_small
+
+    @property
+    def hedges(self) -> int:
+        """Return 0: nobody is late."""
+        return 0
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """Yield the requested bytes, if there are any."""

@@ -129,6 +129,11 @@ impl Copied {
         self.sources.pop_front().map(Source::Copy).or_else(|| self.packs.pop().map(Source::Pack))
     }
 
+    /// Whether somebody has a copy who was not asked for it.
+    pub(super) fn has_another(&self) -> bool {
+        !self.sources.is_empty()
+    }
+
     /// What a device has sent when it was asked; None if it isn't the object, nor a newer one.
     pub(super) fn check(&self, found: Found, bytes: Vec<u8>, range: &Range<u64>) -> Option<(Info, Vec<u8>)> {
         let Found { info, body_xxh3 } = found;

@@ -118,10 +118,19 @@ pub(super) struct Fetching {
 }
 
 impl Fetching {
-    /// These bytes, from `sources`: for each fragment the devices that may have it.
-    pub(super) fn bytes(info: FragmentInfo, bytes: Range<u64>, sources: Vec<VecDeque<u32>>, window: u64) -> Self {
+    /// These bytes, from `sources`: for each fragment the devices that may have it. Fragments of which the first one
+    /// `has_failed` are read from only as far as others are not enough.
+    pub(super) fn bytes(
+        info: FragmentInfo,
+        bytes: Range<u64>,
+        sources: Vec<VecDeque<u32>>,
+        has_failed: impl Fn(u32) -> bool,
+        window: u64,
+    ) -> Self {
         let making = Making::Bytes(Assembly::new(info.block.geometry, bytes, &[]));
-        Self::new(info, making, (sources, Arc::default()), window)
+        let first = sources.iter().map(|devices| devices.front().copied()).enumerate();
+        let late = first.filter(|(_, device)| device.is_some_and(&has_failed)).map(|(index, _)| index).collect();
+        Self::new(info, making, (sources, Arc::default()), late, window)
     }
 
     /// The cells of a fragment, of near fragments first, and of far ones only as far as near ones are too few.
@@ -132,17 +141,18 @@ impl Fetching {
         window: u64,
     ) -> Self {
         let making = Making::Fragment(Rebuild::new(info.block.clone(), index, &[]));
-        Self::new(info, making, sources, window)
+        Self::new(info, making, sources, BTreeSet::new(), window)
     }
 
     fn new(
         info: FragmentInfo,
         making: Making,
         (sources, distances): (Vec<VecDeque<u32>>, Arc<[u8]>),
+        late: BTreeSet<usize>,
         window: u64,
     ) -> Self {
         let end = making.left().start;
-        let (late, cells, asked) = (BTreeSet::new(), BTreeMap::new(), BTreeSet::new());
+        let (cells, asked) = (BTreeMap::new(), BTreeSet::new());
         let mut fetching = Self { info, making, sources, distances, late, cells, asked, window, end, planned: 0 };
         fetching.plan();
         fetching
@@ -283,16 +293,17 @@ impl Fetching {
         self.plan();
     }
 
-    /// What was asked for of a fragment doesn't come in time. Returns whether others can stand in for it.
-    pub(super) fn is_late(&mut self, index: usize) -> bool {
+    /// Whether others can stand in for a fragment, which is not late yet.
+    pub(super) fn can_replace(&self, index: usize) -> bool {
         let others = (0..self.sources.len())
             .filter(|other| *other != index && !self.late.contains(other) && !self.sources[*other].is_empty());
-        if self.late.contains(&index) || others.count() < self.info.block.geometry.scheme().data() {
-            return false;
-        }
+        !self.late.contains(&index) && others.count() >= self.info.block.geometry.scheme().data()
+    }
+
+    /// What was asked for of a fragment doesn't come in time, and others can stand in for it.
+    pub(super) fn is_late(&mut self, index: usize) {
         self.late.insert(index);
         self.plan();
-        true
     }
 
     /// The next stripe's bytes, if its cells are here. A wrong cell is forgotten, and so is the device that gave it.

@@ -109,10 +109,12 @@ struct Pieces {
 struct TooFew;
 
 impl Pieces {
-    fn new(geometry: Geometry, reference: &Reference) -> Self {
+    fn new(places: &Places, geometry: Geometry, reference: &Reference) -> Self {
         let end = reference.offset + u64::from(reference.length);
         let parts = geometry.pieces(reference.offset..end).collect();
-        let (without, late) = (BTreeSet::new(), BTreeSet::new());
+        let has_failed = |(_, device): &(usize, &u32)| places.devices.has_failed(**device);
+        let late = places.at.iter().enumerate().filter(has_failed).map(|(index, _)| index).collect();
+        let without = BTreeSet::new();
         Self { geometry, parts, without, late, asked: BTreeSet::new(), came: BTreeMap::new() }
     }
 
@@ -165,6 +167,15 @@ impl Pieces {
             _ => None,
         }));
         Ok(wishes)
+    }
+
+    /// How many others stand in for a fragment that is not late yet, if they can.
+    fn replacing(&self, index: usize) -> Option<usize> {
+        let usable = |index: &usize| !self.without.contains(index) && !self.late.contains(index);
+        let scheme = self.geometry.scheme();
+        let others = (0..scheme.cells()).filter(|other| *other != index && usable(other)).count();
+        let is_own = self.parts.iter().any(|part| part.cell == index);
+        (usable(&index) && others >= scheme.data()).then_some(if is_own { scheme.data() } else { 1 })
     }
 
     fn answered(&mut self, number: usize, index: usize, bytes: Option<Vec<u8>>) {
@@ -239,7 +250,7 @@ impl Member {
         let end = reference.offset.checked_add(reference.length.into());
         let geometry = pack_bytes.filter(|bytes| end.is_some_and(|end| end <= *bytes));
         let geometry = geometry.and_then(|bytes| Geometry::new(places.scheme, places.cell_bytes, bytes).ok());
-        let pieces = geometry.map(|geometry| Stage::Pieces(Pieces::new(geometry, &reference)));
+        let pieces = geometry.map(|geometry| Stage::Pieces(Pieces::new(places, geometry, &reference)));
         Self { pack, reference, stage: pieces.unwrap_or(Stage::Describing(None)) }
     }
 
@@ -311,7 +322,8 @@ impl Member {
                     let Reference { offset, length, .. } = self.reference;
                     let sources = places.sources(&info, &[]);
                     let range = offset..offset.saturating_add(length.into());
-                    let fetching = Fetching::bytes(info, range, sources, places.window());
+                    let has_failed = |device| places.devices.has_failed(device);
+                    let fetching = Fetching::bytes(info, range, sources, has_failed, places.window());
                     self.stage = Stage::Cells(Box::new(fetching), Vec::new());
                 }
             }
@@ -324,15 +336,22 @@ impl Member {
         }
     }
 
-    /// What was asked for doesn't come in time: others are asked as well.
+    /// How many requests take the place of what is late, if others can stand in for it.
+    pub(super) fn replacing(&self, wish: &Wish) -> Option<usize> {
+        match (wish, &self.stage) {
+            (Wish::Piece { index, .. }, Stage::Pieces(pieces)) => pieces.replacing(*index),
+            (Wish::Cells(wish), Stage::Cells(fetching, _)) => fetching.can_replace(wish.index).then_some(1),
+            _ => None,
+        }
+    }
+
+    /// What was asked for doesn't come in time: others, which can, stand in for it.
     pub(super) fn is_late(&mut self, wish: &Wish) {
         match (wish, &mut self.stage) {
             (Wish::Piece { index, .. }, Stage::Pieces(pieces)) => {
                 pieces.late.insert(*index);
             }
-            (Wish::Cells(wish), Stage::Cells(fetching, _)) => {
-                fetching.is_late(wish.index);
-            }
+            (Wish::Cells(wish), Stage::Cells(fetching, _)) => fetching.is_late(wish.index),
             _ => {}
         }
     }

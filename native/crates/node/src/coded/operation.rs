@@ -6,6 +6,7 @@
 //!
 //! Fault model: that of the module above. An answer to what is not waited for any more is not heard.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -13,9 +14,11 @@ use std::time::{Duration, Instant};
 use swiftlet_transport::{Body, Call, Chunk, Error as TransportError, Event, Sink, Ticket, Upload, What};
 
 use super::answering::{Answering, Whole, most_bytes};
-use super::places::{Places, Target};
+use super::places::{Carries, Patience, Places, Target};
 use crate::client::Failure;
 use crate::message::Request;
+use crate::message::fragments::Request as Fragments;
+use crate::message::packs::Request as Packs;
 use crate::status::Status;
 
 /// What an operation makes of answers.
@@ -44,7 +47,43 @@ struct Asked<A> {
     device: u32,
     answering: Answering,
     since: Instant,
+    /// What its answer carries, if it is one of those whose time is measured.
+    carries: Option<Carries>,
+    /// When others may be asked in its place, if they ever may.
+    patience: Option<Patience>,
     ticket: Option<Ticket>,
+}
+
+impl<A> Asked<A> {
+    /// How long it may take from now until it is late, or the device counts as one that stands still, if it is late.
+    fn left(&self, now: Instant) -> Option<Duration> {
+        let (Patience { late, still }, took) = (self.patience?, self.took(now));
+        Some(if took < late { late } else { still }.saturating_sub(took)).filter(|left| !left.is_zero())
+    }
+
+    fn took(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.since)
+    }
+}
+
+/// A request whose answer is late.
+pub(super) struct Late<'a, A> {
+    pub(super) about: &'a A,
+    device: u32,
+    /// The device has kept silent for so long that others are asked in any case.
+    pub(super) is_still: bool,
+}
+
+/// What the answer to a request carries, for those of readers.
+fn carries(request: &Request) -> Option<Carries> {
+    match request {
+        Request::Fragment(Fragments::Newest { start, stop, .. }) if start < stop => Some(Carries::Cells),
+        Request::Fragment(Fragments::Cells { .. }) => Some(Carries::Cells),
+        Request::Fragment(Fragments::Newest { .. }) | Request::Pack(Packs::Piece { .. }) | Request::Get { .. } => {
+            Some(Carries::Words)
+        }
+        _ => None,
+    }
 }
 
 /// Asks devices, and tells the caller.
@@ -57,6 +96,10 @@ pub(super) struct Asking<A> {
     trace: String,
     sink: Arc<dyn Sink>,
     token: u64,
+    /// When a device is late of which nothing is known; nobody ever is if there is no such time.
+    unknown: Option<Duration>,
+    /// When the caller will look again whether something is late, if it waits.
+    looks: Cell<Option<Instant>>,
     asked: BTreeMap<u64, Asked<A>>,
     next: u64,
     /// Those of `asked` that could not be sent.
@@ -80,13 +123,13 @@ impl<A> Asking<A> {
     }
 
     fn send(&mut self, timeout: Duration, about: A, device: u32, (request, body): (Request, Body)) {
-        let most = most_bytes(&request, self.places.cell_bytes);
+        let (most, carries) = (most_bytes(&request, self.places.cell_bytes), carries(&request));
         let token = self.next;
         let ticket = self.call(device, request, timeout).and_then(|(target, call, me)| {
             let (peer, _) = target;
             peer.call(Call { body, ..call }, &me, token).map_err(Failure::Lost)
         });
-        self.enter(about, device, most, ticket);
+        self.enter(about, device, (most, carries), ticket);
     }
 
     /// Ask a device, and go on with a body of so many bytes, if it can be asked.
@@ -103,7 +146,7 @@ impl<A> Asking<A> {
             peer.upload(call, size, &me, token).map_err(Failure::Lost)
         });
         let ticket = upload.as_ref().map(|upload| upload.ticket().clone()).map_err(Clone::clone);
-        self.enter(about, device, 0, ticket);
+        self.enter(about, device, (0, None), ticket);
         upload.ok()
     }
 
@@ -120,15 +163,31 @@ impl<A> Asking<A> {
         Ok((target, Call { method: request.method(), timeout, trace, header, ..Call::default() }, me))
     }
 
-    fn enter(&mut self, about: A, device: u32, most: usize, ticket: Result<Ticket, Failure>) {
+    fn enter(
+        &mut self,
+        about: A,
+        device: u32,
+        (most, carries): (usize, Option<Carries>),
+        ticket: Result<Ticket, Failure>,
+    ) {
         let (ticket, failure) = match ticket {
             Ok(ticket) => (Some(ticket), None),
             Err(failure) => (None, Some(failure)),
         };
         self.unsent.extend(failure.map(|failure| (self.next, failure)));
-        let asked = Asked { about, device, answering: Answering::new(most), since: Instant::now(), ticket };
-        self.asked.insert(self.next, asked);
+        let devices = &self.places.devices;
+        let patience = carries.zip(self.unknown).map(|(carries, unknown)| {
+            devices.save();
+            devices.patience(device, carries, unknown)
+        });
+        let (answering, since) = (Answering::new(most), devices.now());
+        self.asked.insert(self.next, Asked { about, device, answering, since, carries, patience, ticket });
         self.next += 1;
+    }
+
+    /// Others may be asked in the place of a device that is late; one of which nothing is known is late after this time.
+    pub(super) fn hedge(&mut self, unknown: Duration) {
+        self.unknown = Some(unknown);
     }
 
     /// What is waited for.
@@ -136,15 +195,49 @@ impl<A> Asking<A> {
         self.asked.values().map(|asked| &asked.about)
     }
 
-    /// What has been waited for so long.
-    pub(super) fn late(&self, after: Duration) -> impl Iterator<Item = &A> {
-        self.asked.values().filter(move |asked| asked.since.elapsed() >= after).map(|asked| &asked.about)
+    /// What is late.
+    pub(super) fn late(&self) -> Vec<Late<'_, A>> {
+        let now = self.places.devices.now();
+        let late = |asked: &'_ Asked<A>| {
+            let took = asked.took(now);
+            let Patience { still, .. } = asked.patience.filter(|patience| took >= patience.late)?;
+            Some(took >= still)
+        };
+        let all = self.asked.values();
+        all.filter_map(|asked| Some(Late { about: &asked.about, device: asked.device, is_still: late(asked)? }))
+            .collect()
     }
 
-    /// After which time something that is waited for has been for so long.
-    pub(super) fn until_late(&self, after: Duration) -> Option<Duration> {
-        let left = self.asked.values().map(|asked| after.saturating_sub(asked.since.elapsed()));
-        left.filter(|left| !left.is_zero()).min()
+    /// Whether to ask for so many things in the place of what is late: as long as few are, or if the device stands still.
+    /// Then others are asked before it for a while.
+    pub(super) fn may_replace(&self, late: &Late<'_, A>, requests: usize) -> bool {
+        if late.is_still {
+            self.places.devices.note(late.device, false);
+        }
+        late.is_still || self.places.devices.take(requests)
+    }
+
+    /// The same where anything is asked in the place of several.
+    pub(super) fn may_ask_more(&self) -> bool {
+        self.places.devices.take(1)
+    }
+
+    /// After which time the caller is to look whether something is late, or after `otherwise` if nothing can be. It is
+    /// told if it has to look sooner.
+    pub(super) fn until_late(&self, otherwise: Duration) -> Duration {
+        let now = self.places.devices.now();
+        let left = self.asked.values().filter_map(|asked| asked.left(now)).min().unwrap_or(otherwise);
+        self.looks.set(Some(now + left));
+        left
+    }
+
+    /// Have the caller look sooner than it will, if something is late before.
+    fn wake(&self) {
+        let Some(looks) = self.looks.get() else { return };
+        let now = self.places.devices.now();
+        if self.asked.values().filter_map(|asked| asked.left(now)).any(|left| now + left < looks) {
+            self.tell();
+        }
     }
 
     /// Cancel requests; they end with that failure, unless they were over before.
@@ -161,6 +254,16 @@ impl<A> Asking<A> {
     /// The same, but for some.
     pub(super) fn forget_all_but(&mut self, which: impl Fn(&A) -> bool) {
         self.cancel(|about| !which(about));
+        let (devices, now) = (&self.places.devices, self.places.devices.now());
+        for asked in self.asked.values().filter(|asked| !which(&asked.about)) {
+            let took = asked.took(now);
+            if let (Some(carries), Some(Patience { late, still })) = (asked.carries, asked.patience)
+                && (late..still).contains(&took)
+            {
+                // What a device has not answered takes so long at least; what was forgotten sooner says nothing.
+                devices.took(asked.device, carries, took);
+            }
+        }
         self.asked.retain(|_, asked| which(&asked.about));
         self.unsent.retain(|(token, _)| self.asked.contains_key(token));
     }
@@ -181,6 +284,7 @@ impl<A> Asking<A> {
     }
 
     fn event(&self, what: What) {
+        self.looks.set(None);
         self.sink.events(&mut vec![Event { token: self.token, what }]);
     }
 }
@@ -200,6 +304,7 @@ fn go_on<S: State>((state, asking): &mut (S, Asking<S::About>)) {
         answered((state, asking), token, Err(failure));
         state.go_on(asking);
     }
+    asking.wake();
 }
 
 /// Whether this is an answer of a device that does its work.
@@ -212,8 +317,13 @@ fn is_well(answer: &Result<Whole, Failure>) -> bool {
 }
 
 fn answered<S: State>((state, asking): (&mut S, &mut Asking<S::About>), token: u64, answer: Result<Whole, Failure>) {
-    let Some(Asked { about, device, .. }) = asking.asked.remove(&token) else { return };
-    asking.places.devices.note(device, is_well(&answer));
+    let Some(asked) = asking.asked.remove(&token) else { return };
+    let devices = &asking.places.devices;
+    devices.note(asked.device, is_well(&answer));
+    if let (Some(carries), true) = (asked.carries, is_well(&answer)) {
+        devices.took(asked.device, carries, asked.took(devices.now()));
+    }
+    let Asked { about, device, .. } = asked;
     asking.refused.extend(answer.as_ref().err().map(|failure| (device, failure.clone())));
     state.answered(asking, about, answer);
 }
@@ -255,6 +365,8 @@ impl<S: State> Operation<S> {
                 trace: trace.to_owned(),
                 sink,
                 token,
+                unknown: None,
+                looks: Cell::default(),
                 asked: BTreeMap::new(),
                 next: 0,
                 unsent: VecDeque::new(),

@@ -1,8 +1,9 @@
 //! Where an object's fragments are.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use swiftlet_erasure::{Geometry, Scheme};
@@ -12,6 +13,7 @@ use swiftlet_store::model::{FragmentInfo, Key, PutMeta};
 use swiftlet_store::{COPIES, PARTITIONS};
 use swiftlet_transport::Peer;
 
+use crate::hedging::{Latencies, Share};
 use crate::message::fragments::{MAX_READ_BYTES, MAX_READ_CELLS, Request};
 
 /// A device: the server it is at, and its name there.
@@ -27,6 +29,9 @@ const MOST_WINDOW: u64 = 4 << 20;
 /// For so long after an answer a device is chosen for a write without being asked whether it is there. Many writes take
 /// longer than that, and devices may go away in the middle of each.
 const HEARD_LATELY: Duration = Duration::from_secs(10);
+/// For so long after it has failed, or stood still, a device is read from only as far as the others are not enough. Then
+/// a read finds out how it is now.
+const FAILED_FOR: Duration = Duration::from_secs(10);
 
 /// A container update that is pending at a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,34 +51,88 @@ pub(crate) fn row_of(place: usize, rows: &[u32]) -> u32 {
     rows.get(place).copied().unwrap_or(0)
 }
 
-/// What a device has said of itself.
+/// What an answer has beside words: one with the bytes of cells takes longer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Carries {
+    Words,
+    Cells,
+}
+
+/// When a request is late.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Patience {
+    /// After this time another device may be asked as well, as long as few are.
+    pub(super) late: Duration,
+    /// After this time the device counts as one that stands still.
+    pub(super) still: Duration,
+}
+
+/// What is known of a device.
 #[derive(Debug, Default)]
 struct Told {
     /// The incarnation that it had when it was asked last; 0 if it was never heard of.
     incarnation: AtomicU64,
-    /// When it has answered something, as [`now`] says it; 0 if it has failed since.
+    /// When it has answered something, in milliseconds, as [`Devices::now_ms`] says it; 0 if it has failed since.
     heard: AtomicU64,
+    /// When it has failed; 0 if it has answered something since.
+    failed: AtomicU64,
+    /// How long its answers to readers take: those that are words, and those with cells.
+    latencies: Mutex<[Latencies; 2]>,
 }
 
-/// Milliseconds since some time of this process, 1 at least.
-fn now() -> u64 {
-    static BEGAN: OnceLock<Instant> = OnceLock::new();
-    BEGAN.get_or_init(Instant::now).elapsed().as_millis() as u64 + 1
+impl Told {
+    fn latencies(&self) -> MutexGuard<'_, [Latencies; 2]> {
+        self.latencies.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
-/// The devices of a ring by their numbers, and what they have said of themselves.
-#[derive(Debug)]
-pub struct Devices(Vec<Option<(Target, Told)>>);
+/// Tells the time.
+pub type Clock = Box<dyn Fn() -> Instant + Send + Sync>;
+
+/// The devices of a ring by their numbers, what they have said of themselves, and how fast they answer.
+pub struct Devices {
+    all: Vec<Option<(Target, Told)>>,
+    clock: Clock,
+    began: Instant,
+    share: Mutex<Share>,
+}
+
+impl fmt::Debug for Devices {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Devices").field(&self.all).finish_non_exhaustive()
+    }
+}
 
 impl Devices {
     /// These devices; the ring has none at some numbers.
     #[must_use]
     pub fn new(targets: Vec<Option<Target>>) -> Arc<Self> {
-        Arc::new(Self(targets.into_iter().map(|target| Some((target?, Told::default()))).collect()))
+        Self::with_clock(targets, Box::new(Instant::now))
+    }
+
+    /// The same by another clock.
+    #[must_use]
+    pub fn with_clock(targets: Vec<Option<Target>>, clock: Clock) -> Arc<Self> {
+        let all = targets.into_iter().map(|target| Some((target?, Told::default()))).collect();
+        let began = clock();
+        Arc::new(Self { all, clock, began, share: Mutex::default() })
     }
 
     fn get(&self, number: u32) -> Option<&(Target, Told)> {
-        self.0.get(number as usize)?.as_ref()
+        self.all.get(number as usize)?.as_ref()
+    }
+
+    pub(super) fn now(&self) -> Instant {
+        (self.clock)()
+    }
+
+    /// Milliseconds since these devices are known, 1 at least.
+    fn now_ms(&self) -> u64 {
+        self.now().saturating_duration_since(self.began).as_millis() as u64 + 1
+    }
+
+    fn is_since(&self, when: u64, least: Duration) -> bool {
+        when != 0 && self.now_ms().saturating_sub(when) < least.as_millis() as u64
     }
 
     pub(crate) fn target(&self, number: u32) -> Option<&Target> {
@@ -90,14 +149,16 @@ impl Devices {
     pub(crate) fn learn(&self, number: u32, incarnation: u64) {
         if let Some((_, told)) = self.get(number) {
             told.incarnation.store(incarnation, Relaxed);
-            told.heard.store(now(), Relaxed);
         }
+        self.note(number, true);
     }
 
     /// A device has answered, or has not done what it was asked for.
     pub(crate) fn note(&self, number: u32, is_well: bool) {
         if let Some((_, told)) = self.get(number) {
-            told.heard.store(if is_well { now() } else { 0 }, Relaxed);
+            let now = self.now_ms();
+            told.heard.store(if is_well { now } else { 0 }, Relaxed);
+            told.failed.store(if is_well { 0 } else { now }, Relaxed);
         }
     }
 
@@ -105,11 +166,42 @@ impl Devices {
     /// since. One that was replaced refuses what was meant for its predecessor.
     pub(crate) fn is_well(&self, number: u32) -> bool {
         self.get(number).is_some_and(|(_, told)| {
-            let heard = told.heard.load(Relaxed);
-            told.incarnation.load(Relaxed) != 0
-                && heard != 0
-                && now().saturating_sub(heard) < HEARD_LATELY.as_millis() as u64
+            told.incarnation.load(Relaxed) != 0 && self.is_since(told.heard.load(Relaxed), HEARD_LATELY)
         })
+    }
+
+    /// Whether a device has failed lately, and has answered nothing since: others are read from as far as they are
+    /// enough.
+    pub(super) fn has_failed(&self, number: u32) -> bool {
+        self.get(number).is_some_and(|(_, told)| self.is_since(told.failed.load(Relaxed), FAILED_FOR))
+    }
+
+    /// A device has answered a reader after so long, or not yet.
+    pub(super) fn took(&self, number: u32, carries: Carries, time: Duration) {
+        if let Some((_, told)) = self.get(number) {
+            told.latencies()[carries as usize].add(time);
+        }
+    }
+
+    /// When a device is late that a reader asks now: after `unknown` if nobody knows how long its answers take.
+    pub(super) fn patience(&self, number: u32, carries: Carries, unknown: Duration) -> Patience {
+        let known = self.get(number).and_then(|(_, told)| told.latencies()[carries as usize].late());
+        let late = known.unwrap_or(unknown);
+        Patience { late, still: known.map_or(unknown, |late| unknown.max(2 * late)) }
+    }
+
+    fn share(&self) -> MutexGuard<'_, Share> {
+        self.share.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A reader asks a device.
+    pub(super) fn save(&self) {
+        self.share().save();
+    }
+
+    /// Whether a reader may ask for so many things more as a device is late, which then count.
+    pub(super) fn take(&self, requests: usize) -> bool {
+        self.share().take(requests.min(u8::MAX.into()) as u8)
     }
 }
 

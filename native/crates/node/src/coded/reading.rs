@@ -6,7 +6,9 @@
 //! policy without small objects places with other cells of the range send these at the same time, so that one round
 //! trip is enough. Everybody is asked if these have nothing. Then cells are asked for, up to two windows ahead of what
 //! the caller has taken. Who is late is replaced by others: for cells, by those of other fragments; for a copy, by
-//! others that have it. A small object of which no copy can be had is read from the pack where a place with its
+//! others that have it. A device is late when it takes longer than 95 of 100 of its answers did; then another one is
+//! asked for few reads only. When it takes much longer it counts as one that stands still: others are asked for every
+//! read, and before it for a while. A small object of which no copy can be had is read from the pack where a place with its
 //! reference says that it is.
 //!
 //! Who knows that a place has missed a write names it last. Metadata that were posted come with the same answers; the newest
@@ -47,8 +49,13 @@ use crate::message::{self, Found};
 pub struct ReadOptions {
     /// The time limit of each request.
     pub timeout: Duration,
-    /// After this time another device is asked as well.
-    pub hedge: Duration,
+    /// After this time another device is asked beside one of which too few answers are known; beside others as soon as
+    /// they are late, but for few reads, before they have taken twice as long, and this time. Nobody is late if there is
+    /// none.
+    pub hedge: Option<Duration>,
+    /// So many of the places that are asked first may tell what the object is in the place of one that is late: they have
+    /// not failed, and have missed no write, as far as is known.
+    pub sound: usize,
     /// Bytes that are passed on before the caller takes any.
     pub ahead_bytes: u64,
     /// Whether small objects of the policy are copies: that there is none takes the word of places that have these.
@@ -144,6 +151,10 @@ struct State {
     below: Option<Version>,
     /// Places that are asked first, and weren't yet.
     first: VecDeque<usize>,
+    /// Those of them that may stand in for one that is late.
+    sound: BTreeSet<usize>,
+    /// Others were asked so often in the place of somebody who was late.
+    hedges: u64,
     /// What the first places have told.
     told: Vec<(usize, Answer)>,
     known: BTreeMap<Version, Known>,
@@ -182,13 +193,19 @@ impl Reading {
         sink: (Arc<dyn Sink>, u64),
     ) -> Self {
         let (timeout, trace) = (options.timeout, options.trace.clone());
+        let mut first: VecDeque<usize> = first.iter().copied().filter(|place| *place < places.at.len()).collect();
+        let (sound, hedge) = (options.sound.min(first.len()), options.hedge);
+        first.make_contiguous()[..sound].sort_by_key(|place| places.devices.has_failed(places.at[*place]));
+        let sound = first.iter().copied().take(sound).collect();
         let state = State {
             range,
             options,
             read: Read::new(places.terms()),
             stage: Stage::Asking { everyone: false },
             below: None,
-            first: first.iter().copied().filter(|place| *place < places.at.len()).collect(),
+            first,
+            sound,
+            hedges: 0,
             told: Vec::new(),
             known: BTreeMap::new(),
             floor: None,
@@ -204,6 +221,7 @@ impl Reading {
             taken: 0,
         };
         Self(Operation::start(places, state, (timeout, &trace), sink, |state, asking| {
+            hedge.into_iter().for_each(|unknown| asking.hedge(unknown));
             // As many as will be enough if they answer.
             while !state.first.is_empty() && !is_enough(asking, state.asked.iter()) {
                 let sends_cells = state.first.front().is_some_and(|place| state.sends_cells(asking, *place));
@@ -220,8 +238,20 @@ impl Reading {
 
     /// Time has passed: ask others for what is late. Returns after which time it is to be called again.
     pub fn turn(&self) -> Duration {
-        self.0.act(State::hedge);
-        self.0.look(|state, asking| asking.until_late(state.options.hedge).unwrap_or(state.options.hedge))
+        self.0.act(|_, _| ());
+        self.0.look(|state, asking| asking.until_late(state.options.timeout))
+    }
+
+    /// How often others were asked in the place of a device that was late.
+    #[must_use]
+    pub fn hedges(&self) -> u64 {
+        self.0.look(|state, _| state.hedges)
+    }
+
+    /// The devices, by their numbers, that were asked and have not answered.
+    #[must_use]
+    pub fn waits_for(&self) -> BTreeSet<u32> {
+        self.0.look(|_, asking| asking.open().map(|about| about.device).collect())
     }
 
     /// What the object is, once it is known, unless it is a small one: with a fragment's block without digests of cells.
@@ -340,10 +370,25 @@ impl State {
     }
 
     fn compare_if_enough(&mut self, asking: &mut Asking) {
-        let open = asking.open().map(|about| about.index).collect();
-        if self.has_enough(asking, &open) {
+        if self.has_enough_in_time(asking) {
             self.compare(asking);
         }
+    }
+
+    /// Whether enough have answered, without those that stand still. Sound places are enough without those that are late
+    /// as well; in the place of these others may have missed a write.
+    fn has_enough_in_time(&self, asking: &Asking) -> bool {
+        let late = asking.late();
+        let places = |which: fn(&operation::Late<'_, About>) -> bool| -> BTreeSet<usize> {
+            late.iter().filter(|late| which(late)).map(|late| late.about.index).collect()
+        };
+        let open: BTreeSet<usize> = asking.open().map(|about| about.index).collect();
+        if self.has_enough(asking, &(&open - &places(|late| late.is_still))) {
+            return true;
+        }
+        let in_time = &open - &places(|_| true);
+        let before = self.asked.iter().take_while(|place| !in_time.contains(place));
+        is_enough(asking, before.filter(|place| self.sound.contains(place) && self.heard.contains(place)))
     }
 
     /// The first places have told what they can: go on with the newest version of theirs; with everyone if that is none.
@@ -441,7 +486,9 @@ impl State {
         let bytes = self.first_bytes(asking);
         let Some(known) = self.known.get_mut(&version) else { return asking.forget() };
         let sources = asking.places.sources(&known.info, &known.holders);
-        let mut fetching = Fetching::bytes(known.info.clone(), self.range.clone(), sources, asking.places.window());
+        let has_failed = |device| asking.places.devices.has_failed(device);
+        let (info, window) = (known.info.clone(), asking.places.window());
+        let mut fetching = Fetching::bytes(info, self.range.clone(), sources, has_failed, window);
         for (index, cells, body) in std::mem::take(&mut known.cells) {
             fetching.came(index, &cells, body);
         }
@@ -572,54 +619,90 @@ impl State {
         }
     }
 
-    /// Ask others for what is late.
-    fn hedge(&mut self, asking: &mut Asking) {
-        let (after, bytes) = (self.options.hedge, self.first_bytes(asking));
-        match &mut self.stage {
-            Stage::Asking { everyone: false } => {
-                let late: BTreeSet<usize> = asking.late(after).map(|about| about.index).collect();
-                let in_time = asking.open().map(|about| about.index).filter(|place| !late.contains(place)).collect();
-                if self.has_enough(asking, &in_time) {
-                    self.compare(asking);
-                } else if is_enough(asking, in_time.union(&self.heard)) {
-                } else if !self.first.is_empty() {
-                    self.ask_next(asking, false);
-                } else {
-                    self.compare(asking);
-                }
-            }
-            Stage::Fetching(fetching) => {
-                let first = fetching.first();
-                for about in asking.late(after) {
-                    let is_waited_for = match &about.kind {
-                        Kind::Cells(_, stripes) => stripes.contains(&first),
-                        _ => {
-                            about.cells(&fetching.info, bytes.clone()).is_some_and(|wish| wish.stripes.contains(&first))
-                        }
-                    };
-                    if is_waited_for {
-                        fetching.is_late(about.index);
-                    }
-                }
-            }
-            Stage::Copying => {
-                let is_copy = |about: &&About| matches!(about.kind, Kind::Copy);
-                let late = asking.late(after).filter(is_copy).count();
-                if late > 0 && late == asking.open().filter(is_copy).count() {
-                    self.ask_for_copy(asking);
-                }
-            }
-            Stage::Unpacking(member) => {
-                for About { kind, .. } in asking.late(after) {
-                    if let Kind::Member(pack, wish) = kind
-                        && *pack == member.pack()
-                    {
-                        member.is_late(wish);
-                    }
-                }
-            }
-            _ => {}
+    /// Decide without those of the first places that are late, if this can be done, or ask another one. Returns whether it
+    /// was decided.
+    fn ask_another(&mut self, asking: &mut Asking) -> bool {
+        if self.has_enough_in_time(asking) {
+            self.compare(asking);
+            return true;
         }
+        let late = asking.late();
+        for still in late.iter().filter(|late| late.is_still) {
+            asking.may_replace(still, 0);
+        }
+        let is_still = |place: &usize| late.iter().any(|late| late.is_still && late.about.index == *place);
+        let mut in_time: BTreeSet<usize> = asking.open().map(|about| about.index).collect();
+        in_time.retain(|place| !is_still(place));
+        if !is_enough(asking, in_time.union(&self.heard)) {
+            if self.first.is_empty() {
+                self.compare(asking);
+                return true;
+            }
+            self.ask_next(asking, false);
+            return false;
+        }
+        in_time.retain(|place| !late.iter().any(|late| late.about.index == *place));
+        let is_sound = |place: &&usize| self.sound.contains(place);
+        let another = self.first.front().filter(is_sound).is_some();
+        if another && !is_enough(asking, in_time.union(&self.heard).filter(is_sound)) && asking.may_ask_more() {
+            self.hedges += 1;
+            self.ask_next(asking, false);
+        }
+        false
+    }
+
+    /// Have other fragments stand in for those whose cells are late. Returns whether any do.
+    fn replace_cells(&mut self, asking: &Asking) -> bool {
+        let bytes = self.first_bytes(asking);
+        let Stage::Fetching(fetching) = &mut self.stage else { return false };
+        let (first, before) = (fetching.first(), self.hedges);
+        for late in asking.late() {
+            let index = late.about.index;
+            let is_waited_for = match &late.about.kind {
+                Kind::Cells(_, stripes) => stripes.contains(&first),
+                _ => late.about.cells(&fetching.info, bytes.clone()).is_some_and(|wish| wish.stripes.contains(&first)),
+            };
+            if is_waited_for && fetching.can_replace(index) && asking.may_replace(&late, 1) {
+                fetching.is_late(index);
+                self.hedges += 1;
+            }
+        }
+        self.hedges > before
+    }
+
+    /// Ask another device for the copy, if all that were asked are late. Returns whether another one was asked, or there
+    /// is none.
+    fn replace_copy(&mut self, asking: &mut Asking) -> bool {
+        let copies = asking.open().filter(|about| matches!(about.kind, Kind::Copy)).count();
+        let late = asking.late();
+        let late: Vec<_> = late.iter().filter(|late| matches!(late.about.kind, Kind::Copy)).collect();
+        // Without another copy a pack is read, or everyone is asked.
+        let may = |late: &operation::Late<'_, About>| {
+            (late.is_still || self.copied.has_another()) && asking.may_replace(late, 1)
+        };
+        if copies > late.len() || !late.last().is_some_and(|late| may(late)) {
+            return false;
+        }
+        self.hedges += 1;
+        self.ask_for_copy(asking);
+        true
+    }
+
+    /// Have others stand in for those that are late with what a member is made of. Returns whether any do.
+    fn replace_pieces(&mut self, asking: &Asking) -> bool {
+        let Stage::Unpacking(member) = &mut self.stage else { return false };
+        let before = self.hedges;
+        for late in asking.late() {
+            if let Kind::Member(pack, wish) = &late.about.kind
+                && *pack == member.pack()
+                && let Some(requests) = member.replacing(wish)
+                && asking.may_replace(&late, requests)
+            {
+                member.is_late(wish);
+                self.hedges += 1;
+            }
+        }
+        self.hedges > before
     }
 
     /// Bytes of the copy have come, or they have not.
@@ -732,12 +815,21 @@ impl operation::State for State {
         loop {
             match &mut self.stage {
                 Stage::Over(_) => return,
+                Stage::Asking { everyone: false } if asking.open().next().is_some() => {
+                    if !self.ask_another(asking) {
+                        return;
+                    }
+                }
                 Stage::Asking { .. } | Stage::Describing if asking.open().next().is_some() => return,
                 Stage::Asking { everyone: false } => self.compare(asking),
                 Stage::Asking { .. } | Stage::Describing => self.wait_no_longer(asking),
-                Stage::Copying => return,
+                Stage::Copying => {
+                    if !self.replace_copy(asking) {
+                        return;
+                    }
+                }
                 Stage::Unpacking(_) => {
-                    if !self.unpack(asking) {
+                    if !self.unpack(asking) && !self.replace_pieces(asking) {
                         return;
                     }
                 }
@@ -754,7 +846,11 @@ impl operation::State for State {
                             return self.end(asking, ReadEnd::Whole);
                         }
                         Ok(Next::Wait) => match fetching.wishes() {
-                            Ok(wishes) if wishes.is_empty() => return,
+                            Ok(wishes) if wishes.is_empty() => {
+                                if !self.replace_cells(asking) {
+                                    return;
+                                }
+                            }
                             Ok(wishes) => {
                                 for Wish { index, device, stripes } in wishes {
                                     self.ask(asking, index, device, Kind::Cells(version, stripes));

@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod deleting;
+mod hedged;
 mod listing;
 mod packs;
 mod packs_made;
@@ -63,7 +64,7 @@ fn writing() -> WriteOptions {
 }
 
 fn reading() -> ReadOptions {
-    ReadOptions { timeout: LONG, hedge: LONG, ahead_bytes: 10_000, small: false, trace: "tx".to_owned() }
+    ReadOptions { timeout: LONG, hedge: None, sound: 0, ahead_bytes: 10_000, small: false, trace: "tx".to_owned() }
 }
 
 /// What a reader got: the object's timestamp and the bytes, or how it ended without.
@@ -439,7 +440,7 @@ fn a_device_that_stands_still_is_dropped() {
     assert!(read(cluster.places(1, 0, &[4]), &[0], 0..u64::MAX, reading()) == Ok((10, object.clone())));
     // While it is silent, others give its cells.
     let _other = cluster.silence(1, None);
-    let options = ReadOptions { hedge: SOON, ..reading() };
+    let options = ReadOptions { hedge: Some(SOON), ..reading() };
     assert!(read(cluster.places(1, 0, &[]), &[1], 0..u64::MAX, options) == Ok((10, object)));
     // With two of them there is no quorum, however long one waits.
     let options = WriteOptions { lag: SOON, timeout: SOON, body_timeout: SOON * 20, ..writing() };

@@ -89,7 +89,7 @@ impl Members {
     pub(super) fn of(packing: &Packing<'_>, pack: Pack) -> Result<Self, Stopped> {
         packing.must_go_on()?;
         let (timeout, trace) = (packing.options.timeout, packing.options.trace.clone());
-        let options = ReadOptions { timeout, hedge: timeout, ahead_bytes: AHEAD_BYTES, small: false, trace };
+        let options = ReadOptions { timeout, hedge: None, sound: 0, ahead_bytes: AHEAD_BYTES, small: false, trace };
         let events = Completions::new().map_err(|_| Failure::Damaged("there is no room for another request"))?;
         let all: Vec<usize> = (0..packing.places.at.len()).collect();
         let places = packing.places.of_digest(pack.digest);

@@ -17,7 +17,7 @@ type Asking = operation::Asking<Wish>;
 
 struct State {
     member: Member,
-    hedge: Duration,
+    timeout: Duration,
     is_over: bool,
 }
 
@@ -25,8 +25,8 @@ struct State {
 pub struct ReadingMember(Operation<State>);
 
 impl ReadingMember {
-    /// Begin to read; `places` are those of the small object. Each request has the time limit, and who is later than
-    /// `hedge` is replaced by others.
+    /// Begin to read; `places` are those of the small object. Each request has the time limit. Who
+    /// is late is replaced by others, after `hedge` if nobody knows how long its answers take.
     #[must_use]
     pub fn start(
         places: Places,
@@ -37,17 +37,14 @@ impl ReadingMember {
     ) -> Self {
         let Referred { pack, reference, pack_bytes } = referred;
         let member = Member::new(&places, pack, reference, pack_bytes);
-        let state = State { member, hedge, is_over: false };
-        Self(Operation::start(places, state, (timeout, trace), sink, |_, _| ()))
+        let state = State { member, timeout, is_over: false };
+        Self(Operation::start(places, state, (timeout, trace), sink, |_, asking| asking.hedge(hedge)))
     }
 
     /// Time has passed: ask others for what is late. Returns after which time it is to be called again.
     pub fn turn(&self) -> Duration {
-        self.0.act(|state, asking| {
-            let late: Vec<Wish> = asking.late(state.hedge).cloned().collect();
-            late.iter().for_each(|wish| state.member.is_late(wish));
-        });
-        self.0.look(|state, asking| asking.until_late(state.hedge).unwrap_or(state.hedge))
+        self.0.act(|_, _| ());
+        self.0.look(|state, asking| asking.until_late(state.timeout))
     }
 
     /// How it has ended: with the member's bytes, or without, if the pack can't be read or has something else in this
@@ -64,6 +61,22 @@ impl ReadingMember {
     }
 }
 
+impl State {
+    /// Have others stand in for those that are late. Returns whether any do.
+    fn replace(&mut self, asking: &Asking) -> bool {
+        let mut do_any = false;
+        for late in asking.late() {
+            if let Some(requests) = self.member.replacing(late.about)
+                && asking.may_replace(&late, requests)
+            {
+                self.member.is_late(late.about);
+                do_any = true;
+            }
+        }
+        do_any
+    }
+}
+
 impl operation::State for State {
     type About = Wish;
 
@@ -75,9 +88,14 @@ impl operation::State for State {
         if self.is_over {
             return;
         }
-        for wish in self.member.wishes(&asking.places) {
-            let request = wish.request(&asking.places, self.member.pack());
-            asking.ask(wish.clone(), wish.device(), request);
+        loop {
+            for wish in self.member.wishes(&asking.places) {
+                let request = wish.request(&asking.places, self.member.pack());
+                asking.ask(wish.clone(), wish.device(), request);
+            }
+            if !self.replace(asking) {
+                break;
+            }
         }
         if self.member.outcome().is_some() {
             self.is_over = true;

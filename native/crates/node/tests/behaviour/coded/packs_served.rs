@@ -226,7 +226,7 @@ fn who_is_silent_is_replaced_for_packed_objects_as_well() {
     let _first = cluster.silence(1, None);
     let _second = cluster.silence(4, None);
     for number in all {
-        let options = ReadOptions { hedge: SOON, ..small_reading() };
+        let options = ReadOptions { hedge: Some(SOON), ..small_reading() };
         let got = read(cluster.places(number, 0, &[]), &first(&[]), 0..u64::MAX, options);
         assert!(got == Ok((10, body(number))), "{number}");
     }
