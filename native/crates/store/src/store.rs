@@ -338,11 +338,11 @@ impl Store {
 
     // -- upkeep
 
-    /// Forget tombstones older than `before`, and what became of fragments of which nothing else is here; returns how
-    /// many.
+    /// Forget tombstones older than `before`, and what became of fragments of which nothing else is here; before that,
+    /// references to packs that were deleted. Returns how many.
     pub fn reclaim(&self, before: Timestamp) -> Result<u64> {
         self.inner.device.check()?;
-        let mut gone = 0;
+        let mut gone = self.forget_dangling()?;
         for some in upkeep::memory_before(&self.inner, before).chunks(RECLAIMED_AT_ONCE) {
             gone += commit::ask_all(&self.inner, some.iter().map(|key| (*key, Op::Reclaim { before })))?;
         }

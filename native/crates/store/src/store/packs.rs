@@ -13,11 +13,12 @@ use swiftlet_fragments::Version;
 use swiftlet_fragments::packs::table::Table;
 use swiftlet_fragments::packs::{Digest, Pack, is_pack};
 
-use super::Store;
+use super::{RECLAIMED_AT_ONCE, Store};
+use crate::COPIES;
 use crate::commit;
 use crate::deciding::not_of_a_pack;
 use crate::error::{Error, Result};
-use crate::index::{Held, PartitionId, Taking, WholeObject};
+use crate::index::{Held, HeldTable, PartitionId, Taking, WholeObject};
 use crate::model::{Key, PostMeta, Timestamp};
 use crate::queue::{Done, Op};
 use crate::read::{self, Fetched, Referred};
@@ -153,6 +154,54 @@ impl Store {
             }
             Err(error) => done(Err(error)),
         }
+    }
+
+    /// Forget references to packs that are known here to be deleted, but for those whose objects have an update to be
+    /// delivered; returns how many.
+    ///
+    /// A place has none: a pack is deleted when all have said so. A device may that was no place then, and is one again.
+    /// Its set hashes are those of places that have the objects, and what it refers to is gone. Once forgotten they are
+    /// missing, and sync brings them.
+    pub(super) fn forget_dangling(&self) -> Result<u64> {
+        let mut gone = 0;
+        for id in self.inner.index.ids().into_iter().filter(|(_, partition)| small_of(*partition) == *partition) {
+            for one in self.packs(id)? {
+                if self.is_deleted(id, one.pack)? {
+                    gone += self.forget_references(id, one.pack)?;
+                }
+            }
+        }
+        Ok(gone)
+    }
+
+    /// Whether any place's fragment of a pack is known here to be deleted.
+    fn is_deleted(&self, (policy, partition): PartitionId, pack: Pack) -> Result<bool> {
+        for fragment in partition - COPIES..partition {
+            let key = Key { policy, partition: fragment, digest: pack.digest };
+            let shown = self.shown_fragment(&key)?.map(|shown| shown.version);
+            if shown.is_some_and(|shown| shown.is_deletion() && shown.timestamp >= pack.version.timestamp) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn forget_references(&self, id: PartitionId, pack: Pack) -> Result<u64> {
+        let (policy, partition) = id;
+        let of_pack = |(_, table): &(_, HeldTable)| table.pack == pack;
+        let tables = self.inner.index.partition(id, |held| {
+            let places = held.tables().filter(of_pack).map(|(place, _)| place);
+            places.map(|place| (place, held.pointing_to(place))).collect::<Vec<_>>()
+        });
+        let mut gone = 0;
+        for (place, references) in tables.unwrap_or_default() {
+            let keys = references.iter().map(|(digest, _)| Key { policy, partition, digest: *digest });
+            let keys: Vec<Key> = keys.filter(|key| !self.inner.pending.has(key)).collect();
+            for some in keys.chunks(RECLAIMED_AT_ONCE) {
+                gone += commit::ask_all(&self.inner, some.iter().map(|key| (*key, Op::Forget { place })))?;
+            }
+        }
+        Ok(gone)
     }
 
     fn check_table(&self, table: &Table) -> Result<()> {

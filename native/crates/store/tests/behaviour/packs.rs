@@ -10,6 +10,7 @@ use crate::common::crashing::{
 };
 use crate::common::packs::{Bytes, ID, KEYS, Seen, Worker, key, pack, reference, seen};
 use crate::common::{config, content, footer, post_meta, put_meta, random};
+use swiftlet_fragments::Version;
 use swiftlet_fragments::packs::table::{BLOCK, MAX_MEMBER_BYTES, Table};
 use swiftlet_store::disk::{Disk, Faults, SimulatedDisk};
 use swiftlet_store::model::PutMeta;
@@ -113,6 +114,52 @@ fn of_one_version_the_latest_pack_counts_and_of_an_object_the_newest_version() {
         let first = PackUse { pack: pack(1), tables: 1, references: 1, bytes: bytes(1, 4) };
         let last = PackUse { pack: pack(3), tables: 1, references: 2, bytes: bytes(3, 0) + bytes(3, 1) };
         assert_eq!(store.packs(ID), Ok(vec![first, last]));
+    });
+}
+
+/// A device that was no place while a pack was deleted may still refer to it when it is one again.
+#[test]
+fn references_to_a_pack_that_was_deleted_are_forgotten_before_its_tombstone() {
+    let disks = [6, 7].map(|seed| SimulatedDisk::new(seed, Faults::default()));
+    let stores = disks.each_ref().map(open);
+    let all: Vec<(u64, u64)> = (0..6).map(|number| (number, 100)).collect();
+    for store in &stores {
+        (0..6).for_each(|number| put(store, number, 100));
+    }
+    let [store, other] = &stores;
+    assert_eq!(store.adopt(ID, table(1, &all[..2])), Ok(true));
+    assert_eq!(store.adopt(ID, table(2, &all[2..5])), Ok(true));
+    store.post(key(3), post_meta(150, None)).expect("posted");
+    store.keep_pending(key(4), 100, 1);
+    // Nothing is known of the packs; then one that was made before has been deleted, and this one is.
+    let (at, Version { timestamp, .. }) = (pack(2).digest, pack(2).version);
+    let tombstone = |timestamp| {
+        let key = swiftlet_store::model::Key { policy: ID.0, partition: ID.1 - 29, digest: at };
+        assert_eq!(store.delete(key, timestamp, Vec::new()), Err(Error::NotFound(Some(timestamp))));
+        store.reclaim(50)
+    };
+    assert_eq!(store.reclaim(50), Ok(0));
+    assert_eq!(tombstone(timestamp - 1), Ok(0));
+    assert_eq!(tombstone(timestamp + 1), Ok(2));
+    let found = |store: &Store| (0..6).map(|number| packed(store, number).map(|(of, _)| of)).collect::<Vec<_>>();
+    let expected = [Some(1), Some(1), None, None, Some(2), None];
+    assert_eq!(found(store), expected, "an update of the last one is to be delivered");
+    assert_eq!([seen(store, 2), seen(store, 3)], [Ok(Seen::Missing(None)), Ok(Seen::Missing(None))]);
+    assert!(matches!(seen(store, 5), Ok(Seen::Copy(..))));
+    assert_ne!(store.root(ID), other.root(ID), "sync sees what is missing");
+    // The tombstone is forgotten after the references, in one call too.
+    store.acknowledge(&[(key(4), 100)]);
+    assert_eq!(store.reclaim(timestamp + 2), Ok(2));
+    assert_eq!((packed(store, 4), store.reclaim(timestamp + 2)), (None, Ok(0)));
+    for number in 2..5 {
+        put(store, number, 100);
+    }
+    store.reclaim(u64::MAX).expect("reclaimed");
+    assert_eq!((0..6).filter(|number| packed(store, *number).is_some()).count(), 2);
+    drop(stores);
+    after_each_start(&disks[0], |store| {
+        assert_eq!(found(store), [Some(1), Some(1), None, None, None, None]);
+        assert!((2..6).all(|number| matches!(seen(store, number), Ok(Seen::Copy(..)))));
     });
 }
 
