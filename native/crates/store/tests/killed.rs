@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use lives::{Acknowledged, Life, check};
 
-const POINTS: [&str; 25] = [
+const POINTS: [&str; 26] = [
     "format-written",
     "format-placed",
     "volume-created",
@@ -26,6 +26,7 @@ const POINTS: [&str; 25] = [
     "batch-synced",
     "batch-applied",
     "large-created",
+    "large-reused",
     "large-written",
     "large-synced",
     "large-placed",

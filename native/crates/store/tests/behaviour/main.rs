@@ -10,4 +10,5 @@ mod fragments;
 mod packs;
 mod pending;
 mod posts;
+mod spares;
 mod upkeep;
