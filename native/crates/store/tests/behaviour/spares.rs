@@ -16,7 +16,7 @@ fn open(disk: &Arc<SimulatedDisk>) -> Store {
 
 fn put(store: &Store, number: u64, timestamp: u64, size: u64) {
     let data = content(timestamp, size);
-    let mut writer = store.create(key(number), (timestamp % 2 == 0).then_some(size), None).expect("begun");
+    let mut writer = store.create(key(number), timestamp.is_multiple_of(2).then_some(size), None).expect("begun");
     data.chunks(10_001).for_each(|piece| writer.write(piece).expect("written"));
     writer.commit(&put_meta(timestamp), &footer(&data)).expect("stored");
 }
