@@ -1,7 +1,8 @@
 //! Packs of one partition, simulated: several packers, writers, sync, and everything that may happen to them.
 //!
 //! A seed chooses the scheme and all that happens: which message arrives next, is lost, or arrives twice; which packer
-//! stops; which device is away, or is replaced by an empty one; when a deletion is forgotten. Then all faults end, and
+//! stops; which device is away, or is replaced by an empty one; when a deletion is forgotten; which metadata are posted;
+//! when the ring changes, and who has heard of it; which writes a spare takes. Then all faults end, and
 //! packers and sync go on until nothing changes. How a write of a coded object commits is simulated elsewhere: here it is
 //! one step at the places that it reaches.
 
@@ -28,11 +29,34 @@ struct Rules {
     is_read_back: bool,
     /// Places that have to say that they have no references, of so many.
     unused: fn(usize) -> usize,
+    /// Whether places are asked by which ring they go before a pack is deleted.
+    asks_for_ring: bool,
+    /// Whether references to a pack are kept where one hears that it was deleted.
+    keeps_dangling: bool,
+    /// Whether sync brings metadata that were posted.
+    posts_are_brought: bool,
+    /// Whether packers and places compare the bytes of copies.
+    compares_bytes: bool,
+    /// Whether a copy is left out that other places have in another pack.
+    leaves_out_packed: bool,
+    /// Whether who is no place keeps what it has until all places have shown it.
+    hands_back_to_all: bool,
 }
 
 impl Default for Rules {
     fn default() -> Self {
-        Self { answer: packs::answer, proofs: |places| places, is_read_back: true, unused: |places| places }
+        Self {
+            answer: packs::answer,
+            proofs: |places| places,
+            is_read_back: true,
+            unused: |places| places,
+            asks_for_ring: true,
+            keeps_dangling: false,
+            posts_are_brought: true,
+            compares_bytes: true,
+            leaves_out_packed: true,
+            hands_back_to_all: true,
+        }
     }
 }
 

@@ -57,6 +57,12 @@ fn every_broken_rule_is_found() {
         ("adopts after a quorum of proofs", Rules { proofs: |places| places - 1, ..rules }),
         ("reads nothing back", Rules { is_read_back: false, ..rules }),
         ("deletes after all but one have no references", Rules { unused: |places| places - 1, ..rules }),
+        ("deletes by an old ring", Rules { asks_for_ring: false, ..rules }),
+        ("keeps references to what is deleted", Rules { keeps_dangling: true, ..rules }),
+        ("brings no metadata", Rules { posts_are_brought: false, ..rules }),
+        ("compares no bytes", Rules { compares_bytes: false, ..rules }),
+        ("packs copies that others have in a pack", Rules { leaves_out_packed: false, ..rules }),
+        ("drops what not all places have shown", Rules { hands_back_to_all: false, ..rules }),
     ];
     let tries = number("PACK_MUTANT_SEEDS", TRIES);
     let mut missed = Vec::new();

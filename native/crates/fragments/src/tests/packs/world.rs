@@ -1,10 +1,18 @@
 //! The places of a partition, what goes between them, and what must hold.
 //!
+//! A ring names the device of each place. It may change: then another device is at a place, and the former one keeps what
+//! it has until it has handed it back, or is a place again. Devices and packers learn of a ring at different times. Spares
+//! take writes for places that these do not reach.
+//!
 //! - A place that no fault has touched, or that was made whole since, has a sound fragment of each pack that anybody
 //!   needs. If it has small objects, it has the newest version of each: a fragment, or a copy, or a reference to a pack.
 //!   So any k of these places are enough to read everything.
 //! - No place has an object that was deleted everywhere and forgotten, and no reference leads to another version.
-//! - In the end all places have the same, all packs are needed, and none is retired.
+//! - It has the newest metadata that were posted to a version, beside it or in its bytes.
+//! - In the end all places have the same, all packs are needed, none is retired, and no other device has anything.
+
+mod around;
+mod packing;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,11 +20,11 @@ use std::sync::Arc;
 use swiftlet_erasure::Scheme;
 
 use super::Rules;
-use crate::packs::{Adoption, Answer, Change, Digest, Holdings, Member, Pack, Request, Retirement, Step};
+use crate::packs::{Adoption, Answer, Change, Digest, Holdings, Member, Pack, Request, Retirement};
 use crate::tests::simulation::chance::Chance;
 use crate::{Terms, Version};
 
-const STEPS: usize = 400;
+const STEPS: usize = 500;
 
 /// What has happened, so that a simulation in which nothing does is noticed.
 #[derive(Debug, Default)]
@@ -33,6 +41,14 @@ pub(super) struct Seen {
     learned: usize,
     stopped: usize,
     forgotten: usize,
+    posted: usize,
+    rings: usize,
+    returned: usize,
+    stood_in: usize,
+    handed_back: usize,
+    left_out: usize,
+    old_rings: usize,
+    dangling: usize,
 }
 
 impl Seen {
@@ -49,6 +65,14 @@ impl Seen {
             self.learned,
             self.stopped,
             self.forgotten,
+            self.posted,
+            self.rings,
+            self.returned,
+            self.stood_in,
+            self.handed_back,
+            self.left_out,
+            self.old_rings,
+            self.dangling,
         ];
         assert!(self.seeds < 100 || counts.iter().all(|count| *count > 0), "{self:?}");
     }
@@ -68,35 +92,55 @@ enum Event {
     Replace,
     Stop,
     Forget,
+    Post,
+    ChangeRing,
+    LearnRing,
+    HandBack,
     Deliver,
 }
 
-const EVENTS: [(Event, usize); 12] = [
+const EVENTS: [(Event, usize); 16] = [
     (Event::Write, 4),
     (Event::Delete, 2),
-    (Event::Pack, 3),
-    (Event::Adopt, 3),
-    (Event::Retire, 4),
+    (Event::Pack, 8),
+    (Event::Adopt, 5),
+    (Event::Retire, 12),
     (Event::Sync, 12),
     (Event::Leave, 2),
-    (Event::Return, 5),
-    (Event::Replace, 3),
+    (Event::Return, 12),
+    (Event::Replace, 2),
     (Event::Stop, 1),
     (Event::Forget, 2),
+    (Event::Post, 2),
+    (Event::ChangeRing, 2),
+    (Event::LearnRing, 16),
+    (Event::HandBack, 2),
     (Event::Deliver, 60),
 ];
 
 /// What one seed's world is like.
-struct Temper([usize; EVENTS.len()]);
+struct Temper {
+    weights: [usize; EVENTS.len()],
+    /// So many messages arrive one after the other, at most.
+    at_once: usize,
+}
 
 impl Temper {
     fn new(chance: &mut Chance) -> Self {
-        Self(EVENTS.map(|(_, weight)| weight * [0, 1, 2, 2, 2, 4, 8][chance.below(7)] + 1))
+        // Where hardly anything fails packs come and go before the end, and rings change meanwhile.
+        let is_calm = chance.percent(40);
+        let weights = EVENTS.map(|(event, weight)| match event {
+            Event::Leave | Event::Replace | Event::Stop | Event::Post if is_calm => 0,
+            Event::Delete if is_calm => 1,
+            Event::LearnRing if is_calm => 4 * weight,
+            _ => weight * [0, 1, 2, 2, 2, 4, 8][chance.below(7)] + 1,
+        });
+        Self { weights, at_once: if is_calm { 40 } else { 4 } }
     }
 
     fn choose(&self, chance: &mut Chance) -> Event {
-        let mut at = chance.below(self.0.iter().sum());
-        for (weight, (event, _)) in self.0.iter().zip(EVENTS) {
+        let mut at = chance.below(self.weights.iter().sum());
+        for (weight, (event, _)) in self.weights.iter().zip(EVENTS) {
             if at < *weight {
                 return event;
             }
@@ -129,44 +173,73 @@ impl Form {
     }
 }
 
+/// An object, its version, and the pack that has it.
+type Located = (Digest, Version, Option<Pack>);
+
+/// Metadata that were posted to a version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Post {
+    of: Version,
+    at: u64,
+}
+
 #[derive(Clone, Default)]
 struct Device {
     holdings: Holdings,
     rotten: BTreeSet<Pack>,
     is_away: bool,
+    /// The ring by which it goes.
+    ring: usize,
+    /// The newest metadata that lie on top of its objects.
+    posts: BTreeMap<Digest, Post>,
+    /// Those that copies have in their own bytes: sync brings them so.
+    within: BTreeMap<Digest, Post>,
+}
+
+/// What goes to a device.
+#[derive(Clone, Debug)]
+enum Question {
+    Of(Request),
+    /// By which ring it goes.
+    Ring,
+}
+
+#[derive(Clone, Debug)]
+enum Reply {
+    Of(Answer),
+    Ring(usize),
 }
 
 #[derive(Clone)]
 enum Message {
-    /// To a place, for a packer's pass.
+    /// To a device at a place, for a packer's pass.
     Ask {
         packer: Option<u64>,
         pass: usize,
         place: usize,
-        request: Request,
+        device: usize,
+        question: Question,
     },
     Reply {
         packer: u64,
         pass: usize,
         place: usize,
-        request: Request,
-        answer: Answer,
+        question: Question,
+        reply: Reply,
     },
 }
 
-enum Packer {
+enum Work {
     /// With the pack that is to be retired afterwards.
-    Adopting {
-        pack: Pack,
-        adoption: Adoption,
-        proofs: usize,
-        then: Option<Pack>,
-    },
-    Retiring {
-        pack: Pack,
-        retirement: Retirement,
-        unused: usize,
-    },
+    Adopting { adoption: Adoption, proofs: usize, then: Option<Pack> },
+    /// With the places that have said that they go by its ring.
+    Retiring { retirement: Retirement, unused: usize, agreed: BTreeSet<usize> },
+}
+
+struct Packer {
+    pack: Pack,
+    ring: usize,
+    work: Work,
 }
 
 pub(super) struct World<'a> {
@@ -178,9 +251,16 @@ pub(super) struct World<'a> {
     objects: usize,
     /// Percent of messages that are lost, and that arrive again.
     faults: usize,
+    /// The first devices of all places, the second ones, and the spare.
     devices: Vec<Device>,
+    /// The device at each place in each ring.
+    rings: Vec<Vec<usize>>,
     contents: BTreeMap<Pack, Arc<[Member]>>,
+    /// When the metadata were posted that members have in their bytes.
+    within: BTreeMap<(Pack, Digest), u64>,
     truth: BTreeMap<Digest, Version>,
+    posted: BTreeMap<Digest, Post>,
+    /// Places of the newest ring that may lack something.
     faulted: BTreeSet<usize>,
     messages: Vec<Message>,
     packers: BTreeMap<u64, Packer>,
@@ -208,8 +288,11 @@ impl<'a> World<'a> {
             form,
             objects,
             faults,
-            devices: vec![Device::default(); terms.places()],
+            devices: vec![Device::default(); 2 * terms.places() + 1],
+            rings: vec![(0..terms.places()).collect()],
             contents: BTreeMap::new(),
+            within: BTreeMap::new(),
+            posted: BTreeMap::new(),
             truth: BTreeMap::new(),
             faulted: BTreeSet::new(),
             messages: Vec::new(),
@@ -234,53 +317,102 @@ impl<'a> World<'a> {
     }
 
     fn places(&self) -> usize {
-        self.devices.len()
+        self.terms.places()
     }
 
-    fn present(&self) -> Vec<usize> {
-        (0..self.places()).filter(|place| !self.devices[*place].is_away).collect()
+    fn newest_ring(&self) -> usize {
+        self.rings.len() - 1
+    }
+
+    /// The device at a place of the newest ring.
+    fn at(&self, place: usize) -> usize {
+        self.rings[self.newest_ring()][place]
+    }
+
+    fn spare(&self) -> usize {
+        2 * self.places()
+    }
+
+    /// The other device of the same place.
+    fn other(&self, device: usize) -> usize {
+        (device + self.places()) % (2 * self.places())
+    }
+
+    /// The place of a device, in whichever ring.
+    fn place_of(&self, device: usize) -> usize {
+        device % self.places()
+    }
+
+    /// Whether a device is a place by a ring.
+    fn is_place(&self, device: usize, ring: usize) -> bool {
+        self.rings[ring].contains(&device)
+    }
+
+    /// The devices of a ring that are there.
+    fn present(&self, ring: usize) -> Vec<usize> {
+        self.rings[ring].iter().copied().filter(|device| !self.devices[*device].is_away).collect()
     }
 
     /// Whether a fault at this place leaves k others without one.
     fn may_fail(&self, place: usize) -> bool {
         let mut failing = self.faulted.clone();
-        failing.extend((0..self.places()).filter(|place| self.devices[*place].is_away));
+        failing.extend((0..self.places()).filter(|place| self.devices[self.at(*place)].is_away));
         failing.insert(place);
-        self.terms.places() - failing.len() >= self.terms.data()
+        self.places() - failing.len() >= self.terms.data()
     }
 
     fn step(&mut self) {
         self.clock += 1;
         let place = self.chance.below(self.places());
+        let (at, device) = (self.at(place), self.chance.below(self.devices.len()));
+        // Others may take themselves for places, too.
+        let mostly = if self.chance.percent(75) { at } else { device };
         match self.temper.choose(&mut self.chance) {
             Event::Write => self.write(false),
             Event::Delete => self.write(true),
-            Event::Pack if !self.devices[place].is_away => self.pack(place),
-            Event::Adopt => self.adopt_again(place),
-            Event::Retire => self.retire(place),
-            Event::Sync => self.sync(place),
-            Event::Leave if self.may_fail(place) => self.devices[place].is_away = true,
-            Event::Return => self.devices[place].is_away = false,
+            Event::Pack => self.pack(mostly),
+            Event::Adopt => self.adopt_again(mostly),
+            Event::Retire => self.retire(mostly),
+            Event::Sync => self.sync(mostly),
+            Event::Leave if !self.is_place(device, self.newest_ring()) || self.may_fail(self.place_of(device)) => {
+                self.devices[device].is_away = true;
+            }
+            // Who is no place any more may be away for long.
+            Event::Return if self.is_place(device, self.newest_ring()) || self.chance.percent(10) => {
+                self.devices[device].is_away = false;
+            }
             Event::Replace if self.may_fail(place) => {
-                self.trace(|| format!("{place} is replaced"));
-                self.devices[place] = Device::default();
+                self.empty(at);
                 self.faulted.insert(place);
                 self.seen.replaced += 1;
             }
-            Event::Stop => {
-                let running: Vec<u64> = self.packers.keys().copied().collect();
-                if let Some(packer) = self.chance.pick(&running) {
-                    if let Some(Packer::Adopting { pack, .. }) = self.packers.remove(&packer) {
-                        let having = |device: &&Device| device.holdings.references(pack).next().is_some();
-                        let having = self.devices.iter().filter(having).count();
-                        self.seen.partly_adopted += usize::from(having > 0 && having < self.form.holders);
-                    }
-                    self.seen.stopped += 1;
-                }
-            }
+            Event::Stop => self.stop(),
             Event::Forget => self.forget(),
-            Event::Deliver => (0..1 + self.chance.below(4)).for_each(|_| self.deliver()),
-            Event::Pack | Event::Leave | Event::Replace => {}
+            Event::Post => self.post(),
+            Event::ChangeRing => self.change_ring(),
+            Event::LearnRing => self.devices[device].ring = self.newest_ring(),
+            Event::HandBack => self.hand_back(device),
+            Event::Deliver => (0..1 + self.chance.below(self.temper.at_once)).for_each(|_| self.deliver()),
+            Event::Leave | Event::Return | Event::Replace => {}
+        }
+    }
+
+    /// Another device, which has nothing.
+    fn empty(&mut self, device: usize) {
+        self.trace(|| format!("{device} is replaced"));
+        let Device { ring, .. } = self.devices[device];
+        self.devices[device] = Device { ring, ..Device::default() };
+    }
+
+    fn stop(&mut self) {
+        let running: Vec<u64> = self.packers.keys().copied().collect();
+        if let Some(packer) = self.chance.pick(&running) {
+            if let Some(Packer { pack, work: Work::Adopting { .. }, .. }) = self.packers.remove(&packer) {
+                let having = |device: &&Device| device.holdings.references(pack).next().is_some();
+                let having = self.devices.iter().filter(having).count();
+                self.seen.partly_adopted += usize::from(having > 0 && having < self.form.holders);
+            }
+            self.seen.stopped += 1;
         }
     }
 
@@ -289,367 +421,111 @@ impl<'a> World<'a> {
         Version { timestamp: self.clock, generation: self.next }
     }
 
-    fn apply(&mut self, place: usize, change: &Change) {
-        self.trace(|| format!("{place}: {change:?}"));
-        self.devices[place].holdings.apply(change);
+    fn apply(&mut self, device: usize, change: &Change) {
+        self.trace(|| format!("{device}: {change:?}"));
+        let Device { holdings, posts, within, .. } = &mut self.devices[device];
+        holdings.apply(change);
+        let has = |digest: &Digest, of: Version| holdings.object(digest).is_some_and(|object| object.version == of);
+        posts.retain(|digest, post| has(digest, post.of));
+        let is_copy = |digest: &Digest| holdings.object(digest).is_some_and(|object| object.fragment);
+        within.retain(|digest, post| has(digest, post.of) && is_copy(digest));
     }
 
-    /// Which of the first places a write reaches: a quorum at least, and all that no fault may be added to.
-    fn reached(&mut self, holders: usize, quorum: usize) -> Option<Vec<usize>> {
-        let mut reached: Vec<usize> = self.present().into_iter().filter(|place| *place < holders).collect();
-        if !self.is_faultless && self.chance.percent(30) {
-            let place = self.chance.below(self.places());
-            if self.may_fail(place) || self.faulted.contains(&place) {
-                reached.retain(|other| *other != place);
-            }
-        }
-        (reached.len() >= quorum).then_some(reached)
+    /// When the metadata were posted that a device's copy has in its own bytes; 0 for those of the write itself.
+    fn within_copy(&self, device: usize, digest: &Digest) -> u64 {
+        self.devices[device].within.get(digest).map_or(0, |post| post.at)
     }
 
-    fn write(&mut self, deletes: bool) {
-        let digest = [self.chance.below(self.objects) as u8; 16];
-        let mut version = self.version();
-        if deletes {
-            if !self.truth.contains_key(&digest) {
-                return;
-            }
-            version = Version::deletion(version.timestamp);
-        }
-        let Some(reached) = self.reached(self.form.holders, self.form.quorum) else { return };
-        self.truth.insert(digest, version);
-        for place in 0..self.form.holders {
-            if reached.contains(&place) {
-                self.apply(place, &Change::Settled(Member { digest, version }));
-            } else {
-                self.faulted.insert(place);
-            }
-        }
+    /// The same of a member of a pack.
+    fn within_pack(&self, pack: Pack, digest: Digest) -> u64 {
+        self.within.get(&(pack, digest)).copied().unwrap_or(0)
     }
 
-    /// A deletion that all places have is forgotten by all. What sync has on its way is that old in no case.
-    fn forget(&mut self) {
-        let digest = [self.chance.below(self.objects) as u8; 16];
-        let is_everywhere = self.devices[..self.form.holders]
-            .iter()
-            .all(|device| device.holdings.object(&digest).is_some_and(|object| object.version.is_deletion()));
-        let of_sync = |message: &Message| match message {
-            Message::Ask { request: Request::Learn { member, .. }, .. } => member.digest == digest,
-            _ => false,
+    /// When the newest metadata were posted that a device has of an object, beside it or in its bytes.
+    fn newest_post(&self, device: usize, digest: &Digest) -> u64 {
+        let Device { holdings, posts, .. } = &self.devices[device];
+        let own = match holdings.object(digest).and_then(|object| object.reference) {
+            Some(pack) => self.within_pack(pack, *digest),
+            None => self.within_copy(device, digest),
         };
-        if is_everywhere && !self.messages.iter().any(of_sync) {
-            self.truth.remove(&digest);
-            (0..self.places()).for_each(|place| self.apply(place, &Change::Forgotten(digest)));
-            self.seen.forgotten += 1;
-        }
+        posts.get(digest).map_or(0, |post| post.at).max(own)
     }
 
-    fn having_fragment(&self, member: Member, except: usize) -> usize {
-        let has = |place: &usize| {
-            let object = self.devices[*place].holdings.object(&member.digest);
-            *place != except && object.is_some_and(|object| object.version == member.version && object.fragment)
-        };
-        self.present().iter().filter(|place| has(place)).count()
-    }
-
-    fn having_pack(&self, pack: Pack, except: usize) -> usize {
-        let sound = |place: &usize| *place != except && self.is_sound(*place, pack);
-        self.present().iter().filter(|place| sound(place)).count()
-    }
-
-    fn is_sound(&self, place: usize, pack: Pack) -> bool {
-        self.devices[place].holdings.own(&pack).fragment && !self.devices[place].rotten.contains(&pack)
-    }
-
-    fn is_readable(&self, member: Member) -> bool {
-        let everybody = usize::MAX;
-        let packed = self.present().into_iter().filter_map(|place| {
-            let object = self.devices[place].holdings.object(&member.digest)?;
-            object.reference.filter(|_| object.version == member.version)
-        });
-        self.having_fragment(member, everybody) >= self.form.enough
-            || packed.into_iter().any(|pack| self.having_pack(pack, everybody) >= self.terms.data())
-    }
-
-    /// Gather objects that this place has, or all that refer to one of its packs, and write them as a new pack.
-    fn pack(&mut self, place: usize) {
-        let packs: Vec<Pack> = self.packs_of(place);
-        let old = if self.chance.percent(50) { self.chance.pick(&packs) } else { None };
-        let mut members: BTreeSet<Member> = BTreeSet::new();
-        if let Some(old) = old {
-            self.present().iter().for_each(|place| members.extend(self.devices[*place].holdings.references(old)));
-        }
-        for (digest, object) in self.devices[place].holdings.objects() {
-            if object.fragment && self.chance.percent(60) {
-                members.insert(Member { digest, version: object.version });
-            }
-        }
-        self.write_pack(&members, old);
-    }
-
-    fn packs_of(&self, place: usize) -> Vec<Pack> {
-        let packs = self.devices[place].holdings.packs();
-        packs.filter(|(_, own)| own.fragment).map(|(pack, _)| pack).collect()
-    }
-
-    fn write_pack(&mut self, members: &BTreeSet<Member>, old: Option<Pack>) {
-        // Of two versions of an object, which places that have missed a write have, a pack has the newer one.
-        let newest: BTreeMap<Digest, Member> = members.iter().map(|member| (member.digest, *member)).collect();
-        let members: Arc<[Member]> = newest.into_values().filter(|member| self.is_readable(*member)).collect();
-        let reached = self.reached(self.terms.places(), self.terms.quorum());
-        let Some(reached) = reached.filter(|_| !members.is_empty()) else { return };
-        let version = self.version();
-        let pack = Pack { version, digest: [version.generation as u8; 16] };
-        self.trace(|| format!("pack {pack:?} has {members:?}"));
-        self.contents.insert(pack, members);
-        self.seen.packs += 1;
-        self.seen.repacked += usize::from(old.is_some());
-        for place in reached {
-            self.apply(place, &Change::Stored { pack, retired: false });
-            if !self.is_faultless && self.chance.percent(2) && self.may_fail(place) {
-                self.devices[place].rotten.insert(pack);
-                self.seen.rotten += 1;
-            }
-        }
-        if self.is_faultless || !self.chance.percent(10) {
-            self.adopt(pack, old);
-        }
-    }
-
-    fn adopt_again(&mut self, place: usize) {
-        let packs = self.packs_of(place);
-        if let Some(pack) = self.chance.pick(&packs).filter(|pack| !self.devices[place].holdings.own(pack).retired) {
-            self.adopt(pack, None);
-        }
-    }
-
-    fn adopt(&mut self, pack: Pack, then: Option<Pack>) {
-        let packer = Packer::Adopting { pack, adoption: Adoption::new(self.terms, self.form.holders), proofs: 0, then };
-        self.begin(packer, &Request::Prove(pack));
-    }
-
-    fn retire(&mut self, place: usize) {
-        let packs = self.packs_of(place);
-        if let Some(pack) = self.chance.pick(&packs) {
-            let is_used = self.devices[place].holdings.references(pack).next().is_some();
-            if !is_used || self.chance.percent(10) {
-                self.retire_pack(pack);
-            }
-        }
-    }
-
-    fn retire_pack(&mut self, pack: Pack) {
-        let packer = Packer::Retiring { pack, retirement: Retirement::new(self.terms), unused: 0 };
-        self.begin(packer, &Request::Retire(pack));
-    }
-
-    fn begin(&mut self, packer: Packer, request: &Request) {
-        self.next += 1;
-        self.packers.insert(self.next, packer);
-        self.ask_all(self.next, 0, request);
-    }
-
-    fn ask_all(&mut self, packer: u64, pass: usize, request: &Request) {
-        self.ask_first(self.places(), packer, pass, request);
-    }
-
-    fn ask_first(&mut self, places: usize, packer: u64, pass: usize, request: &Request) {
-        for place in 0..places {
-            self.messages.push(Message::Ask { packer: Some(packer), pass, place, request: request.clone() });
-        }
-    }
-
-    fn deliver(&mut self) {
-        if self.messages.is_empty() {
-            return;
-        }
-        let at = self.chance.below(self.messages.len());
-        let fate = self.chance.below(100);
-        let message = if fate < self.faults && !self.is_faultless {
-            self.messages[at].clone()
-        } else {
-            self.messages.swap_remove(at)
-        };
-        if !self.is_faultless && fate >= 100 - self.faults {
-            return;
-        }
-        match message {
-            Message::Ask { packer, pass, place, request } => {
-                if let Some(answer) = self.take(place, &request)
-                    && let Some(packer) = packer
-                {
-                    self.messages.push(Message::Reply { packer, pass, place, request, answer });
-                }
-            }
-            Message::Reply { packer, pass, place, request, answer } => {
-                self.reply(packer, pass, place, &request, answer)
-            }
-        }
-    }
-
-    fn take(&mut self, place: usize, request: &Request) -> Option<Answer> {
-        if self.devices[place].is_away {
-            return None;
-        }
-        if let Request::Prove(pack) = request
-            && self.rules.is_read_back
-            && self.devices[place].rotten.remove(pack)
-        {
-            self.apply(place, &Change::Damaged(*pack));
-        }
-        let (change, answer) = (self.rules.answer)(&self.devices[place].holdings, request, true);
-        if let Some(change) = change {
-            match change {
-                Change::Deleted(_) => self.seen.deleted += 1,
-                Change::Adopted { .. } => self.seen.adopted += 1,
-                Change::Learned { .. } => self.seen.learned += 1,
-                _ => {}
-            }
-            self.apply(place, &change);
-        }
-        Some(answer)
-    }
-
-    fn reply(&mut self, id: u64, pass: usize, place: usize, request: &Request, answer: Answer) {
-        let (rules, places) = (self.rules, self.places());
-        let Some(packer) = self.packers.get_mut(&id) else { return };
-        let (pack, step) = match (packer, request) {
-            (Packer::Adopting { pack, adoption, proofs, .. }, Request::Prove(_)) => {
-                let step = adoption.proved(place, answer);
-                *proofs += usize::from(answer == Answer::Done);
-                let enough = (rules.proofs)(places);
-                (*pack, if enough < places && *proofs == enough { Step::Adopt } else { step })
-            }
-            (Packer::Adopting { pack, adoption, .. }, _) => (*pack, adoption.adopted(place, answer)),
-            (Packer::Retiring { pack, retirement, unused }, Request::Retire(_)) => {
-                let step = retirement.retired(pass, place, answer);
-                *unused += usize::from(matches!(answer, Answer::Retired { references: 0, .. }));
-                let enough = (rules.unused)(places);
-                let is_enough = enough < places && *unused >= enough;
-                (*pack, if is_enough { Step::Delete } else { step })
-            }
-            (Packer::Retiring { pack, retirement, .. }, _) => (*pack, retirement.deleted(place, answer)),
-        };
-        self.go_on(id, pack, step);
-    }
-
-    fn go_on(&mut self, id: u64, pack: Pack, step: Step) {
-        match step {
-            Step::Wait => {}
-            Step::Adopt => {
-                let members = Arc::clone(&self.contents[&pack]);
-                self.ask_first(self.form.holders, id, 0, &Request::Adopt { pack, members });
-            }
-            Step::RetireAgain => {
-                let Some(Packer::Retiring { retirement, .. }) = self.packers.get(&id) else { return };
-                let pass = retirement.pass();
-                self.ask_all(id, pass, &Request::Retire(pack));
-            }
-            Step::Delete => self.ask_all(id, 0, &Request::Delete(pack)),
-            Step::Done => {
-                if let Some(Packer::Adopting { then: Some(old), .. }) = self.packers.remove(&id) {
-                    self.retire_pack(old);
-                }
-            }
-            Step::GiveUp => {
-                self.seen.refused += 1;
-                self.packers.remove(&id);
-            }
-        }
-    }
-
-    /// A place compares itself with another one, and takes what it lacks.
-    fn sync(&mut self, place: usize) {
-        let others: Vec<usize> = self.present().into_iter().filter(|other| *other != place).collect();
-        let Some(other) = self.chance.pick(&others).filter(|_| !self.devices[place].is_away) else { return };
-        let theirs = self.devices[other].holdings.clone();
-        for (pack, own) in theirs.packs() {
-            let here = self.devices[place].holdings.own(&pack);
-            if own.deleted && !here.deleted {
-                self.apply(place, &Change::Deleted(pack));
-            } else if own.fragment
-                && !here.fragment
-                && !here.deleted
-                && self.having_pack(pack, place) >= self.terms.data()
-            {
-                let is_retired = |other: &usize| self.devices[*other].holdings.own(&pack).retired;
-                let retired = others.iter().any(is_retired);
-                self.apply(place, &Change::Stored { pack, retired });
-            }
-        }
-        if place >= self.form.holders {
-            return;
-        }
-        for (digest, object) in theirs.objects() {
-            let member = Member { digest, version: object.version };
-            let here = self.devices[place].holdings.object(&digest).copied();
-            let is_here = here.is_some_and(|here| here.version >= object.version);
-            if is_here {
-                continue;
-            }
-            let is_made = self.having_fragment(member, place) >= self.form.enough;
-            match object.reference {
-                _ if object.version.is_deletion() || (is_made && self.chance.percent(50)) => {
-                    self.apply(place, &Change::Settled(member));
-                }
-                Some(pack) => {
-                    let request = Request::Learn { pack, member };
-                    self.messages.push(Message::Ask { packer: None, pass: 0, place, request });
-                }
-                None if is_made => self.apply(place, &Change::Settled(member)),
-                None => {}
-            }
-        }
-    }
-
+    /// Packs to which places without a fault refer.
     fn needed(&self) -> BTreeSet<Pack> {
-        let objects = self.devices.iter().flat_map(|device| device.holdings.objects());
+        let whole = (0..self.places()).filter(|place| !self.faulted.contains(place)).map(|place| self.at(place));
+        let objects = whole.flat_map(|device| self.devices[device].holdings.objects());
         let newest = objects.filter(|(digest, object)| self.truth.get(digest) == Some(&object.version));
         newest.filter_map(|(_, object)| object.reference).collect()
     }
 
     /// Packs that sync brings to a place that lacks them: any of them may be adopted yet.
     fn known(&self) -> BTreeSet<Pack> {
-        let packs = || self.devices.iter().flat_map(|device| device.holdings.packs());
+        let devices = (0..self.places()).map(|place| &self.devices[self.at(place)]).collect::<Vec<_>>();
+        let packs = || devices.iter().flat_map(|device| device.holdings.packs());
         let deleted: BTreeSet<Pack> = packs().filter(|(_, own)| own.deleted).map(|(pack, _)| pack).collect();
         let stored = packs().filter(|(pack, own)| own.fragment && !deleted.contains(pack));
         stored.map(|(pack, _)| pack).collect()
     }
 
-    /// What the place lacks of these packs, and of objects.
-    fn lacks(&self, place: usize, packs: &BTreeSet<Pack>) -> Option<String> {
-        let holdings = &self.devices[place].holdings;
-        let held = self.truth.iter().filter(|_| place < self.form.holders);
-        for (digest, version) in held {
-            let has = holdings.object(digest).is_some_and(|object| {
-                let here = object.fragment || object.reference.is_some_and(|pack| self.is_sound(place, pack));
-                object.version == *version && (version.is_deletion() || here)
-            });
-            if !has {
-                return Some(format!("{version:?} of {}: {:?}", digest[0], holdings.object(digest)));
-            }
+    /// What a place lacks of these packs, and of objects, which may be in packs that are known. Who goes by an old ring
+    /// packs, proves and hands back among the devices of that one, all of them: what the place's other device has counts
+    /// until it has handed it back.
+    fn lacks(&self, place: usize, packs: &BTreeSet<Pack>, known: &BTreeSet<Pack>) -> Option<String> {
+        let (device, other) = (self.at(place), self.other(self.at(place)));
+        let lacked = packs.iter().find(|pack| !self.is_sound(device, **pack) && !self.is_sound(other, **pack));
+        let mut objects = self.truth.keys().filter(|_| place < self.form.holders);
+        let lacks = |digest: &Digest| {
+            let lacked = self.lacks_object(device, digest, known);
+            lacked.filter(|_| self.lacks_object(other, digest, known).is_some())
+        };
+        objects.find_map(lacks).or_else(|| lacked.map(|pack| format!("a fragment of {pack:?}")))
+    }
+
+    /// Whether the device at a place lacks nothing that the others know of.
+    fn is_whole(&self, place: usize, known: &BTreeSet<Pack>) -> bool {
+        let device = self.at(place);
+        let mut objects = self.truth.keys().filter(|_| place < self.form.holders);
+        let has_all = objects.all(|digest| self.lacks_object(device, digest, known).is_none());
+        has_all && known.iter().all(|pack| self.is_sound(device, *pack))
+    }
+
+    /// What a device lacks of an object.
+    fn lacks_object(&self, device: usize, digest: &Digest, known: &BTreeSet<Pack>) -> Option<String> {
+        let (object, version) = (self.devices[device].holdings.object(digest), self.truth[digest]);
+        let has = object.is_some_and(|object| {
+            let is_there = |pack| known.contains(&pack) && self.is_sound(device, pack);
+            let here = object.fragment || object.reference.is_some_and(is_there);
+            object.version == version && (version.is_deletion() || here)
+        });
+        if !has {
+            return Some(format!("{version:?} of {}: {object:?}", digest[0]));
         }
-        packs.iter().find(|pack| !self.is_sound(place, **pack)).map(|pack| format!("a fragment of {pack:?}"))
+        let post = self.posted.get(digest).filter(|post| self.newest_post(device, digest) < post.at);
+        post.map(|post| format!("{post:?} of {}: {object:?}", digest[0]))
     }
 
     fn check(&mut self) -> Result<(), String> {
         let (needed, known) = (self.needed(), self.known());
         for place in 0..self.places() {
-            match self.lacks(place, &needed) {
+            match self.lacks(place, &needed, &known) {
                 Some(lacked) if !self.faulted.contains(&place) => {
                     return Err(format!(
                         "at {}: place {place}, which no fault has touched, lacks {lacked}",
                         self.clock
                     ));
                 }
-                None if self.lacks(place, &known).is_none() => {
+                None if self.is_whole(place, &known) => {
                     self.faulted.remove(&place);
                 }
                 _ => {}
             }
-            for (digest, object) in self.devices[place].holdings.objects() {
+        }
+        for (number, device) in self.devices.iter().enumerate() {
+            for (digest, object) in device.holdings.objects() {
                 if self.truth.get(&digest).is_none_or(|newest| *newest < object.version) {
                     return Err(format!(
-                        "at {}: place {place} has {object:?} of {}, which is gone",
+                        "at {}: device {number} has {object:?} of {}, which is gone",
                         self.clock, digest[0]
                     ));
                 }
@@ -665,11 +541,18 @@ impl<'a> World<'a> {
     fn settle_down(&mut self) -> Result<(), String> {
         for _ in 0..self.places() * self.places() * 4 {
             let place = self.chance.below(self.places());
-            self.sync(place);
-            while !self.messages.is_empty() {
-                self.deliver();
-                self.check()?;
-            }
+            self.sync(self.at(place));
+            let device = self.chance.below(self.devices.len());
+            self.hand_back(device);
+            self.deliver_all()?;
+        }
+        Ok(())
+    }
+
+    fn deliver_all(&mut self) -> Result<(), String> {
+        self.check()?;
+        while !self.messages.is_empty() {
+            self.deliver();
             self.check()?;
         }
         Ok(())
@@ -678,43 +561,60 @@ impl<'a> World<'a> {
     fn end(&mut self) -> Result<(), String> {
         self.is_faultless = true;
         self.packers.clear();
-        self.devices.iter_mut().for_each(|device| device.is_away = false);
+        let ring = self.newest_ring();
+        self.devices.iter_mut().for_each(|device| (device.is_away, device.ring) = (false, ring));
         for _ in 0..5 {
             self.settle_down()?;
-            let known: BTreeSet<Pack> = (0..self.places()).flat_map(|place| self.packs_of(place)).collect();
+            let places: Vec<usize> = self.rings[ring].clone();
+            let known: BTreeSet<Pack> = places.iter().flat_map(|device| self.packs_of(*device)).collect();
             for pack in known {
-                let holdings = || self.devices.iter().map(|device| &device.holdings);
+                let holdings = || places.iter().map(|device| &self.devices[*device].holdings);
                 let references: BTreeSet<Member> = holdings().flat_map(|here| here.references(pack)).collect();
                 let is_retired = holdings().any(|here| here.own(&pack).retired);
                 match (references.is_empty(), is_retired) {
-                    (true, _) => self.retire_pack(pack),
-                    (false, true) => self.write_pack(&references, Some(pack)),
-                    (false, false) => self.adopt(pack, None),
+                    (true, _) => self.retire_pack(ring, pack),
+                    (false, true) => self.write_pack(ring, &[], Some(pack)),
+                    (false, false) => self.adopt(ring, pack, None),
                 }
-                while !self.messages.is_empty() {
-                    self.deliver();
-                    self.check()?;
-                }
+                self.deliver_all()?;
             }
         }
         self.settle_down()?;
-        if let Some(place) = self.faulted.first() {
-            return Err(format!("in the end place {place} lacks {:?}", self.lacks(*place, &self.needed())));
+        let (needed, known) = (self.needed(), self.known());
+        let is_broken = |place: &usize| self.faulted.contains(place) || !self.is_whole(*place, &known);
+        if let Some(place) = (0..self.places()).find(is_broken) {
+            return Err(format!("in the end place {place} lacks {:?}", self.lacks(place, &needed, &known)));
         }
-        let first = &self.devices[0].holdings;
-        for device in &self.devices[1..self.form.holders] {
-            let other = &device.holdings;
-            let located = |here: &Holdings| -> Vec<_> {
-                here.objects().map(|(digest, object)| (digest, object.version, object.reference)).collect()
+        self.all_alike()
+    }
+
+    fn all_alike(&self) -> Result<(), String> {
+        let located = |place: usize| -> Vec<Located> {
+            let objects = self.devices[self.at(place)].holdings.objects();
+            objects.map(|(digest, object)| (digest, object.version, object.reference)).collect()
+        };
+        let is_left_out = |digest: &Digest| {
+            (0..self.form.holders).any(|place| self.devices[self.at(place)].within.contains_key(digest))
+        };
+        for place in 1..self.form.holders {
+            let (first, other) = (located(0), located(place));
+            // A copy with other bytes than those of other places stays out of packs.
+            let differs = |(one, two): (&Located, &Located)| {
+                (one.0, one.1) != (two.0, two.1) || (one.2 != two.2 && !is_left_out(&one.0))
             };
-            if located(first) != located(other) {
-                return Err(format!("in the end places differ: {:?} and {:?}", located(first), located(other)));
+            if first.len() != other.len() || first.iter().zip(&other).any(differs) {
+                return Err(format!("in the end places differ: {first:?} and {other:?}"));
+            }
+        }
+        let others = (0..self.devices.len()).filter(|device| !self.is_place(*device, self.newest_ring()));
+        for device in others {
+            if let Some((digest, object)) = self.devices[device].holdings.objects().next() {
+                return Err(format!("in the end device {device}, which is no place, has {object:?} of {}", digest[0]));
             }
         }
         let needed = self.needed();
-        let left = self
-            .devices
-            .iter()
+        let places = (0..self.places()).map(|place| &self.devices[self.at(place)]);
+        let left = places
             .flat_map(|device| device.holdings.packs())
             .find(|(pack, own)| own.fragment && (own.retired || !needed.contains(pack)));
         left.map_or(Ok(()), |(pack, own)| Err(format!("in the end {pack:?} is left: {own:?}")))
