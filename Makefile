@@ -145,6 +145,12 @@ FRAGMENT_MUTANT_SEEDS ?= 60000
 fragment-mutants: ## rules of that commit broken one by one: the first of FRAGMENT_MUTANT_SEEDS seeds that finds each
 	@FRAGMENT_MUTANT_SEEDS=$(FRAGMENT_MUTANT_SEEDS) cargo test --release --quiet --manifest-path native/Cargo.toml -p swiftlet-fragments --lib every_broken_rule -- --nocapture
 
+# make pack-mutants PACK_MUTANT_SEEDS=20000
+PACK_MUTANT_SEEDS ?= 20000
+.PHONY: pack-mutants
+pack-mutants: ## rules of packs broken one by one: the first of PACK_MUTANT_SEEDS seeds that finds each
+	@PACK_MUTANT_SEEDS=$(PACK_MUTANT_SEEDS) cargo test --release --quiet --manifest-path native/Cargo.toml -p swiftlet-fragments --lib packs::mutants -- --nocapture
+
 .PHONY: kills
 kills: setup ## a replicator killed KILLS times at moments chosen by SEED, with a real Redis that is killed too
 	@KILLS=$(KILLS) SEED=$(SEED) .venv/bin/python -m pytest -q services/swiftlet/main/tests/test_replicator_faults.py -k again_and_again
