@@ -26,10 +26,11 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from multiprocessing import get_context
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+from bench.modes.crew import Crew
 from bench.modes.swiftx import MB, System
 from e2e.standalone.cluster import Cluster, start_cluster
 from swiftlet.client import V1, AsyncClient, Options
@@ -76,8 +77,8 @@ def kinds_of(cluster: Cluster, clients: Sequence[int]) -> dict[str, list[int]]:
     return kinds
 
 
-def work(system: System, number: int, size: int, ends: Connection) -> None:
-    """Be one of the clients: at each message, make so many operations of a kind."""
+def work(system: System, size: int, number: int, ends: Connection) -> None:
+    """Be one of the clients: say when its objects are there; at each message, make so many operations of a kind."""
     body = memoryview(random.Random(number).randbytes(size))
     names = [f"{system.name}/{number}/{size}/{one}" for one in range(2)]
 
@@ -101,48 +102,6 @@ def work(system: System, number: int, size: int, ends: Connection) -> None:
                 await client.delete(CONTAINER, name)
 
     asyncio.run(run())
-
-
-class Crew:
-    """The processes of the clients of a system, for objects of one size."""
-
-    def __init__(self, system: System, size: int, clients: int) -> None:
-        """Start so many, and return when their objects are there."""
-        context = get_context("spawn")
-        self._pipes = [context.Pipe() for _ in range(clients)]
-        self._running = [
-            context.Process(target=work, args=(system, number, size, theirs), daemon=True)
-            for number, (_, theirs) in enumerate(self._pipes)
-        ]
-        for process in self._running:
-            process.start()
-        self._wait()
-
-    @property
-    def pids(self) -> list[int]:
-        """Return the numbers of the processes, for the system."""
-        return [process.pid or 0 for process in self._running]
-
-    def run(self, what: str, count: int) -> None:
-        """Have each client make so many operations."""
-        for ours, _ in self._pipes:
-            ours.send((what, count))
-        self._wait()
-
-    def _wait(self) -> None:
-        for number, (ours, _) in enumerate(self._pipes):
-            while not ours.poll(1.0):
-                if not self._running[number].is_alive():
-                    raise RuntimeError("a client has ended by itself; what it says is above")
-            ours.recv()
-
-    def end(self) -> None:
-        """Have all clients delete their objects and end."""
-        for ours, _ in self._pipes:
-            ours.send(None)
-        for process in self._running:
-            process.join(30)
-            process.kill()
 
 
 @contextmanager
@@ -201,7 +160,7 @@ def spent(
     kinds = kinds_of(cluster, crew.pids)
     with profiled(*profile, kinds):
         before = {kind: times_of(pids) for kind, pids in kinds.items()}
-        crew.run(what, count)
+        crew.ask((what, count))
         after = {kind: times_of(pids) for kind, pids in kinds.items()}
     scale = 1e9 / (size * count * len(crew.pids))
     return {
@@ -259,8 +218,10 @@ def main() -> None:
             for megabytes in arguments.sizes:
                 size = int(megabytes * MB)
                 count = max(1, round(arguments.mb / megabytes / arguments.clients))
-                crews = {name: Crew(systems[name], size, arguments.clients) for name in arguments.modes}
+                crews = {name: Crew(arguments.clients, partial(work, systems[name], size)) for name in arguments.modes}
                 try:
+                    for crew in crews.values():
+                        crew.answers()
                     for what in arguments.operations:
                         rows: dict[str, list[dict[str, Times]]] = {name: [] for name in crews}
                         for number in range(arguments.rounds):

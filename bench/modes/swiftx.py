@@ -33,7 +33,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from multiprocessing import get_context
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -42,6 +42,7 @@ from unittest.mock import patch
 import swiftlet_native
 
 from bench.micro import Measured, report
+from bench.modes.crew import Crew
 from bench.peers import front
 from bench.peers.openstack import KEY, PROXY_PORT, USER
 from e2e.standalone.cluster import start_cluster
@@ -167,7 +168,7 @@ async def latency(system: System, source: Path, rounds: int, clocks: Clocks) -> 
 # --- eight clients ---
 
 
-def work(system: System, number: int, source: Path, ends: Connection) -> None:
+def work(system: System, source: Path, number: int, ends: Connection) -> None:
     """Be one of the clients: at each message, a mix and a time, make its operations and answer with what was done."""
 
     async def run() -> None:
@@ -218,42 +219,10 @@ async def operations(
     return done, moved, taken
 
 
-class Crew:
-    """The processes of eight clients of a store."""
-
-    def __init__(self, system: System, source: Path) -> None:
-        """Start them; they send what `source` begins with."""
-        context = get_context("spawn")
-        self._pipes = [context.Pipe() for _ in range(CLIENTS)]
-        self._running = [
-            context.Process(target=work, args=(system, number, source, theirs), daemon=True)
-            for number, (_, theirs) in enumerate(self._pipes)
-        ]
-        for process in self._running:
-            process.start()
-
-    def run(self, mix: Mix, scale: float, seconds: float) -> tuple[float, float]:
-        """Return operations and MB in a second."""
-        for ours, _ in self._pipes:
-            ours.send((mix, scale, seconds))
-        found = [self._answer(number) for number in range(CLIENTS)]
-        return sum(done / taken for done, _, taken in found), sum(moved / taken for _, moved, taken in found) / MB
-
-    def _answer(self, number: int) -> tuple[int, int, float]:
-        pipe = self._pipes[number][0]
-        while not pipe.poll(1.0):
-            if not self._running[number].is_alive():
-                raise RuntimeError("a client has ended by itself; what it says is above")
-        done, moved, taken = pipe.recv()
-        return int(done), int(moved), float(taken)
-
-    def end(self) -> None:
-        """Have all clients close their connections and end."""
-        for ours, _ in self._pipes:
-            ours.send(None)
-        for process in self._running:
-            process.join(30)
-            process.kill()
+def rates_of(crew: Crew, mix: Mix, scale: float, seconds: float) -> tuple[float, float]:
+    """Return operations and MB in a second of a mix that all clients make."""
+    found = crew.ask((mix, scale, seconds))
+    return sum(done / taken for done, _, taken in found), sum(moved / taken for _, moved, taken in found) / MB
 
 
 # --- all of it ---
@@ -351,13 +320,13 @@ def mixes(found: Sequence[System], directory: Path, scale: float, seconds: float
     say("|---|---|---|---|---|---|---|")
     source = directory / "source"
     write(source, max(size for mix in MIXES for _, size in mix.sizes) / scale)
-    crews = {system.name: Crew(system, source) for system in found}
+    crews = {system.name: Crew(CLIENTS, partial(work, system, source)) for system in found}
     try:
         for mix in MIXES:
             rates: dict[str, list[tuple[float, float]]] = {name: [] for name in crews}
             for _ in range(rounds):
                 for name, crew in crews.items():
-                    rates[name].append(crew.run(mix, scale, seconds))
+                    rates[name].append(rates_of(crew, mix, scale, seconds))
             for name, rows in rates.items():
                 rate, moved = (statistics.median(column) for column in zip(*rows, strict=True))
                 each, ratio = ", ".join(f"{one:.2f}" for one, _ in rows), multiple(rates, name)
