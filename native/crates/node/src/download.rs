@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 use std::fs::File;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use swiftlet_hash::{Digests, Hasher};
 use swiftlet_store::Object;
@@ -35,8 +35,8 @@ struct State {
 struct Download {
     object: Object,
     stop: u64,
-    /// The object's file and the offset of its data, if it is a real file, once a piece of it is sent.
-    file: OnceLock<Option<(Arc<File>, u64)>>,
+    /// The object's file and the offset of its data, if it is a real file.
+    file: Option<(Arc<File>, u64)>,
     state: Mutex<State>,
     waker: Waker,
     lends: Option<Pool>,
@@ -48,7 +48,8 @@ struct Sending(Arc<Download>);
 
 /// Bytes `[start, stop)` of an object as a body.
 pub(crate) fn body(object: Object, start: u64, stop: u64, mut permit: Permit, reply: &Reply) -> Result<Body, Refusal> {
-    if !object.has_range() {
+    let file = object.range()?.map(|range| (Arc::new(File::from(range.file)), range.offset));
+    if file.is_none() {
         permit.hold(AHEAD * PIECE as usize)?;
     }
     let whole = start == 0 && stop == object.info().size;
@@ -56,16 +57,7 @@ pub(crate) fn body(object: Object, start: u64, stop: u64, mut permit: Permit, re
     let state = State { ready: VecDeque::new(), at: start, running: false, over: false, hasher };
     let device = Arc::clone(&permit.device);
     let (waker, lends) = (reply.waker(), reply.lends().cloned());
-    let download = Download {
-        object,
-        stop,
-        file: OnceLock::new(),
-        state: Mutex::new(state),
-        waker,
-        lends,
-        device,
-        _permit: permit,
-    };
+    let download = Download { object, stop, file, state: Mutex::new(state), waker, lends, device, _permit: permit };
     Ok(Body::Source(Box::new(Sending(Arc::new(download))), Some(stop - start)))
 }
 
@@ -105,15 +97,6 @@ impl Download {
         }
     }
 
-    /// The file that pieces are sent from: a device writes no other object over it from then on.
-    fn file(&self) -> swiftlet_store::Result<Option<&(Arc<File>, u64)>> {
-        if self.file.get().is_none() {
-            let range = self.object.range()?;
-            self.file.get_or_init(|| range.map(|range| (Arc::new(File::from(range.file)), range.offset)));
-        }
-        Ok(self.file.get().and_then(Option::as_ref))
-    }
-
     /// Read and check a piece.
     fn piece(&self, at: u64, bytes: u64, hasher: &mut Option<Hasher>) -> swiftlet_store::Result<Next> {
         if let Some(mut buffer) = self.lends.as_ref().and_then(|pool| pool.spare(bytes as usize))
@@ -124,7 +107,7 @@ impl Download {
         }
         let data = self.object.read(at, bytes)?;
         hasher.iter_mut().for_each(|hasher| hasher.update(&data));
-        Ok(match self.file()? {
+        Ok(match &self.file {
             Some((file, start)) => Next::File(FileRange { file: Arc::clone(file), offset: start + at, bytes }),
             None => Next::Chunk(data.into()),
         })

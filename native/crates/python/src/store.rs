@@ -196,7 +196,6 @@ impl Store {
             compact_bytes_per_s,
             audit_bytes_per_s,
             threads,
-            ..Config::default()
         };
         py.detach(|| swiftlet_store::Store::open(&root, config)).map(Arc::new).map(Self).map_err(raise)
     }

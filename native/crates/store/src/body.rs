@@ -112,7 +112,7 @@ struct LargeFile {
     syncer: Option<Syncer>,
     /// None where everything is written through the page cache.
     direct: Option<Stream>,
-    /// Up to here there is space for it, which may hold another object's bytes.
+    /// Up to here there is space for it.
     allocated: u64,
 }
 
@@ -136,11 +136,9 @@ impl LargeFile {
 
     /// Write what was gathered; the file then has exactly what was appended.
     fn finish(&mut self) -> io::Result<()> {
-        let end = match self.direct.take() {
-            Some(mut stream) => stream.finish(&*self.file)?,
-            None => self.written,
-        };
-        if end.max(self.allocated) > self.written { self.file.truncate(self.written) } else { Ok(()) }
+        let Some(mut stream) = self.direct.take() else { return Ok(()) };
+        let end = stream.finish(&*self.file)?.max(self.allocated);
+        if end > self.written { self.file.truncate(self.written) } else { Ok(()) }
     }
 }
 
@@ -208,10 +206,12 @@ impl Body {
 
     fn begin_large(&mut self) -> Result<()> {
         let device = &self.inner.device;
-        let large::Place { number, file, bytes: allocated } = self.inner.large.create(device, self.size)?;
+        let number = self.inner.large.take(device)?;
+        let file = device.io("make a large file", device.disk.create(&large::path_of(number)))?;
+        device.disk.reach("large-created");
         let checks = Checks::of(self.piece_bytes);
         let direct = file.is_direct().then(Stream::default);
-        let (written, stepped) = (0, 0);
+        let (written, stepped, allocated) = (0, 0, 0);
         self.large = Some(LargeFile { number, file, written, stepped, checks, syncer: None, direct, allocated });
         Ok(())
     }

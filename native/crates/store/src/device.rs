@@ -77,12 +77,6 @@ impl Device {
         self.io("sync a directory", self.disk.sync_directory(path))
     }
 
-    /// Whether there is so much room that nothing has to be removed for it; false if that can't be told.
-    pub(crate) fn has_ample_room(&self) -> bool {
-        let wanted = self.reserve_bytes.saturating_add(AMPLE_BYTES);
-        self.check().is_ok() && self.disk.recent_space().is_ok_and(|(_, free)| free >= wanted)
-    }
-
     /// Return `DiskFull` when so many more bytes would use the reserve.
     pub(crate) fn check_room(&self, bytes: u64) -> Result<()> {
         if self.reserve_bytes == 0 && bytes == 0 {

@@ -34,8 +34,6 @@ pub struct Config {
     pub compact_bytes_per_s: u64,
     /// Bytes per second that the auditor reads, 0 to leave auditing to `audit`.
     pub audit_bytes_per_s: u64,
-    /// Bytes of large files without references that are kept to be written again, 0 to remove them at once.
-    pub spare_bytes: u64,
     /// Run threads for commits and upkeep. Without them a blocking call commits by itself, and the caller runs upkeep.
     pub threads: bool,
 }
@@ -50,7 +48,6 @@ impl Default for Config {
             checkpoint_bytes: 256 * 1024 * 1024,
             compact_bytes_per_s: 0,
             audit_bytes_per_s: 0,
-            spare_bytes: 128 * 1024 * 1024,
             threads: true,
         }
     }
@@ -150,7 +147,7 @@ pub(crate) struct Inner {
     pub(crate) upkeep: Mutex<Upkeep>,
     /// Where the auditor continues.
     pub(crate) audited: Mutex<Option<Key>>,
-    pub(crate) large: Arc<large::Files>,
+    pub(crate) large: large::Numbers,
     pub(crate) counters: Counters,
     pub(crate) pending: PendingUpdates,
     /// Bytes of records since the last checkpoint.
@@ -163,8 +160,11 @@ pub(crate) struct Inner {
 }
 
 impl Inner {
-    /// Give up large files without references: they are written again soon, or removed.
+    /// Remove large files without references; those that can't be removed now are removed at the next start.
     pub(crate) fn remove_large(&self, numbers: &[u64]) {
-        numbers.iter().filter(|number| **number != 0).for_each(|number| self.large.release(&self.device, *number));
+        for number in numbers.iter().filter(|number| **number != 0) {
+            self.device.disk.reach("large-unlink");
+            let _ = self.device.disk.unlink(&large::path_of(*number));
+        }
     }
 }

@@ -39,7 +39,7 @@ enum Body {
     /// Checked as a whole; the data begins at this offset.
     Memory(Vec<u8>, usize),
     /// Checked chunk by chunk.
-    File(large::Reading, Vec<u64>),
+    File(Arc<dyn File>, Vec<u64>),
 }
 
 /// Where an object's bytes are, for `sendfile`.
@@ -79,24 +79,14 @@ impl Object {
         }
     }
 
-    /// Whether `range` has something to return.
-    #[must_use]
-    pub fn has_range(&self) -> bool {
-        match &self.body {
-            Body::Memory(..) => self.pinned.file.descriptor().is_some(),
-            Body::File(file, _) => file.descriptor().is_some(),
-        }
-    }
-
-    /// Where the bytes are; None on disks that are not real. They stay as long as this object exists; those of a large
-    /// object, of which only what was `read` has been checked, as long as the file is open. A file that is given away so is
-    /// never written again for another object, so this should be asked for only when it is needed.
+    /// Where the bytes are; None on disks that are not real. They stay as long as this object exists. Of a large
+    /// object only what was `read` has been checked.
     pub fn range(&self) -> Result<Option<Range>> {
-        let descriptor = match &self.body {
-            Body::Memory(..) => self.pinned.file.descriptor(),
-            Body::File(file, _) => file.give_descriptor(),
+        let file = match &self.body {
+            Body::Memory(..) => &self.pinned.file,
+            Body::File(file, _) => file,
         };
-        let Some(descriptor) = descriptor else { return Ok(None) };
+        let Some(descriptor) = file.descriptor() else { return Ok(None) };
         let file = self.inner.device.io("copy a descriptor", descriptor.as_fd().try_clone_to_owned())?;
         Ok(Some(Range { file, offset: self.offset, len: self.info.size }))
     }
@@ -299,10 +289,10 @@ fn check_small(raw: Raw) -> Result<Body, Trouble> {
 }
 
 /// A large object's file, and the checksums of its chunks.
-fn large_file(inner: &Inner, raw: &Raw) -> Result<(large::Reading, Vec<u64>), Trouble> {
+fn large_file(inner: &Inner, raw: &Raw) -> Result<(Arc<dyn File>, Vec<u64>), Trouble> {
     let header = &raw.header;
     let unsound = |what| Trouble::Unsound(header.place, what);
-    let file = match inner.large.open(&inner.device, header.large) {
+    let file = match inner.device.disk.open(&large::path_of(header.large)) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Err(unsound("its file is not there")),
         other => inner.device.io("open a large file", other)?,
     };

@@ -88,7 +88,7 @@ impl Store {
     /// A store on a disk that this process owns.
     pub fn open_disk(disk: Arc<dyn Disk>, config: Config) -> Result<Self> {
         let recovered = recover::recover(disk, config.reserve_bytes)?;
-        let (threaded, spare_bytes) = (config.threads, config.spare_bytes);
+        let threaded = config.threads;
         let inner = Arc::new(Inner {
             aggregate: AggregateLimits::new(config.aggregate_below),
             config,
@@ -99,7 +99,7 @@ impl Store {
             log: Mutex::new(Log::at(recovered.sequence)),
             upkeep: Mutex::default(),
             audited: Mutex::default(),
-            large: Arc::new(large::Files::new(recovered.next_large, spare_bytes)),
+            large: large::Numbers::new(recovered.next_large),
             counters: Counters::default(),
             pending: recovered.pending,
             tail: AtomicU64::new(recovered.tail_bytes),
@@ -430,7 +430,6 @@ impl Store {
         if threaded && healthy.is_ok() && self.inner.tail.load(Ordering::Relaxed) > 0 {
             upkeep::checkpoint_now(&self.inner)?;
         }
-        self.inner.large.remove_spares(&self.inner.device);
         self.inner.device.disk.release();
         Ok(())
     }

@@ -47,7 +47,6 @@ pub(crate) fn turn(inner: &Inner) -> Result<()> {
         write_pending(inner)?;
     }
     punch(inner)?;
-    inner.large.remove_unwanted(&inner.device);
     compact_at(inner, inner.config.compact_bytes_per_s)?;
     Ok(())
 }

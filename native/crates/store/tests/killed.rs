@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use lives::{Acknowledged, Life, check};
 
-const POINTS: [&str; 26] = [
+const POINTS: [&str; 25] = [
     "format-written",
     "format-placed",
     "volume-created",
@@ -26,7 +26,6 @@ const POINTS: [&str; 26] = [
     "batch-synced",
     "batch-applied",
     "large-created",
-    "large-reused",
     "large-written",
     "large-synced",
     "large-placed",

@@ -3,21 +3,17 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-use std::fs::File;
-use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
 use crate::common::{
-    AGGREGATE, Directory, LONG, MIB, World, content, disk, eventually, footer, get, key, meta, only_file, put, range,
-    store_config,
+    AGGREGATE, LONG, MIB, World, content, disk, eventually, footer, get, key, meta, only_file, put, range,
 };
 use swiftlet_node::message::{Request, Written, lists};
 use swiftlet_node::{Failure, Limits, Status};
 use swiftlet_store::disk::Faults;
 use swiftlet_store::model::{EntryKind, PostMeta};
-use swiftlet_store::{Config as StoreConfig, Store};
 use swiftlet_transport::{Call, Carrier, Chunk, Completions, Error, Sink, What};
 
 macro_rules! over_each_carrier {
@@ -49,14 +45,6 @@ over_each_carrier!(
     each_policy_has_its_own_limit,
 );
 
-#[test]
-fn a_file_that_was_sent_from_is_not_written_again() {
-    let world = World::new(Carrier::Tcp);
-    read_and_then_replaced(&world, |old, first, _| {
-        old.metadata().unwrap().nlink() == 0 && *first == content(1, 5 * MIB)[..first.len()]
-    });
-}
-
 mod same_node {
     macro_rules! over_shared_memory {
         ($($test:ident),* $(,)?) => { $(#[test] fn $test() { super::$test(&super::World::new(super::Carrier::SameNode)); })* };
@@ -69,40 +57,6 @@ mod same_node {
         small_ones_that_are_damaged_are_not_begun,
         who_takes_nothing_of_an_answer_keeps_nobody_waiting,
     );
-
-    #[test]
-    fn a_file_whose_bytes_were_lent_is_written_again() {
-        let world = super::World::new(super::Carrier::SameNode);
-        super::read_and_then_replaced(&world, |_, first, newest| first == newest);
-    }
-}
-
-/// Read a large object, and replace it until `is_over` is true of its first file, what that begins with, and what the
-/// newest version begins with.
-fn read_and_then_replaced(world: &World, is_over: impl Fn(&File, &[u8], &[u8]) -> bool) {
-    let directory = Directory::new();
-    let config = StoreConfig { spare_bytes: 32 << 20, ..store_config() };
-    let stores = [Arc::new(Store::open(&directory.0, config).unwrap())];
-    let (_node, server, targets) = world.serve(&stores, Limits::default());
-    let replace = |timestamp: u64, data: &[u8]| {
-        let answers = world.client.put(&targets, &put(1, timestamp, data, 0), &Chunk::from(data.to_vec()), LONG);
-        assert_eq!(answers, [STORED]);
-    };
-    let data = content(1, 5 * MIB);
-    replace(1, &data);
-    let old = File::open(only_file(&directory.0.join("large"))).unwrap();
-    assert!(world.client.get(&targets[0], &get(1), LONG).unwrap().1 == data);
-    eventually("nobody reads it", || server.stats()["d0"].requests == 0);
-    let mut timestamp = 1;
-    eventually("it is over", || {
-        timestamp += 1;
-        let data = content(timestamp, 5 * MIB);
-        replace(timestamp, &data);
-        let mut first = [0; 4096];
-        old.read_exact_at(&mut first, 0).unwrap();
-        is_over(&old, &first, &data[..4096])
-    });
-    server.stop();
 }
 
 const STORED: Result<Written, Failure> = Ok(Written { pending: false, existed: true });
@@ -526,6 +480,7 @@ fn each_policy_has_its_own_limit(world: &World) {
 
 /// In a volume, and in a file of its own.
 fn small_ones_that_are_damaged_are_not_begun(world: &World) {
+    use std::os::unix::fs::FileExt as _;
     for (bytes, directory) in [(200_000, "volumes"), (3 * MIB + 5, "large")] {
         let (machine, targets) = world.machine(1, Limits::default());
         let data = content(1, bytes);

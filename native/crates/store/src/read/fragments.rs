@@ -34,7 +34,7 @@ struct Source {
     place: Place,
     info: FragmentInfo,
     /// None if the data are in the volume.
-    large: Option<large::Reading>,
+    large: Option<Arc<dyn File>>,
     /// Where the data begin.
     offset: u64,
     pinned: Pinned,
@@ -269,7 +269,7 @@ fn open(inner: &Inner, key: &Key, version: Version, bytes: Bytes, pinned: Pinned
     let mut offset = place.offset() + HEADER as u64 + u64::from(raw.header.metadata_len);
     let mut large = None;
     if raw.header.kind == Kind::LargeFragment {
-        let file = match inner.large.open(&inner.device, raw.header.large) {
+        let file = match inner.device.disk.open(&large::path_of(raw.header.large)) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Err(unsound("its file is not there")),
             other => inner.device.io("open a large file", other)?,
         };

@@ -136,9 +136,7 @@ fn equal_versions_have_equal_hashes_at_all_places_and_generations_differ() {
 #[test]
 fn a_fifth_fragment_is_refused_and_leaves_nothing() {
     let disk = SimulatedDisk::new(1, Faults::default());
-    // Without spares a file that is there is one that counts.
-    let config = swiftlet_store::Config { spare_bytes: 0, ..config() };
-    let store = Store::open_disk(Arc::clone(&disk) as _, config).expect("it opens");
+    let store = open(&disk);
     for at in 0..MAX_FRAGMENTS as u64 {
         assert_eq!(prepare(&store, 1, version(10 + at)), Ok(Answer::Done));
     }

@@ -10,5 +10,4 @@ mod fragments;
 mod packs;
 mod pending;
 mod posts;
-mod spares;
 mod upkeep;

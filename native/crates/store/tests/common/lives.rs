@@ -140,8 +140,6 @@ fn write_until_killed(root: &Path, seed: u64) {
         aggregate_below: 20_000,
         checkpoint_bytes: 128 * 1024,
         live_share: 0.7,
-        // Some files are written again, and some are removed.
-        spare_bytes: 60_000,
         ..Config::default()
     };
     let store = Store::open(root, config).expect("it works");

@@ -16,15 +16,7 @@ use swiftlet_store::{Config, Error, Result, Store};
 
 /// Small volumes and no threads: what happens is a function of the seed.
 pub fn config() -> Config {
-    Config {
-        volume_bytes: 48 * 1024,
-        aggregate_below: 3000,
-        threads: false,
-        live_share: 0.6,
-        // Some files are written again, and some are removed.
-        spare_bytes: 20_000,
-        ..Config::default()
-    }
+    Config { volume_bytes: 48 * 1024, aggregate_below: 3000, threads: false, live_share: 0.6, ..Config::default() }
 }
 
 /// A generator of numbers.

@@ -55,8 +55,7 @@ impl Drop for Directory {
 }
 
 pub fn store_config() -> StoreConfig {
-    // Without spares a file that is there is one that counts.
-    StoreConfig { aggregate_below: AGGREGATE, volume_bytes: 64 << 20, spare_bytes: 0, ..StoreConfig::default() }
+    StoreConfig { aggregate_below: AGGREGATE, volume_bytes: 64 << 20, ..StoreConfig::default() }
 }
 
 /// One object server: devices `d0`, `d1`, ... on directories, and perhaps others.
