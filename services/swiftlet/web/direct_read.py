@@ -32,6 +32,8 @@ _PATIENCE_S = 0.2
 """Seconds after which a buffer is passed on as full as it is, because one that waits for a slow client
 blocks memory.
 """
+_BLOCK = 4096
+"""Devices write bytes from where they are that begin at a block both in memory and in the object."""
 _AHEAD = 2
 """The number of full buffers, not yet taken, at which no more is read."""
 _SPARE_BYTES = 16 * 1024
@@ -41,8 +43,12 @@ _SPARE_BYTES = 16 * 1024
 class DirectRead(asyncio.BufferedProtocol):
     """A connection while the rest of one request's body arrives. `begin_direct_read` creates it."""
 
-    def __init__(self, handler: Any, content: StreamReader, left: int, bodies: Bodies, patience_s: float) -> None:
-        """`left` bytes of the body are to come; memory is waited for up to `patience_s` seconds."""
+    def __init__(
+        self, handler: Any, content: StreamReader, begun: int, left: int, bodies: Bodies, patience_s: float
+    ) -> None:
+        """`begun` bytes of the body have arrived, and `left` are to come; memory is waited for up to `patience_s`
+        seconds.
+        """
         self._handler = handler
         self._transport: asyncio.Transport = handler.transport
         self._content = content
@@ -53,6 +59,10 @@ class DirectRead(asyncio.BufferedProtocol):
         self._full: deque[tuple[BodyBuffer, int] | bytes] = deque()
         self._filling: BodyBuffer | None = None
         self._filled = 0
+        # The buffer is handed on with so many bytes, though it has room for more.
+        self._enough: int | None = None
+        # Of the body, with what had arrived before.
+        self._handed_on = begun
         self._size = _SMALLEST_BYTES
         self._timer: asyncio.TimerHandle | None = None
         self._waits_for_memory = False
@@ -70,10 +80,7 @@ class DirectRead(asyncio.BufferedProtocol):
         self._go_on()
 
     def begin_with(self, beginning: bytes) -> bool:
-        """Put what has arrived at the beginning of the first buffer; return False when there is no memory for it.
-
-        So buffers that are filled begin at a block of the object, and devices write them from where they are.
-        """
+        """Put what has arrived at the beginning of the first buffer; return False when there is no memory for it."""
         while self._size < 2 * len(beginning):
             self._size *= 2
         if self._size > _LARGEST_BYTES:
@@ -85,8 +92,9 @@ class DirectRead(asyncio.BufferedProtocol):
         with memoryview(buffer) as room:
             room[: len(beginning)] = beginning
         buffer.advance(len(beginning))
-        self._filled = len(beginning)
+        self._handed_on = 0
         self._fill(buffer)
+        self._filled = len(beginning)
         return True
 
     def _read(self, on: bool) -> None:
@@ -162,7 +170,12 @@ class DirectRead(asyncio.BufferedProtocol):
         self._tell()
 
     def _fill(self, buffer: BodyBuffer) -> None:
+        """Fill this buffer next. Behind an odd number of bytes it takes those up to the next block alone, so that the
+        buffers after it begin at one.
+        """
         self._filling = buffer
+        odd = self._handed_on % _BLOCK
+        self._enough = _BLOCK - odd if odd else None
         self._timer = self._loop.call_later(_PATIENCE_S, self._late)
 
     def _tell(self) -> None:
@@ -183,7 +196,8 @@ class DirectRead(asyncio.BufferedProtocol):
             if buffer is not None:
                 self._fill(buffer)
         if self._wanted and self._filling is not None:
-            return memoryview(self._filling)
+            room = memoryview(self._filling)
+            return room if self._enough is None else room[: self._enough - self._filled]
         self._spare = memoryview(bytearray(min(_SPARE_BYTES, self._left)))
         return self._spare
 
@@ -200,6 +214,7 @@ class DirectRead(asyncio.BufferedProtocol):
                 self._loop.call_soon(self._give_back)
         elif self._filling is None:
             self._full.append(bytes(self._spare[:nbytes]))
+            self._handed_on += nbytes
             self._tell()
             if self._left:
                 self._wait_for_memory()
@@ -210,11 +225,20 @@ class DirectRead(asyncio.BufferedProtocol):
             if self._filling.advance(nbytes) == 0:
                 self._size = min(_LARGEST_BYTES, 2 * self._size)
                 self._hand_on()
+            elif self._filled == self._enough:
+                self._hand_on()
 
     def _late(self) -> None:
-        """Pass on what has arrived, because the client is slow or has stopped."""
+        """Pass on what has arrived, because the client is slow or has stopped; in the middle of a block once more so
+        many seconds later at the latest.
+        """
         self._timer = None
-        self._size = max(_SMALLEST_BYTES, min(self._size, self._filled))
+        if self._enough is None:
+            self._size = max(_SMALLEST_BYTES, min(self._size, self._filled))
+            if self._filled % _BLOCK:
+                self._enough = self._filled + -self._filled % _BLOCK
+                self._timer = self._loop.call_later(_PATIENCE_S, self._late)
+                return
         self._hand_on()
 
     def _hand_on(self) -> None:
@@ -223,7 +247,8 @@ class DirectRead(asyncio.BufferedProtocol):
         if self._filling is not None and self._filled:
             # The taker freezes it: during this call the event loop may still hold the buffer.
             self._full.append((self._filling, self._filled))
-        self._filling, self._filled = None, 0
+            self._handed_on += self._filled
+        self._filling, self._filled, self._enough = None, 0, None
         if self._left:
             self._go_on()
         else:
@@ -303,7 +328,7 @@ def begin_direct_read(
     held = handler._reading_paused or handler._buffer_paused or handler._upgraded
     if content.is_eof() or content.exception() is not None or held or left < LEAST_BYTES:
         return beginning, None
-    read = DirectRead(handler, content, left, bodies, patience_s)
+    read = DirectRead(handler, content, len(beginning), left, bodies, patience_s)
     if beginning and read.begin_with(beginning):
         beginning = b""
     read.begin()

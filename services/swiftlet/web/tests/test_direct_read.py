@@ -8,6 +8,7 @@ import random
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 import pytest
 import uvloop
@@ -20,6 +21,7 @@ from swiftlet.transport.native_client import NativeClient
 from swiftlet.web.direct_read import LEAST_BYTES, DirectRead, begin_direct_read
 
 MIB = 1 << 20
+BLOCK = 4096
 BODY = random.Random(5).randbytes(5 * MIB + 12345)
 WITHIN_S = 30.0
 
@@ -38,6 +40,8 @@ class Service:
     take: Callable[[DirectRead], Awaitable[None]] | None = None
     """Instead of reading all of it."""
     failed: list[BaseException] = field(default_factory=list)
+    beginning: int = 0
+    """Bytes that had arrived before."""
     came: int = 0
     began: asyncio.Event = field(default_factory=asyncio.Event)
     """A body is being read."""
@@ -50,6 +54,7 @@ class Service:
         size = request.content_length or 0
         beginning, direct_read = begin_direct_read(request, size, self.bodies, self.patience_s)
         digest.update(beginning)
+        self.beginning = len(beginning)
         self.direct_read = direct_read
         self.began.set()
         if direct_read is None:
@@ -158,6 +163,81 @@ def test_a_slow_client_s_bytes_are_handed_on_before_a_buffer_is_full(tell: Calla
         writer.write(b"y" * (LEAST_BYTES * 2 - 1))
         assert (await answer(reader))[0] == 200
         writer.close()
+
+    tell(story)
+
+
+def _ends(pieces: list[int]) -> list[int]:
+    """Where in the body each piece ends."""
+    return list(accumulate(pieces))
+
+
+@pytest.mark.parametrize("first", [1, 4096, 100_001])
+def test_pieces_begin_at_a_block_again_behind_a_pause(
+    tell: Callable[..., None], monkeypatch: pytest.MonkeyPatch, first: int
+) -> None:
+    """What has come before a pause may end in the middle of a block; the piece behind it ends with that block."""
+    body = BODY[: 3 * MIB + 5]
+
+    async def story(service: Service) -> None:
+        pieces: list[int] = []
+        seen = asyncio.Event()
+
+        async def take(direct_read: DirectRead) -> None:
+            while sum(pieces) < len(body):
+                piece = await direct_read.piece(WITHIN_S)
+                assert piece is not None
+                pieces.append(len(piece))
+                if sum(pieces) >= first:
+                    seen.set()
+
+        service.take = take
+        reader, writer = await service.connect()
+        writer.write(head(len(body)))
+        async with asyncio.timeout(WITHIN_S):
+            await service.began.wait()
+            writer.write(body[:first])
+            await seen.wait()
+        monkeypatch.setattr("swiftlet.web.direct_read._PATIENCE_S", WITHIN_S)
+        writer.write(body[first:])
+        assert (await answer(reader))[0] == 200
+        writer.close()
+        ends = _ends(pieces)
+        assert first in ends
+        assert {end for end in ends[:-1] if end % BLOCK} <= {first}
+        assert first % BLOCK == 0 or first + -first % BLOCK in ends
+
+    tell(story)
+
+
+def test_pieces_begin_at_a_block_behind_a_beginning_that_found_no_memory(
+    tell: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(DirectRead, "begin_with", lambda *_: False)
+    monkeypatch.setattr("swiftlet.web.direct_read._PATIENCE_S", WITHIN_S)
+    body = BODY[: 2 * MIB + 5]
+
+    async def story(service: Service) -> None:
+        pieces: list[int] = []
+
+        async def take(direct_read: DirectRead) -> None:
+            pieces.append(service.beginning)
+            while sum(pieces) < len(body):
+                piece = await direct_read.piece(WITHIN_S)
+                assert piece is not None
+                pieces.append(len(piece))
+
+        service.take = take
+        reader, writer = await service.connect()
+        writer.write(head(len(body)) + body[:1001])
+        async with asyncio.timeout(WITHIN_S):
+            await service.began.wait()
+        writer.write(body[1001:])
+        assert (await answer(reader))[0] == 200
+        writer.close()
+        ends = _ends(pieces)
+        assert ends[:2] == [1001, BLOCK]
+        assert not any(end % BLOCK for end in ends[1:-1])
 
     tell(story)
 

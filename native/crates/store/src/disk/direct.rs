@@ -29,7 +29,11 @@ impl Stream {
     pub(crate) fn push(&mut self, file: &dyn File, mut data: &[u8]) -> io::Result<()> {
         while !data.is_empty() {
             let whole = data.len() / BLOCK * BLOCK;
-            if self.filled == 0 && whole > 0 && (data.as_ptr() as usize).is_multiple_of(BLOCK) {
+            let begins_at_block = (data.as_ptr() as usize).is_multiple_of(BLOCK) && self.filled.is_multiple_of(BLOCK);
+            if whole > 0 && begins_at_block {
+                if self.filled > 0 {
+                    self.write_gathered(file)?;
+                }
                 file.write_blocks(&data[..whole], self.offset)?;
                 self.offset += whole as u64;
                 data = &data[whole..];
@@ -102,6 +106,27 @@ mod tests {
                 assert!(count == size.next_multiple_of(BLOCK) && count as u64 == end, "{cuts:?} {size}");
                 assert!(found[..size] == source[..size] && found[size..count].iter().all(|byte| *byte == 0));
             }
+        }
+    }
+
+    #[test]
+    fn blocks_behind_others_that_were_gathered_are_written_from_where_they_are() {
+        let mut source = Blocks::default();
+        source.begin(8 * PIECE);
+        source.push(&vec![7; 8 * PIECE]);
+        let elsewhere = vec![7; 3 * BLOCK + 1];
+        // The first piece is elsewhere in memory: whole blocks, or one byte more.
+        for (first, writes) in [(3 * BLOCK, 2), (3 * BLOCK + 1, 9)] {
+            let disk = SimulatedDisk::new(1, Faults::default());
+            let file = disk.create("it").expect("room");
+            let before = disk.changes();
+            let mut stream = Stream::default();
+            let off = usize::from((elsewhere.as_ptr() as usize).is_multiple_of(BLOCK));
+            stream.push(&*file, &elsewhere[off..][..first - off]).expect("written");
+            stream.push(&*file, &elsewhere[..off]).expect("written");
+            stream.push(&*file, &source).expect("written");
+            stream.finish(&*file).expect("written");
+            assert_eq!(disk.changes() - before, writes, "{first}");
         }
     }
 }
