@@ -114,10 +114,13 @@ class CodedReading:
     """A range of an object on its way; stopped when nobody refers to it any more."""
 
     def take(self) -> bytes | None:
-        """The next bytes, checked, a chunk or several small ones; more may be asked for.
+        """The next bytes, checked, several cells joined up to 1 MiB; more may be asked for.
 
         None when there are none yet: a "sent" event tells of the next ones.
         """
+
+    def copy(self) -> None:
+        """Copy waiting bytes out of the transport's memory, as the reader may not come for a while."""
 
     def turn(self) -> float | None:
         """Ask others for what is late. The seconds after which to call again; None after `close`."""

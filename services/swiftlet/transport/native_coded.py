@@ -4,7 +4,8 @@ Python gives native code a body piece by piece and takes a range chunk by chunk;
 commits are none of its business. It waits, for events and for the times that native code names.
 
 Fault model: that of `swiftlet_native.CodedWriting` and `CodedReading`. A write in which nothing moves for the idle
-timeout is given up. Devices whose address is not known yet are looked up by the first request of their ring, and again
+timeout is given up. A client that takes nothing for a moment does not keep the transport's memory, which others need.
+Devices whose address is not known yet are looked up by the first request of their ring, and again
 when they could not be reached.
 """
 
@@ -36,6 +37,7 @@ from swiftlet.ring.lookup import Ring
 from swiftlet.timestamp import Timestamp
 from swiftlet.transport.native_caller import NativeCaller, trace
 from swiftlet.transport.native_calls import STREAM_S, CallFailed, NotMade, failure, refused, wake
+from swiftlet.transport.native_runs import MOMENT_S
 
 AFTER_QUORUM_S = 0.5
 """Seconds for which the other devices are waited for once a deletion counts, or metadata do."""
@@ -413,6 +415,8 @@ class NativeCodedGet:
         self._token = token
         self._info: ObjectInfo | None = None
         self._is_small = False
+        self._taken = 0
+        self._moment: asyncio.TimerHandle | None = None
 
     async def begin(self) -> None:
         """Return when it is known what the object is. Raises NotFound and TooFewFragments."""
@@ -420,6 +424,7 @@ class NativeCodedGet:
             found = self._reading.info()
             if found is not None:
                 self._info, self._is_small = replace(info_of(found), xxh3=None), self._reading.is_small()
+                self._look_later()
                 return
             self._look_at_end()
             await self._wait()
@@ -467,6 +472,7 @@ class NativeCodedGet:
             ended = self._reading.ended() is not None
             data = self._reading.take()
             if data is not None:
+                self._taken += 1
                 yield data
             elif ended:
                 self._look_at_end()
@@ -474,7 +480,18 @@ class NativeCodedGet:
             elif not self._look_at_end():
                 await self._wait()
 
+    def _look_later(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._moment = loop.call_later(MOMENT_S, self._look, self._taken)
+
+    def _look(self, taken: int) -> None:
+        if taken == self._taken:
+            self._reading.copy()
+        self._look_later()
+
     async def close(self) -> None:
         """Ask for nothing more; a second call does nothing."""
+        if self._moment is not None:
+            self._moment.cancel()
         self._reading.close()
         self._coded.mute(self._token)

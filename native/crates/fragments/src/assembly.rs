@@ -6,6 +6,15 @@ use swiftlet_erasure::{Geometry, Piece};
 
 use crate::restoring::{Given, Plan, Restorer, Short, Wanted};
 
+/// Bytes of a range, in one piece.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Part<'a> {
+    /// They are in the cell that was given at this position.
+    Given(usize, Range<usize>),
+    /// They had to be restored.
+    Restored(&'a [u8]),
+}
+
 /// A range of an object, stripe after stripe.
 ///
 /// ```text
@@ -68,6 +77,14 @@ impl Assembly {
     /// Take the cells that were wanted, in their order, and give the stripe's bytes. A cell that is wrong is named, and
     /// nothing was given then: [`Assembly::lose`] it.
     pub fn give(&mut self, cells: &[Given<'_>], mut sink: impl FnMut(&[u8])) -> Result<(), Short> {
+        self.give_parts(cells, |part| match part {
+            Part::Given(at, within) => sink(&cells[at].bytes[within]),
+            Part::Restored(bytes) => sink(bytes),
+        })
+    }
+
+    /// The same for a caller that has its cells where they may stay: it is told where the stripe's bytes are in them.
+    pub fn give_parts(&mut self, cells: &[Given<'_>], mut sink: impl FnMut(Part<'_>)) -> Result<(), Short> {
         Restorer::check(&self.plan, cells)?;
         let number = self.stripes.start;
         let mut made = std::mem::take(&mut self.made);
@@ -76,11 +93,10 @@ impl Assembly {
         self.made = made;
         for piece in self.pieces(number) {
             let read = self.plan.wanted.iter().position(|wanted| wanted.index == piece.cell);
-            let cell = match read {
-                Some(at) => cells[at].bytes,
-                None => self.restored(number, piece.cell),
-            };
-            sink(&cell[piece.within]);
+            sink(match read {
+                Some(at) => Part::Given(at, piece.within),
+                None => Part::Restored(&self.restored(number, piece.cell)[piece.within]),
+            });
         }
         self.stripes.start += 1;
         self.plan = Plan::default();

@@ -17,6 +17,7 @@
 
 mod all_places;
 mod answering;
+mod batch;
 mod copied;
 mod deleting;
 mod fetching;

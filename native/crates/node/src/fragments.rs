@@ -15,7 +15,8 @@ use swiftlet_fragments::packs::Pack;
 use swiftlet_fragments::request::{Answer, Request as About};
 use swiftlet_store::model::{EntryKind, FragmentInfo, Info, Key, PutMeta};
 use swiftlet_store::{Error, Fetched, Fragment, FragmentWriter, Shape, Store, Told};
-use swiftlet_transport::{Body, Chunk};
+use swiftlet_transport::limits::CHUNK_BYTES;
+use swiftlet_transport::{Body, Chunk, Pool};
 
 use crate::codings::Coding;
 use crate::copies;
@@ -24,7 +25,7 @@ use crate::message::fragments::{
     Cells, CopyHere, Footer, Given, MAX_READ_BYTES, MAX_READ_CELLS, MAX_UNSETTLED, Newest, Request, encode_answer,
     encode_unsettled,
 };
-use crate::reading::{Answered, Held};
+use crate::reading::{Answered, Held, body_of};
 use crate::reply::Reply;
 use crate::status::{Refusal, Status};
 use crate::upload::Taking;
@@ -149,7 +150,7 @@ pub(crate) fn about(store: &Arc<Store>, key: Key, asked: About, reply: Reply, pe
 }
 
 /// Read something of a fragment, in a thread of the device.
-pub(crate) fn look(store: &Store, permit: Permit, request: &Request) -> Answered {
+pub(crate) fn look(store: &Store, permit: Permit, lends: Option<&Pool>, request: &Request) -> Answered {
     match request {
         Request::Newest { key, below, start, stop } => {
             let found = store.newest_fragment(key, *below)?;
@@ -166,7 +167,7 @@ pub(crate) fn look(store: &Store, permit: Permit, request: &Request) -> Answered
                         Some(bytes) => (Cells::default(), held(bytes, permit)?),
                         None => {
                             let wanted = touched(&block.geometry, block.index, *start..*stop);
-                            cells(&fragment, wanted, permit)?
+                            cells(&fragment, wanted, permit, lends)?
                         }
                     };
                     (Some((info, cells)), body)
@@ -176,7 +177,7 @@ pub(crate) fn look(store: &Store, permit: Permit, request: &Request) -> Answered
         }
         Request::Cells { key, version, first, end } => match store.fragment(key, *version)? {
             Fetched::Fragment(fragment) => {
-                let (cells, body) = cells(&fragment, *first..*end, permit)?;
+                let (cells, body) = cells(&fragment, *first..*end, permit, lends)?;
                 Ok((Given::Cells(cells).encode()?, body))
             }
             Fetched::Not(answer) => Ok((Given::Not(answer).encode()?, Body::Empty)),
@@ -279,20 +280,48 @@ pub(crate) fn touched(geometry: &Geometry, index: usize, bytes: Range<u64>) -> R
     stripes
 }
 
-/// As many of these cells as one answer has.
-fn cells(fragment: &Fragment, wanted: Range<u64>, mut permit: Permit) -> Result<(Cells, Body), Refusal> {
+/// As many of these cells as one answer has: read into the memory that is lent, where there is any to spare.
+fn cells(
+    fragment: &Fragment,
+    wanted: Range<u64>,
+    mut permit: Permit,
+    lends: Option<&Pool>,
+) -> Result<(Cells, Body), Refusal> {
     let block = &fragment.info().block;
     let most = (MAX_READ_BYTES / block.cell_bytes as u64).clamp(1, MAX_READ_CELLS);
     let end = wanted.end.min(block.geometry.stripes()).min(wanted.start.saturating_add(most));
     if wanted.start >= end {
         return Ok((Cells { first: wanted.start, xxh3: Vec::new() }, Body::Empty));
     }
-    permit.hold(fragment.bytes_of(wanted.start..end) as usize)?;
-    let bytes = fragment.cells(wanted.start..end)?;
-    let xxh3 = block.cells[wanted.start as usize..end as usize].to_vec();
+    let wanted = wanted.start..end;
+    let told = Cells { first: wanted.start, xxh3: block.cells[wanted.start as usize..end as usize].to_vec() };
+    if let Some(lent) = lends.and_then(|pool| lent(fragment, &wanted, pool).transpose()) {
+        return Ok((told, lent?));
+    }
+    permit.hold(fragment.bytes_of(wanted.clone()) as usize)?;
+    let bytes = fragment.cells(wanted)?;
     let body = match bytes.is_empty() {
         true => Body::Empty,
         false => Body::Chunk(Chunk::from_owner(Box::new(Held::new(bytes, permit)))),
     };
-    Ok((Cells { first: wanted.start, xxh3 }, body))
+    Ok((told, body))
+}
+
+/// These cells in the memory that is lent, in pieces of whole cells; nothing if it has no room for them.
+fn lent(fragment: &Fragment, wanted: &Range<u64>, pool: &Pool) -> Result<Option<Body>, Refusal> {
+    let in_a_piece = (CHUNK_BYTES / fragment.info().block.cell_bytes) as u64;
+    if in_a_piece == 0 || fragment.bytes_of(wanted.clone()) == 0 {
+        return Ok(None);
+    }
+    let mut pieces = Vec::new();
+    let mut first = wanted.start;
+    while first < wanted.end {
+        let piece = first..wanted.end.min(first + in_a_piece);
+        let bytes = fragment.bytes_of(piece.clone()) as usize;
+        let Some(mut buffer) = pool.spare(bytes) else { return Ok(None) };
+        fragment.cells_into(piece.clone(), buffer.as_mut_slice())?;
+        pieces.push(buffer.freeze(bytes));
+        first = piece.end;
+    }
+    Ok(Some(body_of(pieces)))
 }

@@ -79,15 +79,19 @@ fn lent(info: Info, pieces: Vec<Buffer>, wanted: ToRead) -> Answered {
         piece.freeze(bytes)
     };
     let (start, stop) = wanted.of(info.size);
-    let mut parts = parts::within(pieces.into_iter().map(whole).collect(), &(start..stop));
-    let bytes = stop - start;
-    let sum = if bytes == info.size { info.xxh3 } else { parts::xxh3_of(&parts) };
-    let body = if parts.len() > 1 {
-        Body::Source(Box::new(Pieces(parts.into())), Some(bytes))
+    let parts = parts::within(pieces.into_iter().map(whole).collect(), &(start..stop));
+    let sum = if stop - start == info.size { info.xxh3 } else { parts::xxh3_of(&parts) };
+    Ok((Found { info, body_xxh3: Some(sum) }.encode()?, body_of(parts)))
+}
+
+/// The body of these pieces.
+pub(crate) fn body_of(mut pieces: Vec<Chunk>) -> Body {
+    if pieces.len() > 1 {
+        let bytes = pieces.iter().map(|piece| piece.len() as u64).sum();
+        Body::Source(Box::new(Pieces(pieces.into())), Some(bytes))
     } else {
-        parts.pop().map_or(Body::Empty, Body::Chunk)
-    };
-    Ok((Found { info, body_xxh3: Some(sum) }.encode()?, body))
+        pieces.pop().map_or(Body::Empty, Body::Chunk)
+    }
 }
 
 /// A body in memory.

@@ -467,7 +467,7 @@ fn look(store: &Arc<Store>, permit: Permit, reply: &Reply, request: &Request) ->
         Request::Entries(policy, partition, suffix) => {
             lists::encode_entries(&store.entries((*policy, *partition), *suffix)?)
         }
-        Request::Fragment(request) => return crate::fragments::look(store, permit, request),
+        Request::Fragment(request) => return crate::fragments::look(store, permit, reply.lends(), request),
         Request::Put { .. }
         | Request::Post { .. }
         | Request::Delete { .. }

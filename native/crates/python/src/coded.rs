@@ -28,6 +28,9 @@ use crate::peers::TransportPeer;
 use crate::store::{InfoParts, Place, key, parts};
 use crate::values::{FailedParts, RefusedParts, failure_parts, seconds};
 
+/// Cells are joined up to this size: Python has as much to do for each piece, however small.
+const JOINED_BYTES: usize = 1 << 20;
+
 /// The devices of a ring, and what they have said of themselves.
 #[pyclass(frozen, module = "swiftlet_native")]
 pub(crate) struct CodedDevices(Arc<Devices>);
@@ -330,7 +333,7 @@ impl CodedReading {
         (sink, token): (Arc<dyn Sink>, u64),
     ) -> PyResult<Self> {
         let options = ReadOptions { timeout: seconds(timeout)?, hedge: Some(HEDGE), sound, ahead_bytes, small, trace };
-        let inbox = Inbox::new(sink, token, false);
+        let inbox = Inbox::new(sink, token, false, JOINED_BYTES);
         let to = Arc::clone(&inbox) as Arc<dyn Sink>;
         let reading = Reading::start(places_of(places)?, first, range, options, (to, token));
         Ok(Self { reading: Mutex::new(Some(reading)), inbox })
@@ -347,6 +350,14 @@ impl CodedReading {
             reading.taken(bytes.as_bytes().len() as u64);
         }
         Ok(Some(bytes))
+    }
+
+    /// Copy waiting bytes and release their memory, as the reader may not come for a while.
+    fn copy(&self, py: Python<'_>) {
+        self.inbox.copy(py);
+        if let Some(reading) = &*lock(&self.reading) {
+            py.detach(|| reading.copy());
+        }
     }
 
     /// Time has passed: ask others for what is late. Seconds after which it is to be called again.

@@ -13,9 +13,6 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use swiftlet_transport::{Chunk, Event, Sink, What, Window};
 
-/// Small chunks are joined up to this size.
-const JOINED_BYTES: usize = 256 << 10;
-
 /// Bytes that were not taken yet.
 pub(crate) enum Piece {
     Here(Chunk),
@@ -41,15 +38,17 @@ struct Waiting {
 /// What was not taken yet.
 pub(crate) struct Inbox {
     waiting: Mutex<Waiting>,
+    /// Small chunks are joined up to this size.
+    joined_bytes: usize,
     events: Arc<dyn Sink>,
     token: u64,
 }
 
 impl Inbox {
     /// An empty one; other events than chunks go on to `events`, and a "sent" with the token if the reader waits.
-    pub(crate) fn new(events: Arc<dyn Sink>, token: u64, is_awaited: bool) -> Arc<Self> {
+    pub(crate) fn new(events: Arc<dyn Sink>, token: u64, is_awaited: bool, joined_bytes: usize) -> Arc<Self> {
         let waiting = Mutex::new(Waiting { is_awaited, ..Waiting::default() });
-        Arc::new(Self { waiting, events, token })
+        Arc::new(Self { waiting, joined_bytes, events, token })
     }
 
     fn lock(&self) -> MutexGuard<'_, Waiting> {
@@ -62,7 +61,7 @@ impl Inbox {
         let mut bytes = 0;
         let fits = |piece: &&Piece| {
             bytes += piece.len();
-            bytes <= JOINED_BYTES
+            bytes <= self.joined_bytes
         };
         let count = waiting.pieces.iter().take_while(fits).count().max(1).min(waiting.pieces.len());
         waiting.is_awaited = count == 0;

@@ -18,6 +18,9 @@ use crate::peers::TransportPeer;
 use crate::store::{Place, key};
 use crate::values::{FailedParts, RefusedParts, failure_parts};
 
+/// Small chunks are joined up to this size.
+const JOINED_BYTES: usize = 256 << 10;
+
 /// Peer, device, place, start, stop, size, ETag, whether it must have none of the marks.
 pub(crate) type RunPart<'py> = (Bound<'py, TransportPeer>, String, Place, u64, u64, Option<u64>, Option<Vec<u8>>, bool);
 
@@ -39,7 +42,7 @@ impl TransportRun {
         events: Arc<dyn Sink>,
         token: u64,
     ) -> PyResult<Self> {
-        let inbox = Inbox::new(events, token, true);
+        let inbox = Inbox::new(events, token, true, JOINED_BYTES);
         let part = |(peer, device, place, start, stop, size, etag, unmarked): RunPart<'_>| Part {
             peer: peer.get().peer(),
             device,

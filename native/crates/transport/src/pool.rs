@@ -431,6 +431,12 @@ impl Chunk {
         self.address_in(pool.region()).is_some()
     }
 
+    /// Whether it is in memory that transfers need: a pool's, of this process or of one that lends it.
+    #[must_use]
+    pub fn is_in_any_pool(&self) -> bool {
+        !matches!(self.backing.memory, Memory::Other(_))
+    }
+
     /// Its address in this region, if it is there.
     pub(crate) fn address_in(&self, region: &Arc<Region>) -> Option<u64> {
         match &self.backing.memory {

@@ -1,15 +1,75 @@
 //! The answer to a request as it comes in.
+//!
+//! A body stays in the memory in which it came, as far as that can be spared: so cells are checked, and passed on,
+//! without a copy. What is lent by a server of this machine takes none of our memory, and of its own no more than it has
+//! to spare. What was received takes our pool's, which everybody needs: above a share of it, and of each request's
+//! window, a body is copied out of it.
+
+use std::ops::Range;
 
 use swiftlet_fragments::Outcome;
 use swiftlet_fragments::request::Answer as Said;
-use swiftlet_transport::{Error as TransportError, What};
+use swiftlet_transport::limits::CHUNK_BYTES;
+use swiftlet_transport::{Chunk, Error as TransportError, Pool, What};
 
 use crate::client::Failure;
 use crate::message::{MAX_COPY_BYTES, Request, fragments, packs};
 use crate::status::{Refusal, Status};
 
 /// A whole answer: its header, and its body.
-pub(super) type Whole = (Vec<u8>, Vec<u8>);
+pub(super) type Whole = (Vec<u8>, Came);
+
+/// Bodies are left in the pool while no more than this share of it is in use: uploads of clients may have half.
+const SHARE_OF_POOL: usize = 4;
+
+/// The body of an answer, in the pieces in which it came.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Came {
+    pieces: Vec<Chunk>,
+    bytes: usize,
+}
+
+impl From<Vec<u8>> for Came {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self { bytes: bytes.len(), pieces: vec![Chunk::from(bytes)] }
+    }
+}
+
+impl Came {
+    /// How many bytes there are.
+    pub(super) fn len(&self) -> usize {
+        self.bytes
+    }
+
+    /// All of them.
+    pub(super) fn to_vec(&self) -> Vec<u8> {
+        self.copied(0..self.bytes)
+    }
+
+    fn copied(&self, range: Range<usize>) -> Vec<u8> {
+        let (mut bytes, mut start) = (Vec::with_capacity(range.len()), 0);
+        for piece in &self.pieces {
+            let end = start + piece.len();
+            let within = range.start.clamp(start, end)..range.end.clamp(start, end);
+            bytes.extend_from_slice(&piece[within.start - start..within.end - start]);
+            start = end;
+        }
+        bytes
+    }
+
+    /// These bytes, which are there: where they are, unless they lie in two pieces.
+    pub(super) fn part(&self, range: Range<usize>) -> Chunk {
+        let mut start = 0;
+        for piece in &self.pieces {
+            let end = start + piece.len();
+            if (start..=end).contains(&range.start) && range.end <= end {
+                return piece.part(range.start - start..range.end - start);
+            }
+            start = end;
+        }
+        Chunk::from(self.copied(range))
+    }
+}
 
 /// The most bytes that the body of the answer may have.
 pub(super) fn most_bytes(request: &Request, cell_bytes: usize) -> usize {
@@ -43,14 +103,16 @@ pub(super) fn refusal(answer: &Said) -> Option<Refusal> {
 #[derive(Debug)]
 pub(super) struct Answering {
     header: Option<Vec<u8>>,
-    body: Vec<u8>,
+    body: Came,
     most: usize,
+    /// Where the body is received.
+    pool: Option<Pool>,
 }
 
 impl Answering {
-    /// An answer whose body has so many bytes at most.
-    pub(super) fn new(most: usize) -> Self {
-        Self { header: None, body: Vec::new(), most }
+    /// An answer whose body has so many bytes at most, and is received into this pool.
+    pub(super) fn new(most: usize, pool: Option<Pool>) -> Self {
+        Self { header: None, body: Came::default(), most, pool }
     }
 
     /// Take the next part; how the request has ended, when it has. Nothing comes after that.
@@ -61,22 +123,35 @@ impl Answering {
             What::Reply { status, header, .. } if status != Status::Ok as u16 => {
                 Some(Err(Failure::Refused(Refusal::decode(status, &header))))
             }
-            What::Reply { header, body, body_bytes, whole, .. } => {
+            What::Reply { header, body, whole, .. } => {
                 self.header = Some(header);
-                self.body.reserve_exact(body_bytes.map_or(0, |bytes| bytes.min(self.most as u64)) as usize);
-                self.more(body.as_deref().unwrap_or_default()).or_else(|| whole.then(|| self.end()))
+                // Memory for small bodies is scarce.
+                let more = body.and_then(|body| self.more(Chunk::from(body.to_vec())));
+                more.or_else(|| whole.then(|| self.end()))
             }
-            What::Chunk(chunk) => self.more(&chunk),
+            What::Chunk(chunk) => self.more(chunk),
             What::End(_) => Some(self.end()),
         }
     }
 
-    fn more(&mut self, bytes: &[u8]) -> Option<Result<Whole, Failure>> {
-        if bytes.len() > self.most - self.body.len() {
+    fn more(&mut self, chunk: Chunk) -> Option<Result<Whole, Failure>> {
+        if chunk.len() > self.most - self.body.bytes {
             return Some(Err(Failure::Damaged("more than was asked for")));
         }
-        self.body.extend_from_slice(bytes);
+        self.body.bytes += chunk.len();
+        let chunk = if self.may_stay(&chunk) { chunk } else { Chunk::from(chunk.to_vec()) };
+        self.body.pieces.push(chunk);
         None
+    }
+
+    /// Whether a piece that has come may stay where it is: what stays holds the request's window, of which the rest of
+    /// the answer needs a part.
+    fn may_stay(&self, chunk: &Chunk) -> bool {
+        let has_room = |pool: &Pool| {
+            let used = pool.stat();
+            !chunk.is_in(pool) || used.used_bytes <= used.limit_bytes / SHARE_OF_POOL
+        };
+        self.body.bytes <= CHUNK_BYTES && self.pool.as_ref().is_some_and(has_room)
     }
 
     fn end(&mut self) -> Result<Whole, Failure> {

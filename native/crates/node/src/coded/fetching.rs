@@ -10,19 +10,20 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use swiftlet_fragments::Version;
-use swiftlet_fragments::assembly::Assembly;
+use swiftlet_fragments::assembly::{Assembly, Part};
 use swiftlet_fragments::rebuilding::Rebuild;
 use swiftlet_fragments::restoring::{Given as GivenCell, Short, Wanted};
 use swiftlet_store::model::FragmentInfo;
+use swiftlet_transport::Chunk;
 
+use super::answering::Came;
 use super::places::FAR;
 use crate::message::fragments::{Cells, Given};
 
-/// A cell that has come, in the answer in which it came.
+/// A cell that has come, where the answer lies in which it came.
 #[derive(Clone, Debug)]
 struct Cell {
-    answer: Arc<Vec<u8>>,
-    within: Range<usize>,
+    bytes: Chunk,
     xxh3: u64,
 }
 
@@ -35,10 +36,10 @@ pub(super) struct Wish {
 }
 
 /// What there is next.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) enum Next {
-    /// The bytes of a stripe, or its cell.
-    Bytes(Vec<u8>),
+    /// The bytes of a stripe, or its cell, in pieces.
+    Bytes(Vec<Chunk>),
     /// Cells have to come first.
     Wait,
     /// All was given.
@@ -84,14 +85,22 @@ impl Making {
         Ok(wanted?.map(<[Wanted]>::to_vec))
     }
 
-    fn give(&mut self, cells: &[GivenCell<'_>]) -> Result<Vec<u8>, Short> {
+    /// The bytes that are made of these cells: of an object where they are in the cells, as far as none are lost.
+    fn give(&mut self, cells: &[&Cell]) -> Result<Vec<Chunk>, Short> {
+        let given: Vec<GivenCell<'_>> =
+            cells.iter().map(|cell| GivenCell { bytes: &cell.bytes, xxh3: cell.xxh3 }).collect();
         match self {
             Self::Bytes(assembly) => {
-                let mut bytes = Vec::with_capacity(cells.iter().map(|cell| cell.bytes.len()).sum());
-                assembly.give(cells, |piece| bytes.extend_from_slice(piece))?;
-                Ok(bytes)
+                let mut pieces = Vec::with_capacity(cells.len());
+                assembly.give_parts(&given, |part| {
+                    pieces.push(match part {
+                        Part::Given(at, within) => cells[at].bytes.part(within),
+                        Part::Restored(bytes) => Chunk::from(bytes.to_vec()),
+                    });
+                })?;
+                Ok(pieces)
             }
-            Self::Fragment(rebuild) => rebuild.give(cells).map(<[u8]>::to_vec),
+            Self::Fragment(rebuild) => Ok(vec![Chunk::from(rebuild.give(&given)?.to_vec())]),
         }
     }
 }
@@ -225,16 +234,23 @@ impl Fetching {
     }
 
     /// A device has answered with cells, or without.
-    pub(super) fn answered(&mut self, wish: &Wish, given: Option<(Given, Vec<u8>)>) {
+    pub(super) fn answered(&mut self, wish: &Wish, given: Option<(Given, Came)>) {
         let Range { start, end } = wish.stripes;
         let is_good = match given {
             Some((Given::Cells(cells), body)) if cells.first == start && cells.xxh3.len() as u64 == end - start => {
-                self.came(wish.index, &cells, body)
+                self.came(wish.index, &cells, &body)
             }
             _ => false,
         };
         if !is_good {
             self.failed(wish);
+        }
+    }
+
+    /// Copy what has come and was not given yet, as it may not be given for a while: its memory goes back.
+    pub(super) fn copy(&mut self) {
+        for cell in self.cells.values_mut().filter(|cell| cell.bytes.is_in_any_pool()) {
+            cell.bytes = Chunk::from(cell.bytes.to_vec());
         }
     }
 
@@ -244,8 +260,8 @@ impl Fetching {
     }
 
     /// What was expected has come, or other cells, or none.
-    pub(super) fn came_unasked(&mut self, wish: &Wish, cells: Option<(Cells, Vec<u8>)>) {
-        if cells.is_some_and(|(cells, body)| !self.came(wish.index, &cells, body)) {
+    pub(super) fn came_unasked(&mut self, wish: &Wish, cells: Option<(Cells, Came)>) {
+        if cells.is_some_and(|(cells, body)| !self.came(wish.index, &cells, &body)) {
             return self.failed(wish);
         }
         let lacking = wish.stripes.clone().filter(|stripe| self.asked.remove(&(*stripe, wish.index))).count();
@@ -255,7 +271,7 @@ impl Fetching {
     }
 
     /// Cells of a fragment have come, one behind the other; false if they are not what they say they are.
-    pub(super) fn came(&mut self, index: usize, cells: &Cells, answer: Vec<u8>) -> bool {
+    pub(super) fn came(&mut self, index: usize, cells: &Cells, answer: &Came) -> bool {
         let geometry = self.info.block.geometry;
         let Some(end) = cells.first.checked_add(cells.xxh3.len() as u64).filter(|end| *end <= geometry.stripes())
         else {
@@ -265,7 +281,6 @@ impl Fetching {
         if span.end - span.start != answer.len() as u64 {
             return false;
         }
-        let answer = Arc::new(answer);
         for (stripe, xxh3) in (cells.first..end).zip(&cells.xxh3) {
             let cell = geometry.stripe(stripe).and_then(|stripe| stripe.cell(index));
             let within = cell.map_or(0..0, |cell| {
@@ -274,7 +289,7 @@ impl Fetching {
             });
             self.asked.remove(&(stripe, index));
             if stripe >= self.first() {
-                self.cells.insert((stripe, index), Cell { answer: answer.clone(), within, xxh3: *xxh3 });
+                self.cells.insert((stripe, index), Cell { bytes: answer.part(within), xxh3: *xxh3 });
             }
         }
         if self.late.remove(&index) {
@@ -314,15 +329,11 @@ impl Fetching {
             let here: Option<Vec<&Cell>> =
                 wanted.iter().map(|wanted| self.cells.get(&(number, wanted.index))).collect();
             let Some(here) = here else { return Ok(Next::Wait) };
-            let given: Vec<GivenCell<'_>> = here
-                .iter()
-                .map(|cell| GivenCell { bytes: &cell.answer[cell.within.clone()], xxh3: cell.xxh3 })
-                .collect();
-            match self.making.give(&given) {
-                Ok(bytes) => {
+            match self.making.give(&here) {
+                Ok(pieces) => {
                     self.cells = self.cells.split_off(&(number + 1, 0));
                     self.asked = self.asked.split_off(&(number + 1, 0));
-                    return Ok(Next::Bytes(bytes));
+                    return Ok(Next::Bytes(pieces));
                 }
                 Err(Short::Wrong { index }) => {
                     self.cells.retain(|(_, of), _| *of != index);

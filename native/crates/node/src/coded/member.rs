@@ -292,7 +292,7 @@ impl Member {
                 Stage::Describing(Some(0)) => self.stage = Stage::Lost,
                 Stage::Describing(Some(_)) | Stage::Found(_) | Stage::Lost => return Vec::new(),
                 Stage::Cells(fetching, bytes) => match fetching.next() {
-                    Ok(Next::Bytes(more)) => bytes.extend(more),
+                    Ok(Next::Bytes(more)) => more.iter().for_each(|more| bytes.extend_from_slice(more)),
                     Ok(Next::End) => {
                         let bytes = std::mem::take(bytes);
                         self.stage = if is_it(&reference, &bytes) { Stage::Found(bytes) } else { Stage::Lost };
@@ -311,7 +311,7 @@ impl Member {
     pub(super) fn answered(&mut self, places: &Places, wish: &Wish, answer: Result<Whole, Failure>) {
         match (wish, &mut self.stage) {
             (Wish::Piece { index, number, .. }, Stage::Pieces(pieces)) => {
-                pieces.answered(*number, *index, answer.ok().map(|(_, body)| body));
+                pieces.answered(*number, *index, answer.ok().map(|(_, body)| body.to_vec()));
             }
             (Wish::Describe { index, .. }, Stage::Describing(Some(left))) => {
                 *left -= 1;

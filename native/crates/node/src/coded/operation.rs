@@ -180,7 +180,8 @@ impl<A> Asking<A> {
             devices.save();
             devices.patience(device, carries, unknown)
         });
-        let (answering, since) = (Answering::new(most), devices.now());
+        let pool = devices.target(device).map(|(peer, _)| peer.pool().clone());
+        let (answering, since) = (Answering::new(most, pool), devices.now());
         self.asked.insert(self.next, Asked { about, device, answering, since, carries, patience, ticket });
         self.next += 1;
     }
@@ -273,9 +274,10 @@ impl<A> Asking<A> {
         self.event(What::Sent(0));
     }
 
-    /// These bytes are for the caller.
-    pub(super) fn pass(&self, bytes: Vec<u8>) {
-        self.event(What::Chunk(Chunk::from(bytes)));
+    /// These bytes are for the caller, one piece behind the other.
+    pub(super) fn pass(&self, pieces: Vec<Chunk>) {
+        let chunk = |piece| Event { token: self.token, what: What::Chunk(piece) };
+        self.sink.events(&mut pieces.into_iter().map(chunk).collect());
     }
 
     /// The operation is over.

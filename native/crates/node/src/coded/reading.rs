@@ -31,9 +31,9 @@ use swiftlet_fragments::request::Answer;
 use swiftlet_store::Referred as StoreReferred;
 use swiftlet_store::merge::{info_of, merge_post};
 use swiftlet_store::model::{Footer, FragmentInfo, Info, PostMeta};
-use swiftlet_transport::Sink;
+use swiftlet_transport::{Chunk, Sink};
 
-use super::answering::Whole;
+use super::answering::{Came, Whole};
 use super::copied::{Copied, Source};
 use super::fetching::{Fetching, Next, Wish};
 use super::member::{Member, Referred, Wish as MemberWish};
@@ -118,7 +118,7 @@ struct Known {
     /// Who has named it, with which fragment.
     holders: Vec<(usize, u32)>,
     /// Cells that came with it.
-    cells: Vec<(usize, Cells, Vec<u8>)>,
+    cells: Vec<(usize, Cells, Came)>,
 }
 
 enum Stage {
@@ -234,6 +234,15 @@ impl Reading {
     /// The caller has released so many bytes.
     pub fn taken(&self, bytes: u64) {
         self.0.act(|state, _| state.taken += bytes);
+    }
+
+    /// The caller takes nothing for a while: copy what waits for it out of the memory that transfers need.
+    pub fn copy(&self) {
+        self.0.act(|state, _| {
+            if let Stage::Fetching(fetching) = &mut state.stage {
+                fetching.copy();
+            }
+        });
     }
 
     /// Time has passed: ask others for what is late. Returns after which time it is to be called again.
@@ -425,14 +434,14 @@ impl State {
     }
 
     /// Remember what a device says of a version; false if it can't be true.
-    fn learn(&mut self, asking: &mut Asking, holder: (usize, u32), newest: Newest, mut body: Vec<u8>) -> bool {
+    fn learn(&mut self, asking: &mut Asking, holder: (usize, u32), newest: Newest, body: Came) -> bool {
         let fits = |(info, _): &(FragmentInfo, Cells)| asking.places.fits(holder.0, info);
         if !newest.fragment.as_ref().is_none_or(fits) {
             return false;
         }
         match newest.copy {
             Some(CopyHere::Is { info, body_xxh3 }) => {
-                let body = body_xxh3.map(|sum| (sum, std::mem::take(&mut body)));
+                let body = body_xxh3.map(|sum| (sum, body.to_vec()));
                 self.copied.learn(info, holder.1, body, &self.range);
             }
             Some(CopyHere::Packed { referred, pack_bytes }) => {
@@ -490,7 +499,7 @@ impl State {
         let (info, window) = (known.info.clone(), asking.places.window());
         let mut fetching = Fetching::bytes(info, self.range.clone(), sources, has_failed, window);
         for (index, cells, body) in std::mem::take(&mut known.cells) {
-            fetching.came(index, &cells, body);
+            fetching.came(index, &cells, &body);
         }
         asking.forget_all_but(|about| about.cells(&fetching.info, bytes.clone()).is_some());
         let coming = asking.open().filter_map(|about| about.cells(&fetching.info, bytes.clone()));
@@ -555,7 +564,7 @@ impl State {
     }
 
     fn give(&mut self, asking: &mut Asking, info: Info, bytes: Vec<u8>) {
-        self.pass(asking, Some(Opened::Small(Box::new(info))), bytes);
+        self.pass(asking, Some(Opened::Small(Box::new(info))), vec![Chunk::from(bytes)]);
         self.end(asking, ReadEnd::Whole);
     }
 
@@ -598,15 +607,16 @@ impl State {
         asking.end();
     }
 
-    fn pass(&mut self, asking: &Asking, opened: Option<Opened>, bytes: Vec<u8>) {
+    fn pass(&mut self, asking: &Asking, opened: Option<Opened>, mut pieces: Vec<Chunk>) {
         if opened.is_some() {
             self.opened = opened;
             self.described = self.post.take();
             asking.tell();
         }
-        if !bytes.is_empty() {
-            self.passed += bytes.len() as u64;
-            asking.pass(bytes);
+        pieces.retain(|piece| !piece.is_empty());
+        if !pieces.is_empty() {
+            self.passed += pieces.iter().map(|piece| piece.len() as u64).sum::<u64>();
+            asking.pass(pieces);
         }
     }
 
@@ -711,7 +721,7 @@ impl State {
             return;
         }
         let found = answer.and_then(|(header, body)| Ok((Found::decode(&header)?, body)));
-        match found.ok().and_then(|(found, body)| self.copied.check(found, body, &self.range)) {
+        match found.ok().and_then(|(found, body)| self.copied.check(found, body.to_vec(), &self.range)) {
             Some((info, bytes)) => self.give(asking, info, bytes),
             None if matches!(self.stage, Stage::Copying) => self.ask_for_copy(asking),
             None => {}
@@ -840,7 +850,7 @@ impl operation::State for State {
                     let opened = || Opened::Fragments(Box::new(fetching.info.clone()));
                     let opened = self.opened.is_none().then(opened);
                     match next {
-                        Ok(Next::Bytes(bytes)) => self.pass(asking, opened, bytes),
+                        Ok(Next::Bytes(pieces)) => self.pass(asking, opened, pieces),
                         Ok(Next::End) => {
                             self.pass(asking, opened, Vec::new());
                             return self.end(asking, ReadEnd::Whole);

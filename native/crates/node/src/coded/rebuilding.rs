@@ -181,10 +181,10 @@ impl State {
     }
 
     /// Send a cell on; false if that can't be done.
-    fn send(&mut self, cell: Vec<u8>) -> bool {
+    fn send(&mut self, cell: Chunk) -> bool {
         self.queued += cell.len() as u64;
         self.made += cell.len() as u64;
-        cell.is_empty() || self.upload.as_ref().is_some_and(|upload| upload.send(Chunk::from(cell)).is_ok())
+        cell.is_empty() || self.upload.as_ref().is_some_and(|upload| upload.send(cell).is_ok())
     }
 
     /// All cells were made and sent: prove that they are the fragment, and have it kept.
@@ -267,8 +267,8 @@ impl operation::State for State {
                 Stage::Making(_) if self.upload.is_none() => return,
                 Stage::Making(_) if self.queued > MOST_QUEUED => return,
                 Stage::Making(fetching) => match fetching.next() {
-                    Ok(Next::Bytes(cell)) => {
-                        if !self.send(cell) {
+                    Ok(Next::Bytes(cells)) => {
+                        if !cells.into_iter().all(|cell| self.send(cell)) {
                             let failure = Failure::Lost(TransportError::Overloaded);
                             return self.end(asking, RebuildEnd::Failed(failure));
                         }

@@ -1,7 +1,7 @@
 //! A write of one object: coded in one pass as it comes, prepared and committed by a quorum.
 //!
 //! All places' devices that have not answered anything lately are asked first whether they are there; spares take the
-//! places of those that aren't. Cells go to all of them as stripes come. The body goes on when each of them has taken
+//! places of those that aren't. Cells go to all of them as stripes come, several in one message. The body goes on when each of them has taken
 //! what it was sent before; a device that a quorum would have to wait for is waited for, and one behind which a quorum
 //! is ready is dropped after a while. Once the outcome is told, the write goes on by itself: late devices are told of
 //! it as well.
@@ -10,15 +10,17 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use swiftlet_erasure::Geometry;
 use swiftlet_fragments::block::Block;
 use swiftlet_fragments::cutting::{Cutter, TooLarge};
 use swiftlet_fragments::request::{Answer, Request as Asked};
 use swiftlet_fragments::write::{Sent, Verdict, Write};
 use swiftlet_fragments::{Device, Outcome, Version};
 use swiftlet_store::model::PutMeta;
-use swiftlet_transport::{Chunk, Sink, Upload};
+use swiftlet_transport::{Sink, Upload};
 
 use super::answering::{Whole, refusal};
+use super::batch::Batch;
 use super::operation::{self, Operation};
 use super::places::{Owed, Places, row_of};
 use crate::client::Failure;
@@ -97,6 +99,10 @@ struct Place {
     is_asked: bool,
     device: Option<u32>,
     upload: Option<Upload>,
+    /// Cells that go to it with the next message, once it has taken those before.
+    batch: Option<Batch>,
+    /// Bytes that were gathered for it so far.
+    given: u64,
     /// Bytes that it has yet to take.
     queued: u64,
     /// Since when a quorum has been ready but for it, and it has taken nothing.
@@ -105,6 +111,21 @@ struct Place {
     counts: bool,
     /// The update of its place is pending there.
     owes: bool,
+}
+
+impl Place {
+    /// Send the cells that were gathered. A device whose queue is full has been waited for long enough.
+    fn send(&mut self) {
+        let (Some(batch), Some(upload)) = (self.batch.take(), &self.upload) else { return };
+        let chunk = batch.into_chunk();
+        let bytes = chunk.len() as u64;
+        if upload.send(chunk).is_ok() {
+            self.queued += bytes;
+        } else {
+            upload.ticket().cancel();
+            self.upload = None;
+        }
+    }
 }
 
 struct State {
@@ -190,7 +211,9 @@ impl Writing {
                 return Err(NotNow);
             }
             let Some(mut cutter) = state.cutter.take() else { return Err(NotNow) };
-            let cut = cutter.push(bytes, |cells| state.send(cells));
+            let cut = cutter.push(bytes, |cells| state.send(&asking.places, cells));
+            // Who has nothing to take gets what there is: only for who is behind more is gathered.
+            state.places.iter_mut().filter(|place| place.queued == 0).for_each(Place::send);
             state.object_bytes += bytes.len() as u64;
             if let Err(TooLarge) = cut {
                 state.too_large = true;
@@ -241,15 +264,25 @@ impl Writing {
 }
 
 impl State {
-    /// Send the cells of a stripe to those that take any. One whose queue is full has been waited for long enough.
-    fn send(&mut self, cells: &[&[u8]]) {
-        for (place, cell) in self.places.iter_mut().zip(cells) {
-            let Some(upload) = place.upload.as_ref().filter(|_| !cell.is_empty()) else { continue };
-            if upload.send(Chunk::from(cell.to_vec())).is_ok() {
-                place.queued += cell.len() as u64;
-            } else {
-                upload.ticket().cancel();
-                place.upload = None;
+    /// Send the cells of a stripe to those that take any, as soon as they are enough for a message.
+    fn send(&mut self, places: &Places, cells: &[&[u8]]) {
+        let geometry = self.size.and_then(|size| Geometry::new(places.scheme, places.cell_bytes, size).ok());
+        for (number, (place, cell)) in self.places.iter_mut().zip(cells).enumerate() {
+            if place.upload.is_none() || cell.is_empty() {
+                continue;
+            }
+            if place.batch.as_ref().is_some_and(|batch| !batch.has_room(cell.len())) {
+                place.send();
+            }
+            let left = geometry.map(|geometry| geometry.fragment_bytes(number).saturating_sub(place.given));
+            // More than was announced is for the device to refuse.
+            let left = left.map(|left| left.max(cell.len() as u64));
+            let peer = place.device.and_then(|device| places.devices.target(device)).map(|(peer, _)| peer);
+            let batch = place.batch.get_or_insert_with(|| Batch::new(peer, places.cell_bytes, left));
+            batch.push(cell);
+            place.given += cell.len() as u64;
+            if !batch.has_room(1) {
+                place.send();
             }
         }
     }
@@ -258,9 +291,10 @@ impl State {
     fn finish(&mut self, asking: &Asking, etag: &[u8]) -> Result<(), NotNow> {
         let Some(chosen) = self.write.as_ref().map(|(_, chosen)| chosen.clone()) else { return Err(NotNow) };
         let Some(cutter) = self.cutter.take() else { return Err(NotNow) };
-        let cut = cutter.finish(|cells| self.send(cells));
+        let cut = cutter.finish(|cells| self.send(&asking.places, cells));
         self.finished = Some(Instant::now());
         for (number, place) in self.places.iter_mut().enumerate() {
+            place.send();
             let Some(upload) = place.upload.take() else { continue };
             let block = cut.block(number, self.generation, chosen.clone());
             let block = block.map(|block| Block { cells: Vec::new(), ..block });
@@ -320,7 +354,7 @@ impl State {
 
     /// What a device says to its fragment; nothing if it has none.
     fn prepared(&mut self, asking: &mut Asking, place: usize, answer: Option<Answer>) {
-        self.places[place].upload = None;
+        (self.places[place].upload, self.places[place].batch) = (None, None);
         let answer = answer.unwrap_or(Answer::Busy);
         self.places[place].counts = matches!(answer, Answer::Done | Answer::Superseded(_));
         self.places[place].owes = answer == Answer::Done && row_of(place, &self.options.rows) != 0;
@@ -389,7 +423,7 @@ impl State {
     /// Cancel what has not been prepared yet; its last event says so.
     fn cancel(&mut self, asking: &Asking) {
         asking.cancel(|about| matches!(about, About::Keep(_)));
-        self.places.iter_mut().for_each(|place| place.upload = None);
+        self.places.iter_mut().for_each(|place| (place.upload, place.batch) = (None, None));
     }
 
     /// Nothing will come any more: nothing of the write remains, as no device has heard its end.
@@ -451,6 +485,9 @@ impl operation::State for State {
             let place = &mut self.places[*place];
             place.queued = place.queued.saturating_sub(bytes as u64);
             place.still = None;
+            if place.queued == 0 {
+                place.send();
+            }
         }
     }
 

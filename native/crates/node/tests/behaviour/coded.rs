@@ -9,6 +9,7 @@
 mod deleting;
 mod hedged;
 mod listing;
+mod messages;
 mod packs;
 mod packs_made;
 mod packs_read;

@@ -1,0 +1,84 @@
+"""A read of a coded object as Python hears of it: what its client does not take gives its memory back.
+
+Fault model: a client that takes nothing for a while.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+from swiftlet.transport.native_coded import NativeCodedGet, Waiter
+
+LONG_S = 60.0
+INFO: Any = (b"/a/c/o", 1 << 20, 5, b"etag", 0, b"text/plain", [], [], 0, 0)
+
+
+class FakeReading:
+    """The native side of a read that is open, and all of which has come; and whoever is told of its end."""
+
+    def __init__(self) -> None:
+        self.waiting = [b"hello"]
+        self.copies = 0
+        self.news = asyncio.Event()
+        self.is_closed = False
+
+    def info(self) -> Any:
+        """Describe the object."""
+        return INFO
+
+    def is_small(self) -> bool:
+        """Tell that it has fragments."""
+        return False
+
+    def take(self) -> bytes | None:
+        """Give what waits."""
+        return self.waiting.pop(0) if self.waiting else None
+
+    def ended(self) -> Any:
+        """Tell that all has come."""
+        return "whole", None, []
+
+    def copy(self) -> None:
+        """Count the calls."""
+        self.copies += 1
+        self.news.set()
+
+    def close(self) -> None:
+        """Remember it."""
+        self.is_closed = True
+
+    def mute(self, _token: int) -> None:
+        """Hear no more."""
+
+
+async def opened(reading: FakeReading) -> NativeCodedGet:
+    get = NativeCodedGet(cast("Any", reading), cast("Any", None), Waiter(), cast("Any", reading), 7)
+    await get.begin()
+    return get
+
+
+async def test_what_nobody_takes_is_copied_again_and_again_until_it_is_closed() -> None:
+    reading = FakeReading()
+    get = await opened(reading)
+    for _ in range(3):
+        reading.news.clear()
+        await asyncio.wait_for(reading.news.wait(), LONG_S)
+    assert [chunk async for chunk in get.chunks()] == [b"hello"]
+    await get.close()
+    timer = get._moment
+    assert timer is not None
+    assert timer.cancelled()
+    assert reading.is_closed
+
+
+async def test_nothing_is_copied_of_what_was_taken_meanwhile() -> None:
+    reading = FakeReading()
+    get = await opened(reading)
+    before = get._taken
+    assert [chunk async for chunk in get.chunks()] == [b"hello"]
+    get._look(before)
+    assert reading.copies == 0
+    get._look(get._taken)
+    assert reading.copies == 1
+    await get.close()
