@@ -159,3 +159,70 @@ impl Answering {
         Ok((header, std::mem::take(&mut self.body)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: usize = 1 << 20;
+
+    fn received(pool: &Pool, bytes: usize) -> Chunk {
+        pool.chunk(bytes).expect("there is room").freeze(bytes)
+    }
+
+    fn reply(body: Option<Chunk>) -> What {
+        What::Reply { status: Status::Ok as u16, header: b"header".to_vec(), body_bytes: None, body, whole: false }
+    }
+
+    /// Which pieces of an answer that comes in these stay in the pool.
+    fn staying(pool: &Pool, first: Option<Chunk>, pieces: Vec<Chunk>) -> Vec<bool> {
+        let mut answering = Answering::new(8 * MIB, Some(pool.clone()));
+        assert!(answering.take(reply(first)).is_none());
+        for piece in pieces {
+            assert!(answering.take(What::Chunk(piece)).is_none());
+        }
+        let ended = answering.take(What::End(Vec::new())).expect("it is over");
+        let (header, came) = ended.expect("an answer");
+        assert_eq!(header, b"header");
+        came.pieces.iter().map(|piece| piece.is_in(pool)).collect()
+    }
+
+    #[test]
+    fn a_body_stays_where_it_came_while_the_pool_has_room() {
+        // Of 16 MiB 2 are for small bodies.
+        let pool = Pool::new(16 * MIB).expect("memory");
+        assert_eq!(staying(&pool, None, vec![received(&pool, MIB / 2)]), [true]);
+        let held: Vec<Chunk> = (0..3).map(|_| received(&pool, MIB)).collect();
+        assert_eq!(staying(&pool, None, vec![received(&pool, MIB)]), [true], "a quarter is in use");
+        let more = received(&pool, 4096);
+        assert_eq!(staying(&pool, None, vec![received(&pool, MIB)]), [false], "more than that");
+        drop((held, more));
+        assert_eq!(pool.stat().used_bytes, 0);
+    }
+
+    #[test]
+    fn the_rest_of_a_long_body_finds_room_in_the_window() {
+        let pool = Pool::new(64 * MIB).expect("memory");
+        let pieces = (0..4).map(|_| received(&pool, MIB / 2)).collect();
+        assert_eq!(staying(&pool, None, pieces), [true, true, false, false]);
+    }
+
+    #[test]
+    fn small_bodies_leave_their_memory_at_once() {
+        let pool = Pool::new(64 * MIB).expect("memory");
+        let small = pool.small(100).expect("there is room").freeze(100);
+        assert_eq!(staying(&pool, Some(small), Vec::new()), [false]);
+    }
+
+    #[test]
+    fn parts_are_found_within_and_across_pieces() {
+        let pieces: [&[u8]; 3] = [b"abc", b"", b"defgh"];
+        let came = Came { pieces: pieces.iter().map(|piece| Chunk::from(piece.to_vec())).collect(), bytes: 8 };
+        for start in 0..=8 {
+            for end in start..=8 {
+                assert_eq!(&*came.part(start..end), &b"abcdefgh"[start..end], "{start}..{end}");
+            }
+        }
+        assert_eq!((came.len(), came.to_vec()), (8, b"abcdefgh".to_vec()));
+    }
+}

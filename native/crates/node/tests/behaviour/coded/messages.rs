@@ -15,7 +15,7 @@ fn same_node() -> Cluster {
 
 impl Cluster {
     /// Bytes that were lent to servers, and those that sockets have carried to them.
-    fn sent(&self) -> (u64, u64) {
+    fn carried(&self) -> (u64, u64) {
         let counters = self.world.node.report().into_iter().map(|peer| peer.counters);
         counters.fold((0, 0), |(lent, sent), of| (lent + of.lent_bytes, sent + of.sent_bytes))
     }
@@ -61,7 +61,7 @@ fn fragments_are_lent_to_servers_of_the_same_machine() {
     let cluster = same_node();
     let object = content(1, 20 * STRIPE + 1000);
     cluster.put(1, 10, &object);
-    let (lent, sent) = cluster.sent();
+    let (lent, sent) = cluster.carried();
     assert_eq!(lent, 6 * (20 * WIDE as u64 + 250), "all of each fragment");
     assert!(sent < WIDE as u64, "{sent} bytes went through sockets");
     assert!(read(cluster.places(1, 0, &[1, 2]), &[0], 0..u64::MAX, reading()) == Ok((10, object)));
