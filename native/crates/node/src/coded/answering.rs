@@ -29,12 +29,6 @@ pub(super) struct Came {
     bytes: usize,
 }
 
-impl From<Vec<u8>> for Came {
-    fn from(bytes: Vec<u8>) -> Self {
-        Self { bytes: bytes.len(), pieces: vec![Chunk::from(bytes)] }
-    }
-}
-
 impl Came {
     /// How many bytes there are.
     pub(super) fn len(&self) -> usize {

@@ -1,10 +1,10 @@
 //! A write of one object: coded in one pass as it comes, prepared and committed by a quorum.
 //!
 //! All places' devices that have not answered anything lately are asked first whether they are there; spares take the
-//! places of those that aren't. Cells go to all of them as stripes come, several in one message. The body goes on when each of them has taken
-//! what it was sent before; a device that a quorum would have to wait for is waited for, and one behind which a quorum
-//! is ready is dropped after a while. Once the outcome is told, the write goes on by itself: late devices are told of
-//! it as well.
+//! places of those that aren't. Cells go to all of them as stripes come, several in one message to those that are behind.
+//! The body goes on when each of them has taken what it was sent before; a device that a quorum would have to wait for is
+//! waited for, and one behind which a quorum is ready is dropped after a while. Once the outcome is told, the write goes on
+//! by itself: late devices are told of it as well.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
