@@ -4,9 +4,9 @@ Python gives native code a body piece by piece and takes a range chunk by chunk;
 commits are none of its business. It waits, for events and for the times that native code names.
 
 Fault model: that of `swiftlet_native.CodedWriting` and `CodedReading`. A write in which nothing moves for the idle
-timeout is given up. A client that takes nothing for a moment does not keep the transport's memory, which others need.
-Devices whose address is not known yet are looked up by the first request of their ring, and again
-when they could not be reached.
+timeout is given up. A client that takes nothing for a moment does not keep the transport's memory, which others need. A
+read in the middle of which this process was stopped for a while ends. Devices whose address is not known yet are looked
+up by the first request of their ring, and again when they could not be reached.
 """
 
 from __future__ import annotations
@@ -41,6 +41,10 @@ from swiftlet.transport.native_runs import MOMENT_S
 
 AFTER_QUORUM_S = 0.5
 """Seconds for which the other devices are waited for once a deletion counts, or metadata do."""
+STILL_S = 5.0
+"""Seconds for which this process may stand still in the middle of a read. Servers of this machine use memory anew that
+they have lent over a connection that broke more than 10 s ago; cells in it that were checked may be others by now.
+"""
 _LEAST_WAIT_S = 0.005
 _END = 2**64 - 1
 _RINGS = 256
@@ -417,6 +421,8 @@ class NativeCodedGet:
         self._is_small = False
         self._taken = 0
         self._moment: asyncio.TimerHandle | None = None
+        self._ran_at = asyncio.get_running_loop().time()
+        self._stood_still = False
 
     async def begin(self) -> None:
         """Return when it is known what the object is. Raises NotFound and TooFewFragments."""
@@ -472,6 +478,9 @@ class NativeCodedGet:
             ended = self._reading.ended() is not None
             data = self._reading.take()
             if data is not None:
+                self._note_pace()
+                if self._stood_still:
+                    raise NodeError(f"this proxy stood still for more than {STILL_S:g} s, so bytes may have changed")
                 self._taken += 1
                 yield data
             elif ended:
@@ -484,7 +493,13 @@ class NativeCodedGet:
         loop = asyncio.get_running_loop()
         self._moment = loop.call_later(MOMENT_S, self._look, self._taken)
 
+    def _note_pace(self) -> None:
+        now = asyncio.get_running_loop().time()
+        self._stood_still |= now - self._ran_at > STILL_S
+        self._ran_at = now
+
     def _look(self, taken: int) -> None:
+        self._note_pace()
         if taken == self._taken:
             self._reading.copy()
         self._look_later()

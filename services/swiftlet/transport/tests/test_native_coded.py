@@ -1,6 +1,6 @@
 """A read of a coded object as Python hears of it: what its client does not take gives its memory back.
 
-Fault model: a client that takes nothing for a while.
+Fault model: a client that takes nothing for a while; a process that is stopped in the middle.
 """
 
 from __future__ import annotations
@@ -8,7 +8,10 @@ from __future__ import annotations
 import asyncio
 from typing import Any, cast
 
-from swiftlet.transport.native_coded import NativeCodedGet, Waiter
+import pytest
+
+from swiftlet.errors import NodeError
+from swiftlet.transport.native_coded import STILL_S, NativeCodedGet, Waiter
 
 LONG_S = 60.0
 INFO: Any = (b"/a/c/o", 1 << 20, 5, b"etag", 0, b"text/plain", [], [], 0, 0)
@@ -81,4 +84,15 @@ async def test_nothing_is_copied_of_what_was_taken_meanwhile() -> None:
     assert reading.copies == 0
     get._look(get._taken)
     assert reading.copies == 1
+    await get.close()
+
+
+@pytest.mark.parametrize("is_seen_first_by_the_timer", [False, True])
+async def test_what_was_checked_before_a_long_stop_is_not_passed_on(is_seen_first_by_the_timer: bool) -> None:
+    get = await opened(FakeReading())
+    get._ran_at -= STILL_S + 1
+    if is_seen_first_by_the_timer:
+        get._look(get._taken)
+    with pytest.raises(NodeError, match="stood still"):
+        await anext(get.chunks())
     await get.close()
