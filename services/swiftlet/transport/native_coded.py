@@ -421,7 +421,7 @@ class NativeCodedGet:
         self._is_small = False
         self._taken = 0
         self._moment: asyncio.TimerHandle | None = None
-        self._ran_at = asyncio.get_running_loop().time()
+        self._ran_at = 0.0
         self._stood_still = False
 
     async def begin(self) -> None:
@@ -430,6 +430,8 @@ class NativeCodedGet:
             found = self._reading.info()
             if found is not None:
                 self._info, self._is_small = replace(info_of(found), xxh3=None), self._reading.is_small()
+                # It may have taken long, but nothing was passed on.
+                self._ran_at = asyncio.get_running_loop().time()
                 self._look_later()
                 return
             self._look_at_end()

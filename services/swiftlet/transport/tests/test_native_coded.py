@@ -47,6 +47,10 @@ class FakeReading:
         self.copies += 1
         self.news.set()
 
+    def hedges(self) -> int:
+        """Tell that nothing was late."""
+        return 0
+
     def close(self) -> None:
         """Remember it."""
         self.is_closed = True
@@ -95,4 +99,13 @@ async def test_what_was_checked_before_a_long_stop_is_not_passed_on(is_seen_firs
         get._look(get._taken)
     with pytest.raises(NodeError, match="stood still"):
         await anext(get.chunks())
+    await get.close()
+
+
+async def test_what_took_long_to_find_is_passed_on() -> None:
+    reading = FakeReading()
+    get = NativeCodedGet(cast("Any", reading), cast("Any", None), Waiter(), cast("Any", reading), 7)
+    get._ran_at -= STILL_S + 1
+    await get.begin()
+    assert [chunk async for chunk in get.chunks()] == [b"hello"]
     await get.close()
