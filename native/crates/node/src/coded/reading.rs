@@ -177,8 +177,8 @@ struct State {
     taken: u64,
 }
 
-/// A read. Its sink is told `Sent` when it is known what the object is, then `Chunk`s, and `End` when it is over, for
-/// whatever reason. When it is dropped, nothing more is asked for.
+/// A read. Its sink is told `Sent` when it is known what the object is, and whenever `turn` is to be called sooner; then
+/// `Chunk`s, and `End` when it is over, for whatever reason. When it is dropped, nothing more is asked for.
 pub struct Reading(Operation<State>);
 
 impl Reading {
