@@ -31,14 +31,10 @@ struct Rules {
     unused: fn(usize) -> usize,
     /// Whether places are asked by which ring they go before a pack is deleted.
     asks_for_ring: bool,
-    /// Whether references to a pack are kept where one hears that it was deleted.
-    keeps_dangling: bool,
     /// Whether sync brings metadata that were posted.
     posts_are_brought: bool,
     /// Whether packers and places compare the bytes of copies.
     compares_bytes: bool,
-    /// Whether a copy is left out that other places have in another pack.
-    leaves_out_packed: bool,
     /// Whether who is no place keeps what it has until all places have shown it.
     hands_back_to_all: bool,
 }
@@ -51,10 +47,8 @@ impl Default for Rules {
             is_read_back: true,
             unused: |places| places,
             asks_for_ring: true,
-            keeps_dangling: false,
             posts_are_brought: true,
             compares_bytes: true,
-            leaves_out_packed: true,
             hands_back_to_all: true,
         }
     }

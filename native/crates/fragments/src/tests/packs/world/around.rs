@@ -183,7 +183,7 @@ impl World<'_> {
         for (pack, own) in self.devices[other].holdings.clone().packs() {
             let here = self.devices[device].holdings.own(&pack);
             if own.deleted && !here.deleted {
-                self.delete_pack(device, pack);
+                self.apply(device, &Change::Deleted(pack));
             } else if own.fragment
                 && !here.fragment
                 && !here.deleted
@@ -193,20 +193,6 @@ impl World<'_> {
                 let retired = others.iter().any(is_retired);
                 self.apply(device, &Change::Stored { pack, retired });
             }
-        }
-    }
-
-    /// A place hears that a pack was deleted.
-    fn delete_pack(&mut self, device: usize, pack: Pack) {
-        let left: Vec<Member> = self.devices[device].holdings.references(pack).collect();
-        let posts = self.devices[device].posts.clone();
-        self.apply(device, &Change::Deleted(pack));
-        if self.rules.keeps_dangling {
-            for member in left {
-                self.apply(device, &Change::Adopted { pack, members: Vec::new() });
-                self.apply(device, &Change::Learned { pack, member });
-            }
-            self.devices[device].posts = posts;
         }
     }
 

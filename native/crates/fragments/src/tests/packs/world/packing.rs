@@ -50,14 +50,13 @@ impl World<'_> {
         packs.filter(|(_, own)| own.fragment).map(|(pack, _)| pack).collect()
     }
 
-    /// Whether another place has a copy of the same version with other bytes, or has it in a pack that stays.
-    fn is_left_out(&self, ring: usize, (member, at): Bytes, old: Option<Pack>) -> bool {
+    /// Whether another place has a copy of the same version with other bytes.
+    fn is_left_out(&self, ring: usize, (member, at): Bytes) -> bool {
         self.rings[ring][..self.form.holders].iter().any(|device| {
             let holdings = &self.devices[*device].holdings;
             let object = holdings.object(&member.digest).filter(|object| object.version == member.version);
-            object.is_some_and(|object| match object.reference {
-                Some(pack) => self.rules.leaves_out_packed && Some(pack) != old,
-                None => object.fragment && self.within_copy(*device, &member.digest) != at,
+            object.is_some_and(|object| {
+                object.reference.is_none() && object.fragment && self.within_copy(*device, &member.digest) != at
             })
         })
     }
@@ -71,7 +70,7 @@ impl World<'_> {
         // Of one version a member counts before a copy, of two the newer one.
         let mut members: BTreeMap<Digest, Bytes> = BTreeMap::new();
         for (member, at) in cold.iter().copied() {
-            if self.rules.compares_bytes && self.is_left_out(ring, (member, at), old) {
+            if self.rules.compares_bytes && self.is_left_out(ring, (member, at)) {
                 self.seen.left_out += 1;
             } else if self.having_fragment(ring, member) >= self.form.enough {
                 members.insert(member.digest, (member, at));
