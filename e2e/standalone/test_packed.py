@@ -160,7 +160,8 @@ def test_space_of_deleted_objects_comes_back(tmp_path: Path) -> None:
     live, tombstones = live_bytes(tmp_path / "devices"), TOMBSTONE_BYTES * (len(bodies) - len(left))
     fragments = sum(map(int, CODINGS[0].split("+")))
     print(f"{live} bytes for {user_bytes(left)} of {len(left)} objects, and {len(bodies) - len(left)} deleted ones")
-    assert live < 1.6 * user_bytes(left) + (fragments + 3) * tombstones, "at 4+2; packs that stay have 1.5 of all"
+    # At 4+2 a byte takes one and a half, and packs stay of which 0.7 are alive; with all packs it would be 3.8 times.
+    assert live < 1.6 / 0.7 * user_bytes(left) + (fragments + 3) * tombstones
 
 
 @pytest.mark.timeout(WITHIN_S + OBJECTS)
