@@ -436,8 +436,8 @@ class CodedTransport(Protocol):
 
         The places in `first` are asked what the newest version is, in their order. The first `sound` of them have not
         failed, and have missed no write, as far as is known: only they are asked in the place of one that is late,
-        until that one counts as standing still. `has_small` says that small objects
-        of the policy are copies, so that a missing one takes the word of the places that have these. Raises NotFound
-        with the tombstone's timestamp, and TooFewFragments.
+        until that one counts as standing still. `has_small` says that small objects of the policy are copies, so that
+        a missing one takes the word of the places that have these. Raises NotFound with the tombstone's timestamp, and
+        TooFewFragments.
         """
         ...
