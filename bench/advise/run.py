@@ -346,13 +346,13 @@ def main() -> None:
             with started(arguments.directory, kinds[kind]) as cluster:
                 if arguments.measure:
                     costs = measured_anew(cluster, costs, kinds[kind], arguments.runs)
+                    # What was measured is there though the rest may be ended: all of it takes more than half an hour.
+                    print(f"Unit costs: {json.dumps(document(costs))}\n", flush=True)
                 found += compared(cluster, costs, arguments.runs, kinds[kind])
                 if kind == "coded":
                     found += rebuilt(cluster, costs)
     except OperationsFailError as error:
         raise SystemExit(f"error: {error}") from error
-    if arguments.measure:
-        print(f"Unit costs: {json.dumps(document(costs))}\n", flush=True)
     if found:
         report("advise", [one for row in found for one in row.reported()])
     bad = sum(row.decides and not row.is_good for row in found)
