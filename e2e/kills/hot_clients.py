@@ -18,7 +18,7 @@ from e2e.standalone.wire import Answer, Client
 CONTAINERS = 2
 NAMES = 24
 """Objects in each container: few enough that clients meet at them all the time."""
-SIZES = ((0, 3000), (3000, 60_000), (70_000, 200_000))
+SIZES = ((0, 3000), (3000, 60_000), (70_000, 200_000), (1_100_000, 4_000_000))
 """Bytes of bodies, from and to: in the front's own memory, and in the memory of the transport."""
 
 WITHOUT_PROXY_S = 0.2
@@ -85,5 +85,5 @@ class HotWorker(Worker):
         return self._chooser.choice(self._paths)
 
     def _body(self) -> bytes:
-        least, most = self._chooser.choices(SIZES, [80, 15, 5])[0]
+        least, most = self._chooser.choices(SIZES, [80, 14, 4, 2])[0]
         return self._chooser.randbytes(self._chooser.randrange(least, most))
