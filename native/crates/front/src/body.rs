@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use swiftlet_hash::beside::{Stream, Threads};
 use swiftlet_hash::{Digests, Hasher, md5, xxh3_64, xxh3_128};
-use swiftlet_transport::{Body as Sent, Buffer, Chunk, Next, Pool, Source};
+use swiftlet_transport::{Buffer, Chunk, Pool};
 
 use crate::head::PIECE;
 use crate::shared::lock;
@@ -213,18 +213,5 @@ impl<'a> Content<'a> {
             Some(long) => long.pieces.clone(),
             None => vec![Chunk::from(self.bytes.to_vec())],
         }
-    }
-}
-
-/// A body of so many bytes in several pieces, as it is sent to one device.
-pub(crate) fn sent(pieces: &[Chunk], bytes: u64) -> Sent {
-    Sent::Source(Box::new(Pieces(pieces.iter().cloned().collect())), Some(bytes))
-}
-
-struct Pieces(VecDeque<Chunk>);
-
-impl Source for Pieces {
-    fn next(&mut self) -> Next {
-        self.0.pop_front().map_or_else(|| Next::End(Vec::new()), Next::Chunk)
     }
 }

@@ -13,7 +13,7 @@ use swiftlet_node::{Replica, Terms, calls};
 use swiftlet_store::model::{Footer, Key, PutMeta};
 use swiftlet_transport::{Call, Chunk, What};
 
-use crate::body::{Content, sent};
+use crate::body::Content;
 use crate::connection::Storing;
 use crate::grants::Granted;
 use crate::head::{Asked, Method, PIECE, Stored};
@@ -73,7 +73,7 @@ pub(crate) fn planned(
     let terms = Terms { timeout, trace: id.clone(), guest: None };
     let mut calls = calls(&mut request, &data, &each, &terms).ok()?;
     if pieces.len() > 1 {
-        calls.iter_mut().for_each(|call| call.body = sent(pieces, content.len() as u64));
+        calls.iter_mut().for_each(|call| call.body = pieces.to_vec().into());
     }
     let Granted { container, rows, awaited, .. } = granted;
     let (holders, parts) = (peers.clone(), Vec::new());

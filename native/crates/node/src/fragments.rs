@@ -25,7 +25,7 @@ use crate::message::fragments::{
     Cells, CopyHere, Footer, Given, MAX_READ_BYTES, MAX_READ_CELLS, MAX_UNSETTLED, Newest, Request, encode_answer,
     encode_unsettled,
 };
-use crate::reading::{Answered, Held, body_of};
+use crate::reading::{Answered, Held};
 use crate::reply::Reply;
 use crate::status::{Refusal, Status};
 use crate::upload::Taking;
@@ -323,5 +323,5 @@ fn lent(fragment: &Fragment, wanted: &Range<u64>, pool: &Pool) -> Result<Option<
         pieces.push(buffer.freeze(bytes));
         first = piece.end;
     }
-    Ok(Some(body_of(pieces)))
+    Ok(Some(pieces.into()))
 }

@@ -5,11 +5,9 @@
 //!
 //! Fault model: that of the store. Small objects are checked as a whole before anything is sent.
 
-use std::collections::VecDeque;
-
 use swiftlet_store::model::{Info, Key};
 use swiftlet_store::{Got, MAX_AGGREGATE, Object, Store};
-use swiftlet_transport::{Body, Buffer, Chunk, Next, Source};
+use swiftlet_transport::{Body, Buffer, Chunk};
 
 use crate::device::Permit;
 use crate::download;
@@ -81,26 +79,7 @@ fn lent(info: Info, pieces: Vec<Buffer>, wanted: ToRead) -> Answered {
     let (start, stop) = wanted.of(info.size);
     let parts = parts::within(pieces.into_iter().map(whole).collect(), &(start..stop));
     let sum = if stop - start == info.size { info.xxh3 } else { parts::xxh3_of(&parts) };
-    Ok((Found { info, body_xxh3: Some(sum) }.encode()?, body_of(parts)))
-}
-
-/// The body of these pieces.
-pub(crate) fn body_of(mut pieces: Vec<Chunk>) -> Body {
-    if pieces.len() > 1 {
-        let bytes = pieces.iter().map(|piece| piece.len() as u64).sum();
-        Body::Source(Box::new(Pieces(pieces.into())), Some(bytes))
-    } else {
-        pieces.pop().map_or(Body::Empty, Body::Chunk)
-    }
-}
-
-/// A body in memory.
-struct Pieces(VecDeque<Chunk>);
-
-impl Source for Pieces {
-    fn next(&mut self) -> Next {
-        self.0.pop_front().map_or_else(|| Next::End(Vec::new()), Next::Chunk)
-    }
+    Ok((Found { info, body_xxh3: Some(sum) }.encode()?, parts.into()))
 }
 
 fn sent(object: Object, wanted: ToRead, mut permit: Permit, reply: &Reply) -> Answered {

@@ -1,6 +1,7 @@
 //! The interface to the layers above: calls and their events on one side, requests and their answers on the other.
 
 use std::any::Any;
+use std::collections::VecDeque;
 use std::fmt;
 use std::fs::File;
 use std::sync::{Arc, OnceLock};
@@ -126,6 +127,26 @@ impl Body {
             Body::File(left) => Box::new(FileSource { left, footer }),
             Body::Source(source, _) => source,
         }
+    }
+}
+
+/// The bytes of these pieces, which have 1 MiB each at most, one behind the other.
+impl From<Vec<Chunk>> for Body {
+    fn from(mut pieces: Vec<Chunk>) -> Self {
+        if pieces.len() > 1 {
+            let bytes = pieces.iter().map(|piece| piece.len() as u64).sum();
+            Body::Source(Box::new(Pieces(pieces.into())), Some(bytes))
+        } else {
+            pieces.pop().map_or(Body::Empty, Body::Chunk)
+        }
+    }
+}
+
+struct Pieces(VecDeque<Chunk>);
+
+impl Source for Pieces {
+    fn next(&mut self) -> Next {
+        self.0.pop_front().map_or_else(|| Next::End(Vec::new()), Next::Chunk)
     }
 }
 
