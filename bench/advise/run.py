@@ -274,24 +274,34 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def measured_anew(cluster: Cluster, costs: UnitCosts, redundancy: Redundancy, runs: int) -> UnitCosts:
+def measured_anew(
+    cluster: Cluster, costs: UnitCosts, redundancy: Redundancy, arguments: argparse.Namespace
+) -> UnitCosts:
     """The same unit costs, but for those of objects that are kept so."""
     store, target = read_store(cluster.ready_file), target_of(cluster)
     if redundancy.is_coded:
-        found = measure_coded(store, target, DATA, PARITY, runs, say)
-        return replace(costs, coded=replace(found, rebuild_s=rebuild_s(cluster)))
-    return replace(measure(store, target, runs, say), coded=costs.coded)
+        found = measure_coded(store, target, DATA, PARITY, arguments.runs, say)
+        return replace(costs, coded=replace(found, rebuild_s=rebuild_s(arguments.directory)))
+    return replace(measure(store, target, arguments.runs, say), coded=costs.coded)
 
 
-def rebuilt(cluster: Cluster, costs: UnitCosts) -> Iterator[Row]:
+def rebuilt(directory: Path | None, costs: UnitCosts) -> Iterator[Row]:
     """What a fragment takes that is made anew, with what was predicted of it."""
     assert costs.coded is not None
     name = f"{DATA}+{PARITY}, a lost device"
-    yield Row(name, "processor of a MB made anew", costs.coded.rebuild_s * 1e12, rebuild_s(cluster) * 1e12, "µs")
+    yield Row(name, "processor of a MB made anew", costs.coded.rebuild_s * 1e12, rebuild_s(directory) * 1e12, "µs")
 
 
-def rebuild_s(cluster: Cluster) -> float:
-    """The processor seconds of all services for each byte of a device that is made anew after it was lost."""
+def rebuild_s(directory: Path | None) -> float:
+    """The processor seconds of all services for each byte of a device that is made anew after it was lost.
+
+    The store is one of its own: tombstones of what was deleted in a used one would be made anew as well.
+    """
+    with started(directory, coded(DATA, PARITY)) as cluster:
+        return _rebuild_s(cluster)
+
+
+def _rebuild_s(cluster: Cluster) -> float:
     device = cluster.data / "devices" / "d1"
     before = used_bytes(device)
     run(stored(REBUILT_SIZE, REBUILT), target_of(cluster), Options("rebuilt", keeps=True))
@@ -345,12 +355,12 @@ def main() -> None:
                 continue
             with started(arguments.directory, kinds[kind]) as cluster:
                 if arguments.measure:
-                    costs = measured_anew(cluster, costs, kinds[kind], arguments.runs)
+                    costs = measured_anew(cluster, costs, kinds[kind], arguments)
                     # What was measured is there though the rest may be ended: all of it takes more than half an hour.
                     print(f"Unit costs: {json.dumps(document(costs))}\n", flush=True)
                 found += compared(cluster, costs, arguments.runs, kinds[kind])
-                if kind == "coded":
-                    found += rebuilt(cluster, costs)
+            if kind == "coded":
+                found += rebuilt(arguments.directory, costs)
     except OperationsFailError as error:
         raise SystemExit(f"error: {error}") from error
     if found:

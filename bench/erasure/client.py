@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from http.client import HTTPConnection
 from urllib.parse import urlsplit
 
@@ -52,15 +53,24 @@ class Objects:
 
     def get(self) -> float:
         """Read all of them; return bytes in a second."""
-        connection = HTTPConnection(self._host, self._port, timeout=300)
-        buffer, began = memoryview(bytearray(_BUFFER)), time.monotonic()
-        for name in self._names:
-            connection.request("GET", name, headers=self._headers)
-            answer = connection.getresponse()
-            read = 0
-            while count := answer.readinto(buffer):
-                read += count
-            if answer.status != 200 or read != self.size:
-                raise RuntimeError(f"GET {name}: {answer.status}, {read} bytes")
-        connection.close()
+        began = time.monotonic()
+        for _ in zip(self._names, self.endlessly(), strict=False):
+            pass
         return self.bytes / (time.monotonic() - began)
+
+    def endlessly(self) -> Iterator[None]:
+        """Read one after the other, and the first again after the last; yield after each."""
+        connection = HTTPConnection(self._host, self._port, timeout=300)
+        buffer = memoryview(bytearray(_BUFFER))
+        try:
+            for name in itertools.cycle(self._names):
+                connection.request("GET", name, headers=self._headers)
+                answer = connection.getresponse()
+                read = 0
+                while count := answer.readinto(buffer):
+                    read += count
+                if answer.status != 200 or read != self.size:
+                    raise RuntimeError(f"GET {name}: {answer.status}, {read} bytes")
+                yield
+        finally:
+            connection.close()

@@ -7,6 +7,10 @@ Each turn starts each store anew: PUT and GET of several sizes by the load gener
 devices are there and while as many are away as may be; bytes of disk for each byte that is stored; and how fast the
 fragments (or copies) of a device that is replaced by an empty one come back. In one more store of ours, what processes
 spend on large objects of both policies. Prints markdown tables of medians.
+
+While a device is rebuilt, one client reads small objects twenty times a second. The disk's cache is emptied before, so
+that the bytes read of the disk for each byte rebuilt are what the rebuild has asked for, with what the kernel reads
+ahead.
 """
 
 from __future__ import annotations
@@ -17,6 +21,7 @@ import secrets
 import shutil
 import statistics
 import subprocess
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +29,7 @@ from pathlib import Path
 from bench.degrade.machine import is_own_network
 from bench.erasure import processors
 from bench.erasure.client import MIB, Objects
+from bench.erasure.meanwhile import Reader, forget_cached, read_bytes
 from bench.erasure.stores import Scheme, Store, Stored, stores
 from bench.micro import Measured, report
 from bench.peers.turns import FIRST_PUTS, fixed
@@ -33,6 +39,11 @@ from swiftlet.bench.scenario import Scenario
 
 _READ = "read one after the other"
 _AWAY = "the same, {} devices away"
+REBUILT = "a device rebuilt"
+READ_FOR_EACH = "bytes read of the disk for each byte rebuilt"
+USUAL_P99 = "p99 of a GET of 64 KiB, ms"
+REBUILDING_P99 = "the same while a device is rebuilt, ms"
+_USUAL_S = 5.0
 
 
 @dataclass(frozen=True)
@@ -50,7 +61,7 @@ class Extent:
 
 @dataclass
 class Found:
-    """Values of all turns, by what was measured and by store: MB/s, or bytes for each byte."""
+    """Values of all turns, by what was measured and by store: MB/s, bytes for each byte, or milliseconds."""
 
     rates: dict[str, dict[str, list[float]]] = field(default_factory=dict)
     failed: list[str] = field(default_factory=list)
@@ -71,6 +82,13 @@ def workloads(extent: Extent) -> Iterator[tuple[str, Scenario]]:
 
 def turn(store: Store, stored: Stored, scheme: Scheme, extent: Extent, found: Found) -> None:
     """Let a store do everything once, after a few writes that do not count: some make files at the first."""
+    # Nothing was deleted yet: a store that makes room anew takes more for a while.
+    one, objects = (Objects(stored.running.target, count, extent.read_mib * MIB) for count in (1, extent.reads))
+    for written in (one, objects):
+        before = stored.used()
+        written.create()
+        written.put()
+    found.add("bytes of disk for each byte", store.name, (stored.used() - before) / objects.bytes)
     _, first = fixed("first", "1 MiB", "create", [8], count=FIRST_PUTS)
     run(first, stored.running.target, Options(f"bench-{secrets.token_hex(4)}"))
     for title, scenario in workloads(extent):
@@ -78,11 +96,6 @@ def turn(store: Store, stored: Stored, scheme: Scheme, extent: Extent, found: Fo
         for key in keys(result):
             for value in values(result, key, BYTES_PER_S)[:1]:
                 found.add(title, store.name, value / 1e6)
-    before = stored.used()
-    objects = Objects(stored.running.target, extent.reads, extent.read_mib * MIB)
-    objects.create()
-    objects.put()
-    found.add("bytes of disk for each byte", store.name, (stored.used() - before) / objects.bytes)
     what = f"{extent.reads} objects of {extent.read_mib} MiB"
     found.add(f"{what}, {_READ}", store.name, objects.get() / 1e6)
     stored.lose(scheme.parity)
@@ -90,13 +103,34 @@ def turn(store: Store, stored: Stored, scheme: Scheme, extent: Extent, found: Fo
         found.add(f"{what}, {_AWAY.format(scheme.parity)}", store.name, objects.get() / 1e6)
     finally:
         stored.restore()
+    rebuilt(store, stored, found)
+
+
+def rebuilt(store: Store, stored: Stored, found: Found) -> None:
+    """Let a store rebuild its first device under few reads, and measure both."""
+    reader = Reader(stored.running.target)
+    with reader.reading() as usual:
+        time.sleep(_USUAL_S)
     wanted = stored.used_of_first()
     stored.replace()
-    seconds = stored.rebuild(wanted * 98 // 100)
-    if seconds is None:
-        found.failed.append(f"{store.name}: what the first device had was not there again in time")
-    else:
-        found.add("a device rebuilt", store.name, wanted / seconds / 1e6)
+    forget_cached()
+    reader.warm()
+    left, read = stored.used_of_first(), read_bytes(stored.devices)
+    with reader.reading() as meanwhile:
+        seconds = stored.rebuild(wanted * 98 // 100)
+    back = stored.used_of_first() - left
+    if left + back < wanted * 98 // 100:
+        found.failed.append(
+            f"{store.name}: after {seconds:.0f} s the first device had {back / 1e6:.0f} of {wanted / 1e6:.0f} MB "
+            "again; its rate is that of these"
+        )
+    found.add(REBUILT, store.name, back / seconds / 1e6)
+    if read is not None and back:
+        found.add(READ_FOR_EACH, store.name, ((read_bytes(stored.devices) or read) - read) / back)
+    for what, readings in ((USUAL_P99, usual), (REBUILDING_P99, meanwhile)):
+        p99 = readings.p99()
+        if p99 is not None:
+            found.add(what, store.name, p99 * 1e3)
 
 
 def table(found: Found, names: Sequence[str]) -> Iterator[str]:
@@ -127,7 +161,12 @@ def told(found: Found, known: Sequence[Store]) -> None:
     print()
     for line in ratios(found, known):
         print(line)
-    units = {"bytes of disk for each byte": "bytes"}
+    units = {
+        "bytes of disk for each byte": "bytes",
+        READ_FOR_EACH: "bytes",
+        USUAL_P99: "ms",
+        REBUILDING_P99: "ms",
+    }
     report(
         "erasure-stores",
         [

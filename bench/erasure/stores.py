@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from bench.degrade.peer import logged_in
@@ -62,11 +63,13 @@ class Stored:
     """Start the object servers that `lose` has ended."""
     replace: Callable[[], None]
     """Put an empty device in the place of the first one, and let nothing of it be repaired before `rebuild`."""
-    rebuild: Callable[[int], float | None]
-    """Wait until the first device has so many bytes again; return the seconds, or None when they do not come."""
+    rebuild: Callable[[int], float]
+    """Wait until the first device has so many bytes again, `WHOLE_WITHIN_S` at most; return the seconds."""
     used: Callable[[], int]
     """Return how many bytes of disk all devices take for objects."""
     used_of_first: Callable[[], int]
+    devices: Path
+    """A folder on the disk that all devices are on."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +102,8 @@ def _ours(path: Path, scheme: Scheme, *, is_coded: bool) -> Iterator[Stored]:
         client = Client(cluster.endpoint, cluster.user, cluster.key)
         running = Running(Target(f"{cluster.endpoint}{client.base}", client.token), [cluster.process.pid])
         held = _OurDevices(cluster)
-        yield Stored(running, held.lose, held.restore, held.replace, held.rebuild, held.used, lambda: held.used_of(1))
+        first = partial(held.used_of, 1)
+        yield Stored(running, held.lose, held.restore, held.replace, held.rebuild, held.used, first, path)
     finally:
         cluster.stop()
 
@@ -123,7 +127,7 @@ class _OurDevices:
         for one in self._devices("d1").iterdir():
             shutil.rmtree(one) if one.is_dir() else one.unlink()
 
-    def rebuild(self, wanted: int) -> float | None:
+    def rebuild(self, wanted: int) -> float:
         self._cluster.start(*self._lost)
         return _until(lambda: self.used_of(1) >= wanted)
 
@@ -146,7 +150,8 @@ def _theirs(path: Path, scheme: Scheme, *, is_coded: bool) -> Iterator[Stored]:
         client = logged_in()
         running = Running(Target(f"http://127.0.0.1:{PROXY_PORT}{client.base}", client.token), cluster.pids)
         held = _TheirDevices(path, cluster)
-        yield Stored(running, held.lose, held.restore, held.replace, held.rebuild, held.used, lambda: held.used_of(0))
+        first = partial(held.used_of, 0)
+        yield Stored(running, held.lose, held.restore, held.replace, held.rebuild, held.used, first, path)
     finally:
         cluster.stop()
 
@@ -169,7 +174,7 @@ class _TheirDevices:
     def replace(self) -> None:
         self._cluster.empty_disk(0)
 
-    def rebuild(self, wanted: int) -> float | None:
+    def rebuild(self, wanted: int) -> float:
         """Run passes on all nodes at the same time, again and again, as their daemons would without a pause."""
         program = "reconstructor" if isinstance(self._cluster, CodedOpenStack) else "replicator"
         over = threading.Event()
@@ -237,10 +242,8 @@ def _used(path: Path) -> int:
     return total
 
 
-def _until(is_so: Callable[[], bool]) -> float | None:
+def _until(is_so: Callable[[], bool]) -> float:
     began = time.monotonic()
-    while time.monotonic() - began < WHOLE_WITHIN_S:
-        if is_so():
-            return time.monotonic() - began
+    while (waited := time.monotonic() - began) < WHOLE_WITHIN_S and not is_so():
         time.sleep(0.1)
-    return None
+    return waited

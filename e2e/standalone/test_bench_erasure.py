@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
 
 from bench.erasure import processors
+from bench.erasure.meanwhile import Reader, Readings, read_bytes
 from bench.erasure.objects import Extent, Found, ratios, scheme_of, table, workloads
 from bench.erasure.stores import stores
 from bench.micro import Measured
+from e2e.standalone.cluster import Cluster, start_cluster
+from e2e.standalone.wire import Client
+from swiftlet.bench.target import Target
 
 
 def test_medians_and_ratios_are_told() -> None:
@@ -58,3 +67,37 @@ def test_processor_time_is_told_of_the_proxy_and_of_all_object_servers() -> None
         Measured("GET of 100 MiB, 6+3, 9 object servers, user", "ms", (3.0, 3.0)),
         Measured("GET of 100 MiB, 6+3, 9 object servers, system", "ms", (4.0, 4.0)),
     ]
+
+
+def test_a_percentile_is_that_of_the_nearest_rank() -> None:
+    found = Readings()
+    assert found.p99() is None
+    found.seconds = [float(number) for number in range(200, 0, -1)]
+    assert found.p99() == 198.0
+
+
+def test_bytes_read_of_a_disk_are_told_only_of_a_disk() -> None:
+    assert read_bytes(Path("/proc")) is None
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    found = start_cluster(tmp_path)
+    try:
+        yield found
+    finally:
+        found.stop()
+
+
+def test_small_objects_are_read_at_even_intervals_while_something_else_is_done(cluster: Cluster) -> None:
+    client = Client(cluster.endpoint, cluster.user, cluster.key)
+    reader = Reader(Target(f"{cluster.endpoint}{client.base}", client.token))
+    reader.warm()
+    began = time.monotonic()
+    with reader.reading() as found:
+        while len(found.seconds) < 5:
+            time.sleep(0.01)
+    assert time.monotonic() - began >= 0.2, "four intervals lie between five reads"
+    cluster.kill("object-1", "object-2", "object-3", "object-4")
+    with pytest.raises(RuntimeError, match="a read beside the rebuild failed"), reader.reading():
+        pass

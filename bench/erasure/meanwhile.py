@@ -1,0 +1,89 @@
+"""What happens while a device is rebuilt: how long clients wait for small objects, and how much the disk is read."""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from bench.erasure.client import Objects
+from swiftlet.bench.target import Target
+
+SIZE, COUNT = 64 << 10, 32
+"""Bytes of the objects that are read meanwhile, and the number of these."""
+EACH_S = 0.05
+"""One is read so often."""
+_SECTOR = 512
+
+
+class Readings:
+    """Seconds that single reads took."""
+
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+
+    def p99(self) -> float | None:
+        """Return the 99th percentile by nearest rank; None when nothing was read."""
+        ordered = sorted(self.seconds)
+        return ordered[math.ceil(len(ordered) * 0.99) - 1] if ordered else None
+
+
+class Reader:
+    """One client that reads small objects at even intervals; a read that comes late is timed from when it was due."""
+
+    def __init__(self, target: Target) -> None:
+        """Store the objects."""
+        self._objects = Objects(target, COUNT, SIZE)
+        self._objects.create()
+        self._objects.put()
+
+    def warm(self) -> None:
+        """Read all of them once."""
+        self._objects.get()
+
+    @contextmanager
+    def reading(self) -> Iterator[Readings]:
+        """Read within the block; raise RuntimeError after it when a read went wrong."""
+        found, over, failed = Readings(), threading.Event(), list[Exception]()
+
+        def read() -> None:
+            try:
+                due = time.monotonic()
+                for _ in self._objects.endlessly():
+                    found.seconds.append(time.monotonic() - due)
+                    due += EACH_S
+                    if over.wait(max(0.0, due - time.monotonic())):
+                        return
+            except (OSError, RuntimeError) as error:
+                failed.append(error)
+
+        thread = threading.Thread(target=read, daemon=True)
+        thread.start()
+        try:
+            yield found
+        finally:
+            over.set()
+            thread.join()
+        if failed:
+            raise RuntimeError(f"a read beside the rebuild failed: {failed[0]}")
+
+
+def forget_cached() -> None:
+    """Let the kernel forget what it has cached of files, so that what is read next comes from the disk (root)."""
+    os.sync()
+    Path("/proc/sys/vm/drop_caches").write_text("1\n")
+
+
+def read_bytes(folder: Path) -> int | None:
+    """Return how many bytes were read so far of the disk that a folder is on; None when it is on none."""
+    number = os.stat(folder).st_dev
+    wanted = [str(os.major(number)), str(os.minor(number))]
+    for line in Path("/proc/diskstats").read_text().splitlines():
+        fields = line.split()
+        if fields[:2] == wanted:
+            return int(fields[5]) * _SECTOR
+    return None
