@@ -165,6 +165,8 @@ class TooFewFragments(Exception):
 
 CodedVersion = tuple[int, int]
 """A version of a coded object: its timestamp's value, and the generation that its proxy drew."""
+DELETION = (1 << 64) - 1
+"""The generation of a deletion."""
 Said = Literal["done", "missing", "superseded", "outbid", "committed", "aborted", "busy", "other"]
 """The answer of a device about a fragment; see *said* in `docs/transport.md`."""
 
@@ -178,6 +180,11 @@ class ShownFragment:
     """Whether all older versions are dead."""
     told: bytes
     """The device's answer, which other devices are told."""
+
+    @property
+    def is_deletion(self) -> bool:
+        """Whether the object is deleted."""
+        return self.version[1] == DELETION
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
-from collections.abc import AsyncIterator, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path as Directory
 
 import pytest
@@ -181,6 +182,39 @@ async def test_a_deletion_reaches_a_device_that_was_away_and_the_object_does_not
             for size in SIZES:
                 assert (await proxy.call("GET", f"c/o{size}")).status == 404
     assert (await repairs.round_of()).clean
+
+
+async def test_devices_are_asked_no_more_about_a_deletion_or_a_fragment_than_it_needs(
+    repaired: Repaired, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proxy, servers, repairs = repaired
+    await put(proxy)
+    while not (await repairs.round_of()).clean:
+        pass
+    asked: Counter[str] = Counter()
+
+    def count(name: str) -> None:
+        ask: Callable[..., Awaitable[object]] = getattr(repairs.repair, name)
+
+        async def counted(*about: object) -> object:
+            asked[name] += 1
+            return await ask(*about)
+
+        monkeypatch.setattr(repairs.repair, name, counted)
+
+    for name in ("show", "learn", "posted"):
+        count(name)
+    await servers.replace(1)
+    assert (await repairs.round_of(1)).rebuilt == len(SIZES)
+    # It is told that it lacks the fragment, and once it has it, that older versions are dead.
+    assert asked == {"show": len(SIZES), "learn": 2 * len(SIZES), "posted": len(SIZES)}
+    with servers.away(1):
+        proxy.clock.now += 1
+        for size in SIZES:
+            assert (await proxy.call("DELETE", f"c/o{size}")).status == 204
+    asked.clear()
+    assert (await repairs.round_of(1)).told == len(SIZES)
+    assert asked == {"show": len(SIZES), "learn": len(SIZES)}
 
 
 async def test_an_old_deletion_is_not_told_to_those_who_may_have_forgotten_it(repaired: Repaired) -> None:

@@ -75,7 +75,9 @@ class Mending:
                 if shown is None:
                     return True
                 is_there = await self._bring(partition, digest, shown, target)
-                await self._bring_metadata(partition, digest, source, target)
+                # Nothing that was posted counts on top of a deletion.
+                if not shown.is_deletion:
+                    await self._bring_metadata(partition, digest, source, target)
                 return is_there
             except SwiftletError as error:
                 self._failed("a fragment can't be repaired", partition, digest, target, str(error))
@@ -86,12 +88,15 @@ class Mending:
         return await self._peers.calling(device, self._repair.show(device, self._coded.key(store_partition, digest)))
 
     async def _bring(self, partition: int, digest: bytes, shown: ShownFragment, target: Spot) -> bool:
-        if await self._learn(partition, digest, shown, target) != "missing":
+        # Nothing follows from a deletion that is durable.
+        most = 1 if shown.is_deletion else _LEARNS
+        if await self._learn(partition, digest, shown, target, most) != "missing":
             return True
         if not await self._rebuild(partition, digest, shown, target):
             return False
         if shown.settled:
-            await self._learn(partition, digest, shown, target)
+            # It counts already.
+            await self._learn(partition, digest, shown, target, 1)
         return True
 
     async def _bring_metadata(self, partition: int, digest: bytes, source: Spot, target: Spot) -> None:
@@ -102,11 +107,11 @@ class Mending:
             await self._peers.calling(target.device, self._repair.post(target.device, theirs, told))
             self._report.repaired("told")
 
-    async def _learn(self, partition: int, digest: bytes, shown: ShownFragment, target: Spot) -> Said:
-        """Tell a device what is shown until nothing follows from it any more; return what it says then."""
+    async def _learn(self, partition: int, digest: bytes, shown: ShownFragment, target: Spot, most: int) -> Said:
+        """Tell a device what is shown until nothing follows, at most `most` times; return what it says at last."""
         key = self._coded.key(store_partition_of(partition, target.place), digest)
         said: Said = "done"
-        for _ in range(_LEARNS):
+        for _ in range(most):
             said = await self._peers.calling(target.device, self._repair.learn(target.device, key, shown))
             if said != "done":
                 break

@@ -97,6 +97,7 @@ def lacks(view: View, shown: Sequence[Shown], fragments: int, clock: Clock, foun
     `shown` are the groups' entries. The other places are repaired by those before them and by themselves.
     """
     digests: set[bytes] = set().union(*shown)
+    targets = _targets(view, fragments)
     is_explained = False
     for digest in digests:
         entries = [one.get(digest) for one in shown]
@@ -109,13 +110,13 @@ def lacks(view: View, shown: Sequence[Shown], fragments: int, clock: Clock, foun
         lacking = [_newer(entries, number, clock) for number in range(len(entries))]
         found.behind += lacking[0] is not None
         found.unsent += any(source is not None for source in lacking[1:])
-        for number, target in _targets(view, fragments):
+        for number, target in targets:
             source = lacking[number]
             if source is not None:
                 yield Lack(view.partition, digest, view.groups[source][0], target, holders)
     # Of two writes with one timestamp the higher generation counts, and only the devices know those.
     found.behind += bool(digests) and not is_explained
-    for number, target in _targets(view, fragments):
+    for number, target in targets:
         for other in range(len(shown)):
             if other != number and 0 in {other, number}:
                 source_spot, rank = view.groups[other][0], fragments if is_explained else len(view.groups[other])
@@ -123,12 +124,10 @@ def lacks(view: View, shown: Sequence[Shown], fragments: int, clock: Clock, foun
                     yield Lack(view.partition, digest, source_spot, target, rank, is_certain=False)
 
 
-def _targets(view: View, fragments: int) -> Iterator[tuple[int, Spot]]:
-    """Yield the places that are repaired, each with the number of its group."""
-    yield 0, view.here
+def _targets(view: View, fragments: int) -> list[tuple[int, Spot]]:
+    """Return the places that are repaired, each with the number of its group."""
     number, spot = view.following(fragments)
-    if number != 0:
-        yield number, spot
+    return [(0, view.here)] if number == 0 else [(0, view.here), (number, spot)]
 
 
 def _order(entry: Entry) -> tuple[Timestamp, bool, Timestamp, Timestamp]:
