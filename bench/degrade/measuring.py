@@ -22,9 +22,10 @@ CONNECTIONS = 8
 _LONG = "so-long-that-no-socket-fits-and-the-services-speak-tcp-to-each-other"
 
 
-def scenario(objects: int) -> Scenario:
-    """Small objects mostly read, some large ones."""
-    return catalogue.find("degraded", [f"objects={objects}", f"closed.connections={CONNECTIONS}"])
+def scenario(objects: int, think_s: float = 0.0) -> Scenario:
+    """Small objects mostly read, some large ones; `think_s` is the pause of a client between two operations."""
+    load = [f"objects={objects}", f"closed.connections={CONNECTIONS}", f"closed.think_s={think_s}"]
+    return catalogue.find("degraded", load)
 
 
 def measure(mode: Mode, directory: Path, seconds: float, objects: int) -> Result:
@@ -46,7 +47,7 @@ def _scene(mode: Mode, directory: Path) -> Iterator[Scene]:
         yield scene
 
 
-def measure_on(mode: Mode, scene: Scene, seconds: float, objects: int) -> Result:
+def measure_on(mode: Mode, scene: Scene, seconds: float, objects: int, think_s: float = 0.0) -> Result:
     """Break and mend a running store under load."""
     cluster = scene.cluster
     client = Client(cluster.endpoint, cluster.user, cluster.key)
@@ -57,10 +58,10 @@ def measure_on(mode: Mode, scene: Scene, seconds: float, objects: int) -> Result
         until_whole=lambda over: until_whole(scene.management, over),
         is_task=mode.is_task,
     )
-    return under_load(Way(mode.name, mode.what, seconds, acts), target, objects)
+    return under_load(Way(mode.name, mode.what, seconds, acts), target, scenario(objects, think_s))
 
 
-def under_load(way: Way, target: Target, objects: int) -> Result:
+def under_load(way: Way, target: Target, load: Scenario) -> Result:
     """Load a store while it is broken and mended in one way; its objects are left, as the store itself goes."""
     options = Options(f"degrade-{way.name.partition(',')[0]}", keeps=True)
-    return measured(scenario(objects), target, way, options)
+    return measured(load, target, way, options)

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from bench.degrade import machine
 from bench.degrade.machine import NotHereError
-from bench.degrade.measuring import under_load
+from bench.degrade.measuring import scenario, under_load
 from bench.degrade.whole import WHOLE_WITHIN_S
 from bench.peers.openstack import KEY, KINDS, PROXY_PORT, USER, VENV, OpenStack
 from bench.peers.wire import address_of
@@ -186,7 +186,7 @@ def measure(name: str, directory: Path, seconds: float, objects: int) -> Result:
             until_whole=lambda over: until_whole(cluster, mode.kinds, over),
             is_task=mode.is_task,
         )
-        return under_load(Way(f"{name}, OpenStack", mode.what, seconds, acts), target, objects)
+        return under_load(Way(f"{name}, OpenStack", mode.what, seconds, acts), target, scenario(objects))
 
 
 def logged_in(within_s: float = 30.0, wait: Callable[[float], None] = time.sleep) -> Client:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,14 @@ class Stores:
         if ended := running.services.keys() - running.pids.keys():
             running.start(*ended)
         return running
+
+    @contextmanager
+    def lent(self, request: pytest.FixtureRequest) -> Iterator[Cluster]:
+        """The whole store for one test; one that fails leaves none to the next test."""
+        failed = request.session.testsfailed
+        yield self.whole()
+        if request.session.testsfailed > failed:
+            self.drop()
 
     def drop(self) -> int:
         """Stop it: who asks again is given a new one. The supervisor's exit code, 0 when there is none."""
@@ -106,7 +115,14 @@ def own_cluster(stores: Stores, request: pytest.FixtureRequest) -> Iterator[Clus
 
     Settings and keys that a test changes have to be as they were in the end.
     """
-    failed = request.session.testsfailed
-    yield stores.whole()
-    if request.session.testsfailed > failed:
-        stores.drop()
+    with stores.lent(request) as whole:
+        yield whole
+
+
+@pytest.fixture(scope="module")
+def round_stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stores]:
+    """Return the store of a file whose replicators begin a round each second."""
+    rounds = {"SWIFTLET_REPLICATOR__INTERVAL_S": "1", "SWIFTLET_REPLICATOR__DATABASE_INTERVAL_S": "1"}
+    stores = Stores(tmp_path_factory, rounds)
+    yield stores
+    assert stores.drop() == 0

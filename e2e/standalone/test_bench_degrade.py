@@ -10,25 +10,23 @@ from pathlib import Path
 
 import pytest
 
-from e2e.standalone.cluster import Cluster, start_cluster
+from e2e.standalone.cluster import Cluster
+from e2e.standalone.conftest import Stores
 from swiftlet.bench.results import Result, read_result
-
-ROUNDS = {"SWIFTLET_REPLICATOR__INTERVAL_S": "1", "SWIFTLET_REPLICATOR__DATABASE_INTERVAL_S": "1"}
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Cluster]:
-    """A store of the test's own, whose rounds follow each other soon."""
-    cluster = start_cluster(tmp_path / "store", settings=ROUNDS)
-    cluster.wait_until_proved()
-    yield cluster
-    cluster.stop()
+def store(round_stores: Stores, request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    """A store that is proved, and whose rounds follow each other soon."""
+    with round_stores.lent(request) as cluster:
+        cluster.wait_until_proved()
+        yield cluster
 
 
 def degrade(store: Cluster, out: Path, *options: str) -> tuple[Result, str]:
     """Run it as a user does, with the programs of this environment; its result, and what it printed."""
     command = [sys.executable, "-m", "swiftlet.main", "bench", "degrade", "degraded", "--store", str(store.ready_file)]
-    small = ["--set", "objects=50", "--seconds", "2", "--json", str(out)]
+    small = ["--set", "objects=50", "--set", "closed.think_s=0.2", "--seconds", "2", "--json", str(out)]
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     done = subprocess.run(
         [*command, *small, *options], capture_output=True, text=True, check=False, env={**os.environ, "PATH": path}

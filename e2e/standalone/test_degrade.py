@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +15,8 @@ from bench.degrade.page import render, rows
 from bench.degrade.tasks import NEW_DEVICE, NEW_OBJECT, NEW_REPLICATOR, watched_by
 from bench.degrade.whole import uses
 from bench.peers import openstack
-from e2e.standalone.cluster import Cluster, start_cluster
+from e2e.standalone.cluster import Cluster
+from e2e.standalone.conftest import Stores
 from swiftlet.bench.degrade.hand import BROKEN, Acts, Hand
 from swiftlet.bench.degrade.phases import PHASES, TASK_PHASES
 from swiftlet.bench.degrade.pictures import picture
@@ -24,6 +24,9 @@ from swiftlet.bench.degrade.whole import is_whole, status
 from swiftlet.bench.results import Result
 from swiftlet.bench.runner import Progress
 from swiftlet.ring import codec
+
+THINK_S = 0.2
+"""Pause of each of the eight clients of a task, which has many requests all the same: it lasts for a minute."""
 
 
 def test_a_container_server_is_lost_under_load_and_comes_back(
@@ -66,17 +69,9 @@ def test_whole_is_what_has_been_compared_since_with_nothing_left(change: dict[st
 
 
 @pytest.fixture
-def quick() -> dict[str, str]:
-    """Settings with rounds that follow each other soon."""
-    return {"SWIFTLET_REPLICATOR__INTERVAL_S": "1", "SWIFTLET_REPLICATOR__DATABASE_INTERVAL_S": "1"}
-
-
-@pytest.fixture
-def scene(tmp_path: Path, quick: dict[str, str]) -> Iterator[Scene]:
-    """A store of the test's own, which is proved."""
-    with ExitStack() as undo:
-        cluster = start_cluster(tmp_path / "store", settings=quick)
-        undo.callback(cluster.stop)
+def scene(round_stores: Stores, request: pytest.FixtureRequest) -> Iterator[Scene]:
+    """A store that is proved, and whose rounds follow each other soon."""
+    with round_stores.lent(request) as cluster, ExitStack() as undo:
         cluster.wait_until_proved()
         yield Scene(cluster.data, undo, running=cluster)
 
@@ -108,7 +103,7 @@ def test_openstack_swift_is_broken_in_every_mode_that_has_a_meaning_for_it() -> 
 
 def test_all_services_are_upgraded_under_load(scene: Scene) -> None:
     before = scene.cluster.pids
-    found = measure_on(MODES["upgrade"], scene, 1.0, 50)
+    found = measure_on(MODES["upgrade"], scene, 1.0, 50, THINK_S)
     check_task(found)
     after = scene.cluster.pids
     assert after.keys() == before.keys()
@@ -119,7 +114,7 @@ def test_all_services_are_upgraded_under_load(scene: Scene) -> None:
 
 def test_a_node_is_added_under_load_and_has_its_share_in_the_end(scene: Scene) -> None:
     before = scene.cluster.pids
-    found = measure_on(MODES["rebalance"], scene, 1.0, 50)
+    found = measure_on(MODES["rebalance"], scene, 1.0, 50, THINK_S)
     check_task(found)
     assert [step.total.failures for step in found.steps] == [{}, {}, {}]
     # Nothing was restarted, and all services use the new ring.
