@@ -139,7 +139,7 @@ class PendingDelivery:
         self._attempts = {key: tried for key, tried in self._attempts.items() if key in pending}
         due = [row for row in rows if self._may_be_tried(row)][:_BATCH]
         gone, packed = await self._pool.run(self._read_all, due)
-        await self._ask_about(packed)
+        gone += await self._ask_about(packed)
         await self._send_all([row for row in due if row.key in self._attempts])
         through = gone + [row for row in due if self._is_through(row)]
         if through:
@@ -172,12 +172,16 @@ class PendingDelivery:
                 self._unreadable(row, error)
         return gone, packed
 
-    async def _ask_about(self, rows: list[PendingUpdate]) -> None:
+    async def _ask_about(self, rows: list[PendingUpdate]) -> list[PendingUpdate]:
         """Ask what the objects are that are in packs, in any order, so that none is always behind those of which
-        nobody can tell.
+        nobody can tell. Return those of which nothing has to be listed any more.
+
+        They were deleted since: who deleted them has the rows pending. A device that is no place of theirs any more is
+        not told by sync.
         """
+        gone: list[PendingUpdate] = []
         if self._packed is None:
-            return
+            return gone
         describing, left, unknown = self._packed, random.sample(rows, len(rows)), 0
 
         async def some() -> None:
@@ -188,13 +192,16 @@ class PendingDelivery:
                     async with asyncio.timeout(self._times.send_s):
                         info = await describing.head(row.key)
                 except (TimeoutError, SwiftletError) as error:
-                    # One that was deleted elsewhere gets the deletion by sync, and is delivered as that.
-                    unknown += 1
-                    self._unreadable(row, error)
+                    if isinstance(error, NotFound) and error.timestamp is not None and error.timestamp > row.timestamp:
+                        gone.append(row)
+                    else:
+                        unknown += 1
+                        self._unreadable(row, error)
                 else:
                     self._know(row, ObjectRow.of(info.name, info))
 
         await asyncio.gather(*(some() for _ in range(min(_ASKED_AT_ONCE, len(rows)))))
+        return gone
 
     def _unreadable(self, row: PendingUpdate, error: Exception) -> None:
         _log.warning("a pending update can't be read", device=self._device, object=row.key.hex, error=repr(error))

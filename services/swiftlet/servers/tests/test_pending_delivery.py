@@ -13,8 +13,8 @@ from aiohttp.test_utils import TestClient, TestServer
 from prometheus_client import REGISTRY
 from structlog.testing import capture_logs
 
-from swiftlet.errors import NodeUnreachable, NotFound
-from swiftlet.model import ObjectKey, ObjectRow, PostRecord
+from swiftlet.errors import NodeUnreachable, NotFound, StoreFormatError
+from swiftlet.model import ObjectInfo, ObjectKey, ObjectRow, PostRecord
 from swiftlet.servers.objects.native_pending import NativePending
 from swiftlet.servers.objects.object_server import ObjectServer, ObjectServerSettings, add_object_routes
 from swiftlet.servers.objects.pending_delivery import DeliveryTimes, PendingDelivery
@@ -295,3 +295,32 @@ async def test_an_object_server_tells_and_delivers_what_a_device_has_pending() -
         now_s = 12.5
         await until(lambda: not pending.count())
     assert [sent[:3] for sent in rows.rows] == [("account", "container", 0)]
+
+
+class Packs:
+    """What readers are told of objects that are in packs: that each was deleted at this moment, or nothing of it."""
+
+    def __init__(self, deleted: float | None) -> None:
+        self._deleted = deleted
+
+    async def head(self, _key: ObjectKey) -> ObjectInfo:
+        raise NotFound("there is no such object", None if self._deleted is None else at(self._deleted))
+
+
+@pytest.mark.parametrize(("deleted", "delivered"), [(2, 1), (0.5, 0), (None, 0)])
+async def test_an_update_of_an_object_in_a_pack_is_dropped_once_the_object_is_deleted(
+    device: Device, monkeypatch: pytest.MonkeyPatch, deleted: float | None, delivered: int
+) -> None:
+    """A device that is no place of the object any more is not told of the deletion by sync."""
+    key = device.put(1, 1, 0)
+
+    def is_packed(_key: ObjectKey) -> ObjectInfo:
+        raise StoreFormatError("the object is in a pack")
+
+    monkeypatch.setattr(device.store, "stat", is_packed)
+    times = DeliveryTimes(send_s=1.0, interval_s=5.0, reclaim_age_s=RECLAIM_AGE_S)
+    device.delivery = PendingDelivery(
+        "d1", device.store, device.pending, device.pool, device.containers, times, lambda: device.now_s, Packs(deleted)
+    )
+    assert await device.deliver(10.1) == delivered
+    assert (device.pending.count(), device.containers.asked) == (1 - delivered, []), key
