@@ -24,6 +24,7 @@ from swiftlet.model import ObjectKey
 from swiftlet.names import Path
 from swiftlet.placement.tests.cluster import ACCOUNT, HASH_PATH, at, footer_of, record_of
 from swiftlet.ring.lookup import Ring
+from swiftlet.ring.model import Device
 from swiftlet.sync.coded.layout import CodedRing, HoldersAround
 
 SIZES = (0, 1, 3 * STRIPE + 1700, 300_000)
@@ -372,3 +373,39 @@ async def whole(repairs: Repairs) -> bool:
         if report.clean and not await repairs.unsettled():
             return True
     return False
+
+
+async def test_a_round_in_which_nothing_differs_costs_as_much_with_many_objects_as_with_few(
+    repaired: Repaired, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with copies: each other device is asked once about all fragments, and once about all copies of small objects,
+    and answers in a few bytes that they are equal.
+    """
+    proxy, servers, repairs = repaired
+    asked: list[tuple[int, int, int]] = []
+    ask = repairs.ask
+
+    async def counted(device: Device, message: bytes) -> bytes:
+        answer = await ask(device, message)
+        asked.append((device.id, len(message), len(answer)))
+        return answer
+
+    monkeypatch.setattr(repairs, "ask", counted)
+    costs: list[list[tuple[int, int, int]]] = []
+    for number in (3, 30):
+        await put(proxy, range(1000, 1000 + number))
+        proxy.clock.now += 100
+        # A PUT does not wait for the slowest places, which may lack a fragment then; the first round without anything
+        # to do remembers that.
+        while not (await repairs.round_of()).clean:
+            pass
+        await repairs.round_of(0)
+        asked.clear()
+        assert (await repairs.round_of(0)).clean
+        costs.append(sorted(one for one in asked if one[0] != 0))
+    few, many = costs
+    assert few == many
+    assert {device for device, _, _ in few} == set(range(1, len(servers.stores)))
+    assert len(few) <= 2 * (len(servers.stores) - 1)
+    shared = servers.ring.partition_count
+    assert all(sent <= 40 + 2 * shared and received <= 40 for _, sent, received in few), few
