@@ -11,7 +11,7 @@ use std::sync::Arc;
 use swiftlet_erasure::Geometry;
 use swiftlet_fragments::Outcome;
 use swiftlet_fragments::block::Block;
-use swiftlet_fragments::packs::Pack;
+use swiftlet_fragments::packs::{Pack, is_pack};
 use swiftlet_fragments::request::{Answer, Request as About};
 use swiftlet_store::model::{EntryKind, FragmentInfo, Info, Key, PutMeta};
 use swiftlet_store::{Error, Fetched, Fragment, FragmentWriter, Shape, Store, Told};
@@ -20,7 +20,7 @@ use swiftlet_transport::{Body, Chunk, Pool};
 
 use crate::codings::Coding;
 use crate::copies;
-use crate::device::Permit;
+use crate::device::{Device, Permit};
 use crate::message::fragments::{
     Cells, CopyHere, Footer, Given, MAX_READ_BYTES, MAX_READ_CELLS, MAX_UNSETTLED, Newest, Request, encode_answer,
     encode_unsettled,
@@ -135,18 +135,31 @@ pub(crate) fn about(store: &Arc<Store>, key: Key, asked: About, reply: Reply, pe
     let Some(version) = certain else { return ask(told(reply, Some(permit))) };
     // A copy before it does not count any more: that is said first. Its name is read in a thread of the device.
     let until = copies::before(version.timestamp, version.is_deletion());
+    let told = told(reply, Some(permit));
+    let told = if version.is_deletion() && is_pack(&key.digest) { forgetting(store, &device, key, told) } else { told };
     if !copies::has_dead(store, &key, until) {
-        return ask(told(reply, Some(permit)));
+        return ask(told);
     }
     let store = Arc::clone(store);
     device.run(move || {
-        let told = told(reply, Some(permit));
         let then = Box::new(move |ended: swiftlet_store::Result<bool>| match ended {
             Ok(_) => ask(told),
             Err(error) => told(Err(error)),
         });
         copies::end(&store, &key, until, None, then);
     });
+}
+
+/// Before it is said that a deletion of a pack is known, the references to it go that a device has from when it was a place
+/// before: by their set hashes it would pass for one that has the objects.
+fn forgetting(store: &Arc<Store>, device: &Arc<Device>, key: Key, told: Told) -> Told {
+    let (store, device) = (Arc::clone(store), Arc::clone(device));
+    Box::new(move |outcome| {
+        if outcome.is_err() {
+            return told(outcome);
+        }
+        device.run(move || told(store.forget_references_to(&key).and(outcome)));
+    })
 }
 
 /// Read something of a fragment, in a thread of the device.

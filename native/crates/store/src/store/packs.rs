@@ -166,12 +166,25 @@ impl Store {
         let mut gone = 0;
         for id in self.inner.index.ids().into_iter().filter(|(_, partition)| small_of(*partition) == *partition) {
             for one in self.packs(id)? {
-                if self.is_deleted(id, one.pack)? {
-                    gone += self.forget_references(id, one.pack)?;
-                }
+                gone += self.forget_if_deleted(id, one.pack)?;
             }
         }
         Ok(gone)
+    }
+
+    /// The same of one pack, by the key of a fragment of it: whoever has just been told that it is deleted need not wait
+    /// for the next upkeep until its lack is seen.
+    pub fn forget_references_to(&self, key: &Key) -> Result<u64> {
+        let id = (key.policy, small_of(key.partition));
+        let mut gone = 0;
+        for one in self.packs(id)?.into_iter().filter(|one| one.pack.digest == key.digest) {
+            gone += self.forget_if_deleted(id, one.pack)?;
+        }
+        Ok(gone)
+    }
+
+    fn forget_if_deleted(&self, id: PartitionId, pack: Pack) -> Result<u64> {
+        if self.is_deleted(id, pack)? { self.forget_references(id, pack) } else { Ok(0) }
     }
 
     /// Whether any place's fragment of a pack is known here to be deleted.

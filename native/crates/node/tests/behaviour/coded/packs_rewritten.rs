@@ -339,3 +339,41 @@ fn nothing_is_adopted_of_a_pack_that_one_place_has_not_proved() {
     assert_eq!(half.work.packs(), before);
     half.check("when it is back");
 }
+
+/// A device that is no place while a pack is deleted, and is one again, refers to what is gone. Its set hashes are those of
+/// places that have the objects: nobody sees what it lacks before it has forgotten that.
+#[test]
+fn a_device_that_is_a_place_again_forgets_a_pack_when_it_is_told_of_its_deletion() {
+    let (mut half, old, place) = (Half::new(), pack_of(1), 2);
+    // The last device is there in its stead, with the copies that count and a fragment of the pack.
+    half.work.cluster.targets.swap(place, 6);
+    let cluster = &half.work.cluster;
+    for (number, timestamp) in half.truth.iter().filter(|(_, timestamp)| **timestamp > 0) {
+        cluster.copy(*number, *timestamp, &[6]);
+    }
+    let first = Key { digest: old.digest, ..cluster.fragment(PACK, 0) };
+    let at = |place: usize| Key { partition: first.partition + place as u32, ..first };
+    let of_ring = Key { digest: old.digest, ..key(PACK) };
+    let devices = Devices::new(cluster.targets.clone());
+    let places = Places::new(devices, of_ring, (scheme(), cluster.cell), (0..6).collect(), Vec::new()).unwrap();
+    let rebuilt = rebuild(places, place, old.version.timestamp, old.version.generation);
+    assert_eq!(rebuilt, RebuildEnd::Answered(SlotAnswer::Done));
+    half.store(6).about_fragment(at(place), Asked::Settle(old.version)).unwrap();
+    half.finish(2..9);
+    let deletion = half.store(0).shown_fragment(&at(0)).unwrap().unwrap();
+    assert!(deletion.version.is_deletion());
+    // It comes back with what it had.
+    half.work.cluster.targets.swap(place, 6);
+    let cluster = &half.work.cluster;
+    let former: Vec<u64> = half.truth.iter().filter(|(_, timestamp)| **timestamp == 10).map(|one| *one.0).collect();
+    let is_there = |number: &u64| half.store(place).entry(&small(*number)).unwrap().is_some();
+    let id = (2, small(PACK).partition);
+    let used: Vec<_> = half.store(place).packs(id).unwrap().iter().map(|one| (one.pack, one.references)).collect();
+    assert_eq!((used, former.iter().all(is_there)), (vec![(old, former.len() as u64)], true));
+    let told = FragmentRequest::About { key: at(place), asked: Asked::Learn(deletion) };
+    let target = cluster.targets[place].as_ref().unwrap();
+    cluster.world.client.ask(target, &Request::from(told), None, LONG).unwrap();
+    assert_eq!(half.store(place).packs(id).unwrap(), []);
+    assert!(!former.iter().any(is_there));
+    assert_eq!(half.store(place).check().unwrap(), Vec::<String>::new());
+}
