@@ -644,12 +644,7 @@ impl State {
         let mut in_time: BTreeSet<usize> = asking.open().map(|about| about.index).collect();
         in_time.retain(|place| !is_still(place));
         if !is_enough(asking, in_time.union(&self.heard)) {
-            if self.first.is_empty() {
-                self.compare(asking);
-                return true;
-            }
-            self.ask_next(asking, false);
-            return false;
+            return self.ask_enough(asking, in_time);
         }
         in_time.retain(|place| !late.iter().any(|late| late.about.index == *place));
         let is_sound = |place: &&usize| self.sound.contains(place);
@@ -657,6 +652,20 @@ impl State {
         if another && !is_enough(asking, in_time.union(&self.heard).filter(is_sound)) && asking.may_ask_more() {
             self.hedges += 1;
             self.ask_next(asking, false);
+        }
+        false
+    }
+
+    /// Ask as many more of the first places as will be enough with those that are waited for: their answers may all come at
+    /// once, and nobody else is asked after the last one. Decide now if there are not so many. Returns whether it was decided.
+    fn ask_enough(&mut self, asking: &mut Asking, mut in_time: BTreeSet<usize>) -> bool {
+        while !is_enough(asking, in_time.union(&self.heard)) {
+            let Some(place) = self.first.front().copied() else {
+                self.compare(asking);
+                return true;
+            };
+            self.ask_next(asking, false);
+            in_time.insert(place);
         }
         false
     }

@@ -3,12 +3,14 @@
 
 use super::*;
 use std::collections::HashMap;
+use std::sync::Condvar;
 
 use swiftlet_fragments::deletion::Deleted;
 use swiftlet_fragments::posting::Posted;
 use swiftlet_node::Coding;
 use swiftlet_node::coded::{Deleting, Posting, SmallWriting, SmallWritten, StepOptions};
 use swiftlet_store::model::{Entry, EntryKind, Footer, PostMeta};
+use swiftlet_transport::{Call, Event, Sink};
 
 fn step() -> StepOptions {
     StepOptions { timeout: LONG, after_quorum: LONG, rows: vec![1, 2, 4], trace: "tx".to_owned() }
@@ -326,4 +328,52 @@ fn reads_give_what_was_acknowledged_last_in_whichever_form() {
         }
     }
     cluster.check();
+}
+
+/// Keeps the thread that delivers events to it until it is told to go on.
+struct Stopped(Mutex<bool>, Condvar);
+
+impl Sink for Stopped {
+    fn events(&self, events: &mut Vec<Event>) {
+        events.clear();
+        let mut goes_on = self.0.lock().unwrap();
+        while !*goes_on {
+            goes_on = self.1.wait(goes_on).unwrap();
+        }
+    }
+}
+
+/// Two holders are away that have what is newest; of the other places one alone knows of it, the last one that is asked.
+/// On a busy machine the answers of all others come at once: they are not enough, however few are still waited for.
+#[test]
+fn answers_that_come_at_once_are_no_more_than_they_are() {
+    let cluster = Cluster::knowing();
+    let (old, new) = (b"old".to_vec(), b"new".to_vec());
+    cluster.put_small(1, 10, &old, &[]);
+    for place in [0, 1] {
+        let footer = crate::common::footer(&new);
+        cluster.machines[place].stores[0].put(copies_of(1), &meta(30), &footer, new.clone()).unwrap();
+    }
+    let known = Key { partition: 32 * key(1).partition + 5, ..key(1) };
+    cluster.machines[5].stores[0].delete(known, 29, b"/a/c/o".to_vec()).unwrap_err();
+    assert_eq!(get(cluster.places(1, 0, &[]), &first(&[])), Ok((30, new)));
+    let (faults, delay) = (cluster.world.network.faults(), Duration::from_millis(200));
+    faults.delay_us.store(delay.as_micros() as u64, SeqCst);
+    let events = Completions::new().unwrap();
+    let places = cluster.places(1, 0, &[0, 1]);
+    let reading = Reading::start(places, &first(&[]), 0..u64::MAX, small_reading(), (events.clone(), 7));
+    // The questions are on their way. A call that ends at once stops the thread that takes the answers in.
+    std::thread::sleep(delay / 4);
+    let stopped = Arc::new(Stopped(Mutex::new(false), Condvar::new()));
+    let sink = Arc::clone(&stopped) as Arc<dyn Sink>;
+    let nobody = cluster.world.node.peer(Address { name: "nobody".to_owned(), tcp: None });
+    drop(nobody.call(Call { timeout: LONG, ..Call::default() }, &sink, 1));
+    std::thread::sleep(4 * delay);
+    *stopped.0.lock().unwrap() = true;
+    stopped.1.notify_all();
+    faults.delay_us.store(0, SeqCst);
+    while reading.end().is_none() {
+        drop(events.wait(reading.turn()));
+    }
+    assert!(matches!(reading.end(), Some(ReadEnd::Unavailable | ReadEnd::NotFound(_))), "{:?}", reading.description());
 }
