@@ -54,11 +54,16 @@ impl Cluster {
 
     /// Write a pack of what the first place has of these objects.
     pub(super) fn pack(&self, number: u64, members: &[u64], timestamp: u64) -> Written {
+        self.pack_from(0, number, members, timestamp)
+    }
+
+    /// The same of what another place has.
+    pub(super) fn pack_from(&self, place: usize, number: u64, members: &[u64], timestamp: u64) -> Written {
         let mut members: Vec<_> = members.iter().map(|number| small(*number)).collect();
         members.sort_unstable_by_key(|key| key.digest);
         let (mut bytes, mut references, mut checks) = (Vec::new(), Vec::new(), Vec::new());
         for key in members {
-            let member = self.store(0).member(&key).unwrap().unwrap();
+            let member = self.store(place).member(&key).unwrap().unwrap();
             let timestamp = member::timestamp_of(&member).unwrap();
             let (offset, length) = (bytes.len() as u64, member.len() as u32);
             references.push(Reference { digest: key.digest, timestamp, offset, length });

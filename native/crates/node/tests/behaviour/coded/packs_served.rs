@@ -10,7 +10,8 @@ use swiftlet_fragments::packs::Pack;
 use swiftlet_fragments::posting::Posted;
 use swiftlet_node::Client;
 use swiftlet_node::coded::Packing;
-use swiftlet_store::model::{Info, PostMeta};
+use swiftlet_node::message::packs::Told;
+use swiftlet_store::model::{Info, PostMeta, PutMeta};
 
 /// A partition with so many small objects, which are packed.
 fn packed(cluster: &Cluster, count: u64) -> Vec<u64> {
@@ -155,6 +156,38 @@ fn the_newest_metadata_count_whoever_has_told_of_them() {
         assert!(get(cluster.places(number, 0, &[]), &order) == Ok((10, body(number))));
         assert_eq!(described(cluster.places(number, 0, &[]), &order).unwrap().0.meta_timestamp, 50, "{order:?}");
     }
+}
+
+/// Sync brings a copy with the newest metadata in its bytes, and beside it. Of two members of one version a place compares
+/// no more than how long they are, so that a later pack may replace such bytes by those of the write.
+#[test]
+fn metadata_lie_beside_a_copy_whose_bytes_are_replaced_by_older_ones() {
+    let cluster = Cluster::knowing();
+    let number = PACK + 5;
+    let store = |place: usize| &cluster.machines[place].stores[0];
+    cluster.copy(number, 10, &[0, 1]);
+    let metadata = vec![(b"x".to_vec(), b"30".to_vec())];
+    let posted = PostMeta { timestamp: 30, metadata: metadata.clone(), ..PostMeta::default() };
+    [0, 1].iter().for_each(|place| assert!(store(*place).post(small(number), posted.clone()).unwrap()));
+    let data = body(number);
+    let put = PutMeta { metadata: metadata.clone(), ..meta(10) };
+    assert!(store(2).put(small(number), &put, &crate::common::footer(&data), data).unwrap());
+    assert!(store(2).post(small(number), posted).unwrap());
+    let members = [0, 2].map(|place| store(place).member(&small(number)).unwrap().unwrap());
+    assert!(members[0] != members[1] && members[0].len() == members[1].len(), "other metadata, as many bytes");
+    let (newer, older) = (cluster.pack_from(2, PACK + 5000, &[number], 20), cluster.pack_from(0, PACK, &[number], 21));
+    assert_eq!(cluster.adopt(PACK, 2, &older), Told::Done { references: 0 }, "the copy has other bytes");
+    assert_eq!(cluster.adopt(PACK + 5000, 2, &newer), Told::Done { references: 1 });
+    assert_eq!(cluster.adopt(PACK, 2, &older), Told::Done { references: 1 }, "the reference has as many");
+    assert_eq!(cluster.pack_of(number, 2), Some(older.table.pack));
+    for away in [vec![0, 1], vec![0], vec![]] {
+        let (info, _) = described(cluster.places(number, 0, &away), &first(&away)).unwrap();
+        assert_eq!((info.timestamp, info.meta_timestamp, &info.metadata), (10, 30, &metadata), "without {away:?}");
+    }
+    // Other places are shown as much.
+    let entries = [0, 2].map(|place| store(place).entry(&small(number)).unwrap().unwrap());
+    assert_eq!((entries[0], entries[1].meta_timestamp), (entries[1], 30));
+    cluster.check();
 }
 
 #[test]
