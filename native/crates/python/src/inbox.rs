@@ -13,6 +13,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use swiftlet_transport::{Chunk, Event, Sink, What, Window};
 
+use crate::chunks::TransportChunk;
+
 /// Bytes that were not taken yet.
 pub(crate) enum Piece {
     Here(Chunk),
@@ -76,18 +78,7 @@ impl Inbox {
             [] => return Ok(None),
             [Piece::Here(chunk)] => PyBytes::new(py, chunk),
             [Piece::Copied { bytes, .. }] => bytes.bind(py).clone(),
-            pieces => PyBytes::new_with(py, pieces.iter().map(Piece::len).sum(), |mut to| {
-                for piece in pieces {
-                    let bytes: &[u8] = match piece {
-                        Piece::Here(chunk) => chunk,
-                        Piece::Copied { bytes, .. } => bytes.as_bytes(py),
-                    };
-                    let (here, rest) = to.split_at_mut(bytes.len());
-                    here.copy_from_slice(bytes);
-                    to = rest;
-                }
-                Ok(())
-            })?,
+            pieces => joined(py, pieces)?,
         };
         Ok(Some((bytes, pieces)))
     }
@@ -117,6 +108,16 @@ impl Inbox {
         pieces.append(&mut waiting.pieces);
         waiting.pieces = pieces;
     }
+}
+
+/// The bytes of several pieces, joined by Python: memory that `PyBytes::new_with` gives would be filled with zeros first.
+fn joined<'py>(py: Python<'py>, pieces: &[Piece]) -> PyResult<Bound<'py, PyBytes>> {
+    let part = |piece: &Piece| match piece {
+        Piece::Here(chunk) => Ok(TransportChunk(chunk.clone()).into_pyobject(py)?.into_any()),
+        Piece::Copied { bytes, .. } => Ok(bytes.bind(py).clone().into_any()),
+    };
+    let parts = pieces.iter().map(part).collect::<PyResult<Vec<_>>>()?;
+    Ok(PyBytes::new(py, b"").call_method1("join", (parts,))?.cast_into()?)
 }
 
 impl Sink for Inbox {
