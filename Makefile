@@ -197,12 +197,17 @@ model-kills: setup ## OPS random writes while servers are killed, chosen by SEED
 
 # make move-kills KILLS=50 SEED=3
 .PHONY: move-kills
-move-kills: setup ## containers moved to erasure coding and out of it under load, by movers killed KILLS times at moments chosen by SEED
+move-kills: setup ## containers moved to erasure coding and out of it under load, by movers killed KILLS times at moments chosen by SEED, and with all other processes killed as well
 	@KILLS=$(KILLS) SEED=$(SEED) .venv/bin/python -m pytest -q -s e2e/standalone/test_move_kills.py
 
 # make coded-kills KILLS=200 SEED=3
 .PHONY: coded-kills
-coded-kills: setup ## proxies, object servers and replicators of a 4+2 store killed KILLS times, chosen by SEED, and devices wiped: nothing acknowledged is lost
+coded-kills: setup ## every process of a 4+2 store killed, KILLS in all, chosen by SEED, and devices wiped, while objects are written, packed, rebuilt and moved to another policy
+	@KILLS=$(KILLS) SEED=$(SEED) .venv/bin/python -m pytest -q -s e2e/standalone/test_kill_matrix.py
+
+# make fragment-kills KILLS=200 SEED=3
+.PHONY: fragment-kills
+fragment-kills: setup ## proxies, object servers and replicators of a 4+2 store without small objects killed KILLS times, chosen by SEED, and devices wiped: no read is stale
 	@KILLS=$(KILLS) SEED=$(SEED) .venv/bin/python -m pytest -q -s e2e/standalone/test_erasure_coding.py -k nothing_acknowledged
 
 # make pack-kills KILLS=200 SEED=3

@@ -16,7 +16,7 @@ import threading
 import time
 import urllib.request
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -62,22 +62,22 @@ def report_of(cluster: Cluster) -> dict[str, Any]:
     return found
 
 
-def is_proved(cluster: Cluster, since_s: float) -> bool:
-    """Whether all devices have proved by a round that has begun since then that no place lacks anything."""
+def is_proved(cluster: Cluster, since_s: float, rings: Sequence[str] = (RING,)) -> bool:
+    """Whether all devices have proved by a round that has begun since then that nothing is lacking in these rings."""
     try:
         report = report_of(cluster)
     except OSError:
         return False
-    rings = [device["rings"].get(RING) for device in report["devices"].values()]
-    return len(rings) == len(SERVERS) and all(ring and (ring["syncedAt"] or 0) > since_s for ring in rings)
+    found = [device["rings"].get(ring) for device in report["devices"].values() for ring in rings]
+    return len(found) == len(SERVERS) * len(rings) and all(ring and (ring["syncedAt"] or 0) > since_s for ring in found)
 
 
-def wait_until_whole(cluster: Cluster, since_s: float) -> None:
+def wait_until_whole(cluster: Cluster, since_s: float, rings: Sequence[str] = (RING,)) -> None:
     """Wait for that proof, and until nothing is undecided or left to repair."""
 
     def is_whole() -> bool:
         repairs = report_of(cluster)["repairs"] or {"undecided": 1}
-        return is_proved(cluster, since_s) and not (repairs["undecided"] or repairs["left"])
+        return is_proved(cluster, since_s, rings) and not (repairs["undecided"] or repairs["left"])
 
     wait_until(is_whole, cluster)
 
@@ -92,6 +92,9 @@ def wait_until(condition: Callable[[], bool], cluster: Cluster) -> None:
 
 class Killer:
     """Kills processes of a store, and wipes devices."""
+
+    rings: Sequence[str] = (RING,)
+    """All of these are proved to be whole before another device is wiped."""
 
     def __init__(self, cluster: Cluster, chooser: random.Random, over: threading.Event) -> None:
         """`over` ends its pauses."""
@@ -109,13 +112,15 @@ class Killer:
 
     def step(self) -> None:
         """Kill some processes at once, and start them again."""
-        victims = self._chooser.choice((self._servers, self._servers, self._proxy, self._replicator, self._mixed))()
+        victims = self._chooser.choice(self._ways())()
         if not victims:
             return
         is_wiped = victims[0] in SERVERS and self.kills - self._last_wipe >= WIPE_EVERY
         if is_wiped and self._wiped_s is not None:
             # Under load: nobody but those who write disturbs it.
-            wait_until(lambda: is_proved(self._cluster, (self._wiped_s or 0.0) + YOUNG_S), self._cluster)
+            wait_until(self._is_whole, self._cluster)
+        for victim in victims:
+            self._note(victim.partition("-")[0])
         self._cluster.kill(*victims)
         if is_wiped:
             self._wipe(victims[0])
@@ -123,8 +128,18 @@ class Killer:
         self._cluster.start(*victims)
         if is_wiped:
             self._wiped_s = time.time()
-        for victim in victims:
-            self.killed[victim.partition("-")[0]] += 1
+
+    def _ways(self) -> Sequence[Callable[[], list[str]]]:
+        """What may be killed, as often as it is chosen: each returns the processes to be started again."""
+        return self._servers, self._servers, self._proxy, self._replicator, self._mixed
+
+    def _note(self, kind: str) -> None:
+        """A process of this kind is killed now."""
+        self.killed[kind] += 1
+
+    def _is_whole(self) -> bool:
+        """Whether the device that was wiped last has all that it lacked, by proof."""
+        return is_proved(self._cluster, (self._wiped_s or 0.0) + YOUNG_S, self.rings)
 
     def _servers(self) -> list[str]:
         return self._chooser.sample(SERVERS, self._chooser.choice((1, 1, 2)))
@@ -140,8 +155,8 @@ class Killer:
             return ["proxy"]
         workers = psutil.Process(self._cluster.pids["proxy"]).children()
         if workers:
+            self._note("worker")
             self._chooser.choice(workers).kill()
-            self.killed["worker"] += 1
         return []
 
     def _wipe(self, server: str) -> None:

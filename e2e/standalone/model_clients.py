@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import http.client
 import itertools
+import math
 import random
 import threading
 import time
@@ -89,6 +90,12 @@ class Model:
     counts: Counter[str] = field(default_factory=Counter)
     """Answers, by method and status."""
     wrong: list[str] = field(default_factory=list)
+    may_be_behind: bool = False
+    """Whether a read may show what was before: more processes may be away at a time than reads reckon with."""
+
+    def allowed(self, path: str, begun: float, ended: float) -> Versions:
+        """What somebody may see who asks at `begun` and has the answer at `ended`."""
+        return self.histories[path].allowed(-math.inf if self.may_be_behind else begun, ended)
 
     @property
     def written(self) -> int:
@@ -174,7 +181,7 @@ class Worker:
                 self._must_allow(method, path, operation.begun, at, None)
 
     def _must_allow(self, method: str, path: str, begun: float, ended: float, version: Version | None) -> None:
-        allowed = self._model.histories[path].allowed(begun, ended)
+        allowed = self._model.allowed(path, begun, ended)
         if version not in allowed:
             self._model.wrong.append(f"{method} of {path} showed {version}, allowed are {set(allowed)}")
 
@@ -234,10 +241,10 @@ class Worker:
             new["content_type"] = f"copied/{number}"
         told = {"number": NUMBER, "content_type": "Content-Type"}
         headers = {told[name]: value for name, value in new.items()}
-        history, begun = self._model.histories[source], time.monotonic()
+        begun = time.monotonic()
 
         def copied(etag: str | None) -> Versions:
-            found = history.allowed(begun, time.monotonic())
+            found = self._model.allowed(source, begun, time.monotonic())
             there = [replace(version, **new) for version in found if version is not None]
             return frozenset(version for version in there if etag in (None, version.etag))
 

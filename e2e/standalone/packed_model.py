@@ -25,6 +25,7 @@ SIZES = (0, 1, 900, 3000, 9000, 20_000)
 """Bytes of small objects."""
 LARGE = 90_000
 """Bytes of an object that is coded by itself."""
+LARGE_SHARE = 0.05
 MARK = "X-Object-Meta-Mark"
 Kind = Literal["put", "post", "delete"]
 
@@ -54,6 +55,8 @@ class PackedModel(Answers):
     """Knows what all clients have written, and judges what they read."""
 
     names: list[Small]
+    large_puts: int = 0
+    """Writes of objects that are coded by themselves that are under way."""
 
     def judge(self, small: Small, since: tuple[int, int], answer: Answer) -> str | None:
         """Return what is wrong with an answer to a GET by who began to ask when `since` was acknowledged: the last
@@ -89,10 +92,14 @@ class PackedWorker(Caller):
         own: list[Small],
         chooser: random.Random,
         coded_sizes: Sequence[int] = (),
+        large: tuple[float, Sequence[int]] = (LARGE_SHARE, (LARGE,)),
     ) -> None:
-        """`own` are the objects of which it is the only writer, with `coded_sizes` where no object is small."""
+        """`own` are the objects of which it is the only writer, with `coded_sizes` where no object is small, and else a
+        share of `large` ones.
+        """
         super().__init__(client, container, model)
         self._coded_sizes = coded_sizes
+        self._large = large
         self._model = model
         self._own = own
         self._chooser = chooser
@@ -102,14 +109,20 @@ class PackedWorker(Caller):
         self._chooser.choices([self.put, self.post, self.delete, self.read], [4, 2, 1, 4])[0]()
 
     def put(self) -> None:
+        (share, large), is_large = self._large, False
         if self._coded_sizes:
             size = self._chooser.choice(self._coded_sizes)
         else:
-            size = LARGE if self._chooser.random() < 0.05 else self._chooser.choice(SIZES)
+            is_large = self._chooser.random() < share
+            size = self._chooser.choice(large if is_large else SIZES)
         small = self._chooser.choice(self._own)
         number = self._begin(small, Done("put", size))
         body = body_of(small.name, number, size)
+        with self._model.lock:
+            self._model.large_puts += is_large
         answer = self._call("PUT", small.name, {MARK: str(number)}, body)
+        with self._model.lock:
+            self._model.large_puts -= is_large
         self._end(small, number, answer.status == 201)
 
     def post(self) -> None:

@@ -3,7 +3,7 @@ they do with coded ones, and with two devices away these are read, written and d
 devices wiped no read shows anything that the acknowledged writes do not allow, nor pieces of two writes, and afterwards
 everything is whole again, by proof.
 
-`SEED` chooses what is killed, `KILLS` how many processes are at least (`make coded-kills`).
+`SEED` chooses what is killed, `KILLS` how many processes are at least (`make fragment-kills`).
 """
 
 from __future__ import annotations

@@ -1,48 +1,44 @@
-"""Containers move to erasure coding and out of it while clients use them, by movers that are killed.
+"""Containers move to erasure coding and out of it while clients use them, by movers that are killed, and so are all the
+others: each process of the store, one at a time.
 
-Fault model: SIGKILL of the mover at random moments, again and again, in each direction at the same time; clients that
-PUT, POST, COPY, DELETE and read meanwhile, through proxies that know a phase late, and go away in the middle. While
-that goes on no read may show anything that the acknowledged operations do not allow. Afterwards everything is in the
-new policy and nothing in the old one, the bytes are those of the ETags, and listings and totals say what objects there
-are.
+Fault model: SIGKILL of the mover at random moments, again and again, in each direction at the same time; SIGKILL of one
+object server, container server, replicator, metadata server, proxy or worker of a proxy at a time, in whichever phase
+and at whichever step the movers are, started again within seconds; clients that PUT, POST, COPY, DELETE and read
+meanwhile, through proxies that know a phase late, and go away in the middle. While that goes on no read may show
+anything that the acknowledged operations do not allow. Afterwards everything is in the new policy and nothing in the
+old one, the bytes are those of the ETags, and listings and totals say what objects there are.
 
-`SEED` chooses what is done and when a mover is killed, `KILLS` how often in each direction (`make move-kills`). A move
-is settled a day after it began, which no test waits for: this one settles it by hand, once nobody writes.
+`SEED` chooses what is done and what is killed when, `KILLS` how often a mover is killed in each direction, and half of
+how often others are (`make move-kills`). A move is settled a day after it began, which no test waits for: this one
+settles it by hand, once nobody writes.
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import random
 import subprocess
-import sys
 import time
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
-from hashlib import md5
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from e2e.standalone.cluster import SOURCES, Cluster, environment, start_cluster
+from e2e.standalone import movers as moves
+from e2e.standalone.cluster import Cluster, start_cluster
 from e2e.standalone.model_checks import Checks, settle, wait_until
-from e2e.standalone.model_clients import NUMBER, Model, Worker
-from e2e.standalone.model_history import History, Version
+from e2e.standalone.model_clients import Model, Worker
+from e2e.standalone.model_history import History
+from e2e.standalone.movers import Movers, put_still
+from e2e.standalone.test_model_kills import WORKER, kill_worker
 from e2e.standalone.threads import at_work
 from e2e.standalone.wire import Client
-from swiftlet.api.http.reserved import versions_container
-from swiftlet.errors import NotFound
-from swiftlet.main.commands.policy_move import Moving, Wanted, moving
-from swiftlet.model import DatabaseName
-from swiftlet.names import Path as Name
-from swiftlet.policy_mover.container_pass import PassReport
 from swiftlet.policy_moves import Phase
-from swiftlet.settings import ProxySettings, load_settings
 
 SEED = int(os.environ.get("SEED", "1"))
 KILLS = int(os.environ.get("KILLS", "2"))
@@ -57,91 +53,56 @@ WAYS = {"m0": (USUAL, CODED), "m1": (CODED, USUAL)}
 VERSIONED, VERSIONS = "old", 4
 ALIVE_S = (0.2, 6.0)
 """For how long a mover that is killed lives: the first one at all, the others once they may copy."""
-STILL, STILL_BYTES = 10 + 4 * KILLS, 20_000
-"""Objects of each container that nobody writes again, so that there is something to copy to the end."""
+STILL = 10 + 4 * KILLS
+"""Objects of each container that nobody writes again."""
 RATE = 20_000
 """Bytes per second of movers that are killed, so that they are killed while they copy."""
 WITHIN_S = 240.0 if KILLS < 10 else 1200.0
-"""For all runs of one mover that are not killed."""
-# Movers wait for as long as any service remembers a container. Here none does for long: no grants of the front, nothing
-# expires. With many kills all is as by default, and each phase takes more than a minute.
-BRIEFLY = {
-    "SWIFTLET_PROXY__CONTAINER_INFO_TTL_S": "0.5",
-    "SWIFTLET_METADATA__CONTAINER_INFO_TTL_S": "0.5",
-    "SWIFTLET_EXPIRER__ENABLED": "false",
-    "SWIFTLET_REAPER__ENABLED": "false",
-}
+SERVERS = [*(f"object-{n}" for n in range(1, 8)), *(f"container-{n}" for n in range(1, 4))]
+VICTIMS = [*SERVERS, "proxy", "proxy", WORKER, WORKER, "replicator", "database-replicator", "metadata"]
+"""Processes other than movers, as often as they are chosen."""
+AWAY_S = (0.0, 0.3, 1.5)
 SETTINGS = {
-    **(BRIEFLY if KILLS < 10 else {}),
-    "SWIFTLET_METADATA__GRANT_LIFE_S": "1",
-    "SWIFTLET_METADATA__MAX_GRANT_LIFE_S": "1",
-    "SWIFTLET_PROXY__ANSWER_TIMEOUT_S": "1",
-    "SWIFTLET_PROXY__CONNECT_TIMEOUT_S": "0.3",
+    # With many kills all is as by default, and each phase takes more than a minute.
+    **(moves.BRIEFLY if KILLS < 10 else {}),
+    **moves.SETTINGS,
     # What a killed mover leaves undecided is decided as soon as it may be.
     "SWIFTLET_REPLICATOR__INTERVAL_S": "1",
     "SWIFTLET_REPLICATOR__CODED_RECOVERY_AFTER_S": "10",
 }
 
 
-@dataclass
-class Movers:
-    """Runs `swiftlet policy move` of one store, whose services it has asked about."""
+def kill_and_finish(movers: Movers, container: str, source: str, target: str, chooser: random.Random) -> int:
+    """Move a container by movers that are killed, then by some that are not; how many were killed in time."""
+    killed = 0
+    for number in range(KILLS):
+        process = movers.begin(source, target, *movers.of(container), "--rate", str(RATE))
+        if number:
+            _wait_for_pass(process)
+        try:
+            process.communicate(timeout=chooser.uniform(*ALIVE_S))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+            killed += 1
+    movers.finish(container, source, target)
+    return killed
 
-    cluster: Cluster
-    account: str
 
-    def services(self) -> list[str]:
-        """Return the URLs of those that no ring names."""
-        names = [name for name in self.cluster.services if not name.startswith(("object-", "container-"))]
-        return [self.cluster.management_url(name) for name in names]
-
-    def begin(self, source: str, target: str, *options: str) -> subprocess.Popen[str]:
-        config = str(self.cluster.settings_file("proxy"))
-        told = [text for url in self.services() for text in ("--service", url)]
-        command = [sys.executable, "-m", "swiftlet.main", "policy", "move", source, target, "--config", config]
-        return subprocess.Popen(
-            [*command, "--json", *told, *options],
-            env={**environment(), **self.cluster.settings, "PYTHONPATH": str(SOURCES)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-
-    def run(self, source: str, target: str, *options: str) -> tuple[int, list[dict[str, Any]]]:
-        """Run it to its end; the code with which it ended, and what it said."""
-        process = self.begin(source, target, *options)
-        out, err = process.communicate(timeout=WITHIN_S)
-        assert process.returncode in (0, 1), err
-        return process.returncode, [json.loads(line) for line in out.splitlines()]
-
-    def of(self, container: str) -> list[str]:
-        """Options for one container, which stays in `moving`."""
-        return ["--account", self.account, "--container", container, "--leave-moving"]
-
-    def kill_and_finish(self, container: str, source: str, target: str, chooser: random.Random) -> int:
-        """Move a container by movers that are killed, then by some that are not; how many were killed in time."""
-        killed = 0
-        for number in range(KILLS):
-            process = self.begin(source, target, *self.of(container), "--rate", str(RATE))
-            if number:
-                _wait_for_pass(process)
-            try:
-                process.communicate(timeout=chooser.uniform(*ALIVE_S))
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.communicate()
-                killed += 1
-        self.finish(container, source, target)
-        return killed
-
-    def finish(self, container: str, source: str, target: str) -> list[dict[str, Any]]:
-        """Run movers until one says that all objects are moved; what it said."""
-        deadline = time.monotonic() + WITHIN_S
-        while True:
-            code, said = self.run(source, target, *self.of(container))
-            if code == 0:
-                return said
-            assert time.monotonic() < deadline, said
+def kill_others(cluster: Cluster, chooser: random.Random, runs: Sequence[Future[Any]]) -> Counter[str]:
+    """Kill one process of the store after the other while movers are at work; return how many of each kind were."""
+    killed: Counter[str] = Counter()
+    while killed.total() < 2 * KILLS and not all(run.done() for run in runs):
+        time.sleep(chooser.uniform(0.0, 2.0))
+        victim = chooser.choice(VICTIMS)
+        killed[victim.rstrip("-0123456789")] += 1
+        if victim == WORKER:
+            kill_worker(cluster, chooser)
+            continue
+        cluster.kill(victim)
+        time.sleep(chooser.choice(AWAY_S))
+        cluster.start(victim)
+    return killed
 
 
 def _wait_for_pass(process: subprocess.Popen[str]) -> None:
@@ -164,19 +125,6 @@ def used(client: Client, model: Model, chooser: random.Random) -> Iterator[None]
         worker.close()
 
 
-def put_still(client: Client, container: str) -> dict[str, History]:
-    """Objects that nobody writes again; what is known of them."""
-    found: dict[str, History] = {}
-    for number in range(STILL):
-        path, body = f"{container}/still{number}", f"{container} {number} ".encode() * (STILL_BYTES // 5)
-        sent = {NUMBER: str(number), "Content-Type": "text/plain"}
-        assert client.call("PUT", path, sent, body=body).status == 201
-        etag = md5(body, usedforsecurity=False).hexdigest()
-        found[path] = History()
-        found[path].settle(Version(etag, len(body), "text/plain", str(number)))
-    return found
-
-
 def put_versions(client: Client) -> None:
     """A container with old versions, of which the hidden container has all but one."""
     assert client.call("PUT", VERSIONED, {"X-Storage-Policy": USUAL, "X-Versions-Enabled": "true"}).status == 201
@@ -189,36 +137,6 @@ def versions_of(client: Client) -> list[bytes]:
     listed = client.call("GET", VERSIONED, query="versions&format=json").json()
     ids = [one["version_id"] for one in reversed(listed)]
     return [client.call("GET", f"{VERSIONED}/o", query=f"version-id={id}").body for id in ids]
-
-
-async def must_be_in(
-    settings: ProxySettings, movers: Movers, model: Model, container: str, way: tuple[str, str]
-) -> None:
-    """Everything is in the target and nothing in the source; then settle the move: nobody writes."""
-    account, wanted = movers.account, Wanted(*way, services=movers.services())
-    async with moving(settings, wanted, lambda _told: None) as at_work:
-        for name in (container, versions_container(container)):
-            await _settled(at_work, DatabaseName(account, name))
-        source, target = (settings.load_policies().named(name) for name in way)
-        assert source is not None
-        assert target is not None
-        for path in (one for one in model.histories if one.startswith(f"{container}/")):
-            place = Name(account, container, path.partition("/")[2])
-            with pytest.raises(NotFound):
-                await at_work.objects.head(place, source.index, newest=True)
-
-
-async def _settled(at_work: Moving, name: DatabaseName) -> None:
-    try:
-        standing = await at_work.phases.standing(name)
-    except NotFound:
-        return
-    assert standing.phase is Phase.MOVING
-    assert standing.move is not None
-    report = PassReport()
-    await at_work.make_pass(name, standing.move, report).look()
-    assert report.found_nothing, report
-    assert (await at_work.phases.settle(name)).phase is Phase.SETTLED
 
 
 def totals_are_told(client: Client) -> None:
@@ -252,7 +170,7 @@ def look(checks: Checks) -> None:
 
 
 @pytest.mark.timeout(600 + 60 * KILLS)
-def test_containers_move_both_ways_while_clients_use_them_and_movers_are_killed(
+def test_containers_move_both_ways_while_clients_use_them_and_processes_are_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     print(f"SEED={SEED} KILLS={KILLS}")
@@ -264,21 +182,25 @@ def test_containers_move_both_ways_while_clients_use_them_and_movers_are_killed(
         for name, (source, _) in WAYS.items():
             assert client.call("PUT", name, {"X-Storage-Policy": source}).status == 201
         put_versions(client)
-        still = {path: history for name in WAYS for path, history in put_still(client, name).items()}
-        movers = Movers(cluster, client.account)
+        still = {path: history for name in WAYS for path, history in put_still(client, name, STILL).items()}
+        movers = Movers(cluster, client.account, WITHIN_S)
         everything = {**WAYS, VERSIONED: (USUAL, CODED)}
         with ThreadPoolExecutor(len(everything)) as pool:
             with used(client, model, chooser):
                 versions = pool.submit(movers.finish, VERSIONED, *everything[VERSIONED])
                 runs = {
-                    name: pool.submit(movers.kill_and_finish, name, *way, random.Random(chooser.random()))
+                    name: pool.submit(kill_and_finish, movers, name, *way, random.Random(chooser.random()))
                     for name, way in WAYS.items()
                 }
+                others = kill_others(cluster, chooser, [versions, *runs.values()])
                 killed = {name: run.result() for name, run in runs.items()}
                 assert versions.result()
-            # Nobody writes any more: what was written during the last passes is moved.
+            # Nobody writes any more: what was written during the last passes is moved, and what devices that were away
+            # have yet to tell of.
+            settle(cluster)
             assert all(pool.map(lambda name: movers.finish(name, *WAYS[name]), WAYS))
-        print(f"{time.monotonic() - begun:.0f} s: killed {killed}, {dict(sorted(model.counts.items()))}")
+        told = f"killed {killed} and {dict(others)}, {dict(sorted(model.counts.items()))}"
+        print(f"{time.monotonic() - begun:.0f} s: {told}")
         assert model.wrong == [], f"{len(model.wrong)} answers are wrong: {model.wrong[:5]}"
         assert model.written > 50
         model.histories |= still
@@ -288,18 +210,17 @@ def test_containers_move_both_ways_while_clients_use_them_and_movers_are_killed(
         moved = {(one["container"], one["versions"]) for one in said if one.get("phase") == "moving"}
         assert moved == {("m0", False), (VERSIONED, False), (VERSIONED, True)}
         _, said = movers.run(USUAL, CODED, "--status")
-        told = {one["container"]: one for one in said if "left" in one}
-        assert (told["m0"]["phase"], told["m0"]["left"]) == ("moving", 0)
-        assert told["m0"]["settlesAt"] > time.time() + 80_000
+        shown = {one["container"]: one for one in said if "left" in one}
+        assert (shown["m0"]["phase"], shown["m0"]["left"]) == ("moving", 0)
+        assert shown["m0"]["settlesAt"] > time.time() + 80_000
         settle(cluster)
         checks = Checks(cluster, client, model)
         look(checks)
         print(f"{time.monotonic() - begun:.0f} s: moved and looked at")
         for variable, value in cluster.settings.items():
             monkeypatch.setenv(variable, value)
-        settings = load_settings(ProxySettings, cluster.settings_file("proxy"))
+        movers.must_have_moved(everything.items(), list(model.histories))
         for name, way in everything.items():
-            asyncio.run(must_be_in(settings, movers, model, name, way))
             assert client.call("HEAD", name).headers["X-Storage-Policy"] == way[1]
         totals_are_told(client)
         look(checks)

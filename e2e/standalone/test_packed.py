@@ -9,6 +9,7 @@ import os
 import random
 import time
 import urllib.request
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -52,7 +53,7 @@ def pack(cluster: Cluster, **settings: float) -> None:
     cluster.start("replicator")
 
 
-def start(data: Path, coding: str) -> Cluster:
+def start(data: Path, coding: str, settings: Mapping[str, str] | None = None) -> Cluster:
     """Start a store whose second policy has erasure coding and small objects."""
     fragments = sum(map(int, coding.split("+")))
     layout = Layout(data)
@@ -60,7 +61,7 @@ def start(data: Path, coding: str) -> Cluster:
     builder = RingBuilder(PART_POWER, fragments, min_part_hours=1)
     save_builder(builder, layout.rings / f"{object_ring(1)}.builder")
     options = ("--policies", f"usual,coded={coding}", "--pack-below", "65536")
-    return start_cluster(data, *options, settings=SETTINGS)
+    return start_cluster(data, *options, settings={**SETTINGS, **(settings or {})})
 
 
 def packs_of(cluster: Cluster) -> dict[str, Any]:
