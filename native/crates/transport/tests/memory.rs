@@ -1,4 +1,4 @@
-//! 200 uploads of 64 MiB at once, made as they are sent, stay within two pools. A test program of its own: it
+//! 200 uploads of 16 MiB at once, made as they are sent, stay within two pools. A test program of its own: it
 //! looks at the memory of the whole process.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
@@ -14,7 +14,7 @@ use swiftlet_transport::{
 };
 
 const UPLOADS: u64 = 200;
-const BODY_BYTES: u64 = 64 << 20;
+const BODY_BYTES: u64 = 16 << 20;
 const CHUNK: usize = 1 << 20;
 const POOL_BYTES: usize = 48 << 20;
 const LIMIT: Duration = Duration::from_secs(300);

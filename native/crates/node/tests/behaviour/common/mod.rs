@@ -55,7 +55,7 @@ impl Drop for Directory {
 }
 
 pub fn store_config() -> StoreConfig {
-    StoreConfig { aggregate_below: AGGREGATE, volume_bytes: 64 << 20, ..StoreConfig::default() }
+    StoreConfig { aggregate_below: AGGREGATE, volume_bytes: 16 << 20, ..StoreConfig::default() }
 }
 
 /// One object server: devices `d0`, `d1`, ... on directories, and perhaps others.
