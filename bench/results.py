@@ -32,10 +32,10 @@ def render(document: Mapping[str, Any], others: Sequence[str]) -> str:
         "and store share the processors. Absolute numbers are those of this machine: compare what stands in one table.",
         "## Stores in turns",
         f"Medians of {_turns(document)} turns, in which the stores took turns: about {document['seconds']:g} s of "
-        "each for a workload, or two objects where they are large. *Spread* is the largest rate less the smallest, "
+        "each for a workload, or a few objects where they are large. *Spread* is the largest rate less the smallest, "
         "by the median. *CPU/op* is the store's processor time for an operation, and *load* what the load generator "
-        "needed beside it, as a share of that. *Ours is* how many times this store's rate Swiftlet's is (below 1: it "
-        "is slower), and *95 %* the interval of that by a bootstrap over turns.",
+        f"needed beside it, as a share of that{_compared(document)}. *Ours is* how many times this store's rate "
+        "Swiftlet's is (below 1: it is slower), and *95 %* the interval of that by a bootstrap over turns.",
         *_table(_HEADS, _rows(document["rows"])),
         "## Durability",
         "How the stores are set up, what an acknowledged PUT has behind it, and calls of the system that ask the disk "
@@ -62,6 +62,16 @@ def _turns(document: Mapping[str, Any]) -> str:
     figures = (figure for stores in document["rows"].values() for store in stores.values() for figure in store.values())
     counts = {len(figure) for figure in figures} or {document["turns"]}
     return f"{min(counts)}" if len(counts) == 1 else f"{min(counts)} to {max(counts)}"
+
+
+def _compared(document: Mapping[str, Any]) -> str:
+    """Return what the generator did with what it read; nothing for sittings that did not note it and compared all."""
+    if "compared" not in document:
+        return ""
+    return (
+        f"; it compares {document['compared']:.0%} of reads byte by byte with what was written, the first of each "
+        "workload among them, and of the others the size, while the kernel drops their bytes"
+    )
 
 
 def laid_out(parts: Sequence[str]) -> str:

@@ -95,6 +95,7 @@ def _measured(arguments: argparse.Namespace) -> dict[str, Any]:
         "load_average": {"before": before, "after": _load_average()},
         "turns": arguments.turns,
         "seconds": arguments.seconds,
+        "compared": turns.COMPARED,
         "took_s": round(time.monotonic() - started),
         "systems": {
             one.name: {

@@ -14,7 +14,7 @@ import psutil
 
 from bench.peers.syncs import counts
 from bench.peers.systems import Running, System
-from bench.peers.turns import Extent, Limit, deletions, measure, workloads
+from bench.peers.turns import COMPARED, LARGE_READS, Extent, Limit, deletions, measure, workloads
 from bench.results import render
 from bench.sitting import STOP_S, ended, kept_s
 
@@ -147,7 +147,16 @@ def test_a_quick_sitting_has_a_part_of_the_workloads() -> None:
     every, quick = (dict(workloads(Extent(1.0, "10 MiB", is_quick))) for is_quick in (False, True))
     assert quick.keys() < every.keys()
     assert {"PUT 10 MiB", "mix small-upload", "mix small-download"} <= every.keys()
-    assert all(one.duration_s == 1.0 or one.count == 2 for one in every.values())
+    assert all(one.duration_s == 1.0 or one.count in (2, LARGE_READS) for one in every.values())
+    reads = [one for one in every.values() if one.operations.read]
+    assert reads
+    assert all(one.verify == COMPARED for one in reads)
+
+
+def test_the_page_says_which_reads_the_load_generator_compared() -> None:
+    told = "it compares 10% of reads byte by byte with what was written"
+    assert told in " ".join(render(document(compared=0.1), []).split())
+    assert "byte by byte" not in render(document(), [])
 
 
 def test_deletions_are_as_many_as_a_store_takes_in_the_time() -> None:

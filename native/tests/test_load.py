@@ -25,7 +25,7 @@ def load(**changes: Any) -> Load:
         "mix": [("create", 1.0)],
         "page": 10,
         "seed": 1,
-        "verify": True,
+        "verify": 1.0,
         "timeout_s": 5.0,
         "threads": 1,
     }
@@ -51,6 +51,8 @@ def measure(one: Load, **changes: Any) -> None:
         ({"sizes": [(1.0, 0, 1, 0, 1.0)]}, "a lognormal size needs a median"),
         ({"timeout_s": -1.0}, "timeout_s is negative"),
         ({"threads": 0}, "threads must be from 1"),
+        ({"verify": 1.01}, "verified must be from 0 to 1"),
+        ({"verify": float("nan")}, "verified must be from 0 to 1"),
         ({"authorities": b"none"}, "no usable certificate"),
     ],
 )

@@ -30,7 +30,7 @@ class Load:
         mix: Sequence[tuple[str, float]],
         page: int,
         seed: int,
-        verify: bool,
+        verify: float,
         timeout_s: float,
         threads: int,
     ) -> Load:
@@ -39,8 +39,9 @@ class Load:
         what `Host` says; `path` is the account's, percent-encoded. With `authorities` (PEM) it is HTTPS, and
         certificates have to be for `server_name`.
 
-        `mix`: weights of create, read, update, delete, list and head; `page`: names in a listing. ValueError when
-        something is out of its bounds.
+        `mix`: weights of create, read, update, delete, list and head; `page`: names in a listing; `verify`: the share
+        of reads, from 0 to 1, whose bytes are compared with what was written. With HTTP the others' bytes are dropped
+        by the kernel, with HTTPS they are compared too, unless it is 0. ValueError when something is out of its bounds.
         """
 
     def begin(self, phase: str, connections: int, objects: int = 0) -> None:
@@ -79,8 +80,9 @@ class Load:
     def finish(self) -> dict[str, Any]:
         """Wait for the end; what came of it. RuntimeError when nothing was begun, OSError when a thread has failed.
 
-        - operations: by name, `succeeded` and their `bytes`, `ended` (within the window), `latency` and `first_byte` as
-          lists of nanoseconds and how many took about so long, `failures`: by kind, how many, and an example;
+        - operations: by name, `succeeded` and their `bytes`, `compared` of these (reads whose bytes were compared),
+          `ended` (within the window), `latency` and `first_byte` as lists of nanoseconds and how many took about so
+          long, `failures`: by kind, how many, and an example;
         - window_s, moved_bytes: the time over which rates are, and the bytes of bodies that moved in it;
         - workers_operations_per_s, workers_bytes_per_s: sums over connections of what each did per busy second;
         - lateness: how late operations of an open loop began that found a free connection, as above;

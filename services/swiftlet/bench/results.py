@@ -40,6 +40,8 @@ class OperationResult(Value):
     """
 
     succeeded: int
+    compared: int | None = None
+    """Of these, reads whose bytes were compared with what was written; None where the release did not count them."""
     ended: int
     bytes: int
     latency: Times

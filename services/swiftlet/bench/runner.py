@@ -317,6 +317,7 @@ def _operation(found: Mapping[str, Any]) -> OperationResult:
     failures = {kind: Failures(count=count, example=example) for kind, (count, example) in found["failures"].items()}
     return OperationResult(
         succeeded=found["succeeded"],
+        compared=found["compared"],
         ended=found["ended"],
         bytes=found["bytes"],
         latency=Times(counts=tuple(found["latency"])),

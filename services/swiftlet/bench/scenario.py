@@ -236,7 +236,11 @@ class Scenario(Part):
     )
     page: Annotated[int, Field(ge=1, le=10_000)] = Field(default=1000, description="Names in a page of a listing")
     seed: Annotated[int, Field(ge=0, lt=1 << 64)] = Field(default=1, description="Everything random follows from it")
-    verify: bool = Field(default=True, description="Whether what is read is compared with what was written")
+    verify: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = Field(
+        default=1.0,
+        description="Share of reads whose bytes are compared with what was written; of the others, the size is. Over "
+        "TLS and with direct access all are compared, unless it is 0",
+    )
     threads: Annotated[int, Field(ge=1, le=64)] = Field(
         default=1, description="Threads of the generator, for stores that are faster than one"
     )

@@ -62,6 +62,7 @@ def notes(result: Result) -> list[str]:
     early = sorted({step.ended_early for step in result.steps if step.ended_early and step.ended_early != CANCELLED})
     found += [f"A step ended early: {reason}." for reason in early]
     found += _failure_notes(result)
+    found += _comparing_notes(result)
     found += _generator_notes(result)
     return found
 
@@ -111,6 +112,17 @@ def _failure_notes(result: Result) -> list[str]:
         f"{f'{place[0]}: failed' if place[0] else 'Failed'}: {sum(count):,} times {place[1]}, such as {examples[place]}"
         for place, count in counts.items()
     ]
+
+
+def _comparing_notes(result: Result) -> Iterator[str]:
+    """Tell how many reads were compared, when that is not all of them."""
+    reads = [step.operations["read"] for step in result.steps if "read" in step.operations]
+    succeeded, compared = sum(one.succeeded for one in reads), sum(one.compared or 0 for one in reads)
+    if compared < succeeded and all(one.compared is not None for one in reads):
+        yield (
+            f"Of {succeeded:,} reads, the bytes of {compared:,} were compared with what was written, and of the others "
+            "the size."
+        )
 
 
 def _generator_notes(result: Result) -> list[str]:

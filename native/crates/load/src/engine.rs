@@ -18,11 +18,14 @@ use crate::pace::Arrivals;
 use crate::plan::{Api, Kind, Length, Measure, Nanos, Order, Pace, Phase, Plan};
 use crate::population::Population;
 use crate::random::Random;
+use crate::share::Share;
 use crate::signing::Signer;
 use crate::tally::{Recent, Tally, Worker};
 
 /// What one read takes at most.
 const SCRATCH_BYTES: usize = 256 << 10;
+/// What a read takes at most that is to take the head of an answer alone: more than stores' heads have.
+const HEAD_BYTES: usize = 2 << 10;
 /// What one connection moves before others have their turn.
 const TURN_BYTES: u64 = 1 << 20;
 /// How often deadlines and cancellation are looked at.
@@ -47,6 +50,9 @@ pub trait World {
     fn write(&mut self, connection: usize, bytes: &[IoSlice<'_>]) -> io::Result<usize>;
     /// Read what there is: how much, 0 at the end, and whether there may be more.
     fn read(&mut self, connection: usize, into: &mut [u8]) -> io::Result<(usize, bool)>;
+    /// Drop what there is, as far as that is possible without looking at it: how much, 0 at the end, and whether there may
+    /// be more. Only of connections without TLS.
+    fn discard(&mut self, connection: usize, most: u64) -> io::Result<(usize, bool)>;
     /// Wait until that moment, or until connections can go on, which are appended to `ready`, each maybe without reason.
     fn wait(&mut self, until: Nanos, ready: &mut Vec<usize>) -> io::Result<()>;
 }
@@ -130,6 +136,8 @@ pub struct Engine<'a, W> {
     signer: Option<Signer>,
     population: Population,
     random: Random,
+    /// Which reads are compared.
+    verified: Share,
     /// Operations by the share of all that is up to them.
     mix: Vec<(f64, Kind)>,
     phase: Phase,
@@ -215,6 +223,8 @@ impl<'a, W: World> Engine<'a, W> {
             },
             random: Random::new(plan.seed, salt + 2 + u64::from(population.len() as u32)),
             population,
+            // What TLS has decrypted was copied and is at hand: dropping it would save little.
+            verified: Share::new(if plan.target.trust.is_some() { plan.verify.ceil() } else { plan.verify }),
             mix,
             phase: order.phase,
             next_container: thread as u32,
@@ -289,7 +299,8 @@ impl<'a, W: World> Engine<'a, W> {
         if let Some(Reverse((moment, _))) = self.resting.peek() {
             next = next.min(*moment);
         }
-        if let (Some(arrivals), false, true) = (&self.arrivals, self.idle.is_empty(), self.may_begin(self.world.now()))
+        if let (Some(arrivals), false) = (&self.arrivals, self.idle.is_empty())
+            && self.may_begin(self.world.now())
         {
             next = next.min(arrivals.next());
         }
@@ -352,10 +363,10 @@ impl<'a, W: World> Engine<'a, W> {
             _ => None,
         };
         let expect = match kind {
-            Kind::Read if self.plan.verify => Expect::Contents { start, size },
-            Kind::Head if self.plan.verify => Expect::Size(size),
+            Kind::Read if self.verified.takes_next() => Expect::Contents { start, size },
+            Kind::Read | Kind::Head => Expect::Size(size),
             // S3 lists in XML, which is not looked into.
-            Kind::List if self.plan.verify && matches!(self.plan.target.api, Api::Swift) => {
+            Kind::List if matches!(self.plan.target.api, Api::Swift) => {
                 Expect::Listing(Names::after(choosing::name(number).as_bytes(), self.plan.page))
             }
             _ => Expect::Nothing,

@@ -13,6 +13,9 @@ const MAX_HEAD: usize = 64 << 10;
 const MAX_HEADERS: usize = 128;
 /// Pieces of a body in one call of the system.
 const PIECES: usize = 4;
+/// A body of at least so many bytes that nobody looks at is not read together with its head: dropping it costs a call of
+/// the system more, and less than copying it.
+const WORTH_DROPPING: u64 = 32 << 10;
 
 /// How an operation failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -56,7 +59,7 @@ pub(crate) enum Expect {
         start: usize,
         size: u64,
     },
-    /// Its size, told by `Content-Length`.
+    /// Its size: what `Content-Length` tells, and how many bytes come. The bytes themselves are not looked at.
     Size(u64),
     /// A page of names.
     Listing(Names),
@@ -186,13 +189,10 @@ impl Exchange {
             let Some(used) = self.take_head(rest)? else { return Ok(0) };
             rest = &rest[used..];
         }
-        let used = match &mut self.state {
+        let used = match &self.state {
             State::Sized(left) => {
                 let here = rest.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
-                *left -= here as u64;
-                if *left == 0 {
-                    self.state = State::Done;
-                }
+                self.shorten(here as u64);
                 self.body(contents, &rest[..here]);
                 here
             }
@@ -205,6 +205,36 @@ impl Exchange {
         };
         // Nothing was asked that more bytes could be an answer to.
         if used < rest.len() && self.is_done() { Err(Failure::Malformed) } else { Ok(self.body - before) }
+    }
+
+    /// How many of the bytes that come next belong to the body and need not be seen.
+    pub(crate) fn unseen(&self) -> u64 {
+        match (&self.state, &self.expect) {
+            (State::Sized(left), Expect::Nothing | Expect::Size(_)) => *left,
+            _ => 0,
+        }
+    }
+
+    /// Whether a head comes next that should be read without the body behind it, so that this one can be dropped.
+    pub(crate) fn wants_head_alone(&self) -> bool {
+        let is_large = matches!(self.expect, Expect::Size(size) if size >= WORTH_DROPPING);
+        is_large && !self.is_head && matches!(self.state, State::Head)
+    }
+
+    /// So many bytes of the body have come that nobody has seen: no more than `unseen` told.
+    pub(crate) fn dropped(&mut self, size: u64) {
+        self.shorten(size);
+        self.body += size;
+    }
+
+    /// So many bytes of a body whose length is known have come.
+    fn shorten(&mut self, size: u64) {
+        if let State::Sized(left) = &mut self.state {
+            *left = left.saturating_sub(size);
+            if *left == 0 {
+                self.state = State::Done;
+            }
+        }
     }
 
     fn take_chunks(&mut self, contents: &Contents, bytes: &[u8]) -> Result<usize, Failure> {
@@ -260,6 +290,7 @@ impl Exchange {
         self.keeps = head.keeps && !ends_with_connection;
         if let (Expect::Size(size), 200) = (&self.expect, head.status)
             && Some(*size) != head.length
+            && (self.is_head || head.length.is_some())
         {
             let told = head.length.map_or_else(|| "missing".to_owned(), |length| length.to_string());
             self.wrong = Some(format!("Content-Length is {told}, the object has {size} bytes"));
@@ -301,6 +332,11 @@ impl Exchange {
         self.has_answer
     }
 
+    /// Whether the bytes of the body are compared.
+    pub(crate) fn compares(&self) -> bool {
+        matches!(self.expect, Expect::Contents { .. })
+    }
+
     /// Whether the connection can be used again.
     pub(crate) fn keeps(&self) -> bool {
         self.keeps && self.is_sent()
@@ -317,12 +353,17 @@ impl Exchange {
 
     /// Of a complete answer: what is not as it should be.
     pub(crate) fn wrong(&self) -> Option<String> {
-        if let (Expect::Contents { size, .. }, None, 200..300) = (&self.expect, &self.wrong, self.status)
-            && self.body < *size
-        {
-            return Some(format!("the body has {} bytes, the object {size}", self.body));
+        let size = match &self.expect {
+            Expect::Contents { size, .. } => Some(*size),
+            Expect::Size(size) if !self.is_head => Some(*size),
+            _ => None,
+        };
+        match (size, &self.wrong, self.status) {
+            (Some(size), None, 200..300) if self.body != size => {
+                Some(format!("the body has {} bytes, the object {size}", self.body))
+            }
+            _ => self.wrong.clone(),
         }
-        self.wrong.clone()
     }
 
     /// The request in a line, without headers.

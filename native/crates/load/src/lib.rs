@@ -18,6 +18,7 @@ mod plan;
 mod population;
 mod random;
 mod secure;
+mod share;
 mod signing;
 pub mod sizes;
 mod sockets;

@@ -111,8 +111,9 @@ pub struct Plan {
     pub page: u32,
     /// Everything random follows from it.
     pub seed: u64,
-    /// Whether contents, sizes and listings are compared with what they should be.
-    pub verify: bool,
+    /// The share of reads, from 0 to 1, whose bytes are compared with what was written; over TLS all of them, unless it
+    /// is 0. Of the others the size is compared. So are sizes that HEAD tells, and the order of listings.
+    pub verify: f64,
     /// How long an operation may take.
     pub timeout: Nanos,
     /// Threads, which share connections and objects out among themselves.
@@ -151,6 +152,9 @@ impl Plan {
             && self.mix.iter().any(|(kind, weight)| *kind == Kind::List && *weight > 0.0)
         {
             return Err("a store of plain files has no listings to measure".to_owned());
+        }
+        if !(0.0..=1.0).contains(&self.verify) {
+            return Err(format!("the share of reads that are verified must be from 0 to 1, not {}", self.verify));
         }
         within("threads", self.threads, MAX_THREADS)?;
         within("containers", self.containers as usize, MAX_CONTAINERS as usize)?;

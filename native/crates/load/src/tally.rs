@@ -89,6 +89,8 @@ pub struct Failures {
 pub struct Operations {
     /// Those that succeeded, of those that began within the window.
     pub succeeded: u64,
+    /// Of these, reads whose bytes were compared with what was written.
+    pub compared: u64,
     /// Bytes of bodies of these.
     pub bytes: u64,
     /// Those that ended successfully within the window.
@@ -115,6 +117,7 @@ impl Operations {
 
     fn add(&mut self, other: &Self) {
         self.succeeded += other.succeeded;
+        self.compared += other.compared;
         self.bytes += other.bytes;
         self.ended += other.ended;
         self.latency.add(&other.latency);

@@ -6,6 +6,7 @@ mod faults;
 mod loops;
 mod pieces;
 mod real;
+mod shares;
 mod simulated;
 mod store;
 
@@ -36,7 +37,7 @@ fn plan(mix: &[(Kind, f64)]) -> Plan {
         mix: mix.to_vec(),
         page: 10,
         seed: 7,
-        verify: true,
+        verify: 1.0,
         timeout: 60 * S,
         threads: 1,
     }
@@ -55,16 +56,18 @@ struct Bench<F> {
     population: Option<Population>,
     serve: F,
     now: Nanos,
+    /// Bytes that were dropped unseen.
+    dropped: u64,
 }
 
 impl<F: FnMut(&Request, Nanos) -> Reaction> Bench<F> {
     fn new(plan: Plan, serve: F) -> Self {
         let contents = Contents::new(plan.seed);
-        Self { plan, contents, population: Some(Population::new(0, 1)), serve, now: 0 }
+        Self { plan, contents, population: Some(Population::new(0, 1)), serve, now: 0, dropped: 0 }
     }
 
     fn run(&mut self, order: Order) -> Tally {
-        let world = Simulated::new(order.connections, self.now, &mut self.serve);
+        let world = Simulated::new(order.connections, self.now, &mut self.serve, &mut self.dropped);
         let population = self.population.take().unwrap();
         let shared = Shared::default();
         let (tally, population) =

@@ -63,6 +63,7 @@ fn operations<'py>(py: Python<'py>, found: &Operations) -> PyResult<Bound<'py, P
     }
     let dict = PyDict::new(py);
     dict.set_item("succeeded", found.succeeded)?;
+    dict.set_item("compared", found.compared)?;
     dict.set_item("bytes", found.bytes)?;
     dict.set_item("ended", found.ended)?;
     dict.set_item("latency", found.latency.counts())?;
@@ -118,7 +119,7 @@ impl Load {
         mix: Vec<(String, f64)>,
         page: u32,
         seed: u64,
-        verify: bool,
+        verify: f64,
         timeout_s: f64,
         threads: usize,
     ) -> PyResult<Self> {

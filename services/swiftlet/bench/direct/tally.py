@@ -47,6 +47,8 @@ class Operations:
     """Operations of one kind, as the native generator counts them."""
 
     succeeded: int = 0
+    compared: int = 0
+    """Reads among them whose bytes were compared with what was written."""
     ended: int = 0
     bytes: int = 0
     latency: Histogram = field(default_factory=Histogram)
@@ -62,6 +64,7 @@ class Operations:
         counts = self.latency.told()
         return {
             "succeeded": self.succeeded,
+            "compared": self.compared,
             "ended": self.ended,
             "bytes": self.bytes,
             "latency": counts,
@@ -113,6 +116,7 @@ def added(several: list[Tally]) -> Tally:
         for kind, operations in one.operations.items():
             known = total.of(kind)
             known.succeeded += operations.succeeded
+            known.compared += operations.compared
             known.ended += operations.ended
             known.bytes += operations.bytes
             known.latency.add(operations.latency)

@@ -137,8 +137,24 @@ def test_a_store_that_corrupts_is_found(store: Store, document: dict[str, Any]) 
     result = measured(store, document)
     assert failures(result) == {"corrupt": 80}
     assert "byte 99 of 100" in result.steps[0].operations["read"].failures["corrupt"].example
+    document["verify"] = 0.25
+    quarter = measured(store, document)
+    assert failures(quarter) == {"corrupt": 2 * 10}
+    assert [step.operations["read"].compared for step in quarter.steps] == [0, 0]
     document["verify"] = False
     assert failures(measured(store, document)) == {}
+
+
+def test_a_share_of_reads_is_compared_and_told(store: Store, document: dict[str, Any]) -> None:
+    document |= {"operations": {"read": 1}, "sizes": {"fixed": 100_000}, "verify": 0.25}
+    result = measured(store, document)
+    assert failures(result) == {}
+    for step in result.steps:
+        read = step.operations["read"]
+        assert (read.succeeded, read.compared, step.moved_bytes) == (40, 10, 40 * 100_000)
+    assert any("Of 80 reads, the bytes of 20 were compared" in note for note in notes(result))
+    document["verify"] = 1
+    assert not any("were compared" in note for note in notes(measured(store, document)))
 
 
 def test_failures_are_told_by_kind(store: Store, document: dict[str, Any]) -> None:

@@ -76,6 +76,7 @@ def test_what_repeats_a_source_has_its_sizes_and_mix(name: str) -> None:
         ({"objcets": 3}, "objcets: unknown setting in file; did you mean 'objects'?"),
         ({"sizes": {"fixed": "10 KX"}}, "sizes.fixed: '10 KX' in file: is no size; write a number of bytes"),
         ({"sizes": {"fixed": -1}}, "sizes.fixed: -1 in file: input should be greater than or equal to 0"),
+        ({"verify": 1.5}, "verify: 1.5 in file: input should be less than or equal to 1"),
         ({"sizes": {"fixed": 1, "uniform": {"least": 1, "most": 2}}}, "sizes: set in file: needs exactly one of fixed"),
         ({"sizes": {"uniform": {"least": 2, "most": 1}}}, "sizes.uniform: set in file: least must not be larger"),
         ({"sizes": {"weighted": [{"weight": 1}]}}, "sizes.weighted[0]: set in file: needs either size or uniform"),

@@ -42,6 +42,7 @@ def merged_step(steps: Sequence[StepResult]) -> StepResult:
 
 def merged_operation(several: Sequence[OperationResult]) -> OperationResult:
     """The same operation of several generators."""
+    compared = [one.compared for one in several if one.compared is not None]
     failures: dict[str, Failures] = {}
     for one in several:
         for kind, found in one.failures.items():
@@ -50,6 +51,7 @@ def merged_operation(several: Sequence[OperationResult]) -> OperationResult:
             failures[kind] = Failures(count=before + found.count, example=known.example if known else found.example)
     return OperationResult(
         succeeded=sum(one.succeeded for one in several),
+        compared=sum(compared) if len(compared) == len(several) else None,
         ended=sum(one.ended for one in several),
         bytes=sum(one.bytes for one in several),
         latency=merged_times(one.latency for one in several),

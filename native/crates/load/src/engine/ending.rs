@@ -44,6 +44,7 @@ impl<W: World> Engine<'_, W> {
             counted.ended += u64::from(is_within);
             if task.is_counted {
                 counted.succeeded += 1;
+                counted.compared += u64::from(one.exchange.compares());
                 counted.bytes += bytes;
                 counted.latency.record(latency);
                 counted.first_byte.record(task.first_byte.unwrap_or(now).saturating_sub(task.intended));

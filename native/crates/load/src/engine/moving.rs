@@ -2,7 +2,7 @@
 
 use std::io::{self, ErrorKind};
 
-use super::{Engine, TURN_BYTES, World, lock};
+use super::{Engine, HEAD_BYTES, SCRATCH_BYTES, TURN_BYTES, World, lock};
 use crate::exchange::Failure;
 
 impl<W: World> Engine<'_, W> {
@@ -68,7 +68,8 @@ impl<W: World> Engine<'_, W> {
                 }
                 return;
             }
-            match self.world.read(connection, &mut self.scratch) {
+            let (is_unseen, came) = self.receive(connection);
+            match came {
                 Ok((0, _)) => {
                     match self.connections[connection].exchange.end() {
                         Ok(()) => self.ended(connection, true),
@@ -77,7 +78,7 @@ impl<W: World> Engine<'_, W> {
                     return;
                 }
                 Ok((size, has_more)) => {
-                    if !self.received(connection, size, &mut budget) || !has_more {
+                    if !self.received(connection, size, is_unseen, &mut budget) || !has_more {
                         return;
                     }
                 }
@@ -101,8 +102,21 @@ impl<W: World> Engine<'_, W> {
         self.look_at_idle(connection);
     }
 
-    /// Take what was read into the scratch; whether the operation goes on.
-    pub(super) fn received(&mut self, connection: usize, size: usize, budget: &mut u64) -> bool {
+    /// Read into the scratch, or drop what nobody looks at: whether it was dropped, how much, and whether there may be more.
+    fn receive(&mut self, connection: usize) -> (bool, io::Result<(usize, bool)>) {
+        let exchange = &self.connections[connection].exchange;
+        let drops = self.plan.target.trust.is_none();
+        match exchange.unseen() {
+            unseen @ 1.. if drops => (true, self.world.discard(connection, unseen)),
+            _ => {
+                let most = if drops && exchange.wants_head_alone() { HEAD_BYTES } else { SCRATCH_BYTES };
+                (false, self.world.read(connection, &mut self.scratch[..most]))
+            }
+        }
+    }
+
+    /// Take what was read into the scratch, or dropped; whether the operation goes on.
+    fn received(&mut self, connection: usize, size: usize, is_unseen: bool, budget: &mut u64) -> bool {
         let now = self.world.now();
         let one = &mut self.connections[connection];
         if let Some(task) = &mut one.task
@@ -110,7 +124,13 @@ impl<W: World> Engine<'_, W> {
         {
             task.first_byte = Some(now);
         }
-        match one.exchange.take(self.contents, &self.scratch[..size]) {
+        let taken = if is_unseen {
+            one.exchange.dropped(size as u64);
+            Ok(size as u64)
+        } else {
+            one.exchange.take(self.contents, &self.scratch[..size])
+        };
+        match taken {
             Ok(body) => {
                 *budget = budget.saturating_sub(body);
                 let is_done = one.exchange.is_done();
@@ -133,7 +153,7 @@ impl<W: World> Engine<'_, W> {
         loop {
             match self.world.read(connection, &mut self.scratch) {
                 Ok((size, _)) if size > 0 => {
-                    if !self.received(connection, size, &mut budget) {
+                    if !self.received(connection, size, false, &mut budget) {
                         return true;
                     }
                 }

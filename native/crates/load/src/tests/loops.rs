@@ -211,7 +211,8 @@ fn cancelled(at: u32, react: impl Fn(u32) -> Reaction) -> (Tally, Population, Na
     };
     let plan = plan(&[(Kind::Create, 1.0)]);
     let contents = Contents::new(plan.seed);
-    let world = Simulated::new(10, 0, &mut serve);
+    let mut dropped = 0;
+    let world = Simulated::new(10, 0, &mut serve, &mut dropped);
     let order = measured(10, AT_ONCE, Length::Time(60 * S));
     let (tally, population) =
         Engine::new(world, &plan, &contents, &shared, order, 0, Population::new(0, 1)).run().unwrap();

@@ -12,8 +12,10 @@ use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 use super::store::Store;
 use super::*;
+use crate::engine::World as _;
 use crate::load::{Error, Load};
 use crate::secure::Trust;
+use crate::sockets::Sockets;
 
 const WITHIN: Duration = Duration::from_secs(60);
 
@@ -87,8 +89,73 @@ fn large(target: Target) -> Plan {
 
 #[test]
 fn a_generator_with_two_threads() {
+    for verify in [1.0, 0.3, 0.0] {
+        let (address, store) = serve(None);
+        let target = Target { addresses: vec![address], ..plan(&[]).target };
+        run(Plan { verify, ..large(target) }, &store);
+    }
+}
+
+/// Read a hundred times from a store all of whose objects are damaged in their last byte, of which a quarter is to be
+/// compared: how many reads succeeded, and how many were found to be corrupt.
+fn found_of_damaged(target: Target, store: &Mutex<Store>) -> (u64, u64) {
+    let sizes = Sizes::new(&[(1.0, Size::Fixed(300_000))]).unwrap();
+    let load = Load::new(Plan { target, verify: 0.25, sizes, ..plan(&[(Kind::Read, 1.0)]) }).unwrap();
+    for phase in [Phase::CreateContainers, Phase::Fill(10)] {
+        load.begin(Order { connections: 4, phase }).unwrap();
+        assert_eq!(failures(&finish(&load).tally), []);
+    }
+    for bytes in store.lock().unwrap().objects.values_mut() {
+        *bytes.last_mut().unwrap() ^= 1;
+    }
+    load.begin(measured(4, AT_ONCE, Length::Operations(100))).unwrap();
+    let tally = finish(&load).tally;
+    let read = &tally.operations[&Kind::Read];
+    assert_eq!((read.bytes, read.compared), (read.succeeded * 300_000, 0));
+    assert!(failures(&tally).iter().all(|one| one.1 == "corrupt"), "{:?}", failures(&tally));
+    (read.succeeded, tally.failed())
+}
+
+#[test]
+fn of_reads_without_tls_the_kernel_drops_what_is_not_compared() {
     let (address, store) = serve(None);
-    run(large(Target { addresses: vec![address], ..plan(&[]).target }), &store);
+    assert_eq!(found_of_damaged(Target { addresses: vec![address], ..plan(&[]).target }, &store), (75, 25));
+}
+
+/// Do something with the first connection as soon as it would not block.
+fn unblocked<T>(world: &mut Sockets, mut act: impl FnMut(&mut Sockets) -> std::io::Result<T>) -> T {
+    loop {
+        match act(world) {
+            Ok(done) => return done,
+            Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock),
+        }
+        world.wait(world.now() + 10 * S, &mut Vec::new()).unwrap();
+    }
+}
+
+#[test]
+fn bytes_are_dropped_up_to_where_they_are_to_be_read_again() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let target = Target { addresses: vec![listener.local_addr().unwrap()], ..plan(&[]).target };
+    let mut world = Sockets::new(&target, 1, 0).unwrap();
+    world.connect(0).unwrap();
+    let mut server = listener.accept().unwrap().0;
+    let writer = thread::spawn(move || {
+        server.write_all(&vec![1; 3_000_000]).unwrap();
+        server.write_all(&[2; 10]).unwrap();
+    });
+    let mut left = 3_000_000;
+    while left > 0 {
+        left -= unblocked(&mut world, |world| world.discard(0, left)).0 as u64;
+    }
+    let mut rest = [0; 10];
+    let mut filled = 0;
+    while filled < rest.len() {
+        filled += unblocked(&mut world, |world| world.read(0, &mut rest[filled..])).0;
+    }
+    assert_eq!(rest, [2; 10]);
+    writer.join().unwrap();
+    assert_eq!(unblocked(&mut world, |world| world.discard(0, 5)), (0, false), "the server has closed the connection");
 }
 
 #[test]
@@ -106,6 +173,7 @@ fn the_same_over_tls() {
     let trust = |name: &str| Some(Arc::new(Trust::new(pem.as_bytes(), name).unwrap()));
     let target = Target { addresses: vec![address], trust: trust("localhost"), ..plan(&[]).target };
     run(large(target.clone()), &store);
+    assert_eq!(found_of_damaged(target.clone(), &store), (0, 100), "over TLS, all are compared");
 
     let another = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap().cert.pem();
     let stranger = Some(Arc::new(Trust::new(another.as_bytes(), "localhost").unwrap()));

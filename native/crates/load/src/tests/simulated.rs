@@ -39,17 +39,18 @@ struct Line {
     answers: VecDeque<(Nanos, Vec<u8>, bool)>,
 }
 
-pub(crate) struct Simulated<F> {
+pub(crate) struct Simulated<'a, F> {
     now: Nanos,
     events: BinaryHeap<Reverse<(Nanos, usize)>>,
     lines: Vec<Line>,
     serve: F,
+    dropped: &'a mut u64,
 }
 
-impl<F: FnMut(&Request, Nanos) -> Reaction> Simulated<F> {
-    pub(crate) fn new(connections: usize, now: Nanos, serve: F) -> Self {
+impl<'a, F: FnMut(&Request, Nanos) -> Reaction> Simulated<'a, F> {
+    pub(crate) fn new(connections: usize, now: Nanos, serve: F, dropped: &'a mut u64) -> Self {
         let lines = (0..connections).map(|_| Line::default()).collect();
-        Self { now, events: BinaryHeap::new(), lines, serve }
+        Self { now, events: BinaryHeap::new(), lines, serve, dropped }
     }
 
     fn answer(&mut self, connection: usize) {
@@ -88,7 +89,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Option<(Request, usize)> {
     Some((Request { method, target, body }, head + size))
 }
 
-impl<F: FnMut(&Request, Nanos) -> Reaction> World for Simulated<F> {
+impl<F: FnMut(&Request, Nanos) -> Reaction> World for Simulated<'_, F> {
     fn now(&self) -> Nanos {
         self.now
     }
@@ -135,6 +136,15 @@ impl<F: FnMut(&Request, Nanos) -> Reaction> World for Simulated<F> {
             }
             _ => Err(ErrorKind::WouldBlock.into()),
         }
+    }
+
+    fn discard(&mut self, connection: usize, most: u64) -> io::Result<(usize, bool)> {
+        let mut nowhere = vec![0; usize::try_from(most).unwrap_or(usize::MAX).min(PIECE)];
+        let found = self.read(connection, &mut nowhere);
+        if let Ok((size, _)) = &found {
+            *self.dropped += *size as u64;
+        }
+        found
     }
 
     fn wait(&mut self, until: Nanos, ready: &mut Vec<usize>) -> io::Result<()> {

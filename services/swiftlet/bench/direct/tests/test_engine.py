@@ -23,6 +23,7 @@ class MemoryStore:
 
     containers: dict[str, dict[str, bytes]] = field(default_factory=dict)
     damages: bool = False
+    shortens: bool = False
     hangs: bool = False
     refuses: bool = False
     most_at_once: int = 0
@@ -53,12 +54,12 @@ class MemoryStore:
 
     async def get(self, container: str, name: str) -> bytes:
         await self._begin()
-        found = self.containers[container][name]
+        found = self.containers[container][name][self.shortens :]
         return found[:-1] + b"?" if self.damages else found
 
     async def head(self, container: str, name: str) -> int:
         await self._begin()
-        return len(self.containers[container][name])
+        return len(self.containers[container][name]) - self.shortens
 
     async def delete(self, container: str, name: str) -> None:
         await self._begin()
@@ -73,7 +74,7 @@ class MemoryStore:
         pass
 
 
-def plan(store: MemoryStore, mix: dict[str, float], timeout_s: float = 5.0) -> Plan:
+def plan(store: MemoryStore, mix: dict[str, float], timeout_s: float = 5.0, verify: float = 1.0) -> Plan:
     scenario = Scenario.model_validate(
         {
             "title": "test",
@@ -85,13 +86,14 @@ def plan(store: MemoryStore, mix: dict[str, float], timeout_s: float = 5.0) -> P
             "count": 1,
             "page": 10,
             "timeout_s": timeout_s,
+            "verify": verify,
         }
     )
     return Plan(lambda: store, scenario, "bench")
 
 
-async def filled(store: MemoryStore, mix: dict[str, float], timeout_s: float = 5.0) -> Engine:
-    engine = Engine(plan(store, mix, timeout_s))
+async def filled(store: MemoryStore, mix: dict[str, float], timeout_s: float = 5.0, verify: float = 1.0) -> Engine:
+    engine = Engine(plan(store, mix, timeout_s, verify))
     await engine.run(Order("create_containers", 4))
     await engine.run(Order("fill", 4, objects=50))
     assert sum(map(len, store.containers.values())) == 50
@@ -136,9 +138,28 @@ async def test_damage_and_refusals_are_failures_by_kind() -> None:
     store.damages = True
     tally = await engine.run(Order("measure", 2, operations=10))
     assert tally.operations["read"].failures["corrupt"][0] == 10
+    assert tally.operations["read"].compared == 0
     store.damages, store.refuses = False, True
     tally = await engine.run(Order("measure", 2, operations=10))
     assert tally.operations["read"].failures["status 503"][0] == 10
+
+
+@pytest.mark.parametrize(("verify", "corrupt"), [(1.0, 10), (0.1, 10), (0.0, 0)])
+async def test_bytes_that_are_at_hand_are_compared_unless_nothing_is_to_be(verify: float, corrupt: int) -> None:
+    store = MemoryStore(damages=True)
+    engine = await filled(store, READS, verify=verify)
+    read = (await engine.run(Order("measure", 2, operations=10))).operations["read"]
+    assert sum(count for count, _ in read.failures.values()) == corrupt
+    store.damages = False
+    read = (await engine.run(Order("measure", 2, operations=10))).operations["read"]
+    assert (read.succeeded, read.compared) == (10, 10 if verify else 0)
+
+
+async def test_an_object_of_another_size_is_found_though_bytes_are_not_compared() -> None:
+    store = MemoryStore(shortens=True)
+    engine = await filled(store, {"read": 1.0, "head": 1.0}, verify=0.0)
+    tally = await engine.run(Order("measure", 2, operations=20))
+    assert sum(one.failures["corrupt"][0] for one in tally.operations.values()) == 20
 
 
 async def test_a_cancelled_order_ends() -> None:

@@ -25,6 +25,11 @@ def test_percentiles_are_those_of_all_operations_and_not_means() -> None:
     assert (found.ended, found.succeeded, found.bytes) == (1000, 1000, 1_000_000)
 
 
+def test_reads_that_were_compared_are_added() -> None:
+    several = [operation().model_copy(update={"compared": count}) for count in (30, 4)]
+    assert merged_operation(several).compared == 34
+
+
 def test_failures_are_added_by_kind_with_one_example() -> None:
     several = [operation(failures={"timeout": Failures(count=count, example=f"{count}")}) for count in (2, 3)]
     assert merged_operation(several).failures == {"timeout": Failures(count=5, example="2")}
