@@ -181,6 +181,12 @@ SUBJECTS = (
         "rate. GET is to have 2 GB/s: reached, but not each time.",
     ),
     Subject(
+        "dataplane-long",
+        "Long objects by the front and by Python",
+        ".venv/bin/python -m bench.dataplane.long DIRECTORY",
+        _DESIGN + "2026-11-30-long-answers.md#measured",
+    ),
+    Subject(
         "dataplane-middle",
         "Objects of middle sizes",
         ".venv/bin/python -m bench.dataplane.middle DIRECTORY --rounds 1 --seconds 3",

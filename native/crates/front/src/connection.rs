@@ -9,11 +9,13 @@ use std::time::Instant;
 use rustix::io::Errno;
 use swiftlet_node::Replica;
 use swiftlet_node::message::Request;
+use swiftlet_store::model::Key;
 use swiftlet_transport::Ticket;
 
 use crate::body::Body;
 use crate::bridge::Bridge;
 use crate::checking::{Checked, Known};
+use crate::flow::Flow;
 use crate::head::{Method, PIECE};
 use crate::link::{Link, Received};
 use crate::made::Made;
@@ -36,8 +38,8 @@ pub(crate) struct Asking {
     pub(crate) attempts: [Option<Attempt>; 2],
     /// When a second device is asked, if it was not.
     pub(crate) late: Option<Instant>,
-    /// The most bytes that its answer may have.
-    pub(crate) limit: u64,
+    /// Whether it is the second one, for bytes that only the description of the object has shown to be needed.
+    pub(crate) is_second: bool,
     /// What is reserved for it of the room for large answers.
     pub(crate) reserved: u64,
 }
@@ -128,6 +130,45 @@ pub(crate) struct Writing {
     pub(crate) begun: Instant,
 }
 
+/// A long answer, whose bytes are passed on as they come.
+pub(crate) struct Sending {
+    pub(crate) head: Vec<u8>,
+    /// How much of the head was sent.
+    pub(crate) head_sent: usize,
+    pub(crate) flow: Flow,
+    pub(crate) key: Key,
+    /// The device that sends the object.
+    pub(crate) attempt: Attempt,
+    /// Those that sent it before, or would not.
+    pub(crate) tried: Vec<Arc<Device>>,
+    /// Since when everything that came was sent, and the device is waited for.
+    pub(crate) waits: Option<Instant>,
+    pub(crate) method: Method,
+    pub(crate) path: Vec<u8>,
+    pub(crate) status: u16,
+    pub(crate) close: bool,
+    pub(crate) id: String,
+    pub(crate) begun: Instant,
+}
+
+impl Sending {
+    /// What is to be sent next, in two parts; nothing if the first one is empty.
+    pub(crate) fn parts(&self) -> (&[u8], &[u8]) {
+        let (first, second) = self.flow.parts();
+        match self.head.get(self.head_sent..) {
+            Some(head) if !head.is_empty() => (head, first),
+            _ => (first, second),
+        }
+    }
+
+    /// So much of it was sent.
+    pub(crate) fn sent(&mut self, count: usize) {
+        let of_head = count.min(self.head.len() - self.head_sent);
+        self.head_sent += of_head;
+        self.flow.sent(count - of_head);
+    }
+}
+
 /// The most that is read of a request's beginning: a head and a small body. A connection that is handed over may have
 /// to wait, and then the rest of a body is better kept in the kernel.
 const FIRST_BYTES: usize = 16 << 10;
@@ -151,6 +192,7 @@ pub(crate) enum State {
     Queueing(Box<Queueing>),
     Storing(Box<Storing>),
     Writing(Box<Writing>),
+    Sending(Box<Sending>),
     /// The last answer was sent, and said so. Up to so many more bytes are read and dropped until the client closes: a
     /// connection that is closed with unread bytes is reset, and the client may lose the answer.
     Ending(usize),
@@ -261,6 +303,15 @@ impl Connection {
             self.active = Instant::now();
         }
         is_all
+    }
+
+    /// Begin to answer the request of so many bytes.
+    pub(crate) fn answers(&mut self, bytes: usize, now: Instant) {
+        self.read.drain(..bytes);
+        self.body = None;
+        self.bounces = 0;
+        self.is_decided = false;
+        self.active = now;
     }
 
     /// Whether all received bytes are the one request of so many bytes, as far as the kernel has reported.

@@ -13,6 +13,7 @@ mod checking;
 pub mod conditions;
 mod connection;
 mod date;
+mod flow;
 mod front;
 pub mod grants;
 mod handoffs;

@@ -19,11 +19,12 @@ use rustix::time::Timespec;
 use swiftlet_hash::beside::Threads;
 use swiftlet_transport::{Ticket, together};
 
-use crate::connection::{Connection, Read, State, Writing};
+use crate::connection::{Attempt, Connection, Read, State, Writing};
 use crate::date::http_date;
 use crate::hedging::Hedging;
 use crate::made::Made;
 use crate::random::Random;
+use crate::reading::may_be_long;
 use crate::replies::Replies;
 use crate::shared::{Command, Handed, Served, Shared};
 use crate::storing::Clock;
@@ -31,13 +32,16 @@ use crate::undecided::Undecided;
 use crate::updates::{self, Updates};
 
 use handshakes::{HANDSHAKE_TIME, MAX_HANDSHAKES};
+use reserved::{FLOW_BYTES, Reserved};
 
 mod bridging;
 mod calls;
 mod checks;
 mod deliveries;
+mod flows;
 mod handshakes;
 mod requests;
+mod reserved;
 
 const WAKE: u64 = u64::MAX;
 const DEVICES: u64 = u64::MAX - 1;
@@ -120,7 +124,7 @@ pub(crate) struct Reactor {
     handshaking: usize,
     bridged: usize,
     /// What is reserved for large answers.
-    reserved: u64,
+    reserved: Reserved,
     next_tick: Instant,
     accept_again: Instant,
     leaving: bool,
@@ -170,7 +174,7 @@ impl Reactor {
             handshake_time: Duration::ZERO,
             handshaking: 0,
             bridged: 0,
-            reserved: 0,
+            reserved: Reserved::default(),
             next_tick: now,
             accept_again: now,
             leaving: false,
@@ -365,7 +369,7 @@ impl Reactor {
         match state {
             State::Asking(asking) => {
                 asking.attempts.iter().flatten().for_each(|one| one.ticket.cancel());
-                self.reserved -= asking.reserved;
+                self.reserved.all -= asking.reserved;
             }
             State::Checking(checking) => checking.asked.iter().for_each(|one| one.ticket.cancel()),
             // Devices may go on: what some of them store, whoever does it again makes a newer version of.
@@ -374,7 +378,12 @@ impl Reactor {
                 self.shared.storing.fetch_sub(1, Ordering::AcqRel);
             }
             State::Handshaking => self.handshaking -= 1,
-            State::Writing(writing) => self.reserved -= writing.reserved,
+            State::Writing(writing) => self.reserved.all -= writing.reserved,
+            State::Sending(sending) => {
+                sending.attempt.ticket.cancel();
+                self.reserved.all -= FLOW_BYTES;
+                self.reserved.flows -= FLOW_BYTES;
+            }
             State::Idle | State::Deciding | State::Queueing(_) | State::Ending(_) | State::Bridged(_) => {}
         }
     }
@@ -409,6 +418,7 @@ impl Reactor {
                 State::Handshaking => self.shake_hands(index),
                 State::Bridged(_) => self.pass_on(index),
                 State::Writing(_) => self.write(index),
+                State::Sending(_) => self.send_on(index),
                 State::Ending(_) => self.drop_rest(index),
                 State::Idle if connection.read.is_empty() => self.read(index),
                 State::Idle => self.ask(index),
@@ -483,7 +493,7 @@ impl Reactor {
             Err(_) => return Then::Close,
         }
         let State::Writing(writing) = mem::replace(&mut connection.state, State::Idle) else { return Then::GoOn };
-        self.reserved -= writing.reserved;
+        self.reserved.all -= writing.reserved;
         let Writing { method, path, status, received, body_bytes: bytes, close, id, begun, .. } = *writing;
         let (remote, took) = (Arc::clone(&connection.remote), begun.elapsed());
         self.shared.served(Served { method, path, status, received, bytes, took, remote, id });
@@ -525,6 +535,7 @@ impl Reactor {
     fn tick(&mut self, now: Instant) {
         self.updates.tidy(now);
         self.undecided.tidy(now);
+        self.check_flows(now);
         let settings = &self.shared.settings;
         let is_over = |connection: &Connection| {
             let idle = now.saturating_duration_since(connection.active);
@@ -543,6 +554,9 @@ impl Reactor {
                 // The transport ends it in time; rows are waited for by who brings them, within bounds of their own.
                 State::Storing(_) => idle > settings.store_timeout.max(settings.answer_timeout) + LISTED_GRACE,
                 State::Writing(_) => idle > settings.client_timeout,
+                // It is looked at by itself.
+                State::Sending(_) => false,
+                State::Asking(asking) if may_be_long(&asking.request) => idle > settings.answer_timeout,
                 // The transport ends it in time, unless it was stopped itself.
                 State::Asking(_) | State::Checking(_) | State::Queueing(_) => {
                     idle > settings.answer_timeout + ANSWER_GRACE
@@ -554,16 +568,24 @@ impl Reactor {
         };
         let over = |(index, slot): (usize, &Slot)| slot.connection.as_ref().is_some_and(is_over).then_some(index);
         let over: Vec<usize> = self.slots.iter().enumerate().filter_map(over).collect();
+        let answer_timeout = settings.answer_timeout;
         for index in over {
-            if let Some(Connection { state: State::Storing(storing), .. }) = &mut self.slots[index].connection {
-                storing.give_up(now);
+            match self.slots[index].connection.as_mut().map(|one| &mut one.state) {
+                Some(State::Storing(storing)) => storing.give_up(now),
+                Some(State::Asking(asking)) => {
+                    let is_late = |one: &&Attempt| now.saturating_duration_since(one.begun) >= answer_timeout;
+                    asking.attempts.iter().flatten().filter(is_late).for_each(|one| one.device.failed(now));
+                }
+                _ => {}
             }
             let is_for_others = |one: &Connection| match one.state {
                 State::Deciding | State::Asking(_) | State::Checking(_) | State::Queueing(_) | State::Storing(_) => {
                     true
                 }
                 State::Idle => !one.read.is_empty(),
-                State::Writing(_) | State::Ending(_) | State::Handshaking | State::Bridged(_) => false,
+                State::Writing(_) | State::Sending(_) | State::Ending(_) | State::Handshaking | State::Bridged(_) => {
+                    false
+                }
             };
             if self.slots[index].connection.as_ref().is_some_and(is_for_others) {
                 self.hand_over(index);

@@ -1,14 +1,16 @@
-//! Reading a small object, or a part of it: the request to a device, and what its answer comes to.
+//! Reading an object, or a part of it: the request to a device, and what its answer comes to.
 //!
-//! Fault model: a device may send anything. Only a complete answer with correct bytes of a plain object counts.
+//! Fault model: a device may send anything. Only a plain object counts, and of a short answer only a complete one with
+//! correct bytes. A long one is passed on as it comes.
 
 use swiftlet_node::message::{Found, Request, ToRead};
 use swiftlet_node::parts;
 use swiftlet_store::model::{Info, Key};
 use swiftlet_transport::Chunk;
 
-use crate::answer::{self, Outcome};
+use crate::answer::{self, LARGE_BYTES, Outcome};
 use crate::conditions::{Verdict, Wanted};
+use crate::flow::Flow;
 use crate::head::{Asked, Method};
 
 /// The request to a device, if an answer may have `limit` bytes.
@@ -18,6 +20,33 @@ pub(crate) fn request(asked: &Asked<'_>, key: Key, limit: u64) -> Request {
     }
     let ToRead { start, stop, whole } = asked.wanted.to_read(limit);
     Request::Get { key, start, stop, whole, proved: true }
+}
+
+/// What a request has a device send.
+pub(crate) fn to_read(request: &Request) -> ToRead {
+    match request {
+        Request::Get { start, stop, whole, .. } => ToRead { start: *start, stop: *stop, whole: *whole },
+        _ => ToRead::NOTHING,
+    }
+}
+
+/// Whether its answer may have so many bytes that they are passed on as they come.
+pub(crate) fn may_be_long(request: &Request) -> bool {
+    let ToRead { start, stop, whole } = to_read(request);
+    whole.max(stop.saturating_sub(start)) > LARGE_BYTES
+}
+
+/// What an answer lacks once the object is described.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lacks {
+    /// Nothing, whatever the device still sends.
+    Nothing,
+    /// What the device sends, which is kept until it is known to be right.
+    Bytes,
+    /// What it sends, which is too much to be kept.
+    Flow,
+    /// Other bytes of the object: `[start, stop)`.
+    Others(u64, u64),
 }
 
 /// What a client is told.
@@ -35,7 +64,7 @@ pub(crate) struct Weighed {
     outcome: Outcome,
     /// The bytes of the object that the device sends, as `[start, stop)`.
     sent: (u64, u64),
-    /// Those of them that the client is sent.
+    /// Those of the object that the client is sent.
     span: (u64, u64),
     /// Of the bytes that the device sends; None if it follows them.
     sum: Option<u64>,
@@ -44,15 +73,14 @@ pub(crate) struct Weighed {
 }
 
 impl Weighed {
-    /// Weigh the conditions and the range of a request whose answer may have `limit` bytes, at this time in seconds
+    /// Weigh the conditions and the range of a request for which this was asked of the device, at this time in seconds
     /// since 1970; None if Python has to answer.
-    pub(crate) fn of(method: Method, wanted: &Wanted<'_>, limit: u64, header: &[u8], now_s: u64) -> Option<Self> {
+    pub(crate) fn of(method: Method, wanted: &Wanted<'_>, read: ToRead, header: &[u8], now_s: u64) -> Option<Self> {
         let Found { info, body_xxh3: sum } = Found::decode(header).ok()?;
         if !answer::is_plain_at(&info, now_s) {
             return None;
         }
-        let to_read = if method == Method::Head { ToRead::NOTHING } else { wanted.to_read(limit) };
-        let sent = to_read.of(info.size);
+        let sent = read.of(info.size);
         let outcome = outcome(method, wanted, &info);
         let span = match outcome {
             _ if method == Method::Head => sent,
@@ -60,9 +88,32 @@ impl Weighed {
             Outcome::Part(first, end) => (first, end),
             Outcome::NotModified | Outcome::Failed | Outcome::Unsatisfiable => (sent.0, sent.0),
         };
-        // Otherwise it is more than is answered here.
-        let is_there = sent.0 <= span.0 && span.1 <= sent.1;
-        is_there.then_some(Self { method, info, outcome, sent, span, sum, came: Vec::new() })
+        Some(Self { method, info, outcome, sent, span, sum, came: Vec::new() })
+    }
+
+    /// What is needed to answer the client.
+    pub(crate) fn lacks(&self) -> Lacks {
+        let (sent, span) = (self.sent, self.span);
+        let is_long = sent.1 - sent.0 > LARGE_BYTES;
+        match self.outcome {
+            Outcome::NotModified | Outcome::Failed | Outcome::Unsatisfiable if is_long => Lacks::Nothing,
+            _ if is_long && sent == span => Lacks::Flow,
+            _ if !is_long && sent.0 <= span.0 && span.1 <= sent.1 => Lacks::Bytes,
+            _ => Lacks::Others(span.0, span.1),
+        }
+    }
+
+    /// The answer without any byte of the object.
+    pub(crate) fn described(self) -> Told {
+        let reason = self.outcome.reason(&self.info);
+        let body = reason.map(|reason| Chunk::from(reason.into_bytes())).into_iter().collect();
+        Told { info: self.info, outcome: self.outcome, body }
+    }
+
+    /// The answer whose bytes are passed on as they come.
+    pub(crate) fn flow(self) -> (Info, Outcome, Flow) {
+        let flow = Flow::new(&self.info, self.sent, self.sum);
+        (self.info, self.outcome, flow)
     }
 
     /// Keep the next bytes that came; returns whether so many were expected.
@@ -146,17 +197,16 @@ mod tests {
         let head = format!("{method} /v1/a/c/o HTTP/1.1\r\nHost: h\r\n{headers}\r\n");
         let asked = head::parse(head.as_bytes())?;
         let key = Key { policy: 0, partition: 1, digest: [0; 16] };
-        let body = match request(&asked, key, MAX_BYTES) {
-            Request::Get { start, stop, whole, .. } => {
-                let (start, stop) = ToRead { start, stop, whole }.of(bytes.len() as u64);
-                &bytes[start as usize..stop as usize]
-            }
-            _ => &[],
-        };
+        let read = to_read(&request(&asked, key, MAX_BYTES));
+        let (start, stop) = read.of(bytes.len() as u64);
+        let body = &bytes[start as usize..stop as usize];
         let sum = xxh3_64(body);
         let found = Found { info: info(bytes.len() as u64), body_xxh3: (piece == 0).then_some(sum) };
         let header = found.encode().expect("a small header");
-        let mut weighed = Weighed::of(asked.method, &asked.wanted, MAX_BYTES, &header, NOW_S)?;
+        let mut weighed = Weighed::of(asked.method, &asked.wanted, read, &header, NOW_S)?;
+        if weighed.lacks() != Lacks::Bytes {
+            return None;
+        }
         if piece == 0 {
             return weighed.told((!body.is_empty()).then(|| Chunk::from(body.to_vec())));
         }
@@ -210,11 +260,47 @@ mod tests {
     }
 
     #[test]
+    fn what_is_long_is_passed_on_or_asked_for() {
+        let size = 3 * LARGE_BYTES;
+        let lacks = |limit: u64, headers: &str| {
+            let head = format!("GET /v1/a/c/o HTTP/1.1\r\nHost: h\r\n{headers}\r\n");
+            let asked = head::parse(head.as_bytes()).expect("a request");
+            let request = request(&asked, Key { policy: 0, partition: 1, digest: [0; 16] }, limit);
+            let header = Found { info: info(size), body_xxh3: None }.encode().expect("a small header");
+            let weighed = Weighed::of(asked.method, &asked.wanted, to_read(&request), &header, NOW_S);
+            (weighed.expect("a plain object").lacks(), may_be_long(&request))
+        };
+        let (all, tail) = (Lacks::Others(0, size), Lacks::Others(size - 1, size));
+        for (limit, headers, expected, is_long) in [
+            (u64::MAX, "", Lacks::Flow, true),
+            (LARGE_BYTES, "", all, false),
+            (MAX_BYTES, "", all, false),
+            (u64::MAX, "If-Match: x\r\n", Lacks::Nothing, true),
+            (u64::MAX, "If-Match: abc\r\n", Lacks::Flow, true),
+            (u64::MAX, "If-None-Match: abc\r\n", Lacks::Bytes, false),
+            (u64::MAX, "If-None-Match: x\r\n", all, false),
+            (u64::MAX, "Range: bytes=1-\r\n", Lacks::Flow, true),
+            (LARGE_BYTES, "Range: bytes=1-\r\n", Lacks::Others(1, size), false),
+            (u64::MAX, "Range: bytes=3145727-\r\n", Lacks::Bytes, true),
+            (u64::MAX, "Range: bytes=3145728-\r\n", Lacks::Bytes, true),
+            (u64::MAX, "Range: bytes=-1\r\n", tail, false),
+            (u64::MAX, "Range: bytes=-9999999\r\n", all, false),
+            (2 * LARGE_BYTES, "Range: bytes=1-2097152\r\n", Lacks::Flow, true),
+            (u64::MAX, "Range: bytes=1-2097152\r\nIf-None-Match: abc\r\n", Lacks::Bytes, false),
+            (u64::MAX, "Range: bytes=1-2097152\r\nIf-None-Match: x\r\n", Lacks::Others(1, 2_097_153), false),
+            (u64::MAX, "Range: bytes=1-2\r\nIf-Range: x\r\n", all, false),
+            (u64::MAX, "Range: bytes=1-\r\nIf-Range: x\r\n", all, true),
+        ] {
+            assert_eq!(lacks(limit, headers), (expected, is_long), "{limit} {headers}");
+        }
+    }
+
+    #[test]
     fn damaged_answers_are_not_passed_on() {
         let wanted = Wanted::default();
         let weighed = |info: Info, sum| {
             let header = Found { info, body_xxh3: sum }.encode().expect("a small header");
-            Weighed::of(Method::Get, &wanted, MAX_BYTES, &header, NOW_S)
+            Weighed::of(Method::Get, &wanted, wanted.to_read(MAX_BYTES), &header, NOW_S)
         };
         let good = xxh3_64(b"abc");
         for (size, sum, body) in [
@@ -247,7 +333,7 @@ mod tests {
             weighed(Info { delete_at, metadata, ..info(0) }, Some(xxh3_64(b"")))
         };
         assert!(going(NOW_S).is_none() && going(NOW_S + 1).is_some());
-        assert!(Weighed::of(Method::Get, &wanted, MAX_BYTES, b"nothing", NOW_S).is_none());
+        assert!(Weighed::of(Method::Get, &wanted, ToRead::NOTHING, b"nothing", NOW_S).is_none());
     }
 
     proptest! {

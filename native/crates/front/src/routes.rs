@@ -164,6 +164,19 @@ impl Policy {
         self.rows.iter().filter(|row| row.len() > partition as usize).count()
     }
 
+    /// A device that may have an object of the partition, none of those that were tried: those that have failed come last,
+    /// primaries before others, the nearest first.
+    pub(crate) fn another(&self, partition: u32, tried: &[Arc<Device>], now: Instant) -> Option<Arc<Device>> {
+        let at = partition as usize;
+        let holders = self.handoffs.as_ref().map_or(&[][..], |handoffs| handoffs.may_hold(&self.rows, partition));
+        let primaries = self.rows.iter().filter_map(|row| row.get(at)).map(|id| (false, id));
+        let ids = primaries.chain(holders.iter().map(|id| (true, id)));
+        let devices = ids.filter_map(|(is_other, id)| Some((is_other, self.devices.get(usize::from(*id))?.as_ref()?)));
+        let untried = devices.filter(|(_, device)| tried.iter().all(|one| !Arc::ptr_eq(one, device)));
+        let next = untried.min_by_key(|(is_other, device)| (!device.is_sound(now), *is_other, device.distance));
+        next.map(|(_, device)| Arc::clone(device))
+    }
+
     /// One of the nearest of the partition's devices that may be asked, chosen by a random number. Where writes stay in
     /// one region, only devices there may be: what others have may be older than what was acknowledged.
     pub(crate) fn choose(&self, partition: u32, random: u64, now: Instant) -> Option<Arc<Device>> {
@@ -267,6 +280,13 @@ mod tests {
         assert!(policy.may_hold(1, now).is_none(), "one is not spoken to");
         policy.choose(0, 0, now).expect("a").failed(now);
         assert!(policy.may_hold(0, now).is_none());
+        let policy = Policy::new(1, rows.clone(), vec![device("a"), None, device("c")]).expect("a ring");
+        let first = policy.another(0, &[], now).expect("a");
+        let second = policy.another(0, &[Arc::clone(&first)], now).expect("c");
+        assert_eq!([first.name(), second.name()], ["a", "c"]);
+        first.failed(now);
+        assert_eq!(policy.another(0, &[], now).expect("c").name(), "c", "one that has failed comes last");
+        assert!(policy.another(0, &[first, second], now).is_none());
         assert!(Policy::new(2, rows, Vec::new()).is_err());
         assert!(Policy::new(33, vec![vec![]], Vec::new()).is_err());
     }

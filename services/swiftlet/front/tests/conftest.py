@@ -141,6 +141,7 @@ async def fronted_proxy(
     timeouts_s: tuple[float, float] = TIMEOUTS_S,
     containers: NativeContainers | None = None,
     certificate: Certificates | None = None,
+    client_timeout_s: float = 10.0,
     **options: Any,
 ) -> AsyncIterator[FrontedProxy]:
     """One more proxy of a cluster, with the API of another one of the same kind. With a `certificate` it speaks TLS."""
@@ -161,6 +162,7 @@ async def fronted_proxy(
                 timeouts_s=timeouts_s,
                 containers=containers,
                 certificate=certificate,
+                client_timeout_s=client_timeout_s,
             )
         )
         connector = TCPConnector(ssl=trusting or True)

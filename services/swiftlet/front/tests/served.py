@@ -29,8 +29,8 @@ from swiftlet.web.front_listener import FRONT_LISTENER
 KEYS = [b"k" * 32]
 _POOL_BYTES = 16 << 20
 _VOLUME_BYTES = 2 << 20
-LARGE_BYTES = 2 << 20
-"""Room in a front for large answers."""
+LARGE_BYTES = 4 << 20
+"""Room in a front for large answers; half of it is what one of more than 1 MiB takes."""
 TIMEOUTS_S = (5.0, 1.5)
 """How long the front waits for a device's answer, and for all to have stored an object."""
 
@@ -94,6 +94,13 @@ class NativeDevices:
         [stats] = self._servers[cluster.devices.index(device)].stats()
         answered = cast("list[tuple[str, str, int]]", stats["answered"])
         return sum(count for operation, _, count in answered if operation in {"get", "head"})
+
+    def spare(self) -> int:
+        """Return how many MiB of the front's memory uploads could have now, which is half of it if none is in use."""
+        taken = []
+        while (buffer := self._node.upload_buffer(1 << 20)) is not None:
+            taken.append(buffer)
+        return len(taken)
 
     def at_work(self) -> int:
         """Requests that devices are at work on."""
@@ -180,24 +187,32 @@ class Relay:
         self._port = port
         self._muted = False
         self._writers: list[asyncio.StreamWriter] = []
+        self._server: asyncio.Server | None = None
+        self.passed = 0
+        """Bytes of the device's answers that were passed on."""
 
     @classmethod
     @asynccontextmanager
     async def open(cls, devices: NativeDevices | NativeContainers, device: Device) -> AsyncIterator[Relay]:
         """A relay before a device, which is asked through it from now on."""
         relay = cls(devices.ports[device.address])
-        server = await asyncio.start_server(relay._serve, "127.0.0.1", 0)
+        server = relay._server = await asyncio.start_server(relay._serve, "127.0.0.1", 0)
         devices.move(device, server.sockets[0].getsockname()[1])
         try:
             yield relay
         finally:
-            server.close()
-            for writer in relay._writers:
-                writer.transport.abort()
+            relay.cut()
 
     def mute(self) -> None:
         """The device gets what is sent to it, and nobody hears of its answers."""
         self._muted = True
+
+    def cut(self) -> None:
+        """The device is gone: all connections end, and none can be made."""
+        assert self._server is not None
+        self._server.close()
+        for writer in self._writers:
+            writer.transport.abort()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         from_device, to_device = await asyncio.open_connection("127.0.0.1", self._port)
@@ -209,6 +224,7 @@ class Relay:
         while data := await reader.read(1 << 16):
             if not (answers and self._muted):
                 writer.write(data)
+                self.passed += len(data) if answers else 0
         writer.close()
 
 
@@ -257,13 +273,16 @@ async def front_server(
     timeouts_s: tuple[float, float] = TIMEOUTS_S,
     containers: NativeContainers | None = None,
     certificate: CertificateInUse | None = None,
+    client_timeout_s: float = 10.0,
 ) -> AsyncIterator[tuple[FrontServer, ProxyFront, NativeDevices]]:
     """A server, not started, for an application whose reads the front answers where it may, and `writes` if the
     proxy has the wall clock's time. With a `certificate` it speaks TLS."""
     before = _DEVICES.get(cluster)
     devices = _DEVICES[cluster] = before or NativeDevices(cluster, root)
     answer_s, store_s = timeouts_s
-    settings = FrontSettings(HASH_PATH, 10.0, answer_s, writes=writes, store_timeout_s=store_s, large_bytes=LARGE_BYTES)
+    settings = FrontSettings(
+        HASH_PATH, client_timeout_s, answer_s, writes=writes, store_timeout_s=store_s, large_bytes=LARGE_BYTES
+    )
     use_front(app, api, cluster.rings, devices, settings, withdrawals, containers, certificate)
     try:
         yield (

@@ -8,10 +8,12 @@ use swiftlet_store::model::Key;
 use swiftlet_transport::{Call, Sink};
 
 use super::REPLICA_SHIFT;
+use super::flows::LONG;
 use crate::connection::Attempt;
 use crate::grants::Granted;
 use crate::head::Asked;
 use crate::name;
+use crate::reading::may_be_long;
 use crate::replies::Replies;
 use crate::routes::{Device, Policy};
 use crate::shared::Shared;
@@ -37,7 +39,7 @@ pub(super) fn call(
     now: Instant,
 ) -> Option<Attempt> {
     let header = request.encode(device.name()).ok()?;
-    let timeout = shared.settings.answer_timeout;
+    let timeout = if may_be_long(request) { LONG } else { shared.settings.answer_timeout };
     let call = Call { method: request.method(), timeout, trace: id.to_owned(), header, ..Call::default() };
     let sink = Arc::clone(devices) as Arc<dyn Sink>;
     let ticket = device.peer().call(call, &sink, number | u64::from(attempt) << REPLICA_SHIFT).ok()?;

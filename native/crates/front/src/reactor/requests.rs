@@ -17,8 +17,9 @@ use swiftlet_transport::{Chunk, Event, Sink, Ticket, What};
 
 use super::calls::{call, place_of};
 use super::checks::begin_check;
+use super::reserved::limit_for;
 use super::{REPLICA_SHIFT, Reactor, Then, number};
-use crate::answer::{self, Given, MAX_BYTES};
+use crate::answer::{self, Given};
 use crate::body::{Body, Content};
 use crate::checking::{Checked, Queued};
 use crate::connection::{Asking, Attempt, Connection, Queueing, State, Storing, Writing};
@@ -28,7 +29,7 @@ use crate::link::Link;
 use crate::made::Made;
 use crate::name;
 use crate::queueing::{may_expire, task};
-use crate::reading::{self, Told, Weighed};
+use crate::reading::{self, Lacks, Told, Weighed};
 use crate::receiving::Come;
 use crate::routes::{Device, Policy};
 use crate::shared::{Command, Shared};
@@ -67,8 +68,10 @@ impl Reactor {
         };
         self.hedging.begin(late, number);
         let attempts = [Some(first), None];
-        let asking = Asking { method, target, bytes, close, id, begun: now, request, attempts, late, limit, reserved };
-        self.reserved += reserved;
+        let is_second = false;
+        let asking =
+            Asking { method, target, bytes, close, id, begun: now, request, attempts, late, is_second, reserved };
+        self.reserved.all += reserved;
         connection.state = State::Asking(Box::new(asking));
         Then::Wait
     }
@@ -108,6 +111,7 @@ impl Reactor {
             let Some(index) = self.index_of(token) else { continue };
             match self.slots[index].connection.as_ref().map(|one| &one.state) {
                 Some(State::Asking(_)) => self.answered(index, (token >> REPLICA_SHIFT & 0xff) as u8, what),
+                Some(State::Sending(_)) => self.flowed(index, (token >> REPLICA_SHIFT & 0xff) as u8, what),
                 Some(State::Checking(_)) => self.checked(index, (token >> REPLICA_SHIFT & 0xff) as usize, &what),
                 Some(State::Storing(_)) => self.stored(index, (token >> REPLICA_SHIFT & 0xff) as usize, &what),
                 _ => {}
@@ -156,18 +160,27 @@ impl Reactor {
             What::Sent(_) => return,
             What::Reply { status, header, body, whole, .. } if status == Status::Ok as u16 => {
                 let asked = head::parse(&connection.read);
+                let read = reading::to_read(&asking.request);
                 let now_s = self.clock.now_s();
-                let weigh = |asked: Asked<'_>| Weighed::of(asked.method, &asked.wanted, asking.limit, &header, now_s);
-                match asked.and_then(weigh) {
-                    Some(weighed) if whole => weighed.told(body),
+                let weigh = |asked: Asked<'_>| Weighed::of(asked.method, &asked.wanted, read, &header, now_s);
+                match asked.and_then(weigh).map(|weighed| (weighed.lacks(), weighed)) {
+                    Some((Lacks::Others(start, stop), _)) => return self.ask_again(index, attempt, (start, stop), now),
+                    Some((Lacks::Nothing, weighed)) => {
+                        one.ticket.cancel();
+                        Some(weighed.described())
+                    }
+                    Some((_, weighed)) if whole => weighed.told(body),
                     None => None,
-                    coming => {
-                        one.coming = coming.map(Box::new);
+                    Some((_, weighed)) => {
+                        one.coming = Some(Box::new(weighed));
                         return;
                     }
                 }
             }
             What::Chunk(chunk) => {
+                if one.coming.as_ref().is_some_and(|coming| coming.lacks() == Lacks::Flow) {
+                    return self.begin_flow(index, attempt, chunk, now);
+                }
                 if one.coming.as_mut().is_some_and(|coming| coming.take(chunk)) {
                     return;
                 }
@@ -185,7 +198,10 @@ impl Reactor {
             _ => None,
         };
         let Some(Told { info, outcome, body }) = good else {
-            *slot = None;
+            if let Some(one) = slot.take() {
+                // There may be more of what is of no use.
+                one.ticket.cancel();
+            }
             // Another device may still have it.
             if asking.attempts.iter().all(Option::is_none) {
                 self.hand_over(index);
@@ -222,14 +238,10 @@ impl Reactor {
         now: Instant,
     ) {
         let Some(connection) = &mut self.slots[index].connection else { return };
-        connection.read.drain(..bytes);
-        connection.body = None;
-        connection.bounces = 0;
-        connection.is_decided = false;
-        connection.active = now;
+        connection.answers(bytes, now);
         let is_sent = begin_to_send(&mut connection.link, head, &body, &mut writing.left).is_ok();
         let reserved = writing.reserved.min(writing.left.len() as u64);
-        self.reserved -= writing.reserved - reserved;
+        self.reserved.all -= writing.reserved - reserved;
         writing.reserved = reserved;
         connection.state = State::Writing(Box::new(writing));
         if is_sent {
@@ -539,19 +551,6 @@ impl Reactor {
     }
 }
 
-/// How many bytes an answer may have, and how many of them are to be reserved beside those that are; None if there is
-/// no room for it.
-fn limit_for(asked: &Asked<'_>, reserved: u64, large_bytes: u64) -> Option<(u64, u64)> {
-    let (least, most) = if asked.method == Method::Head { (0, 0) } else { asked.wanted.limits() };
-    if most <= MAX_BYTES {
-        return Some((most, 0));
-    }
-    if reserved + most <= large_bytes {
-        return Some((most, most));
-    }
-    (least <= MAX_BYTES).then_some((MAX_BYTES, 0))
-}
-
 /// Send a head and the parts of a body, as far as the kernel takes them; the rest is in `left`.
 fn begin_to_send(link: &mut Link, head: &[u8], body: &[Chunk], left: &mut Vec<u8>) -> Result<(), Errno> {
     let (first, others) = body.split_first().map_or((&[][..], body), |(first, others)| (&first[..], others));
@@ -617,27 +616,4 @@ fn placed(
 ) -> Option<(Arc<Device>, Request)> {
     let (policy, key) = place_of(shared, asked, granted)?;
     Some((policy.choose(key.partition, random, now)?, reading::request(asked, key, limit)))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::answer::LARGE_BYTES;
-
-    #[test]
-    fn large_answers_have_a_room_of_their_own() {
-        let limit = |line: &str, reserved, large_bytes| {
-            let head = format!("GET /v1/a/c/o HTTP/1.1\r\nHost: h\r\n{line}\r\n");
-            limit_for(&head::parse(head.as_bytes()).expect("a request"), reserved, large_bytes)
-        };
-        let whole = Some((LARGE_BYTES, LARGE_BYTES));
-        assert_eq!(limit("", 0, LARGE_BYTES), whole);
-        assert_eq!(limit("", 1, LARGE_BYTES), Some((MAX_BYTES, 0)), "a small object is answered with all the same");
-        assert_eq!(limit("", 1, LARGE_BYTES + 1), whole);
-        let range = "Range: bytes=10-100009\r\n";
-        assert_eq!(limit(range, 0, 100_000), Some((100_000, 100_000)));
-        assert_eq!(limit(range, 1, 100_000), None);
-        assert_eq!(limit("Range: bytes=0-9\r\n", 0, 0), Some((10, 0)));
-        assert_eq!(limit("Range: bytes=5-\r\n", 0, 0), Some((MAX_BYTES, 0)));
-    }
 }
