@@ -132,6 +132,10 @@ class NodeUnreachable(NodeError):
     """A connection was refused or reset, or the name does not resolve."""
 
 
+class NodeDamaged(NodeError):
+    """A peer's bytes do not match the checksum that it gave for them."""
+
+
 class NodeTimeout(NodeError):
     """A peer gave no answer within the deadline."""
 

@@ -14,7 +14,7 @@ from typing import Protocol
 from swiftlet_native import Hasher
 
 from swiftlet.boundaries.objects import GetStream, PutStream, WriteReply, pieces_of
-from swiftlet.errors import NodeError, NodeTimeout, SwiftletError
+from swiftlet.errors import NodeDamaged, NodeError, NodeTimeout, SwiftletError, Unavailable
 from swiftlet.model import ObjectInfo, ObjectKey, ObjectRow, PutFooter
 from swiftlet.placement.fanout import NODE_TROUBLE, Outcome
 from swiftlet.placement.health import NodeHealth
@@ -219,20 +219,28 @@ class ReplicatedDownload:
         return self._stream.hasher if self._hasher is None else self._hasher
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """Yield all bytes of the range in order. Raises Unavailable when no device has the rest."""
+        """Yield all bytes of the range in order.
+
+        Raises Unavailable when no device has the rest, or before the last of them when wrong ones were yielded.
+        """
         position = self.start
         while True:
+            begun = position
             try:
                 async for chunk in self._stream.chunks():
                     position += len(chunk)
                     if self._hasher is not None:
                         self._hasher.update(chunk)
+                        self._compare(position)
                     yield chunk
                 if position >= self.stop:
                     return
                 raise NodeError(f"the device's answer ended {self.stop - position} bytes early")
-            except NodeError:
+            except NodeError as error:
                 self._source.failed(self._device)
+                if isinstance(error, NodeDamaged) and position > begun:
+                    # Nobody knows which of them are wrong, and what was passed on can't be taken back.
+                    raise Unavailable(f"{self.info.name}: {error}, and some of them were passed on") from error
                 self._hasher = self.hasher
                 with contextlib.suppress(NodeError):
                     await self._stream.close()
@@ -240,6 +248,13 @@ class ReplicatedDownload:
                     self._key, self.info, position, self.stop, self._tried
                 )
                 self._tried.add(self._device.id)
+
+    def _compare(self, position: int) -> None:
+        """Compare the bytes of several devices once all of them are there, if they are the whole object."""
+        if self._hasher is None or self.start > 0 or position < self.info.size or self.info.xxh3 is None:
+            return
+        if self._hasher.xxh3_64() != self.info.xxh3:
+            raise Unavailable(f"{self.info.name}: what several devices sent does not match the checksum of the object")
 
     async def close(self) -> None:
         await self._stream.close()

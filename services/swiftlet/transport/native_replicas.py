@@ -19,7 +19,7 @@ from typing import Protocol, TypeVar
 from swiftlet_native import Hasher, ObjectWire
 
 from swiftlet.boundaries.objects import ContainerUpdate, WriteReply, pieces_of
-from swiftlet.errors import NodeError, SizeMismatch
+from swiftlet.errors import NodeDamaged, NodeError, SizeMismatch
 from swiftlet.model import ObjectInfo, ObjectKey, PostRecord, PutFooter, PutRecord
 from swiftlet.native_values import bits_of, delete_at, info_of, place, raw, raw_pairs
 from swiftlet.ring.model import Device
@@ -268,7 +268,7 @@ class NativeGetStream:
         return self._info
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """Yield the requested bytes; NodeError if they end early or do not match their checksum."""
+        """Yield the requested bytes; NodeError if they end early, NodeDamaged if they do not match their checksum."""
         # The last piece is held back until all of them were checked. Each is digested when it is passed on.
         held = b""
         while True:
@@ -290,7 +290,7 @@ class NativeGetStream:
         self.hasher.update(held)
         if self.hasher.xxh3_64() != expected:
             self.hasher = before
-            raise NodeError(f"{self._device.address} sent bytes that do not match their checksum")
+            raise NodeDamaged(f"{self._device.address} sent bytes that do not match their checksum")
         if held:
             yield held
 
