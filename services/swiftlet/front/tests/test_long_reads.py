@@ -158,6 +158,10 @@ async def test_slow_clients_hold_little(stored: FrontedProxy) -> None:
     await by_front(stored, "GET", "c/long")
 
 
+def _has_answered_more(stored: FrontedProxy, before: int) -> bool:
+    return stored.answered > before
+
+
 async def test_clients_that_go_away(stored: FrontedProxy) -> None:
     """Nothing of their answers stays, and they are logged."""
     begun = counted(499)
@@ -165,7 +169,7 @@ async def test_clients_that_go_away(stored: FrontedProxy) -> None:
         before = stored.answered
         async with Client.asking(stored, "long") as client:
             await client.take(MIB)
-        await until(lambda before=before: stored.answered > before)
+        await until(functools.partial(_has_answered_more, stored, before))
         assert counted(499) == begun + gone
     await until(lambda: stored.devices.at_work() == 0)
     assert stored.devices.spare() == FREE_MIB

@@ -1,14 +1,13 @@
 //! Calls to the devices of an object.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use swiftlet_node::message::Request;
 use swiftlet_store::model::Key;
 use swiftlet_transport::{Call, Sink};
 
 use super::REPLICA_SHIFT;
-use super::flows::LONG;
 use crate::connection::Attempt;
 use crate::grants::Granted;
 use crate::head::Asked;
@@ -17,6 +16,9 @@ use crate::reading::may_be_long;
 use crate::replies::Replies;
 use crate::routes::{Device, Policy};
 use crate::shared::Shared;
+
+/// The time limit of a call whose answer may be long; what is waited for meanwhile has limits of its own.
+const LONG: Duration = Duration::from_secs(86_400);
 
 /// The policy of a request's object, and the object; None if Python has to answer the request.
 pub(super) fn place_of(shared: &Shared, asked: &Asked<'_>, granted: &Granted) -> Option<(Arc<Policy>, Key)> {

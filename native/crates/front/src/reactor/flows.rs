@@ -9,7 +9,7 @@
 
 use std::mem;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use swiftlet_node::Status;
 use swiftlet_node::message::{Found, Request};
@@ -23,8 +23,6 @@ use crate::answer::{self, Given, LARGE_BYTES};
 use crate::connection::{Sending, State, Writing};
 use crate::shared::Served;
 
-/// The time limit of a call whose answer may be long; what is waited for meanwhile has limits of its own.
-pub(super) const LONG: Duration = Duration::from_secs(86_400);
 /// What a connection is sent before others have their turn.
 const TURN_BYTES: usize = 1 << 20;
 
