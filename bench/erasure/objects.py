@@ -82,13 +82,6 @@ def workloads(extent: Extent) -> Iterator[tuple[str, Scenario]]:
 
 def turn(store: Store, stored: Stored, scheme: Scheme, extent: Extent, found: Found) -> None:
     """Let a store do everything once, after a few writes that do not count: some make files at the first."""
-    # Nothing was deleted yet: a store that makes room anew takes more for a while.
-    one, objects = (Objects(stored.running.target, count, extent.read_mib * MIB) for count in (1, extent.reads))
-    for written in (one, objects):
-        before = stored.used()
-        written.create()
-        written.put()
-    found.add("bytes of disk for each byte", store.name, (stored.used() - before) / objects.bytes)
     _, first = fixed("first", "1 MiB", "create", [8], count=FIRST_PUTS)
     run(first, stored.running.target, Options(f"bench-{secrets.token_hex(4)}"))
     for title, scenario in workloads(extent):
@@ -96,6 +89,11 @@ def turn(store: Store, stored: Stored, scheme: Scheme, extent: Extent, found: Fo
         for key in keys(result):
             for value in values(result, key, BYTES_PER_S)[:1]:
                 found.add(title, store.name, value / 1e6)
+    before = stored.used()
+    objects = Objects(stored.running.target, extent.reads, extent.read_mib * MIB)
+    objects.create()
+    objects.put()
+    found.add("bytes of disk for each byte", store.name, (stored.used() - before) / objects.bytes)
     what = f"{extent.reads} objects of {extent.read_mib} MiB"
     found.add(f"{what}, {_READ}", store.name, objects.get() / 1e6)
     stored.lose(scheme.parity)
