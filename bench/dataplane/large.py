@@ -153,12 +153,17 @@ class Store:
 
     def used(self) -> dict[str, float]:
         """Processor seconds so far, by kind of process."""
-        found = dict.fromkeys(KINDS, 0.0)
-        for name, pid in self.cluster.pids.items():
-            kind = name.split("-")[0]
-            if kind in found:
-                found[kind] += sum(seconds_of(one) for one in family_of(pid))
-        return found | {"client": time.process_time()}
+        return used_by(self.cluster)
+
+
+def used_by(cluster: Cluster) -> dict[str, float]:
+    """Processor seconds that a store's services have taken so far, by kind, and those of this process as the client."""
+    found = dict.fromkeys(KINDS, 0.0)
+    for name, pid in cluster.pids.items():
+        kind = name.split("-")[0]
+        if kind in found:
+            found[kind] += sum(seconds_of(one) for one in family_of(pid))
+    return found | {"client": time.process_time()}
 
 
 def read_head(connection: socket.socket) -> tuple[int, dict[str, str], bytes]:

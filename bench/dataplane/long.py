@@ -25,15 +25,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from bench.dataplane.large import KINDS, read_head
+from bench.dataplane.large import KINDS, read_head, used_by
 from bench.micro import Measured, report
-from bench.peers.processes import family_of, seconds_of
 from e2e.standalone.cluster import Cluster, start_cluster
 from e2e.standalone.wire import Client
 
 MB, MIB = 1_000_000, 1 << 20
 READ_BYTES = 256 * MIB
-"""What all clients together read of objects of one size in a round."""
+"""All clients together read so much of objects of one size in a round."""
 _RECEIVED = 4 * MIB
 STORES: Mapping[str, Mapping[str, str]] = {
     "front": {"SWIFTLET_PROXY__FRONT": "true"},
@@ -43,10 +42,10 @@ STORES: Mapping[str, Mapping[str, str]] = {
 
 @dataclass(frozen=True)
 class Read:
-    """One way of reading many bytes."""
+    """What was measured of one way of reading many bytes."""
 
     rate: float
-    """Bytes a second."""
+    """Bytes that all clients together have received a second."""
     cpu_ms: dict[str, float]
     """Processor milliseconds for each MiB, by kind of process."""
 
@@ -98,14 +97,6 @@ class Store:
                 assert (status, fields["content-length"]) == (200, str(size))
                 receive(connection, size - len(rest), buffer)
 
-    def _used(self) -> dict[str, float]:
-        found = dict.fromkeys(KINDS, 0.0)
-        for name, pid in self.cluster.pids.items():
-            kind = name.split("-")[0]
-            if kind in found:
-                found[kind] += sum(seconds_of(one) for one in family_of(pid))
-        return found | {"client": time.process_time()}
-
     def read(self, size: int, clients: int) -> Read:
         """Have so many clients read objects of a size."""
         count = max(1, READ_BYTES // size // clients)
@@ -114,10 +105,10 @@ class Store:
         for thread in threads:
             thread.start()
         begin.wait()
-        before, began = self._used(), time.monotonic()
+        before, began = used_by(self.cluster), time.monotonic()
         for thread in threads:
             thread.join()
-        took, after = time.monotonic() - began, self._used()
+        took, after = time.monotonic() - began, used_by(self.cluster)
         bytes_read = size * count * clients
         return Read(bytes_read / took, {kind: (after[kind] - before[kind]) * 1e3 * MIB / bytes_read for kind in before})
 

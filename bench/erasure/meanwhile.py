@@ -36,7 +36,7 @@ class Reader:
     """One client that reads small objects at even intervals; a read that comes late is timed from when it was due."""
 
     def __init__(self, target: Target) -> None:
-        """Store the objects."""
+        """Create a container, and store the objects that are read later in it."""
         self._objects = Objects(target, COUNT, SIZE)
         self._objects.create()
         self._objects.put()

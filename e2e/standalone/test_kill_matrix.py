@@ -230,8 +230,8 @@ def sizes_in(client: Client, container: str) -> list[int]:
 
 
 def needed_bytes(sizes: Mapping[str, Sequence[int]], dead: int, left_out: int) -> int:
-    """What devices need at most for objects of these sizes by policy, in their volumes, and for so many dead ones; some
-    small ones stay out of packs.
+    """Return how many bytes devices need at most, in their volumes, for objects of these sizes by policy and for so
+    many dead ones; `left_out` small ones stay out of packs.
     """
     needed = TOMBSTONES * TOMBSTONE_BYTES * dead + left_out * 3 * PACK_BELOW
     for size in sizes[kills.POLICY]:
