@@ -6,7 +6,7 @@ import math
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -23,8 +23,9 @@ _SECTOR = 512
 class Readings:
     """Seconds that single reads took."""
 
-    def __init__(self) -> None:
-        self.seconds: list[float] = []
+    def __init__(self, seconds: Sequence[float] = ()) -> None:
+        """Begin with these; a reader adds its own."""
+        self.seconds = list(seconds)
 
     def p99(self) -> float | None:
         """Return the 99th percentile by nearest rank; None when nothing was read."""
@@ -46,9 +47,9 @@ class Reader:
         self._objects.get()
 
     @contextmanager
-    def reading(self) -> Iterator[Readings]:
-        """Read within the block; raise RuntimeError after it when a read went wrong."""
-        found, over, failed = Readings(), threading.Event(), list[Exception]()
+    def reading(self, found: Readings | None = None) -> Iterator[Readings]:
+        """Read within the block, and add to `found`; raise RuntimeError after it when a read went wrong."""
+        found, over, failed = found or Readings(), threading.Event(), list[Exception]()
 
         def read() -> None:
             try:

@@ -4,13 +4,16 @@
     unshare --net .venv/bin/python -m bench.erasure.objects --scheme 6+3 --turns 3
 
 Each turn starts each store anew: PUT and GET of several sizes by the load generator; reads by one client while all
-devices are there and while as many are away as may be; bytes of disk for each byte that is stored; and how fast the
-fragments (or copies) of a device that is replaced by an empty one come back. In one more store of ours, what processes
-spend on large objects of both policies. Prints markdown tables of medians.
+devices are there and while as many are away as may be; bytes of disk for each byte that is stored, and what devices
+have reserved besides; and how fast the fragments (or copies) of a device that is replaced by an empty one come back. In
+one more store of ours, what processes spend on large objects of both policies. Prints markdown tables of medians;
+`--only` chooses stores, and leaves the page of all results as it is.
 
-While a device is rebuilt, one client reads small objects twenty times a second. The disk's cache is emptied before, so
-that the bytes read of the disk for each byte rebuilt are what the rebuild has asked for, with what the kernel reads
-ahead.
+A rebuild ends when our store has proved that no device lacks anything, and when OpenStack Swift's device has 98 % of
+the bytes that it had before. Its rate is that of all bytes that have come but the first and the last fiftieth, from
+when the store could begin; what was reserved is not among them. Meanwhile one client reads small objects twenty times a
+second. The disk's cache is emptied before, so that the bytes read of the disk for each byte rebuilt are what the
+rebuild has asked for, with what the kernel reads ahead.
 """
 
 from __future__ import annotations
@@ -22,14 +25,16 @@ import shutil
 import statistics
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench.degrade.machine import is_own_network
 from bench.erasure import processors
 from bench.erasure.client import MIB, Objects
-from bench.erasure.meanwhile import Reader, forget_cached, read_bytes
+from bench.erasure.meanwhile import Reader, Readings, forget_cached, read_bytes
+from bench.erasure.progress import EDGE, Sample, looking, span
+from bench.erasure.space import Space
 from bench.erasure.stores import Scheme, Store, Stored, stores
 from bench.micro import Measured, report
 from bench.peers.turns import FIRST_PUTS, fixed
@@ -39,11 +44,15 @@ from swiftlet.bench.scenario import Scenario
 
 _READ = "read one after the other"
 _AWAY = "the same, {} devices away"
+FOR_EACH = "bytes of disk for each byte"
+RESERVED = "MiB reserved ahead on each device"
 REBUILT = "a device rebuilt"
 READ_FOR_EACH = "bytes read of the disk for each byte rebuilt"
 USUAL_P99 = "p99 of a GET of 64 KiB, ms"
 REBUILDING_P99 = "the same while a device is rebuilt, ms"
 _USUAL_S = 5.0
+_STEADY_S, _STEADY_WITHIN_S, _STEADY_BYTES = 3.0, 60.0, 256 << 10
+"""What is stored is steady when it changes by less than so many bytes for so long; at most so long is waited for it."""
 
 
 @dataclass(frozen=True)
@@ -89,11 +98,13 @@ def turn(store: Store, stored: Stored, scheme: Scheme, extent: Extent, found: Fo
         for key in keys(result):
             for value in values(result, key, BYTES_PER_S)[:1]:
                 found.add(title, store.name, value / 1e6)
-    before = stored.used()
+    before = steady(stored.space)
     objects = Objects(stored.running.target, extent.reads, extent.read_mib * MIB)
     objects.create()
     objects.put()
-    found.add("bytes of disk for each byte", store.name, (stored.used() - before) / objects.bytes)
+    after = steady(stored.space)
+    found.add(FOR_EACH, store.name, (after.stored - before.stored) / objects.bytes)
+    found.add(RESERVED, store.name, after.reserved / stored.count / MIB)
     what = f"{extent.reads} objects of {extent.read_mib} MiB"
     found.add(f"{what}, {_READ}", store.name, objects.get() / 1e6)
     stored.lose(scheme.parity)
@@ -104,28 +115,53 @@ def turn(store: Store, stored: Stored, scheme: Scheme, extent: Extent, found: Fo
     rebuilt(store, stored, found)
 
 
+def steady(space: Callable[[], Space]) -> Space:
+    """Return what is stored once little has changed for a while: what was deleted goes by itself, and not at once."""
+    found, since = space(), time.monotonic()
+    end = since + _STEADY_WITHIN_S
+    while time.monotonic() - since < _STEADY_S and time.monotonic() < end:
+        time.sleep(0.2)
+        now = space()
+        if abs(now.stored - found.stored) >= _STEADY_BYTES:
+            found, since = now, time.monotonic()
+    return space()
+
+
 def rebuilt(store: Store, stored: Stored, found: Found) -> None:
     """Let a store rebuild its first device under few reads, and measure both."""
     reader = Reader(stored.running.target)
     with reader.reading() as usual:
         time.sleep(_USUAL_S)
-    wanted = stored.used_of_first()
+    had = stored.space_of_first().stored
     stored.replace()
     forget_cached()
     reader.warm()
-    left, read = stored.used_of_first(), read_bytes(stored.devices)
-    with reader.reading() as meanwhile:
-        seconds = stored.rebuild(wanted * 98 // 100)
-    back = stored.used_of_first() - left
-    if left + back < wanted * 98 // 100:
+    meanwhile = Readings()
+
+    def look(at_s: float) -> Sample:
+        return Sample(at_s, stored.space_of_first().stored, read_bytes(stored.devices), len(meanwhile.seconds))
+
+    with reader.reading(meanwhile), looking(look) as samples:
+        stored.begin()
+        began_s = time.monotonic()
+        is_whole = stored.rebuild(round(had * (1 - EDGE)))
+    if not is_whole:
         found.failed.append(
-            f"{store.name}: after {seconds:.0f} s the first device had {back / 1e6:.0f} of {wanted / 1e6:.0f} MB "
-            "again; its rate is that of these"
+            f"{store.name}: after {time.monotonic() - began_s:.0f} s the first device had "
+            f"{samples[-1].stored / 1e6:.0f} MB, and {had / 1e6:.0f} MB before it was lost, but was not whole; nothing "
+            "is told of its rebuild"
         )
-    found.add(REBUILT, store.name, back / seconds / 1e6)
-    if read is not None and back:
-        found.add(READ_FOR_EACH, store.name, ((read_bytes(stored.devices) or read) - read) / back)
-    for what, readings in ((USUAL_P99, usual), (REBUILDING_P99, meanwhile)):
+        return
+    came = span(samples, began_s)
+    if came is None:
+        found.failed.append(f"{store.name}: the first device is said to be whole, and has got nothing")
+        return
+    begin, end = came
+    back = end.stored - begin.stored
+    found.add(REBUILT, store.name, back / (end.at_s - begin.at_s) / 1e6)
+    if begin.read is not None and end.read is not None:
+        found.add(READ_FOR_EACH, store.name, (end.read - begin.read) / back)
+    for what, readings in ((USUAL_P99, usual), (REBUILDING_P99, Readings(meanwhile.seconds[begin.reads : end.reads]))):
         p99 = readings.p99()
         if p99 is not None:
             found.add(what, store.name, p99 * 1e3)
@@ -152,15 +188,18 @@ def ratios(found: Found, known: Sequence[Store]) -> Iterator[str]:
         yield f"| {what} | {' | '.join(cells)} |"
 
 
-def told(found: Found, known: Sequence[Store]) -> None:
-    """Print the tables, and report what they have."""
-    for line in table(found, [store.name for store in known]):
+def told(found: Found, known: Sequence[Store], chosen: Sequence[Store]) -> None:
+    """Print the tables, and report what they have if it is of all stores."""
+    for line in table(found, [store.name for store in chosen]):
         print(line)
     print()
+    if len(chosen) < len(known):
+        return
     for line in ratios(found, known):
         print(line)
     units = {
-        "bytes of disk for each byte": "bytes",
+        FOR_EACH: "bytes",
+        RESERVED: "MiB",
         READ_FOR_EACH: "bytes",
         USUAL_P99: "ms",
         REBUILDING_P99: "ms",
@@ -195,10 +234,22 @@ def scheme_of(text: str) -> Scheme:
     return Scheme(int(data), int(parity))
 
 
+def chosen_of(known: Sequence[Store], texts: Sequence[str]) -> list[Store]:
+    """Return the stores whose names have one of these texts in them, upper or lower case; all of them without a text.
+
+    Raises ValueError when a text is in no name.
+    """
+    for text in texts:
+        if not any(text.lower() in store.name.lower() for store in known):
+            raise ValueError(f"no store is called {text!r}; there are {[store.name for store in known]}")
+    return [store for store in known if not texts or any(text.lower() in store.name.lower() for text in texts)]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scheme", type=scheme_of, default=Scheme(6, 3), help="data and parity fragments (6+3)")
     parser.add_argument("--turns", type=int, default=3, help="of each store; 0 for none (default 3)")
+    parser.add_argument("--only", action="append", default=[], metavar="NAME", help="stores with this in their names")
     parser.add_argument("--seconds", type=float, default=3.0, help="of each workload of 1 MiB")
     parser.add_argument("--large", type=int, nargs="*", default=[100, 1024], help="MiB of objects in one stream")
     parser.add_argument("--read-mib", type=int, default=16, help="MiB of the objects that are read and rebuilt")
@@ -207,14 +258,19 @@ def main() -> None:
     parser.add_argument("--times-mib", type=int, default=100, help="MiB of the objects of that (default 100)")
     parser.add_argument("--directory", type=Path, default=Path(".cache/bench/erasure"), help="where stores are")
     arguments = parser.parse_args()
+    known = stores(arguments.scheme)
+    try:
+        chosen = chosen_of(known, arguments.only)
+    except ValueError as error:
+        parser.error(f"--only: {error}")
     if is_own_network():
         subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
     extent = Extent(arguments.seconds, arguments.large, arguments.read_mib, arguments.reads)
     print(f"load of the machine: {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors\n", flush=True)
-    found, known = Found(), stores(arguments.scheme)
+    found = Found()
     directory = arguments.directory.absolute() / "store"
     for number in range(arguments.turns):
-        for store in known:
+        for store in chosen:
             shutil.rmtree(directory, ignore_errors=True)
             try:
                 with store.start(directory) as stored:
@@ -225,7 +281,7 @@ def main() -> None:
             finally:
                 shutil.rmtree(directory, ignore_errors=True)
     if found.rates:
-        told(found, known)
+        told(found, known, chosen)
     for failure in found.failed:
         print(f"\nFailed: {failure}")
     if arguments.times_turns:

@@ -1,13 +1,12 @@
 """The stores that are compared: ours and OpenStack Swift's, each with three copies and with erasure coding.
 
-All have a device for each fragment, so that one with copies has as many, too; the policy is the default one.
+All have a device for each fragment, ours one more, and those with copies have as many; the policy is the default one.
 OpenStack Swift's coding is liberasurecode's `isa_l_rs_cauchy` by pyeclib, which needs ISA-L's library (Debian:
 libisal2), in segments of 1 MiB, its default.
 """
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import threading
@@ -20,13 +19,18 @@ from pathlib import Path
 
 from bench.degrade.peer import logged_in
 from bench.degrade.whole import WHOLE_WITHIN_S
+from bench.erasure.space import Space, space_of
 from bench.peers.openstack import PROXY_PORT, OpenStack
 from bench.peers.systems import Running
 from e2e.standalone.cluster import Cluster, start_cluster
 from e2e.standalone.wire import Client
+from swiftlet.bench.degrade.whole import stands, status
 from swiftlet.bench.target import Target
+from swiftlet.sync.session.compare import IN_FLIGHT_S
 
 COPIES, PART_POWER = 3, 7
+POLICIES = 2
+"""Of our stores: the one that is measured, and another one, which determines the number of devices."""
 _RECONSTRUCTOR = """\
 [object-reconstructor]
 reconstructor_workers = 0
@@ -62,14 +66,21 @@ class Stored:
     restore: Callable[[], None]
     """Start the object servers that `lose` has ended."""
     replace: Callable[[], None]
-    """Put an empty device in the place of the first one, and let nothing of it be repaired before `rebuild`."""
-    rebuild: Callable[[int], float]
-    """Wait until the first device has so many bytes again, `WHOLE_WITHIN_S` at most; return the seconds."""
-    used: Callable[[], int]
+    """Put an empty device in the place of the first one, and let nothing of it be repaired before `begin`."""
+    begin: Callable[[], None]
+    """Let the store repair from now on."""
+    rebuild: Callable[[int], bool]
+    """Repair until the first device is whole again, `WHOLE_WITHIN_S` at most; return whether it is.
+
+    Ours proves that. OpenStack Swift proves nothing: its device is whole when it has so many bytes.
+    """
+    space: Callable[[], Space]
     """Return how many bytes of disk all devices take for objects."""
-    used_of_first: Callable[[], int]
+    space_of_first: Callable[[], Space]
     devices: Path
     """A folder on the disk that all devices are on."""
+    count: int
+    """The number of devices."""
 
 
 @dataclass(frozen=True)
@@ -102,8 +113,9 @@ def _ours(path: Path, scheme: Scheme, *, is_coded: bool) -> Iterator[Stored]:
         client = Client(cluster.endpoint, cluster.user, cluster.key)
         running = Running(Target(f"{cluster.endpoint}{client.base}", client.token), [cluster.process.pid])
         held = _OurDevices(cluster)
-        first = partial(held.used_of, 1)
-        yield Stored(running, held.lose, held.restore, held.replace, held.rebuild, held.used, first, path)
+        first = partial(held.space_of, 1)
+        does = held.lose, held.restore, held.replace, held.begin, held.rebuild, held.space, first
+        yield Stored(running, *does, path, len(_devices_of(cluster)))
     finally:
         cluster.stop()
 
@@ -127,18 +139,40 @@ class _OurDevices:
         for one in self._devices("d1").iterdir():
             shutil.rmtree(one) if one.is_dir() else one.unlink()
 
-    def rebuild(self, wanted: int) -> float:
+    def begin(self) -> None:
         self._cluster.start(*self._lost)
-        return _until(lambda: self.used_of(1) >= wanted)
 
-    def used(self) -> int:
-        return sum(_used(one) for one in self._cluster.data.joinpath("devices").glob("d*"))
+    def rebuild(self, _wanted: int) -> bool:
+        """Wait until the replicator has proved that no device lacks anything, of whatever is not too young to be looked
+        at by the first of its rounds.
+        """
+        since_s = time.time() + IN_FLIGHT_S
+        return _until(lambda: is_whole_again(self._cluster, since_s))
 
-    def used_of(self, number: int) -> int:
-        return _used(self._devices(f"d{number}"))
+    def space(self) -> Space:
+        return sum((space_of(self._devices(name)) for name in _devices_of(self._cluster)), Space())
+
+    def space_of(self, number: int) -> Space:
+        return space_of(self._devices(f"d{number}"))
 
     def _devices(self, name: str) -> Path:
         return self._cluster.data / "devices" / name
+
+
+def _devices_of(cluster: Cluster) -> list[str]:
+    """The names of the devices of object servers, each of which has one."""
+    return [name.replace("object-", "d") for name in cluster.services if name.startswith("object-")]
+
+
+def is_whole_again(cluster: Cluster, since_s: float) -> bool:
+    """Whether all devices were compared in both policies by rounds that began since then, with nothing left to do."""
+    names = [name for name in cluster.services if name == "replicator" or name.startswith("object-")]
+    urls = {name: cluster.management_url(name) for name in names}
+    try:
+        found = [len(device["rings"]) for device in status(urls["replicator"])["devices"].values()]
+    except (OSError, ValueError):
+        return False
+    return found == [POLICIES] * len(_devices_of(cluster)) and stands(urls, since_s)
 
 
 @contextmanager
@@ -150,8 +184,9 @@ def _theirs(path: Path, scheme: Scheme, *, is_coded: bool) -> Iterator[Stored]:
         client = logged_in()
         running = Running(Target(f"http://127.0.0.1:{PROXY_PORT}{client.base}", client.token), cluster.pids)
         held = _TheirDevices(path, cluster)
-        first = partial(held.used_of, 0)
-        yield Stored(running, held.lose, held.restore, held.replace, held.rebuild, held.used, first, path)
+        first = partial(held.space_of, 0)
+        does = held.lose, held.restore, held.replace, held.begin, held.rebuild, held.space, first
+        yield Stored(running, *does, path, cluster.nodes)
     finally:
         cluster.stop()
 
@@ -174,7 +209,10 @@ class _TheirDevices:
     def replace(self) -> None:
         self._cluster.empty_disk(0)
 
-    def rebuild(self, wanted: int) -> float:
+    def begin(self) -> None:
+        """Do nothing: `rebuild` runs the passes."""
+
+    def rebuild(self, wanted: int) -> bool:
         """Run passes on all nodes at the same time, again and again, as their daemons would without a pause."""
         program = "reconstructor" if isinstance(self._cluster, CodedOpenStack) else "replicator"
         over = threading.Event()
@@ -185,7 +223,7 @@ class _TheirDevices:
         for one in passing:
             one.start()
         try:
-            return _until(lambda: self.used_of(0) >= wanted)
+            return _until(lambda: self.space_of(0).stored >= wanted)
         finally:
             over.set()
             for one in passing:
@@ -203,11 +241,11 @@ class _TheirDevices:
                     process.terminate()
                     process.wait()
 
-    def used(self) -> int:
-        return sum(self.used_of(node) for node in range(self._cluster.nodes))
+    def space(self) -> Space:
+        return sum((self.space_of(node) for node in range(self._cluster.nodes)), Space())
 
-    def used_of(self, node: int) -> int:
-        return _used(self._path / f"node-{node}" / "d" / "objects")
+    def space_of(self, node: int) -> Space:
+        return space_of(self._path / f"node-{node}" / "d" / "objects")
 
 
 class CodedOpenStack(OpenStack):
@@ -230,20 +268,8 @@ class CodedOpenStack(OpenStack):
                 file.write(_RECONSTRUCTOR.format(etc=self._etc))
 
 
-def _used(path: Path) -> int:
-    """Return how many bytes of disk the files below a directory take; those that go meanwhile count as nothing."""
-    total = 0
-    for folder, _, files in os.walk(path):
-        for name in files:
-            try:
-                total += Path(folder, name).stat().st_blocks * 512
-            except FileNotFoundError:
-                continue
-    return total
-
-
-def _until(is_so: Callable[[], bool]) -> float:
+def _until(is_so: Callable[[], bool]) -> bool:
     began = time.monotonic()
-    while (waited := time.monotonic() - began) < WHOLE_WITHIN_S and not is_so():
+    while not (found := is_so()) and time.monotonic() - began < WHOLE_WITHIN_S:
         time.sleep(0.1)
-    return waited
+    return found
