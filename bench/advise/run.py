@@ -65,6 +65,8 @@ REBUILT, REBUILT_SIZE = 60, "16 MB"
 """Objects whose fragments are made anew."""
 LOSSES = 3
 """So often a device is lost, of which the median counts."""
+REPORTED = {"copies": "advise", "coded": "advise-coded"}
+"""The page's part about each kind of objects."""
 BACK = 0.98
 """The share of a device's bytes that is back when the rest is on its way."""
 SINGLE = {"create": (64_000, 2000), "read": (64_000, 4000)}
@@ -367,7 +369,7 @@ def main() -> None:
         arguments.directory.mkdir(parents=True, exist_ok=True)
     costs = shipped() if arguments.costs is None else read_costs(arguments.costs.read_bytes(), str(arguments.costs))
     kinds = {"copies": copies(REPLICAS), "coded": coded(DATA, PARITY)}
-    found: list[Row] = []
+    bad = 0
     try:
         for kind in [arguments.only] if arguments.only else kinds:
             if kind == "coded" and costs.coded is None and not arguments.measure:
@@ -378,14 +380,14 @@ def main() -> None:
                     costs = measured_anew(cluster, costs, kinds[kind], arguments)
                     # What was measured is there though the rest may be ended: all of it takes more than half an hour.
                     print(f"Unit costs: {json.dumps(document(costs))}\n", flush=True)
-                found += compared(cluster, costs, arguments.runs, kinds[kind])
+                found = list(compared(cluster, costs, arguments.runs, kinds[kind]))
             if kind == "coded":
                 found += rebuilt(arguments.directory, costs)
+            # Each kind by itself: measuring both takes longer than half an hour, and the second may be ended.
+            report(REPORTED[kind], [one for row in found for one in row.reported()])
+            bad += sum(row.decides and not row.is_good for row in found)
     except OperationsFailError as error:
         raise SystemExit(f"error: {error}") from error
-    if found:
-        report("advise", [one for row in found for one in row.reported()])
-    bad = sum(row.decides and not row.is_good for row in found)
     print(f"\n{'All sums are' if not bad else f'{bad} sums are not'} within {LIMIT:.0%}.")
     raise SystemExit(int(bool(bad)))
 
