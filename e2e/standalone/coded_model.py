@@ -12,13 +12,11 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field
 
-from e2e.standalone.model_clients import Connection
+from e2e.standalone.model_clients import PATIENCE_S, Connection
 from e2e.standalone.wire import Answer, Client
 
 SIZES = (0, 1, 900, 70_000, 1_500_000, 5_000_000)
 """Bytes of objects: within one cell, in several, and of fragments with files of their own."""
-PATIENCE_S = 60.0
-"""No request takes longer, whoever was killed."""
 
 
 def body_of(name: str, number: int, size: int) -> bytes:

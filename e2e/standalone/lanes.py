@@ -3,14 +3,65 @@
 from __future__ import annotations
 
 import json
-import subprocess
+import tempfile
 import threading
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from typing import Any
 
-from e2e.standalone.movers import Movers, Way
+from e2e.standalone.movers import Movers, Process, Way
+from swiftlet.policy_mover.mover import FIRST_PAUSE_S
 from swiftlet.policy_moves import Phase
+
+ANNOUNCED, MOVING, COPYING = "move: announced", "move: moving", "move: copying"
+"""What a mover is at: it waits until all know that the container will move, until all know that it moves, or copies."""
+MOST_TRIES = 3
+"""A mover that has failed more often waits for long, and is begun anew: there is to be something to hit."""
+_NOT_SHOWN = "on all replicas"
+"""What is in a mover's problem when the phase has yet to be shown by a replica, before it lasts at all."""
+
+
+class Progress:
+    """What one mover is at, by what it says. No I/O."""
+
+    def __init__(self, container: str, now_s: Callable[[], float] = time.time) -> None:
+        """`now_s` returns seconds since the epoch."""
+        self._container = container
+        self._now_s = now_s
+        self._phase: str | None = None
+        self._next_s = 0.0
+        self._lasts_s = 0.0
+        """For how long the phase lasts at least once all replicas show it."""
+        self._paused_until_s = 0.0
+        self.tries = 0
+        """How often the mover has failed in this phase; it waits twice as long after each."""
+
+    def heard(self, said: Mapping[str, Any]) -> None:
+        """Note what the mover has said."""
+        if said.get("container") != self._container:
+            return
+        phase = said.get("phase")
+        if phase is not None and phase != self._phase:
+            self._phase, self.tries = phase, 0
+        if said.get("nextAt") is not None:
+            self._next_s, self._lasts_s = said["nextAt"], said["nextAt"] - self._now_s()
+        if "problem" in said:
+            self._paused_until_s = self._now_s() + FIRST_PAUSE_S * 2**self.tries
+            self.tries += 1
+            if _NOT_SHOWN in said["problem"]:
+                self._next_s = self._paused_until_s + self._lasts_s
+
+    @property
+    def activity(self) -> str | None:
+        """What it is at now; None while it starts, or waits after a failure."""
+        now_s = self._now_s()
+        if self._phase is None or now_s < self._paused_until_s:
+            return None
+        if self._phase == Phase.ANNOUNCED.value:
+            return ANNOUNCED
+        return MOVING if now_s < self._next_s else COPYING
 
 
 class Lane:
@@ -23,12 +74,11 @@ class Lane:
         self.containers = containers
         self._rate = rate
         self._lock = threading.Lock()
-        self._process: subprocess.Popen[str] | None = None
+        self._process: Process | None = None
         self._is_over = False
+        self._progress: Progress | None = None
         self.moved: list[str] = []
         """The containers of which a mover has said that all objects are moved."""
-        self.phase: str | None = None
-        """The phase of the container that a mover is at."""
 
     def run(self) -> None:
         """Move containers until all are moved, or `end` is called."""
@@ -40,26 +90,32 @@ class Lane:
 
     def _move(self, container: str) -> bool:
         """Have a mover at work until it ends; return whether it has moved all objects."""
-        with self._lock:
-            if self._is_over:
-                return False
-            options = *self._movers.of(container), "--rate", str(self._rate)
-            process = self._process = self._movers.begin(*self.way, *options)
-        assert process.stdout is not None
-        for line in process.stdout:
-            said = json.loads(line) if line.endswith("\n") else {}
-            if said.get("container") == container:
-                self.phase = said.get("phase", self.phase)
-        self.phase = None
-        _, err = process.communicate()
-        assert process.returncode in (0, 1, -9), err
-        assert "Traceback" not in err, err
+        with tempfile.TemporaryFile("w+") as err:
+            with self._lock:
+                if self._is_over:
+                    return False
+                options = *self._movers.of(container), "--rate", str(self._rate)
+                process = self._process = self._movers.begin(*self.way, *options, err=err)
+                progress = self._progress = Progress(container)
+            assert process.stdout is not None
+            with process.stdout:
+                for line in process.stdout:
+                    progress.heard(json.loads(line) if line.endswith("\n") else {})
+                    if progress.tries > MOST_TRIES:
+                        process.kill()
+            self._progress = None
+            process.wait()
+            err.seek(0)
+            said = err.read()
+        assert process.returncode in (0, 1, -9), said
+        assert "Traceback" not in said, said
         return process.returncode == 0
 
     @property
-    def is_copying(self) -> bool:
-        """Whether a mover may copy objects now."""
-        return self.phase == Phase.MOVING.value
+    def activity(self) -> str | None:
+        """What its mover is at; None while there is none, or it is at nothing."""
+        progress = self._progress
+        return None if progress is None else progress.activity
 
     def kill(self) -> bool:
         """Kill the mover; return whether there was one."""

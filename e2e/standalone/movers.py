@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import md5
-from typing import Any
+from typing import IO, Any
 
 import pytest
 
@@ -44,6 +44,7 @@ SETTINGS = {
 STILL_BYTES = 20_000
 Way = tuple[str, str]
 """The policies from and to which a container moves."""
+Process = subprocess.Popen[str]
 
 
 @dataclass
@@ -62,7 +63,8 @@ class Movers:
         names = [name for name in self.cluster.services if not name.startswith(("object-", "container-"))]
         return [self.cluster.management_url(name) for name in names]
 
-    def begin(self, source: str, target: str, *options: str) -> subprocess.Popen[str]:
+    def begin(self, source: str, target: str, *options: str, err: int | IO[str] = subprocess.PIPE) -> Process:
+        """Start one. Who reads only what it says has `err` be a file: it may say much there, and waits to be heard."""
         config = str(self.cluster.settings_file("proxy"))
         told = [text for url in self.services() for text in ("--service", url)]
         command = [sys.executable, "-m", "swiftlet.main", "policy", "move", source, target, "--config", config]
@@ -70,7 +72,7 @@ class Movers:
             [*command, "--json", *told, *options],
             env={**environment(), **self.cluster.settings, "PYTHONPATH": str(SOURCES)},
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stderr=err,
             text=True,
         )
 
@@ -136,7 +138,7 @@ def put_still(client: Client, container: str, count: int) -> dict[str, History]:
     for number in range(count):
         path, body = f"{container}/still{number}", f"{container} {number} ".encode() * (STILL_BYTES // 5)
         sent = {NUMBER: str(number), "Content-Type": "text/plain"}
-        assert client.call("PUT", path, sent, body=body).status == 201
+        assert client.insist("PUT", path, sent, body=body).status == 201
         etag = md5(body, usedforsecurity=False).hexdigest()
         found[path] = History()
         found[path].settle(Version(etag, len(body), "text/plain", str(number)))

@@ -2,30 +2,25 @@
 off in the middle: objects are written as they come in, small ones packed, packs of which little is live written anew,
 fragments of a device that was lost rebuilt, and containers moved to erasure coding and out of it.
 
-Fault model: that of `e2e.standalone.coded_kills`, and SIGKILL of movers, container servers, metadata servers and the
-replicator of databases. Two object servers are killed at a time, and devices wiped, so of objects with three copies
-reads may show something older meanwhile; they may not show bytes of no write or of two, nor metadata of others.
+Fault model: that of `e2e.standalone.matrix_kills`. Two object servers are killed at a time, and devices wiped, so of
+objects with three copies reads may show something older meanwhile; they may not show bytes of no write or of two, nor
+metadata of others.
 
 Afterwards nothing that was acknowledged is lost, by what clients know of each object, everything is whole by proof,
 each container is where it was to go, listings say what there is, and devices keep no more than live objects need: of
 what was abandoned (fragments, packs, copies in the policy before) nothing is left.
 
-`SEED` chooses what is done and killed, `KILLS` how many processes are at least (`make coded-kills`).
+`SEED` chooses what is done and killed, `KILLS` how many processes are at least (`make coded-kills`). Which ones, and
+while what is seen to be under way, is in `e2e.standalone.matrix_kills`.
 """
 
 from __future__ import annotations
 
-import itertools
-import json
 import math
 import random
-import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -34,13 +29,21 @@ from e2e.standalone import coded_kills as kills
 from e2e.standalone import movers as moves
 from e2e.standalone.cluster import Cluster
 from e2e.standalone.lanes import Lane, moving_along
+from e2e.standalone.matrix_kills import RINGS, MatrixKiller, assert_hit, matrix_of
 from e2e.standalone.model_checks import Checks, settle
 from e2e.standalone.model_clients import Model, Worker
 from e2e.standalone.model_history import History
 from e2e.standalone.movers import Movers, Way, put_still
 from e2e.standalone.packed_model import PackedModel, PackedWorker, Small
 from e2e.standalone.test_coded_space import live_bytes
-from e2e.standalone.test_pack_kills import delete_most, fill, packing_of, read_all, wait_until_listed
+from e2e.standalone.test_pack_kills import (
+    delete_most,
+    fill,
+    packing_of,
+    read_all,
+    read_with_two_away,
+    wait_until_listed,
+)
 from e2e.standalone.test_packed import TOMBSTONE_BYTES, start, wait_until_packed
 from e2e.standalone.threads import at_work
 from e2e.standalone.wire import Client
@@ -58,15 +61,18 @@ COPY_FILE = 1 << 20
 """Bytes of a copy above which it has a file of its own."""
 LIVE_SHARE = 0.7
 WAYS: dict[str, Way] = {"in": ("usual", kills.POLICY), "out": (kills.POLICY, "usual")}
-CONTAINERS = 1 + kills.KILLS // 16
+CONTAINERS = 1 + kills.KILLS // 20
 """Containers that move in each direction."""
-NAMES, STILL = 4, 15
+NAMES, STILL = 4, 40
 """Objects of each of them that clients write all the time, and that nobody writes again."""
 RATE = 20_000
+"""Bytes per second of movers while processes are killed: they copy for most of a minute in each container."""
 MOVED_CLIENTS = 2
-RINGS = ("object-0", kills.RING)
-UNDER_WAY_S = 2.0
-"""For so long at most a kill waits for what it is to hit."""
+MOVERS_AT_ONCE = 6
+"""Movers that bring to an end what was begun under load: they wait most of the time."""
+MOVERS_WITHIN_S = 1800.0
+ALL_HIT = 100
+"""With so many kills everything is hit by every kind of process."""
 SETTINGS = {
     **moves.BRIEFLY,
     **moves.SETTINGS,
@@ -77,15 +83,6 @@ TOMBSTONES = 9
 """An object that was deleted, or has moved, has so many at most: of six fragments and three copies."""
 
 
-@dataclass(frozen=True, slots=True)
-class Kill:
-    """A process that was killed, and what was under way."""
-
-    at_s: float
-    kind: str
-    during: frozenset[str]
-
-
 class MovedWorker(Worker):
     """A client of containers that move."""
 
@@ -93,90 +90,6 @@ class MovedWorker(Worker):
         """Make one random operation."""
         does = [self.put, self.post, self.delete, self.read]
         self._chooser.choices(does, [8, 4, 2, 6])[0](self._chooser.choice(self._paths))
-
-
-class MatrixKiller(kills.Killer):
-    """Kills every kind of process, and notes what was under way."""
-
-    rings = RINGS
-
-    def __init__(
-        self,
-        cluster: Cluster,
-        chooser: random.Random,
-        over: threading.Event,
-        model: PackedModel,
-        lanes: Sequence[Lane],
-    ) -> None:
-        """`model` knows what is written, `lanes` what is moved."""
-        super().__init__(cluster, chooser, over)
-        self._model = model
-        self._lanes = lanes
-        self.all: list[Kill] = []
-
-    def step(self) -> None:
-        """Wait for something to be under way, and kill what is to be killed then."""
-        is_hit = self._chooser.choice([lambda: True, lambda: self._model.large_puts > 0, self._is_moving])
-        deadline = time.monotonic() + UNDER_WAY_S
-        while not is_hit() and time.monotonic() < deadline and not self._over.wait(0.01):
-            pass
-        super().step()
-
-    def _is_moving(self) -> bool:
-        return any(lane.is_copying for lane in self._lanes)
-
-    def _ways(self) -> Sequence[Callable[[], list[str]]]:
-        return *super()._ways(), self._proxy, self._mover, self._mover, self._listings
-
-    def _mover(self) -> list[str]:
-        lane = self._chooser.choice(self._lanes)
-        during = self._during()
-        if lane.kill():
-            self._add("mover", during)
-        return []
-
-    def _listings(self) -> list[str]:
-        return [self._chooser.choice(["container-1", "container-2", "container-3", "database-replicator", "metadata"])]
-
-    def _note(self, kind: str) -> None:
-        self._add(kind, self._during())
-
-    def _add(self, kind: str, during: frozenset[str]) -> None:
-        self.killed[kind] += 1
-        self.all.append(Kill(time.time(), kind, during))
-
-    def _during(self) -> frozenset[str]:
-        """What is under way, as far as it can be seen; packing is found out later."""
-        found = {f"move: {lane.phase}" for lane in self._lanes if lane.phase is not None}
-        if self._model.large_puts:
-            found.add("write")
-        if self._wiped_s is not None and not self._is_whole():
-            found.add("rebuild")
-        return frozenset(found)
-
-
-def packing_rounds(cluster: Cluster) -> list[tuple[float, float, str]]:
-    """When replicators have packed, by what they have logged: begin, end, and whether packs were written anew."""
-    found = []
-    for line in cluster.log("replicator").splitlines():
-        if '"round of packing"' not in line:
-            continue
-        told = json.loads(line)
-        ended_s = datetime.fromisoformat(told["timestamp"]).timestamp()
-        for what in ("pack",) * (told["made"] > told["rewritten"]) + ("repack",) * (told["rewritten"] > 0):
-            found.append((ended_s - told["seconds"], ended_s, what))
-    return found
-
-
-def matrix_of(cluster: Cluster, all_kills: Sequence[Kill]) -> dict[str, Counter[str]]:
-    """How many processes of each kind were killed, by what was under way."""
-    rounds = packing_rounds(cluster)
-    found: dict[str, Counter[str]] = {}
-    for kill in all_kills:
-        packed = {what for begun_s, ended_s, what in rounds if begun_s <= kill.at_s <= ended_s}
-        for what in kill.during | packed:
-            found.setdefault(what, Counter())[kill.kind] += 1
-    return found
 
 
 def disturb(
@@ -192,7 +105,7 @@ def disturb(
     lanes = [Lane(movers, way, containers_of(name), RATE) for name, way in WAYS.items()]
     with at_work([worker.step for worker in workers], PAUSE_S) as over, moving_along(lanes):
         killer = MatrixKiller(cluster, chooser, over, model, lanes)
-        while killer.kills < kills.KILLS and not over.wait(chooser.uniform(0.0, 0.6)):
+        while killer.kills < kills.KILLS and not over.wait(chooser.uniform(0.0, 0.2)):
             killer.step()
     for worker in workers:
         worker.close()
@@ -209,9 +122,11 @@ def make_moving(client: Client) -> tuple[Model, dict[str, History]]:
     still: dict[str, History] = {}
     for name, (source, _) in WAYS.items():
         for container in containers_of(name):
-            assert client.call("PUT", container, {"X-Storage-Policy": source}).status == 201
-            still |= put_still(client, container, STILL)
+            assert client.insist("PUT", container, {"X-Storage-Policy": source}).status == 201
     all_containers = [container for name in WAYS for container in containers_of(name)]
+    with ThreadPoolExecutor(kills.CLIENTS) as pool:
+        for found in pool.map(lambda container: put_still(client, container, STILL), all_containers):
+            still |= found
     histories = {f"{container}/o{number}": History() for number in range(NAMES) for container in all_containers}
     return Model(histories, may_be_behind=True), still
 
@@ -219,13 +134,13 @@ def make_moving(client: Client) -> tuple[Model, dict[str, History]]:
 def finish_moves(movers: Movers) -> dict[str, Way]:
     """Move what is not moved yet; return all containers and how they have moved."""
     ways = {container: way for name, way in WAYS.items() for container in containers_of(name)}
-    with ThreadPoolExecutor(2) as pool:
+    with ThreadPoolExecutor(MOVERS_AT_ONCE) as pool:
         assert all(pool.map(lambda one: movers.finish(one[0], *one[1]), ways.items()))
     return ways
 
 
 def sizes_in(client: Client, container: str) -> list[int]:
-    rows = client.call("GET", container, query="format=json&limit=10000").json()
+    rows = client.insist("GET", container, query="format=json&limit=10000").json()
     return [row["bytes"] for row in rows]
 
 
@@ -244,18 +159,6 @@ def needed_bytes(sizes: Mapping[str, Sequence[int]], dead: int, left_out: int) -
     return needed + sum(3 * ((size if size <= COPY_FILE else 0) + 600) for size in sizes["usual"])
 
 
-def assert_hit(matrix: Mapping[str, Counter[str]], killed: Counter[str]) -> None:
-    """With so many kills each kind was killed, and everything was cut off by servers, proxies and replicators."""
-    assert all(killed[kind] for kind in ("object", "proxy", "worker", "replicator", "mover", "container")), killed
-    for what in ("write", "rebuild", "pack", "repack", "move: moving"):
-        found = matrix.get(what, Counter())
-        assert found["object"], (what, found)
-        assert found["proxy"] + found["worker"], (what, found)
-        # What a killed replicator was packing is in no log.
-        assert found["replicator"] or what in {"pack", "repack"}, (what, found)
-    assert matrix["move: moving"]["mover"]
-
-
 @pytest.mark.timeout(900 + 30 * kills.KILLS)
 def test_nothing_is_lost_mixed_or_left_behind_whatever_is_killed_while_whatever_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -264,11 +167,11 @@ def test_nothing_is_lost_mixed_or_left_behind_whatever_is_killed_while_whatever_
     cluster = start(tmp_path, "4+2", SETTINGS)
     try:
         client = Client(cluster.endpoint, cluster.user, cluster.key)
-        assert client.call("PUT", kills.CONTAINER, {"X-Storage-Policy": kills.POLICY}).status == 201
+        assert client.insist("PUT", kills.CONTAINER, {"X-Storage-Policy": kills.POLICY}).status == 201
         chooser, begun = random.Random(kills.SEED), time.monotonic()
         model = PackedModel([Small(f"o{number}") for number in range(OBJECTS)])
         moved, still = make_moving(client)
-        movers = Movers(cluster, client.account, within_s=600.0)
+        movers = Movers(cluster, client.account, MOVERS_WITHIN_S)
         killer = disturb(cluster, client, model, moved, movers, chooser)
         assert model.wrong == [], f"{len(model.wrong)} answers are wrong: {model.wrong[:5]}"
         assert moved.wrong == [], f"{len(moved.wrong)} answers are wrong: {moved.wrong[:5]}"
@@ -296,11 +199,7 @@ def test_nothing_is_lost_mixed_or_left_behind_whatever_is_killed_while_whatever_
         assert seen["live_bytes"] >= LIVE_SHARE * seen["pack_bytes"], seen
         assert read_all(client, model) == found
         kills.wait_until_whole(cluster, time.time(), RINGS)
-        pairs = list(itertools.combinations(kills.SERVERS, 2))
-        for away in chooser.sample(pairs, 1 if kills.KILLS < 100 else 8):
-            cluster.kill(*away)
-            assert read_all(client, model, is_whole=False) == found, away
-            cluster.start(*away)
+        read_with_two_away(cluster, client, model, found, chooser)
         wait_until_listed(client, found)
         sizes = {"usual": list[int](), kills.POLICY: [len(body) for body, _ in found.values()]}
         for container, (_, target) in ways.items():
@@ -324,5 +223,5 @@ def test_nothing_is_lost_mixed_or_left_behind_whatever_is_killed_while_whatever_
     assert live <= needed
     assert counts["made"] > 0
     assert counts["rewritten"] > 0
-    if kills.KILLS >= 100:
+    if kills.KILLS >= ALL_HIT:
         assert_hit(matrix, killer.killed)

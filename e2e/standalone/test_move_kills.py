@@ -15,6 +15,7 @@ settles it by hand, once nobody writes.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import random
@@ -57,7 +58,8 @@ STILL = 10 + 4 * KILLS
 """Objects of each container that nobody writes again."""
 RATE = 20_000
 """Bytes per second of movers that are killed, so that they are killed while they copy."""
-WITHIN_S = 240.0 if KILLS < 10 else 1200.0
+WITHIN_S = 1800.0
+"""For a mover that is not killed, on a machine with much else to do."""
 SERVERS = [*(f"object-{n}" for n in range(1, 8)), *(f"container-{n}" for n in range(1, 4))]
 VICTIMS = [*SERVERS, "proxy", "proxy", WORKER, WORKER, "replicator", "database-replicator", "metadata"]
 """Processes other than movers, as often as they are chosen."""
@@ -126,35 +128,41 @@ def used(client: Client, model: Model, chooser: random.Random) -> Iterator[None]
 
 
 def put_versions(client: Client) -> None:
-    """A container with old versions, of which the hidden container has all but one."""
-    assert client.call("PUT", VERSIONED, {"X-Storage-Policy": USUAL, "X-Versions-Enabled": "true"}).status == 201
+    """A container with old versions."""
+    assert client.insist("PUT", VERSIONED, {"X-Storage-Policy": USUAL, "X-Versions-Enabled": "true"}).status == 201
     for number in range(VERSIONS):
-        assert client.call("PUT", f"{VERSIONED}/o", body=f"version {number}".encode() * 1000).status == 201
+        assert client.insist("PUT", f"{VERSIONED}/o", body=f"version {number}".encode() * 1000).status == 201
+
+
+def version_ids(client: Client) -> list[str]:
+    """The ids of all versions, the oldest first."""
+    listed = client.insist("GET", VERSIONED, query="versions&format=json").json()
+    return [one["version_id"] for one in reversed(listed)]
 
 
 def versions_of(client: Client) -> list[bytes]:
-    """The bodies of all versions, the oldest first."""
-    listed = client.call("GET", VERSIONED, query="versions&format=json").json()
-    ids = [one["version_id"] for one in reversed(listed)]
-    return [client.call("GET", f"{VERSIONED}/o", query=f"version-id={id}").body for id in ids]
+    """The bodies of all versions, the oldest first; one that was written again and again counts once."""
+    bodies = [client.insist("GET", f"{VERSIONED}/o", query=f"version-id={id}").body for id in version_ids(client)]
+    return [body for body, _ in itertools.groupby(bodies)]
 
 
 def totals_are_told(client: Client) -> None:
     """The account tells what its containers have by policy."""
-    listed = [one["name"] for one in client.call("GET", query="format=json").json()]
+    listed = [one["name"] for one in client.insist("GET", query="format=json").json()]
     wanted: dict[str, int] = {}
     for policy in (USUAL, CODED):
-        heads = [client.call("HEAD", name).headers for name in listed]
+        heads = [client.insist("HEAD", name).headers for name in listed]
         there = [head for head in heads if head["X-Storage-Policy"] == policy]
         wanted[f"X-Account-Storage-Policy-{policy}-Object-Count".lower()] = sum(
             int(head["X-Container-Object-Count"]) for head in there
         )
 
-    wanted[f"X-Account-Storage-Policy-{CODED}-Object-Count".lower()] += VERSIONS
+    # The hidden container is not listed.
+    wanted[f"X-Account-Storage-Policy-{CODED}-Object-Count".lower()] += len(version_ids(client))
     told: list[dict[str, int]] = []
 
     def is_right() -> bool:
-        headers = {name.lower(): value for name, value in client.call("HEAD").headers.items()}
+        headers = {name.lower(): value for name, value in client.insist("HEAD").headers.items()}
         told.append({name: int(headers.get(name, 0)) for name in wanted})
         return told[-1] == wanted
 
@@ -169,7 +177,7 @@ def look(checks: Checks) -> None:
     checks._listings(checks._objects())
 
 
-@pytest.mark.timeout(600 + 60 * KILLS)
+@pytest.mark.timeout(3600 + 60 * KILLS)
 def test_containers_move_both_ways_while_clients_use_them_and_processes_are_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -180,7 +188,7 @@ def test_containers_move_both_ways_while_clients_use_them_and_processes_are_kill
     try:
         client = Client(cluster.endpoint, cluster.user, cluster.key)
         for name, (source, _) in WAYS.items():
-            assert client.call("PUT", name, {"X-Storage-Policy": source}).status == 201
+            assert client.insist("PUT", name, {"X-Storage-Policy": source}).status == 201
         put_versions(client)
         still = {path: history for name in WAYS for path, history in put_still(client, name, STILL).items()}
         movers = Movers(cluster, client.account, WITHIN_S)
@@ -221,7 +229,7 @@ def test_containers_move_both_ways_while_clients_use_them_and_processes_are_kill
             monkeypatch.setenv(variable, value)
         movers.must_have_moved(everything.items(), list(model.histories))
         for name, way in everything.items():
-            assert client.call("HEAD", name).headers["X-Storage-Policy"] == way[1]
+            assert client.insist("HEAD", name).headers["X-Storage-Policy"] == way[1]
         totals_are_told(client)
         look(checks)
         assert versions_of(client) == [f"version {number}".encode() * 1000 for number in range(VERSIONS)]

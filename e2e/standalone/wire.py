@@ -8,10 +8,14 @@ import io
 import json
 import re
 import socket
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, urlsplit
+
+AGAIN_S, INSISTS_S = 0.2, 300.0
+"""Seconds between two requests of one who insists, and after which that gives up."""
 
 
 class _Canned(io.BytesIO):
@@ -93,13 +97,20 @@ def raw(
     return b"\r\n".join(lines) + b"\r\n\r\n" + body
 
 
+def _insisting(ask: Callable[[], Answer]) -> Answer:
+    deadline = time.monotonic() + INSISTS_S
+    while (answer := ask()).status == 503 and time.monotonic() < deadline:
+        time.sleep(AGAIN_S)
+    return answer
+
+
 class Client:
     """The Swift API of one account, a fresh connection per call so that servers may die in between."""
 
     def __init__(self, endpoint: str, user: str, key: str) -> None:
         """Get a token for `account:user`."""
         self.endpoint = endpoint
-        answer = self.plain("GET", "/auth/v1.0", {"X-Auth-User": user, "X-Auth-Key": key})
+        answer = _insisting(lambda: self.plain("GET", "/auth/v1.0", {"X-Auth-User": user, "X-Auth-Key": key}))
         assert answer.status == 200, answer
         self.token = answer.headers["X-Auth-Token"]
         self.base = urlsplit(answer.headers["X-Storage-Url"]).path
@@ -112,7 +123,7 @@ class Client:
     def plain(self, method: str, target: str, headers: Mapping[str, str] | None = None, body: bytes = b"") -> Answer:
         """A request without a token; `target` stands in the request line as it is."""
         parts = urlsplit(self.endpoint)
-        connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=120)
+        connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=600)
         try:
             connection.putrequest(method, target, skip_accept_encoding=True)
             for name, value in {"Content-Length": str(len(body)), **(headers or {})}.items():
@@ -134,3 +145,16 @@ class Client:
         """A request below the account; `path` is `container/object`, quoted here."""
         target = self.base + ("/" + quote(path) if path else "") + ("?" + query if query else "")
         return self.plain(method, target, {"X-Auth-Token": self.token, **(headers or {})}, body)
+
+    def insist(
+        self,
+        method: str,
+        path: str = "",
+        headers: Mapping[str, str] | None = None,
+        body: bytes = b"",
+        query: str = "",
+    ) -> Answer:
+        """The same request again and again while it is answered with 503: with short time limits, services take each
+        other for away where a machine has much else to do. Whatever it does may then have been done several times.
+        """
+        return _insisting(lambda: self.call(method, path, headers, body, query))

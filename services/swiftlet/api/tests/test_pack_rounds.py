@@ -6,7 +6,7 @@ Fault model: places are away, or go by another ring; packers fail, or can't come
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from pathlib import Path as Directory
 
@@ -42,10 +42,14 @@ class Scripted:
     """What it does in some partitions."""
     asked: list[tuple[int, PackTerms, PassedBy]] = field(default_factory=list)
 
+    meanwhile: Callable[[], None] = lambda: None
+    """What happens while it works in a partition."""
+
     async def pack(
         self, places: CodedPlaces, terms: PackTerms, timestamp: Timestamp, passed_by: PassedBy = NOTHING_PASSED_BY
     ) -> Packed:
         self.asked.append((places.key.partition, terms, passed_by))
+        self.meanwhile()
         first, self.first = self.first, None
         return first or self.at.get(places.key.partition, self.done)
 
@@ -117,6 +121,26 @@ async def test_packs_of_which_little_is_left_are_written_anew(made: Made) -> Non
     assert (third.made, third.rewritten, third.below) == (0, 0, 0)
     assert third.live_bytes >= 0.7 * third.pack_bytes
     await assert_read(proxy, servers, bodies)
+
+
+async def test_a_round_that_goes_on_tells_how_far_it_is(made: Made) -> None:
+    _, _, repairs = made
+    packer = Scripted(Packed(members=1, size=LIMITS.round_bytes // 3, rewritten=2))
+    rounds, told = repairs.packing(LIMITS, packer), list[object]()
+
+    def work() -> None:
+        repairs.passed_s += 5
+        told.append(rounds.running())
+
+    packer.meanwhile = work
+    assert rounds.running() is None
+    report = await rounds.run_round([CODED])
+    assert told == [
+        {"runningForS": 5.0 * number, "partitionForS": 5.0, "looked": number - 1, "made": number - 1, "rewritten": done}
+        for number, done in ((1, 0), (2, 2), (3, 4), (4, 6))
+    ]
+    assert report.looked == 4
+    assert rounds.running() is None
 
 
 async def test_bytes_that_are_read_anew_count_in_a_round(made: Made) -> None:

@@ -51,6 +51,7 @@ def create_app(settings: ReplicatorSettings) -> web.Application:
         app[STATUS].add("repairs", work.repairer.status)
     if work.packs is not None:
         app[STATUS].add("packs", work.packs.status)
+        app[STATUS].add("packing", work.packs.running)
 
     def show() -> None:
         regions = replicator.standings.regions()

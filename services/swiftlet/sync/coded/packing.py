@@ -252,17 +252,39 @@ class PackRounds:
         self._packs: _Pauses[_PackAt] = _Pauses(first_s)
         self._left_out: dict[_Spot, frozenset[tuple[bytes, int]]] = {}
         self._last: dict[str, object] | None = None
+        self._running: tuple[float, PackReport] | None = None
+        """When the round that goes on began, by the clock, and its numbers so far."""
+        self._partition_since: float | None = None
+        """When a packer began to work in a partition, by the clock; None while none does."""
 
     def status(self) -> dict[str, object] | None:
         """Return the last round for the status report; None before the first."""
         return self._last
 
+    def running(self) -> dict[str, object] | None:
+        """Return the round that goes on for the status report; None between two rounds."""
+        if self._running is None:
+            return None
+        (began, report), now = self._running, self._clock()
+        since = self._partition_since
+        return {
+            "runningForS": now - began,
+            "partitionForS": None if since is None else now - since,
+            "looked": report.looked,
+            "made": report.made,
+            "rewritten": report.rewritten,
+        }
+
     async def run_round(self, policies: Sequence[int]) -> PackReport:
         """Look at the partitions of these policies that are due, until the round's bounds are reached."""
         began, report = self._clock(), PackReport()
-        for policy in policies:
-            if self._limits.after_s and self._pack_below(policy):
-                await self._round_of(policy, report)
+        self._running = began, report
+        try:
+            for policy in policies:
+                if self._limits.after_s and self._pack_below(policy):
+                    await self._round_of(policy, report)
+        finally:
+            self._running = None
         report.seconds = self._clock() - began
         report.unfinished, report.left_out = len(self._packs), self._count_left_out()
         report.paused = len(self._partitions.going_on(self._clock()))
@@ -342,10 +364,13 @@ class PackRounds:
             frozenset(digest for at, digest in self._packs.going_on(now) if at == spot),
             self._left_out.get(spot, frozenset()),
         )
+        self._partition_since = now
         try:
             done = await self._packer.pack(places, terms, Timestamp.at(now_s), passed_by)
         except SwiftletError as error:
             done = Packed(stopped=str(error))
+        finally:
+            self._partition_since = None
         report.add(done)
         self._note_unfinished(spot, passed_by, done, now)
         self._note_left_out(spot, done)
