@@ -18,7 +18,8 @@ from typing import Any
 import yaml
 
 from charts.make import CHART
-from swiftlet_operator.tests.apiserver import ApiServer, _free_ports, _kubeconfig
+from swiftlet.testing.ports import free_ports
+from swiftlet_operator.tests.apiserver import ApiServer, _kubeconfig
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _POLL_S = 0.05
@@ -93,7 +94,7 @@ class Cluster:
             for one in pod["containers"][0]["env"]
             if "value" in one or "fieldRef" in one.get("valueFrom", {})
         }
-        port, metrics = _free_ports(2)
+        port, metrics = free_ports(2)
         said |= {"LIVENESS_URL": f"http://127.0.0.1:{port}/healthz", "METRICS_PORT": str(metrics)}
         with tempfile.TemporaryDirectory() as folder:
             log = Path(folder) / "log"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import socket
 import subprocess
 import time
 import urllib.request
@@ -28,7 +27,7 @@ _OBJECTS = 4
 @contextmanager
 def second_proxy(store: Cluster, log: Path, **settings: str) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
     """Another proxy of the store, ready, and its port."""
-    port, management_port = _free_port(), _free_port()
+    port, management_port = stores.free_port(), stores.free_port()
     chosen = {
         "SWIFTLET_PROXY__PORT": str(port),
         "SWIFTLET_PROXY__MANAGEMENT_PORT": str(management_port),
@@ -49,11 +48,6 @@ def second_proxy(store: Cluster, log: Path, **settings: str) -> Iterator[tuple[s
         if process.poll() is None:
             process.kill()
         process.wait()
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as one:
-        return int(one.getsockname()[1])
 
 
 def prepared(store: Cluster) -> tuple[str, dict[str, str]]:

@@ -24,7 +24,6 @@ import os
 import secrets
 import shutil
 import signal
-import socket
 import ssl
 import subprocess
 import sys
@@ -36,6 +35,8 @@ from pathlib import Path
 from typing import IO, Any
 
 import yaml
+
+from swiftlet.testing.ports import free_ports
 
 READY_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 10.0
@@ -192,15 +193,6 @@ def _established(crd: Mapping[str, Any]) -> bool:
     return any(one["type"] == "Established" and one["status"] == "True" for one in conditions)
 
 
-def _free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on, at this moment."""
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
-
-
 def _spawn(command: Sequence[str], log: IO[bytes]) -> subprocess.Popen[bytes]:
     """Start a program that does not outlive us, even if we are killed."""
     guard = ["setpriv", "--pdeathsig", "KILL", "--"] if shutil.which("setpriv") else []
@@ -313,7 +305,7 @@ def running(binary: Path, *, audited: bool = False) -> Iterator[ApiServer]:
     """An API server for as long as the context lasts; `audited`: it keeps a log of all requests."""
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="swiftlet-apiserver-")))
-        port, etcd_port, peer_port = _free_ports(3)
+        port, etcd_port, peer_port = free_ports(3)
         token = secrets.token_hex(16)
         (folder / "tokens.csv").write_text(f"{token},admin,admin,system:masters\n", "utf-8")
         key_file = str(folder / "service-accounts.key")

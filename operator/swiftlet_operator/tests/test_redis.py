@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from swiftlet.testing.ports import free_ports
 from swiftlet_operator.build.redis import CONFIGURATION, build_redis, build_redis_secret, configuration
 from swiftlet_operator.build.settings import TLS_DIRECTORY
 from swiftlet_operator.manifests import RESTART_DIGEST, Manifest
@@ -168,18 +169,11 @@ def test_what_a_replicator_reports() -> None:
     assert redis_of({"redis": 7}) is redis_of({}) is redis_of([]) is None
 
 
-def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port: int = sock.getsockname()[1]
-    return port
-
-
 @contextmanager
 def started(spec: str, root: Path) -> Iterator[int]:
     """A real server, started by the pod's own command with the Secret's own configuration, in other places."""
     made = site(spec)
-    port = free_port()
+    [port] = free_ports(1)
     text = base64.b64decode(build_redis_secret(made, PASSWORD)["data"][CONFIGURATION]).decode()
     assert text == configuration(made, PASSWORD)
     file = root / CONFIGURATION

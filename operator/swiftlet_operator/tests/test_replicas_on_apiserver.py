@@ -14,10 +14,11 @@ from pathlib import Path
 
 import pytest
 
+from swiftlet.testing.ports import free_ports
 from swiftlet_operator.apply import AT_A_TIME
 from swiftlet_operator.handlers import SWEEP_S
 from swiftlet_operator.manifests import LEASE, RING, SECRET
-from swiftlet_operator.tests.apiserver import ApiServer, _free_ports
+from swiftlet_operator.tests.apiserver import ApiServer
 from swiftlet_operator.tests.middleman import Middleman
 from swiftlet_operator.tests.test_reconcile_on_apiserver import DEFAULTS, Cluster, Counting
 from swiftlet_operator.tests.test_robust_on_apiserver import (
@@ -50,7 +51,7 @@ def replica(cluster: Cluster, middleman: Middleman, name: str, log: Path) -> sub
         "POD_NAME": name,
         "POD_NAMESPACE": cluster.namespace,
         "WATCH_NAMESPACES": cluster.namespace,
-        "LIVENESS_URL": f"http://127.0.0.1:{_free_ports(1)[0]}/healthz",
+        "LIVENESS_URL": f"http://127.0.0.1:{free_ports(1)[0]}/healthz",
         "LEASE_SECONDS": f"{LEASE_S:g}",
     }
     with log.open("ab") as out:

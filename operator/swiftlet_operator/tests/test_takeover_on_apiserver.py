@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from swiftlet.testing.ports import free_ports
 from swiftlet_operator.manifests import ALLOW_DELETION, CLUSTER, FINALIZER, USER, Manifest
-from swiftlet_operator.tests.apiserver import ApiServer, _free_ports, kube_bin
+from swiftlet_operator.tests.apiserver import ApiServer, kube_bin
 from swiftlet_operator.tests.middleman import Middleman
 from swiftlet_operator.tests.test_reconcile_on_apiserver import DEFAULTS, Cluster, Counting
 from swiftlet_operator.tests.test_robust_on_apiserver import (
@@ -47,7 +48,7 @@ def release(
         "POD_NAME": name,
         "POD_NAMESPACE": namespace,
         "WATCH_NAMESPACES": watched,
-        "LIVENESS_URL": f"http://127.0.0.1:{_free_ports(1)[0]}/healthz",
+        "LIVENESS_URL": f"http://127.0.0.1:{free_ports(1)[0]}/healthz",
         "LEASE_SECONDS": f"{LEASE_S:g}",
     }
     with log.open("ab") as out:

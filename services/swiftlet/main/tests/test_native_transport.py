@@ -29,6 +29,7 @@ from swiftlet.settings import ClusterSection, ObjectSection, ObjectSettings
 from swiftlet.settings.sections import NodeTimeouts
 from swiftlet.sync.session.messages import Compare, Equal, decode_reply, encode
 from swiftlet.sync.session.roots import EMPTY_ROOT
+from swiftlet.testing.ports import free_ports
 from swiftlet.testing.storage.object_conformance import record
 from swiftlet.web.app import create_base_app
 from swiftlet.web.statusz import STATUS
@@ -37,21 +38,13 @@ KEYS = ["the key of the tests, which is long enough for it", "another key of the
 BODY = b"data"
 
 
-def free_ports() -> tuple[int, int]:
-    """Two ports: for HTTP, and behind it for the native transport."""
-    with socket.socket() as one, socket.socket() as two:
-        one.bind(("127.0.0.1", 0))
-        two.bind(("127.0.0.1", 0))
-        first, second = sorted((one.getsockname()[1], two.getsockname()[1]))
-    return first, second
-
-
 class Place:
     """One object server with one device."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.http, self.native = free_ports()
+        # The native port is above that for HTTP.
+        self.http, self.native = sorted(free_ports(2))
         self.device = Device(0, "one", "127.0.0.1", self.http, "d0", "r", "z", "n", 1.0)
         self.key_file = root / "key"
         self.key_file.write_text(KEYS[0])

@@ -23,7 +23,7 @@ from swiftlet.errors import NotFound, SwiftletError
 from swiftlet.main.commands.cli import swiftlet
 from swiftlet.main.services import replicator
 from swiftlet.main.tests.processes import spawn
-from swiftlet.main.tests.test_status_reports import COUNT, Machine, free_ports, transports, until
+from swiftlet.main.tests.test_status_reports import COUNT, Machine, transports, until
 from swiftlet.model import ObjectKey
 from swiftlet.names import Path as Name
 from swiftlet.placement.tests.cluster import HASH_PATH, footer_of, record_of
@@ -31,6 +31,7 @@ from swiftlet.ring.model import Device
 from swiftlet.settings import ReplicatorSettings
 from swiftlet.sync.failures.tests.redis_server import RedisServer
 from swiftlet.sync.session.topology import ROUND_MODES
+from swiftlet.testing.ports import free_ports
 from swiftlet.timestamp import Timestamp
 from swiftlet.transport.native_objects import NativeObjectTransport
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -23,7 +22,7 @@ from swiftlet.ring import RingBuilder, codec
 from swiftlet.ring.codec import save
 from swiftlet.ring.model import Device
 from swiftlet.settings import ContainerSettings, MetadataSettings, ObjectSettings, ProxySettings, ReplicatorSettings
-from swiftlet.testing.ports import object_ports
+from swiftlet.testing.ports import free_ports, object_ports
 from swiftlet.timestamp import Timestamp
 from swiftlet.transport.http_client import HttpSettings, NodeClient
 from swiftlet.transport.http_devices import HttpDevices
@@ -37,16 +36,6 @@ from swiftlet.web.management import MANAGEMENT
 KEY = "the key of the tests, which is long enough for it"
 COUNT = 4
 OBJECTS = 24
-
-
-def free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    for sock in sockets:
-        sock.bind(("127.0.0.1", 0))
-    ports = [sock.getsockname()[1] for sock in sockets]
-    for sock in sockets:
-        sock.close()
-    return ports
 
 
 class Machine:

@@ -16,7 +16,7 @@ import pytest
 from swiftlet.main.commands.standalone import supervise
 from swiftlet.main.commands.standalone.plan import ServicePlan
 from swiftlet.main.commands.standalone.supervise import Signals, StartFailed, Supervisor
-from swiftlet.web.sockets import listen
+from swiftlet.testing.ports import free_ports
 from swiftlet.web.tests.conftest import alive, eventually
 
 PROGRAM = """
@@ -67,18 +67,10 @@ def plans(tmp_path: Path) -> Callable[..., list[ServicePlan]]:
     def make(**kinds: str) -> list[ServicePlan]:
         return [
             ServicePlan(name, name, port, tmp_path / f"{name}.yaml", tmp_path / f"{name}.log", {"mode": mode}, port)
-            for name, mode, port in ((name, mode, _free_port()) for name, mode in kinds.items())
+            for name, mode, port in zip(kinds, kinds.values(), free_ports(len(kinds)), strict=True)
         ]
 
     return make
-
-
-def _free_port() -> int:
-    sock = listen("127.0.0.1", 0)
-    port = sock.getsockname()[1]
-    sock.close()
-    assert isinstance(port, int)
-    return port
 
 
 def ask_to_end(after: Callable[[], bool]) -> threading.Thread:

@@ -9,18 +9,11 @@ import subprocess
 import time
 from pathlib import Path
 
+from swiftlet.testing.ports import free_ports
 from swiftlet.web.parent import end_with_parent
 
 PASSWORD = "a password of the tests"
 _DEADLINE_S = 20.0
-
-
-def free_port() -> int:
-    """A port that nobody listens on."""
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port: int = sock.getsockname()[1]
-    return port
 
 
 class RedisServer:
@@ -28,7 +21,7 @@ class RedisServer:
 
     def __init__(self, root: Path, password: str | None = None, pair: tuple[Path, Path] | None = None) -> None:
         """Not started yet; `pair` are the files of a certificate and its key, with which it speaks TLS alone."""
-        self.port = free_port()
+        [self.port] = free_ports(1)
         self.url = f"{'redis' if pair is None else 'rediss'}://127.0.0.1:{self.port}"
         self.password = password
         self._root = root
