@@ -10,6 +10,7 @@ from swiftlet.advice.hardware import Disk
 from swiftlet.advice.load import Load
 from swiftlet.advice.redundancy import Redundancy
 from swiftlet.advice.sizes import Sizes
+from swiftlet.folds import FOLD_AFTER_S, FOLDS_A_DEVICE
 
 LARGE_SYNCS = 2
 """Syncs of an object in a file of its own: the file's and its directory's."""
@@ -78,12 +79,6 @@ def demand(
         rows=load.rows * listings,
         bytes_per_byte=redundancy.bytes_per_byte,
     )
-
-
-FOLD_AFTER_S = 1.0
-"""How long rows wait before they are merged into their database (setting `container.fold_after_s`)."""
-FOLDS_A_DEVICE = 25.0
-"""Databases that a device merges rows into by the clock, per second; with more of them rows wait longer."""
 
 
 def folds(rows: float, containers: int) -> float:

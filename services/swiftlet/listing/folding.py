@@ -3,8 +3,8 @@
 A database is folded at its next moment by the clock (`due_in_s`), at once when it has many rows, and by whoever reads
 or writes it. These moments are the same for all replicas of a database, as far as clocks agree: replicas that fold at
 different times differ for as long, and replicators have to look closer. They are `after_s` apart; where many databases
-wait they are 2, 4, ... times as far apart, so that a device folds some `AT_ONCE` databases in each `after_s`, since a
-transaction costs much the same for one row and for fifty. What a start finds in the journal is folded in the
+wait they are 2, 4, ... times as far apart, so that a device folds some `FOLDS_A_DEVICE` databases in each `after_s`,
+since a transaction costs much the same for one row and for fifty. What a start finds in the journal is folded in the
 background, and so is what could not be merged when it was tried (a full disk): every `SWEEP_S` all databases with rows
 are looked at.
 
@@ -23,12 +23,9 @@ import time
 import zlib
 from collections.abc import Callable
 
+from swiftlet.folds import FOLD_AFTER_S, FOLDS_A_DEVICE
 from swiftlet.listing.updates import Place, UpdateTable
 
-FOLD_AFTER_S = 1.0
-"""The longest time in seconds for which a row waits where few databases get rows."""
-AT_ONCE = 25
-"""The number of databases of a device that are folded by the clock within `after_s`, unless they have many rows."""
 LONGEST = 32
 """The longest time that a database waits for its fold, in units of `after_s`."""
 SWEEP_S = 5.0
@@ -43,7 +40,7 @@ def due_in_s(place: Place, waiting: int, after_s: float, now_s: float) -> float:
     replicas on devices that have unlike much to do meet at the later ones.
     """
     period_s = after_s
-    while period_s < after_s * LONGEST and waiting * after_s > period_s * AT_ONCE:
+    while period_s < after_s * LONGEST and waiting * after_s > period_s * FOLDS_A_DEVICE:
         period_s *= 2
     _, account, container = place
     offset_s = zlib.crc32(f"{account}/{container}".encode()) / 2**32 * after_s * LONGEST

@@ -29,6 +29,7 @@ from typing import Protocol, TypeVar
 
 from swiftlet.boundaries.listings import PageForm
 from swiftlet.errors import DeviceFailed, DiskFull, NotFound, SwiftletError
+from swiftlet.folds import FOLD_AFTER_S, FOLDS_A_DEVICE
 from swiftlet.listing import folding, metrics
 from swiftlet.listing.account_db import AccountDb
 from swiftlet.listing.at_rest import fingerprints_at_rest
@@ -38,7 +39,7 @@ from swiftlet.listing.container_db import ContainerDb, packed
 from swiftlet.listing.descriptions import Description, Descriptions
 from swiftlet.listing.faults import DamagedDatabase, translate
 from swiftlet.listing.fingerprints import Fingerprints
-from swiftlet.listing.folding import FOLD_AFTER_S, Folding
+from swiftlet.listing.folding import Folding
 from swiftlet.listing.handle import Handle, Limits, Workers
 from swiftlet.listing.head import Head
 from swiftlet.listing.late_sync import LateSyncs
@@ -484,7 +485,7 @@ class ListingStore:
         the error of a database that can't take them.
         """
         places = [] if self.table is None else self.table.databases()
-        if len(places) > folding.AT_ONCE:
+        if len(places) > FOLDS_A_DEVICE:
             return
         # A handle whose fold has begun is busy, so that it is not closed for those after it: a database has one writer.
         folds = [self._handle(self._id_at(place)).fold() for place in places]

@@ -9,6 +9,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
+from swiftlet.folds import FOLD_AFTER_S, FOLDS_A_DEVICE
 from swiftlet.names import HashPath
 from swiftlet.ring.model import Coding, WriteQuorum
 from swiftlet.settings.base import MIB, DeviceName, Host, Port, Seconds, Section
@@ -685,10 +686,11 @@ class ContainerSection(NodeTimeouts):
         "answers them without Python; see cluster.native_port_offset. false: they send them over HTTP.",
     )
     fold_after_s: Annotated[float, Field(gt=0, le=60)] = Field(
-        default=1.0,
+        default=FOLD_AFTER_S,
         description="Seconds within which updates that native code has taken are merged into their container's "
-        "database, together; up to 32 times later where many containers are in use, of which a device merges some 25 "
-        "in this time. Many updates of one container, and those that somebody asks for, are merged at once.",
+        "database, together; up to 32 times later where many containers are in use, of which a device merges some "
+        f"{FOLDS_A_DEVICE} in this time. Many updates of one container, and those that somebody asks for, are merged "
+        "at once.",
     )
     account_update_interval_s: Seconds = Field(
         default=1.0, description="Seconds between reports of changed container totals to their accounts."

@@ -14,6 +14,7 @@ from typing import cast
 import pytest
 
 from swiftlet.errors import DeviceFailed, DiskFull, NotEmpty, NotFound
+from swiftlet.folds import FOLDS_A_DEVICE
 from swiftlet.listing import folding, late_sync, pool, shards
 from swiftlet.listing.container_db import ContainerDb
 from swiftlet.listing.faults import DamagedDatabase
@@ -505,11 +506,11 @@ async def test_a_database_has_one_writer_while_more_are_folded_than_may_be_open(
 
 async def test_questions_of_replicators_merge_nothing_where_many_databases_have_rows(device: Device) -> None:
     store = await device.started()
-    await _others(store, folding.AT_ONCE + 1)
-    for number in range(folding.AT_ONCE + 1):
+    await _others(store, FOLDS_A_DEVICE + 1)
+    for number in range(FOLDS_A_DEVICE + 1):
         assert device.table.take(0, "a", f"other {number}", [packed_row("o", 3, 1, False)])
     await store.fold_few()
-    assert len(device.table.databases()) == folding.AT_ONCE + 1
+    assert len(device.table.databases()) == FOLDS_A_DEVICE + 1
     assert (await store.container_info(0, "a", "other 0")).object_count == 1
     await store.fold_few()
     assert device.table.databases() == [], "so few cost little"
@@ -545,16 +546,16 @@ def test_replicas_on_devices_with_unlike_much_to_do_meet_at_the_later_moments() 
 def test_many_databases_are_folded_one_after_the_other(waiting: int) -> None:
     in_s = [due_in_s((3, "a", str(number)), waiting, 1.0, NOW_S) for number in range(waiting)]
     each_second = [sum(second < one <= second + 1 for one in in_s) for second in range(64)]
-    assert max(each_second) < 2 * folding.AT_ONCE
+    assert max(each_second) < 2 * FOLDS_A_DEVICE
 
 
 async def test_the_clock_folds_each_database_once(device: Device) -> None:
     folded: list[str] = []
-    rows = _Rows(3 * folding.AT_ONCE)
+    rows = _Rows(3 * FOLDS_A_DEVICE)
     clock = Folding(cast("UpdateTable", rows), lambda place: folded.append(place[2]), print, 0.1)
     clock.start()
-    await _until(lambda: len(folded) == 3 * folding.AT_ONCE)
-    assert len(set(folded)) == 3 * folding.AT_ONCE
+    await _until(lambda: len(folded) == 3 * FOLDS_A_DEVICE)
+    assert len(set(folded)) == 3 * FOLDS_A_DEVICE
     clock.stop()
     rows.close()
 

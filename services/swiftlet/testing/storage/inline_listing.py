@@ -14,8 +14,8 @@ from concurrent.futures import Executor, Future
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
+from swiftlet.folds import FOLD_AFTER_S
 from swiftlet.listing.commits import Commits
-from swiftlet.listing.folding import FOLD_AFTER_S
 from swiftlet.listing.handle import Limits, Workers
 from swiftlet.listing.late_sync import LateSyncs
 from swiftlet.listing.pool import ListingStore
