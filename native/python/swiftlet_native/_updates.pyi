@@ -14,7 +14,7 @@ class UpdateTable:
     `ContainerServer` takes rows for databases that are open. A row that was taken survives SIGKILL, and is durable 50
     ms later. A database is named by partition, account and container. All calls but `take` and `stop` return at once.
 
-    Limits: 100,000 rows or 64 MiB, and 256 MiB of journal; above them rows are refused until rows are folded, and
+    Limits: 400,000 rows or 128 MiB, and 256 MiB of journal; above them rows are refused until rows are folded, and
     files let go by `durable_in_databases`.
     """
 

@@ -17,8 +17,8 @@ from swiftlet.listing.updates import Place
 
 FOLD_ROWS = 5000
 """Rows of one database with which it becomes due."""
-MOST_ROWS = 100_000
-"""Rows in one table at which no more are taken."""
+MOST_ROWS = 400_000
+"""The most rows in one table, as in the native one."""
 _FILE_ROWS = 1000
 
 
@@ -65,7 +65,7 @@ class MemoryUpdates:
             if place not in self._open or self.failure is not None:
                 self._not_taken += 1
                 return False
-            if self._count() >= MOST_ROWS:
+            if self._count() + len(rows) > MOST_ROWS:
                 self._refused += 1
                 return False
             journal = self.journal
