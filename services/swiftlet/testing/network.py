@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 
@@ -23,6 +24,9 @@ class Network:
     """Whether it is down after the next cut, as a server that was killed in the middle."""
     may_pass: asyncio.Event = field(default_factory=asyncio.Event)
     """Cleared, it keeps what comes in either direction until it is set again, also the end of a connection."""
+
+    change: Callable[[], Callable[[bytes], bytes]] | None = None
+    """Returns what becomes of the bytes to the client of one connection, from its first one on."""
 
     connections: set[asyncio.Task[object]] = field(default_factory=set)
 
@@ -53,7 +57,7 @@ class Network:
             return
         ways = [
             asyncio.ensure_future(self._copy(reader, back, up)),
-            asyncio.ensure_future(self._copy(there, writer, down)),
+            asyncio.ensure_future(self._copy(there, writer, down, None if self.change is None else self.change())),
         ]
         try:
             await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
@@ -64,7 +68,13 @@ class Network:
                 one.transport.abort()
             await asyncio.gather(*ways, return_exceptions=True)
 
-    async def _copy(self, source: asyncio.StreamReader, target: asyncio.StreamWriter, limit: int | None) -> None:
+    async def _copy(
+        self,
+        source: asyncio.StreamReader,
+        target: asyncio.StreamWriter,
+        limit: int | None,
+        change: Callable[[bytes], bytes] | None = None,
+    ) -> None:
         left = limit
         with contextlib.suppress(OSError):
             while data := await source.read(65536 if left is None else min(65536, max(left, 1))):
@@ -72,7 +82,7 @@ class Network:
                 if left is not None:
                     data = data[:left]
                     left -= len(data)
-                target.write(data)
+                target.write(data if change is None else change(data))
                 await target.drain()
                 if left == 0:
                     self.cuts += 1
