@@ -1,18 +1,23 @@
-"""PUTs and DELETEs that the native front answers: what was acknowledged is there and listed, or gone, whoever is killed
-in the middle.
+"""Requests that the native front answers: what was acknowledged is there and listed, or gone, and what is read is
+right, whoever is killed in the middle.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import random
+import socket
 import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from typing import Any
+from urllib.parse import urlsplit
 
+import psutil
 import pytest
 
 from e2e.standalone.cluster import Cluster, start_cluster
@@ -27,6 +32,8 @@ FRONT = {
     "SWIFTLET_PROXY__FRONT_PUT": "true",
     "SWIFTLET_EXPIRER__INTERVAL_S": "3",
     "SWIFTLET_EXPIRER__DELAY_S": "0",
+    # So that object servers read what they send, and little else.
+    "SWIFTLET_OBJECT__AUDIT_BYTES_PER_S": "0",
 }
 EXPIRES_S = 130
 """What goes within 90 s is stored by Python."""
@@ -312,6 +319,104 @@ def test_deletions_while_an_object_server_is_killed(cluster: Cluster) -> None:
     deleting.finish()
     assert set(deleting.statuses.values()) <= {204, 503}
     assert list(deleting.statuses.values()).count(204) > OBJECTS // 2
+
+
+READ_BYTES = (48 << 20) + 4097
+"""Of an object: far more than devices, processes and sockets have of it ahead of a client."""
+READ_FIRST, READ_NEXT = 4 << 20, 20 << 20
+
+
+class Reading:
+    """A client that takes an object as it is told, and has little room for what it has not taken. Its GET has no header
+    of a body, with which Python would answer.
+    """
+
+    def __init__(self, client: Client, path: str) -> None:
+        """Ask for it, and wait for the head of the answer."""
+        parts = urlsplit(client.endpoint)
+        self._socket = socket.socket()
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 * 1024)
+        self._socket.settimeout(WITHIN_S)
+        self._socket.connect((parts.hostname, parts.port))
+        lines = f"GET {client.base}/{path} HTTP/1.1", "Host: test", f"X-Auth-Token: {client.token}", "", ""
+        self._socket.sendall("\r\n".join(lines).encode())
+        head = b""
+        while not head.endswith(b"\r\n\r\n"):
+            head += self._socket.recv(1)
+        self.status = int(head.split()[1])
+        self.body = bytearray()
+
+    def take(self, size: int) -> None:
+        """Have so many bytes of it."""
+        while len(self.body) < size:
+            data = self._socket.recv(1 << 20)
+            assert data, f"the answer ended after {len(self.body)} bytes"
+            self.body += data
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+def read_bytes(cluster: Cluster) -> dict[str, int]:
+    """What each object server that runs has read since it began."""
+    servers = {name: pid for name, pid in cluster.pids.items() if name.startswith("object-")}
+    return {name: int(psutil.Process(pid).io_counters().read_chars) for name, pid in servers.items()}
+
+
+def kill_sender(cluster: Cluster, before: Mapping[str, int]) -> str:
+    """Kill the object server that has read most since then; its name."""
+    read = {name: size - before[name] for name, size in read_bytes(cluster).items()}
+    sender = max(read, key=lambda name: read[name])
+    cluster.kill(sender)
+    return sender
+
+
+def noted(cluster: Cluster, client: Client) -> int:
+    """The requests that the front has answered: it counts one before it takes another connection."""
+    client.plain("GET", "/healthcheck")
+    return answered_by_front(cluster)
+
+
+def test_object_servers_are_killed_in_the_middle_of_a_long_get(cluster: Cluster) -> None:
+    """The one that sends, then the one that goes on in its place: the last one with the object has the rest, and the
+    client gets every byte.
+    """
+    client, body = Client(cluster.endpoint, cluster.user, cluster.key), random.Random(7).randbytes(READ_BYTES)
+    assert client.call("PUT", "read").status == 201
+    for name, data in (("short", b"x"), ("long", body)):
+        assert client.call("PUT", f"read/{name}", body=data).status == 201
+
+    def heated() -> int:
+        """Read another object until the front answers, as it does for a while then; what it has noted."""
+        before, deadline = noted(cluster, client), time.monotonic() + WITHIN_S
+        while True:
+            for _ in range(10):
+                with closing(Reading(client, "read/short")) as reading:
+                    reading.take(1)
+            if (after := noted(cluster, client)) > before:
+                return after
+            assert time.monotonic() < deadline
+
+    def was_front() -> bool:
+        """Read the object while servers are killed, and start them again; whether the front has answered."""
+        cluster.wait_until_proved()
+        begun, answered = read_bytes(cluster), heated()
+        with closing(Reading(client, "read/long")) as reading:
+            assert reading.status == 200
+            reading.take(READ_FIRST)
+            killed = {kill_sender(cluster, begun)}
+            before = read_bytes(cluster)
+            reading.take(READ_NEXT)
+            killed.add(kill_sender(cluster, before))
+            # No other one has sent from the beginning on.
+            assert all(size - begun[name] < READ_NEXT for name, size in read_bytes(cluster).items())
+            reading.take(READ_BYTES)
+        assert reading.body == body
+        by_front = noted(cluster, client) == answered + 1
+        cluster.start(*killed)
+        return by_front
+
+    until(was_front, "a long GET through the front")
 
 
 def test_what_expires_goes_whoever_was_killed_while_it_was_stored(
