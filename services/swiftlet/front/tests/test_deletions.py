@@ -23,6 +23,10 @@ from swiftlet.names import Path
 from swiftlet.placement.tests.cluster import ACCOUNT, CONTAINER, MemoryCluster
 
 pytestmark = EACH_WAY
+SILENT_S = (6.0, 3.0)
+"""How long a front waits for a device's answer, and for all to have deleted an object, where some keep silent: no other
+device takes so long, however busy the machine is.
+"""
 COLD = {"X-Trans-Id-Extra": "cold"}
 """A header that makes a request Python's and changes nothing."""
 
@@ -36,10 +40,10 @@ async def put(fronted: FrontedProxy, name: str, data: bytes = b"data") -> None:
 
 
 async def deleted_by_front(fronted: FrontedProxy, name: str) -> Answer:
-    before = fronted.answered
+    """The answer of the front, which has been granted writes."""
+    before = await fronted.noted()
     answer = await fronted.proxy.call("DELETE", f"c/{name}")
-    # The front counts a request after its client has the answer, the one before this too.
-    await until(lambda: fronted.answered > before)
+    assert await fronted.noted() == before + 1
     return answer
 
 
@@ -60,6 +64,7 @@ async def test_like_pythons(fronted: FrontedProxy, cluster: MemoryCluster) -> No
     before = await totals(fronted)
     await put(fronted, "warm", b"12345")
     await put(fronted, "cold", b"12345")
+    await fronted.grant_writes()
     warm = await deleted_by_front(fronted, "warm")
     cold = await fronted.proxy.call("DELETE", "c/cold", COLD)
     shown = [{k: v for k, v in one.headers.items() if k not in OF_ONE_ANSWER} for one in (warm, cold)]
@@ -225,7 +230,7 @@ async def test_conditions_are_pythons(fronted: FrontedProxy, headers: dict[str, 
     await write(fronted, b"stays")
     before = await fronted.noted()
     assert (await fronted.proxy.call("DELETE", "c/o", headers)).status == status
-    assert fronted.answered == before
+    assert await fronted.noted() == before
     assert (await fronted.proxy.call("GET", "c/o")).body == b"stays"
 
 
@@ -244,9 +249,9 @@ async def test_containers_with_more_to_do(fronted: FrontedProxy, headers: dict[s
         await put(fronted, f"more{number}")
     assert (await fronted.proxy.call("POST", "c", headers)).status == 204
     for number in range(3):
-        before = fronted.answered
+        before = await fronted.noted()
         assert (await fronted.proxy.call("DELETE", f"c/more{number}")).status == 204
-        assert fronted.answered == before
+        assert await fronted.noted() == before
         await asyncio.sleep(0.02)
 
 
@@ -262,9 +267,9 @@ async def test_containers_with_objects_that_expire(fronted: FrontedProxy, cluste
             if await fronted.noted() > before:
                 break
     assert "plain" not in await listed(fronted)
-    before = fronted.answered
+    before = await fronted.noted()
     assert (await fronted.proxy.call("DELETE", "c/o")).status == 204
-    assert fronted.answered == before
+    assert await fronted.noted() == before
     assert not await all_tasks(cluster)
     assert (await fronted.proxy.call("DELETE", "c/o")).status == 404
 
@@ -296,6 +301,7 @@ async def test_container_servers_are_down(fronted: FrontedProxy, cluster: Memory
     """The row stays pending at all devices."""
     await write(fronted)
     await put(fronted, "pending")
+    await fronted.grant_writes()
     if fronted.containers is not None:
         fronted.containers.stop()
     with cluster.databases_down(*cluster.container_devices()):
@@ -391,10 +397,10 @@ async def test_devices_that_are_gone(fronted: FrontedProxy, cluster: MemoryClust
 async def relayed(
     cluster: MemoryCluster, tmp_path: Directory, certificate: Certificates | None
 ) -> AsyncIterator[tuple[FrontedProxy, list[Relay]]]:
-    """A front that speaks to its devices through relays, and has them do what it waits for at once."""
+    """A front that speaks to its devices through relays."""
     async with contextlib.AsyncExitStack() as stack:
         fronted = await stack.enter_async_context(
-            fronted_proxy(cluster, tmp_path, timeouts_s=(1.5, 0.6), certificate=certificate)
+            fronted_proxy(cluster, tmp_path, timeouts_s=SILENT_S, certificate=certificate)
         )
         relays = [await stack.enter_async_context(Relay.open(fronted.devices, device)) for device in cluster.devices]
         await write(fronted)
