@@ -327,12 +327,14 @@ async def test_a_time_to_go_is_set_and_removed_by_a_post(coded: Coded) -> None:
     proxy, servers = coded
     assert (await proxy.call("PUT", "c/o", data=b"data")).status == 201
     at_s = int(proxy.clock.now) + 100
-    due = [0] * len(DEVICES)
     for headers, expected in (({"X-Delete-At": str(at_s)}, 1), ({}, 0), ({"X-Delete-At": str(at_s)}, 1)):
         proxy.clock.now += 1
         assert (await proxy.call("POST", "c/o", headers)).status == 202
-        due = [len(store.native.expired(at_s)) for store in servers.stores]
-        assert due == [expected] * len(DEVICES)
+        # The last device may do it after enough others have.
+        async with asyncio.timeout(20):
+            stores = servers.stores
+            while {len(one.native.expired(at_s)) for one in stores} != {expected}:  # noqa: ASYNC110 - it tells nobody
+                await asyncio.sleep(0.01)
         shown = (await proxy.call("HEAD", "c/o")).headers
         assert ("X-Delete-At" in shown) == bool(expected)
     proxy.clock.now = at_s + 1.0
