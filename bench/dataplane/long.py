@@ -1,10 +1,13 @@
 """GETs of long objects by the native front and by Python: rates, and processor time for each MiB.
 
-    .venv/bin/python -m bench.dataplane.long DIRECTORY [--mb 2 8 16] [--clients 8] [--rounds 5] [--gib 1]
+    .venv/bin/python -m bench.dataplane.long DIRECTORY [--mb 2 8 16] [--clients 8] [--rounds 5] [--gib 1] [--coded 6+3]
 
 Two stores, one with `proxy.front` off, take turns. In each round every size is read by one client, and by several at
 once, each of which reads so many bytes in all over a connection that it keeps; then one object of some GiB is read.
 All comes from the page cache. Clients are threads that drop what they receive within the kernel (MSG_TRUNC).
+
+With `--coded` the objects have erasure coding, and the front reads three copies beside them: then there are as many
+object servers as a coded object has fragments.
 
 Beside it stands what `sendfile` reaches through one more local hop: a process sends a file in memory into a socket, and
 another one moves it with `splice` from there into a TCP connection, which is read in the same way.
@@ -38,6 +41,8 @@ STORES: Mapping[str, Mapping[str, str]] = {
     "front": {"SWIFTLET_PROXY__FRONT": "true"},
     "Python": {"SWIFTLET_PROXY__FRONT": "false"},
 }
+CODED, COPIES = "coded", "copies"
+"""The names of the storage policies whose objects are compared."""
 
 
 @dataclass(frozen=True)
@@ -58,16 +63,39 @@ def receive(connection: socket.socket, size: int, buffer: bytearray) -> None:
         size -= count
 
 
-class Store:
-    """A store with an object of each size."""
+@dataclass(frozen=True)
+class Subject:
+    """What is read, and of which store."""
 
-    def __init__(self, directory: Path, settings: Mapping[str, str], sizes: list[int]) -> None:
-        """Start it, and store them."""
-        self.cluster: Cluster = start_cluster(directory, "--workers", "1", settings=settings)
+    name: str
+    store: str
+    policy: str | None = None
+
+
+PLAIN = [Subject("front", "front"), Subject("Python", "Python")]
+WITH_CODED = [
+    Subject("front, coded", "front", CODED),
+    Subject("Python, coded", "Python", CODED),
+    Subject("front, three copies", "front", COPIES),
+]
+
+
+class Store:
+    """A store with an object of each size in each policy."""
+
+    def __init__(
+        self, directory: Path, settings: Mapping[str, str], sizes: list[int], policies: Mapping[str | None, str]
+    ) -> None:
+        """Start it, and store them; `policies` are by their names, as the store's option has them."""
+        options = [",".join(policies.values())] if any(policies.values()) else []
+        told = ["--policies", *options] if options else []
+        self.cluster: Cluster = start_cluster(directory, "--workers", "1", *told, settings=settings)
         self.client = Client(self.cluster.endpoint, self.cluster.user, self.cluster.key)
-        assert self.client.call("PUT", "long").status == 201
-        for size in sizes:
-            self._put(size)
+        for policy in policies:
+            headers = {} if policy is None else {"X-Storage-Policy": policy}
+            assert self.client.call("PUT", container(policy), headers=headers).status == 201
+            for size in sizes:
+                self._put(size, policy)
 
     def _connect(self) -> socket.socket:
         parts = urlsplit(self.cluster.endpoint)
@@ -75,33 +103,33 @@ class Store:
         connection.setblocking(True)
         return connection
 
-    def _head(self, method: str, size: int, *lines: str) -> bytes:
-        target = f"{method} {self.client.base}/long/{size} HTTP/1.1"
+    def _head(self, method: str, size: int, policy: str | None, *lines: str) -> bytes:
+        target = f"{method} {self.client.base}/{container(policy)}/{size} HTTP/1.1"
         return "\r\n".join([target, "Host: bench", f"X-Auth-Token: {self.client.token}", *lines, "", ""]).encode()
 
-    def _put(self, size: int) -> None:
+    def _put(self, size: int, policy: str | None) -> None:
         block = random.Random(1).randbytes(MIB)
         with self._connect() as connection:
-            connection.sendall(self._head("PUT", size, f"Content-Length: {size}"))
+            connection.sendall(self._head("PUT", size, policy, f"Content-Length: {size}"))
             for at in range(0, size, MIB):
                 connection.sendall(block[: size - at])
             assert read_head(connection)[0] == 201
 
-    def _get(self, size: int, count: int, begin: threading.Barrier) -> None:
+    def _get(self, size: int, policy: str | None, count: int, begin: threading.Barrier) -> None:
         buffer = bytearray(_RECEIVED)
         with self._connect() as connection:
             begin.wait()
             for _ in range(count):
-                connection.sendall(self._head("GET", size))
+                connection.sendall(self._head("GET", size, policy))
                 status, fields, rest = read_head(connection)
                 assert (status, fields["content-length"]) == (200, str(size))
                 receive(connection, size - len(rest), buffer)
 
-    def read(self, size: int, clients: int) -> Read:
-        """Have so many clients read objects of a size."""
+    def read(self, size: int, policy: str | None, clients: int) -> Read:
+        """Have so many clients read objects of a size in a policy."""
         count = max(1, READ_BYTES // size // clients)
         begin = threading.Barrier(clients + 1)
-        threads = [threading.Thread(target=self._get, args=(size, count, begin)) for _ in range(clients)]
+        threads = [threading.Thread(target=self._get, args=(size, policy, count, begin)) for _ in range(clients)]
         for thread in threads:
             thread.start()
         begin.wait()
@@ -111,6 +139,11 @@ class Store:
         took, after = time.monotonic() - began, used_by(self.cluster)
         bytes_read = size * count * clients
         return Read(bytes_read / took, {kind: (after[kind] - before[kind]) * 1e3 * MIB / bytes_read for kind in before})
+
+
+def container(policy: str | None) -> str:
+    """Return where objects of a policy are."""
+    return "long" if policy is None else f"long-{policy}"
 
 
 def _send_file(file: int, size: int, into: socket.socket) -> None:
@@ -161,7 +194,10 @@ def main() -> None:
     parser.add_argument("--gib", type=int, default=1, help="size of the largest object in GiB; 0: none (default 1)")
     parser.add_argument("--clients", type=int, default=8, help="clients at once (default 8)")
     parser.add_argument("--rounds", type=int, default=5, help="the medians count (default 5)")
+    parser.add_argument("--coded", metavar="K+M", help="read objects with this erasure coding beside three copies")
     arguments = parser.parse_args()
+    subjects = WITH_CODED if arguments.coded else PLAIN
+    known = {None: "", CODED: f"{CODED}={arguments.coded}", COPIES: COPIES}
     sizes = [size * MB for size in arguments.mb]
     ways = [(size, clients) for size in sizes for clients in (1, arguments.clients)]
     if arguments.gib:
@@ -173,14 +209,15 @@ def main() -> None:
     print(f"load (1 minute) {os.getloadavg()[0]:.1f}, {os.cpu_count()} processors\n")
     try:
         for name, settings in STORES.items():
-            stores[name] = Store(arguments.directory / name, settings, sizes)
+            policies = {one.policy: known[one.policy] for one in subjects if one.store == name}
+            stores[name] = Store(arguments.directory / name, settings, sizes, policies)
         for number in range(arguments.rounds + 1):
             for size, clients in ways:
-                for name, store in stores.items():
-                    read = store.read(size, clients)
+                for one in subjects:
+                    read = stores[one.store].read(size, one.policy, clients)
                     # The first round brings objects into the page cache.
                     if number:
-                        found.setdefault((size, clients, name), []).append(read)
+                        found.setdefault((size, clients, one.name), []).append(read)
             if number:
                 hops.append(hop(arguments.gib << 30 or READ_BYTES))
     finally:
@@ -204,7 +241,8 @@ def main() -> None:
         )
         for (size, clients, name), reads in found.items()
     ]
-    report("dataplane-long", told)
+    if not arguments.coded:
+        report("dataplane-long", told)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from typing import TypeAlias, final
 
 from typing_extensions import Buffer
 
-from swiftlet_native import TransportPeer
+from swiftlet_native import CodedDevices, TransportPeer
 
 _Place: TypeAlias = tuple[int, int, bytes]
 """Storage policy, partition, 16-byte digest."""
@@ -215,6 +215,30 @@ class Front:
         255 each, or none. `sites` have for each device its region, zone and node by numbers, and whether it has any
         weight. Writes go to the partition's devices, or to those of the region `near` and the handoffs there.
         ValueError when it is no ring.
+        """
+
+    def route_coded(
+        self,
+        policy: int,
+        part_power: int,
+        rows: list[Buffer],
+        devices: CodedDevices,
+        coding: tuple[int, int, int, bool],
+        distances: list[int],
+        sites: list[tuple[int, int, int, bool] | None],
+        /,
+    ) -> None:
+        """Where a policy's objects with erasure coding are, as for `route`: `coding` has the numbers of data and parity
+        fragments, the bytes of a cell, and whether small objects are copies. ValueError when it is no ring, or no such
+        coding.
+        """
+
+    def avoid(self, policy: int, numbers: list[int], /) -> None:
+        """Of a policy with erasure coding: ask others before these devices of its ring, and before no others."""
+
+    def unreached(self) -> list[tuple[int, int]]:
+        """Policies with erasure coding, and devices of them by their numbers, that could not be reached since the last
+        time.
         """
 
     def unroute(self, policy: int, /) -> None:

@@ -231,8 +231,7 @@ class Deciding:
             # At the end: the decision took time, in which the token has become older.
             valid_s = min(valid_s, known.expires - self._now())
         visited = identity is None and api.options.static_web.enabled and site_of(container.metadata).any
-        # The front knows copies alone; objects with erasure coding are written and read by Python.
-        if has_versions(container) or visited or api.options.policies.coding(container.policy) is not None:
+        if has_versions(container) or visited:
             return None
         # Of a settled move Python looks in the source for what the front has not found in the target.
         move = api.options.policies.move_in_force(container.move)

@@ -27,10 +27,10 @@ from swiftlet_native import Front
 from swiftlet.api.context.core import SwiftApi
 from swiftlet.errors import Unavailable
 from swiftlet.front.connections import Connection, ConnectionHandover
-from swiftlet.front.deciding import SMALL_BYTES, Deciding, Grant, below_of
+from swiftlet.front.deciding import Deciding, Grant, below_of
 from swiftlet.front.handshake_records import HandshakeRecords
 from swiftlet.front.lending import Lending
-from swiftlet.front.routes import ContainerPeers, ContainerRoutes, Peers, Routes
+from swiftlet.front.routes import CodedPeers, CodedRoutes, ContainerPeers, ContainerRoutes, Peers, Routes
 from swiftlet.front.row_batches import RowBatches
 from swiftlet.front.row_records import RowRecords, RowsStatus
 from swiftlet.front.secure import CertificateInUse
@@ -183,16 +183,19 @@ class ProxyFront:
         withdrawals: Withdrawals,
         container_peers: ContainerPeers | None = None,
         certificate: CertificateInUse | None = None,
+        coded_peers: CodedPeers | None = None,
     ) -> None:
         """Serve the API of `app`, which reports its changes to `withdrawals`; nothing begins before `open`.
 
-        Without `container_peers` Python delivers all rows. With a `certificate` clients have to speak TLS.
+        Without `container_peers` Python delivers all rows, and without `coded_peers` it reads all objects with erasure
+        coding. With a `certificate` clients have to speak TLS.
         """
         self._app = app
         self._api = api
         self._rings = rings
         self._peers = peers
         self._container_peers = container_peers
+        self._coded_peers = coded_peers
         self._settings = settings
         self._deciding = Deciding(api)
         self._withdrawals = withdrawals
@@ -224,7 +227,10 @@ class ProxyFront:
             raise
         objects = self._api.objects.by_policy
         routes = Routes(front, self._rings, self._peers, objects.is_suppressed, objects.place, objects.quorums)
-        containers = None
+        containers = coded = None
+        if self._coded_peers is not None:
+            how = objects.is_avoided, objects.place, objects.codings, objects.pack_below
+            coded = CodedRoutes(front, self._rings, self._coded_peers, *how)
         if self._container_peers is not None and self._settings.writes:
             containers = ContainerRoutes(front, self._rings, self._container_peers)
         records, lending = AccessRecords(front, self._app[METRICS]), Lending(front, self._api)
@@ -232,7 +238,7 @@ class ProxyFront:
         connections, row_records = ConnectionHandover(front, self, self.tls), RowRecords(front)
         handshakes = HandshakeRecords(front)
         self._running = _Running(
-            front, routes, containers, connections, records, row_batches, row_records, handshakes, lending
+            front, routes, coded, containers, connections, records, row_batches, row_records, handshakes, lending
         )
         self._opened.set()
         # What Python writes has a newer timestamp than what the front has written, whatever happened to the wall clock.
@@ -288,6 +294,8 @@ class ProxyFront:
         if running is not None:
             if running.containers is not None:
                 await running.containers.close()
+            if running.coded is not None:
+                await running.coded.close()
             await running.connections.close(patience_s)
             self._api.clock.observe(Timestamp(running.front.newest()))
             self._api.clock.follow(None)
@@ -396,7 +404,7 @@ class ProxyFront:
         grant = await self._deciding.decide(token.decode("ascii"), prefix.decode("ascii"), write)
         if grant is None or withdrawn != self._withdrawals.count:
             return False
-        running.routes.tell(grant.policy)
+        running.tell(grant.policy)
         rows, awaited = self._rows(grant) if write else ([], 0)
         pools = running.lending.pools(grant.limits)
         if write and running.containers is not None:
@@ -428,6 +436,8 @@ class ProxyFront:
             running = self._running
             if running is not None:
                 running.routes.refresh()
+                if running.coded is not None:
+                    running.coded.refresh()
                 if running.containers is not None:
                     running.containers.refresh()
                 used = await self._extend(running, running.front.used())
@@ -488,6 +498,7 @@ class _Running:
 
     front: Front
     routes: Routes
+    coded: CodedRoutes | None
     containers: ContainerRoutes | None
     connections: ConnectionHandover
     access_records: AccessRecords
@@ -495,6 +506,13 @@ class _Running:
     row_records: RowRecords
     handshakes: HandshakeRecords
     lending: Lending
+
+    def tell(self, policy: int) -> None:
+        """Inform the front where the objects of a policy are."""
+        if self.coded is not None and self.coded.has(policy):
+            self.coded.tell(policy)
+        else:
+            self.routes.tell(policy)
 
     def take_records(self) -> None:
         """Log and count what the front has done since the last call."""
@@ -512,11 +530,10 @@ def check_alive(front: Front) -> None:
 
 def is_plain(request: web.BaseRequest, response: web.StreamResponse) -> bool:
     """Return whether the front could have given this answer."""
-    size, method = response.content_length, request.method
-    small = size is not None and (size <= SMALL_BYTES or method == "HEAD")
+    method, has_length = request.method, response.content_length is not None
     names = (name.lower() for name in response.headers)
     if method in _WRITES:
         good = response.status in _WRITES[method]
     else:
         good = response.status in _READ or (response.status in _REFUSED and "Etag" in response.headers)
-    return good and small and all(name in _PLAIN or name.startswith("x-object-meta-") for name in names)
+    return good and has_length and all(name in _PLAIN or name.startswith("x-object-meta-") for name in names)

@@ -7,15 +7,16 @@ import contextlib
 from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
-from swiftlet_native import Front, TransportPeer
+from swiftlet_native import CodedDevices, Front, TransportPeer
 
 from swiftlet.errors import NodeError, Unavailable
+from swiftlet.placement.coded import Codings, PackBelow, none_small, of_copies
 from swiftlet.placement.copies import WriteQuorums, majority
 from swiftlet.placement.plan import ANYWHERE, Place
 from swiftlet.placement.rings import Rings
 from swiftlet.placement.write_plan import writes_near
 from swiftlet.ring.lookup import Ring
-from swiftlet.ring.model import Device
+from swiftlet.ring.model import Coding, Device, RingError
 
 
 @runtime_checkable
@@ -24,6 +25,18 @@ class Peers(Protocol):
 
     def native_peer(self, device: Device) -> TransportPeer | None:
         """Return the peer that serves a device; None when it is not known yet."""
+        ...
+
+
+class CodedPeers(Protocol):
+    """Finds the native peers of servers with coded objects."""
+
+    async def devices(self, policy: int, ring: Ring) -> CodedDevices:
+        """Return a ring's devices, those whose addresses can be found; the same object while nothing has changed."""
+        ...
+
+    def forget(self, device: Device) -> None:
+        """Look the address up again before the next call."""
         ...
 
 
@@ -77,7 +90,7 @@ class Routes:
         told = self._told.get(policy)
         if told is not None and told[0] is ring and told[1:] == (peers, is_near):
             return
-        distances = [0 if device is None else self._place.distance(device) for device in ring.devices]
+        distances = _distances(ring, self._place)
         rows = [row.tobytes() for row in ring.rows]
         sites, here = _sites(ring, self._place)
         near = here if is_near else None
@@ -93,6 +106,112 @@ class Routes:
         if device is None or self._is_suppressed(device):
             return None
         return self._peers.native_peer(device)
+
+
+_Told = tuple[Ring, CodedDevices, Coding, bool]
+"""A ring, its devices, the coding of the policy, and whether small objects are copies."""
+
+
+class CodedRoutes:
+    """Informs the front of the rings of coded policies, and of the devices that others are asked before.
+
+    Python and the front read by the same `CodedDevices`: what one of them learns of a device the other one knows.
+    """
+
+    def __init__(
+        self,
+        front: Front,
+        rings: Rings,
+        peers: CodedPeers,
+        is_avoided: Callable[[Device], bool],
+        place: Place = ANYWHERE,
+        codings: Codings = of_copies,
+        pack_below: PackBelow = none_small,
+    ) -> None:
+        """`is_avoided` returns whether other devices are asked first; near `place` is asked before far from it. Objects
+        of a policy of up to `pack_below` bytes are copies.
+        """
+        self._front = front
+        self._rings = rings
+        self._peers = peers
+        self._is_avoided = is_avoided
+        self._place = place
+        self._codings = codings
+        self._pack_below = pack_below
+        self._told: dict[int, _Told | None] = {}
+        """What the front was told of each policy for which somebody has asked; None while it knows nothing."""
+        self._avoided: dict[int, list[int]] = {}
+        self._finding: asyncio.Task[None] | None = None
+
+    def has(self, policy: int) -> bool:
+        """Return whether the policy's objects are coded."""
+        return self._codings(policy) is not None
+
+    def tell(self, policy: int) -> None:
+        """Inform the front, soon, where the objects of a policy are."""
+        self._told.setdefault(policy, None)
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Inform the front of what has changed since the last call."""
+        if self._finding is None and self._told:
+            self._finding = asyncio.create_task(self._find_all())
+            self._finding.add_done_callback(self._found)
+
+    async def found(self) -> None:
+        """Return when what is being looked up was told."""
+        if self._finding is not None:
+            await asyncio.wait([self._finding])
+
+    def _found(self, task: asyncio.Task[None]) -> None:
+        self._finding = None
+        if not task.cancelled():
+            task.result()
+
+    async def _find_all(self) -> None:
+        for policy, number in self._front.unreached():
+            told = self._told.get(policy)
+            device = None if told is None or number >= len(told[0].devices) else told[0].devices[number]
+            if device is not None:
+                self._peers.forget(device)
+        for policy in list(self._told):
+            await self._find(policy)
+
+    async def _find(self, policy: int) -> None:
+        coding = self._codings(policy)
+        try:
+            ring = self._rings.objects(policy)
+            if coding is not None:
+                coding.check_ring(ring.part_power, ring.replica_count)
+        except (Unavailable, RingError):
+            coding = None
+        if coding is None:
+            if self._told[policy] is not None:
+                self._told[policy] = None
+                self._front.unroute(policy)
+            return
+        told = ring, await self._peers.devices(policy, ring), coding, self._pack_below(policy) > 0
+        before = self._told[policy]
+        if before is None or before[0] is not told[0] or before[1] is not told[1] or before[2:] != told[2:]:
+            self._route(policy, *told)
+            self._told[policy] = told
+            self._avoided[policy] = []
+        avoided = [device.id for device in ring.devices if device is not None and self._is_avoided(device)]
+        if avoided != self._avoided[policy]:
+            self._front.avoid(policy, avoided)
+            self._avoided[policy] = avoided
+
+    def _route(self, policy: int, ring: Ring, devices: CodedDevices, coding: Coding, has_small: bool) -> None:
+        rows = [row.tobytes() for row in ring.rows]
+        sites, _ = _sites(ring, self._place)
+        told = coding.data, coding.parity, coding.cell_bytes, has_small
+        self._front.route_coded(policy, ring.part_power, [*rows], devices, told, _distances(ring, self._place), sites)
+
+    async def close(self) -> None:
+        """End what is being looked up."""
+        if self._finding is not None:
+            self._finding.cancel()
+            await asyncio.gather(self._finding, return_exceptions=True)
 
 
 _FINDS = 8
@@ -164,6 +283,11 @@ class ContainerRoutes:
         if self._finding is not None:
             self._finding.cancel()
             await asyncio.gather(self._finding, return_exceptions=True)
+
+
+def _distances(ring: Ring, place: Place) -> list[int]:
+    """Return how far away each device of a ring is."""
+    return [0 if device is None else place.distance(device) for device in ring.devices]
 
 
 def _sites(ring: Ring, place: Place) -> tuple[list[tuple[int, int, int, bool] | None], int]:

@@ -23,6 +23,7 @@ from swiftlet.placement.rows.row_updates import RowRouter, StoredRows
 from swiftlet.placement.runs import ClusterRuns
 from swiftlet.placement.transfers import Download, Upload
 from swiftlet.placement.write_plan import slots_of
+from swiftlet.ring.model import Device
 from swiftlet.timestamp import Timestamp
 
 
@@ -65,7 +66,8 @@ class ClusterObjects(ReplicatedObjects):
             hedges=Hedges(HEDGED_READS.inc),
         )
         self._router = rows
-        self._codings = codings
+        self.codings = codings
+        self.pack_below = pack_below
         self._with_coding: CodedObjects | None = None
         if coded is not None:
             hedged = HEDGED_READS.inc
@@ -77,7 +79,11 @@ class ClusterObjects(ReplicatedObjects):
 
     def is_coded(self, policy: int) -> bool:
         """Return whether the policy's objects have erasure coding."""
-        return self._codings(policy) is not None
+        return self.codings(policy) is not None
+
+    def is_avoided(self, device: Device) -> bool:
+        """Return whether others are asked before a device for coded objects: it failed lately, or has missed writes."""
+        return self._health.suppressed(device) or device.id in self._health.behind()
 
     def _coded(self, policy: int) -> CodedObjects | None:
         """Return those who have the policy's objects if these have erasure coding."""

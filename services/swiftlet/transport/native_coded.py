@@ -34,6 +34,7 @@ from swiftlet.errors import NodeError, NodeTimeout, NotFound
 from swiftlet.model import ObjectInfo, PostRecord, PutFooter, PutRecord
 from swiftlet.native_values import bits_of, delete_at, info_of, place, raw, raw_pairs
 from swiftlet.ring.lookup import Ring
+from swiftlet.ring.model import Device
 from swiftlet.timestamp import Timestamp
 from swiftlet.transport.native_caller import NativeCaller, trace
 from swiftlet.transport.native_calls import STREAM_S, CallFailed, NotMade, failure, refused, wake
@@ -271,12 +272,14 @@ class NativeCoded:
     ) -> tuple[CodedDevices, tuple[int, int, bytes], tuple[int, int, int], list[int], list[int]]:
         """Return what native code is told of where an object's fragments are."""
         coding = places.coding
-        devices = await self._devices(places.key.policy, places.ring)
+        devices = await self.devices(places.key.policy, places.ring)
         numbers = [device.id for device in places.at], [device.id for device in places.spares]
         return devices, place(places.key), (coding.data, coding.parity, coding.cell_bytes), *numbers
 
-    async def _devices(self, policy: int, ring: Ring) -> CodedDevices:
-        """Return a ring's devices; the same ones as before while they have the same addresses."""
+    async def devices(self, policy: int, ring: Ring) -> CodedDevices:
+        """Return a ring's devices, as far as their addresses can be found; the same ones as before while they have the
+        same addresses.
+        """
         unknown = [device for device in ring.devices if device is not None and self._caller.known(device) is None]
         if unknown:
             await asyncio.gather(*map(self._caller.peer, unknown), return_exceptions=True)
@@ -306,6 +309,10 @@ class NativeCoded:
             elif refusal is not None:
                 told[number] = device, refused(device, *refusal)
         return list(told.values())
+
+    def forget(self, device: Device) -> None:
+        """Look the address of a device up again before the next request of its ring."""
+        self._caller.forget(device)
 
     def mute(self, token: int) -> None:
         """Hear no more of an operation."""

@@ -158,13 +158,30 @@ impl<'a> Wanted<'a> {
         }
     }
 
+    /// Whether the client has a version already: such a client mostly needs no other one.
+    fn has_one(&self) -> bool {
+        self.if_none_match.is_some() || self.if_modified_since.is_some()
+    }
+
     /// What to read first, if at most `limit` bytes are taken. An object that is larger may only be described.
     #[must_use]
     pub fn to_read(&self, limit: u64) -> ToRead {
-        // Who has a version mostly needs no other one: then much would be sent in vain.
-        let has_one = self.if_none_match.is_some() || self.if_modified_since.is_some();
-        let limit = if has_one { limit.min(LARGE_BYTES) } else { limit };
+        // Much would be sent in vain.
+        let limit = if self.has_one() { limit.min(LARGE_BYTES) } else { limit };
         self.range.map_or(ToRead { whole: limit, ..ToRead::NOTHING }, |range| range.to_read(limit))
+    }
+
+    /// The bytes `[start, stop)` to read first of an object that is put together from what several devices have: none
+    /// where the description may be enough, or has to be known before.
+    #[must_use]
+    pub fn to_gather(&self) -> (u64, u64) {
+        match self.range {
+            _ if self.has_one() => (0, 0),
+            None => (0, u64::MAX),
+            Some(Positions::From(first)) => (first, u64::MAX),
+            Some(Positions::Between(first, last)) => (first, last + 1),
+            Some(Positions::Last(_)) => (0, 0),
+        }
     }
 
     /// Weigh the conditions against an entity tag and its `Last-Modified` in whole seconds.

@@ -12,16 +12,18 @@ use swiftlet_node::message::Request;
 use swiftlet_store::model::Key;
 use swiftlet_transport::Ticket;
 
+use crate::attempt::Attempt;
 use crate::body::Body;
 use crate::bridge::Bridge;
 use crate::checking::{Checked, Known};
-use crate::flow::Flow;
 use crate::head::{Method, PIECE};
 use crate::link::{Link, Received};
 use crate::made::Made;
+use crate::queue::PARTS;
 use crate::reading::Weighed;
 use crate::routes::Device;
 use crate::secure::Secure;
+use crate::source::{Assembling, Source};
 
 /// A request for which a device was asked.
 pub(crate) struct Asking {
@@ -44,15 +46,24 @@ pub(crate) struct Asking {
     pub(crate) reserved: u64,
 }
 
-/// One device that was asked.
-pub(crate) struct Attempt {
-    /// In the place of a replica in the token of its events.
-    pub(crate) id: u8,
-    pub(crate) device: Arc<Device>,
-    pub(crate) ticket: Ticket,
+/// A request for an object that is put together from what several devices have.
+pub(crate) struct Gathering {
+    pub(crate) method: Method,
+    /// Where the path is in the bytes that were read.
+    pub(crate) target: Range<usize>,
+    /// Bytes of the request.
+    pub(crate) bytes: usize,
+    pub(crate) close: bool,
+    pub(crate) id: String,
     pub(crate) begun: Instant,
-    /// The answer of the device whose bytes are still coming.
-    pub(crate) coming: Option<Box<Weighed>>,
+    pub(crate) key: Key,
+    /// The bytes `[start, stop)` that are read.
+    pub(crate) range: (u64, u64),
+    pub(crate) reading: Assembling,
+    /// Whether it is the second read, for bytes that only the description of the object has shown to be needed.
+    pub(crate) is_second: bool,
+    /// What the object is, weighed against what the client wants, once it is known.
+    pub(crate) weighed: Option<Box<Weighed>>,
 }
 
 /// The first id of an attempt at a read: those below are replicas of a write, or devices that are asked before it.
@@ -135,14 +146,11 @@ pub(crate) struct Sending {
     pub(crate) head: Vec<u8>,
     /// How much of the head was sent.
     pub(crate) head_sent: usize,
-    pub(crate) flow: Flow,
-    pub(crate) key: Key,
-    /// The device that sends the object.
-    pub(crate) attempt: Attempt,
-    /// Those that sent it before, or would not.
-    pub(crate) tried: Vec<Arc<Device>>,
+    pub(crate) source: Source,
     /// Since when everything that came was sent, and the device is waited for.
     pub(crate) waits: Option<Instant>,
+    /// What was sent when it was last looked at.
+    pub(crate) seen_sent: u64,
     pub(crate) method: Method,
     pub(crate) path: Vec<u8>,
     pub(crate) status: u16,
@@ -152,12 +160,14 @@ pub(crate) struct Sending {
 }
 
 impl Sending {
-    /// What is to be sent next, in two parts; nothing if the first one is empty.
-    pub(crate) fn parts(&self) -> (&[u8], &[u8]) {
-        let (first, second) = self.flow.parts();
+    /// Fill in what is to be sent next; returns how many parts that are.
+    pub(crate) fn fill<'a>(&'a self, parts: &mut [&'a [u8]; PARTS]) -> usize {
         match self.head.get(self.head_sent..) {
-            Some(head) if !head.is_empty() => (head, first),
-            _ => (first, second),
+            Some(head) if !head.is_empty() => {
+                parts[0] = head;
+                1 + self.source.queue().fill(&mut parts[1..])
+            }
+            _ => self.source.queue().fill(parts),
         }
     }
 
@@ -165,7 +175,7 @@ impl Sending {
     pub(crate) fn sent(&mut self, count: usize) {
         let of_head = count.min(self.head.len() - self.head_sent);
         self.head_sent += of_head;
-        self.flow.sent(count - of_head);
+        self.source.queue_mut().sent(count - of_head);
     }
 }
 
@@ -186,6 +196,8 @@ pub(crate) enum State {
     /// It waits until Python has decided whether there is a grant for its request.
     Deciding,
     Asking(Box<Asking>),
+    /// The places of a coded object were asked.
+    Gathering(Box<Gathering>),
     /// A write waits until it is known which object there is already.
     Checking(Box<Checking>),
     /// A PUT waits until the expirer's task for its object is durable.

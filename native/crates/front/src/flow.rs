@@ -8,12 +8,12 @@
 //! Fault model: a device may send anything, too much, too little, or nothing. What was let go can't be taken back: when
 //! it turns out to be wrong the answer can't be finished.
 
-use std::collections::VecDeque;
-
 use swiftlet_hash::{Digests, Hasher};
 use swiftlet_node::message::Found;
 use swiftlet_store::model::Info;
 use swiftlet_transport::Chunk;
+
+use crate::queue::Queue;
 
 /// Bytes of one version of an object.
 pub(crate) struct Flow {
@@ -41,11 +41,7 @@ pub(crate) struct Flow {
     /// Whether they are.
     is_checked: bool,
     /// What may be sent to the client.
-    ready: VecDeque<Chunk>,
-    /// Bytes of the first of these that it was sent.
-    into_first: usize,
-    /// Bytes that it was sent in all.
-    sent: u64,
+    pub(crate) queue: Queue,
 }
 
 fn hasher() -> Hasher {
@@ -69,9 +65,7 @@ impl Flow {
             is_wrong: false,
             held: None,
             is_checked: false,
-            ready: VecDeque::new(),
-            into_first: 0,
-            sent: 0,
+            queue: Queue::default(),
         }
     }
 
@@ -96,7 +90,7 @@ impl Flow {
             whole.update(&bytes);
         }
         self.has_let_go = true;
-        self.ready.push_back(bytes);
+        self.queue.push(bytes);
     }
 
     /// The device has sent all; returns whether it is right.
@@ -115,7 +109,7 @@ impl Flow {
         if self.whole.as_ref().is_some_and(|whole| whole.xxh3_64() != self.whole_sum) {
             // What another device has sent before.
             self.is_wrong = true;
-            self.ready.pop_back();
+            self.queue.drop_last();
             return false;
         }
         self.is_checked = true;
@@ -143,32 +137,6 @@ impl Flow {
     pub(crate) fn goes_on(&mut self, found: &Found) -> bool {
         self.sum = found.body_xxh3;
         (found.info.timestamp, found.info.size) == (self.version, self.size)
-    }
-
-    /// Bytes to be sent to the client next, in two parts.
-    pub(crate) fn parts(&self) -> (&[u8], &[u8]) {
-        let first = self.ready.front().map_or(&[][..], |first| &first[self.into_first..]);
-        (first, self.ready.get(1).map_or(&[], |second| second))
-    }
-
-    /// So many of them were sent.
-    pub(crate) fn sent(&mut self, mut count: usize) {
-        self.sent += count as u64;
-        while let Some(first) = self.ready.front() {
-            let left = first.len() - self.into_first;
-            if count < left {
-                self.into_first += count;
-                return;
-            }
-            count -= left;
-            self.into_first = 0;
-            self.ready.pop_front();
-        }
-    }
-
-    /// Bytes that the client was sent.
-    pub(crate) fn sent_bytes(&self) -> u64 {
-        self.sent
     }
 
     /// Whether nothing more comes from devices.
@@ -208,13 +176,13 @@ mod tests {
     fn drained(flow: &mut Flow, step: usize) -> Vec<u8> {
         let mut out = Vec::new();
         loop {
-            let (first, second) = flow.parts();
-            if first.is_empty() {
-                assert!(second.is_empty());
+            let mut parts = [&[][..]; 2];
+            let count = flow.queue.fill(&mut parts);
+            if count == 0 {
                 return out;
             }
-            let both: Vec<u8> = first.iter().chain(second).copied().take(step).collect();
-            flow.sent(both.len());
+            let both: Vec<u8> = parts.concat().into_iter().take(step).collect();
+            flow.queue.sent(both.len());
             out.extend(both);
         }
     }
@@ -235,7 +203,7 @@ mod tests {
         assert_eq!(drained(&mut flow, 3), b"0123");
         assert!(!flow.is_checked());
         assert!(flow.ended(b"") && flow.is_checked());
-        assert_eq!((drained(&mut flow, 3), flow.sent_bytes()), (b"456789".to_vec(), 10));
+        assert_eq!((drained(&mut flow, 3), flow.queue.sent_bytes()), (b"456789".to_vec(), 10));
         assert_eq!(flow.rest(), None, "nothing is missing");
     }
 
@@ -327,7 +295,7 @@ mod tests {
             prop_assert!(flow.ended(&footer(&bytes[from..stop])) && flow.is_checked());
             out.extend(drained(&mut flow, step));
             prop_assert_eq!(&out[..], &bytes[start..stop]);
-            prop_assert_eq!(flow.sent_bytes(), (stop - start) as u64);
+            prop_assert_eq!(flow.queue.sent_bytes(), (stop - start) as u64);
         }
     }
 }

@@ -3,15 +3,13 @@
 use std::io;
 use std::mem;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use rustix::event::EventfdFlags;
-
 use crate::changes::Changes;
-use crate::grants::{Granted, Grants, Holder, Seen};
+use crate::grants::{Granted, Holder, Seen};
 use crate::made::{Batch, batches};
 use crate::reactor::Reactor;
 use crate::records::Records;
@@ -51,29 +49,7 @@ impl Front {
     }
 
     fn start_with(settings: Settings, changes: Arc<Changes>, secure: Option<Arc<Secure>>) -> io::Result<Self> {
-        let bell = || rustix::event::eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC);
-        let shared = Arc::new(Shared {
-            settings,
-            commands: Mutex::default(),
-            wake: bell()?,
-            grants: Mutex::new(Grants::new(changes)),
-            room: Mutex::default(),
-            policies: Mutex::default(),
-            handed: Mutex::default(),
-            ready: bell()?,
-            served: Mutex::default(),
-            made: Mutex::default(),
-            undecided: Mutex::default(),
-            open: AtomicUsize::new(0),
-            secure,
-            bridged: AtomicUsize::new(0),
-            storing: AtomicUsize::new(0),
-            hedged: AtomicU64::new(0),
-            newest: AtomicU64::new(0),
-            silent: Mutex::default(),
-            rows: Arc::default(),
-            left: AtomicBool::new(false),
-        });
+        let shared = Arc::new(Shared::new(settings, changes, secure)?);
         let reactor = Reactor::new(Arc::clone(&shared))?;
         let thread = std::thread::Builder::new().name("front".to_owned()).spawn(move || reactor.run())?;
         Ok(Self { shared, thread: Some(thread) })
@@ -178,6 +154,21 @@ impl Front {
             Some(policy) => policies.insert(index, Arc::new(policy)),
             None => policies.remove(&index),
         };
+    }
+
+    /// Ask others before these devices of a coded policy, by their numbers, and before no others of it.
+    pub fn avoid(&self, index: u16, numbers: &[u32]) {
+        if let Some(policy) = self.shared.policy(index)
+            && let Some(coding) = policy.coding()
+        {
+            coding.avoid(numbers);
+        }
+    }
+
+    /// Devices of coded policies that could not be reached since the last call: the numbers of policies and of devices.
+    #[must_use]
+    pub fn unreached(&self) -> Vec<(u16, u32)> {
+        mem::take(&mut *lock(&self.shared.unreached)).into_iter().collect()
     }
 
     /// Set where container databases are: with it rows are delivered by the thread. None makes that unknown.

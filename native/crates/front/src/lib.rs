@@ -6,6 +6,7 @@
 //! [`Front`] is the thread around them.
 
 pub mod answer;
+mod attempt;
 mod body;
 mod bridge;
 mod changes;
@@ -23,6 +24,7 @@ mod link;
 mod made;
 pub mod name;
 mod passing;
+mod queue;
 mod queueing;
 mod random;
 mod reactor;
@@ -36,10 +38,12 @@ mod row;
 mod secure;
 mod session;
 mod shared;
+mod source;
 mod storing;
 #[cfg(test)]
 mod tests;
 mod tickets;
+mod turns;
 mod undecided;
 mod updates;
 
@@ -50,7 +54,7 @@ pub use handoffs::Site;
 pub use made::{Batch, Made};
 pub use records::{Counted, Records};
 pub use room::{Amounts, Level, Listed, Returned, Spent};
-pub use routes::{Device, Policy, Unusable};
+pub use routes::{Coding, Device, Policy, Unusable};
 pub use row::Row;
 pub use secure::{Handshakes, Refused, Secure};
 pub use shared::{Handed, Secured, Served, Settings};

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, Shutdown};
 
+use crate::queue::PARTS;
 use crate::secure::Secure;
 use crate::session::{self, Session};
 
@@ -78,6 +79,39 @@ impl Link {
             Err(Errno::AGAIN | Errno::INTR) => Ok(0),
             other => other,
         }
+    }
+
+    /// Send as much of these parts as possible; returns how many bytes. With TLS they may have to be flushed.
+    pub(crate) fn send_all(&mut self, parts: &[&[u8]]) -> Result<usize, Errno> {
+        if self.tls.is_none() {
+            let mut slices = [IoSlice::new(&[]); PARTS];
+            let mut sent = 0;
+            for some in parts.chunks(PARTS) {
+                slices.iter_mut().zip(some).for_each(|(slice, part)| *slice = IoSlice::new(part));
+                let count = match session::send(self.socket.as_fd(), &slices[..some.len()]) {
+                    Err(Errno::AGAIN | Errno::INTR) => 0,
+                    // What was sent before was sent; who goes on meets the error again.
+                    Err(error) if sent == 0 => return Err(error),
+                    Err(_) => 0,
+                    Ok(count) => count,
+                };
+                sent += count;
+                if count < some.iter().map(|part| part.len()).sum::<usize>() {
+                    break;
+                }
+            }
+            return Ok(sent);
+        }
+        let mut sent = 0;
+        for two in parts.chunks(2) {
+            let second = two.get(1).copied().unwrap_or_default();
+            let count = self.send(two[0], second)?;
+            sent += count;
+            if count < two[0].len() + second.len() {
+                break;
+            }
+        }
+        Ok(sent)
     }
 
     /// Whether the kernel has taken all that was sent.

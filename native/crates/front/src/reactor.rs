@@ -19,7 +19,8 @@ use rustix::time::Timespec;
 use swiftlet_hash::beside::Threads;
 use swiftlet_transport::{Ticket, together};
 
-use crate::connection::{Attempt, Connection, Read, State, Writing};
+use crate::attempt::Attempt;
+use crate::connection::{Connection, Read, State, Writing};
 use crate::date::http_date;
 use crate::hedging::Hedging;
 use crate::made::Made;
@@ -27,18 +28,22 @@ use crate::random::Random;
 use crate::reading::may_be_long;
 use crate::replies::Replies;
 use crate::shared::{Command, Handed, Served, Shared};
+use crate::source::{STILL, Source};
 use crate::storing::Clock;
+use crate::turns::Turns;
 use crate::undecided::Undecided;
 use crate::updates::{self, Updates};
 
+use flows::GONE;
 use handshakes::{HANDSHAKE_TIME, MAX_HANDSHAKES};
-use reserved::{FLOW_BYTES, Reserved};
+use reserved::Reserved;
 
 mod bridging;
 mod calls;
 mod checks;
 mod deliveries;
 mod flows;
+mod gathering;
 mod handshakes;
 mod requests;
 mod reserved;
@@ -125,6 +130,11 @@ pub(crate) struct Reactor {
     bridged: usize,
     /// What is reserved for large answers.
     reserved: Reserved,
+    turns: Turns,
+    /// Connections of which something has come, until all events were handled.
+    touched: Vec<u64>,
+    /// When this turn began.
+    ran: Instant,
     next_tick: Instant,
     accept_again: Instant,
     leaving: bool,
@@ -175,6 +185,9 @@ impl Reactor {
             handshaking: 0,
             bridged: 0,
             reserved: Reserved::default(),
+            turns: Turns::default(),
+            touched: Vec::new(),
+            ran: now,
             next_tick: now,
             accept_again: now,
             leaving: false,
@@ -186,7 +199,7 @@ impl Reactor {
         let mut events: Vec<epoll::Event> = Vec::with_capacity(256);
         while !self.stopping {
             let full = self.listeners.iter().any(|one| !one.listening);
-            let due = [self.updates.due(), self.hedging.next()].into_iter().flatten();
+            let due = [self.updates.due(), self.hedging.next(), self.turns.next()].into_iter().flatten();
             let next = due.fold(self.next_tick, Instant::min);
             let wait = next.saturating_duration_since(Instant::now()).min(if full { FULL_TICK } else { TICK });
             let wait = if self.later.is_empty() { wait } else { Duration::ZERO };
@@ -194,6 +207,9 @@ impl Reactor {
             // Interrupted by a signal: the next turn comes soon.
             let _ = epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), Some(&wait));
             let now = Instant::now();
+            if now.saturating_duration_since(mem::replace(&mut self.ran, now)) > STILL {
+                self.stood_still();
+            }
             together(|| self.turn(&mut events, now));
             if full {
                 self.listen_again(now);
@@ -231,6 +247,7 @@ impl Reactor {
         self.digest();
         self.deliver(now);
         self.hedge(now);
+        self.look_again(now);
     }
 
     fn commands(&mut self, now: Instant) {
@@ -371,6 +388,7 @@ impl Reactor {
                 asking.attempts.iter().flatten().for_each(|one| one.ticket.cancel());
                 self.reserved.all -= asking.reserved;
             }
+            State::Gathering(gathering) => self.unreserve(&gathering.reading),
             State::Checking(checking) => checking.asked.iter().for_each(|one| one.ticket.cancel()),
             // Devices may go on: what some of them store, whoever does it again makes a newer version of.
             State::Storing(storing) => {
@@ -380,9 +398,10 @@ impl Reactor {
             State::Handshaking => self.handshaking -= 1,
             State::Writing(writing) => self.reserved.all -= writing.reserved,
             State::Sending(sending) => {
-                sending.attempt.ticket.cancel();
-                self.reserved.all -= FLOW_BYTES;
-                self.reserved.flows -= FLOW_BYTES;
+                if let Source::Device(from) = &sending.source {
+                    from.attempt.ticket.cancel();
+                }
+                self.let_go(&sending.source);
             }
             State::Idle | State::Deciding | State::Queueing(_) | State::Ending(_) | State::Bridged(_) => {}
         }
@@ -396,8 +415,11 @@ impl Reactor {
             connection.ended |= flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR);
             connection.readable |= connection.ended || flags.intersects(EventFlags::IN);
             if connection.link.tls.is_some() && connection.flush().is_err() {
-                self.end(index);
-                return;
+                return match connection.state {
+                    // What was sent of it is logged.
+                    State::Sending(_) => self.cut(index, GONE),
+                    _ => drop(self.end(index)),
+                };
             }
         }
         self.go_on(index);
@@ -412,9 +434,12 @@ impl Reactor {
         loop {
             let Some(connection) = &mut self.slots[index].connection else { return };
             let then = match &mut connection.state {
-                State::Deciding | State::Asking(_) | State::Checking(_) | State::Queueing(_) | State::Storing(_) => {
-                    Then::Wait
-                }
+                State::Deciding
+                | State::Asking(_)
+                | State::Gathering(_)
+                | State::Checking(_)
+                | State::Queueing(_)
+                | State::Storing(_) => Then::Wait,
                 State::Handshaking => self.shake_hands(index),
                 State::Bridged(_) => self.pass_on(index),
                 State::Writing(_) => self.write(index),
@@ -558,7 +583,7 @@ impl Reactor {
                 State::Sending(_) => false,
                 State::Asking(asking) if may_be_long(&asking.request) => idle > settings.answer_timeout,
                 // The transport ends it in time, unless it was stopped itself.
-                State::Asking(_) | State::Checking(_) | State::Queueing(_) => {
+                State::Asking(_) | State::Gathering(_) | State::Checking(_) | State::Queueing(_) => {
                     idle > settings.answer_timeout + ANSWER_GRACE
                 }
                 State::Ending(_) => idle > LINGER,
@@ -579,9 +604,12 @@ impl Reactor {
                 _ => {}
             }
             let is_for_others = |one: &Connection| match one.state {
-                State::Deciding | State::Asking(_) | State::Checking(_) | State::Queueing(_) | State::Storing(_) => {
-                    true
-                }
+                State::Deciding
+                | State::Asking(_)
+                | State::Gathering(_)
+                | State::Checking(_)
+                | State::Queueing(_)
+                | State::Storing(_) => true,
                 State::Idle => !one.read.is_empty(),
                 State::Writing(_) | State::Sending(_) | State::Ending(_) | State::Handshaking | State::Bridged(_) => {
                     false

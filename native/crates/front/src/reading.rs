@@ -76,7 +76,18 @@ impl Weighed {
     /// Weigh the conditions and the range of a request for which this was asked of the device, at this time in seconds
     /// since 1970; None if Python has to answer.
     pub(crate) fn of(method: Method, wanted: &Wanted<'_>, read: ToRead, header: &[u8], now_s: u64) -> Option<Self> {
-        let Found { info, body_xxh3: sum } = Found::decode(header).ok()?;
+        let Found { info, body_xxh3 } = Found::decode(header).ok()?;
+        Self::described_as(method, wanted, read, (info, body_xxh3), now_s)
+    }
+
+    /// The same of what an object is, and the digest of what is sent of it.
+    pub(crate) fn described_as(
+        method: Method,
+        wanted: &Wanted<'_>,
+        read: ToRead,
+        (info, sum): (Info, Option<u64>),
+        now_s: u64,
+    ) -> Option<Self> {
         if !answer::is_plain_at(&info, now_s) {
             return None;
         }
@@ -103,11 +114,30 @@ impl Weighed {
         }
     }
 
+    /// What is needed of an object of which no byte comes before it is known what it is.
+    pub(crate) fn lacks_then(&self) -> Lacks {
+        match self.outcome {
+            Outcome::NotModified | Outcome::Failed | Outcome::Unsatisfiable => Lacks::Nothing,
+            Outcome::Whole | Outcome::Part(..) if self.method == Method::Head => Lacks::Nothing,
+            Outcome::Whole | Outcome::Part(..) => self.lacks(),
+        }
+    }
+
+    /// Bytes that are sent.
+    pub(crate) fn sent_bytes(&self) -> u64 {
+        self.sent.1 - self.sent.0
+    }
+
     /// The answer without any byte of the object.
     pub(crate) fn described(self) -> Told {
-        let reason = self.outcome.reason(&self.info);
+        let reason = self.outcome.reason(&self.info).filter(|_| self.method != Method::Head);
         let body = reason.map(|reason| Chunk::from(reason.into_bytes())).into_iter().collect();
         Told { info: self.info, outcome: self.outcome, body }
+    }
+
+    /// What the object is, and how it is answered with, for bytes that are checked by who passes them on.
+    pub(crate) fn parts(self) -> (Info, Outcome) {
+        (self.info, self.outcome)
     }
 
     /// The answer whose bytes are passed on as they come.
@@ -119,7 +149,7 @@ impl Weighed {
     /// Keep the next bytes that came; returns whether so many were expected.
     pub(crate) fn take(&mut self, bytes: Chunk) -> bool {
         self.came.push(bytes);
-        self.came.iter().map(Chunk::len).sum::<usize>() as u64 <= self.sent.1 - self.sent.0
+        count_of(&self.came) <= self.sent_bytes()
     }
 
     /// Check the bytes that came behind it, with the end's footer.
@@ -135,8 +165,7 @@ impl Weighed {
             return Some(Told { info, outcome, body: Vec::new() });
         }
         came.extend(body);
-        let bytes = came.iter().map(Chunk::len).sum::<usize>() as u64;
-        if bytes != sent.1 - sent.0 || sum != Some(parts::xxh3_of(&came)) {
+        if count_of(&came) != sent.1 - sent.0 || sum != Some(parts::xxh3_of(&came)) {
             return None;
         }
         let body = match outcome.reason(&info) {
@@ -145,6 +174,17 @@ impl Weighed {
         };
         Some(Told { info, outcome, body })
     }
+
+    /// The answer with the bytes that came, which were checked by who has passed them on.
+    pub(crate) fn gathered(self) -> Option<Told> {
+        let Self { info, outcome, sent, span, came, .. } = self;
+        let is_whole = count_of(&came) == sent.1 - sent.0;
+        is_whole.then(|| Told { info, outcome, body: parts::within(came, &(span.0 - sent.0..span.1 - sent.0)) })
+    }
+}
+
+fn count_of(pieces: &[Chunk]) -> u64 {
+    pieces.iter().map(|piece| piece.len() as u64).sum()
 }
 
 /// Conditions on the version come before the range, which counts for a GET.
@@ -292,6 +332,51 @@ mod tests {
             (u64::MAX, "Range: bytes=1-\r\nIf-Range: x\r\n", all, true),
         ] {
             assert_eq!(lacks(limit, headers), (expected, is_long), "{limit} {headers}");
+        }
+    }
+
+    #[test]
+    fn of_an_object_in_several_places_the_description_comes_first() {
+        let size = 3 * LARGE_BYTES;
+        let lacks = |method: &str, headers: &str, size: u64| {
+            let head = format!("{method} /v1/a/c/o HTTP/1.1\r\nHost: h\r\n{headers}\r\n");
+            let asked = head::parse(head.as_bytes()).expect("a request");
+            let (start, stop) = asked.wanted.to_gather();
+            let read = ToRead { start, stop, whole: 0 };
+            let weighed = Weighed::described_as(asked.method, &asked.wanted, read, (info(size), None), NOW_S);
+            weighed.expect("a plain object").lacks_then()
+        };
+        for (headers, expected) in [
+            ("", Lacks::Flow),
+            ("If-Match: x\r\n", Lacks::Nothing),
+            ("If-None-Match: abc\r\n", Lacks::Nothing),
+            ("If-None-Match: x\r\n", Lacks::Others(0, size)),
+            ("Range: bytes=1-\r\n", Lacks::Flow),
+            ("Range: bytes=3145727-\r\n", Lacks::Bytes),
+            ("Range: bytes=3145728-\r\n", Lacks::Nothing),
+            ("Range: bytes=-1\r\n", Lacks::Others(size - 1, size)),
+            ("Range: bytes=1-2097152\r\n", Lacks::Flow),
+            ("Range: bytes=1-2\r\n", Lacks::Bytes),
+            ("Range: bytes=1-2\r\nIf-Range: x\r\n", Lacks::Others(0, size)),
+        ] {
+            assert_eq!(lacks("GET", headers, size), expected, "{headers}");
+            assert_eq!(lacks("HEAD", headers, size), Lacks::Nothing, "{headers}");
+        }
+        assert_eq!([0, 1, LARGE_BYTES].map(|size| lacks("GET", "", size)), [Lacks::Bytes; 3]);
+        assert_eq!(lacks("GET", "Range: bytes=-1\r\n", 0), Lacks::Nothing);
+    }
+
+    #[test]
+    fn what_was_gathered_is_whole_or_nothing() {
+        let wanted = Wanted::default();
+        for (pieces, expected) in [(vec!["ab", "c"], true), (vec!["ab"], false), (vec![], false)] {
+            let read = ToRead { start: 0, stop: u64::MAX, whole: 0 };
+            let weighed = Weighed::described_as(Method::Get, &wanted, read, (info(3), None), NOW_S);
+            let mut weighed = weighed.expect("a plain object");
+            assert!(pieces.iter().all(|piece| weighed.take(Chunk::from(piece.as_bytes().to_vec()))));
+            let told =
+                weighed.gathered().map(|told| told.body.iter().flat_map(|part| part.to_vec()).collect::<Vec<_>>());
+            assert_eq!(told, expected.then(|| b"abc".to_vec()), "{pieces:?}");
         }
     }
 

@@ -1,10 +1,13 @@
 //! Where objects are: a policy's ring, and which of its devices may be asked.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use swiftlet_erasure::Scheme;
+use swiftlet_node::coded;
 use swiftlet_node::hedging::Latencies;
+use swiftlet_store::model::Key;
 use swiftlet_transport::{Peer, Pool};
 
 use crate::handoffs::{Handoffs, Site};
@@ -87,6 +90,50 @@ impl Device {
     }
 }
 
+/// How the objects of a policy are coded, and who has their fragments.
+#[derive(Debug)]
+pub struct Coding {
+    devices: Arc<coded::Devices>,
+    scheme: Scheme,
+    cell_bytes: usize,
+    /// Whether there are small objects, which are copies.
+    has_small: bool,
+    /// How far away each device is, by its number.
+    distances: Arc<[u8]>,
+    /// Devices that others are asked before, by their numbers.
+    avoided: Vec<AtomicBool>,
+}
+
+impl Coding {
+    /// That of objects with fragments of this scheme, whose cells have so many bytes, on these devices. With `has_small`
+    /// small ones are copies. `distances` are those of the devices, by their numbers.
+    #[must_use]
+    pub fn new(
+        devices: Arc<coded::Devices>,
+        (scheme, cell_bytes): (Scheme, usize),
+        has_small: bool,
+        distances: Vec<u8>,
+    ) -> Self {
+        let avoided = distances.iter().map(|_| AtomicBool::new(false)).collect();
+        Self { devices, scheme, cell_bytes, has_small, distances: distances.into(), avoided }
+    }
+
+    pub(crate) fn has_small(&self) -> bool {
+        self.has_small
+    }
+
+    /// Ask others before these devices, and before no others.
+    pub(crate) fn avoid(&self, numbers: &[u32]) {
+        for (number, avoided) in self.avoided.iter().enumerate() {
+            avoided.store(numbers.contains(&(number as u32)), Relaxed);
+        }
+    }
+
+    pub(crate) fn avoids(&self, number: u32) -> bool {
+        self.avoided.get(number as usize).is_some_and(|avoided| avoided.load(Relaxed))
+    }
+}
+
 /// Why a ring can't be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unusable;
@@ -99,6 +146,8 @@ pub struct Policy {
     devices: Vec<Option<Arc<Device>>>,
     /// None where it is not known who stands in for whom.
     handoffs: Option<Handoffs>,
+    /// How objects are coded, unless they are whole.
+    coding: Option<Coding>,
 }
 
 impl Policy {
@@ -114,13 +163,40 @@ impl Policy {
             return Err(Unusable);
         }
         let devices = devices.into_iter().map(|one| one.map(Arc::new)).collect();
-        Ok(Self { part_power, rows, devices, handoffs: None })
+        Ok(Self { part_power, rows, devices, handoffs: None, coding: None })
     }
 
     /// The same with the sites of all devices. Writes stay in `region`, if there is one.
     #[must_use]
     pub fn with_sites(self, sites: Vec<Option<Site>>, region: Option<u32>) -> Self {
         Self { handoffs: Some(Handoffs::new(sites, 1 << self.part_power, region)), ..self }
+    }
+
+    /// The same, of objects that are coded.
+    #[must_use]
+    pub fn with_coding(self, coding: Coding) -> Self {
+        Self { coding: Some(coding), ..self }
+    }
+
+    /// How objects are coded; None if they are whole.
+    pub(crate) fn coding(&self) -> Option<&Coding> {
+        self.coding.as_ref()
+    }
+
+    /// Where a coded object is; None if the ring doesn't have one device for each of its fragments. As many handoffs may
+    /// stand in for others as it has parity.
+    pub(crate) fn places(&self, key: Key) -> Option<coded::Places> {
+        let (coding, handoffs) = (self.coding.as_ref()?, self.handoffs.as_ref()?);
+        let holders = handoffs.may_hold(&self.rows, key.partition);
+        if self.replicas(key.partition) != coding.scheme.cells() {
+            return None;
+        }
+        let (at, others) = holders.split_at_checked(coding.scheme.cells())?;
+        let numbers = |ids: &[u16]| ids.iter().map(|id| u32::from(*id)).collect::<Vec<_>>();
+        let spares = &others[..others.len().min(coding.scheme.parity())];
+        let (devices, how) = (Arc::clone(&coding.devices), (coding.scheme, coding.cell_bytes));
+        let places = coded::Places::new(devices, key, how, numbers(at), numbers(spares)).ok()?;
+        Some(places.seen_from(Arc::clone(&coding.distances)))
     }
 
     pub(crate) fn partition(&self, digest: &[u8; 16]) -> u32 {
@@ -289,5 +365,30 @@ mod tests {
         assert!(policy.another(0, &[first, second], now).is_none());
         assert!(Policy::new(2, rows, Vec::new()).is_err());
         assert!(Policy::new(33, vec![vec![]], Vec::new()).is_err());
+    }
+    #[test]
+    fn the_places_of_a_coded_object() {
+        let devices: Vec<Option<Device>> = (0..8).map(|_| None).collect();
+        let site = |number| Some(Site { region: 0, zone: number, node: number, weighted: true });
+        let rows: Vec<Vec<u16>> = (0..6).map(|row| vec![row, 7 - row]).collect();
+        let ring = || Policy::new(1, rows.clone(), (0..8).map(|_| None).collect()).expect("a ring");
+        let key = Key { policy: 1, partition: 1, digest: [0; 16] };
+        let coding = |data, parity| {
+            let scheme = Scheme::new(data, parity).expect("a scheme");
+            Coding::new(coded::Devices::new(Vec::new()), (scheme, 1024), false, vec![0; devices.len()])
+        };
+        let policy = ring().with_sites((0..8).map(site).collect(), None).with_coding(coding(4, 2));
+        let places = policy.places(key).expect("six devices");
+        let coding_of = policy.coding().expect("coded");
+        coding_of.avoid(&[7, 100]);
+        let (order, sound) = places.in_order(|number| coding_of.avoids(number), 3);
+        assert_eq!((order.len(), sound, order[5]), (6, 5, 0), "device 7 is at place 0 of partition 1");
+        coding_of.avoid(&[]);
+        assert_eq!(places.in_order(|number| coding_of.avoids(number), 3).1, 6);
+        assert!(ring().with_coding(coding(4, 2)).places(key).is_none(), "nobody knows who stands in");
+        let policy = ring().with_sites((0..8).map(site).collect(), None);
+        assert!(policy.places(key).is_none() && policy.coding().is_none());
+        let policy = policy.with_coding(coding(8, 1));
+        assert!(policy.places(key).is_none(), "too few devices");
     }
 }

@@ -1,6 +1,7 @@
 //! What the answering thread and its owner share: settings and commands, and what is handed over.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::io;
 use std::mem;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -8,6 +9,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use rustix::event::EventfdFlags;
+
+use crate::changes::Changes;
 use crate::grants::{Grants, Holder};
 use crate::head::Method;
 use crate::made::Made;
@@ -176,6 +180,8 @@ pub(crate) struct Shared {
     pub(crate) newest: AtomicU64,
     /// Numbers of container servers that have failed; they are those of a ring, so there is room.
     pub(crate) silent: Mutex<BTreeSet<u16>>,
+    /// Devices of coded policies that could not be reached, by the numbers of both.
+    pub(crate) unreached: Mutex<BTreeSet<(u16, u32)>>,
     pub(crate) rows: Arc<Counts>,
     pub(crate) left: AtomicBool,
 }
@@ -195,6 +201,33 @@ pub(crate) fn unring(bell: &OwnedFd) {
 }
 
 impl Shared {
+    pub(crate) fn new(settings: Settings, changes: Arc<Changes>, secure: Option<Arc<Secure>>) -> io::Result<Self> {
+        let bell = || rustix::event::eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC);
+        Ok(Self {
+            settings,
+            commands: Mutex::default(),
+            wake: bell()?,
+            grants: Mutex::new(Grants::new(changes)),
+            room: Mutex::default(),
+            policies: Mutex::default(),
+            handed: Mutex::default(),
+            ready: bell()?,
+            served: Mutex::default(),
+            made: Mutex::default(),
+            undecided: Mutex::default(),
+            open: AtomicUsize::new(0),
+            secure,
+            bridged: AtomicUsize::new(0),
+            storing: AtomicUsize::new(0),
+            hedged: AtomicU64::new(0),
+            newest: AtomicU64::new(0),
+            silent: Mutex::default(),
+            unreached: Mutex::default(),
+            rows: Arc::default(),
+            left: AtomicBool::new(false),
+        })
+    }
+
     pub(crate) fn post(&self, command: Command) {
         lock(&self.commands).push(command);
         ring(&self.wake);

@@ -38,7 +38,7 @@ pub use member::Referred;
 pub use packs::{Contents, PackOptions, Packed, Packing, PacksSeen, ReadingMember, Stopped};
 pub use places::{Clock, Devices, FAR, MOST_CELL_BYTES, Owed, Places, Target};
 pub use posting::Posting;
-pub use reading::{ReadEnd, ReadOptions, Reading};
+pub use reading::{HEDGE, ReadEnd, ReadOptions, Reading};
 pub use rebuilding::{RebuildEnd, Rebuilding};
 pub use recovering::Recovering;
 pub use small::{SmallWriting, SmallWritten};

@@ -16,7 +16,7 @@ use swiftlet_fragments::posting::Posted;
 use swiftlet_fragments::write::Verdict;
 use swiftlet_node::Failure;
 use swiftlet_node::coded::{
-    Deleting, Devices, Owed, Places, Posting, ReadEnd, ReadOptions, Reading, Room, SmallWriting, StepOptions,
+    Deleting, Devices, HEDGE, Owed, Places, Posting, ReadEnd, ReadOptions, Reading, Room, SmallWriting, StepOptions,
     WriteOptions, Writing,
 };
 use swiftlet_store::model::{Footer, Pairs, PostMeta, PutMeta};
@@ -34,6 +34,12 @@ const JOINED_BYTES: usize = 1 << 20;
 /// The devices of a ring, and what they have said of themselves.
 #[pyclass(frozen, module = "swiftlet_native")]
 pub(crate) struct CodedDevices(Arc<Devices>);
+
+impl CodedDevices {
+    pub(crate) fn devices(&self) -> Arc<Devices> {
+        Arc::clone(&self.0)
+    }
+}
 
 #[pymethods]
 impl CodedDevices {
@@ -58,9 +64,6 @@ pub(crate) type WriteWaits = (f64, f64, f64, f64);
 
 /// Seconds: of each request, and for which the others are waited for once it counts.
 pub(crate) type StepWaits = (f64, f64);
-
-/// After this time another device is asked beside one of which too few answers are known, or all that are late.
-const HEDGE: Duration = Duration::from_millis(300);
 
 /// Seconds of each request, the number of places that may stand in for those that are late, bytes that may wait for the
 /// reader, and whether small objects of the policy are copies.

@@ -8,16 +8,18 @@ use std::sync::Arc;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
+use swiftlet_erasure::Scheme;
 use swiftlet_front::grants::{Granted, Holder, Seen};
 use swiftlet_front::head::parse;
 use swiftlet_front::name::split;
 use swiftlet_front::{
-    Amounts, Batch, Changes as Counters, Counted, Device, Front as Inner, Handed, Handshakes, Level, Listed, Policy,
-    Records, Secure, Secured, Settings, Site, Spent,
+    Amounts, Batch, Changes as Counters, Coding, Counted, Device, Front as Inner, Handed, Handshakes, Level, Listed,
+    Policy, Records, Secure, Secured, Settings, Site, Spent,
 };
 use swiftlet_store::model::Key;
 
 use crate::buffer::Bytes;
+use crate::coded::CodedDevices;
 use crate::peers::TransportPeer;
 use crate::store::Place;
 use crate::values::{os_error, seconds};
@@ -93,6 +95,11 @@ fn holders(py: Python<'_>, holders: Vec<Holder>) -> Vec<HolderParts<'_>> {
 
 /// Region, zone and node of a device by numbers, and whether it has any weight.
 type SiteParts = (u32, u32, u32, bool);
+
+fn sites_of(sites: Vec<Option<SiteParts>>) -> Vec<Option<Site>> {
+    let site = |(region, zone, node, weighted)| Site { region, zone, node, weighted };
+    sites.into_iter().map(|one| one.map(site)).collect()
+}
 
 /// The table of a ring, and its devices.
 fn ring(
@@ -393,10 +400,44 @@ impl Front {
         if sites.len() != devices.len() {
             return Err(PyValueError::new_err("there must be a site for each device"));
         }
-        let site = |(region, zone, node, weighted)| Site { region, zone, node, weighted };
-        let sites = sites.into_iter().map(|one| one.map(site)).collect();
-        self.0.route(policy, Some(ring(part_power, &rows, devices, &distances)?.with_sites(sites, near)));
+        self.0.route(policy, Some(ring(part_power, &rows, devices, &distances)?.with_sites(sites_of(sites), near)));
         Ok(())
+    }
+
+    /// Set where a policy's coded objects are.
+    #[pyo3(signature = (policy, part_power, rows, devices, coding, distances, sites, /))]
+    #[allow(clippy::too_many_arguments, reason = "one crossing of the border for everything about a ring")]
+    fn route_coded(
+        &self,
+        policy: u16,
+        part_power: u32,
+        rows: Vec<Bytes>,
+        devices: PyRef<'_, CodedDevices>,
+        coding: (usize, usize, usize, bool),
+        distances: Vec<u8>,
+        sites: Vec<Option<SiteParts>>,
+    ) -> PyResult<()> {
+        if distances.len() != sites.len() {
+            return Err(PyValueError::new_err("there must be a distance and a site for each device"));
+        }
+        let (data, parity, cell_bytes, has_small) = coding;
+        let scheme = Scheme::new(data, parity).map_err(|error| PyValueError::new_err(error.to_string()))?;
+        let coding = Coding::new(devices.devices(), (scheme, cell_bytes), has_small, distances);
+        let whole = sites.iter().map(|_| None).collect();
+        let ring = ring(part_power, &rows, whole, &[])?.with_sites(sites_of(sites), None);
+        self.0.route(policy, Some(ring.with_coding(coding)));
+        Ok(())
+    }
+
+    /// Ask others before these devices of a coded policy, and before no others.
+    #[pyo3(signature = (policy, numbers, /))]
+    fn avoid(&self, policy: u16, numbers: Vec<u32>) {
+        self.0.avoid(policy, &numbers);
+    }
+
+    /// Policies and numbers of devices of coded ones that could not be reached since the last call.
+    fn unreached(&self) -> Vec<(u16, u32)> {
+        self.0.unreached()
     }
 
     /// Set where container databases are, so that rows are delivered natively.

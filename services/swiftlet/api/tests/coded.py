@@ -18,6 +18,7 @@ from swiftlet.native_values import version_parts
 from swiftlet.placement.cluster_objects import ClusterObjects
 from swiftlet.placement.health import NodeHealth
 from swiftlet.placement.packed import PackedObjects
+from swiftlet.placement.rings import Rings
 from swiftlet.placement.rows.acknowledgements import Acknowledgements
 from swiftlet.placement.rows.row_delivery import RowWaits
 from swiftlet.placement.rows.row_queues import RowQueues
@@ -46,12 +47,13 @@ CODING = Coding(4, 2, 1024)
 STRIPE = CODING.data * CODING.cell_bytes
 FAR_REGION = "far"
 _POOL_BYTES = 16 << 20
+_CLIENT_POOL_BYTES = 32 << 20
 
 
-def policies() -> Policies:
+def policies(coding: Coding = CODING) -> Policies:
     """Return one policy with copies and one with erasure coding."""
-    coding = CodingSection(data=CODING.data, parity=CODING.parity, cell_bytes=CODING.cell_bytes)
-    coded = PolicySection(index=CODED, name="coded", coding=coding)
+    section = CodingSection(data=coding.data, parity=coding.parity, cell_bytes=coding.cell_bytes)
+    coded = PolicySection(index=CODED, name="coded", coding=section)
     return Policies([PolicySection(index=0, name="gold", default=True), coded])
 
 
@@ -60,6 +62,11 @@ class _Client(NativeClient):
 
     away: Collection[int] = ()
 
+    def __init__(self, settings: NativeSettings, keys: Sequence[bytes]) -> None:
+        super().__init__(settings, keys)
+        self.moved: dict[int, int] = {}
+        """Other ports of devices, by their numbers."""
+
     def known(self, device: Device) -> TransportPeer | None:
         return None if device.id in self.away else super().known(device)
 
@@ -67,6 +74,11 @@ class _Client(NativeClient):
         if device.id in self.away:
             raise NotMade(f"{device.address} is away")
         return await super().peer(device)
+
+    async def _find(self, device: Device) -> TransportPeer:
+        if device.id in self.moved:
+            return self.native().peer(f"{device.host}:{device.port}", device.host, self.moved[device.id])
+        return await super()._find(device)
 
 
 @dataclass(frozen=True)
@@ -119,21 +131,28 @@ class _Acknowledging:
 class CodedServers:
     """Object servers with a device each, and those who write and read there."""
 
-    def __init__(self, root: Directory, count: int = CODING.fragments, far: Collection[int] = ()) -> None:
+    def __init__(
+        self, root: Directory, count: int = CODING.fragments, far: Collection[int] = (), coding: Coding = CODING
+    ) -> None:
         """Of `count` servers those in `far` are in another region than the others."""
+        self.coding = coding
+        self.ports: dict[str, int] = {}
+        """Where the servers listen, by the address of their device."""
         self.stores: list[NativeStore] = []
         self.servers: list[ObjectServer] = []
         self._root = root
-        self.builder = builder = RingBuilder(4, CODING.fragments, min_part_hours=0)
+        self.builder = builder = RingBuilder(4, coding.fragments, min_part_hours=0)
         for number, port in enumerate(object_ports(count)):
             store, server = self._started(number, port)
             self.stores.append(store)
             self.servers.append(server)
             region = FAR_REGION if number in far else "r"
+            self.ports[f"127.0.0.1:{port}/d"] = port + 1000
             builder.add_device(host="127.0.0.1", port=port, device="d", region=region, zone=f"z{number}", weight=1)
         builder.rebalance(HOUR)
         self.ring = builder.ring
-        self.client = _Client(NativeSettings(port_offset=1000, connect_timeout_s=20.0), KEYS)
+        settings = NativeSettings(port_offset=1000, connect_timeout_s=20.0, pool_bytes=_CLIENT_POOL_BYTES)
+        self.client = _Client(settings, KEYS)
         self.coded = NativeCoded(self.client)
 
     def _started(self, number: int, port: int) -> tuple[NativeStore, ObjectServer]:
@@ -142,7 +161,7 @@ class CodedServers:
         store = NativeStore(directory, volume_bytes=2 << 20)
         server = ObjectServer(f"127.0.0.1:{port}", "there", KEYS, {"d": store.native}, {}, pool_bytes=_POOL_BYTES)
         server.listen("127.0.0.1", port + 1000)
-        self.know(server, CODING)
+        self.know(server, self.coding)
         return store, server
 
     async def replace(self, number: int) -> None:
@@ -163,6 +182,18 @@ class CodedServers:
         except NodeError:
             return False
         return True
+
+    def move(self, device: Device, port: int) -> None:
+        """Ask a device at another port from now on."""
+        self.client.moved[device.id] = port
+        self.client.forget(device)
+
+    def spare(self) -> int:
+        """Return how many MiB of the client's memory uploads could have now, which is half of it if none is in use."""
+        node, taken = self.client.native(), []
+        while (buffer := node.upload_buffer(1 << 20)) is not None:
+            taken.append(buffer)
+        return len(taken)
 
     @staticmethod
     def know(server: ObjectServer, coding: Coding | None) -> None:
@@ -186,7 +217,7 @@ class CodedServers:
     async def deliver_pending(self, sink: RowSink) -> int:
         """Have all devices deliver what is pending, however short a time; return how many updates that were."""
         times = DeliveryTimes(send_s=1.0, interval_s=0.0, reclaim_age_s=HOUR, pending_for_s=0.0)
-        packed = PackedObjects(_CodedRing(self.ring), self.coded, lambda _policy: CODING)
+        packed = PackedObjects(_CodedRing(self.ring), self.coded, lambda _policy: self.coding)
         total = 0
         for number, store in enumerate(self.stores):
             pool = DevicePool(f"coded-{number}", 1, 1)
@@ -205,21 +236,36 @@ class CodedServers:
             await asyncio.to_thread(store.close)
 
 
+@dataclass(frozen=True)
+class CodedCluster:
+    """A cluster in memory, and the servers of its coded policy, in which it has the container `c`."""
+
+    cluster: MemoryCluster
+    servers: CodedServers
+    policies: Policies
+    rings: Rings
+
+    @property
+    def coded(self) -> tuple[Rings, NativeCoded]:
+        """The rings and the devices of coded objects."""
+        return self.rings, self.servers.coded
+
+
 @asynccontextmanager
-async def coded_proxy(
+async def coded_cluster(
     root: Directory,
     *,
-    through_front: bool = False,
     devices: int = CODING.fragments,
     pack_below: int = 0,
     far: Collection[int] = (),
-) -> AsyncIterator[tuple[Proxy, CodedServers]]:
-    """A proxy with the container `c` in the coded policy, whose objects of up to `pack_below` bytes are copies.
+    coding: Coding = CODING,
+) -> AsyncIterator[CodedCluster]:
+    """A cluster with the container `c` in the coded policy, whose objects of up to `pack_below` bytes are copies.
 
     The devices in `far` are in another region.
     """
     async with memory_cluster(root, devices=5) as cluster:
-        servers, known = CodedServers(root, devices, far), policies()
+        servers, known = CodedServers(root, devices, far, coding), policies(coding)
         rings = _Rings(cluster, servers.ring)
         queues = RowQueues(rings.container, cluster.listing_transport, HASH_PATH)
         acknowledgements = Acknowledgements(_Acknowledging(cluster, servers), interval_s=0.01)
@@ -236,8 +282,24 @@ async def coded_proxy(
                 pack_below=lambda policy: pack_below if policy == CODED else 0,
             )
             await cluster.make_container(policy=CODED)
-            async with proxy_of(cluster, root, policies=known, through_front=through_front) as proxy:
-                yield proxy, servers
+            yield CodedCluster(cluster, servers, known, rings)
         finally:
             await router.drain(10)
             await servers.close()
+
+
+@asynccontextmanager
+async def coded_proxy(
+    root: Directory,
+    *,
+    through_front: bool = False,
+    devices: int = CODING.fragments,
+    pack_below: int = 0,
+    far: Collection[int] = (),
+) -> AsyncIterator[tuple[Proxy, CodedServers]]:
+    """A proxy of a cluster as `coded_cluster` makes it. What is read `through_front` is read twice."""
+    async with (
+        coded_cluster(root, devices=devices, pack_below=pack_below, far=far) as made,
+        proxy_of(made.cluster, root, policies=made.policies, through_front=through_front, coded=made.coded) as proxy,
+    ):
+        yield proxy, made.servers

@@ -24,9 +24,11 @@ from swiftlet.auth.identity import RESELLER_PREFIX, Identity, Role
 from swiftlet.auth.tokens import Token, Tokens
 from swiftlet.auth.users import Users, hash_secret
 from swiftlet.container_sync.realms import RealmsFile
+from swiftlet.front.routes import CodedPeers
 from swiftlet.front.tests.served import front_server
 from swiftlet.front.withdrawing import Withdrawals
 from swiftlet.main.services.swift_api import swift_api
+from swiftlet.placement.rings import Rings
 from swiftlet.placement.tests.cluster import ACCOUNT, MemoryCluster
 from swiftlet.settings import LimitsSection, PolicySection
 from swiftlet.settings.policies import Policies
@@ -163,12 +165,14 @@ async def proxy_of(
     changes: SharedChanges | None = None,
     policies: Policies | None = None,
     realms: RealmsFile | None = None,
+    coded: tuple[Rings, CodedPeers] | None = None,
     **sections: Any,
 ) -> AsyncIterator[Proxy]:
     """A proxy of this cluster; several share what is stored, and processes of one proxy their `changes`.
 
     Requests come to one that is made `through_front` by the native front, and its devices are native ones. What is read
-    is read twice then: Python answers first, and the front once it has been given the grant.
+    is read twice then: Python answers first, and the front once it has been given the grant. `coded` are the rings and
+    the devices of coded objects.
     """
     users = root / "users.yaml"
     users.write_text(_USERS)
@@ -204,6 +208,7 @@ async def proxy_of(
     async with AsyncExitStack() as stack:
         server = TestServer(app)
         if through_front:
-            server, _, _ = await stack.enter_async_context(front_server(app, api, cluster, root, withdrawals))
+            fronted = front_server(app, api, cluster, root, withdrawals, coded=coded)
+            server, _, _ = await stack.enter_async_context(fronted)
         client = await stack.enter_async_context(TestClient(server, auto_decompress=False))
         yield Proxy(cluster, api, client, clock, token, withdrawals, through_front)

@@ -27,7 +27,7 @@ _INTO = 3000
 
 @pytest.fixture
 async def repaired(tmp_path: Directory) -> AsyncIterator[Repaired]:
-    async with coded_proxy(tmp_path) as (proxy, servers):
+    async with coded_proxy(tmp_path, through_front=True) as (proxy, servers):
         yield proxy, servers, Repairs(servers, lambda: proxy.clock.now)
 
 

@@ -30,7 +30,7 @@ Made = tuple[Proxy, CodedServers]
 
 @pytest.fixture
 async def small(tmp_path: Directory) -> AsyncIterator[Made]:
-    async with coded_proxy(tmp_path, pack_below=MOST) as made:
+    async with coded_proxy(tmp_path, through_front=True, pack_below=MOST) as made:
         yield made
 
 

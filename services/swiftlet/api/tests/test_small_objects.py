@@ -33,7 +33,7 @@ Made = tuple[Proxy, CodedServers, Repairs]
 
 @pytest.fixture
 async def small(tmp_path: Directory) -> AsyncIterator[Made]:
-    async with coded_proxy(tmp_path, pack_below=MOST) as (proxy, servers):
+    async with coded_proxy(tmp_path, through_front=True, pack_below=MOST) as (proxy, servers):
         yield proxy, servers, Repairs(servers, lambda: proxy.clock.now)
 
 

@@ -21,11 +21,13 @@ from swiftlet.api.app import add_api_routes
 from swiftlet.api.tests.proxy import Answer, Proxy, proxy_of
 from swiftlet.front.deciding import Deciding
 from swiftlet.front.proxy_front import ProxyFront, _Running
+from swiftlet.front.routes import CodedPeers
 from swiftlet.front.row_records import RowsStatus
 from swiftlet.front.tests.served import TIMEOUTS_S, NativeContainers, NativeDevices, front_server
 from swiftlet.listing.updates import UpdateTable
 from swiftlet.main.certificates import Certificates
 from swiftlet.main.tests.certificates import make_pair
+from swiftlet.placement.rings import Rings
 from swiftlet.placement.tests.cluster import ACCOUNT, CONTAINER, MemoryCluster, memory_cluster
 from swiftlet.web.app import create_base_app
 
@@ -142,6 +144,7 @@ async def fronted_proxy(
     containers: NativeContainers | None = None,
     certificate: Certificates | None = None,
     client_timeout_s: float = 10.0,
+    coded: tuple[Rings, CodedPeers] | None = None,
     **options: Any,
 ) -> AsyncIterator[FrontedProxy]:
     """One more proxy of a cluster, with the API of another one of the same kind. With a `certificate` it speaks TLS."""
@@ -163,6 +166,7 @@ async def fronted_proxy(
                 containers=containers,
                 certificate=certificate,
                 client_timeout_s=client_timeout_s,
+                coded=coded,
             )
         )
         connector = TCPConnector(ssl=trusting or True)

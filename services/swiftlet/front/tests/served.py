@@ -8,7 +8,7 @@ import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path as Directory
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 from aiohttp import web
 from aiohttp.test_utils import TestServer
@@ -16,10 +16,12 @@ from swiftlet_native import ContainerServer, ObjectServer, TransportNode, Transp
 
 from swiftlet.api.context.core import SwiftApi
 from swiftlet.front.proxy_front import FrontSettings, ProxyFront
+from swiftlet.front.routes import CodedPeers
 from swiftlet.front.secure import CertificateInUse
 from swiftlet.front.withdrawing import Withdrawals
 from swiftlet.main.services.front import use_front
 from swiftlet.model import ObjectKey
+from swiftlet.placement.rings import Rings
 from swiftlet.placement.tests.cluster import HASH_PATH, MemoryCluster
 from swiftlet.ring.model import Device
 from swiftlet.store.native import NativeStore, NativeWriter
@@ -180,6 +182,16 @@ class NativeContainers:
             table.stop()
 
 
+class Movable(Protocol):
+    """Devices that can be asked at other ports."""
+
+    ports: dict[str, int]
+    """Where the servers listen, by the address of their device."""
+
+    def move(self, device: Device, port: int) -> None:
+        """Ask a device at another port from now on."""
+
+
 class Relay:
     """Passes on what a device and the front say to each other."""
 
@@ -193,7 +205,7 @@ class Relay:
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, devices: NativeDevices | NativeContainers, device: Device) -> AsyncIterator[Relay]:
+    async def open(cls, devices: Movable, device: Device) -> AsyncIterator[Relay]:
         """A relay before a device, which is asked through it from now on."""
         relay = cls(devices.ports[device.address])
         server = relay._server = await asyncio.start_server(relay._serve, "127.0.0.1", 0)
@@ -274,16 +286,19 @@ async def front_server(
     containers: NativeContainers | None = None,
     certificate: CertificateInUse | None = None,
     client_timeout_s: float = 10.0,
+    coded: tuple[Rings, CodedPeers] | None = None,
 ) -> AsyncIterator[tuple[FrontServer, ProxyFront, NativeDevices]]:
     """A server, not started, for an application whose reads the front answers where it may, and `writes` if the
-    proxy has the wall clock's time. With a `certificate` it speaks TLS."""
+    proxy has the wall clock's time. With a `certificate` it speaks TLS. `coded` are rings that have coded objects, too,
+    and who finds their devices."""
     before = _DEVICES.get(cluster)
     devices = _DEVICES[cluster] = before or NativeDevices(cluster, root)
     answer_s, store_s = timeouts_s
     settings = FrontSettings(
         HASH_PATH, client_timeout_s, answer_s, writes=writes, store_timeout_s=store_s, large_bytes=LARGE_BYTES
     )
-    use_front(app, api, cluster.rings, devices, settings, withdrawals, containers, certificate)
+    rings, coded_peers = (cluster.rings, None) if coded is None else coded
+    use_front(app, api, rings, devices, settings, withdrawals, containers, certificate, coded_peers)
     try:
         yield (
             FrontServer(app, "http" if certificate is None else "https"),

@@ -1,4 +1,4 @@
-"""What the front is told of container servers, and when their addresses are looked up."""
+"""What the front is told of container servers, and of devices with coded objects, and when addresses are looked up."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any, cast
 import pytest
 
 from swiftlet.errors import NodeUnreachable, Unavailable
-from swiftlet.front.routes import ContainerRoutes
+from swiftlet.front.routes import CodedRoutes, ContainerRoutes
 from swiftlet.placement.rings import Rings
 from swiftlet.placement.tests.cluster import make_ring
 from swiftlet.ring.lookup import Ring
-from swiftlet.ring.model import Device
+from swiftlet.ring.model import Coding, Device
 
 
 class FakeFront:
@@ -145,3 +145,91 @@ async def test_the_end_does_not_wait_for_what_is_looked_up(made: Made) -> None:
     await asyncio.sleep(0)
     await routes.close()
     assert front.told == [[None] * 3]
+
+
+class CodedFront:
+    """Notes what it is told of coded policies."""
+
+    def __init__(self) -> None:
+        self.told: list[object] = []
+        self.failed: list[tuple[int, int]] = []
+
+    def route_coded(self, policy: int, _power: int, rows: list[bytes], devices: object, *how: object) -> None:
+        self.told.append((policy, len(rows), devices, how[0]))
+
+    def unroute(self, policy: int) -> None:
+        self.told.append(policy)
+
+    def avoid(self, policy: int, numbers: list[int]) -> None:
+        self.told.append((policy, numbers))
+
+    def unreached(self) -> list[tuple[int, int]]:
+        failed, self.failed = self.failed, []
+        return failed
+
+
+class CodedPeersOfTest:
+    """Devices are an object, until something has changed."""
+
+    def __init__(self) -> None:
+        self.found = "devices"
+        self.forgotten: list[int] = []
+
+    async def devices(self, _policy: int, _ring: Ring) -> str:
+        await asyncio.sleep(0)
+        return self.found
+
+    def forget(self, device: Device) -> None:
+        self.forgotten.append(device.id)
+
+
+class CodedRing:
+    """The ring of a policy, or none."""
+
+    ring: Ring | None = make_ring(4, replicas=3)
+
+    def objects(self, _policy: int) -> Ring:
+        if self.ring is None:
+            raise Unavailable("no ring")
+        return self.ring
+
+
+async def test_a_coded_policy_is_told_with_its_devices_and_who_is_avoided() -> None:
+    front, peers, rings = CodedFront(), CodedPeersOfTest(), CodedRing()
+    coding, avoided, packs = Coding(2, 1, 1024), set[int](), [0]
+    routes = CodedRoutes(
+        cast("Any", front),
+        cast("Rings", rings),
+        cast("Any", peers),
+        lambda device: device.id in avoided,
+        codings=lambda policy: coding if policy == 7 else None,
+        pack_below=lambda _policy: packs[0],
+    )
+
+    async def refreshed() -> list[object]:
+        front.told.clear()
+        await routes.found()
+        routes.refresh()
+        await routes.found()
+        return list(front.told)
+
+    assert (routes.has(7), routes.has(0)) == (True, False)
+    assert await refreshed() == [], "nobody has asked"
+    routes.tell(7)
+    assert await refreshed() == [(7, 3, "devices", (2, 1, 1024, False))]
+    assert await refreshed() == []
+    avoided.add(2)
+    assert await refreshed() == [(7, [2])]
+    assert await refreshed() == []
+    peers.found = "other devices"
+    assert await refreshed() == [(7, 3, "other devices", (2, 1, 1024, False)), (7, [2])]
+    packs[0] = 1000
+    assert await refreshed() == [(7, 3, "other devices", (2, 1, 1024, True)), (7, [2])]
+    front.failed = [(7, 1), (7, 9), (8, 0)]
+    assert await refreshed() == []
+    assert peers.forgotten == [1]
+    rings.ring = None
+    assert [await refreshed() for _ in range(2)] == [[7], []]
+    rings.ring = make_ring(4, replicas=2)
+    assert await refreshed() == [], "too few devices for each object"
+    await routes.close()

@@ -8,7 +8,7 @@ from aiohttp import web
 
 from swiftlet.api.context.core import SwiftApi
 from swiftlet.front.proxy_front import FrontSettings, FrontStatus, ProxyFront
-from swiftlet.front.routes import ContainerPeers, Peers
+from swiftlet.front.routes import CodedPeers, ContainerPeers, Peers
 from swiftlet.front.secure import CertificateInUse
 from swiftlet.front.withdrawing import Withdrawals
 from swiftlet.main.background import in_background
@@ -27,6 +27,7 @@ def add_front(
     withdrawals: Withdrawals,
     container_peers: ContainerPeers | None = None,
     certificate: CertificateInUse | None = None,
+    coded_peers: CodedPeers | None = None,
 ) -> None:
     """Put a native front before the connections of `app`, unless it could answer nothing.
 
@@ -39,7 +40,7 @@ def add_front(
         timeouts = section.client_timeout_s, section.answer_timeout_s
         large_bytes = settings.cluster.native_pool_bytes // 4
         front = FrontSettings(settings.cluster.hash_path, *timeouts, writes=section.front_put, large_bytes=large_bytes)
-        use_front(app, api, rings, peers, front, withdrawals, container_peers, certificate)
+        use_front(app, api, rings, peers, front, withdrawals, container_peers, certificate, coded_peers)
     else:
         app[STATUS].add("front", lambda: FrontStatus(state=f"off: {reason}", connections=0, answered=0, waiting=0))
 
@@ -60,9 +61,10 @@ def use_front(
     withdrawals: Withdrawals,
     container_peers: ContainerPeers | None = None,
     certificate: CertificateInUse | None = None,
+    coded_peers: CodedPeers | None = None,
 ) -> None:
     """Put a native front before the connections of `app`."""
-    front = ProxyFront(app, api, rings, peers, settings, withdrawals, container_peers, certificate)
+    front = ProxyFront(app, api, rings, peers, settings, withdrawals, container_peers, certificate, coded_peers)
 
     async def beside(_app: web.Application) -> AsyncIterator[None]:
         async with in_background(front.renew), in_background(front.lend), in_background(front.record):

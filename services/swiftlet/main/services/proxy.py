@@ -97,7 +97,7 @@ def create_app(
     app.cleanup_ctx.append(_checking)
     keep_revocations(app, revocations, settings.auth.revocations_check_interval_s)
     add_api_routes(app, api)
-    add_front(app, api, rings, transport, settings, withdrawals, transport.client, certificates)
+    add_front(app, api, rings, transport, settings, withdrawals, transport.client, certificates, transport.coded)
     if certificates is not None:
         interval_s = settings.proxy.tls_check_interval_s
         certificates.show()

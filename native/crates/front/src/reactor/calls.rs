@@ -8,7 +8,7 @@ use swiftlet_store::model::Key;
 use swiftlet_transport::{Call, Sink};
 
 use super::REPLICA_SHIFT;
-use crate::connection::Attempt;
+use crate::attempt::Attempt;
 use crate::grants::Granted;
 use crate::head::Asked;
 use crate::name;

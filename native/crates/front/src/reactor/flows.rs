@@ -5,7 +5,7 @@
 //!
 //! Fault model: a device may fail at any byte, be silent, or send what is wrong: another one is asked for the rest of the
 //! same version. When there is none, or wrong bytes were sent, the connection ends: a short body must not look
-//! complete. The client may stop or go away at any byte.
+//! complete. The client may stop or go away at any byte. What comes of several devices is that of [`super::gathering`].
 
 use std::mem;
 use std::sync::Arc;
@@ -21,7 +21,9 @@ use super::reserved::{FLOW_BYTES, share_of};
 use super::{Reactor, Then, number};
 use crate::answer::{self, Given, LARGE_BYTES};
 use crate::connection::{Sending, State, Writing};
+use crate::queue::PARTS;
 use crate::shared::Served;
+use crate::source::{FromDevice, Source};
 
 /// What a connection is sent before others have their turn.
 const TURN_BYTES: usize = 1 << 20;
@@ -29,9 +31,9 @@ const TURN_BYTES: usize = 1 << 20;
 /// In the access log: the client read nothing for too long.
 const SLOW: u16 = 408;
 /// The client has closed the connection.
-const GONE: u16 = 499;
+pub(super) const GONE: u16 = 499;
 /// No device has the rest.
-const UNAVAILABLE: u16 = 503;
+pub(super) const UNAVAILABLE: u16 = 503;
 
 impl Reactor {
     /// Ask the device of an attempt for other bytes than before, which its description of the object has shown to be
@@ -94,14 +96,13 @@ impl Reactor {
         let path = connection.read[asking.target.clone()].to_vec();
         connection.answers(asking.bytes, now);
         let id = attempt.id;
+        let source = Source::Device(Box::new(FromDevice { flow, key, attempt, tried: Vec::new() }));
         connection.state = State::Sending(Box::new(Sending {
             head,
             head_sent: 0,
-            flow,
-            key,
-            attempt,
-            tried: Vec::new(),
+            source,
             waits: None,
+            seen_sent: 0,
             method: asking.method,
             path,
             status: outcome.status(),
@@ -117,10 +118,11 @@ impl Reactor {
         let now = Instant::now();
         let Some(connection) = &mut self.slots[index].connection else { return };
         let State::Sending(sending) = &mut connection.state else { return };
-        if sending.attempt.id != attempt {
+        let Source::Device(from) = &mut sending.source else { return self.assembled(index, attempt, what) };
+        if from.attempt.id != attempt {
             return; // It was cancelled.
         }
-        let flow = &mut sending.flow;
+        let flow = &mut from.flow;
         let (is_good, is_failure) = match what {
             What::Sent(_) => return,
             What::Reply { status, header, body, whole, .. } if status == Status::Ok as u16 => {
@@ -148,21 +150,22 @@ impl Reactor {
         let Some(connection) = &mut self.slots[index].connection else { return };
         let next = connection.next_attempt();
         let State::Sending(sending) = &mut connection.state else { return };
-        sending.attempt.ticket.cancel();
+        let Source::Device(from) = &mut sending.source else { return };
+        from.attempt.ticket.cancel();
         if has_failed {
-            sending.attempt.device.failed(now);
+            from.attempt.device.failed(now);
         }
-        sending.tried.push(Arc::clone(&sending.attempt.device));
-        let key = sending.key;
+        from.tried.push(Arc::clone(&from.attempt.device));
+        let key = from.key;
         let policy = self.shared.policy(key.policy);
-        let device = policy.and_then(|policy| policy.another(key.partition, &sending.tried, now));
-        let (Some(device), Some((start, stop))) = (device, sending.flow.rest()) else {
+        let device = policy.and_then(|policy| policy.another(key.partition, &from.tried, now));
+        let (Some(device), Some((start, stop))) = (device, from.flow.rest()) else {
             return self.cut(index, UNAVAILABLE);
         };
         // Any device will do that has the version which is being read.
         let request = Request::Get { key, start, stop, whole: 0, proved: false };
         match call(&self.shared, &self.devices, device, &request, (number, next), &sending.id, now) {
-            Some(attempt) => sending.attempt = attempt,
+            Some(attempt) => from.attempt = attempt,
             None => return self.cut(index, UNAVAILABLE),
         }
         sending.waits = None;
@@ -174,23 +177,38 @@ impl Reactor {
     pub(super) fn send_on(&mut self, index: usize) -> Then {
         let number = number(index, self.slots[index].generation);
         let mut left = TURN_BYTES;
+        let mut now = Instant::now();
+        let Some(connection) = &self.slots[index].connection else { return Then::Wait };
+        let State::Sending(sending) = &connection.state else { return Then::GoOn };
+        if self.may_have_changed(&sending.source, now) {
+            self.cut(index, UNAVAILABLE);
+            return Then::Wait;
+        }
         let Some(connection) = &mut self.slots[index].connection else { return Then::Wait };
         let State::Sending(sending) = &mut connection.state else { return Then::GoOn };
+        let before = sending.source.queue().sent_bytes();
+        let mut is_blocked = false;
         loop {
-            let (first, second) = sending.parts();
-            if first.is_empty() {
+            let mut parts = [&[][..]; PARTS];
+            let count = sending.fill(&mut parts);
+            if count == 0 {
                 break;
             }
             if left == 0 {
                 self.later.push_back(number);
-                return Then::Wait;
+                is_blocked = true;
+                break;
             }
-            match connection.link.send(first, second) {
-                Ok(0) => return Then::Wait,
+            match connection.link.send_all(&parts[..count]) {
+                Ok(0) => {
+                    is_blocked = true;
+                    break;
+                }
                 Ok(sent) => {
                     sending.sent(sent);
                     left = left.saturating_sub(sent);
-                    connection.active = Instant::now();
+                    now = Instant::now();
+                    connection.active = now;
                 }
                 Err(_) => {
                     self.cut(index, GONE);
@@ -198,52 +216,77 @@ impl Reactor {
                 }
             }
         }
-        if !sending.flow.is_checked() {
-            match connection.link.flush() {
-                Ok(true) => {
-                    sending.waits.get_or_insert_with(Instant::now);
+        // There may be room for more.
+        sending.source.taken(sending.source.queue().sent_bytes() - before);
+        if is_blocked || !sending.source.is_over() {
+            if !is_blocked {
+                match connection.link.flush() {
+                    Ok(true) => {
+                        sending.waits.get_or_insert(now);
+                    }
+                    Ok(false) => {}
+                    Err(_) => {
+                        self.cut(index, GONE);
+                        return Then::Wait;
+                    }
                 }
-                Ok(false) => {}
-                Err(_) => self.cut(index, GONE),
             }
+            self.look_later(index, now);
             return Then::Wait;
         }
         let State::Sending(sending) = mem::replace(&mut connection.state, State::Idle) else { return Then::GoOn };
-        self.reserved.all -= FLOW_BYTES;
-        self.reserved.flows -= FLOW_BYTES;
-        let body_bytes = sending.flow.sent_bytes();
-        let Sending { method, path, status, close, id, begun, .. } = *sending;
+        let Sending { source, method, path, status, close, id, begun, .. } = *sending;
+        let body_bytes = source.queue().sent_bytes();
         let (left, sent, reserved, received) = (Vec::new(), 0, 0, 0);
         let writing = Writing { left, sent, reserved, method, path, status, received, body_bytes, close, id, begun };
         connection.state = State::Writing(Box::new(writing));
+        self.let_go(&source);
         Then::GoOn
     }
 
     /// Replace the devices of long answers that were waited for too long, and end the connections of clients that took
-    /// nothing for too long.
+    /// nothing for too long. The devices of coded objects replace each other by themselves; what a client of such an object
+    /// has not taken for a moment leaves the memory of devices.
     pub(super) fn check_flows(&mut self, now: Instant) {
         let settings = &self.shared.settings;
         let (answer_timeout, client_timeout) = (settings.answer_timeout, settings.client_timeout);
         let (mut silent, mut slow) = (Vec::new(), Vec::new());
-        for (index, slot) in self.slots.iter().enumerate() {
-            let Some(connection) = &slot.connection else { continue };
-            let State::Sending(sending) = &connection.state else { continue };
+        for (index, slot) in self.slots.iter_mut().enumerate() {
+            let Some(connection) = &mut slot.connection else { continue };
+            let State::Sending(sending) = &mut connection.state else { continue };
             match sending.waits {
                 Some(since) if now.saturating_duration_since(since) > answer_timeout => silent.push(index),
                 None if now.saturating_duration_since(connection.active) > client_timeout => slow.push(index),
                 _ => {}
+            }
+            let sent = sending.source.queue().sent_bytes();
+            if let Source::Places(from) = &mut sending.source
+                && mem::replace(&mut sending.seen_sent, sent) == sent
+            {
+                from.copy();
             }
         }
         silent.into_iter().for_each(|index| self.replace(index, true, now));
         slow.into_iter().for_each(|index| self.cut(index, SLOW));
     }
 
+    /// Do without what a long answer has reserved.
+    pub(super) fn let_go(&mut self, source: &Source) {
+        match source {
+            Source::Device(_) => {
+                self.reserved.all -= FLOW_BYTES;
+                self.reserved.flows -= FLOW_BYTES;
+            }
+            Source::Places(from) => self.unreserve(&from.reading),
+        }
+    }
+
     /// End the connection in the middle of a long answer.
-    fn cut(&mut self, index: usize, status: u16) {
+    pub(super) fn cut(&mut self, index: usize, status: u16) {
         let Some(connection) = self.end(index) else { return };
         let State::Sending(sending) = connection.state else { return };
-        let Sending { method, path, id, begun, flow, .. } = *sending;
-        let (remote, took, bytes) = (connection.remote, begun.elapsed(), flow.sent_bytes());
+        let Sending { method, path, id, begun, source, .. } = *sending;
+        let (remote, took, bytes) = (connection.remote, begun.elapsed(), source.queue().sent_bytes());
         self.shared.served(Served { method, path, status, received: 0, bytes, took, remote, id });
     }
 }

@@ -17,12 +17,14 @@ use swiftlet_transport::{Chunk, Event, Sink, Ticket, What};
 
 use super::calls::{call, place_of};
 use super::checks::begin_check;
+use super::gathering::Begun;
 use super::reserved::limit_for;
 use super::{REPLICA_SHIFT, Reactor, Then, number};
 use crate::answer::{self, Given};
+use crate::attempt::Attempt;
 use crate::body::{Body, Content};
 use crate::checking::{Checked, Queued};
-use crate::connection::{Asking, Attempt, Connection, Queueing, State, Storing, Writing};
+use crate::connection::{Asking, Connection, Queueing, State, Storing, Writing};
 use crate::grants::{Granted, Holder};
 use crate::head::{self, Asked, Method, PIECE, SHORT_BODY};
 use crate::link::Link;
@@ -31,7 +33,7 @@ use crate::name;
 use crate::queueing::{may_expire, task};
 use crate::reading::{self, Lacks, Told, Weighed};
 use crate::receiving::Come;
-use crate::routes::{Device, Policy};
+use crate::routes::Policy;
 use crate::shared::{Command, Shared};
 use crate::storing::planned;
 use crate::undecided::Next;
@@ -46,17 +48,21 @@ impl Reactor {
         if asked.method.writes() {
             return self.store(index, None, None);
         }
-        let Some((limit, reserved)) = limit_for(&asked, self.reserved, self.shared.settings.large_bytes) else {
-            return Then::HandOver;
-        };
         let granted = match granted(&self.shared, &asked, now) {
             Decision::Granted(granted) => granted,
             Decision::None(holder) => return self.undecided(index, &holder, now),
             Decision::HandOver => return Then::HandOver,
         };
-        let Some((device, request)) = placed(&self.shared, &asked, &granted, limit, self.random.number(), now) else {
+        let Some((policy, key)) = place_of(&self.shared, &asked, &granted) else { return Then::HandOver };
+        if policy.coding().is_some() {
+            let begun = Begun::of(&asked);
+            return self.gather(index, begun, (&policy, key), now);
+        }
+        let Some((limit, reserved)) = limit_for(&asked, self.reserved, self.shared.settings.large_bytes) else {
             return Then::HandOver;
         };
+        let Some(device) = policy.choose(key.partition, self.random.number(), now) else { return Then::HandOver };
+        let request = reading::request(&asked, key, limit);
         let id = self.random.id();
         let start = asked.method.name().len() + 1;
         let (method, target) = (asked.method, start..start + asked.target.len());
@@ -112,11 +118,13 @@ impl Reactor {
             match self.slots[index].connection.as_ref().map(|one| &one.state) {
                 Some(State::Asking(_)) => self.answered(index, (token >> REPLICA_SHIFT & 0xff) as u8, what),
                 Some(State::Sending(_)) => self.flowed(index, (token >> REPLICA_SHIFT & 0xff) as u8, what),
+                Some(State::Gathering(_)) => self.gathered(index, (token >> REPLICA_SHIFT & 0xff) as u8, what),
                 Some(State::Checking(_)) => self.checked(index, (token >> REPLICA_SHIFT & 0xff) as usize, &what),
                 Some(State::Storing(_)) => self.stored(index, (token >> REPLICA_SHIFT & 0xff) as usize, &what),
                 _ => {}
             }
         }
+        self.go_on_with_touched();
     }
 
     /// Ask a second device for those reads whose first one is late.
@@ -553,13 +561,12 @@ impl Reactor {
 
 /// Send a head and the parts of a body, as far as the kernel takes them; the rest is in `left`.
 fn begin_to_send(link: &mut Link, head: &[u8], body: &[Chunk], left: &mut Vec<u8>) -> Result<(), Errno> {
-    let (first, others) = body.split_first().map_or((&[][..], body), |(first, others)| (&first[..], others));
-    let sent = link.send(head, first)?;
-    left.extend_from_slice(head.get(sent..).unwrap_or_default());
-    left.extend_from_slice(first.get(sent.saturating_sub(head.len())..).unwrap_or_default());
-    for part in others {
-        let sent = if left.is_empty() { link.send(part, &[])? } else { 0 };
-        left.extend_from_slice(&part[sent..]);
+    let parts: Vec<&[u8]> = std::iter::once(head).chain(body.iter().map(|part| &part[..])).collect();
+    let mut sent = link.send_all(&parts)?;
+    for part in parts {
+        let of_it = sent.min(part.len());
+        left.extend_from_slice(&part[of_it..]);
+        sent -= of_it;
     }
     Ok(())
 }
@@ -603,17 +610,4 @@ fn granted(shared: &Shared, asked: &Asked<'_>, now: Instant) -> Decision {
         Some(granted) => Decision::Granted(granted),
         None => Decision::None(holder),
     }
-}
-
-/// A device for a request, and the message to it; None if Python has to answer the request.
-fn placed(
-    shared: &Shared,
-    asked: &Asked<'_>,
-    granted: &Granted,
-    limit: u64,
-    random: u64,
-    now: Instant,
-) -> Option<(Arc<Device>, Request)> {
-    let (policy, key) = place_of(shared, asked, granted)?;
-    Some((policy.choose(key.partition, random, now)?, reading::request(asked, key, limit)))
 }

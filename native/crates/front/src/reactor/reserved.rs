@@ -3,7 +3,11 @@
 //! Short ones reserve what they may have. Long ones are passed on as they come, and reserve what the transport receives
 //! of an answer before it is taken. As they may last for as long as their clients like, they get half of the memory at
 //! most.
+//!
+//! What is put together of coded objects has a room of its own, twice as large: the most of it is not in the transport's
+//! memory, but copied out of it, or lent by devices of the same node.
 
+use swiftlet_node::coded::Places;
 use swiftlet_transport::WINDOW_BYTES;
 
 use crate::answer::{LARGE_BYTES, MAX_BYTES};
@@ -12,6 +16,13 @@ use crate::head::{Asked, Method};
 /// What a long answer reserves.
 pub(super) const FLOW_BYTES: u64 = WINDOW_BYTES as u64;
 
+/// What is asked of a coded object at once: one request for each device that has cells of it.
+pub(super) const GATHERED_BYTES: u64 = 2 << 20;
+/// What may wait for the client of what was put together.
+pub(super) const AHEAD_BYTES: u64 = 1 << 20;
+/// How many times the room for coded objects is that for all answers.
+const FOR_CODED: u64 = 2;
+
 /// What is reserved.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Reserved {
@@ -19,6 +30,8 @@ pub(super) struct Reserved {
     pub(super) all: u64,
     /// For long ones among them.
     pub(super) flows: u64,
+    /// For what is put together of coded objects, beside all that.
+    pub(super) coded: u64,
 }
 
 /// What an answer of so many bytes reserves.
@@ -36,6 +49,35 @@ impl Reserved {
         let share = share_of(bytes);
         let is_few = bytes <= LARGE_BYTES || self.flows + share <= large_bytes / 2;
         share == 0 || (is_few && self.all - without + share <= large_bytes)
+    }
+}
+
+/// What a read of so many bytes of a coded object reserves. What is short enough reserves nothing.
+pub(super) fn share_of_coded(places: &Places, bytes: u64) -> u64 {
+    match places.read_bytes(bytes, AHEAD_BYTES) {
+        _ if bytes == 0 => 0,
+        // Whole cells are read of it.
+        all if bytes <= MAX_BYTES && all <= LARGE_BYTES => 0,
+        all => all,
+    }
+}
+
+impl Reserved {
+    /// Which of these bytes of a coded object to read first, and what is reserved for it; None if there is no room. Of
+    /// those up to its end it is the first ones if there is none, as the object may have no others.
+    pub(super) fn to_gather(
+        self,
+        places: &Places,
+        (start, stop): (u64, u64),
+        large_bytes: u64,
+    ) -> Option<((u64, u64), u64)> {
+        let has_room = |share: u64| share == 0 || self.coded + share <= FOR_CODED * large_bytes;
+        let share = share_of_coded(places, stop.saturating_sub(start));
+        if has_room(share) {
+            return Some(((start, stop), share));
+        }
+        let is_open = stop == u64::MAX && share_of_coded(places, MAX_BYTES) == 0;
+        is_open.then(|| ((start, start.saturating_add(MAX_BYTES)), 0))
     }
 }
 
@@ -57,13 +99,17 @@ pub(super) fn limit_for(asked: &Asked<'_>, reserved: Reserved, large_bytes: u64)
 
 #[cfg(test)]
 mod tests {
+    use swiftlet_erasure::Scheme;
+    use swiftlet_node::coded::Devices;
+    use swiftlet_store::model::Key;
+
     use super::*;
     use crate::head;
 
     fn limit(line: &str, all: u64, flows: u64, large_bytes: u64) -> Option<(u64, u64)> {
         let head = format!("GET /v1/a/c/o HTTP/1.1\r\nHost: h\r\n{line}\r\n");
         let asked = head::parse(head.as_bytes()).expect("a request");
-        limit_for(&asked, Reserved { all, flows }, large_bytes)
+        limit_for(&asked, Reserved { all, flows, coded: 0 }, large_bytes)
     }
 
     #[test]
@@ -91,9 +137,42 @@ mod tests {
         let range = "Range: bytes=1-1048577\r\n";
         assert_eq!(limit(range, 0, 0, room), Some((LARGE_BYTES + 1, flow)));
         assert_eq!(limit(range, 2 * flow, 2 * flow, room), None);
-        let reserved = Reserved { all: 4 * flow, flows: flow };
+        let reserved = Reserved { all: 4 * flow, flows: flow, coded: 0 };
         assert!(!reserved.has_room(LARGE_BYTES + 1, flow - 1, room));
         assert!(reserved.has_room(LARGE_BYTES + 1, flow, room));
         assert!(reserved.has_room(LARGE_BYTES, flow, room) && reserved.has_room(MAX_BYTES, 0, room));
+    }
+    /// Of 4+2 with cells of so many bytes.
+    fn places(cell_bytes: usize) -> Places {
+        let (devices, key) = (Devices::new(Vec::new()), Key { policy: 0, partition: 0, digest: [0; 16] });
+        let how = (Scheme::new(4, 2).expect("a scheme"), cell_bytes);
+        let places = Places::new(devices, key, how, (0..6).collect(), Vec::new()).expect("places");
+        places.in_windows_of(GATHERED_BYTES)
+    }
+
+    #[test]
+    fn coded_objects_reserve_what_their_windows_take() {
+        let (places, all) = (places(64 << 10), (0, u64::MAX));
+        let share = share_of_coded(&places, u64::MAX);
+        assert_eq!(share, 3 * GATHERED_BYTES + AHEAD_BYTES + (256 << 10));
+        let given =
+            |coded, range, large_bytes| Reserved { all: 0, flows: 0, coded }.to_gather(&places, range, large_bytes);
+        assert_eq!(given(0, all, share), Some((all, share)));
+        assert_eq!(given(share, all, share), Some((all, share)), "there is room for two");
+        assert_eq!(given(share + 1, all, share), Some(((0, MAX_BYTES), 0)), "it may be a small one");
+        assert_eq!(given(share + 1, (7, u64::MAX), share), Some(((7, 7 + MAX_BYTES), 0)));
+        assert_eq!(given(share + 1, (7, 8 << 20), share), None, "it can't be a small range");
+        assert_eq!(given(2 * share, (7, 7 + MAX_BYTES), share), Some(((7, 7 + MAX_BYTES), 0)));
+        assert_eq!(given(2 * share, (0, 0), share), Some(((0, 0), 0)));
+    }
+
+    #[test]
+    fn small_parts_of_large_cells_reserve_the_cells() {
+        let (places, mib) = (places(1 << 20), 1 << 20);
+        let range = (5, 10);
+        assert_eq!(Reserved::default().to_gather(&places, range, 8 * mib), Some((range, 5 + 8 * mib)));
+        assert_eq!(Reserved::default().to_gather(&places, range, 4 * mib), None);
+        assert_eq!(Reserved::default().to_gather(&places, (0, u64::MAX), 4 * mib), None);
+        assert_eq!(Reserved::default().to_gather(&places, (0, 0), 0), Some(((0, 0), 0)), "a description");
     }
 }

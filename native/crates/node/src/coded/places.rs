@@ -25,6 +25,8 @@ pub const MOST_CELL_BYTES: usize = 1 << 20;
 pub const FAR: u8 = 2;
 /// Bytes of an object that are asked for at once, but for one stripe at least.
 const MOST_WINDOW: u64 = 4 << 20;
+/// Windows of which something may be in memory: two that are asked for ahead, and the last cells of the one before.
+const WINDOWS: u64 = 3;
 
 /// For so long after an answer a device is chosen for a write without being asked whether it is there. Many writes take
 /// longer than that, and devices may go away in the middle of each.
@@ -217,6 +219,8 @@ pub struct Places {
     pub(crate) cell_bytes: usize,
     /// How far away each device is, by its number; those behind the end are as near as can be.
     distances: Arc<[u8]>,
+    /// Bytes of the object that are asked for at once.
+    window_bytes: u64,
     key: Key,
 }
 
@@ -245,13 +249,46 @@ impl Places {
         if !(1..=MOST_CELL_BYTES).contains(&cell_bytes) {
             return Err("a cell has 1 byte to 1 MiB");
         }
-        Ok(Self { devices, at, spares, scheme, cell_bytes, distances: Arc::default(), key })
+        let (distances, window_bytes) = (Arc::default(), MOST_WINDOW);
+        Ok(Self { devices, at, spares, scheme, cell_bytes, distances, window_bytes, key })
     }
 
     /// The same places for one from whom the devices are so far away, by their numbers: see [`FAR`].
     #[must_use]
-    pub fn seen_from(self, distances: Vec<u8>) -> Self {
+    pub fn seen_from(self, distances: impl Into<Arc<[u8]>>) -> Self {
         Self { distances: distances.into(), ..self }
+    }
+
+    /// The same places for one who asks for so many bytes of the object at once, but for one stripe at least.
+    #[must_use]
+    pub fn in_windows_of(self, window_bytes: u64) -> Self {
+        Self { window_bytes, ..self }
+    }
+
+    /// The most memory that the cells take of a read of so many bytes, of which `ahead_bytes` may wait for its caller.
+    #[must_use]
+    pub fn read_bytes(&self, bytes: u64, ahead_bytes: u64) -> u64 {
+        let stripe = self.stripe_bytes();
+        let most = (WINDOWS * self.window() + 1) * stripe + ahead_bytes;
+        bytes.saturating_add(2 * stripe).min(most)
+    }
+
+    /// The places in the order in which a reader asks them what the object is: those of devices that are to be avoided
+    /// last, those that may have copies first, then fragments with data before others, near ones first; otherwise in an
+    /// order by `random`. And how many of them are not to be avoided.
+    #[must_use]
+    pub fn in_order(&self, is_avoided: impl Fn(u32) -> bool, random: u64) -> (Vec<usize>, usize) {
+        let holders = self.numbers().holders;
+        let rank = |place: &usize| {
+            let (place, device) = (*place, self.at[*place]);
+            let distance = self.distances.get(device as usize).copied().unwrap_or(0);
+            let by_chance = swiftlet_hash::xxh3_64(&(random ^ place as u64).to_be_bytes());
+            (is_avoided(device), place >= holders, place >= self.scheme.data(), distance, by_chance)
+        };
+        let mut order: Vec<usize> = (0..self.at.len()).collect();
+        order.sort_by_cached_key(rank);
+        let sound = self.at.iter().filter(|device| !is_avoided(**device)).count();
+        (order, sound)
     }
 
     pub(crate) fn distances(&self) -> Arc<[u8]> {
@@ -293,7 +330,7 @@ impl Places {
     /// Stripes that are asked for at once: one answer has as many cells at least.
     pub(crate) fn window(&self) -> u64 {
         let most = (MAX_READ_BYTES / self.cell_bytes as u64).min(MAX_READ_CELLS);
-        (MOST_WINDOW / self.stripe_bytes()).clamp(1, most)
+        (self.window_bytes / self.stripe_bytes()).clamp(1, most)
     }
 
     /// Whether this can be what is stored with a fragment of the object.
@@ -329,5 +366,40 @@ impl Places {
     pub(crate) fn describe(&self, index: usize, version: Version) -> Request {
         let next = Version { generation: version.generation.saturating_add(1), ..version };
         Request::Newest { key: self.key(index), below: Some(next), start: 0, stop: 0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of 4+2 on these devices.
+    fn places(at: Vec<u32>) -> Places {
+        let key = Key { policy: 0, partition: 1, digest: [0; 16] };
+        let scheme = Scheme::new(4, 2).expect("a scheme");
+        Places::new(Devices::new(vec![]), key, (scheme, 64 << 10), at, vec![9]).expect("places")
+    }
+
+    #[test]
+    fn a_reader_asks_sound_and_near_places_with_copies_first() {
+        let places = places(vec![5, 4, 3, 2, 1, 0]).seen_from(vec![0, 0, 0, 0, 1, 0]);
+        for random in 0..20 {
+            let (order, sound) = places.in_order(|device| device == 5 || device == 0, random);
+            // The first three have copies, of which the first one is to be avoided and the second one is far.
+            assert_eq!((order, sound), (vec![2, 1, 3, 4, 0, 5], 4));
+        }
+        let first: BTreeSet<usize> = (0..50).map(|random| places.in_order(|_| false, random).0[0]).collect();
+        assert_eq!(first, BTreeSet::from([0, 2]), "the near ones take turns");
+    }
+
+    #[test]
+    fn a_read_takes_what_its_windows_take() {
+        let (mib, stripe) = (1 << 20, 256 << 10);
+        let whole = |places: &Places| places.read_bytes(u64::MAX, mib);
+        assert_eq!(whole(&places((0..6).collect())), 13 * mib + stripe);
+        let small = places((0..6).collect()).in_windows_of(2 * mib);
+        assert_eq!(whole(&small), 7 * mib + stripe);
+        assert_eq!(small.read_bytes(10, mib), 10 + 2 * stripe);
+        assert_eq!((places((0..6).collect()).in_windows_of(1).window(), small.window()), (1, 8));
     }
 }

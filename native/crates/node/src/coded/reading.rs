@@ -44,6 +44,9 @@ use crate::fragments::touched;
 use crate::message::fragments::{Cells, CopyHere, Given, Newest, Request};
 use crate::message::{self, Found};
 
+/// What readers that answer clients give as [`ReadOptions::hedge`].
+pub const HEDGE: Duration = Duration::from_millis(300);
+
 /// How a read waits.
 #[derive(Clone, Debug)]
 pub struct ReadOptions {
@@ -827,6 +830,12 @@ impl operation::State for State {
                 }
             }
         }
+    }
+
+    /// What comes after that is of no use: nobody else is to be asked.
+    fn dropped(&mut self, asking: &mut Asking) {
+        asking.forget();
+        self.stage = Stage::Over(ReadEnd::Cut);
     }
 
     /// Pass on what there is, and ask for more.

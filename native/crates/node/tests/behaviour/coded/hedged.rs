@@ -242,3 +242,16 @@ fn who_waits_is_woken_when_something_is_late_sooner() {
     begun.0.turn();
     assert!(begun.bytes() == street.object);
 }
+
+#[test]
+fn a_read_that_is_given_up_asks_nobody_else() {
+    let street = Street::new();
+    street.doors.iter().for_each(|door| door.shut());
+    let begun = street.begin(reading());
+    eventually("somebody is asked", || (0..6).any(|device| street.came(device) > 0));
+    drop(begun);
+    street.doors.iter().for_each(|door| door.open());
+    (0..5).for_each(|_| street.read());
+    // Who finds nothing at the first places asks those too that stand in for others.
+    assert_eq!((street.came(6), street.came(7)), (0, 0));
+}
