@@ -139,17 +139,21 @@ impl Cluster {
                 return written;
             }
             assert!(has_lost(&written), "{end:?}");
+            // A connection that broke is not made again at once.
+            std::thread::sleep(5 * SOON);
         }
         panic!("never acknowledged");
     }
 
     /// Wait until all places have what was written, or write it again if somebody was lost on the way: who has missed a
-    /// write gets it only by sync.
+    /// write gets it only by sync. There are as many spares as devices are away, so that none has what belongs to a
+    /// device that is there.
     fn spread(&self, mut written: Writing, number: u64, timestamp: u64, object: &[u8], behind: &[usize]) {
         let began = std::time::Instant::now();
         while !self.has_all(number, timestamp, behind) {
             if has_lost(&written) {
-                written = self.written_surely(self.places(number, 2, behind), timestamp, object);
+                let places = self.places(number, behind.len() as u32, behind);
+                written = self.written_surely(places, timestamp, object);
             }
             assert!(began.elapsed() < LONG, "without {behind:?}: {:?}, {:?}", written.end(), written.refused());
             std::thread::sleep(SOON);
@@ -183,7 +187,12 @@ impl Cluster {
 
 /// Whether a connection broke during a write.
 fn has_lost(written: &Writing) -> bool {
-    written.refused().iter().any(|(_, failure)| matches!(failure, Failure::Lost(_)))
+    is_lost(&written.refused())
+}
+
+/// Whether one of these is a connection that broke.
+fn is_lost(refused: &[(u32, Failure)]) -> bool {
+    refused.iter().any(|(_, failure)| matches!(failure, Failure::Lost(_)))
 }
 
 /// The timestamp of the version that a device shows, and whether it is settled.
