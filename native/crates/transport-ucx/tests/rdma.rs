@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
-use common::{Client, ECHO, GET, HOLD, PUT, Seen, Server, call, config, eventually, get_header, pattern};
+use common::{Client, ECHO, GET, HOLD, PUT, Seen, Server, brief, call, eventually, get_header, pattern};
 use swiftlet_transport::{
     Acceptor, Address, Buffer, Call, Carrier, Completions, Error, Fabric, Fetched, Link, Met, Node, Peer, PeerSnapshot,
     TcpAcceptor, TcpFabric,
@@ -29,7 +29,7 @@ const BYTES: usize = 5 << 20;
 const POOL_BYTES: usize = 32 << 20;
 
 fn start_client(fabric: impl FnOnce(&swiftlet_transport::Pool) -> Arc<dyn Fabric>) -> Client {
-    let config = config("client", POOL_BYTES);
+    let config = brief("client", POOL_BYTES);
     let fabric = fabric(&config.pool);
     let node = Node::start(config, &[fabric], None).unwrap();
     Client { node, events: Completions::new().unwrap(), early: Default::default(), next: Default::default() }
@@ -38,7 +38,7 @@ fn start_client(fabric: impl FnOnce(&swiftlet_transport::Pool) -> Arc<dyn Fabric
 fn start_server(acceptor: impl FnOnce(&Node, TcpAcceptor) -> Box<dyn Acceptor>) -> (Node, Arc<Seen>, Address) {
     let server = Server::new();
     let seen = Arc::clone(&server.seen);
-    let node = Node::start(config("server", POOL_BYTES), &[], Some(Arc::new(server))).unwrap();
+    let node = Node::start(brief("server", POOL_BYTES), &[], Some(Arc::new(server))).unwrap();
     let listener = TcpAcceptor::bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let tcp = Some(listener.address().unwrap());
     node.listen(acceptor(&node, listener));

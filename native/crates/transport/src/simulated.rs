@@ -80,6 +80,7 @@ impl Socket for TcpStream {
 }
 
 fn carry(mut from: impl Socket, mut to: impl Socket, faults: &Faults) -> io::Result<()> {
+    use io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
     let mut bytes = vec![0; RELAYED_BYTES];
     from.patience(LOOK)?;
     loop {
@@ -93,7 +94,8 @@ fn carry(mut from: impl Socket, mut to: impl Socket, faults: &Faults) -> io::Res
         let count = match from.read(&mut bytes) {
             Ok(0) => return Ok(()),
             Ok(count) => count,
-            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => continue,
+            // A process that was stopped goes on with a read that was interrupted.
+            Err(error) if matches!(error.kind(), WouldBlock | TimedOut | Interrupted) => continue,
             Err(error) => return Err(error),
         };
         thread::sleep(Duration::from_micros(faults.delay_us.load(SeqCst)));

@@ -6,8 +6,11 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::thread;
+use std::time::Duration;
 
-use crate::common::{Client, ECHO, GET, Outcome, PUT, Server, call, config, eventually, get_header, pattern, tls};
+use crate::common::{
+    Client, ECHO, GET, LONG, Outcome, PUT, Server, call, config, eventually, get_header, pattern, tls,
+};
 use swiftlet_transport::{
     Address, Body, Call, Carrier, Completions, EncryptedAcceptor, EncryptedFabric, Error, Fabric, Node, TcpAcceptor,
     TcpFabric, Tls,
@@ -51,9 +54,12 @@ fn at(address: SocketAddr) -> Address {
 }
 
 fn echo(client: &Client, address: SocketAddr) -> (Outcome, Option<Carrier>) {
+    echo_within(LONG, client, address)
+}
+
+fn echo_within(timeout: Duration, client: &Client, address: SocketAddr) -> (Outcome, Option<Carrier>) {
     let peer = client.node.peer(at(address));
-    let sent =
-        Call { body: Body::Chunk(b"hello".to_vec().into()), timeout: crate::common::silence() * 2, ..call(ECHO) };
+    let sent = Call { body: Body::Chunk(b"hello".to_vec().into()), timeout, ..call(ECHO) };
     let outcome = client.ask(&peer, sent);
     (outcome, peer.metrics().snapshot().carrier)
 }
@@ -110,7 +116,7 @@ fn a_client_that_encrypts_is_not_talked_out_of_it() {
     let keys = tls(&["key"]);
     let (_server, direct) = server(Mode::Unaware, &keys);
     let (address, heard) = listening(direct);
-    let (outcome, _) = echo(&encrypting(&keys), address);
+    let (outcome, _) = echo_within(Duration::from_secs(3), &encrypting(&keys), address);
     assert!(matches!(outcome.error, Some(Error::Unreachable(_) | Error::Deadline)), "{outcome:?}");
     // Not even its name was shown, however often it tried.
     eventually("it has tried", || !heard.lock().unwrap().is_empty());

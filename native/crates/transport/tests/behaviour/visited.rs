@@ -3,7 +3,6 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use swiftlet_transport::guest::Session;
 use swiftlet_transport::{Carrier, Config, Guests, Key, Node, Peer, Pool};
@@ -38,8 +37,7 @@ impl Visited {
         let (members, guests) = (Pool::new(32 << 20).unwrap(), Pool::new(guest_bytes).unwrap());
         let mut room = Guests::new(guests.clone());
         change(&mut room);
-        // Guests here say nothing unless they are told to.
-        let plain = Config { silence: Duration::from_secs(60), ..config("server", 2 << 20) };
+        let plain = config("server", 2 << 20);
         let (server, seen) = world.server(Config { pool: members.clone(), guests: Some(room), ..plain });
         let member = world.client(config("member", 32 << 20));
         let peer = member.node.peer(world.address("server"));

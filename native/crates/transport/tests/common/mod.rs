@@ -191,13 +191,20 @@ pub fn keys(names: &[&str]) -> Vec<Key> {
     names.iter().map(|name| Key::new(name.as_bytes())).collect()
 }
 
+/// A node that waits for silent peers: most tests are not about silence, and on a busy machine many are silent for a
+/// while.
 pub fn config(name: &str, pool_bytes: usize) -> Config {
-    let config = Config::new(name, "machine", keys(&["secret"]), Pool::new(pool_bytes).unwrap());
-    Config { silence: silence(), ..config }
+    let pool = Pool::new(pool_bytes).unwrap();
+    Config { silence: LONG, ..Config::new(name, "machine", keys(&["secret"]), pool) }
 }
 
-/// How long a peer may be silent: as by default, or `SWIFTLET_SILENCE_MS`, for emulated machines, which stand still by
-/// themselves for longer.
+/// A node that does not: for tests of silence.
+pub fn brief(name: &str, pool_bytes: usize) -> Config {
+    Config { silence: silence(), ..config(name, pool_bytes) }
+}
+
+/// How long a peer may be silent there: as by default, or `SWIFTLET_SILENCE_MS`, for emulated machines, which stand
+/// still by themselves for longer.
 pub fn silence() -> Duration {
     Duration::from_millis(std::env::var("SWIFTLET_SILENCE_MS").map_or(DEAD_AFTER_MS, |ms| ms.parse().unwrap()))
 }
@@ -286,8 +293,13 @@ impl World {
 
     /// A client and a server with ordinary limits.
     pub fn pair(&self) -> (Client, Peer, Node, Arc<Seen>) {
-        let (server, seen) = self.server(config("server", 64 << 20));
-        let client = self.client(config("client", 64 << 20));
+        self.pair_of(config)
+    }
+
+    /// The same with nodes that are made so, of a name and the bytes of a pool.
+    pub fn pair_of(&self, make: fn(&str, usize) -> Config) -> (Client, Peer, Node, Arc<Seen>) {
+        let (server, seen) = self.server(make("server", 64 << 20));
+        let client = self.client(make("client", 64 << 20));
         let peer = client.node.peer(self.address("server"));
         if self.carrier == Carrier::Rdma {
             // Else what is tested would have been sent before RDMA is found to work.
@@ -390,6 +402,18 @@ impl Client {
             assert!(Instant::now() < end, "a call without an end");
             self.pump(Duration::from_millis(50));
         }
+    }
+
+    /// Whether a call has ended by now.
+    pub fn is_over(&self, token: u64) -> bool {
+        self.pump(Duration::from_millis(1));
+        self.early.lock().unwrap().get(&token).is_some_and(|outcome| outcome.over)
+    }
+
+    /// How many calls have ended with this error and were not asked for.
+    pub fn refused(&self, error: &Error) -> usize {
+        self.pump(Duration::from_millis(1));
+        self.early.lock().unwrap().values().filter(|outcome| outcome.error.as_ref() == Some(error)).count()
     }
 
     pub fn ask(&self, peer: &Peer, call: Call) -> Outcome {

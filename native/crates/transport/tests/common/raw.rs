@@ -4,7 +4,6 @@ use std::io::{ErrorKind, IoSlice, Read, Write};
 use std::net::TcpStream;
 use std::os::fd::BorrowedFd;
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
 
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
 use swiftlet_transport::Carrier;
@@ -12,7 +11,7 @@ use swiftlet_wire::frame::{Decoder, Encoder, Found, Head, Kind};
 use swiftlet_wire::handshake::{Client, Credentials, Identity, Limits, VERSIONS};
 use swiftlet_wire::limits::HEAD_BYTES;
 
-use super::{World, keys, socket_path, tls};
+use super::{LONG, World, keys, socket_path, tls};
 
 pub trait Stream: Read + Write + Send {}
 impl<T: Read + Write + Send> Stream for T {}
@@ -69,7 +68,8 @@ pub struct Raw {
 }
 
 pub fn connect(world: &World, name: &str) -> Raw {
-    let patience = Some(Duration::from_secs(10));
+    // Not as long as nodes that are not about silence wait: who is to close at once has not waited for that.
+    let patience = Some(LONG / 2);
     let mut local = None;
     let stream: Box<dyn Stream> = match world.carrier {
         Carrier::SameNode => {
