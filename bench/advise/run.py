@@ -65,8 +65,6 @@ REBUILT, REBUILT_SIZE = 60, "16 MB"
 """Objects whose fragments are made anew."""
 LOSSES = 3
 """So often a device is lost, of which the median counts."""
-REPORTED = {"copies": "advise", "coded": "advise-coded"}
-"""The page's part about each kind of objects."""
 BACK = 0.98
 """The share of a device's bytes that is back when the rest is on its way."""
 SINGLE = {"create": (64_000, 2000), "read": (64_000, 4000)}
@@ -381,10 +379,12 @@ def main() -> None:
                     # What was measured is there though the rest may be ended: all of it takes more than half an hour.
                     print(f"Unit costs: {json.dumps(document(costs))}\n", flush=True)
                 found = list(compared(cluster, costs, arguments.runs, kinds[kind]))
+            # Each kind by itself: measuring both takes longer than half an hour, and the second may be ended.
             if kind == "coded":
                 found += rebuilt(arguments.directory, costs)
-            # Each kind by itself: measuring both takes longer than half an hour, and the second may be ended.
-            report(REPORTED[kind], [one for row in found for one in row.reported()])
+                report("advise-coded", [one for row in found for one in row.reported()])
+            else:
+                report("advise", [one for row in found for one in row.reported()])
             bad += sum(row.decides and not row.is_good for row in found)
     except OperationsFailError as error:
         raise SystemExit(f"error: {error}") from error
