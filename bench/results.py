@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,6 +14,7 @@ from swiftlet.bench.comparison import bootstrap
 from swiftlet.units import number_text, size_text, time_text
 
 OURS, PEER = "Swiftlet", "OpenStack"
+_COLUMNS = 100
 _HEADS = ("workload", "store", "op/s", "spread", "MB/s", "p50", "p99", "CPU/op", "load", "failed", "ours is", "95 %")
 _PHASES = ("mode", "store", "phase", "op/s", "p50", "p99", "max", "failed", "whole again after")
 
@@ -104,11 +106,12 @@ def _joined(parts: Sequence[str]) -> Iterator[str]:
 
 
 def _wrapped(text: str) -> str:
-    """Lines of at most 100 characters, broken at blanks that are not within code or a link."""
+    """Lines of at most 100 characters, broken at blanks: within code or a link only if it is longer than a line."""
     words = re.findall(r"(?:`[^`]*`|\[[^\]]*\]\([^)]*\)|\S)+", text)
+    pieces = (word.split() if len(word) > _COLUMNS else [word] for word in words)
     lines = [""]
-    for word in words:
-        if lines[-1] and len(lines[-1]) + 1 + len(word) > 100:
+    for word in itertools.chain.from_iterable(pieces):
+        if lines[-1] and len(lines[-1]) + 1 + len(word) > _COLUMNS:
             lines.append(word)
         else:
             lines[-1] = f"{lines[-1]} {word}".strip()

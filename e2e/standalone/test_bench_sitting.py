@@ -15,7 +15,7 @@ import psutil
 from bench.peers.syncs import counts
 from bench.peers.systems import Running, System
 from bench.peers.turns import COMPARED, LARGE_READS, Extent, Limit, deletions, measure, workloads
-from bench.results import render
+from bench.results import laid_out, render
 from bench.sitting import STOP_S, ended, kept_s
 
 STRACE = """\
@@ -68,6 +68,16 @@ def document(**changes: Any) -> dict[str, Any]:
         "failed": ["Third, turn 1: it ended"],
     }
     return {**found, **changes}
+
+
+def test_lines_of_prose_end_at_100_columns() -> None:
+    command = "python -m bench.one --rounds 5 --seconds 1 --workers 1 --clients 20 --only front --directory /a/b/c"
+    prose = f"How `{command}` came to be measured, `what fits in a line`, and [where it stands](page.md#one)."
+    row = f"| {'cell | ' * 20}".strip()
+    told, table = laid_out([prose, row]).split("\n\n")
+    assert table == f"{row}\n"
+    assert max(map(len, told.splitlines())) <= 100
+    assert told.replace("\n", " ") == prose
 
 
 def test_the_page_tells_wins_and_losses_alike() -> None:
