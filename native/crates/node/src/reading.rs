@@ -82,7 +82,8 @@ fn lent(info: Info, pieces: Vec<Buffer>, wanted: ToRead) -> Answered {
     Ok((Found { info, body_xxh3: Some(sum) }.encode()?, parts.into()))
 }
 
-fn sent(object: Object, wanted: ToRead, mut permit: Permit, reply: &Reply) -> Answered {
+/// The wanted bytes of an object that is checked as a whole if it is small, else piece by piece.
+pub(crate) fn sent(object: Object, wanted: ToRead, mut permit: Permit, reply: &Reply) -> Answered {
     let info = object.info().clone();
     may_be_shown(&info, reply)?;
     let (start, stop) = wanted.of(info.size);

@@ -1,7 +1,8 @@
 //! The server: passes requests to their devices, and answers with the results.
 //!
 //! Small writes are handed to the store in the I/O thread, which never waits for the device: the store's own thread
-//! commits them in batches and answers. Reads, and bodies that come in chunks, go to the device's threads.
+//! commits them in batches and answers. Small objects that are in memory are read in the I/O thread too. Other reads, and
+//! bodies that come in chunks, go to the device's threads.
 //!
 //! Fault model: peers may send anything, more than can be held, and go away at any time; a device may fail. Each
 //! request is answered with one of [`Status`], or cancelled at its deadline by the transport. A device that is not
@@ -369,11 +370,29 @@ impl Work {
                 self.reply.answer(Vec::new(), Body::Empty);
             }
             request => {
-                let device = Arc::clone(&self.permit.device);
-                device.run(move || self.look(&request));
+                if let Some(work) = self.look_at_once(&request) {
+                    let device = Arc::clone(&work.permit.device);
+                    device.run(move || work.look(&request));
+                }
             }
         }
         Ok(())
+    }
+
+    /// Handle a GET of a small object that is in memory, in the I/O thread: a thread of the device would have to be
+    /// woken, and to wake this one. Returns itself where it is none, or anything is the matter.
+    fn look_at_once(self, request: &Request) -> Option<Self> {
+        let Request::Get { key, start, stop, whole, proved } = request else { return Some(self) };
+        let is_doubted = *proved && self.permit.device.doubts.has(key.policy, key.partition);
+        let found = if is_doubted { None } else { self.store.get_at_once(key) };
+        let Some(object) = found else { return Some(self) };
+        let Self { permit, reply, .. } = self;
+        let wanted = ToRead { start: *start, stop: *stop, whole: *whole };
+        match reading::sent(object, wanted, permit, &reply) {
+            Ok((header, body)) => reply.answer(header, body),
+            Err(refusal) => reply.refuse(&refusal),
+        }
+        None
     }
 
     fn post(self, key: Key, meta: PostMeta, row: u32, proved: bool) {

@@ -6,6 +6,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 mod blocks;
+mod cached;
 mod direct;
 mod from_device;
 mod real;
@@ -29,6 +30,11 @@ pub trait File: Send + Sync {
         let read = self.read_at(&mut buffer[had..], offset);
         buffer.truncate(had + read.as_ref().map_or(0, |read| *read));
         read
+    }
+    /// Append `len` bytes from `offset` on to the buffer if that waits for no device. False, with the buffer as it was:
+    /// they are not in memory, or nobody knows whether they are, or they can't be read.
+    fn append_at_once(&self, _buffer: &mut Vec<u8>, _len: usize, _offset: u64) -> bool {
+        false
     }
     /// `append_at` for bytes that were synced, from the device itself where that can be had: that the page cache has them
     /// says nothing about the device.

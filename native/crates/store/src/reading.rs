@@ -53,12 +53,7 @@ pub(crate) fn read_record(
         inner.device.io("read a volume", file.append_at(bytes, count, at))
     };
     read(&mut bytes, want.min(len) as usize)?;
-    let Parsed::Sound(header) = Header::parse(&bytes, place, &inner.device.id) else {
-        return Err(unsound("its header is damaged"));
-    };
-    if header.key != *key || header.record_len() != len {
-        return Err(unsound("another record is in its place"));
-    }
+    let header = header_of(inner, key, &bytes, place, len)?;
     let need = HEADER + header.metadata_len as usize;
     if bytes.len() < need {
         let missing = need - bytes.len();
@@ -66,9 +61,31 @@ pub(crate) fn read_record(
             return Err(unsound("it is cut off"));
         }
     }
-    let raw = Raw { header, bytes };
-    if swiftlet_hash::xxh3_64(raw.metadata()) != header.metadata_xxh3 {
-        return Err(unsound("its metadata is damaged"));
+    checked(Raw { header, bytes })
+}
+
+/// All of a record, which was read as a whole.
+pub(crate) fn whole_record(inner: &Inner, key: &Key, bytes: Vec<u8>, place: Place) -> Result<Raw, Trouble> {
+    let header = header_of(inner, key, &bytes, place, bytes.len() as u64)?;
+    if bytes.len() < HEADER + header.metadata_len as usize {
+        return Err(Trouble::Unsound(place, "it is cut off"));
+    }
+    checked(Raw { header, bytes })
+}
+
+fn header_of(inner: &Inner, key: &Key, bytes: &[u8], place: Place, len: u64) -> Result<Header, Trouble> {
+    let Parsed::Sound(header) = Header::parse(bytes, place, &inner.device.id) else {
+        return Err(Trouble::Unsound(place, "its header is damaged"));
+    };
+    if header.key != *key || header.record_len() != len {
+        return Err(Trouble::Unsound(place, "another record is in its place"));
+    }
+    Ok(header)
+}
+
+fn checked(raw: Raw) -> Result<Raw, Trouble> {
+    if swiftlet_hash::xxh3_64(raw.metadata()) != raw.header.metadata_xxh3 {
+        return Err(Trouble::Unsound(raw.header.place, "its metadata is damaged"));
     }
     Ok(raw)
 }

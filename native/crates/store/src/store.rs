@@ -258,6 +258,12 @@ impl Store {
         read::get(&self.inner, key)
     }
 
+    /// The same of a small one, if that needs no wait for the device; None says nothing about it.
+    #[must_use]
+    pub fn get_at_once(&self, key: &Key) -> Option<Object> {
+        read::get_at_once(&self.inner, key)
+    }
+
     /// The same if it has at most so many bytes, else its description alone, of which less is read.
     pub fn get_up_to(&self, key: &Key, most: u64) -> Result<std::result::Result<Object, Info>> {
         read::get_up_to(&self.inner, key, most)

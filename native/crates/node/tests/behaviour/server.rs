@@ -42,6 +42,7 @@ over_each_carrier!(
     writers_and_readers_at_once,
     damage_is_never_served,
     small_ones_that_are_damaged_are_not_begun,
+    small_ones_in_memory_are_read_at_once,
     each_policy_has_its_own_limit,
 );
 
@@ -496,6 +497,31 @@ fn small_ones_that_are_damaged_are_not_begun(world: &World) {
         }
         nothing_is_held(&machine);
     }
+}
+
+/// By the I/O thread; those that are not in memory, or larger, by a thread of the device.
+fn small_ones_in_memory_are_read_at_once(world: &World) {
+    let disk = disk(2);
+    let (machine, targets) = world.simulated(&disk, Limits::default());
+    let sizes = [(1, 10_240), (2, 40_000)];
+    for (number, size) in sizes {
+        let data = content(number, size);
+        assert_eq!(world.client.put(&targets, &put(number, 10, &data, 0), &Chunk::from(data), LONG), [STORED]);
+    }
+    let same = |number: u64, size: usize, (start, stop): (usize, usize)| {
+        let asked = range(number, start as u64, stop as u64);
+        let (found, read) = world.client.get(&targets[0], &asked, LONG).unwrap();
+        assert_eq!((found.info.size, found.info.timestamp), (size as u64, 10));
+        assert!(read == content(number, size)[start..stop.min(size)], "{number}: {start}..{stop}");
+        disk.reads_at_once()
+    };
+    assert_eq!(same(1, 10_240, (0, usize::MAX)), 1);
+    assert_eq!(same(1, 10_240, (5, 9000)), 2);
+    assert_eq!(same(1, 10_240, (10_240, usize::MAX)), 3);
+    assert_eq!(same(2, 40_000, (0, usize::MAX)), 3);
+    disk.set_faults(Faults { cold: true, ..Faults::default() });
+    assert_eq!(same(1, 10_240, (0, usize::MAX)), 3);
+    nothing_is_held(&machine);
 }
 
 /// More is read ahead for those than there is memory for: what has none is sent from its file, as without any.

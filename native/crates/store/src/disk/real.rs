@@ -1,7 +1,7 @@
 //! A directory of the operating system, owned by this process alone.
 
 use std::fs;
-use std::io::{self, IoSlice};
+use std::io::{self, IoSlice, IoSliceMut};
 use std::num::NonZeroU64;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -15,9 +15,10 @@ use rustix::fs::{
     Advice, FallocateFlags, FlockOperation, FsWord, Mode, OFlags, fadvise, fallocate, flock, fstatfs, open, statvfs,
     syncfs,
 };
+use rustix::io::{ReadWriteFlags, preadv2};
 
 use super::blocks::{BLOCK, Blocks};
-use super::{Disk, File};
+use super::{Disk, File, cached};
 use crate::error::{Error, Result};
 
 /// How many buffers `pwritev` takes at once.
@@ -28,7 +29,8 @@ const FAILPOINT: &str = "SWIFTLET_STORE_FAILPOINT";
 /// For how long it counts as known how much space there is.
 const RECENTLY: Duration = Duration::from_millis(50);
 
-/// `statfs` of a file system in memory, which has no use for direct writes, says this.
+/// `statfs` of a file system in memory, which has no use for direct writes, and does not know reads that must not wait,
+/// says this.
 const IN_MEMORY: FsWord = 0x0102_1994;
 
 struct RealFile {
@@ -37,16 +39,23 @@ struct RealFile {
     direct: OnceLock<Option<fs::File>>,
     /// Whether the file system has refused a direct write.
     refused: AtomicBool,
+    /// Whether it is in memory, once somebody asked for it.
+    in_memory: OnceLock<bool>,
 }
 
 impl RealFile {
     fn around(file: fs::File) -> Self {
-        Self { file, direct: OnceLock::new(), refused: AtomicBool::new(false) }
+        Self { file, direct: OnceLock::new(), refused: AtomicBool::new(false), in_memory: OnceLock::new() }
+    }
+
+    fn is_in_memory(&self) -> bool {
+        let ask = || fstatfs(&self.file).is_ok_and(|system| system.f_type == IN_MEMORY);
+        *self.in_memory.get_or_init(ask)
     }
 
     fn direct(&self) -> Option<&fs::File> {
         let again = || {
-            if fstatfs(&self.file).is_ok_and(|system| system.f_type == IN_MEMORY) {
+            if self.is_in_memory() {
                 return None;
             }
             let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());
@@ -147,6 +156,25 @@ impl File for RealFile {
         }
         buffer.truncate(want);
         Ok(buffer.len() - had)
+    }
+
+    fn append_at_once(&self, buffer: &mut Vec<u8>, len: usize, offset: u64) -> bool {
+        if !cached::has(&self.file, offset, len as u64) {
+            return false;
+        }
+        let had = buffer.len();
+        buffer.resize(had + len, 0);
+        let read = if self.is_in_memory() {
+            self.file.read_at(&mut buffer[had..], offset).ok()
+        } else {
+            // Without a wait for what is still on its way into the page cache, or has just left it.
+            preadv2(&self.file, &mut [IoSliceMut::new(&mut buffer[had..])], offset, ReadWriteFlags::NOWAIT).ok()
+        };
+        let is_whole = read == Some(len);
+        if !is_whole {
+            buffer.truncate(had);
+        }
+        is_whole
     }
 
     fn write_at(&self, parts: &[IoSlice<'_>], mut offset: u64) -> io::Result<()> {
@@ -367,6 +395,37 @@ mod tests {
                 assert_eq!(file.append_from_device(&mut found, len, offset as u64).unwrap(), stop - offset);
                 assert_eq!(found, [b"before", &bytes[offset..stop]].concat(), "{offset}, {len}");
             }
+        }
+        fs::remove_dir_all(&root).unwrap();
+    }
+
+    #[test]
+    fn what_is_in_memory_is_read_at_once_and_nothing_else() {
+        let root = std::env::temp_dir().join(format!("swiftlet-at-once-{}", std::process::id()));
+        fs::create_dir(&root).unwrap();
+        let bytes: Vec<u8> = (0..5 * BLOCK + 17).map(|at| (at * 7 / 5) as u8).collect();
+        fs::write(root.join("file"), &bytes).unwrap();
+        let file = RealFile::around(RealDisk::options().open(root.join("file")).unwrap());
+        file.sync().unwrap();
+        let read = |offset: usize, len: usize| {
+            let mut found = b"before".to_vec();
+            let is_read = file.append_at_once(&mut found, len, offset as u64);
+            assert_eq!(found.len(), 6 + if is_read { len } else { 0 });
+            is_read.then(|| found.split_off(6))
+        };
+        // An older kernel does not say what is in memory: there nothing is read at once.
+        let is_known = cached::has(&file.file, 0, 1);
+        for range in [0..1, 7..3 * BLOCK, 5 * BLOCK..bytes.len(), 0..bytes.len()] {
+            let expected = is_known.then(|| bytes[range.clone()].to_vec());
+            assert_eq!(read(range.start, range.len()), expected, "{range:?}");
+        }
+        assert_eq!(read(0, 0), None);
+        assert_eq!(read(5 * BLOCK, BLOCK), None, "beyond the end");
+        if !file.is_in_memory() {
+            fadvise(&file.file, 0, None, Advice::DontNeed).unwrap();
+            assert_eq!(read(0, 1), None, "it has to be read from the disk");
+            // That has not begun to read it either.
+            assert!(!cached::has(&file.file, 0, 1));
         }
         fs::remove_dir_all(&root).unwrap();
     }

@@ -88,6 +88,8 @@ pub struct Faults {
     pub fail_after: Option<u64>,
     /// No space for operations that make files longer or fill holes.
     pub full: bool,
+    /// Nothing can be read without waiting for the device.
+    pub cold: bool,
 }
 
 #[derive(Clone, Default)]
@@ -102,6 +104,7 @@ struct State {
     /// Whether direct writes are not offered.
     buffers: bool,
     reached: BTreeMap<&'static str, u64>,
+    at_once: u64,
     chance: u64,
 }
 
@@ -225,6 +228,12 @@ impl SimulatedDisk {
     #[must_use]
     pub fn reached(&self) -> BTreeMap<&'static str, u64> {
         lock(&self.state).reached.clone()
+    }
+
+    /// Reads so far that had to wait for nothing.
+    #[must_use]
+    pub fn reads_at_once(&self) -> u64 {
+        lock(&self.state).at_once
     }
 
     /// Operations that changed something so far.
@@ -401,6 +410,15 @@ impl File for SimulatedFile {
         let count = buffer.len().min(content.len() - start);
         buffer[..count].copy_from_slice(&content[start..start + count]);
         Ok(count)
+    }
+
+    fn append_at_once(&self, buffer: &mut Vec<u8>, len: usize, offset: u64) -> bool {
+        let had = buffer.len();
+        let is_cold = lock(&self.state).faults.cold;
+        let is_whole = !is_cold && self.append_at(buffer, len, offset).is_ok_and(|read| read == len);
+        buffer.truncate(if is_whole { had + len } else { had });
+        lock(&self.state).at_once += u64::from(is_whole);
+        is_whole
     }
 
     fn write_at(&self, parts: &[IoSlice<'_>], offset: u64) -> io::Result<()> {
