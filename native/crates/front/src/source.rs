@@ -69,6 +69,19 @@ pub(crate) struct FromDevice {
     pub(crate) tried: Vec<Arc<Device>>,
 }
 
+impl FromDevice {
+    /// Another device is to send the rest; whether this one has failed.
+    pub(crate) fn lost(&mut self, has_failed: bool, now: Instant) {
+        self.attempt.ticket.cancel();
+        // A server uses what it has lent anew, a while after its connection broke.
+        self.flow.queue.copy();
+        if has_failed {
+            self.attempt.device.failed(now);
+        }
+        self.tried.push(Arc::clone(&self.attempt.device));
+    }
+}
+
 /// An object that is put together from what several devices have.
 pub(crate) struct FromPlaces {
     pub(crate) reading: Assembling,
@@ -108,8 +121,7 @@ impl FromPlaces {
         self.is_over
     }
 
-    /// The client takes nothing for a while: copy what waits for it out of memory that transfers need.
-    pub(crate) fn copy(&mut self) {
+    fn copy(&mut self) {
         self.queue.copy();
         self.reading.reading().copy();
     }
@@ -153,8 +165,18 @@ impl Source {
         }
     }
 
+    /// The client takes nothing for a while: copy what waits for it out of memory that transfers need. While a device is
+    /// still sending, what it has lent is the limit of how much it sends, and if it is lost it is replaced at once.
+    pub(crate) fn copy(&mut self) {
+        match self {
+            Self::Device(from) if from.flow.is_checked() => from.flow.queue.copy(),
+            Self::Device(_) => {}
+            Self::Places(from) => from.copy(),
+        }
+    }
+
     /// Whether what waits may have changed since it was checked, if this process has stood still.
     pub(crate) fn may_have_changed(&self) -> bool {
-        matches!(self, Self::Places(from) if from.queue.is_in_any_pool())
+        self.queue().is_in_any_pool()
     }
 }

@@ -151,11 +151,7 @@ impl Reactor {
         let next = connection.next_attempt();
         let State::Sending(sending) = &mut connection.state else { return };
         let Source::Device(from) = &mut sending.source else { return };
-        from.attempt.ticket.cancel();
-        if has_failed {
-            from.attempt.device.failed(now);
-        }
-        from.tried.push(Arc::clone(&from.attempt.device));
+        from.lost(has_failed, now);
         let key = from.key;
         let policy = self.shared.policy(key.policy);
         let device = policy.and_then(|policy| policy.another(key.partition, &from.tried, now));
@@ -245,8 +241,8 @@ impl Reactor {
     }
 
     /// Replace the devices of long answers that were waited for too long, and end the connections of clients that took
-    /// nothing for too long. The devices of coded objects replace each other by themselves; what a client of such an object
-    /// has not taken for a moment leaves the memory of devices.
+    /// nothing for too long. The devices of coded objects replace each other by themselves. What a client has not taken for
+    /// a moment leaves the memory of devices that send no more.
     pub(super) fn check_flows(&mut self, now: Instant) {
         let settings = &self.shared.settings;
         let (answer_timeout, client_timeout) = (settings.answer_timeout, settings.client_timeout);
@@ -260,10 +256,8 @@ impl Reactor {
                 _ => {}
             }
             let sent = sending.source.queue().sent_bytes();
-            if let Source::Places(from) = &mut sending.source
-                && mem::replace(&mut sending.seen_sent, sent) == sent
-            {
-                from.copy();
+            if mem::replace(&mut sending.seen_sent, sent) == sent {
+                sending.source.copy();
             }
         }
         silent.into_iter().for_each(|index| self.replace(index, true, now));

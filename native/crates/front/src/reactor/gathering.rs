@@ -357,14 +357,22 @@ mod tests {
     use std::time::Duration;
 
     use swiftlet_erasure::Scheme;
+    use swiftlet_hash::xxh3_64;
     use swiftlet_node::coded::{Devices, Places};
-    use swiftlet_transport::Pool;
+    use swiftlet_node::message::Request;
+    use swiftlet_store::model::Info;
+    use swiftlet_transport::{Address, Config, Node, Pool};
 
     use super::super::Slot;
+    use super::super::calls::call;
+    use super::super::reserved::FLOW_BYTES;
     use super::*;
     use crate::changes::Changes;
     use crate::connection::Connection;
+    use crate::flow::Flow;
+    use crate::routes::Device;
     use crate::shared::{Settings, Shared, lock};
+    use crate::source::FromDevice;
 
     fn reactor() -> Reactor {
         let long = Duration::from_secs(60);
@@ -402,19 +410,52 @@ mod tests {
         Assembling::new(reading, 40, 0, 0, &reactor.shared)
     }
 
-    /// A connection on which this is the next part of a longer answer; the client's end.
-    fn sending(reactor: &mut Reactor, chunk: Chunk) -> TcpStream {
+    /// An object of which this is the next part of ten bytes, and no device has the rest.
+    fn of_places(reactor: &Reactor, chunk: Chunk) -> Source {
+        let mut from = FromPlaces::new(read(reactor), 10);
+        assert!(from.take(chunk) && !from.ended());
+        Source::Places(Box::new(from))
+    }
+
+    /// An object of ten bytes of which one device has sent this; the device that nobody reaches.
+    fn of_device(reactor: &mut Reactor, chunk: Chunk) -> (Source, Node) {
+        reactor.reserved.all += FLOW_BYTES;
+        reactor.reserved.flows += FLOW_BYTES;
+        let pool = Pool::new(1 << 20).expect("memory");
+        let node = Node::start(Config::new("me", "here", Vec::new(), pool), &[], None).expect("threads");
+        let device = Arc::new(Device::new(node.peer(Address { name: "o0".into(), tcp: None }), "o0"));
+        let (key, now) = (Key { policy: 0, partition: 0, digest: [0; 16] }, Instant::now());
+        let request = Request::Get { key, start: 0, stop: 10, whole: 0, proved: true };
+        let attempt = call(&reactor.shared, &reactor.devices, device, &request, (0, 40), "", now).expect("a peer");
+        let info = Info {
+            name: b"/a/c/o".to_vec(),
+            timestamp: 7,
+            size: 10,
+            etag: Vec::new(),
+            xxh3: xxh3_64(b"abc0123456"),
+            content_type: Vec::new(),
+            metadata: Vec::new(),
+            sysmeta: Vec::new(),
+            meta_timestamp: 0,
+            content_type_timestamp: 0,
+            delete_at: 0,
+        };
+        let mut flow = Flow::new(&info, (0, 10), Some(info.xxh3));
+        assert!(flow.take(chunk) && !flow.is_checked());
+        (Source::Device(Box::new(FromDevice { flow, key, attempt, tried: Vec::new() })), node)
+    }
+
+    /// A connection on which a longer answer is sent; the client's end.
+    fn sending(reactor: &mut Reactor, source: Source) -> TcpStream {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let client = TcpStream::connect(listener.local_addr().expect("bound")).expect("somebody listens");
         let (socket, _) = listener.accept().expect("a client");
         let now = Instant::now();
         let mut connection = Connection::new(socket.into(), 0, None, now).expect("a connected socket");
-        let mut from = FromPlaces::new(read(reactor), 10);
-        assert!(from.take(chunk) && !from.ended());
         connection.state = State::Sending(Box::new(Sending {
             head: b"head ".to_vec(),
             head_sent: 0,
-            source: Source::Places(Box::new(from)),
+            source,
             waits: None,
             seen_sent: 0,
             method: Method::Get,
@@ -428,19 +469,37 @@ mod tests {
         client
     }
 
+    fn source(reactor: &mut Reactor) -> &mut Source {
+        match reactor.slots[0].connection.as_mut().map(|one| &mut one.state) {
+            Some(State::Sending(sending)) => &mut sending.source,
+            _ => panic!("it is being sent"),
+        }
+    }
+
     fn statuses(reactor: &Reactor) -> Vec<u16> {
         lock(&reactor.shared.served).iter().map(|served| served.status).collect()
+    }
+
+    fn lent(pool: &Pool) -> Chunk {
+        let mut buffer = pool.chunk(3).expect("there is room");
+        buffer.as_mut()[..3].copy_from_slice(b"abc");
+        buffer.freeze(3)
     }
 
     #[test]
     fn what_was_checked_before_a_standstill_is_not_sent_from_memory_that_may_have_changed() {
         let pool = Pool::new(16 << 20).expect("memory");
-        for (before_turn, is_lent) in [(true, true), (true, false), (false, true), (false, false)] {
+        let cases = (0..8).map(|number| (number & 1 > 0, number & 2 > 0, number & 4 > 0));
+        for (before_turn, is_lent, is_coded) in cases {
             let mut reactor = reactor();
-            let mut buffer = pool.chunk(3).expect("there is room");
-            buffer.as_mut()[..3].copy_from_slice(b"abc");
-            let chunk = if is_lent { buffer.freeze(3) } else { Chunk::from(b"abc".to_vec()) };
-            let mut client = sending(&mut reactor, chunk);
+            let chunk = if is_lent { lent(&pool) } else { Chunk::from(b"abc".to_vec()) };
+            let (mut client, _node) = if is_coded {
+                let source = of_places(&reactor, chunk);
+                (sending(&mut reactor, source), None)
+            } else {
+                let (source, node) = of_device(&mut reactor, chunk);
+                (sending(&mut reactor, source), Some(node))
+            };
             if before_turn {
                 reactor.stood_still();
             } else {
@@ -448,11 +507,11 @@ mod tests {
                 reactor.ran = Instant::now().checked_sub(STILL * 2).expect("a machine that runs for a while");
             }
             reactor.go_on(0);
-            assert_eq!(statuses(&reactor), if is_lent { vec![503] } else { vec![] }, "{before_turn}");
+            assert_eq!(statuses(&reactor), if is_lent { vec![503] } else { vec![] }, "{before_turn} {is_coded}");
             drop(reactor);
             let mut found = Vec::new();
             client.read_to_end(&mut found).expect("an end");
-            assert_eq!(found, if is_lent { &b""[..] } else { b"head abc" }, "{before_turn}");
+            assert_eq!(found, if is_lent { &b""[..] } else { b"head abc" }, "{before_turn} {is_coded}");
         }
     }
 
@@ -460,14 +519,30 @@ mod tests {
     fn what_nobody_takes_leaves_the_memory_of_devices() {
         let pool = Pool::new(16 << 20).expect("memory");
         let mut reactor = reactor();
-        let chunk = pool.chunk(3).expect("there is room").freeze(3);
-        let _client = sending(&mut reactor, chunk);
-        let is_lent = |reactor: &Reactor| match reactor.slots[0].connection.as_ref().map(|one| &one.state) {
-            Some(State::Sending(sending)) => sending.source.may_have_changed(),
-            _ => panic!("it is being sent"),
-        };
-        assert!(is_lent(&reactor));
+        let from = of_places(&reactor, lent(&pool));
+        let _client = sending(&mut reactor, from);
+        assert!(source(&mut reactor).may_have_changed());
         reactor.check_flows(Instant::now());
-        assert!(!is_lent(&reactor) && pool.stat().used_bytes == 0);
+        assert!(!source(&mut reactor).may_have_changed() && pool.stat().used_bytes == 0);
+    }
+
+    #[test]
+    fn what_nobody_takes_leaves_the_memory_of_a_device_that_sends_no_more() {
+        let pool = Pool::new(16 << 20).expect("memory");
+        for is_lost in [false, true] {
+            let mut reactor = reactor();
+            let (from, _node) = of_device(&mut reactor, lent(&pool));
+            let _client = sending(&mut reactor, from);
+            reactor.check_flows(Instant::now());
+            let Source::Device(from) = source(&mut reactor) else { panic!("it is of a device") };
+            assert!(from.flow.queue.is_in_any_pool(), "the device is to wait for the client");
+            if is_lost {
+                from.lost(true, Instant::now());
+            } else {
+                assert!(from.flow.take(Chunk::from(b"0123456".to_vec())) && from.flow.ended(&[]));
+                reactor.check_flows(Instant::now());
+            }
+            assert!(!source(&mut reactor).may_have_changed() && pool.stat().used_bytes == 0, "{is_lost}");
+        }
     }
 }
