@@ -222,13 +222,19 @@ impl Asked {
 
     /// Whether what a reference leads to is here: a copy with the bytes of the member, or a reference to the same bytes in
     /// another pack.
+    ///
+    /// Sync brings a copy with the newest metadata in its bytes, and then beside it. Once they lie beside, these count, and
+    /// not those in the bytes: so bytes with other metadata will do.
     fn has(&self, key: &Key, reference: &Reference, check: Option<u64>) -> swiftlet_store::Result<bool> {
         let small = Key { partition: key.partition | 31, digest: reference.digest, ..*key };
-        if let Some(bytes) = self.store.member(&small)? {
-            let same = bytes.len() == reference.length as usize && member::check_of(&bytes) == check;
-            return Ok(same && member::timestamp_of(&bytes) == Some(reference.timestamp));
-        }
-        let held = self.store.reference(&small)?.map(|held| held.reference);
-        Ok(held.is_some_and(|held| (held.timestamp, held.length) == (reference.timestamp, reference.length)))
+        let (timestamp, is_same) = if let Some(bytes) = self.store.member(&small)? {
+            let is_same = bytes.len() == reference.length as usize && member::check_of(&bytes) == check;
+            (member::timestamp_of(&bytes), is_same)
+        } else if let Some(held) = self.store.reference(&small)? {
+            (Some(held.reference.timestamp), held.reference.length == reference.length)
+        } else {
+            return Ok(false);
+        };
+        Ok(timestamp == Some(reference.timestamp) && (is_same || self.store.is_posted(&small)))
     }
 }

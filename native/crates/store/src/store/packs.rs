@@ -285,6 +285,12 @@ impl Store {
         read::tables::member(&self.inner, key)
     }
 
+    /// Whether metadata lie beside an object that count in place of its own, be it a copy or a reference.
+    #[must_use]
+    pub fn is_posted(&self, key: &Key) -> bool {
+        self.inner.index.post(key).is_some()
+    }
+
     /// Read the fragment of a pack back from the device, past the page cache, and compare each cell with its digest. One
     /// that is unsound is put aside, and is missing from then on.
     pub fn prove_pack(&self, key: &Key, pack: Version) -> Result<PackState> {

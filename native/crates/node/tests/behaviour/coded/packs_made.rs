@@ -9,6 +9,7 @@ use swiftlet_fragments::packs::Pack;
 use swiftlet_node::Client;
 use swiftlet_node::coded::{PackOptions, Packed, Packing, PacksSeen, ReadingMember, Referred, Stopped};
 use swiftlet_node::message::packs::Told;
+use swiftlet_store::model::{PostMeta, PutMeta};
 use swiftlet_store::{Config as StoreConfig, Store, from_member};
 
 pub(super) fn options() -> PackOptions {
@@ -154,7 +155,7 @@ fn copies_that_places_have_with_other_bytes_are_left_out() {
     work.cluster.copy(number, 10, &[0, 2]);
     // One was brought by sync, with the metadata that were posted.
     let data = body(number);
-    let posted = swiftlet_store::model::PutMeta { metadata: vec![(b"posted".to_vec(), b"1".to_vec())], ..meta(10) };
+    let posted = PutMeta { metadata: vec![(b"posted".to_vec(), b"1".to_vec())], ..meta(10) };
     let footer = crate::common::footer(&data);
     assert!(work.cluster.machines[1].stores[0].put(small(number), &posted, &footer, data).unwrap());
     // What a place lacks, it gets as a reference.
@@ -183,6 +184,37 @@ fn copies_that_places_have_with_other_bytes_are_left_out() {
     assert_eq!(again.unwrap().left_out, []);
 }
 
+/// A place that lacked an object when its pack was made got it by sync before it could take the reference: with the
+/// metadata that were posted in its bytes, which are other ones and more than the member's.
+#[test]
+fn a_pack_is_finished_once_metadata_lie_beside_a_copy_with_other_bytes() {
+    let work = Work::new(20);
+    let number = PACK + 5 * 70;
+    work.cluster.copy(number, 10, &[0, 2]);
+    let unfinished = [swiftlet_fragments::packs::digest_of_pack(drawn(1).0)];
+    let done = work.round(1, &|| true).unwrap();
+    assert_eq!((done.packed, &done.unfinished[..]), (21, &unfinished[..]));
+    let (store, data) = (|holder: usize| &work.cluster.machines[holder].stores[0], body(number));
+    let metadata = vec![(b"posted".to_vec(), b"30".to_vec())];
+    let posted = PostMeta { timestamp: 30, metadata: metadata.clone(), ..PostMeta::default() };
+    [0, 2].iter().for_each(|holder| assert!(store(*holder).post(small(number), posted.clone()).unwrap()));
+    let put = PutMeta { metadata: metadata.clone(), ..meta(10) };
+    assert!(store(1).put(small(number), &put, &crate::common::footer(&data), data).unwrap());
+    let done = work.round(2, &|| true).unwrap();
+    assert_eq!((done.finished, &done.unfinished[..]), (0, &unfinished[..]), "only these bytes tell of the metadata");
+    assert!(store(1).post(small(number), posted).unwrap());
+    let done = work.round(3, &|| true).unwrap();
+    assert_eq!((done.finished, done.unfinished), (1, vec![]));
+    assert_eq!(work.packs(), BTreeSet::from([(101, vec![21, 21, 21])]));
+    work.check("finished");
+    for holder in 0..HOLDERS {
+        assert_eq!(seen(&work.cluster, number, holder, &[]), Some((10, body(number))), "at {holder}");
+        let found = store(holder).reference(&small(number)).unwrap().unwrap();
+        assert_eq!(found.posted.map(|post| (post.timestamp, post.metadata)), Some((30, metadata.clone())));
+    }
+    assert_eq!(work.round(4, &|| true).unwrap(), nothing());
+}
+
 #[test]
 fn copies_that_are_left_out_are_in_nobodys_way() {
     let work = Work::new(10);
@@ -190,7 +222,7 @@ fn copies_that_are_left_out_are_in_nobodys_way() {
     for number in &out {
         work.cluster.copy(*number, 5, &[0, 2]);
         let data = body(*number);
-        let posted = swiftlet_store::model::PutMeta { metadata: vec![(b"posted".to_vec(), b"1".to_vec())], ..meta(5) };
+        let posted = PutMeta { metadata: vec![(b"posted".to_vec(), b"1".to_vec())], ..meta(5) };
         let footer = crate::common::footer(&data);
         assert!(work.cluster.machines[1].stores[0].put(small(*number), &posted, &footer, data).unwrap());
     }
@@ -420,7 +452,7 @@ fn packed_objects_take_three_percent_more_than_their_coded_bytes() {
         let name = format!("/AUTH_test/photographs/2026/11/29/{number:08}.json").into_bytes();
         let metadata = vec![(b"X-Object-Meta-Camera".to_vec(), b"one of those that were there before".to_vec())];
         bytes += data.len() + name.len() + metadata.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>();
-        let meta = swiftlet_store::model::PutMeta { name, metadata, sysmeta: Vec::new(), ..meta(10) };
+        let meta = PutMeta { name, metadata, sysmeta: Vec::new(), ..meta(10) };
         let footer = crate::common::footer(&data);
         for place in 0..HOLDERS {
             let store = &cluster.machines[place].stores[0];

@@ -172,11 +172,11 @@ fn metadata_lie_beside_a_copy_whose_bytes_are_replaced_by_older_ones() {
     let data = body(number);
     let put = PutMeta { metadata: metadata.clone(), ..meta(10) };
     assert!(store(2).put(small(number), &put, &crate::common::footer(&data), data).unwrap());
-    assert!(store(2).post(small(number), posted).unwrap());
     let members = [0, 2].map(|place| store(place).member(&small(number)).unwrap().unwrap());
     assert!(members[0] != members[1] && members[0].len() == members[1].len(), "other metadata, as many bytes");
     let (newer, older) = (cluster.pack_from(2, PACK + 5000, &[number], 20), cluster.pack_from(0, PACK, &[number], 21));
     assert_eq!(cluster.adopt(PACK, 2, &older), Told::Done { references: 0 }, "the copy has other bytes");
+    assert!(store(2).post(small(number), posted).unwrap());
     assert_eq!(cluster.adopt(PACK + 5000, 2, &newer), Told::Done { references: 1 });
     assert_eq!(cluster.adopt(PACK, 2, &older), Told::Done { references: 1 }, "the reference has as many");
     assert_eq!(cluster.pack_of(number, 2), Some(older.table.pack));

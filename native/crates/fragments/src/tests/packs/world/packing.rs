@@ -212,15 +212,16 @@ impl World<'_> {
         Some(Reply::Of(answer))
     }
 
-    /// A place adopts only members that have the bytes of its copies. Of what it has in another pack it compares no more
-    /// than how long it is, which is the same here.
+    /// A place adopts only members that have the bytes of its copies, or where the newest metadata lie beside a copy. Of
+    /// what it has in another pack it compares no more than how long it is, which is the same here.
     fn comparing(&self, device: usize, request: &Request) -> Request {
         let Request::Adopt { pack, members } = request else { return request.clone() };
-        let holdings = &self.devices[device].holdings;
+        let Device { holdings, posts, .. } = &self.devices[device];
         let has = |member: &&Member| {
             let is_copy = holdings.object(&member.digest).is_some_and(|object| object.fragment);
-            let at = self.within_pack(*pack, member.digest);
-            !self.rules.compares_bytes || !is_copy || self.within_copy(device, &member.digest) == at
+            let (at, own) = (self.within_pack(*pack, member.digest), self.within_copy(device, &member.digest));
+            let is_beside = posts.get(&member.digest).is_some_and(|post| post.at >= own);
+            !self.rules.compares_bytes || !is_copy || own == at || is_beside
         };
         Request::Adopt { pack: *pack, members: members.iter().filter(has).copied().collect() }
     }
