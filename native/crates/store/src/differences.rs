@@ -233,7 +233,9 @@ pub fn newer(mine: &[u8], theirs: &[u8]) -> Option<Vec<(Entry, Need, bool)>> {
 
 /// What a replica that holds `theirs` lacks of `mine`.
 fn need_of(mine: &Entry, theirs: Option<&Entry>) -> Option<Need> {
-    let Some(theirs) = theirs.filter(|theirs| theirs.timestamp >= mine.timestamp) else {
+    // A deletion counts where data have the same timestamp: who moves a version to another policy deletes it with its own.
+    let rank = |entry: &Entry| (entry.timestamp, entry.kind == EntryKind::Tombstone);
+    let Some(theirs) = theirs.filter(|theirs| rank(theirs) >= rank(mine)) else {
         return Some(if mine.kind == EntryKind::Tombstone { Need::Tombstone } else { Need::Data });
     };
     if mine.kind == EntryKind::Tombstone || theirs.kind == EntryKind::Tombstone {

@@ -131,7 +131,7 @@ def _targets(view: View, fragments: int) -> list[tuple[int, Spot]]:
 
 
 def _order(entry: Entry) -> tuple[Timestamp, bool, Timestamp, Timestamp]:
-    return entry.timestamp, entry.kind is Kind.DATA, entry.meta_timestamp, entry.content_type_timestamp
+    return entry.timestamp, entry.kind is Kind.TOMBSTONE, entry.meta_timestamp, entry.content_type_timestamp
 
 
 def _has(entry: Entry | None, newest: Entry) -> bool:

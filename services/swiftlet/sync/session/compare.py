@@ -13,7 +13,7 @@ from enum import Enum
 
 from swiftlet.model import Entry, Kind
 from swiftlet.sync.session.packed import PackedEntries, PackedHashes, entry_of
-from swiftlet.timestamp import NONCE_BITS, TICKS_PER_SECOND
+from swiftlet.timestamp import NONCE_BITS, TICKS_PER_SECOND, Timestamp
 
 
 class Need(Enum):
@@ -80,9 +80,10 @@ def in_flight(entry: Entry, now_s: float) -> bool:
 def need_of(mine: Entry, theirs: Entry | None) -> Need | None:
     """Return what a replica whose entry is `theirs` lacks of `mine`; None when it lacks nothing.
 
-    `theirs` is None for a replica without the object.
+    `theirs` is None for a replica without the object. A deletion counts where data have the same timestamp: who moves a
+    version to another policy deletes it with its own.
     """
-    if theirs is None or theirs.timestamp < mine.timestamp:
+    if theirs is None or _rank(theirs) < _rank(mine):
         return Need.TOMBSTONE if mine.kind is Kind.TOMBSTONE else Need.DATA
     if mine.kind is Kind.TOMBSTONE or theirs.kind is Kind.TOMBSTONE:
         return None
@@ -90,6 +91,10 @@ def need_of(mine: Entry, theirs: Entry | None) -> Need | None:
     newer_meta = mine.meta_timestamp > max(theirs.meta_timestamp, theirs.timestamp)
     newer_type = mine.content_type_timestamp > max(theirs.content_type_timestamp, theirs.timestamp)
     return Need.META if newer_meta or newer_type else None
+
+
+def _rank(entry: Entry) -> tuple[Timestamp, bool]:
+    return entry.timestamp, entry.kind is Kind.TOMBSTONE
 
 
 def pushes(mine: Iterable[Entry], theirs: Iterable[Entry]) -> list[Push]:

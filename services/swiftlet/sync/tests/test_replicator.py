@@ -104,6 +104,21 @@ async def test_tombstones_are_pushed_to_those_with_older_data_and_to_those_with_
     assert (await round_of_all(cluster)).clean
 
 
+@pytest.mark.parametrize("who", [0, 1], ids=["deleted", "missed"])
+async def test_a_deletion_with_the_timestamp_of_data_reaches_who_has_these(cluster: MemoryCluster, who: int) -> None:
+    """Who moves a version to another policy deletes it so, and one device may have missed that."""
+    for device in cluster.primaries():
+        cluster.place(device, 2)
+    first, missed, third = cluster.primaries()
+    for device in (first, third):
+        cluster.place_tombstone(device, 2)
+    report = await round_of(cluster, (first, missed)[who])
+    assert (report.pushed, report.pulled, report.failed) == ((1, 0, 0), (0, 1, 0))[who]
+    for device in (first, missed, third):
+        assert cluster.entry(device) == Entry(cluster.key().digest, Kind.TOMBSTONE, at(2))
+    assert (await round_of_all(cluster)).clean
+
+
 @pytest.mark.parametrize("older", ["data", "tombstone"])
 @pytest.mark.parametrize("newer", ["data", "tombstone"])
 async def test_what_is_older_never_overwrites(cluster: MemoryCluster, older: str, newer: str) -> None:
@@ -119,25 +134,29 @@ async def test_what_is_older_never_overwrites(cluster: MemoryCluster, older: str
     assert cluster.entry(first) == cluster.entry(second) == cluster.entry(third) == before
 
 
+@pytest.mark.parametrize("is_deleted", [False, True], ids=["data", "tombstone"])
 async def test_a_newer_version_that_arrives_meanwhile_wins(
-    cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
+    cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch, is_deleted: bool
 ) -> None:
     first, second, third = cluster.primaries()
     cluster.place(first, 2)
     read = cluster.transport.read_copies
 
     async def overtaken(device: Device, *arguments: object) -> object:
-        cluster.place(second, 9, b"newer")
-        cluster.place_tombstone(third, 9)
+        for other in (second, third):
+            if is_deleted:
+                cluster.place_tombstone(other, 9)
+            else:
+                cluster.place(other, 9, b"newer")
         return await read(device, *arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(cluster.transport, "read_copies", overtaken)
     report = await round_of(cluster, first)
     assert (report.pushed, report.failed) == (0, 0)
-    info, entry = cluster.info(second), cluster.entry(third)
-    assert info is not None
-    assert info.timestamp == at(9)
-    assert entry == Entry(cluster.key().digest, Kind.TOMBSTONE, at(9))
+    for other in (second, third):
+        entry = cluster.entry(other)
+        assert entry is not None
+        assert (entry.kind, entry.timestamp) == (Kind.TOMBSTONE if is_deleted else Kind.DATA, at(9))
 
 
 async def test_an_object_that_vanishes_meanwhile_is_no_failure(

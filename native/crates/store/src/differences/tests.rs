@@ -35,11 +35,20 @@ fn each_side_lacks_what_is_newer_on_the_other() {
     let theirs = bytes(&[data(1, 5), data(2, 6), data(3, 5), data(4, 5), data(5, 1), data(7, 5)]);
     let found: Vec<_> =
         newer(&mine, &theirs).iter().flatten().map(|(e, need, fresh)| (e.digest[0], *need, *fresh)).collect();
-    assert_eq!(found, [(3, Need::Tombstone, false), (4, Need::Meta, false), (6, Need::Data, true)]);
+    let deleted_7 = (7, Need::Tombstone, false);
+    assert_eq!(found, [(3, Need::Tombstone, false), (4, Need::Meta, false), (6, Need::Data, true), deleted_7]);
     let found: Vec<_> =
         newer(&theirs, &mine).iter().flatten().map(|(e, need, fresh)| (e.digest[0], *need, *fresh)).collect();
     assert_eq!(found, [(2, Need::Data, false), (5, Need::Data, true)]);
     assert_eq!(newer(&mine, &mine), Some(vec![]));
+}
+
+/// Who moves a version to another policy deletes it with its own timestamp.
+#[test]
+fn a_deletion_counts_where_data_have_the_same_timestamp() {
+    let (gone, here) = (bytes(&[deleted(1, 5), deleted(2, 5)]), bytes(&[data(1, 5), deleted(2, 5)]));
+    assert_eq!(newer(&gone, &here), Some(vec![(deleted(1, 5), Need::Tombstone, false)]));
+    assert_eq!(newer(&here, &gone), Some(vec![]));
 }
 
 #[test]

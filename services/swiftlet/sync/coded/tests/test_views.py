@@ -73,6 +73,12 @@ def test_deletions_are_no_objects_and_old_ones_are_told_only_where_the_object_is
     assert looked(view_of([1, 2, 3, 4, 5], [0]), [data(9, 5000)], [old]) == ([(9, 0, 1, 1)], Found(behind=1))
 
 
+def test_a_deletion_counts_where_fragments_have_the_same_timestamp() -> None:
+    gone = data(9, kind=Kind.TOMBSTONE)
+    assert looked(view_of([1], [2, 3, 4, 5, 0]), [data(9)], [gone]) == ([(9, 2, 1, 5)], Found(behind=1))
+    assert looked(view_of([1, 3, 4, 5, 0], [2]), [gone], [data(9)]) == ([(9, 1, 2, 5)], Found(unsent=1))
+
+
 def test_writes_that_may_go_on_are_left_alone() -> None:
     assert looked(view_of([1], [2, 3, 4, 5, 0]), [], [data(9, 1.0)]) == ([], Found())
 
