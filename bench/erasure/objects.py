@@ -66,6 +66,7 @@ class Extent:
     """MiB of the objects that are read one after the other, and rebuilt."""
     reads: int
     """The number of these."""
+    is_rebuilt: bool = True
 
 
 @dataclass
@@ -112,7 +113,8 @@ def turn(store: Store, stored: Stored, scheme: Scheme, extent: Extent, found: Fo
         found.add(f"{what}, {_AWAY.format(scheme.parity)}", store.name, objects.get() / 1e6)
     finally:
         stored.restore()
-    rebuilt(store, stored, found)
+    if extent.is_rebuilt:
+        rebuilt(store, stored, found)
 
 
 def steady(space: Callable[[], Space]) -> Space:
@@ -250,6 +252,7 @@ def main() -> None:
     parser.add_argument("--scheme", type=scheme_of, default=Scheme(6, 3), help="data and parity fragments (6+3)")
     parser.add_argument("--turns", type=int, default=3, help="of each store; 0 for none (default 3)")
     parser.add_argument("--only", action="append", default=[], metavar="NAME", help="stores with this in their names")
+    parser.add_argument("--no-rebuild", action="store_true", help="don't lose a device: OpenStack Swift takes minutes")
     parser.add_argument("--seconds", type=float, default=3.0, help="of each workload of 1 MiB")
     parser.add_argument("--large", type=int, nargs="*", default=[100, 1024], help="MiB of objects in one stream")
     parser.add_argument("--read-mib", type=int, default=16, help="MiB of the objects that are read and rebuilt")
@@ -265,7 +268,7 @@ def main() -> None:
         parser.error(f"--only: {error}")
     if is_own_network():
         subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
-    extent = Extent(arguments.seconds, arguments.large, arguments.read_mib, arguments.reads)
+    extent = Extent(arguments.seconds, arguments.large, arguments.read_mib, arguments.reads, not arguments.no_rebuild)
     print(f"load of the machine: {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors\n", flush=True)
     found = Found()
     directory = arguments.directory.absolute() / "store"
