@@ -383,10 +383,10 @@ SUBJECTS = (
         "Stores with erasure coding beside copies",
         "make bench-erasure",
         _DESIGN + "2026-11-26-erasure-coding.md#stores",
-        came_out="6+3 beside OpenStack Swift's 6+3: PUT and GET of 1 MiB 7.2 and 7.9 times its rate (bar 4: met), of "
-        "100 MiB 2.2 and 1.6 times (**not met**), a rebuild 10.8 times (bar 5: met). Beside our three copies: PUT and "
-        "GET of 100 MiB 0.48 and 0.33 of their rate (bars 0.9 and 0.8: **not met**). One turn: differences below some "
-        "1.3 times mean little.",
+        came_out="Measured before the front read copies of more than 1 MiB and coded objects, and with what volumes "
+        "reserve among the bytes of disk and in rebuilds: 1.50 bytes for each byte, and rates since then, are in the "
+        "note. Bars of 6+3: PUT and GET of large objects 0.9 and 0.8 of our copies, all 4 times OpenStack Swift's 6+3, "
+        "a rebuild 5 times (met).",
     ),
     Subject(
         "erasure-time",
