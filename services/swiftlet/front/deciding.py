@@ -54,7 +54,7 @@ class Grounds:
     """The account's metadata; None where the user's role alone decides."""
     quotas: Quotas
     policy: tuple[object, ...]
-    """What the settings say of the container's policy, and of its move to another one, which may change."""
+    """The settings of the container's policy, and of its move to another one: either may change."""
 
     def are_those(self, before: Grounds) -> bool:
         """Return whether a decision on these grounds would be the same as on others: totals do not count."""
@@ -86,7 +86,7 @@ class Grant:
     limits: tuple[Limited, ...] = ()
     """What limits the objects that are written."""
     grounds: Grounds | None = field(default=None, compare=False)
-    """What it rests on; None where that can't be told without asking somebody."""
+    """The facts that the decision rests on; None where they can't be told without asking another service."""
 
     @property
     def container(self) -> bytes:

@@ -46,6 +46,26 @@ pub struct Settings {
     pub max_served: usize,
 }
 
+#[cfg(test)]
+impl Settings {
+    /// Those of a test that waits for everybody, with so much room for large answers.
+    pub(crate) fn patient(large_bytes: u64) -> Self {
+        let long = Duration::from_secs(60);
+        Self {
+            secret: (Vec::new(), Vec::new()),
+            keepalive: long,
+            client_timeout: long,
+            answer_timeout: long,
+            nonce: 1,
+            store_timeout: long,
+            large_bytes,
+            max_connections: 100,
+            max_handed: 100,
+            max_served: 100,
+        }
+    }
+}
+
 /// A connection that is handed over.
 #[derive(Debug)]
 pub struct Handed {

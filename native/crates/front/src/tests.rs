@@ -39,21 +39,8 @@ struct Server {
 }
 
 fn server(pair: &Pair) -> Server {
-    let long = Duration::from_secs(60);
-    let settings = Settings {
-        secret: (Vec::new(), Vec::new()),
-        keepalive: long,
-        client_timeout: long,
-        answer_timeout: long,
-        nonce: 1,
-        store_timeout: long,
-        large_bytes: 1 << 20,
-        max_connections: 100,
-        max_handed: 100,
-        max_served: 100,
-    };
     let changes = Arc::new(Changes::new(1).expect("memory"));
-    let front = Front::start_secure(settings, changes, secure(pair)).expect("a thread");
+    let front = Front::start_secure(Settings::patient(1 << 20), changes, secure(pair)).expect("a thread");
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     listener.set_nonblocking(true).expect("a socket");
     let address = listener.local_addr().expect("bound");

@@ -162,9 +162,9 @@ class ByHand:
     """The results of a round that was asked for by hand."""
 
     copies: RoundReport
-    """Of policies with copies, or of databases; without any of these nothing was compared."""
+    """The report about policies with copies, or about databases; if there are none, nothing was compared."""
     coded: CodedReport | None
-    """Of policies with erasure coding; None without any."""
+    """The report about policies with erasure coding; None if there are no such policies."""
 
     @property
     def is_whole(self) -> bool:

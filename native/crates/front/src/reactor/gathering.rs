@@ -375,20 +375,7 @@ mod tests {
     use crate::source::FromDevice;
 
     fn reactor() -> Reactor {
-        let long = Duration::from_secs(60);
-        let settings = Settings {
-            secret: (Vec::new(), Vec::new()),
-            keepalive: long,
-            client_timeout: long,
-            answer_timeout: long,
-            nonce: 1,
-            store_timeout: long,
-            large_bytes: 8 << 20,
-            max_connections: 100,
-            max_handed: 100,
-            max_served: 100,
-        };
-        let shared = Shared::new(settings, Arc::new(Changes::new(1).expect("memory")), None).expect("descriptors");
+        let shared = Shared::new(Settings::patient(8 << 20), Arc::new(Changes::new(1).expect("memory")), None).expect("descriptors");
         Reactor::new(Arc::new(shared)).expect("descriptors")
     }
 
