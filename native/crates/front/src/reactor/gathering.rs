@@ -375,7 +375,8 @@ mod tests {
     use crate::source::FromDevice;
 
     fn reactor() -> Reactor {
-        let shared = Shared::new(Settings::patient(8 << 20), Arc::new(Changes::new(1).expect("memory")), None).expect("descriptors");
+        let shared = Shared::new(Settings::patient(8 << 20), Arc::new(Changes::new(1).expect("memory")), None)
+            .expect("descriptors");
         Reactor::new(Arc::new(shared)).expect("descriptors")
     }
 
