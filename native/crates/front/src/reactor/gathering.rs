@@ -18,7 +18,7 @@ use swiftlet_store::model::Key;
 use swiftlet_transport::{Chunk, Sink, What};
 
 use super::flows::UNAVAILABLE;
-use super::reserved::{AHEAD_BYTES, GATHERED_BYTES, share_of, share_of_coded};
+use super::reserved::{AHEAD_BYTES, share_of, share_of_coded};
 use super::{REPLICA_SHIFT, Reactor, Then, number};
 use crate::answer::{self, Given};
 use crate::connection::{Gathering, Sending, State, Writing};
@@ -72,9 +72,9 @@ impl Reactor {
     ) -> Option<((u64, u64), Assembling)> {
         let number = number(index, self.slots[index].generation);
         let coding = policy.coding()?;
-        let places = policy.places(key)?.in_windows_of(GATHERED_BYTES);
         let settings = &self.shared.settings;
-        let ((start, stop), share) = self.reserved.to_gather(&places, range, settings.large_bytes)?;
+        let ((start, stop), places, share) =
+            self.reserved.to_gather(policy.places(key)?, range, settings.large_bytes)?;
         let (first, sound) = places.in_order(|device| coding.avoids(device), self.random.number());
         let attempt = self.slots[index].connection.as_mut()?.next_attempt();
         let options = ReadOptions {
@@ -161,13 +161,10 @@ impl Reactor {
     fn reserve_less(&mut self, index: usize, count: u64) {
         let Some(connection) = &mut self.slots[index].connection else { return };
         let State::Gathering(gathering) = &mut connection.state else { return };
-        let policy = self.shared.policy(gathering.key.policy);
-        let places = policy.and_then(|policy| policy.places(gathering.key));
+        let all = gathering.reading.reading().read_bytes(count);
         let reserved = &mut gathering.reading.reserved;
-        if let Some(places) = places.map(|places| places.in_windows_of(GATHERED_BYTES)) {
-            let share = share_of_coded(&places, count).min(*reserved);
-            self.reserved.coded -= mem::replace(reserved, share) - share;
-        }
+        let share = share_of_coded(count, all).min(*reserved);
+        self.reserved.coded -= mem::replace(reserved, share) - share;
     }
 
     /// Read other bytes than before, which the description of the object has shown to be those that the client is to get.

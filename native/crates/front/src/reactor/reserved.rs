@@ -18,6 +18,8 @@ pub(super) const FLOW_BYTES: u64 = WINDOW_BYTES as u64;
 
 /// What is asked of a coded object at once: one request for each device that has cells of it.
 pub(super) const GATHERED_BYTES: u64 = 2 << 20;
+/// The same while there is room enough: fewer requests, and fewer wakes of threads, bring the same bytes.
+pub(super) const ROOMY_BYTES: u64 = 4 << 20;
 /// What may wait for the client of what was put together.
 pub(super) const AHEAD_BYTES: u64 = 1 << 20;
 /// How many times the room for coded objects is that for all answers.
@@ -52,32 +54,40 @@ impl Reserved {
     }
 }
 
-/// What a read of so many bytes of a coded object reserves. What is short enough reserves nothing.
-pub(super) fn share_of_coded(places: &Places, bytes: u64) -> u64 {
-    match places.read_bytes(bytes, AHEAD_BYTES) {
-        _ if bytes == 0 => 0,
-        // Whole cells are read of it.
-        all if bytes <= MAX_BYTES && all <= LARGE_BYTES => 0,
-        all => all,
-    }
+/// What a read of so many bytes of a coded object reserves, the cells of which take `all`. What is short enough reserves
+/// nothing.
+pub(super) fn share_of_coded(bytes: u64, all: u64) -> u64 {
+    // Whole cells are read of it.
+    let is_short = bytes == 0 || (bytes <= MAX_BYTES && all <= LARGE_BYTES);
+    if is_short { 0 } else { all }
 }
 
 impl Reserved {
-    /// Which of these bytes of a coded object to read first, and what is reserved for it; None if there is no room. Of
-    /// those up to its end it is the first ones if there is none, as the object may have no others.
+    /// Which of these bytes of a coded object to read first, in which windows, and what is reserved for it; None if there
+    /// is no room. Windows are large while half of the room is enough for them. Of bytes up to the object's end it is the
+    /// first ones if there is no room, as the object may have no others.
     pub(super) fn to_gather(
         self,
-        places: &Places,
+        places: Places,
         (start, stop): (u64, u64),
         large_bytes: u64,
-    ) -> Option<((u64, u64), u64)> {
-        let has_room = |share: u64| share == 0 || self.coded + share <= FOR_CODED * large_bytes;
-        let share = share_of_coded(places, stop.saturating_sub(start));
-        if has_room(share) {
-            return Some(((start, stop), share));
+    ) -> Option<((u64, u64), Places, u64)> {
+        let room = FOR_CODED * large_bytes;
+        let has_room = |share: u64, room: u64| share == 0 || self.coded + share <= room;
+        let share_of = |places: &Places, bytes| share_of_coded(bytes, places.read_bytes(bytes, AHEAD_BYTES));
+        let bytes = stop.saturating_sub(start);
+        let places = places.in_windows_of(ROOMY_BYTES);
+        let share = share_of(&places, bytes);
+        if has_room(share, room / 2) {
+            return Some(((start, stop), places, share));
         }
-        let is_open = stop == u64::MAX && share_of_coded(places, MAX_BYTES) == 0;
-        is_open.then(|| ((start, start.saturating_add(MAX_BYTES)), 0))
+        let places = places.in_windows_of(GATHERED_BYTES);
+        let share = share_of(&places, bytes);
+        if has_room(share, room) {
+            return Some(((start, stop), places, share));
+        }
+        let is_open = stop == u64::MAX && share_of(&places, MAX_BYTES) == 0;
+        is_open.then(|| ((start, start.saturating_add(MAX_BYTES)), places, 0))
     }
 }
 
@@ -142,37 +152,42 @@ mod tests {
         assert!(reserved.has_room(LARGE_BYTES + 1, flow, room));
         assert!(reserved.has_room(LARGE_BYTES, flow, room) && reserved.has_room(MAX_BYTES, 0, room));
     }
+
     /// Of 4+2 with cells of so many bytes.
     fn places(cell_bytes: usize) -> Places {
         let (devices, key) = (Devices::new(Vec::new()), Key { policy: 0, partition: 0, digest: [0; 16] });
         let how = (Scheme::new(4, 2).expect("a scheme"), cell_bytes);
-        let places = Places::new(devices, key, how, (0..6).collect(), Vec::new()).expect("places");
-        places.in_windows_of(GATHERED_BYTES)
+        Places::new(devices, key, how, (0..6).collect(), Vec::new()).expect("places")
+    }
+
+    /// What is read first, and what is reserved for it, when so much is reserved already.
+    fn given(coded: u64, cell_bytes: usize, range: (u64, u64), large_bytes: u64) -> Option<((u64, u64), u64)> {
+        let found = Reserved { all: 0, flows: 0, coded }.to_gather(places(cell_bytes), range, large_bytes);
+        found.map(|(range, _, share)| (range, share))
     }
 
     #[test]
     fn coded_objects_reserve_what_their_windows_take() {
-        let (places, all) = (places(64 << 10), (0, u64::MAX));
-        let share = share_of_coded(&places, u64::MAX);
-        assert_eq!(share, 3 * GATHERED_BYTES + AHEAD_BYTES + (256 << 10));
-        let given =
-            |coded, range, large_bytes| Reserved { all: 0, flows: 0, coded }.to_gather(&places, range, large_bytes);
-        assert_eq!(given(0, all, share), Some((all, share)));
-        assert_eq!(given(share, all, share), Some((all, share)), "there is room for two");
-        assert_eq!(given(share + 1, all, share), Some(((0, MAX_BYTES), 0)), "it may be a small one");
-        assert_eq!(given(share + 1, (7, u64::MAX), share), Some(((7, 7 + MAX_BYTES), 0)));
-        assert_eq!(given(share + 1, (7, 8 << 20), share), None, "it can't be a small range");
-        assert_eq!(given(2 * share, (7, 7 + MAX_BYTES), share), Some(((7, 7 + MAX_BYTES), 0)));
-        assert_eq!(given(2 * share, (0, 0), share), Some(((0, 0), 0)));
+        let all = (0, u64::MAX);
+        let [small, large] = [GATHERED_BYTES, ROOMY_BYTES].map(|window| 3 * window + AHEAD_BYTES + (256 << 10));
+        let given = |coded, range| given(coded, 64 << 10, range, large);
+        assert_eq!(given(0, all), Some((all, large)));
+        assert_eq!(given(1, all), Some((all, small)), "large windows leave half of the room to others");
+        assert_eq!(given(2 * large - small, all), Some((all, small)));
+        assert_eq!(given(2 * large - small + 1, all), Some(((0, MAX_BYTES), 0)), "it may be a small one");
+        assert_eq!(given(2 * large - small + 1, (7, u64::MAX)), Some(((7, 7 + MAX_BYTES), 0)));
+        assert_eq!(given(2 * large - small + 1, (7, 8 << 20)), None, "it can't be a small range");
+        assert_eq!(given(2 * large, (7, 7 + MAX_BYTES)), Some(((7, 7 + MAX_BYTES), 0)));
+        assert_eq!(given(2 * large, (0, 0)), Some(((0, 0), 0)));
     }
 
     #[test]
     fn small_parts_of_large_cells_reserve_the_cells() {
-        let (places, mib) = (places(1 << 20), 1 << 20);
-        let range = (5, 10);
-        assert_eq!(Reserved::default().to_gather(&places, range, 8 * mib), Some((range, 5 + 8 * mib)));
-        assert_eq!(Reserved::default().to_gather(&places, range, 4 * mib), None);
-        assert_eq!(Reserved::default().to_gather(&places, (0, u64::MAX), 4 * mib), None);
-        assert_eq!(Reserved::default().to_gather(&places, (0, 0), 0), Some(((0, 0), 0)), "a description");
+        let mib = 1 << 20;
+        let (range, all) = ((5, 10), (0, u64::MAX));
+        assert_eq!(given(0, 1 << 20, range, 8 * mib), Some((range, 5 + 8 * mib)));
+        assert_eq!(given(0, 1 << 20, range, 4 * mib), None);
+        assert_eq!(given(0, 1 << 20, all, 4 * mib), None);
+        assert_eq!(given(0, 1 << 20, (0, 0), 0), Some(((0, 0), 0)), "a description");
     }
 }

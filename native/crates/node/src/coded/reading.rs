@@ -294,6 +294,12 @@ impl Reading {
         })
     }
 
+    /// The most memory that the cells take if the range has so many bytes, with what may wait for the caller.
+    #[must_use]
+    pub fn read_bytes(&self, bytes: u64) -> u64 {
+        self.0.look(|state, asking| asking.places.read_bytes(bytes, state.options.ahead_bytes))
+    }
+
     /// How it has ended; nothing while it is under way.
     #[must_use]
     pub fn end(&self) -> Option<ReadEnd> {
