@@ -1,14 +1,12 @@
-"""What happens while a device is rebuilt: how long clients wait for small objects, and how much the disk is read."""
+"""How long clients wait for small objects while a device is rebuilt."""
 
 from __future__ import annotations
 
 import math
-import os
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 
 from bench.erasure.client import Objects
 from swiftlet.bench.target import Target
@@ -17,7 +15,6 @@ SIZE, COUNT = 64 << 10, 32
 """Bytes of the objects that are read meanwhile, and the number of these."""
 EACH_S = 0.05
 """One is read so often."""
-_SECTOR = 512
 
 
 class Readings:
@@ -71,20 +68,3 @@ class Reader:
             thread.join()
         if failed:
             raise RuntimeError(f"a read beside the rebuild failed: {failed[0]}")
-
-
-def forget_cached() -> None:
-    """Let the kernel forget what it has cached of files, so that what is read next comes from the disk (root)."""
-    os.sync()
-    Path("/proc/sys/vm/drop_caches").write_text("1\n")
-
-
-def read_bytes(folder: Path) -> int | None:
-    """Return how many bytes were read so far of the disk that a folder is on; None when it is on none."""
-    number = os.stat(folder).st_dev
-    wanted = [str(os.major(number)), str(os.minor(number))]
-    for line in Path("/proc/diskstats").read_text().splitlines():
-        fields = line.split()
-        if fields[:2] == wanted:
-            return int(fields[5]) * _SECTOR
-    return None

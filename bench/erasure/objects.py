@@ -3,11 +3,11 @@
     make bench-erasure                       # or, in a network namespace of its own:
     unshare --net .venv/bin/python -m bench.erasure.objects --scheme 6+3 --turns 3
 
-Each turn starts each store anew: PUT and GET of several sizes by the load generator; reads by one client while all
-devices are there and while as many are away as may be; bytes of disk for each byte that is stored, and what devices
-have reserved besides; and how fast the fragments (or copies) of a device that is replaced by an empty one come back. In
-one more store of ours, what processes spend on large objects of both policies. Prints markdown tables of medians;
-`--only` chooses stores, and leaves the page of all results as it is.
+Each turn starts each store anew, once the disk has discarded what others have left: PUT and GET of several sizes by the
+load generator; reads by one client while all devices are there and while as many are away as may be; bytes of disk for
+each byte that is stored, and what devices have reserved besides; and how fast the fragments (or copies) of a device
+that is replaced by an empty one come back. In one more store of ours, what processes spend on large objects of both
+policies. Prints markdown tables of medians; `--only` chooses stores, and leaves the page of all results as it is.
 
 A rebuild ends when our store has proved that no device lacks anything, and when OpenStack Swift's device has 98 % of
 the bytes that it had before. Its rate is that of all bytes that have come but the first and the last fiftieth, from
@@ -32,12 +32,13 @@ from pathlib import Path
 from bench.degrade.machine import is_own_network
 from bench.erasure import processors
 from bench.erasure.client import MIB, Objects
-from bench.erasure.meanwhile import Reader, Readings, forget_cached, read_bytes
+from bench.erasure.disk import forget_cached, read_bytes, wait_until_quiet
+from bench.erasure.meanwhile import Reader, Readings
 from bench.erasure.progress import EDGE, Sample, looking, span
 from bench.erasure.space import Space
 from bench.erasure.stores import Scheme, Store, Stored, stores
 from bench.micro import Measured, report
-from bench.peers.turns import FIRST_PUTS, fixed
+from bench.peers.turns import COMPARED, FIRST_PUTS, fixed
 from swiftlet.bench.figures import BYTES_PER_S, keys, values
 from swiftlet.bench.runner import Options, run
 from swiftlet.bench.scenario import Scenario
@@ -84,10 +85,10 @@ class Found:
 def workloads(extent: Extent) -> Iterator[tuple[str, Scenario]]:
     """Return what the generator does."""
     yield fixed("PUT 1 MiB, 8 clients", "1 MiB", "create", [8], duration_s=extent.seconds)
-    yield fixed("GET 1 MiB, 8 clients", "1 MiB", "read", [8], duration_s=extent.seconds, objects=24)
+    yield fixed("GET 1 MiB, 8 clients", "1 MiB", "read", [8], duration_s=extent.seconds, objects=24, verify=COMPARED)
     for mib in extent.large:
         yield fixed(f"PUT {mib} MiB", f"{mib} MiB", "create", [1], count=2)
-        yield fixed(f"GET {mib} MiB", f"{mib} MiB", "read", [1], count=2, objects=1)
+        yield fixed(f"GET {mib} MiB", f"{mib} MiB", "read", [1], count=2, objects=1, verify=COMPARED)
 
 
 def turn(store: Store, stored: Stored, scheme: Scheme, extent: Extent, found: Found) -> None:
@@ -271,10 +272,13 @@ def main() -> None:
     extent = Extent(arguments.seconds, arguments.large, arguments.read_mib, arguments.reads, not arguments.no_rebuild)
     print(f"load of the machine: {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors\n", flush=True)
     found = Found()
+    arguments.directory.mkdir(parents=True, exist_ok=True)
     directory = arguments.directory.absolute() / "store"
     for number in range(arguments.turns):
         for store in chosen:
             shutil.rmtree(directory, ignore_errors=True)
+            if not wait_until_quiet(arguments.directory):
+                print(f"{store.name}, turn {number + 1}: begun while the disk was busy with other work", flush=True)
             try:
                 with store.start(directory) as stored:
                     turn(store, stored, arguments.scheme, extent, found)

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from bench.erasure import processors
+from bench.erasure import disk, processors
 from bench.erasure.client import Objects
-from bench.erasure.meanwhile import Reader, Readings, read_bytes
+from bench.erasure.disk import read_bytes, wait_until_quiet
+from bench.erasure.meanwhile import Reader, Readings
 from bench.erasure.objects import Extent, Found, chosen_of, ratios, scheme_of, table, workloads
 from bench.erasure.progress import Sample, looking, span
 from bench.erasure.space import Space, space_of
@@ -172,6 +173,15 @@ def test_a_percentile_is_that_of_the_nearest_rank() -> None:
 
 def test_bytes_read_of_a_disk_are_told_only_of_a_disk() -> None:
     assert read_bytes(Path("/proc")) is None
+
+
+def test_a_store_begins_when_the_disk_was_asked_for_little(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    asked = iter([0, 8 << 20, 16 << 20, (16 << 20) + 5, 99 << 20, 199 << 20])
+    monkeypatch.setattr(disk, "QUIET_S", 0.0)
+    monkeypatch.setattr(disk, "_asked_bytes", lambda _folder: next(asked))
+    assert wait_until_quiet(tmp_path)
+    assert next(asked) == 99 << 20, "that was the first time that little was asked for"
+    assert not wait_until_quiet(tmp_path, within_s=0)
 
 
 @pytest.fixture
