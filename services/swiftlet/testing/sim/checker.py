@@ -230,10 +230,14 @@ class Checker(Witness):
         return found
 
     def equal(self, digest: bytes, newest: Entry, live: frozenset[int]) -> bool:
-        """Return whether all live primaries have the same version, and none older than the newest."""
+        """Return whether all live primaries have the same version, and none older than the newest, unless that is a
+        deletion that may be undone.
+        """
         found = self.replicas(digest, live)
         if any(entry != found[0] for entry in found):
             return False
+        if newest.kind is Kind.TOMBSTONE and digest in self.exempt:
+            return True
         if found[0] is None:
             return _remembered(newest, self.forgotten_s(self._skew_s)) is None
         return found[0].timestamp == newest.timestamp
