@@ -355,10 +355,7 @@ impl<'a> World<'a> {
 
     /// Whether a fault at this place leaves k others without one.
     fn may_fail(&self, place: usize) -> bool {
-        let mut failing = self.faulted.clone();
-        failing.extend((0..self.places()).filter(|place| self.devices[self.at(*place)].is_away));
-        failing.insert(place);
-        self.places() - failing.len() >= self.terms.data()
+        self.may_all_fail(&[place])
     }
 
     fn step(&mut self) {
@@ -490,6 +487,16 @@ impl<'a> World<'a> {
         has_all && known.iter().all(|pack| self.is_sound(device, *pack))
     }
 
+    /// Whether the device at a place refers to a pack that is gone, while no other place knows yet which device is here. To
+    /// packers by an old ring it is no place: it is as one that comes back with what it had.
+    fn is_left_behind(&self, place: usize, known: &BTreeSet<Pack>) -> bool {
+        let device = self.at(place);
+        let mut others =
+            (0..self.places()).filter(|other| *other != place).map(|other| self.devices[self.at(other)].ring);
+        let mut references = self.devices[device].holdings.objects().filter_map(|(_, object)| object.reference);
+        references.any(|pack| !known.contains(&pack)) && others.all(|ring| self.rings[ring][place] != device)
+    }
+
     /// What a device lacks of an object.
     fn lacks_object(&self, device: usize, digest: &Digest, known: &BTreeSet<Pack>) -> Option<String> {
         let (object, version) = (self.devices[device].holdings.object(digest), self.truth[digest]);
@@ -506,7 +513,10 @@ impl<'a> World<'a> {
     }
 
     fn check(&mut self) -> Result<(), String> {
-        let (needed, known) = (self.needed(), self.known());
+        let known = self.known();
+        let left_behind = (0..self.places()).filter(|place| self.is_left_behind(*place, &known)).collect::<Vec<_>>();
+        self.faulted.extend(left_behind);
+        let needed = self.needed();
         for place in 0..self.places() {
             match self.lacks(place, &needed, &known) {
                 Some(lacked) if !self.faulted.contains(&place) => {

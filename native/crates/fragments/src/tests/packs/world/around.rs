@@ -32,7 +32,7 @@ impl World<'_> {
     }
 
     /// Whether faults at these places leave k others without one.
-    fn may_all_fail(&self, places: &[usize]) -> bool {
+    pub(super) fn may_all_fail(&self, places: &[usize]) -> bool {
         let mut failing = self.faulted.clone();
         failing.extend((0..self.places()).filter(|place| self.devices[self.at(*place)].is_away));
         failing.extend(places);
@@ -98,7 +98,8 @@ impl World<'_> {
     }
 
     /// A deletion that all places have is forgotten by all. What sync has on its way is that old in no case; and a device
-    /// that is no place and has something older was away for so long that it has to come back empty.
+    /// that is no place and has something older was away for so long that it has to come back empty. That is a fault like
+    /// others: packers by an old ring may have given it what its place does not have yet.
     pub(super) fn forget(&mut self) {
         let digest = [self.chance.below(self.objects) as u8; 16];
         let is_deleted =
@@ -112,15 +113,18 @@ impl World<'_> {
             Message::Ask { question: Question::Of(Request::Learn { member, .. }), .. } => member.digest == digest,
             _ => false,
         };
-        if !is_everywhere || self.messages.iter().any(of_sync) {
+        let has_older = |device: &Device| device.holdings.object(&digest).is_some() && !is_deleted(device);
+        let others = (0..self.devices.len()).filter(|device| !self.is_place(*device, self.newest_ring()));
+        let outdated: Vec<usize> = others.filter(|device| has_older(&self.devices[*device])).collect();
+        let of_places = outdated.iter().filter(|device| **device < self.spare());
+        let lose: Vec<usize> = of_places.map(|device| self.place_of(*device)).collect();
+        if !is_everywhere || self.messages.iter().any(of_sync) || !(lose.is_empty() || self.may_all_fail(&lose)) {
             return;
         }
         self.truth.remove(&digest);
+        self.faulted.extend(lose);
         for device in 0..self.devices.len() {
-            let is_place = self.is_place(device, self.newest_ring());
-            let has_older =
-                self.devices[device].holdings.object(&digest).is_some() && !is_deleted(&self.devices[device]);
-            if has_older && !is_place {
+            if outdated.contains(&device) {
                 self.empty(device);
             } else {
                 self.apply(device, &Change::Forgotten(digest));
