@@ -487,14 +487,14 @@ impl<'a> World<'a> {
         has_all && known.iter().all(|pack| self.is_sound(device, *pack))
     }
 
-    /// Whether the device at a place refers to a pack that is gone, while no other place knows yet which device is here. To
-    /// packers by an old ring it is no place: it is as one that comes back with what it had.
-    fn is_left_behind(&self, place: usize, known: &BTreeSet<Pack>) -> bool {
+    /// Whether the device at a place refers to packs while no other place knows yet which device is here. To packers by an
+    /// old ring it is no place: they may delete these packs, as for a device that comes back with what it had.
+    fn may_be_left_behind(&self, place: usize) -> bool {
         let device = self.at(place);
         let mut others =
             (0..self.places()).filter(|other| *other != place).map(|other| self.devices[self.at(other)].ring);
-        let mut references = self.devices[device].holdings.objects().filter_map(|(_, object)| object.reference);
-        references.any(|pack| !known.contains(&pack)) && others.all(|ring| self.rings[ring][place] != device)
+        let refers = self.devices[device].holdings.objects().any(|(_, object)| object.reference.is_some());
+        refers && others.all(|ring| self.rings[ring][place] != device)
     }
 
     /// What a device lacks of an object.
@@ -513,10 +513,7 @@ impl<'a> World<'a> {
     }
 
     fn check(&mut self) -> Result<(), String> {
-        let known = self.known();
-        let left_behind = (0..self.places()).filter(|place| self.is_left_behind(*place, &known)).collect::<Vec<_>>();
-        self.faulted.extend(left_behind);
-        let needed = self.needed();
+        let (needed, known) = (self.needed(), self.known());
         for place in 0..self.places() {
             match self.lacks(place, &needed, &known) {
                 Some(lacked) if !self.faulted.contains(&place) => {
@@ -525,7 +522,7 @@ impl<'a> World<'a> {
                         self.clock
                     ));
                 }
-                None if self.is_whole(place, &known) => {
+                None if self.is_whole(place, &known) && !self.may_be_left_behind(place) => {
                     self.faulted.remove(&place);
                 }
                 _ => {}
