@@ -513,6 +513,8 @@ impl<'a> World<'a> {
     }
 
     fn check(&mut self) -> Result<(), String> {
+        let left_behind: Vec<usize> = (0..self.places()).filter(|place| self.may_be_left_behind(*place)).collect();
+        self.faulted.extend(left_behind);
         let (needed, known) = (self.needed(), self.known());
         for place in 0..self.places() {
             match self.lacks(place, &needed, &known) {
