@@ -17,9 +17,9 @@ use crate::head::{Asked, Method};
 pub(super) const FLOW_BYTES: u64 = WINDOW_BYTES as u64;
 
 /// What is asked of a coded object at once: one request for each device that has cells of it.
-pub(super) const GATHERED_BYTES: u64 = 2 << 20;
+const GATHERED_BYTES: u64 = 2 << 20;
 /// The same while there is room enough: fewer requests, and fewer wakes of threads, bring the same bytes.
-pub(super) const ROOMY_BYTES: u64 = 4 << 20;
+const ROOMY_BYTES: u64 = 4 << 20;
 /// What may wait for the client of what was put together.
 pub(super) const AHEAD_BYTES: u64 = 1 << 20;
 /// How many times the room for coded objects is that for all answers.
@@ -72,19 +72,14 @@ impl Reserved {
         (start, stop): (u64, u64),
         large_bytes: u64,
     ) -> Option<((u64, u64), Places, u64)> {
-        let room = FOR_CODED * large_bytes;
-        let has_room = |share: u64, room: u64| share == 0 || self.coded + share <= room;
         let share_of = |places: &Places, bytes| share_of_coded(bytes, places.read_bytes(bytes, AHEAD_BYTES));
-        let bytes = stop.saturating_sub(start);
-        let places = places.in_windows_of(ROOMY_BYTES);
-        let share = share_of(&places, bytes);
-        if has_room(share, room / 2) {
-            return Some(((start, stop), places, share));
-        }
-        let places = places.in_windows_of(GATHERED_BYTES);
-        let share = share_of(&places, bytes);
-        if has_room(share, room) {
-            return Some(((start, stop), places, share));
+        let (mut places, room) = (places, FOR_CODED * large_bytes);
+        for (window, room) in [(ROOMY_BYTES, room / 2), (GATHERED_BYTES, room)] {
+            places = places.in_windows_of(window);
+            let share = share_of(&places, stop.saturating_sub(start));
+            if share == 0 || self.coded + share <= room {
+                return Some(((start, stop), places, share));
+            }
         }
         let is_open = stop == u64::MAX && share_of(&places, MAX_BYTES) == 0;
         is_open.then(|| ((start, start.saturating_add(MAX_BYTES)), places, 0))
