@@ -323,7 +323,7 @@ def test_deletions_while_an_object_server_is_killed(cluster: Cluster) -> None:
 
 READ_BYTES = (48 << 20) + 4097
 """Of an object: far more than devices, processes and sockets have of it ahead of a client."""
-READ_FIRST, READ_NEXT = 4 << 20, 20 << 20
+READ_FIRST, READ_NEXT, READ_LAST = 4 << 20, 20 << 20, 36 << 20
 
 
 class Reading:
@@ -369,10 +369,18 @@ def open_sizes(pid: int) -> Iterator[int]:
             yield file.stat().st_size
 
 
+def only_sender(cluster: Cluster) -> str:
+    """The object server that sends the object, as soon as it is the only one."""
+    deadline = time.monotonic() + WITHIN_S
+    while len(found := senders(cluster)) != 1:
+        assert time.monotonic() < deadline, f"these send: {found}"
+        time.sleep(0.05)
+    return found[0]
+
+
 def kill_sender(cluster: Cluster) -> str:
-    """Kill the object server that sends the object, as soon as it is the only one: its name."""
-    until(lambda: len(senders(cluster)) == 1, "one object server sends")
-    (sender,) = senders(cluster)
+    """Kill the only object server that sends the object; its name."""
+    sender = only_sender(cluster)
     cluster.kill(sender)
     return sender
 
@@ -413,6 +421,8 @@ def test_object_servers_are_killed_in_the_middle_of_a_long_get(cluster: Cluster)
             killed = {kill_sender(cluster)}
             reading.take(READ_NEXT)
             killed.add(kill_sender(cluster))
+            reading.take(READ_LAST)
+            assert only_sender(cluster) not in killed
             reading.take(READ_BYTES)
         assert reading.body == body
         by_front = noted(cluster, client) == answered + 1
