@@ -208,13 +208,14 @@ class Front:
         distances: list[int],
         sites: list[tuple[int, int, int, bool] | None],
         near: int | None,
+        avoided: list[int],
         /,
     ) -> None:
         """Where a policy's objects are: `rows[replica][partition]`, 16 bits each, is a device's number; devices
         without a peer are not asked, and reads ask one with the smallest of the `distances` of devices, which are 0 to
         255 each, or none. `sites` have for each device its region, zone and node by numbers, and whether it has any
         weight. Writes go to the partition's devices, or to those of the region `near` and the handoffs there.
-        ValueError when it is no ring.
+        Devices whose numbers are `avoided` are as in `avoid`. ValueError when it is no ring.
         """
 
     def route_coded(
@@ -234,7 +235,9 @@ class Front:
         """
 
     def avoid(self, policy: int, numbers: list[int], /) -> None:
-        """Of a policy with erasure coding: ask others before these devices of its ring, and before no others."""
+        """Ask others before these devices of a policy's ring, and before no others. Of devices that have whole objects
+        they are asked only for the rest of a long answer that nobody else has.
+        """
 
     def unreached(self) -> list[tuple[int, int]]:
         """Policies with erasure coding, and devices of them by their numbers, that could not be reached since the last

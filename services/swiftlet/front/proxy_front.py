@@ -292,6 +292,7 @@ class ProxyFront:
         if self._finishing is not None:
             await self._finishing
         if running is not None:
+            await running.routes.close()
             if running.containers is not None:
                 await running.containers.close()
             if running.coded is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Collection
 from typing import Protocol, runtime_checkable
 
 from swiftlet_native import CodedDevices, Front, TransportPeer
@@ -25,6 +25,12 @@ class Peers(Protocol):
 
     def native_peer(self, device: Device) -> TransportPeer | None:
         """Return the peer that serves a device; None when it is not known yet."""
+        ...
+
+    async def peer(self, device: Device) -> TransportPeer:
+        """Return the peer that serves a device, which is known from then on. Raises NodeError when its address can't be
+        found.
+        """
         ...
 
 
@@ -54,8 +60,54 @@ class ContainerPeers(Protocol):
         ...
 
 
+_FINDS = 8
+"""The number of addresses that are looked up at the same time."""
+
+
+class _Lookups:
+    """Looks addresses of devices up in the background."""
+
+    def __init__(self, find: Callable[[Device], Awaitable[None]]) -> None:
+        """`find` may raise NodeError: the device is looked up when somebody asks for that again."""
+        self._find = find
+        self._finding: asyncio.Task[None] | None = None
+
+    @property
+    def are_under_way(self) -> bool:
+        """Whether nothing more can be looked up now."""
+        return self._finding is not None
+
+    def begin(self, devices: Collection[Device]) -> None:
+        """Look devices up, unless others are being looked up."""
+        if devices and self._finding is None:
+            self._finding = asyncio.create_task(self._find_all(devices))
+
+    async def _find_all(self, devices: Collection[Device]) -> None:
+        room = asyncio.Semaphore(_FINDS)
+
+        async def find(device: Device) -> None:
+            async with room:
+                with contextlib.suppress(NodeError):
+                    await self._find(device)
+
+        try:
+            await asyncio.gather(*map(find, devices))
+        finally:
+            self._finding = None
+
+    async def close(self) -> None:
+        """End what is being looked up."""
+        if self._finding is not None:
+            self._finding.cancel()
+            await asyncio.gather(self._finding, return_exceptions=True)
+
+
 class Routes:
-    """Informs the front of changes of rings and of devices that it may ask."""
+    """Informs the front of changes of rings and of devices that it may ask.
+
+    Peers that are not known are looked up in the background: nobody else may need one that was forgotten when its
+    server was restarted.
+    """
 
     def __init__(
         self,
@@ -76,6 +128,9 @@ class Routes:
         self._place = place
         self._quorums = quorums
         self._told: dict[int, tuple[Ring, list[TransportPeer | None], bool]] = {}
+        self._avoided: dict[int, list[int]] = {}
+        """Of each policy that the front knows, the numbers of devices that it avoids."""
+        self._lookups = _Lookups(self._find)
 
     def tell(self, policy: int) -> None:
         """Inform the front where the objects of the policy are, or that it is not known."""
@@ -85,27 +140,36 @@ class Routes:
             if self._told.pop(policy, None) is not None:
                 self._front.unroute(policy)
             return
-        peers = [self._peer(device) for device in ring.devices]
+        peers = [None if device is None else self._peers.native_peer(device) for device in ring.devices]
+        avoided = [device.id for device in ring.devices if device is not None and self._is_suppressed(device)]
         is_near = self._quorums(policy) == "local" and writes_near(ring, self._place)
         told = self._told.get(policy)
         if told is not None and told[0] is ring and told[1:] == (peers, is_near):
+            if avoided != self._avoided[policy]:
+                self._front.avoid(policy, avoided)
+                self._avoided[policy] = avoided
             return
         distances = _distances(ring, self._place)
         rows = [row.tobytes() for row in ring.rows]
         sites, here = _sites(ring, self._place)
         near = here if is_near else None
-        self._front.route(policy, ring.part_power, [*rows], _devices(ring, peers), distances, sites, near)
-        self._told[policy] = ring, peers, is_near
+        self._front.route(policy, ring.part_power, [*rows], _devices(ring, peers), distances, sites, near, avoided)
+        self._told[policy], self._avoided[policy] = (ring, peers, is_near), avoided
 
     def refresh(self) -> None:
         """Inform the front again about all policies that it knows."""
         for policy in list(self._told):
             self.tell(policy)
+        rings = (ring for ring, _, _ in self._told.values())
+        devices = {device.address: device for ring in rings for device in ring.devices if device is not None}
+        self._lookups.begin([one for one in devices.values() if self._peers.native_peer(one) is None])
 
-    def _peer(self, device: Device | None) -> TransportPeer | None:
-        if device is None or self._is_suppressed(device):
-            return None
-        return self._peers.native_peer(device)
+    async def _find(self, device: Device) -> None:
+        await self._peers.peer(device)
+
+    async def close(self) -> None:
+        """End what is being looked up."""
+        await self._lookups.close()
 
 
 _Told = tuple[Ring, CodedDevices, Coding, bool]
@@ -214,10 +278,6 @@ class CodedRoutes:
             await asyncio.gather(self._finding, return_exceptions=True)
 
 
-_FINDS = 8
-"""The number of addresses that are looked up at the same time."""
-
-
 class ContainerRoutes:
     """Informs the front of the container ring, and of its servers' peers, which are looked up in the background.
 
@@ -231,7 +291,7 @@ class ContainerRoutes:
         self._peers = peers
         self._found: dict[tuple[str, int], TransportPeer] = {}
         self._told: tuple[Ring, list[TransportPeer | None]] | None = None
-        self._finding: asyncio.Task[None] | None = None
+        self._lookups = _Lookups(self._find)
         self._silent: set[int] = set()
         """Numbers of the servers that have failed since they were looked up."""
 
@@ -245,15 +305,14 @@ class ContainerRoutes:
                 self._front.unroute_containers()
             return
         self._silent.update(self._front.silent_containers())
-        if self._finding is None:
+        if not self._lookups.are_under_way:
             wanted = [
                 device
                 for number, device in enumerate(ring.devices)
                 if device is not None and (number in self._silent or (device.host, device.port) not in self._found)
             ]
             self._silent.clear()
-            if wanted:
-                self._finding = asyncio.create_task(self._find(wanted))
+            self._lookups.begin(wanted)
         self._tell(ring)
 
     def _tell(self, ring: Ring) -> None:
@@ -263,26 +322,17 @@ class ContainerRoutes:
         self._front.route_containers(ring.part_power, [row.tobytes() for row in ring.rows], _devices(ring, peers))
         self._told = ring, peers
 
-    async def _find(self, devices: list[Device]) -> None:
-        """Look up addresses: those of new servers, and of those that have failed, which may have moved."""
-        room = asyncio.Semaphore(_FINDS)
+    async def _find(self, device: Device) -> None:
+        """Look up the address of a new server, or of one that has failed, which may have moved.
 
-        async def find(device: Device) -> None:
-            async with room:
-                self._peers.forget(device)
-                with contextlib.suppress(NodeError):  # Python delivers its rows, and tries again next time.
-                    self._found[device.host, device.port] = await self._peers.peer(device)
-
-        try:
-            await asyncio.gather(*map(find, devices))
-        finally:
-            self._finding = None
+        Python delivers the rows of one that can't be found.
+        """
+        self._peers.forget(device)
+        self._found[device.host, device.port] = await self._peers.peer(device)
 
     async def close(self) -> None:
         """End what is being looked up."""
-        if self._finding is not None:
-            self._finding.cancel()
-            await asyncio.gather(self._finding, return_exceptions=True)
+        await self._lookups.close()
 
 
 def _distances(ring: Ring, place: Place) -> list[int]:

@@ -244,6 +244,9 @@ class ReplicatedDownload:
                 self._hasher = self.hasher
                 with contextlib.suppress(NodeError):
                     await self._stream.close()
+                if position > begun:
+                    # Those that failed before may have been restarted meanwhile.
+                    self._tried = {self._device.id}
                 self._device, self._stream = await self._source.reopen(
                     self._key, self.info, position, self.stop, self._tried
                 )

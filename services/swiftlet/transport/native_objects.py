@@ -41,6 +41,10 @@ class NativeObjectTransport(NativeReplicas):
         """Return the peer that serves a device, if it is known already."""
         return self._client.known(device)
 
+    async def peer(self, device: Device) -> TransportPeer:
+        """Return the peer that serves a device. Raises NodeError when its address can't be found."""
+        return await self._client.peer(device)
+
     def runs(self, device: Device) -> bool:
         """Whether the device's server was found already."""
         return self._client.known(device) is not None

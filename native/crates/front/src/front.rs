@@ -156,12 +156,10 @@ impl Front {
         };
     }
 
-    /// Ask others before these devices of a coded policy, by their numbers, and before no others of it.
+    /// Ask others before these devices of a policy, by their numbers, and before no others of it.
     pub fn avoid(&self, index: u16, numbers: &[u32]) {
-        if let Some(policy) = self.shared.policy(index)
-            && let Some(coding) = policy.coding()
-        {
-            coding.avoid(numbers);
+        if let Some(policy) = self.shared.policy(index) {
+            policy.avoid(numbers);
         }
     }
 

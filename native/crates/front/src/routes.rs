@@ -24,6 +24,8 @@ pub struct Device {
     name: String,
     /// How far away it is: of several devices the nearest are read from.
     distance: u8,
+    /// Whether others are to be asked, whatever has come of it here.
+    is_avoided: AtomicBool,
     begun: Instant,
     /// Milliseconds after `begun` until which it is not asked.
     failed_until: AtomicU64,
@@ -37,8 +39,9 @@ impl Device {
     #[must_use]
     pub fn new(peer: Peer, name: &str) -> Self {
         let name = name.to_owned();
-        let (begun, latencies) = (Instant::now(), Mutex::default());
-        Self { peer, name, distance: 0, begun, failed_until: 0.into(), unproved_until: 0.into(), latencies }
+        let (is_avoided, begun, latencies) = (AtomicBool::new(false), Instant::now(), Mutex::default());
+        let (failed_until, unproved_until) = (0.into(), 0.into());
+        Self { peer, name, distance: 0, is_avoided, begun, failed_until, unproved_until, latencies }
     }
 
     /// The same so far away.
@@ -86,7 +89,7 @@ impl Device {
     }
 
     fn is_sound(&self, now: Instant) -> bool {
-        self.failed_until.load(Relaxed) <= self.since(now)
+        !self.is_avoided.load(Relaxed) && self.failed_until.load(Relaxed) <= self.since(now)
     }
 }
 
@@ -120,13 +123,6 @@ impl Coding {
 
     pub(crate) fn has_small(&self) -> bool {
         self.has_small
-    }
-
-    /// Ask others before these devices, and before no others.
-    pub(crate) fn avoid(&self, numbers: &[u32]) {
-        for (number, avoided) in self.avoided.iter().enumerate() {
-            avoided.store(numbers.contains(&(number as u32)), Relaxed);
-        }
     }
 
     pub(crate) fn avoids(&self, number: u32) -> bool {
@@ -176,6 +172,25 @@ impl Policy {
     #[must_use]
     pub fn with_coding(self, coding: Coding) -> Self {
         Self { coding: Some(coding), ..self }
+    }
+
+    /// The same; these devices are avoided from the beginning on.
+    #[must_use]
+    pub fn avoiding(self, numbers: &[u32]) -> Self {
+        self.avoid(numbers);
+        self
+    }
+
+    /// Ask others before these devices, and before no others. One that has whole objects is asked only for the rest of a
+    /// long answer that nobody else has.
+    pub(crate) fn avoid(&self, numbers: &[u32]) {
+        let whole = self.devices.iter().map(|device| device.as_ref().map(|device| &device.is_avoided));
+        let coded = self.coding.iter().flat_map(|coding| coding.avoided.iter().map(Some).enumerate());
+        for (number, is_avoided) in whole.enumerate().chain(coded) {
+            if let Some(is_avoided) = is_avoided {
+                is_avoided.store(numbers.contains(&(number as u32)), Relaxed);
+            }
+        }
     }
 
     /// How objects are coded; None if they are whole.
@@ -240,8 +255,8 @@ impl Policy {
         self.rows.iter().filter(|row| row.len() > partition as usize).count()
     }
 
-    /// A device that may have an object of the partition, none of those that were tried: those that have failed come last,
-    /// primaries before others, the nearest first.
+    /// A device that may have an object of the partition, none of those that were tried: those that have failed or are
+    /// avoided come last, primaries before others, the nearest first.
     pub(crate) fn another(&self, partition: u32, tried: &[Arc<Device>], now: Instant) -> Option<Arc<Device>> {
         let at = partition as usize;
         let holders = self.handoffs.as_ref().map_or(&[][..], |handoffs| handoffs.may_hold(&self.rows, partition));
@@ -285,6 +300,10 @@ mod tests {
 
     use super::*;
 
+    fn name_of(device: Option<Arc<Device>>) -> Option<String> {
+        device.map(|one| one.name().to_owned())
+    }
+
     #[test]
     fn a_primary_that_may_be_asked() {
         let pool = Pool::new(1 << 20).expect("memory");
@@ -296,7 +315,7 @@ mod tests {
         let mut high = [0; 16];
         high[0] = 0x80;
         assert_eq!((policy.partition(&[0; 16]), policy.partition(&high)), (0, 1));
-        let name = |partition, random, now| policy.choose(partition, random, now).map(|one| one.name().to_owned());
+        let name = |partition, random, now| name_of(policy.choose(partition, random, now));
         assert_eq!(name(0, 0, now).as_deref(), Some("a"));
         assert_eq!(name(0, 1, now).as_deref(), Some("c"));
         assert_eq!(name(1, 5, now).as_deref(), Some("c"));
@@ -316,7 +335,7 @@ mod tests {
         assert_eq!(name(1, 0, later + UNPROVED_FOR + Duration::from_millis(2)).as_deref(), Some("c"));
         let far = device("a").map(|one| one.at(2));
         let policy = Policy::new(1, rows.clone(), vec![far, None, device("c").map(|one| one.at(1))]).expect("a ring");
-        let name = |random, now| policy.choose(0, random, now).map(|one| one.name().to_owned());
+        let name = |random, now| name_of(policy.choose(0, random, now));
         assert_eq!([name(0, now), name(1, now)].map(|one| one.expect("one")), ["c", "c"], "the nearest");
         policy.choose(0, 0, now).expect("c").failed(now);
         assert_eq!(name(0, now).as_deref(), Some("a"), "the next one");
@@ -329,10 +348,9 @@ mod tests {
             let policy = reading(region);
             let first = policy.choose(0, 1, now).expect("the near one");
             assert_eq!(first.name(), "a");
-            let named = |one: Option<Arc<Device>>| one.map(|one| one.name().to_owned());
-            assert_eq!(named(policy.choose_but(Some(&first), 0, 1, now)).as_deref(), then, "beside it");
+            assert_eq!(name_of(policy.choose_but(Some(&first), 0, 1, now)).as_deref(), then, "beside it");
             first.unproved(now);
-            assert_eq!(named(policy.choose(0, 1, now)).as_deref(), then, "in its place");
+            assert_eq!(name_of(policy.choose(0, 1, now)).as_deref(), then, "in its place");
         }
         let sites = [0, 1, 0].map(|region| Some(Site { region, zone: region, node: region, weighted: true }));
         let writing = |region| {
@@ -363,6 +381,16 @@ mod tests {
         first.failed(now);
         assert_eq!(policy.another(0, &[], now).expect("c").name(), "c", "one that has failed comes last");
         assert!(policy.another(0, &[first, second], now).is_none());
+        let policy = Policy::new(1, rows.clone(), vec![device("a"), None, device("c")]).expect("a ring");
+        let policy = policy.avoiding(&[2, 100]);
+        let asked = |policy: &Policy| [0, 1].map(|random| name_of(policy.choose(0, random, now)));
+        assert_eq!(asked(&policy), ["a", "a"].map(|one| Some(one.to_owned())));
+        assert!(policy.all(0, now).is_none());
+        let first = policy.another(0, &[], now).expect("a");
+        assert_eq!(first.name(), "a", "others come before one that is avoided");
+        assert_eq!(name_of(policy.another(0, &[first], now)).as_deref(), Some("c"), "nobody else is left");
+        policy.avoid(&[]);
+        assert_eq!(asked(&policy), ["a", "c"].map(|one| Some(one.to_owned())));
         assert!(Policy::new(2, rows, Vec::new()).is_err());
         assert!(Policy::new(33, vec![vec![]], Vec::new()).is_err());
     }
@@ -380,10 +408,10 @@ mod tests {
         let policy = ring().with_sites((0..8).map(site).collect(), None).with_coding(coding(4, 2));
         let places = policy.places(key).expect("six devices");
         let coding_of = policy.coding().expect("coded");
-        coding_of.avoid(&[7, 100]);
+        policy.avoid(&[7, 100]);
         let (order, sound) = places.in_order(|number| coding_of.avoids(number), 3);
         assert_eq!((order.len(), sound, order[5]), (6, 5, 0), "device 7 is at place 0 of partition 1");
-        coding_of.avoid(&[]);
+        policy.avoid(&[]);
         assert_eq!(places.in_order(|number| coding_of.avoids(number), 3).1, 6);
         assert!(ring().with_coding(coding(4, 2)).places(key).is_none(), "nobody knows who stands in");
         let policy = ring().with_sites((0..8).map(site).collect(), None);

@@ -65,20 +65,30 @@ pub(crate) struct FromDevice {
     pub(crate) key: Key,
     /// The device that sends the object.
     pub(crate) attempt: Attempt,
-    /// Those that sent it before, or would not.
+    /// The first byte that it was asked for, once it is not the first device.
+    pub(crate) begun: u64,
+    /// Those that failed to send that byte.
     pub(crate) tried: Vec<Arc<Device>>,
 }
 
 impl FromDevice {
-    /// Another device is to send the rest; whether this one has failed.
-    pub(crate) fn lost(&mut self, has_failed: bool, now: Instant) {
+    /// Note that another device is to send the rest, which is returned if the answer can be finished; whether this one
+    /// has failed. Those that failed before it may be asked again if it has sent anything: they may have been restarted
+    /// meanwhile.
+    pub(crate) fn lost(&mut self, has_failed: bool, now: Instant) -> Option<(u64, u64)> {
         self.attempt.ticket.cancel();
         // A server uses what it has lent anew, a while after its connection broke.
         self.flow.queue.copy();
         if has_failed {
             self.attempt.device.failed(now);
         }
+        let (next, stop) = self.flow.rest()?;
+        if next > self.begun {
+            self.begun = next;
+            self.tried.clear();
+        }
         self.tried.push(Arc::clone(&self.attempt.device));
+        Some((next, stop))
     }
 }
 

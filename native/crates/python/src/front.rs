@@ -384,8 +384,8 @@ impl Front {
         (levels.into_iter().map(level).collect(), listed.collect(), returned.collect())
     }
 
-    /// Set where a policy's objects are.
-    #[pyo3(signature = (policy, part_power, rows, devices, distances, sites, near, /))]
+    /// Set where a policy's objects are, and which devices are avoided.
+    #[pyo3(signature = (policy, part_power, rows, devices, distances, sites, near, avoided, /))]
     #[allow(clippy::too_many_arguments, reason = "one crossing of the border for everything about a ring")]
     fn route(
         &self,
@@ -396,11 +396,13 @@ impl Front {
         distances: Vec<u8>,
         sites: Vec<Option<SiteParts>>,
         near: Option<u32>,
+        avoided: Vec<u32>,
     ) -> PyResult<()> {
         if sites.len() != devices.len() {
             return Err(PyValueError::new_err("there must be a site for each device"));
         }
-        self.0.route(policy, Some(ring(part_power, &rows, devices, &distances)?.with_sites(sites_of(sites), near)));
+        let ring = ring(part_power, &rows, devices, &distances)?.with_sites(sites_of(sites), near);
+        self.0.route(policy, Some(ring.avoiding(&avoided)));
         Ok(())
     }
 
@@ -429,7 +431,7 @@ impl Front {
         Ok(())
     }
 
-    /// Ask others before these devices of a coded policy, and before no others.
+    /// Ask others before these devices of a policy, and before no others.
     #[pyo3(signature = (policy, numbers, /))]
     fn avoid(&self, policy: u16, numbers: Vec<u32>) {
         self.0.avoid(policy, &numbers);

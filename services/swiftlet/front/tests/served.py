@@ -15,6 +15,7 @@ from aiohttp.test_utils import TestServer
 from swiftlet_native import ContainerServer, ObjectServer, TransportNode, TransportPeer, UpdateTable
 
 from swiftlet.api.context.core import SwiftApi
+from swiftlet.errors import NodeUnreachable
 from swiftlet.front.proxy_front import FrontSettings, ProxyFront
 from swiftlet.front.routes import CodedPeers
 from swiftlet.front.secure import CertificateInUse
@@ -82,6 +83,13 @@ class NativeDevices:
     def native_peer(self, device: Device) -> TransportPeer | None:
         """Whom the front asks."""
         return None if device.address in self.away else self._peers.get(device.address)
+
+    async def peer(self, device: Device) -> TransportPeer:
+        """Whom the front asks, once it is spoken to natively."""
+        found = self.native_peer(device)
+        if found is None:
+            raise NodeUnreachable(f"{device.address} has no native port")
+        return found
 
     def move(self, device: Device, port: int) -> None:
         """Ask a device at another port from now on."""
@@ -223,8 +231,13 @@ class Relay:
         """The device is gone: all connections end, and none can be made."""
         assert self._server is not None
         self._server.close()
+        self.restart()
+
+    def restart(self) -> None:
+        """All connections end, and new ones can be made."""
         for writer in self._writers:
             writer.transport.abort()
+        self._writers.clear()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         from_device, to_device = await asyncio.open_connection("127.0.0.1", self._port)

@@ -20,7 +20,7 @@ from prometheus_client import REGISTRY
 from swiftlet.front.tests.conftest import PATIENCE_S, FrontedProxy, fronted_proxy, until
 from swiftlet.front.tests.served import Relay
 from swiftlet.front.tests.test_reads import by_front, by_python
-from swiftlet.placement.tests.cluster import ACCOUNT, CONTAINER, MemoryCluster
+from swiftlet.placement.tests.cluster import ACCOUNT, CONTAINER, MemoryCluster, memory_cluster
 
 MIB = 1 << 20
 LONG = 24 * MIB + 4097
@@ -236,6 +236,46 @@ async def test_devices_are_replaced(through_relays: tuple[FrontedProxy, list[Rel
         found += await client.take(LONG - len(found))
         assert found == body(LONG)
     await until(lambda: fronted.answered > before)
+
+
+async def test_all_devices_are_restarted(through_relays: tuple[FrontedProxy, list[Relay]]) -> None:
+    """Whoever sends is, again and again: those that were are asked again."""
+    fronted, relays = through_relays
+    before = fronted.answered
+    async with Client.asking(fronted, "long") as client:
+        assert await client.head() == 200
+        found = await client.take(MIB)
+        for _ in range(2 * len(relays)):
+            sending(relays).restart()
+            found += await client.take(3 * MIB)
+        found += await client.take(LONG - len(found))
+        assert found == body(LONG)
+    await until(lambda: fronted.answered > before)
+
+
+async def test_a_device_that_failed_lately_has_the_rest(tmp_path: Directory) -> None:
+    """Others are asked before it, until nobody else is left."""
+    async with memory_cluster(tmp_path, devices=3, suppress_after=1) as cluster:
+        await cluster.make_container()
+        async with fronted_proxy(cluster, tmp_path) as fronted:
+            for name, data in ("heating", b""), ("long", body(LONG)):
+                await put(fronted, name, data)
+            failed = cluster.devices[1]
+            cluster.health.failed(failed)
+            async with relayed(fronted, cluster) as relays:
+                await by_front(fronted, "GET", "c/heating")
+                before, last = fronted.answered, relays[1]
+                async with Client.asking(fronted, "long") as client:
+                    assert await client.head() == 200
+                    found = await client.take(MIB)
+                    for _ in range(2):
+                        one = sending(relays)
+                        assert one is not last
+                        one.cut()
+                        found += await client.take(8 * MIB)
+                    assert sending(relays) is last
+                    assert found + await client.take(LONG - len(found)) == body(LONG)
+                await until(lambda: fronted.answered > before)
 
 
 async def test_no_device_is_left(through_relays: tuple[FrontedProxy, list[Relay]]) -> None:

@@ -1,4 +1,4 @@
-"""What the front is told of container servers, and of devices with coded objects, and when addresses are looked up."""
+"""What the front is told of devices, and of container servers, and when addresses are looked up."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from swiftlet.errors import NodeUnreachable, Unavailable
-from swiftlet.front.routes import CodedRoutes, ContainerRoutes
+from swiftlet.front.routes import CodedRoutes, ContainerRoutes, Routes
 from swiftlet.placement.rings import Rings
 from swiftlet.placement.tests.cluster import make_ring
 from swiftlet.ring.lookup import Ring
@@ -147,12 +147,17 @@ async def test_the_end_does_not_wait_for_what_is_looked_up(made: Made) -> None:
     assert front.told == [[None] * 3]
 
 
-class CodedFront:
-    """Notes what it is told of coded policies."""
+class PolicyFront:
+    """Notes what it is told of policies."""
 
     def __init__(self) -> None:
         self.told: list[object] = []
         self.failed: list[tuple[int, int]] = []
+
+    def route(
+        self, policy: int, _power: int, rows: list[bytes], devices: list[tuple[str, str] | None], *how: object
+    ) -> None:
+        self.told.append((policy, len(rows), [None if device is None else device[0] for device in devices], how[-1]))
 
     def route_coded(self, policy: int, _power: int, rows: list[bytes], devices: object, *how: object) -> None:
         self.told.append((policy, len(rows), devices, how[0]))
@@ -194,8 +199,57 @@ class CodedRing:
         return self.ring
 
 
+class KnownPeers:
+    """Peers are named by their devices' hosts, once they are known."""
+
+    def __init__(self) -> None:
+        self.hosts = {"h0", "h2"}
+        self.found: set[str] = set()
+        """Hosts whose addresses can be found."""
+
+    def native_peer(self, device: Device) -> str | None:
+        return device.host if device.host in self.hosts else None
+
+    async def peer(self, device: Device) -> str:
+        await asyncio.sleep(0)
+        if device.host not in self.found:
+            raise NodeUnreachable("its name does not resolve")
+        self.hosts.add(device.host)
+        return device.host
+
+
+async def test_a_policy_is_told_with_its_peers_and_who_is_avoided() -> None:
+    front, peers, rings, avoided = PolicyFront(), KnownPeers(), CodedRing(), {2}
+    routes = Routes(cast("Any", front), cast("Rings", rings), cast("Any", peers), lambda device: device.id in avoided)
+
+    async def told() -> list[object]:
+        """What is told once what is not known was looked up."""
+        front.told.clear()
+        for _ in range(2):
+            routes.refresh()
+            for _ in range(20):
+                await asyncio.sleep(0)
+        return list(front.told)
+
+    assert await told() == [], "nobody has asked"
+    routes.tell(7)
+    assert front.told == [(7, 3, ["h0", None, "h2", None], [2])]
+    assert await told() == []
+    avoided.add(0)
+    assert await told() == [(7, [0, 2])]
+    assert await told() == []
+    avoided.clear()
+    peers.found = {"h1", "h2"}
+    assert await told() == [(7, []), (7, 3, ["h0", "h1", "h2", None], [])]
+    peers.hosts.remove("h2")
+    assert (await told())[-1] == (7, 3, ["h0", "h1", "h2", None], []), "one that was forgotten"
+    rings.ring = None
+    assert [await told() for _ in range(2)] == [[7], []]
+    await routes.close()
+
+
 async def test_a_coded_policy_is_told_with_its_devices_and_who_is_avoided() -> None:
-    front, peers, rings = CodedFront(), CodedPeersOfTest(), CodedRing()
+    front, peers, rings = PolicyFront(), CodedPeersOfTest(), CodedRing()
     coding, avoided, packs = Coding(2, 1, 1024), set[int](), [0]
     routes = CodedRoutes(
         cast("Any", front),

@@ -12,7 +12,7 @@ import pytest
 from aiohttp import ClientSession, web
 
 from swiftlet.api.tests.proxy import Proxy, proxy_of
-from swiftlet.errors import SettingsError
+from swiftlet.errors import NodeUnreachable, SettingsError
 from swiftlet.front import proxy_front
 from swiftlet.front.tests.conftest import trusting_all
 from swiftlet.main.certificates import Certificates
@@ -31,6 +31,9 @@ class NativePeers:
 
     def native_peer(self, _device: object) -> None:
         return None
+
+    async def peer(self, device: object) -> None:
+        raise NodeUnreachable(f"{device} has no native port")
 
 
 TLS = {"tls_cert_file": Path("cert.pem"), "tls_key_file": Path("key.pem")}

@@ -54,6 +54,8 @@ class Others:
 
     def __init__(self, streams: Sequence[Scripted]) -> None:
         self._left = list(streams)
+        self.without: list[set[int]] = []
+        """The devices that were not to be asked, each time."""
 
     def failed(self, device: Device) -> None:
         """Nothing is remembered."""
@@ -61,9 +63,10 @@ class Others:
     async def reopen(
         self, key: ObjectKey, info: ObjectInfo, start: int, stop: int, without: set[int]
     ) -> tuple[Device, Scripted]:
+        self.without.append(set(without))
         if not self._left:
             raise Unavailable("nobody is left")
-        return _device(len(without) + 1), self._left.pop(0)
+        return _device(len(self.without) + 1), self._left.pop(0)
 
 
 def _device(number: int) -> Device:
@@ -108,3 +111,11 @@ async def test_right_bytes_of_several_devices_are_joined(start: int, stop: int |
     wanted = BODY[start:stop]
     streams = Scripted(wanted[:3], GONE), Scripted(wanted[3:5], GONE), Scripted(wanted[5:])
     assert await read(download(*streams, start=start, stop=stop)) == (wanted, "")
+
+
+async def test_devices_are_asked_again_once_others_have_sent_more() -> None:
+    """They may have been restarted meanwhile."""
+    others = Others([Scripted(GONE), Scripted(BODY[3:5], GONE), Scripted(GONE), Scripted(BODY[5:])])
+    got = await read(ReplicatedDownload(others, KEY, _device(1), Scripted(BODY[:3], GONE), 0, None))
+    assert got == (BODY, "")
+    assert others.without == [{1}, {1, 2}, {3}, {3, 4}]

@@ -4,8 +4,8 @@
 //! [`super::reserved`].
 //!
 //! Fault model: a device may fail at any byte, be silent, or send what is wrong: another one is asked for the rest of the
-//! same version. When there is none, or wrong bytes were sent, the connection ends: a short body must not look
-//! complete. The client may stop or go away at any byte. What comes of several devices is that of [`super::gathering`].
+//! same version, the one that failed again once others have sent some. When there is none, or wrong bytes were sent, the
+//! connection ends: a short body must not look complete. The client may stop or go away at any byte. What comes of several devices is that of [`super::gathering`].
 
 use std::mem;
 use std::sync::Arc;
@@ -96,7 +96,7 @@ impl Reactor {
         let path = connection.read[asking.target.clone()].to_vec();
         connection.answers(asking.bytes, now);
         let id = attempt.id;
-        let source = Source::Device(Box::new(FromDevice { flow, key, attempt, tried: Vec::new() }));
+        let source = Source::Device(Box::new(FromDevice { flow, key, attempt, begun: 0, tried: Vec::new() }));
         connection.state = State::Sending(Box::new(Sending {
             head,
             head_sent: 0,
@@ -151,11 +151,11 @@ impl Reactor {
         let next = connection.next_attempt();
         let State::Sending(sending) = &mut connection.state else { return };
         let Source::Device(from) = &mut sending.source else { return };
-        from.lost(has_failed, now);
+        let rest = from.lost(has_failed, now);
         let key = from.key;
         let policy = self.shared.policy(key.policy);
         let device = policy.and_then(|policy| policy.another(key.partition, &from.tried, now));
-        let (Some(device), Some((start, stop))) = (device, from.flow.rest()) else {
+        let (Some(device), Some((start, stop))) = (device, rest) else {
             return self.cut(index, UNAVAILABLE);
         };
         // Any device will do that has the version which is being read.

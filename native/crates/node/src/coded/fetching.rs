@@ -3,7 +3,9 @@
 //!
 //! Fault model: whoever is asked for cells may not have them, be late, or send other bytes. Cells of a fragment are then
 //! asked for at the next device that may have it; after the last one, other fragments stand in for it, as they do while
-//! it is late. A late one is used again when it comes, or when there are too few without it.
+//! it is late. A late one is used again when it comes, or when there are too few without it. When too few fragments are
+//! left, all devices are asked again, if anything was made since that was done last: those that failed before may have
+//! been restarted meanwhile.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
@@ -112,6 +114,10 @@ pub(super) struct Fetching {
     making: Making,
     /// For each fragment the devices that may have it, the one that is asked first.
     sources: Vec<VecDeque<u32>>,
+    /// The same when nobody had failed.
+    all_sources: Vec<VecDeque<u32>>,
+    /// The first stripe that was still to be given when all of them were asked last.
+    renewed: u64,
     /// How far away devices are, by their numbers.
     distances: Arc<[u8]>,
     late: BTreeSet<usize>,
@@ -162,7 +168,21 @@ impl Fetching {
     ) -> Self {
         let end = making.left().start;
         let (cells, asked) = (BTreeMap::new(), BTreeSet::new());
-        let mut fetching = Self { info, making, sources, distances, late, cells, asked, window, end, planned: 0 };
+        let (all_sources, renewed) = (sources.clone(), end);
+        let mut fetching = Self {
+            info,
+            making,
+            sources,
+            all_sources,
+            renewed,
+            distances,
+            late,
+            cells,
+            asked,
+            window,
+            end,
+            planned: 0,
+        };
         fetching.plan();
         fetching
     }
@@ -187,14 +207,22 @@ impl Fetching {
         device.and_then(|device| self.distances.get(*device as usize)).copied().unwrap_or(0)
     }
 
+    /// The fragments that somebody may have who has not failed.
+    fn with_source(&self) -> Vec<usize> {
+        (0..self.sources.len()).filter(|index| !self.sources[*index].is_empty()).collect()
+    }
+
     /// Go on with the fragments that can be read now: near ones first, if they are enough without any far one.
     fn plan(&mut self) {
-        let has_source = |index: &usize| !self.sources[*index].is_empty();
-        let mut usable: Vec<usize> = (0..self.sources.len()).filter(has_source).collect();
+        let needed = self.info.block.geometry.scheme().data();
+        if self.first() > self.renewed && self.with_source().len() < needed {
+            self.renewed = self.first();
+            self.sources.clone_from(&self.all_sources);
+        }
+        let mut usable = self.with_source();
         usable.sort_by_key(|index| self.distance(*index));
         let (late, mut usable): (Vec<usize>, Vec<usize>) =
             usable.into_iter().partition(|index| self.late.contains(index));
-        let needed = self.info.block.geometry.scheme().data();
         let near = usable.iter().take_while(|index| self.distance(**index) < FAR).count();
         if near >= needed {
             usable.truncate(near);

@@ -289,6 +289,42 @@ fn an_object_of_many_windows_is_read_as_it_is_taken() {
     drop(slow);
 }
 
+/// Serve at the same address as before, with new connections.
+fn restart(cluster: &mut Cluster, number: usize) {
+    let (peer, _) = cluster.targets[number].clone().unwrap();
+    let machine = &mut cluster.machines[number];
+    drop(machine.node.take());
+    let server = Arc::clone(&machine.server) as Arc<dyn Handler>;
+    let node = Node::start(config(peer.name()), &[], Some(server)).unwrap();
+    node.listen(cluster.world.network.listen(peer.name()).unwrap());
+    machine.node = Some(node);
+}
+
+#[test]
+fn every_server_may_be_restarted_during_a_read() {
+    let mut cluster = Cluster::new(Carrier::Simulated);
+    cluster.cell = 64 << 10;
+    let object = content(1, 33 << 20);
+    cluster.put(1, 10, &object);
+    let events = Completions::new().unwrap();
+    let reading = Reading::start(cluster.places(1, 0, &[]), &[0], 0..u64::MAX, reading(), (events.clone(), 7));
+    let (mut bytes, mut restarted) = (Vec::new(), 0);
+    while reading.end().is_none() || bytes.len() < object.len() {
+        for event in events.wait(reading.turn()) {
+            if let What::Chunk(chunk) = event.what {
+                reading.taken(chunk.len() as u64);
+                bytes.extend_from_slice(&chunk);
+            }
+        }
+        assert!(!matches!(reading.end(), Some(ReadEnd::Cut | ReadEnd::Unavailable)), "with {restarted} restarted");
+        if restarted < 6 && bytes.len() > (restarted + 1) * (4 << 20) {
+            restart(&mut cluster, restarted);
+            restarted += 1;
+        }
+    }
+    assert!((restarted, reading.end()) == (6, Some(ReadEnd::Whole)) && bytes == object);
+}
+
 #[test]
 fn spares_stand_in_for_who_is_away() {
     let cluster = Cluster::new(Carrier::Tcp);
