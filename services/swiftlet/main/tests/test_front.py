@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import pytest
 from aiohttp import ClientSession, web
+from swiftlet_native import TransportPeer
 
 from swiftlet.api.tests.proxy import Proxy, proxy_of
 from swiftlet.errors import NodeUnreachable, SettingsError
@@ -19,6 +20,7 @@ from swiftlet.main.certificates import Certificates
 from swiftlet.main.services.front import add_front, why_no_front
 from swiftlet.main.tests.certificates import PairFiles, make_pair
 from swiftlet.placement.tests.cluster import HASH_PATH, MemoryCluster, memory_cluster
+from swiftlet.ring.model import Device
 from swiftlet.settings import ProxySection
 from swiftlet.web.app import create_base_app
 from swiftlet.web.front_listener import FRONT_LISTENER
@@ -32,8 +34,8 @@ class NativePeers:
     def native_peer(self, _device: object) -> None:
         return None
 
-    async def peer(self, device: object) -> None:
-        raise NodeUnreachable(f"{device} has no native port")
+    async def peer(self, device: Device) -> TransportPeer:
+        raise NodeUnreachable(f"{device.address} has no native port")
 
 
 TLS = {"tls_cert_file": Path("cert.pem"), "tls_key_file": Path("key.pem")}
