@@ -129,7 +129,7 @@ class Routes:
         self._quorums = quorums
         self._told: dict[int, tuple[Ring, list[TransportPeer | None], bool]] = {}
         self._avoided: dict[int, list[int]] = {}
-        """Of each policy that the front knows, the numbers of devices that it avoids."""
+        """The numbers of devices that the front avoids, by policy."""
         self._lookups = _Lookups(self._find)
 
     def tell(self, policy: int) -> None:
