@@ -488,16 +488,16 @@ class ProxySection(NodeTimeouts):
     )
     front: bool = Field(
         default=True,
-        description="Whether a native thread answers GET and HEAD of small plain objects, using what Python "
+        description="Whether a native thread answers GET and HEAD of plain objects, using what Python "
         "decided a moment ago; Python answers all other requests. It also speaks TLS, if a certificate is "
         "set, for both. `front` at /statusz reports whether it runs. false: Python accepts connections itself, and "
         "speaks TLS.",
     )
     front_put: bool = Field(
         default=True,
-        description="With front: whether that thread also stores objects of up to 16 MiB and deletes objects where no "
-        "versioning or rate limit applies, within room that is held ahead where quotas apply. It answers when all "
-        "replicas are durable and the row is listed.",
+        description="With front: whether that thread also stores objects of up to 32 MiB, or 16 where MD5 is needed, "
+        "and deletes objects where no versioning or rate limit applies, within room that is held ahead where quotas "
+        "apply. It answers when all replicas are durable and the row is listed.",
     )
     region: Annotated[str, Field(min_length=1)] | None = Field(
         default=None,

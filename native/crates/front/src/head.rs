@@ -11,7 +11,9 @@ pub const MAX_HEAD: usize = 4096;
 const MAX_HEADERS: usize = 32;
 
 /// The largest size of a body that is accepted here.
-pub const MAX_BODY: usize = 16 * 1024 * 1024;
+pub const MAX_BODY: usize = 32 * 1024 * 1024;
+/// The largest size of a body whose MD5 is needed: devices are asked when it is known, which takes longer than a disk.
+pub const MAX_DIGESTED_BODY: usize = 16 * 1024 * 1024;
 /// Up to this size a body is one piece, and devices are sent it in one.
 pub const PIECE: usize = 1024 * 1024;
 /// Up to this size a body is read into the connection's own memory.

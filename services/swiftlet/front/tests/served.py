@@ -30,7 +30,7 @@ from swiftlet.testing.store.faults import Faults, FaultyStore
 from swiftlet.web.front_listener import FRONT_LISTENER
 
 KEYS = [b"k" * 32]
-_POOL_BYTES = 16 << 20
+POOL_BYTES = 16 << 20
 _VOLUME_BYTES = 2 << 20
 LARGE_BYTES = 4 << 20
 """Room in a front for large answers; half of it is what one of more than 1 MiB takes."""
@@ -59,7 +59,7 @@ class NativeDevices:
 
     def __init__(self, cluster: MemoryCluster, root: Directory) -> None:
         """What the stores in memory hold is not taken over."""
-        self._node = TransportNode("proxy", "here", KEYS, pool_bytes=_POOL_BYTES)
+        self._node = TransportNode("proxy", "here", KEYS, pool_bytes=POOL_BYTES)
         self._stores: list[NativeStore] = []
         self._servers: list[ObjectServer] = []
         self._peers: dict[str, TransportPeer] = {}
@@ -73,7 +73,7 @@ class NativeDevices:
             store = _Faulty(directory)
             name = f"{device.host}:{device.port}"
             stores = {device.device: store.native}
-            server = ObjectServer(name, "there", KEYS, stores, {}, pool_bytes=_POOL_BYTES)
+            server = ObjectServer(name, "there", KEYS, stores, {}, pool_bytes=POOL_BYTES)
             self._stores.append(store)
             self._servers.append(server)
             port = self.ports[device.address] = server.listen("127.0.0.1", 0)
@@ -129,7 +129,7 @@ class NativeContainers:
 
     def __init__(self, cluster: MemoryCluster, root: Directory) -> None:
         """Of the databases' tables, if they have any; else of tables of its own, in which no container is open."""
-        self._node = TransportNode("proxy", "here", KEYS, pool_bytes=_POOL_BYTES)
+        self._node = TransportNode("proxy", "here", KEYS, pool_bytes=POOL_BYTES)
         self._root = root
         self._servers: dict[str, ContainerServer] = {}
         self._peers: dict[str, TransportPeer] = {}
@@ -152,7 +152,7 @@ class NativeContainers:
 
     def _serve(self, device: Device, table: UpdateTable) -> None:
         name = f"{device.host}:{device.port}"
-        server = ContainerServer(name, "there", KEYS, {device.device: table}, {}, pool_bytes=_POOL_BYTES)
+        server = ContainerServer(name, "there", KEYS, {device.device: table}, {}, pool_bytes=POOL_BYTES)
         self._servers[device.address] = server
         self.move(device, server.listen("127.0.0.1", 0))
 

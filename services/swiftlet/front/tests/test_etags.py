@@ -14,6 +14,7 @@ import xxhash
 
 from swiftlet.api.tests.large import md5
 from swiftlet.api.tests.proxy import Answer
+from swiftlet.front.tests import served
 from swiftlet.front.tests.conftest import PATIENCE_S, FrontedProxy, fronted_proxy
 from swiftlet.placement.tests.cluster import MemoryCluster
 from swiftlet.settings import PolicySection
@@ -75,6 +76,26 @@ async def test_it_is_xxh3_of_long_bodies(fronted: FrontedProxy, size: int) -> No
         answer = await hot(fronted, data, given)
         assert (answer.status, answer.headers["Etag"]) == (201, expected)
         assert (await fronted.proxy.call("GET", "c/o", query="x=y")).headers["Etag"] == expected
+
+
+async def test_bodies_whose_md5_nobody_needs_may_be_longer(
+    cluster: MemoryCluster, tmp_path: Directory, policies: Policies, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Up to 16 MiB the front stores both kinds, up to 32 those without MD5; Python stores the others."""
+    monkeypatch.setattr(served, "POOL_BYTES", 128 << 20)
+    data = random.Random(3).randbytes((32 << 20) + 1)
+    async with fronted_proxy(cluster, tmp_path, policies=policies) as fronted:
+        await hot(fronted, b"")
+        for size, by_xxh3, by_md5 in ((16, True, True), (17, True, False), (32, True, False), (33, False, False)):
+            body = data[: min(size << 20, len(data))]
+            for given, is_by_front in ((None, by_xxh3), (md5(body), by_md5)):
+                before = await fronted.noted()
+                headers = {"Content-Type": "a/b"} | ({} if given is None else {"ETag": given})
+                answer = await fronted.proxy.call("PUT", "c/o", headers, io.BytesIO(body))
+                assert (answer.status, answer.headers["Etag"]) == (201, given or xxh3(body))
+                assert await fronted.noted() == before + is_by_front, (size, given)
+                read = await fronted.proxy.call("GET", "c/o", {"Connection": "close"}, query="x=cold")
+                assert read.body == body
 
 
 async def test_what_differs_is_refused(fronted: FrontedProxy) -> None:

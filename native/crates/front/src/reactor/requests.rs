@@ -26,7 +26,7 @@ use crate::body::{Body, Content};
 use crate::checking::{Checked, Queued};
 use crate::connection::{Asking, Connection, Queueing, State, Storing, Writing};
 use crate::grants::{Granted, Holder};
-use crate::head::{self, Asked, Method, PIECE, SHORT_BODY};
+use crate::head::{self, Asked, MAX_DIGESTED_BODY, Method, PIECE, SHORT_BODY};
 use crate::link::Link;
 use crate::made::Made;
 use crate::name;
@@ -288,6 +288,9 @@ impl Reactor {
                 return Then::HandOver;
             }
             let is_digested = is_long && is_md5_needed(&asked, &granted);
+            if is_digested && asked.body_bytes() > MAX_DIGESTED_BODY {
+                return Then::HandOver;
+            }
             let long =
                 Long { policy: granted.policy, head: asked.bytes, bytes: asked.body_bytes(), is_digested, expects };
             return self.receive_body(index, &long, now);
