@@ -65,7 +65,7 @@ pub(crate) struct FromDevice {
     pub(crate) key: Key,
     /// The device that sends the object.
     pub(crate) attempt: Attempt,
-    /// The first byte that it was asked for, once it is not the first device.
+    /// The first byte that it was asked for, if others were asked before; else 0.
     pub(crate) begun: u64,
     /// Those that failed to send that byte.
     pub(crate) tried: Vec<Arc<Device>>,

@@ -4,8 +4,9 @@
 //! [`super::reserved`].
 //!
 //! Fault model: a device may fail at any byte, be silent, or send what is wrong: another one is asked for the rest of the
-//! same version, the one that failed again once others have sent some. When there is none, or wrong bytes were sent, the
-//! connection ends: a short body must not look complete. The client may stop or go away at any byte. What comes of several devices is that of [`super::gathering`].
+//! same version, also one that failed before if others have sent some since. When there is none, or wrong bytes were sent,
+//! the connection ends: a short body must not look complete. The client may stop or go away at any byte. What comes of
+//! several devices is that of [`super::gathering`].
 
 use std::mem;
 use std::sync::Arc;
