@@ -37,7 +37,7 @@ def test_the_texts_are_of_limits_that_there_are() -> None:
 
 def test_constants_of_python_and_rust_are_found() -> None:
     assert KNOWN["api/requests/form_post.py MAX_FIELDS"].value == "100"
-    assert KNOWN["front/head.rs MAX_BODY"].value == "16 Mi"
+    assert KNOWN["front/head.rs MAX_BODY"].value == "32 Mi"
     assert KNOWN["limits.max_meta_count"].value == str(LimitsSection().max_meta_count)
 
 

@@ -506,7 +506,7 @@ mod tests {
             "Content-Length: 0x3\r\nContent-Type: a/b",
             "Content-Length: 3\r\nContent-Type:",
             "Content-Length: +3\r\nContent-Type: a/b",
-            "Content-Length: 16777217\r\nContent-Type: a/b",
+            "Content-Length: 33554433\r\nContent-Type: a/b",
             "Content-Length: 999999999999999999999\r\nContent-Type: a/b",
             "Content-Length:\r\nContent-Type: a/b",
             "Content-Length: 3\r\nContent-Type: a/b;swift_bytes=1",

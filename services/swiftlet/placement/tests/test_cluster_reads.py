@@ -22,7 +22,7 @@ async def test_a_read_falls_over_to_another_replica_of_the_same_version_at_that_
         first, second, third = cluster.primaries()
         reading_order(monkeypatch, first, second, third)
         cluster.transport.link(first).lose_after_bytes = 100_001
-        cluster.transport.link(second).lose_after_bytes = 50_001
+        cluster.transport.link(second).lose_after_bytes = 150_002
         download = await cluster.objects.get_copy(PATH, 0)
         got = b""
         async for chunk in download.chunks():

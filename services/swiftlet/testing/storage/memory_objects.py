@@ -69,7 +69,7 @@ class Link:
     """Calls are never answered; they end with NodeTimeout after the transport's timeout."""
     busy: bool = False
     lose_after_bytes: int | None = None
-    """Transfers break off with NodeTimeout after this many bytes; nothing is committed."""
+    """Transfers break off with NodeTimeout behind this byte of an object, wherever they began; nothing is committed."""
     calls: int = 0
     """The number of calls so far, including refused ones, without acknowledgements, which nobody waits for."""
     loses_acknowledgements: bool = False
@@ -518,8 +518,8 @@ class MemoryGetStream:
     def _read(self, position: int, length: int) -> bytes:
         limit = self._link.lose_after_bytes
         if limit is not None:
-            length = max(1, min(length, limit - (position - self._start)))
-        _check_loss(self._device, self._link, position - self._start + length)
+            length = max(1, min(length, limit - position))
+        _check_loss(self._device, self._link, position + length)
         if self._link.unreachable:
             raise NodeUnreachable(f"{self._device.address} went away")
         try:
