@@ -370,20 +370,14 @@ def open_sizes(pid: int) -> Iterator[int]:
             yield file.stat().st_size
 
 
-def only_sender(cluster: Cluster) -> str:
-    """The object server that sends the object, as soon as it is the only one."""
+def kill_sender(cluster: Cluster) -> str:
+    """Kill the object server that sends the object, as soon as it is the only one; its name."""
     deadline = time.monotonic() + WITHIN_S
     while len(found := senders(cluster)) != 1:
         assert time.monotonic() < deadline, f"these send: {found}"
         time.sleep(0.05)
+    cluster.kill(found[0])
     return found[0]
-
-
-def kill_sender(cluster: Cluster) -> str:
-    """Kill the only object server that sends the object; its name."""
-    sender = only_sender(cluster)
-    cluster.kill(sender)
-    return sender
 
 
 def noted(cluster: Cluster, client: Client) -> int:

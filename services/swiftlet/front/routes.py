@@ -160,9 +160,13 @@ class Routes:
         """Inform the front again about all policies that it knows."""
         for policy in list(self._told):
             self.tell(policy)
-        rings = (ring for ring, _, _ in self._told.values())
-        devices = {device.address: device for ring in rings for device in ring.devices if device is not None}
-        self._lookups.begin([one for one in devices.values() if self._peers.native_peer(one) is None])
+        lacking = {
+            (device.host, device.port): device
+            for ring, peers, _ in self._told.values()
+            for device, peer in zip(ring.devices, peers, strict=True)
+            if device is not None and peer is None
+        }
+        self._lookups.begin(lacking.values())
 
     async def _find(self, device: Device) -> None:
         await self._peers.peer(device)

@@ -184,12 +184,14 @@ impl Policy {
     /// Ask others before these devices, and before no others. One that has whole objects is asked only for the rest of a
     /// long answer that nobody else has.
     pub(crate) fn avoid(&self, numbers: &[u32]) {
-        let whole = self.devices.iter().map(|device| device.as_ref().map(|device| &device.is_avoided));
-        let coded = self.coding.iter().flat_map(|coding| coding.avoided.iter().map(Some).enumerate());
-        for (number, is_avoided) in whole.enumerate().chain(coded) {
-            if let Some(is_avoided) = is_avoided {
-                is_avoided.store(numbers.contains(&(number as u32)), Relaxed);
+        let is_avoided = |number: usize| numbers.contains(&(number as u32));
+        for (number, device) in self.devices.iter().enumerate() {
+            if let Some(device) = device {
+                device.is_avoided.store(is_avoided(number), Relaxed);
             }
+        }
+        for (number, avoided) in self.coding.iter().flat_map(|coding| &coding.avoided).enumerate() {
+            avoided.store(is_avoided(number), Relaxed);
         }
     }
 

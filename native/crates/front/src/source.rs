@@ -66,12 +66,17 @@ pub(crate) struct FromDevice {
     /// The device that sends the object.
     pub(crate) attempt: Attempt,
     /// The first byte that it was asked for, if others were asked before; else 0.
-    pub(crate) begun: u64,
+    begun: u64,
     /// Those that failed to send that byte.
     pub(crate) tried: Vec<Arc<Device>>,
 }
 
 impl FromDevice {
+    /// What the first device sends.
+    pub(crate) fn new(flow: Flow, key: Key, attempt: Attempt) -> Self {
+        Self { flow, key, attempt, begun: 0, tried: Vec::new() }
+    }
+
     /// Note that another device is to send the rest, which is returned if the answer can be finished; whether this one
     /// has failed. Those that failed before it may be asked again if it has sent anything: they may have been restarted
     /// meanwhile.

@@ -97,7 +97,7 @@ impl Reactor {
         let path = connection.read[asking.target.clone()].to_vec();
         connection.answers(asking.bytes, now);
         let id = attempt.id;
-        let source = Source::Device(Box::new(FromDevice { flow, key, attempt, begun: 0, tried: Vec::new() }));
+        let source = Source::Device(Box::new(FromDevice::new(flow, key, attempt)));
         connection.state = State::Sending(Box::new(Sending {
             head,
             head_sent: 0,

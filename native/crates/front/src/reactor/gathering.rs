@@ -427,7 +427,7 @@ mod tests {
         };
         let mut flow = Flow::new(&info, (0, 10), Some(info.xxh3));
         assert!(flow.take(chunk) && !flow.is_checked());
-        (Source::Device(Box::new(FromDevice { flow, key, attempt, begun: 0, tried: Vec::new() })), node)
+        (Source::Device(Box::new(FromDevice::new(flow, key, attempt))), node)
     }
 
     /// A connection on which a longer answer is sent; the client's end.
