@@ -1,13 +1,13 @@
 """Which threads take the processor time of small requests, and how often they are woken.
 
     .venv/bin/python -m bench.dataplane.threads DIRECTORY [--rounds 3] [--seconds 5] [--workers 2] [--clients 20]
-        [--native NAME=FOLDER] [--delete]
+        [--kib 10] [--native NAME=FOLDER] [--delete]
 
-Standalone stores, measured in turns with wrk: PUTs and GETs of 10 KiB and, with `--delete`, DELETEs of the same
-objects. For each kind of process and thread a table has the microseconds of processor time, and how often such a thread
-has begun to wait, for each request; the medians of all rounds. Each `--native` is a store with another build of the
-native package, which is in that folder (`swiftlet_native` with its library), so that builds can be compared in the same
-minutes; without any the installed one is measured.
+Standalone stores, measured in turns with wrk: PUTs and GETs of 10 KiB, or of what `--kib` says, and, with `--delete`,
+DELETEs of the same objects. For each kind of process and thread a table has the microseconds of processor time, and how
+often such a thread has begun to wait, for each request; the medians of all rounds. Each `--native` is a store with
+another build of the native package, which is in that folder (`swiftlet_native` with its library), so that builds can be
+compared in the same minutes; without any the installed one is measured.
 
 What the kernel does for everybody (interrupts, its own threads for the disk) belongs to no process and is not counted.
 """
@@ -24,7 +24,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.baseline.wrk import Figures
+from bench.baseline.wrk import SMALL, Figures
 from bench.dataplane.proxy import CLIENTS, Store, children_of
 from e2e.standalone.cluster import SOURCES, Cluster, start_cluster
 
@@ -76,11 +76,13 @@ def _measure(store: Store, script: str, seconds: int) -> Round:
 
 
 @contextmanager
-def _store(directory: Path, name: str, folder: Path | None, workers: int, clients: int) -> Iterator[Store]:
+def _store(directory: Path, name: str, folder: Path | None, workers: int, clients: int, size: int) -> Iterator[Store]:
     settings = {} if folder is None else {"PYTHONPATH": f"{folder.absolute()}:{SOURCES}"}
     cluster = start_cluster(directory / name, "--workers", str(workers), settings=settings)
     try:
-        yield Store(name, cluster, clients)
+        # As in a store that has been running for a quarter of a minute.
+        cluster.wait_until_proved()
+        yield Store(name, cluster, clients, size)
     finally:
         cluster.stop()
 
@@ -117,6 +119,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=int, default=5, help="length of each (default 5)")
     parser.add_argument("--workers", type=int, default=2, help="processes of each proxy (default 2)")
     parser.add_argument("--clients", type=int, default=CLIENTS, help=f"clients at the same time (default {CLIENTS})")
+    parser.add_argument("--kib", type=int, default=SMALL >> 10, help=f"size of the objects (default {SMALL >> 10})")
     parser.add_argument("--native", action="append", default=[], metavar="NAME=FOLDER", help="a build to compare")
     parser.add_argument("--delete", action="store_true", help="measure DELETEs too")
     arguments = parser.parse_args()
@@ -127,7 +130,9 @@ def main() -> None:
     found: dict[str, dict[str, list[Round]]] = {what: {name: [] for name in builds} for what in operations}
     with ExitStack() as stack:
         stores = {
-            name: stack.enter_context(_store(arguments.directory, name, folder, arguments.workers, arguments.clients))
+            name: stack.enter_context(
+                _store(arguments.directory, name, folder, arguments.workers, arguments.clients, arguments.kib << 10)
+            )
             for name, folder in builds.items()
         }
         for number in range(arguments.rounds):

@@ -6,8 +6,8 @@
 //! Fault model: that of the store. Small objects are checked as a whole before anything is sent.
 
 use swiftlet_store::model::{Info, Key};
-use swiftlet_store::{Got, MAX_AGGREGATE, Object, Store};
-use swiftlet_transport::{Body, Buffer, Chunk};
+use swiftlet_store::{AtOnce, Got, MAX_AGGREGATE, Object, Store};
+use swiftlet_transport::{Body, Buffer, Chunk, Pool};
 
 use crate::device::Permit;
 use crate::download;
@@ -49,17 +49,27 @@ impl AsRef<[u8]> for Held<Object> {
     }
 }
 
+/// The memory from which this answer may be lent.
+fn lends(reply: &Reply) -> Option<&Pool> {
+    // A guest sees its memory at once: what it may not be shown must not be read into it.
+    reply.lends().filter(|_| !reply.is_guests())
+}
+
 /// Bytes of an object: small ones are checked as a whole before anything is sent, large ones piece by piece.
 pub(crate) fn read(store: &Store, key: &Key, wanted: ToRead, permit: Permit, reply: &Reply) -> Answered {
-    // A guest sees its memory at once: what it may not be shown must not be read into it.
-    let object = match reply.lends().filter(|_| !reply.is_guests()) {
+    let object = match lends(reply) {
         None => store.get(key)?,
         Some(pool) => match store.get_into(key, |bytes| pool.spare(bytes))? {
             Got::Object(object) => object,
-            Got::Pieces(info, pieces) => return lent(info, pieces, wanted),
+            Got::Pieces(info, pieces) => return lent(info, pieces.into_iter().map(whole).collect(), wanted),
         },
     };
     sent(object, wanted, permit, reply)
+}
+
+/// A small object that is in memory, in the lent memory if it can be; None if it has to be `read`.
+pub(crate) fn at_once(store: &Store, key: &Key, reply: &Reply) -> Option<AtOnce<Buffer>> {
+    store.get_at_once(key, |bytes| lends(reply)?.spare(bytes))
 }
 
 /// Refuse to show a guest what only a proxy can: it does not know what a manifest or a link means.
@@ -70,14 +80,16 @@ pub(crate) fn may_be_shown(info: &Info, reply: &Reply) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// The wanted bytes of an object in the lent memory, which is limited by the pool.
-fn lent(info: Info, pieces: Vec<Buffer>, wanted: ToRead) -> Answered {
-    let whole = |piece: Buffer| {
-        let bytes = piece.len();
-        piece.freeze(bytes)
-    };
+/// All of a buffer's bytes.
+pub(crate) fn whole(buffer: Buffer) -> Chunk {
+    let bytes = buffer.len();
+    buffer.freeze(bytes)
+}
+
+/// The wanted bytes of an object that is in the lent memory, which is limited by the pool.
+pub(crate) fn lent(info: Info, pieces: Vec<Chunk>, wanted: ToRead) -> Answered {
     let (start, stop) = wanted.of(info.size);
-    let parts = parts::within(pieces.into_iter().map(whole).collect(), &(start..stop));
+    let parts = parts::within(pieces, &(start..stop));
     let sum = if stop - start == info.size { info.xxh3 } else { parts::xxh3_of(&parts) };
     Ok((Found { info, body_xxh3: Some(sum) }.encode()?, parts.into()))
 }

@@ -14,7 +14,7 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 
 use swiftlet_store::model::{Key, PostMeta};
-use swiftlet_store::{Done, Shape, Store};
+use swiftlet_store::{AtOnce, Done, Shape, Store};
 use swiftlet_transport::{Body, Chunk, Handler, Incoming, Receiver, Responder};
 
 use crate::codings::{Coding, Codings};
@@ -384,11 +384,15 @@ impl Work {
     fn look_at_once(self, request: &Request) -> Option<Self> {
         let Request::Get { key, start, stop, whole, proved } = request else { return Some(self) };
         let is_doubted = *proved && self.permit.device.doubts.has(key.policy, key.partition);
-        let found = if is_doubted { None } else { self.store.get_at_once(key) };
-        let Some(object) = found else { return Some(self) };
+        let found = if is_doubted { None } else { reading::at_once(&self.store, key, &self.reply) };
+        let Some(found) = found else { return Some(self) };
         let Self { permit, reply, .. } = self;
         let wanted = ToRead { start: *start, stop: *stop, whole: *whole };
-        match reading::sent(object, wanted, permit, &reply) {
+        let answered = match found {
+            AtOnce::Object(object) => reading::sent(object, wanted, permit, &reply),
+            AtOnce::Record(info, memory, data) => reading::lent(info, vec![reading::whole(memory).part(data)], wanted),
+        };
+        match answered {
             Ok((header, body)) => reply.answer(header, body),
             Err(refusal) => reply.refuse(&refusal),
         }

@@ -31,9 +31,9 @@ pub trait File: Send + Sync {
         buffer.truncate(had + read.as_ref().map_or(0, |read| *read));
         read
     }
-    /// Append `len` bytes from `offset` on to the buffer if that waits for no device. False, with the buffer as it was:
-    /// they are not in memory, or nobody knows whether they are, or they can't be read.
-    fn append_at_once(&self, _buffer: &mut Vec<u8>, _len: usize, _offset: u64) -> bool {
+    /// Fill the buffer if that waits for no device. False, with undefined content of the buffer: not all of it is in
+    /// memory, or nobody knows whether it is, or it can't be read.
+    fn read_at_once(&self, _buffer: &mut [u8], _offset: u64) -> bool {
         false
     }
     /// `append_at` for bytes that were synced, from the device itself where that can be had: that the page cache has them

@@ -47,7 +47,7 @@ pub use error::{Error, Result};
 pub use inner::{Answering, Config, Counters};
 pub use pending::PendingUpdate;
 pub use queue::{Done, Told};
-pub use read::{Fetched, Fragment, Got, Newest, Object, Range, Referred, from_member};
+pub use read::{AtOnce, Fetched, Fragment, Got, Newest, Object, Range, Referred, from_member};
 pub use recover::Recovery;
 pub use store::{
     COPIES, Cold, KeptAs, PARTITIONS, PackHere, PackState, PackUse, Store, Submission, Undecided, Unsettled,

@@ -3,6 +3,7 @@
 //! Fault model: any bit on the device may have flipped, records may be cut off, large files may be missing. An unsound
 //! record is moved to quarantine and counts as missing, and replication restores it.
 
+mod at_once;
 pub(crate) mod fragments;
 mod into;
 pub(crate) mod tables;
@@ -20,12 +21,14 @@ use crate::large;
 use crate::merge;
 use crate::model::{Info, Key};
 use crate::post::Post;
-use crate::reading::{HEAD_BYTES, Raw, Trouble, load_post, put_of, read_record, whole_record};
+use crate::reading::{HEAD_BYTES, Raw, Trouble, load_post, put_of, read_record};
 use crate::record::{ALIGN, CHUNK, HEADER, Kind, Place, parse_tombstone, u64_at};
 use crate::scan;
 use crate::unsound;
 use crate::volume::Pinned;
 
+pub use at_once::AtOnce;
+pub(crate) use at_once::get as get_at_once;
 pub use fragments::{Fetched, Fragment, Newest};
 pub use into::Got;
 pub(crate) use into::get as get_into;
@@ -34,10 +37,6 @@ pub use tables::{Referred, from_member};
 /// What was written past the page cache is read from the disk the first time: this chunk of a large object, and the next
 /// one while this one is checked and sent.
 const AHEAD: u64 = 2 * CHUNK;
-
-/// Records up to this size are read at once if they are in memory: that takes no longer than handing the request to
-/// another thread.
-const AT_ONCE_BYTES: u64 = 32 << 10;
 
 enum Body {
     /// Checked as a whole; the data begins at this offset.
@@ -247,24 +246,6 @@ pub(crate) fn get(inner: &Arc<Inner>, key: &Key) -> Result<Object> {
         let info = merged(inner, key, &raw, found.post.as_ref())?;
         found_object(inner, key, found, raw, info)
     })
-}
-
-/// A small object whose record is in memory, without a wait for the device. None says nothing about it: whatever is the
-/// matter is found, and handled, by who reads it as usual.
-pub(crate) fn get_at_once(inner: &Arc<Inner>, key: &Key) -> Option<Object> {
-    inner.device.check().ok()?;
-    let found = find(inner, key).ok()??;
-    let (place, len) = (found.held.slot.place, found.held.slot.bytes());
-    if found.held.slot.kind != Kind::Put || found.held.extra.post.is_some() || len > AT_ONCE_BYTES {
-        return None;
-    }
-    let mut bytes = Vec::new();
-    if !found.pinned.file.append_at_once(&mut bytes, len as usize, place.offset()) {
-        return None;
-    }
-    let raw = whole_record(inner, key, bytes, place).ok()?;
-    let info = merged(inner, key, &raw, None).ok()?;
-    found_object(inner, key, found, raw, info).ok()
 }
 
 /// An object for reading if it has at most so many bytes, else its description.

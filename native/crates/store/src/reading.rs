@@ -66,11 +66,20 @@ pub(crate) fn read_record(
 
 /// All of a record, which was read as a whole.
 pub(crate) fn whole_record(inner: &Inner, key: &Key, bytes: Vec<u8>, place: Place) -> Result<Raw, Trouble> {
-    let header = header_of(inner, key, &bytes, place, bytes.len() as u64)?;
-    if bytes.len() < HEADER + header.metadata_len as usize {
-        return Err(Trouble::Unsound(place, "it is cut off"));
-    }
+    let (header, _) = head_of(inner, key, &bytes, place)?;
     checked(Raw { header, bytes })
+}
+
+/// Header and metadata of a record, which was read as a whole.
+pub(crate) fn head_of_record(inner: &Inner, key: &Key, bytes: &[u8], place: Place) -> Result<Raw, Trouble> {
+    let (header, head) = head_of(inner, key, bytes, place)?;
+    checked(Raw { header, bytes: head.to_vec() })
+}
+
+fn head_of<'a>(inner: &Inner, key: &Key, bytes: &'a [u8], place: Place) -> Result<(Header, &'a [u8]), Trouble> {
+    let header = header_of(inner, key, bytes, place, bytes.len() as u64)?;
+    let head = bytes.get(..HEADER + header.metadata_len as usize);
+    Ok((header, head.ok_or(Trouble::Unsound(place, "it is cut off"))?))
 }
 
 fn header_of(inner: &Inner, key: &Key, bytes: &[u8], place: Place, len: u64) -> Result<Header, Trouble> {

@@ -19,7 +19,7 @@ use crate::inner::{Answering, Config, Counters, Inner, Log, Stop};
 use crate::large;
 use crate::model::{Entry, EntryKind, Footer, Info, Key, PostMeta, PutMeta, Suffix, Timestamp, Usage};
 use crate::queue::{Done, Op, Queue};
-use crate::read::{self, Got, Object};
+use crate::read::{self, AtOnce, Got, Object};
 use crate::recover::{self, Recovery};
 use crate::unsound;
 use crate::upkeep;
@@ -258,10 +258,14 @@ impl Store {
         read::get(&self.inner, key)
     }
 
-    /// The same of a small one, if that needs no wait for the device; None says nothing about it.
-    #[must_use]
-    pub fn get_at_once(&self, key: &Key) -> Option<Object> {
-        read::get_at_once(&self.inner, key)
+    /// The same of a small one, if that needs no wait for the device; None says nothing about it. Above 64 KiB it is in
+    /// memory that `room` returns, if it returns some, exactly as large as requested.
+    pub fn get_at_once<M: AsMut<[u8]>>(
+        &self,
+        key: &Key,
+        mut room: impl FnMut(usize) -> Option<M>,
+    ) -> Option<AtOnce<M>> {
+        read::get_at_once(&self.inner, key, &mut room)
     }
 
     /// The same if it has at most so many bytes, else its description alone, of which less is read.

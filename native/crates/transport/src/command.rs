@@ -120,8 +120,7 @@ impl Sleeper for Shared {
 }
 
 impl Released for Shared {
-    fn released(&self, hook: HookOf) {
-        self.lock().commands.push(Command::Released(hook));
-        self.nudge();
+    fn released(self: Arc<Self>, hook: HookOf) {
+        self.post(Command::Released(hook));
     }
 }

@@ -311,7 +311,7 @@ impl Drop for Buffer {
 
 /// Told when the last reference to a chunk is dropped.
 pub(crate) trait Released: Send + Sync {
-    fn released(&self, hook: HookOf);
+    fn released(self: Arc<Self>, hook: HookOf);
 }
 
 /// Identifies the chunk: connection, stream, offset in the body, bytes, and whether it was lent.
@@ -507,7 +507,7 @@ mod tests {
     struct Heard(mpsc::Sender<u64>);
 
     impl Released for Heard {
-        fn released(&self, hook: HookOf) {
+        fn released(self: Arc<Self>, hook: HookOf) {
             self.0.send(hook.offset).expect("heard");
         }
     }

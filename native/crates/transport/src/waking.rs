@@ -40,13 +40,20 @@ pub fn together<T>(work: impl FnOnce() -> T) -> T {
     work()
 }
 
-/// Wake a thread for a command, now or at the end of `together`.
+/// Wake a thread for a command, now or at the end of `together`. What a thread still holds when it ends may call this.
 pub(crate) fn wake(sleeper: Arc<dyn Sleeper>) {
-    LATER.with_borrow_mut(|later| match later {
-        None => sleeper.nudge(),
-        Some(later) if later.iter().any(|other| std::ptr::addr_eq(Arc::as_ptr(other), Arc::as_ptr(&sleeper))) => {}
-        Some(later) => later.push(sleeper),
-    });
+    let leave = |later: &RefCell<Option<Vec<Arc<dyn Sleeper>>>>| match &mut *later.borrow_mut() {
+        None => false,
+        Some(later) => {
+            if !later.iter().any(|other| std::ptr::addr_eq(Arc::as_ptr(other), Arc::as_ptr(&sleeper))) {
+                later.push(Arc::clone(&sleeper));
+            }
+            true
+        }
+    };
+    if !LATER.try_with(leave).unwrap_or(false) {
+        sleeper.nudge();
+    }
 }
 
 #[cfg(test)]
@@ -55,6 +62,8 @@ mod tests {
 
     use super::*;
     use crate::command::{Command, Shared};
+    use crate::key::Key;
+    use crate::pool::{Chunk, Hook, HookOf, Pool};
 
     fn asleep() -> Arc<Shared> {
         let shared = Arc::new(Shared::new().expect("a descriptor"));
@@ -79,6 +88,42 @@ mod tests {
         });
         assert_eq!((wakes(&one), wakes(&other), wakes(&none)), (1, 1, 0));
         assert_eq!(one.lock().commands.len(), 2);
+    }
+
+    #[test]
+    fn chunks_that_are_let_go_together_wake_a_thread_once() {
+        let (shared, pool) = (asleep(), Pool::new(4 << 20).expect("memory"));
+        let chunk = |offset| {
+            let of = HookOf { connection: Key { index: 0, generation: 0 }, stream: 1, offset, bytes: 10, lent: true };
+            pool.small(10).expect("memory").freeze_with(10, Some(Hook { whom: shared.clone(), of }))
+        };
+        let (one, other, last) = (chunk(0), chunk(10), chunk(20));
+        together(|| {
+            drop((one, other));
+            assert_eq!(wakes(&shared), 0);
+        });
+        assert_eq!((wakes(&shared), shared.lock().commands.len()), (1, 2));
+        shared.asleep.store(true, SeqCst);
+        drop(last);
+        assert_eq!(wakes(&shared), 1);
+    }
+
+    #[test]
+    fn what_a_thread_holds_at_its_end_is_let_go() {
+        thread_local! {
+            static HELD: RefCell<Option<Chunk>> = const { RefCell::new(None) };
+        }
+        let shared = asleep();
+        let of = HookOf { connection: Key { index: 0, generation: 0 }, stream: 1, offset: 0, bytes: 10, lent: true };
+        let hook = Some(Hook { whom: shared.clone(), of });
+        let ended = std::thread::spawn(move || {
+            let pool = Pool::new(4 << 20).expect("memory");
+            // In either order of the destruction of a thread's variables.
+            HELD.set(pool.small(10).map(|buffer| buffer.freeze_with(10, hook)));
+            together(|| {});
+        });
+        ended.join().expect("without a panic");
+        assert_eq!(wakes(&shared), 1);
     }
 
     #[test]

@@ -503,7 +503,7 @@ fn small_ones_that_are_damaged_are_not_begun(world: &World) {
 fn small_ones_in_memory_are_read_at_once(world: &World) {
     let disk = disk(2);
     let (machine, targets) = world.simulated(&disk, Limits::default());
-    let sizes = [(1, 10_240), (2, 40_000)];
+    let sizes = [(1, 10_240), (2, 131_000), (3, 100_000)];
     for (number, size) in sizes {
         let data = content(number, size);
         assert_eq!(world.client.put(&targets, &put(number, 10, &data, 0), &Chunk::from(data), LONG), [STORED]);
@@ -518,9 +518,14 @@ fn small_ones_in_memory_are_read_at_once(world: &World) {
     assert_eq!(same(1, 10_240, (0, usize::MAX)), 1);
     assert_eq!(same(1, 10_240, (5, 9000)), 2);
     assert_eq!(same(1, 10_240, (10_240, usize::MAX)), 3);
-    assert_eq!(same(2, 40_000, (0, usize::MAX)), 3);
+    assert_eq!(same(2, 131_000, (0, usize::MAX)), 3);
+    assert_eq!(same(3, 100_000, (0, usize::MAX)), 4);
+    assert_eq!(same(3, 100_000, (7, 99_998)), 5);
+    assert_eq!(same(3, 100_000, (99_990, 99_995)), 6);
+    assert_eq!(same(3, 100_000, (100_000, usize::MAX)), 7);
     disk.set_faults(Faults { cold: true, ..Faults::default() });
-    assert_eq!(same(1, 10_240, (0, usize::MAX)), 3);
+    assert_eq!(same(1, 10_240, (0, usize::MAX)), 7);
+    assert_eq!(same(3, 100_000, (0, usize::MAX)), 7);
     nothing_is_held(&machine);
 }
 

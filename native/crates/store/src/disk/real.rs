@@ -158,23 +158,18 @@ impl File for RealFile {
         Ok(buffer.len() - had)
     }
 
-    fn append_at_once(&self, buffer: &mut Vec<u8>, len: usize, offset: u64) -> bool {
+    fn read_at_once(&self, buffer: &mut [u8], offset: u64) -> bool {
+        let len = buffer.len();
         if !cached::has(&self.file, offset, len as u64) {
             return false;
         }
-        let had = buffer.len();
-        buffer.resize(had + len, 0);
         let read = if self.is_in_memory() {
-            self.file.read_at(&mut buffer[had..], offset).ok()
+            self.file.read_at(buffer, offset).ok()
         } else {
             // Without a wait for what is still on its way into the page cache, or has just left it.
-            preadv2(&self.file, &mut [IoSliceMut::new(&mut buffer[had..])], offset, ReadWriteFlags::NOWAIT).ok()
+            preadv2(&self.file, &mut [IoSliceMut::new(buffer)], offset, ReadWriteFlags::NOWAIT).ok()
         };
-        let is_whole = read == Some(len);
-        if !is_whole {
-            buffer.truncate(had);
-        }
-        is_whole
+        read == Some(len)
     }
 
     fn write_at(&self, parts: &[IoSlice<'_>], mut offset: u64) -> io::Result<()> {
@@ -408,10 +403,8 @@ mod tests {
         let file = RealFile::around(RealDisk::options().open(root.join("file")).unwrap());
         file.sync().unwrap();
         let read = |offset: usize, len: usize| {
-            let mut found = b"before".to_vec();
-            let is_read = file.append_at_once(&mut found, len, offset as u64);
-            assert_eq!(found.len(), 6 + if is_read { len } else { 0 });
-            is_read.then(|| found.split_off(6))
+            let mut found = vec![0; len];
+            file.read_at_once(&mut found, offset as u64).then_some(found)
         };
         // An older kernel does not say what is in memory: there nothing is read at once.
         let is_known = cached::has(&file.file, 0, 1);

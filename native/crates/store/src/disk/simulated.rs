@@ -412,11 +412,9 @@ impl File for SimulatedFile {
         Ok(count)
     }
 
-    fn append_at_once(&self, buffer: &mut Vec<u8>, len: usize, offset: u64) -> bool {
-        let had = buffer.len();
+    fn read_at_once(&self, buffer: &mut [u8], offset: u64) -> bool {
         let is_cold = lock(&self.state).faults.cold;
-        let is_whole = !is_cold && self.append_at(buffer, len, offset).is_ok_and(|read| read == len);
-        buffer.truncate(if is_whole { had + len } else { had });
+        let is_whole = !is_cold && self.read_at(buffer, offset).is_ok_and(|read| read == buffer.len());
         lock(&self.state).at_once += u64::from(is_whole);
         is_whole
     }

@@ -16,7 +16,7 @@ use crate::reading::{HEAD_BYTES, Raw, Trouble, read_record};
 use crate::record::{CHUNK, HEADER, Kind};
 
 /// Up to this size a copy costs less than reading the data separately.
-const WORTH_BYTES: u64 = 64 << 10;
+pub(super) const WORTH_BYTES: u64 = 64 << 10;
 
 /// The result of a read.
 pub enum Got<M> {
