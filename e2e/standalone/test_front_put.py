@@ -327,6 +327,14 @@ READ_PARTS = [part << 20 for part in (4, 20, 36, 52)]
 """What the client has each time when the server that sends is killed."""
 
 
+SEGMENTS, SEGMENT_BYTES = 64, (3 << 19) + 7
+"""Of a large object."""
+SERVERS = range(1, 5)
+"""The numbers of the object servers."""
+AHEAD_BYTES = 5 << 20
+"""What a client of a large object takes before, and after, a server is killed."""
+
+
 class Reading:
     """A client that takes an object as it is told, and has little room for what it has not taken. Its GET has no header
     of a body, with which Python would answer.
@@ -426,6 +434,31 @@ def test_object_servers_are_killed_in_the_middle_of_a_long_get(cluster: Cluster)
         return by_front
 
     until(was_front, "a long GET through the front")
+
+
+def test_object_servers_are_killed_one_after_another_while_a_large_object_is_read(cluster: Cluster) -> None:
+    """Whoever is away at the moment: the client gets every byte of all segments."""
+    client = Client(cluster.endpoint, cluster.user, cluster.key)
+    body = random.Random(8).randbytes(SEGMENTS * SEGMENT_BYTES)
+    assert client.call("PUT", "segments").status == 201
+    entries = []
+    for number in range(SEGMENTS):
+        data = body[number * SEGMENT_BYTES : (number + 1) * SEGMENT_BYTES]
+        assert client.call("PUT", f"segments/{number:02}", body=data).status == 201
+        entries.append({"path": f"segments/{number:02}", "size_bytes": len(data)})
+    manifest = json.dumps(entries).encode()
+    assert client.call("PUT", "segments/all", body=manifest, query="multipart-manifest=put").status == 201
+    cluster.wait_until_proved()
+    with closing(Reading(client, "segments/all")) as reading:
+        assert reading.status == 200
+        for number in (*SERVERS, *SERVERS):
+            reading.take(len(reading.body) + AHEAD_BYTES)
+            cluster.kill(f"object-{number}")
+            reading.take(len(reading.body) + AHEAD_BYTES)
+            cluster.start(f"object-{number}")
+        assert len(reading.body) < len(body), "it was read before all were killed"
+        reading.take(len(body))
+    assert reading.body == body
 
 
 def test_what_expires_goes_whoever_was_killed_while_it_was_stored(

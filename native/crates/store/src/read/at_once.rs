@@ -15,7 +15,7 @@ use crate::record::{HEADER, Kind};
 
 /// Records up to this size are read at once: that takes about as long as handing the request to another thread, which
 /// would have to be woken, and to wake this one.
-const MOST_BYTES: u64 = 128 << 10;
+const AT_ONCE_BYTES: u64 = 128 << 10;
 
 /// An object that was read at once.
 pub enum AtOnce<M> {
@@ -35,7 +35,7 @@ pub(crate) fn get<M: AsMut<[u8]>>(
     inner.device.check().ok()?;
     let found = find(inner, key).ok()??;
     let (place, len) = (found.held.slot.place, found.held.slot.bytes());
-    if found.held.slot.kind != Kind::Put || found.held.extra.post.is_some() || len > MOST_BYTES {
+    if found.held.slot.kind != Kind::Put || found.held.extra.post.is_some() || len > AT_ONCE_BYTES {
         return None;
     }
     let file = &found.pinned.file;
