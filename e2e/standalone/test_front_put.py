@@ -328,7 +328,7 @@ READ_PARTS = [part << 20 for part in (4, 20, 36, 52)]
 
 
 SEGMENTS, SEGMENT_BYTES = 64, (3 << 19) + 7
-"""Of a large object."""
+"""Segments of a large object, and bytes of each."""
 SERVERS = range(1, 5)
 """The numbers of the object servers."""
 AHEAD_BYTES = 5 << 20
