@@ -325,13 +325,11 @@ READ_BYTES = (64 << 20) + 4097
 """Of an object: far more than devices, processes and sockets have of it ahead of a client."""
 READ_PARTS = [part << 20 for part in (4, 20, 36, 52)]
 """What the client has each time when the server that sends is killed."""
-
-
 SEGMENTS, SEGMENT_BYTES = 64, (3 << 19) + 7
 """Segments of a large object, and bytes of each."""
 SERVERS = range(1, 5)
 """The numbers of the object servers."""
-AHEAD_BYTES = 5 << 20
+TAKEN_BYTES = 5 << 20
 """What a client of a large object takes before, and after, a server is killed."""
 
 
@@ -437,7 +435,9 @@ def test_object_servers_are_killed_in_the_middle_of_a_long_get(cluster: Cluster)
 
 
 def test_object_servers_are_killed_one_after_another_while_a_large_object_is_read(cluster: Cluster) -> None:
-    """Whoever is away at the moment: the client gets every byte of all segments."""
+    """Whoever is away at the moment: the client gets every byte of all segments. Python answers, and asks for them
+    ahead.
+    """
     client = Client(cluster.endpoint, cluster.user, cluster.key)
     body = random.Random(8).randbytes(SEGMENTS * SEGMENT_BYTES)
     assert client.call("PUT", "segments").status == 201
@@ -452,9 +452,9 @@ def test_object_servers_are_killed_one_after_another_while_a_large_object_is_rea
     with closing(Reading(client, "segments/all")) as reading:
         assert reading.status == 200
         for number in (*SERVERS, *SERVERS):
-            reading.take(len(reading.body) + AHEAD_BYTES)
+            reading.take(len(reading.body) + TAKEN_BYTES)
             cluster.kill(f"object-{number}")
-            reading.take(len(reading.body) + AHEAD_BYTES)
+            reading.take(len(reading.body) + TAKEN_BYTES)
             cluster.start(f"object-{number}")
         assert len(reading.body) < len(body), "it was read before all were killed"
         reading.take(len(body))

@@ -22,7 +22,7 @@ use crate::merge;
 use crate::model::{Info, Key};
 use crate::post::Post;
 use crate::reading::{HEAD_BYTES, Raw, Trouble, load_post, put_of, read_record};
-use crate::record::{ALIGN, CHUNK, HEADER, Kind, Place, parse_tombstone, u64_at};
+use crate::record::{ALIGN, CHUNK, HEADER, Header, Kind, Place, parse_tombstone, u64_at};
 use crate::scan;
 use crate::unsound;
 use crate::volume::Pinned;
@@ -282,13 +282,19 @@ fn found_object(inner: &Arc<Inner>, key: &Key, found: Found, raw: Raw, info: Inf
     Ok(Object { inner: Arc::clone(inner), key: *key, place, info, body, offset, pinned })
 }
 
-fn check_small(raw: Raw) -> Result<Body, Trouble> {
-    let start = HEADER + raw.header.metadata_len as usize;
-    let data = raw.bytes.get(start..start + raw.header.size as usize);
-    if data.is_none_or(|data| swiftlet_hash::xxh3_64(data) != raw.header.data_xxh3) {
-        return Err(Trouble::Unsound(raw.header.place, "its data is damaged"));
+/// Where a record has the data of a small object, which are checked.
+fn sound_data(header: &Header, record: &[u8]) -> Result<std::ops::Range<usize>, Trouble> {
+    let start = HEADER + header.metadata_len as usize;
+    let within = start..start + header.size as usize;
+    match record.get(within.clone()) {
+        Some(data) if swiftlet_hash::xxh3_64(data) == header.data_xxh3 => Ok(within),
+        _ => Err(Trouble::Unsound(header.place, "its data is damaged")),
     }
-    Ok(Body::Memory(raw.bytes, start))
+}
+
+fn check_small(raw: Raw) -> Result<Body, Trouble> {
+    let data = sound_data(&raw.header, &raw.bytes)?;
+    Ok(Body::Memory(raw.bytes, data.start))
 }
 
 /// A large object's file, and the checksums of its chunks.

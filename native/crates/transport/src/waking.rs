@@ -42,16 +42,16 @@ pub fn together<T>(work: impl FnOnce() -> T) -> T {
 
 /// Wake a thread for a command, now or at the end of `together`. What a thread still holds when it ends may call this.
 pub(crate) fn wake(sleeper: Arc<dyn Sleeper>) {
-    let leave = |later: &RefCell<Option<Vec<Arc<dyn Sleeper>>>>| match &mut *later.borrow_mut() {
-        None => false,
-        Some(later) => {
-            if !later.iter().any(|other| std::ptr::addr_eq(Arc::as_ptr(other), Arc::as_ptr(&sleeper))) {
-                later.push(Arc::clone(&sleeper));
-            }
-            true
+    // Where the thread's variables are gone already, nobody would wake it later.
+    let is_left = LATER.try_with(|later| {
+        let mut later = later.borrow_mut();
+        let Some(later) = later.as_mut() else { return false };
+        if !later.iter().any(|other| std::ptr::addr_eq(Arc::as_ptr(other), Arc::as_ptr(&sleeper))) {
+            later.push(Arc::clone(&sleeper));
         }
-    };
-    if !LATER.try_with(leave).unwrap_or(false) {
+        true
+    });
+    if !is_left.unwrap_or(false) {
         sleeper.nudge();
     }
 }
@@ -69,6 +69,10 @@ mod tests {
         let shared = Arc::new(Shared::new().expect("a descriptor"));
         shared.asleep.store(true, SeqCst);
         shared
+    }
+
+    fn of(offset: u64) -> HookOf {
+        HookOf { connection: Key { index: 0, generation: 0 }, stream: 1, offset, bytes: 10, lent: true }
     }
 
     /// How often it was woken since the last look.
@@ -94,8 +98,8 @@ mod tests {
     fn chunks_that_are_let_go_together_wake_a_thread_once() {
         let (shared, pool) = (asleep(), Pool::new(4 << 20).expect("memory"));
         let chunk = |offset| {
-            let of = HookOf { connection: Key { index: 0, generation: 0 }, stream: 1, offset, bytes: 10, lent: true };
-            pool.small(10).expect("memory").freeze_with(10, Some(Hook { whom: shared.clone(), of }))
+            let hook = Hook { whom: shared.clone(), of: of(offset) };
+            pool.small(10).expect("memory").freeze_with(10, Some(hook))
         };
         let (one, other, last) = (chunk(0), chunk(10), chunk(20));
         together(|| {
@@ -113,17 +117,24 @@ mod tests {
         thread_local! {
             static HELD: RefCell<Option<Chunk>> = const { RefCell::new(None) };
         }
-        let shared = asleep();
-        let of = HookOf { connection: Key { index: 0, generation: 0 }, stream: 1, offset: 0, bytes: 10, lent: true };
-        let hook = Some(Hook { whom: shared.clone(), of });
-        let ended = std::thread::spawn(move || {
-            let pool = Pool::new(4 << 20).expect("memory");
-            // In either order of the destruction of a thread's variables.
-            HELD.set(pool.small(10).map(|buffer| buffer.freeze_with(10, hook)));
-            together(|| {});
-        });
-        ended.join().expect("without a panic");
-        assert_eq!(wakes(&shared), 1);
+        // Variables of a thread are destroyed in an order that depends on which of them was used first.
+        for is_held_first in [true, false] {
+            let shared = asleep();
+            let hook = Hook { whom: shared.clone(), of: of(0) };
+            let ended = std::thread::spawn(move || {
+                let pool = Pool::new(4 << 20).expect("memory");
+                let hold = || HELD.set(pool.small(10).map(|buffer| buffer.freeze_with(10, Some(hook))));
+                if is_held_first {
+                    hold();
+                    together(|| {});
+                } else {
+                    together(|| {});
+                    hold();
+                }
+            });
+            ended.join().expect("without a panic");
+            assert_eq!(wakes(&shared), 1, "{is_held_first}");
+        }
     }
 
     #[test]

@@ -7,11 +7,11 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::into::WORTH_BYTES;
-use super::{Object, find, found_object, merged};
+use super::{Object, find, found_object, merged, sound_data};
 use crate::inner::Inner;
 use crate::model::{Info, Key};
 use crate::reading::{head_of_record, whole_record};
-use crate::record::{HEADER, Kind};
+use crate::record::Kind;
 
 /// Records up to this size are read at once: that takes about as long as handing the request to another thread, which
 /// would have to be woken, and to wake this one.
@@ -25,8 +25,8 @@ pub enum AtOnce<M> {
     Record(Info, M, Range<usize>),
 }
 
-/// A small object whose record is in memory, in memory that `room` returns, exactly as large as requested, where no copy
-/// costs less than that. None says nothing about the object.
+/// A small object whose record is in memory. A record above [`WORTH_BYTES`] is read into what `room` returns, if it
+/// returns some, exactly as large as requested. None says nothing about the object.
 pub(crate) fn get<M: AsMut<[u8]>>(
     inner: &Arc<Inner>,
     key: &Key,
@@ -49,10 +49,8 @@ pub(crate) fn get<M: AsMut<[u8]>>(
         }
         let raw = head_of_record(inner, key, bytes, place).ok()?;
         let info = merged(inner, key, &raw, None).ok()?;
-        let start = HEADER + raw.header.metadata_len as usize;
-        let data = start..start + raw.header.size as usize;
-        let is_sound = bytes.get(data.clone()).is_some_and(|data| swiftlet_hash::xxh3_64(data) == raw.header.data_xxh3);
-        return is_sound.then_some(AtOnce::Record(info, memory, data));
+        let data = sound_data(&raw.header, bytes).ok()?;
+        return Some(AtOnce::Record(info, memory, data));
     }
     let mut bytes = vec![0; len as usize];
     if !file.read_at_once(&mut bytes, place.offset()) {
