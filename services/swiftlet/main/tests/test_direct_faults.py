@@ -490,6 +490,11 @@ async def test_a_device_that_has_moved_is_found_by_the_newer_ring(
     assert not [line for line in counted.http if line.endswith("/moved")]
     publish(ring.version + 2)
     await has_ring(ring.version + 2)
+    # Metadata servers are told in the background of the writes that the device has missed.
+    telling = parts_of(way).reports._telling
+    assert telling is not None
+    async with asyncio.timeout(60):
+        await telling
     with Counted(cluster, way) as counted:
         await way.put(request, BytesBody(SMALL))
     assert (counted.http, counted.devices) == ([], 3)
