@@ -273,6 +273,9 @@ class Front:
     def open(self) -> int:
         """Connections that are here."""
 
+    def busy(self) -> int:
+        """Requests that are being worked on here, up to half a second ago; not those that were handed over."""
+
     def bridged(self) -> int:
         """Connections with TLS that were handed over: their bytes are passed on here."""
 

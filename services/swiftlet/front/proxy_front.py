@@ -155,9 +155,12 @@ class AccessRecords:
         self._metrics = metrics
         self.total = 0
         """The number of answers that were taken so far."""
+        self._busy = 0
+        """The number of requests in flight that the metrics count for the front."""
 
     def take(self) -> int:
         """Log and count what was answered since the last call; return the number of answers."""
+        self._count_busy(self._front.busy())
         lines, counted = self._front.records(DURATION_BUCKETS_S)
         if not counted:
             return 0
@@ -168,6 +171,16 @@ class AccessRecords:
         log_encoded("access", "request", lines, time.time())
         self.total += answers
         return answers
+
+    def end(self) -> None:
+        """Log and count what is left, of a front that has ended."""
+        self.take()
+        self._count_busy(0)
+
+    def _count_busy(self, busy: int) -> None:
+        if busy != self._busy:
+            self._metrics.in_flight.inc(busy - self._busy)
+            self._busy = busy
 
 
 class ProxyFront:
@@ -301,6 +314,7 @@ class ProxyFront:
             self._api.clock.observe(Timestamp(running.front.newest()))
             self._api.clock.follow(None)
             running.take_records()
+            running.access_records.end()
 
     def status(self) -> FrontStatus:
         """Return the field `front` of the status report."""

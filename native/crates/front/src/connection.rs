@@ -331,6 +331,22 @@ impl Connection {
         self.read.len() <= bytes && !self.readable
     }
 
+    /// Whether a request is being worked on, whose body may still be on its way.
+    pub(crate) fn has_request(&self) -> bool {
+        match self.state {
+            State::Idle => !self.read.is_empty(),
+            State::Handshaking | State::Ending(_) | State::Bridged(_) => false,
+            State::Deciding
+            | State::Asking(_)
+            | State::Gathering(_)
+            | State::Checking(_)
+            | State::Queueing(_)
+            | State::Storing(_)
+            | State::Writing(_)
+            | State::Sending(_) => true,
+        }
+    }
+
     /// Send nothing more, and wait a little for the client to close.
     pub(crate) fn end_politely(&mut self) {
         self.link.end();

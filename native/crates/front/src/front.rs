@@ -249,6 +249,12 @@ impl Front {
         self.shared.open.load(Ordering::Relaxed)
     }
 
+    /// Requests that are being worked on; what was handed over is not among them. Up to half a second old.
+    #[must_use]
+    pub fn busy(&self) -> usize {
+        self.shared.busy.load(Ordering::Relaxed)
+    }
+
     /// Connections with TLS that whoever fetched them serves, or that wait to be fetched.
     #[must_use]
     pub fn bridged(&self) -> usize {

@@ -621,6 +621,8 @@ impl Reactor {
                 self.end_late(index);
             }
         }
+        let connections = self.slots.iter().filter_map(|slot| slot.connection.as_ref());
+        self.shared.busy.store(connections.filter(|one| one.has_request()).count(), Ordering::Relaxed);
     }
 
     fn leave(&mut self) {

@@ -188,6 +188,8 @@ pub(crate) struct Shared {
     /// What Python is asked to decide.
     pub(crate) undecided: Mutex<Vec<Holder>>,
     pub(crate) open: AtomicUsize,
+    /// Connections with a request, as of the last look at all of them.
+    pub(crate) busy: AtomicUsize,
     /// None for plain HTTP.
     pub(crate) secure: Option<Arc<Secure>>,
     /// Connections with TLS that Python serves.
@@ -236,6 +238,7 @@ impl Shared {
             made: Mutex::default(),
             undecided: Mutex::default(),
             open: AtomicUsize::new(0),
+            busy: AtomicUsize::new(0),
             secure,
             bridged: AtomicUsize::new(0),
             storing: AtomicUsize::new(0),

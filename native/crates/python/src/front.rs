@@ -499,6 +499,11 @@ impl Front {
         self.0.open()
     }
 
+    /// Requests that are being worked on, up to half a second ago.
+    fn busy(&self) -> usize {
+        self.0.busy()
+    }
+
     /// Connections with TLS that Python serves, or will fetch.
     fn bridged(&self) -> usize {
         self.0.bridged()

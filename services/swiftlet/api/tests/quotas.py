@@ -54,7 +54,7 @@ def connect_accounts(cluster: MemoryCluster) -> list[AccountReporter]:
             HASH_PATH,
             partial(_is, device),
             TimestampClock(),
-            ReportSettings(debounce_s=0.05),
+            ReportSettings(interval_s=0.05),
         )
         for device in cluster.devices
     }

@@ -126,6 +126,21 @@ async def test_like_pythons(stored: FrontedProxy) -> None:
             assert found == await by_python(stored, "GET", "c/o", line), (size, line)
 
 
+def in_flight() -> float:
+    return REGISTRY.get_sample_value("swiftlet_http_requests_in_flight", {"service": "proxy"}) or 0.0
+
+
+async def test_requests_in_flight_are_counted(stored: FrontedProxy) -> None:
+    """Of clients that have not taken all of their answers yet, beside those of Python."""
+    await until(lambda: not in_flight())
+    async with Client.asking(stored, "long") as first, Client.asking(stored, "long") as second:
+        assert await first.head() == await second.head() == 200
+        await until(lambda: in_flight() == 2)
+        assert await first.take(LONG) == body(LONG)
+        await until(lambda: in_flight() == 1)
+    await until(lambda: not in_flight())
+
+
 async def test_one_behind_the_other(stored: FrontedProxy) -> None:
     """On one connection, asked for at once."""
     await put(stored, "short", b"short")

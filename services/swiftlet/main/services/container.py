@@ -207,7 +207,7 @@ def _use_reporter(
         settings.cluster.hash_path,
         local_devices(settings.container),
         TimestampClock(),
-        ReportSettings(debounce_s=settings.container.account_update_interval_s),
+        ReportSettings(interval_s=settings.container.account_update_interval_s),
     )
 
     async def reporting(_app: web.Application) -> AsyncIterator[None]:

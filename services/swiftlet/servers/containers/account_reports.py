@@ -3,8 +3,9 @@
 A container's database remembers what was last reported to its account; whatever differs from that is pending. So the
 database is the outbox: nothing is lost by a restart, and a scan at the start finds what is pending. That a report was
 delivered is noted with the container's next change, or when its file is closed. A PUT or DELETE of
-a container is reported before it is answered, for a bounded time; changed totals about a second later, many changes in
-one report.
+a container is reported before it is answered, for a bounded time; changed totals within an interval, many changes in
+one report. The moments of these reports are the same for all containers of a server, so that those of one account go in
+one request, and are one transaction there; each server has moments of its own.
 
 Replica i of a container reports to replica i of its account, so that a report costs one request. Where the counts of
 replicas differ the pairs wrap round; a handoff, which has no number, reports to all. The account's replicas exchange
@@ -52,12 +53,12 @@ MAX_REPORTS = 256
 class ReportSettings:
     """The settings that determine when containers report their totals."""
 
-    debounce_s: float = 1.0
-    """Seconds for which a change waits for further changes."""
+    interval_s: float = 1.0
+    """Seconds between the moments at which changed totals are reported."""
     wait_s: float = 2.0
     """Seconds for which a PUT or DELETE of a container waits for its report."""
     max_pause_s: float = 60.0
-    """The longest pause between repetitions; pauses begin with `debounce_s` and double."""
+    """The longest pause between repetitions; pauses begin with `interval_s` and double."""
     concurrency: int = 256
     """The number of reports that are made at a time; those for one account on one device go together."""
     scan_pause_s: float = 0.001
@@ -96,6 +97,7 @@ class AccountReporter:
         self._is_local = is_local
         self._clock = clock
         self._settings = settings or ReportSettings()
+        self._offset_s = random.uniform(0, self._settings.interval_s)  # noqa: S311
         self._timers: dict[_Key, asyncio.TimerHandle] = {}
         self._failures: dict[_Key, int] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -144,12 +146,17 @@ class AccountReporter:
         key = (device, id)
         if key in self._timers:
             return
-        pause_s = self._settings.debounce_s * float(1 << min(self._failures.get(key, 0), 20))
-        pause_s = min(pause_s, max(self._settings.max_pause_s, self._settings.debounce_s))
-        if key in self._failures:
-            pause_s *= random.uniform(0.75, 1.25)  # noqa: S311
-        self._timers[key] = asyncio.get_running_loop().call_later(pause_s, self._fire, key)
+        loop = asyncio.get_running_loop()
+        self._timers[key] = loop.call_later(self._pause_s(self._failures.get(key, 0), loop.time()), self._fire, key)
         PENDING.set(len(self._timers))
+
+    def _pause_s(self, failures: int, now_s: float) -> float:
+        """Return the seconds until a report: up to the next moment of all, or longer and at random after failures."""
+        interval_s = self._settings.interval_s
+        if not failures:
+            return interval_s - (now_s - self._offset_s) % interval_s
+        pause_s = interval_s * float(1 << min(failures, 20))
+        return min(pause_s, max(self._settings.max_pause_s, interval_s)) * random.uniform(0.75, 1.25)  # noqa: S311
 
     async def run_once(self) -> int:
         """Send all pending reports now; return how many failed."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from array import array
 from collections.abc import AsyncIterator, Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from swiftlet.servers.tests.listing_cluster import HASH_PATH, ListingCluster, de
 from swiftlet.testing.storage.memory_listing import Fault, MemoryListingTransport
 from swiftlet.timestamp import Timestamp, TimestampClock
 
-FAST = ReportSettings(debounce_s=0.01, wait_s=10.0, max_pause_s=0.02, scan_pause_s=0.0)
+FAST = ReportSettings(interval_s=0.01, wait_s=10.0, max_pause_s=0.02, scan_pause_s=0.0)
 
 
 def ring(devices: list[Device], holders: list[int]) -> Ring:
@@ -167,3 +168,21 @@ async def test_reports_of_many_containers_go_together(cluster: ListingCluster) -
     assert sent == [10, 20, 20], "what was delivered is not sent again"
     assert (await setup.account()).container_count == 30
     await setup.reporter.stop()
+
+
+async def test_all_containers_report_at_the_same_moments(cluster: ListingCluster) -> None:
+    """Whatever changed since the last moment is told at the next one; what failed waits longer, each for itself."""
+    reporter = Setup(cluster, ReportSettings(interval_s=2.0, max_pause_s=60.0)).reporter
+    changes = [1000.0 + 0.014 * number for number in range(1000)]
+    moments = {round(now_s + reporter._pause_s(0, now_s), 6) for now_s in changes}
+    assert len(moments) == 8, "in 14 s, a moment every 2 s"
+    assert all(0 < reporter._pause_s(0, now_s) <= 2.0 for now_s in changes)
+    assert [round(high - low, 3) for low, high in pairwise(sorted(moments))] == [2.0] * 7
+    waits = [[reporter._pause_s(failures, 1000.0) for _ in range(50)] for failures in (1, 3, 30)]
+    for pause_s, some in zip((4, 16, 60), waits, strict=True):
+        assert all(0.75 * pause_s <= wait_s <= 1.25 * pause_s for wait_s in some)
+    assert len(set(waits[0])) > 1, "by chance"
+    other = Setup(cluster, ReportSettings(interval_s=2.0)).reporter
+    assert other._pause_s(0, 1000.0) != reporter._pause_s(0, 1000.0), "each server has its own"
+    await reporter.stop()
+    await other.stop()
