@@ -29,7 +29,7 @@ from typing import Protocol, TypeVar
 
 from swiftlet.boundaries.listings import PageForm
 from swiftlet.errors import DeviceFailed, DiskFull, NotFound, SwiftletError
-from swiftlet.folds import FOLD_AFTER_S, FOLDS_A_DEVICE
+from swiftlet.folds import FOLD_AFTER_S
 from swiftlet.listing import folding, metrics
 from swiftlet.listing.account_db import AccountDb
 from swiftlet.listing.at_rest import fingerprints_at_rest
@@ -479,20 +479,6 @@ class ListingStore:
                 await self.shorten_journal()
         finally:
             self._folding.stop()
-
-    async def fold_few(self) -> None:
-        """Merge all rows that native code has taken so far, if so few databases have rows that it costs little. Raises
-        the error of a database that can't take them.
-        """
-        places = [] if self.table is None else self.table.databases()
-        if len(places) > FOLDS_A_DEVICE:
-            return
-        # A handle whose fold has begun is busy, so that it is not closed for those after it: a database has one writer.
-        folds = [self._handle(self._id_at(place)).fold() for place in places]
-        if folds:
-            await asyncio.wait(folds)
-        for fold in folds:
-            fold.result()
 
     async def shorten_journal(self) -> None:
         """Remove the files of the journal whose rows are durable in the databases, once those folded so far are."""

@@ -7,9 +7,9 @@ called folding (`docs/design/2026-11-25-container-updates.md`).
 Invariant: nobody reads or changes a database while rows of it lie in the table that were taken before he asked. A read
 folds first (`handle.Handle.read`); each transaction of a write begins with what was taken (`writer.Writer`). Two things
 are known without a read, and may lack these rows: what `ListingStore.container_info` says without `merged`, and the
-fingerprints that replicators compare, where many databases have rows (`ListingStore.fold_few`). A database is open to
-native code only while it is in its ordinary state: the container exists, was never split, and no write waits but
-updates and folds. So what native code takes is what Python would have merged.
+fingerprints that replicators compare. A database is open to native code only while it is in its ordinary state: the
+container exists, was never split, and no write waits but updates and folds. So what native code takes is what Python
+would have merged.
 
 Invariant: each `take_out` is ended once, in the event loop: after the commit with these rows was noted for its sync, or
 with the error of the transaction. So a journal file is never removed before its rows are durable in the database.

@@ -132,6 +132,12 @@ async def test_no_row_is_taken_while_another_write_waits(device: Device) -> None
     await aside
 
 
+async def merge_all(store: ListingStore) -> None:
+    """Merge what native code has taken, in all databases at a time."""
+    assert store.table is not None
+    await asyncio.gather(*(store._handle(store._id_at(place)).fold() for place in store.table.databases()))
+
+
 READS: dict[str, Callable[[ListingStore], object]] = {
     "totals": lambda store: store.container_info(*PLACE),
     "listing": lambda store: store.list_objects(*PLACE, ListingQuery()),
@@ -139,7 +145,6 @@ READS: dict[str, Callable[[ListingStore], object]] = {
     "shard's state": lambda store: store.read(id_of(store), shards.look),
     "report": lambda store: store.read(id_of(store), lambda database: database.account_row(Timestamp(9))),
     "digest": lambda store: store.fingerprint(id_of(store)),
-    "sync": lambda store: store.fold_few(),
     "write": lambda store: store.post_container(*PLACE, Timestamp(3), {"K": "v"}),
     "recount": lambda store: store.write(id_of(store), lambda database: database.mend_counts()),
 }
@@ -203,7 +208,7 @@ async def test_a_read_during_a_fold_waits_for_what_came_after_its_beginning(devi
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ContainerDb, "merge_rows", merging)
-        fold = asyncio.ensure_future(store.fold_few())
+        fold = asyncio.ensure_future(merge_all(store))
         while not took:  # noqa: ASYNC110 - the thread has no event
             await asyncio.sleep(0.001)
         assert await names(store) == ["first", "second", "third"]
@@ -241,7 +246,7 @@ async def test_rows_of_a_database_that_was_removed_are_dropped(device: Device) -
     store = await device.started()
     device.take("second")
     device.killed()
-    await store.fold_few()
+    await merge_all(store)
     assert await store.remove(id_of(store), await store.fingerprint(id_of(store)))
     assert not device.is_open()
     await store.close()
@@ -452,7 +457,7 @@ async def test_the_journal_stays_after_a_sync_that_failed(device: Device, monkey
 
     with monkeypatch.context() as patch:
         patch.setattr(late_sync, "_datasync", failing)
-        await store.fold_few()
+        await merge_all(store)
         await store.shorten_journal()
     assert device.journal.files
     await store.shorten_journal()
@@ -492,28 +497,16 @@ async def test_too_many_databases_are_not_open_to_native_code(device: Device, mo
 
 
 async def test_a_database_has_one_writer_while_more_are_folded_than_may_be_open(device: Device) -> None:
-    """Two would each count on their own: replicators have all folded while proxies ask for totals."""
+    """Two would each count on their own: all are folded while proxies ask for totals."""
     store = await device.started(limits=Limits(open_databases=2))
     await _others(store, 12)
     for number in range(8):
         for other in range(12):
             assert device.table.take(0, "a", f"other {other}", [packed_row(f"{number}", 3, 1, False)])
         asked = (store.container_info(0, "a", f"other {other}") for other in range(12))
-        found = await asyncio.gather(store.fold_few(), *asked)
+        found = await asyncio.gather(merge_all(store), *asked)
         assert [info.object_count for info in found[1:] if info is not None] == [number + 2] * 12
     assert len(store._handles) <= 12 + 1
-
-
-async def test_questions_of_replicators_merge_nothing_where_many_databases_have_rows(device: Device) -> None:
-    store = await device.started()
-    await _others(store, FOLDS_A_DEVICE + 1)
-    for number in range(FOLDS_A_DEVICE + 1):
-        assert device.table.take(0, "a", f"other {number}", [packed_row("o", 3, 1, False)])
-    await store.fold_few()
-    assert len(device.table.databases()) == FOLDS_A_DEVICE + 1
-    assert (await store.container_info(0, "a", "other 0")).object_count == 1
-    await store.fold_few()
-    assert device.table.databases() == [], "so few cost little"
 
 
 NOW_S = 1_800_000_000.25

@@ -1,7 +1,8 @@
 """Answers questions of sync sessions about databases from one device's index: bytes in, bytes out.
 
-Rows that native code has taken are merged before the answer only where few databases have some. Where many have, they
-count once they are merged by the clock, which is at the same moment for all replicas (`swiftlet.listing.folding`).
+Rows that native code has taken count once they are merged: by the clock, which is at the same moment for all replicas
+(`swiftlet.listing.folding`). Merging them for a question would leave a busy database unequal at all times, since
+replicas are asked one after the other.
 
 Fault model: as `swiftlet.sync.session.responder`; a malformed question is a WireError, and changes nothing. A ring that
 arrives between two questions is used for the second one.

@@ -63,12 +63,10 @@ class ListingIndex:
         self._changes[kind].add(partition)
 
     async def ready(self, kind: DatabaseKind) -> None:
-        """Wait until all databases of a kind are known, with the rows that native code has taken where few have some.
-        Raises Unavailable if that takes long, and errors of the device.
+        """Wait until all databases of a kind are known. Raises Unavailable if that takes long, and errors of the
+        device.
         """
         self._store.require()
-        if kind is DatabaseKind.CONTAINER:
-            await self._store.fold_few()
         look = self._looks.get(kind)
         if look is None and self._is_old(kind):
             look = self._looks[kind] = asyncio.get_running_loop().create_task(self._look(kind))

@@ -228,7 +228,8 @@ async def test_the_first_look_keeps_nobody_waiting_for_long(
     await index.close()
 
 
-async def test_what_native_code_has_taken_is_a_part_of_it(tmp_path: Path) -> None:
+async def test_what_native_code_has_taken_counts_once_it_is_merged(tmp_path: Path) -> None:
+    """A question merges nothing, for replicas are asked one after the other, and merged at the same moment."""
     table = MemoryUpdates()
     store = ListingStore(tmp_path / "d", HASH_PATH, make_table=lambda _: table)
     await store.put_container(0, "a", "c", at(1), {}, None, 0)
@@ -238,6 +239,9 @@ async def test_what_native_code_has_taken_is_a_part_of_it(tmp_path: Path) -> Non
     before = index.root(KIND, 0)
     assert table.take(0, "a", "c", [packed_row("p")])
     await index.ready(KIND)
+    assert table.has(0, "a", "c")
+    assert index.root(KIND, 0) == before
+    assert (await store.container_info(0, "a", "c")).object_count == 2
     assert not table.has(0, "a", "c")
     assert index.root(KIND, 0) != before
     await store.close()
