@@ -2,7 +2,8 @@
 
 Opening a piece takes a round trip to a device that may be busy, so several are opened at once where pieces are small.
 Fault model: any piece may be missing, changed or break off at any time. The stream then ends with an error when the
-piece's turn comes, never early, as its reader relies on the announced length. Memory is bounded by `AHEAD_PIECES` open
+piece's turn comes, never early, as its reader relies on the announced length. A reader may be cancelled at any moment,
+also while it closes the stream, and leaves nothing open. Memory is bounded by `AHEAD_PIECES` open
 pieces beside the current one.
 """
 
@@ -77,6 +78,7 @@ class SegmentStream(Generic[P]):
         self._asking = False
         """Whether the next piece is being determined; until then no later one is known."""
         self._ended = False
+        self._closing: asyncio.Task[None] | None = None
 
     async def begin(self) -> None:
         """Open the first piece."""
@@ -126,7 +128,12 @@ class SegmentStream(Generic[P]):
         self._ahead.append(asyncio.ensure_future(self._open_ahead()))
 
     async def close(self) -> None:
-        """Close what is open or being opened."""
+        """Close what is open or being opened, all of it also if the caller is cancelled meanwhile."""
+        if self._closing is None:
+            self._closing = asyncio.ensure_future(self._close())
+        await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
         ahead, self._ended = list(self._ahead), True
         self._ahead.clear()
         opened = [self._current]
