@@ -173,8 +173,7 @@ class AccessRecords:
         return answers
 
     def end(self) -> None:
-        """Log and count what is left, of a front that has ended."""
-        self.take()
+        """Count nothing as in flight any more, since the front has ended."""
         self._count_busy(0)
 
     def _count_busy(self, busy: int) -> None:

@@ -603,18 +603,9 @@ impl Reactor {
                 }
                 _ => {}
             }
-            let is_for_others = |one: &Connection| match one.state {
-                State::Deciding
-                | State::Asking(_)
-                | State::Gathering(_)
-                | State::Checking(_)
-                | State::Queueing(_)
-                | State::Storing(_) => true,
-                State::Idle => !one.read.is_empty(),
-                State::Writing(_) | State::Sending(_) | State::Ending(_) | State::Handshaking | State::Bridged(_) => {
-                    false
-                }
-            };
+            // Whoever takes it begins anew, which is too late once the answer has begun.
+            let has_answer = |one: &Connection| matches!(one.state, State::Writing(_) | State::Sending(_));
+            let is_for_others = |one: &Connection| one.has_request() && !has_answer(one);
             if self.slots[index].connection.as_ref().is_some_and(is_for_others) {
                 self.hand_over(index);
             } else {

@@ -3,8 +3,8 @@
 Opening a piece takes a round trip to a device that may be busy, so several are opened at once where pieces are small.
 Fault model: any piece may be missing, changed or break off at any time. The stream then ends with an error when the
 piece's turn comes, never early, as its reader relies on the announced length. A reader may be cancelled at any moment,
-also while it closes the stream, and leaves nothing open. Memory is bounded by `AHEAD_PIECES` open
-pieces beside the current one.
+also while it closes the stream; nothing stays open then. Memory is bounded by `AHEAD_PIECES` open pieces beside the
+current one.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class SegmentStream(Generic[P]):
         self._ahead.append(asyncio.ensure_future(self._open_ahead()))
 
     async def close(self) -> None:
-        """Close what is open or being opened, all of it also if the caller is cancelled meanwhile."""
+        """Close what is open or being opened; if the caller is cancelled meanwhile, that goes on without it."""
         if self._closing is None:
             self._closing = asyncio.ensure_future(self._close())
         await asyncio.shield(self._closing)

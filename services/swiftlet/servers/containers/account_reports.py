@@ -3,9 +3,9 @@
 A container's database remembers what was last reported to its account; whatever differs from that is pending. So the
 database is the outbox: nothing is lost by a restart, and a scan at the start finds what is pending. That a report was
 delivered is noted with the container's next change, or when its file is closed. A PUT or DELETE of
-a container is reported before it is answered, for a bounded time; changed totals within an interval, many changes in
-one report. The moments of these reports are the same for all containers of a server, so that those of one account go in
-one request, and are one transaction there; each server has moments of its own.
+a container is reported before it is answered, for a bounded time. Changed totals are reported once in an interval, many
+changes in one report, at moments that are the same for all containers of a server: so those of one account go in one
+request, which is one transaction there. Each server has moments of its own.
 
 Replica i of a container reports to replica i of its account, so that a report costs one request. Where the counts of
 replicas differ the pairs wrap round; a handoff, which has no number, reports to all. The account's replicas exchange
