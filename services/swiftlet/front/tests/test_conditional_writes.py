@@ -40,7 +40,7 @@ async def by_python(fronted: FrontedProxy, name: str, more: dict[str, str] | Non
     """The answer of Python, to which the front hands the request over."""
     fronted.running.routes.tell(0)
     await fronted.grant_writes()
-    before = fronted.answered
+    before = await fronted.noted()
     answer = await put(fronted, name, more)
     # What the front answers is counted by then: the second request is behind the first on its connection.
     assert (await fronted.proxy.call("GET", "c", query="limit=1")).status in {200, 204}

@@ -49,9 +49,9 @@ class Raw:
         """Until the front has the connection, and answers on it."""
         async with asyncio.timeout(PATIENCE_S):
             while True:
-                before = self._fronted.answered
+                before = await self._fronted.noted()
                 assert await self.ask() == (200, DATA)
-                if self._fronted.answered > before:
+                if await self._fronted.noted() > before:
                     return
                 await asyncio.sleep(0.01)
 
@@ -86,7 +86,7 @@ async def test_a_connection_that_came_back_too_often_is_tried_again(
 ) -> None:
     monkeypatch.setattr(connections, "_MAX_BOUNCES", 0)
     monkeypatch.setattr(connections, "_COLD_S", 60.0)
-    client, before = await connect(), fronted.answered
+    client, before = await connect(), await fronted.noted()
     assert (await client.ask("Range: bytes = 1-2"))[0] == 206  # which the front leaves to Python
     for _ in range(20):
         assert await client.ask() == (200, DATA)
@@ -213,7 +213,7 @@ async def test_headers_stand_in_the_order_of_pythons(fronted: FrontedProxy, conn
             first.writer.write(first.request(*said, method=method) + body)
             await first.answer(method)
             await asyncio.sleep(0.01)
-    before = fronted.answered
+    before = await fronted.noted()
     found = await names()
     await until(lambda: fronted.answered == before + 1)
     assert found == await names("X-Newest: no")
