@@ -20,12 +20,13 @@ from swiftlet.main.cluster import finish_slow_replicas, use_cluster
 from swiftlet.main.garbage_collection import collect_garbage_seldom
 from swiftlet.main.grant_epochs import object_servers, tell_of_changes
 from swiftlet.main.keys import use_tokens
-from swiftlet.main.moves_report import remembered_s, report_moves
+from swiftlet.main.moves_report import report_moves
 from swiftlet.main.nodes import bodies_for, use_object_transport
 from swiftlet.main.policies import use_policies
 from swiftlet.main.quotas import use_quotas
 from swiftlet.main.realms import use_realms
 from swiftlet.main.reloading import keep_current
+from swiftlet.main.remembering import remembered_s
 from swiftlet.main.rings import RingSet, hand_out_rings, use_rings
 from swiftlet.main.services.front import add_front
 from swiftlet.main.services.serving import serve_app

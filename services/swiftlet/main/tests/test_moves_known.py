@@ -12,7 +12,8 @@ from aiohttp.test_utils import TestServer
 
 from swiftlet.errors import Unavailable
 from swiftlet.main.commands.moves_known import KnownMoves
-from swiftlet.main.moves_report import FIELD, remembered_s
+from swiftlet.main.moves_report import FIELD
+from swiftlet.main.remembering import remembered_s
 from swiftlet.ring.model import Device
 from swiftlet.settings.sections import ProxySection
 from swiftlet.transport.http_client import NodeClient
