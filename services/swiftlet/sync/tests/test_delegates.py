@@ -52,13 +52,14 @@ class Store:
     def replicator(self, device: Device, proving: Proving | None = None) -> Replicator:
         """Return a new replicator of a device."""
         transport = self.made[device.region].transport
+        observer, table = Observer("", ""), FailureTable(3)
         return Replicator(
             lambda ring: [device],
             self.made.cluster.rings.objects,
             transport,
             now_s=lambda: self.now_s,
             pace=self.paces.get(device.id),
-            neighbours=Neighbours(Observer("", ""), FailureTable(3), lambda peer: probe(transport, peer)),
+            neighbours=Neighbours(observer, table, lambda peer: probe(transport, peer), clock=lambda: self.now_s),
             proving=proving,
             fetching=Fetching(),
         )

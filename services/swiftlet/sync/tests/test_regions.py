@@ -42,12 +42,13 @@ class Watched:
 
     def _replicator(self, device: Device) -> Replicator:
         transport = self.made[device.region].transport
+        observer, table = Observer("", ""), FailureTable(self._limit)
         return Replicator(
             lambda ring: [device],
             self.made.cluster.rings.objects,
             transport,
             now_s=lambda: self.now_s,
-            neighbours=Neighbours(Observer("", ""), FailureTable(self._limit), lambda peer: probe(transport, peer)),
+            neighbours=Neighbours(observer, table, lambda peer: probe(transport, peer), clock=lambda: self.now_s),
             fetching=Fetching() if self._fetch else None,
         )
 

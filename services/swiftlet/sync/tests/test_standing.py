@@ -65,13 +65,14 @@ class Worker:
         """After `limit` exceptions in a row a node is left out, until it answers a probe."""
         self.ring = cluster.ring
         self.device = device
+        observer, table = Observer("", ""), FailureTable(limit)
         self.replicator = Replicator(
             lambda ring: [found for found in ring.devices if found is not None and found.id == device.id],
             lambda policy: self.ring,
             cluster.transport,
             reclaim_age_s=reclaim_age_s,
             now_s=clock,
-            neighbours=Neighbours(Observer("", ""), FailureTable(limit), lambda peer: probe(cluster.transport, peer)),
+            neighbours=Neighbours(observer, table, lambda peer: probe(cluster.transport, peer), clock=clock),
         )
 
     async def round(self) -> Any:

@@ -9,7 +9,7 @@ told to be (`faults.delay_s`).
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Self
@@ -290,37 +290,37 @@ class MemoryStore:
 
     # -- partitions ------------------------------------------------------------------------------------------
 
-    def _entries(self) -> list[tuple[ObjectKey, Entry]]:
+    def _entries(self, wanted: Callable[[ObjectKey], bool]) -> list[tuple[ObjectKey, Entry]]:
         self.faults.reach("scan")
         with self._mutex:
-            found = [(key, entry_of(key.digest, held.state)) for key, held in self._visible.items()]
+            held = [(key, held.state) for key, held in self._visible.items() if wanted(key)]
+        found = [(key, entry_of(key.digest, state)) for key, state in held]
         return [(key, entry) for key, entry in found if entry is not None]
 
     def policies(self) -> list[int]:
         """Return the indexes of the storage policies with data on this device."""
-        return sorted({key.policy for key, _ in self._entries()})
+        return sorted({key.policy for key, _ in self._entries(lambda key: True)})
 
     def partitions(self, policy: int) -> list[int]:
         """Return the partitions that are not empty, ascending."""
-        return sorted({key.partition for key, _ in self._entries() if key.policy == policy})
+        return sorted({key.partition for key, _ in self._entries(lambda key: key.policy == policy)})
 
     def suffix_hashes(self, policy: int, partition: int) -> Mapping[str, bytes]:
         """Return the set hash of each suffix that is not empty."""
         totals: dict[str, int] = {}
-        for key, entry in self._entries():
-            if (key.policy, key.partition) == (policy, partition):
-                totals[key.suffix] = sethash.add(totals.get(key.suffix, sethash.EMPTY), entry)
+        for key, entry in self._entries(lambda key: (key.policy, key.partition) == (policy, partition)):
+            totals[key.suffix] = sethash.add(totals.get(key.suffix, sethash.EMPTY), entry)
         return {suffix: sethash.to_bytes(total) for suffix, total in totals.items()}
 
     def entries(self, policy: int, partition: int, suffix: str) -> list[Entry]:
         """Return what is held in a suffix, by digest."""
-        place = (policy, partition, suffix)
-        return sorted(e for key, e in self._entries() if (key.policy, key.partition, key.suffix) == place)
+        found = self._entries(lambda key: (key.policy, key.partition, key.suffix) == (policy, partition, suffix))
+        return sorted(entry for _, entry in found)
 
     def keys(self, policy: int, partition: int) -> Iterator[ObjectKey]:
         """Yield every object and tombstone in a partition."""
-        found = [key for key, _ in self._entries() if (key.policy, key.partition) == (policy, partition)]
-        yield from sorted(found, key=lambda key: (key.suffix, key.digest))
+        found = self._entries(lambda key: (key.policy, key.partition) == (policy, partition))
+        yield from sorted((key for key, _ in found), key=lambda key: (key.suffix, key.digest))
 
     # -- upkeep ----------------------------------------------------------------------------------------------
 
