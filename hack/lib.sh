@@ -22,20 +22,6 @@ version_at_least() {
     [[ $(printf '%s\n%s\n' "$1" "$2" | sort -V | head -n 1) == "$2" ]]
 }
 
-# pinned_venv HOME REQUIREMENTS WHAT: a venv in HOME/venv with what is pinned there by hash; WHAT is said while installing.
-pinned_venv() {
-    local wanted
-    wanted=$(sha256sum "$2" | cut -d ' ' -f 1)
-    if [[ -f $1/stamp && $(<"$1/stamp") == "$wanted" ]]; then
-        return
-    fi
-    say "$3"
-    mkdir -p "$1"
-    python3 -m venv --clear "$1/venv"
-    "$1/venv/bin/pip" install -q --disable-pip-version-check --require-hashes -r "$2"
-    printf '%s\n' "$wanted" >"$1/stamp"
-}
-
 # require_space GIB FOLDER...: stop unless each folder's file system has that much room.
 require_space() {
     local wanted=$1 folder free

@@ -9,7 +9,8 @@ closed before the connection goes back, or is closed.
 
 Fault model: the peer may close the connection, or send nothing, at any byte; the reader may stop. A connection of which
 a part of a body was read is not used for anything else. TLS, bodies whose length is not announced, short ones, and
-event loops whose transports have no socket, are left to the HTTP library.
+event loops whose transports have no socket, are left to the HTTP library. So are all bodies when its connections lack
+what this module uses of them: other people choose its version.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ READ_BYTES = 256 << 10
 """Bytes that are asked for at a time. Memory for more would come from the system anew each time."""
 AT_ONCE = 4
 """Reads in a row that need not wait, after which others have their turn in the event loop."""
+FIELDS = ("_parser", "_reading_paused", "upgraded", "pause_reading")
+"""What this module uses of the library's connections, beside `_buffer_paused`, which they have from aiohttp 3.14 on."""
 
 
 def _duplicate(transport: asyncio.BaseTransport | None) -> socket.socket | None:
@@ -61,7 +64,9 @@ class Receiving:
         protocol: Any = None if connection is None else connection.protocol
         if protocol is None or size is None or type(content) is not aiohttp.StreamReader:
             return None
-        held = protocol._reading_paused or protocol._buffer_paused or protocol.upgraded
+        if not all(hasattr(protocol, name) for name in FIELDS):
+            return None
+        held = protocol._reading_paused or getattr(protocol, "_buffer_paused", False) or protocol.upgraded
         if held or content.is_eof() or content.exception() is not None:
             return None
         left = size - content.total_bytes

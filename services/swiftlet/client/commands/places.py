@@ -71,7 +71,8 @@ def place_of(text: str) -> Place:
     return Local(text)
 
 
-class PlaceType(click.ParamType[Place]):
+# Only the newest versions of click have parameter types that are generic.
+class PlaceType(click.ParamType):  # type: ignore[type-arg]
     """A place in the store or on this machine."""
 
     name = "place"
@@ -81,7 +82,7 @@ class PlaceType(click.ParamType[Place]):
         return place_of(value) if isinstance(value, str) else value
 
 
-class RemoteType(click.ParamType[Remote]):
+class RemoteType(click.ParamType):  # type: ignore[type-arg]
     """A place in the store."""
 
     name = "swift://..."

@@ -132,6 +132,18 @@ async def test_bodies_go_past_the_library() -> None:
         await stream.close()
 
 
+async def test_the_library_reads_when_its_connections_are_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bypass, "FIELDS", (*bypass.FIELDS, "gone_in_a_later_version"))
+    async with way_to(stores) as (way, server):
+        server.stored.append(DATA)
+        stream = await way.get(NAME, None)
+        assert b"".join([piece async for piece in stream]) == DATA
+        assert stream._receiving is None
+        await stream.close()
+        assert await read(way) == DATA
+        assert server.connections == 1
+
+
 @in_both_loops
 async def test_others_have_their_turn_beside_a_fast_sender() -> None:
     turns = 0
