@@ -10,7 +10,7 @@ old one, the bytes are those of the ETags, and listings and totals say what obje
 
 `SEED` chooses what is done and what is killed when, `KILLS` how often a mover is killed in each direction, and half of
 how often others are (`make move-kills`). A move is settled a day after it began, which no test waits for: this one
-settles it by hand, once nobody writes.
+settles it by hand, once nobody writes. `make check` leaves this to `e2e.standalone.test_kill_matrix`.
 """
 
 from __future__ import annotations
@@ -178,6 +178,7 @@ def look(checks: Checks) -> None:
     checks._listings(checks._objects())
 
 
+@pytest.mark.deep
 @pytest.mark.timeout(3600 + 60 * KILLS)
 def test_containers_move_both_ways_while_clients_use_them_and_processes_are_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

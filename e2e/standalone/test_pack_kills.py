@@ -4,7 +4,7 @@ objects are right, that each pack is whole or gone, and that what packs have tak
 Fault model: that of `e2e.standalone.coded_kills`, with a replicator that packs what is two seconds old. It is the
 packer, so each time it is killed a pack may be left that is prepared, written, proved, adopted at some places, retired
 at some, or deleted at some; and packs below the live share are written anew all the time, as objects are overwritten
-soon after they were packed.
+soon after they were packed. `make check` leaves this to `e2e.standalone.test_kill_matrix`.
 """
 
 from __future__ import annotations
@@ -136,6 +136,7 @@ def packing_of(cluster: Cluster) -> Counter[str]:
     return counts
 
 
+@pytest.mark.deep
 @pytest.mark.timeout(1200 + 20 * kills.KILLS)
 def test_nothing_is_lost_while_small_objects_are_packed_and_no_pack_is_left_behind(tmp_path: Path) -> None:
     print(f"SEED={kills.SEED} KILLS={kills.KILLS}")

@@ -1,4 +1,4 @@
-"""Servers of objects and of containers do not import what only proxies need: each pod of them would keep it in memory."""
+"""Servers of objects and of containers import nothing that only proxies need: each of their pods would keep it."""
 
 from __future__ import annotations
 
