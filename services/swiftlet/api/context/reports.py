@@ -10,14 +10,13 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from http import HTTPStatus
 from xml.sax.saxutils import escape
 
 from aiohttp import web
 
 from swiftlet.api.context.core import Call
 from swiftlet.api.http.listings import choose_type
-from swiftlet.api.http.problems import CLIENT_GONE, ApiError
+from swiftlet.api.http.problems import CLIENT_GONE, ApiError, reason_of
 
 Failures = Sequence[tuple[str, str]]
 """Percent-encoded names and what is wrong with each."""
@@ -39,10 +38,8 @@ def report_type(call: Call, default: str | None = None) -> str:
 
 def status_line(status: int) -> str:
     """Return the status with its reason phrase, such as `404 Not Found`; the number alone when it has none."""
-    try:
-        return f"{status} {HTTPStatus(status).phrase}"
-    except ValueError:
-        return str(status)
+    reason = reason_of(status)
+    return str(status) if reason is None else f"{status} {reason}"
 
 
 def render_report(media_type: str, fields: Mapping[str, object], failures: Failures, root: str) -> bytes:

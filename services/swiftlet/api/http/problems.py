@@ -6,6 +6,7 @@ The body is one line of plain text that says what is wrong and, where possible, 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from http import HTTPStatus
 
 from aiohttp import web
 
@@ -53,8 +54,22 @@ _STATUS: dict[type[SwiftletError], int] = {
 }
 
 
-_REASONS = {497: "Blacklisted", 498: "Rate Limited", CLIENT_GONE: "Client Disconnect"}
-"""The reasons of statuses that HTTP does not define."""
+_REASONS = {
+    413: "Request Entity Too Large",
+    416: "Requested Range Not Satisfiable",
+    422: "Unprocessable Entity",
+    497: "Blacklisted",
+    498: "Rate Limited",
+    CLIENT_GONE: "Client Disconnect",
+}
+"""The reason phrases of statuses that HTTP does not define, and Swift's where those of Python depend on its version."""
+
+
+def reason_of(status: int) -> str | None:
+    """Return the reason phrase of a status, such as `Not Found`; None when it has none."""
+    if status in _REASONS:
+        return _REASONS[status]
+    return HTTPStatus(status).phrase if status in set(HTTPStatus) else None
 
 
 def status_of(error: SwiftletError) -> int:
@@ -79,4 +94,4 @@ def answer(error: SwiftletError, realm: str = "unknown") -> web.Response:
         headers["Content-Type"] = "text/html; charset=UTF-8"
     if isinstance(error, errors.TooManyFailures):
         headers["Retry-After"] = str(error.retry_after_s)
-    return web.Response(status=status, reason=_REASONS.get(status), text=str(error), headers=headers)
+    return web.Response(status=status, reason=reason_of(status), text=str(error), headers=headers)

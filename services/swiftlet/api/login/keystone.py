@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Mapping
-from http import HTTPStatus
 from typing import Any
 
 from aiohttp import web
@@ -129,10 +128,6 @@ def _problem(api: SwiftApi, request: web.Request, error: SwiftletError) -> web.R
     headers = {name: value for name, value in plain.headers.items() if name != "Content-Type"}
     if status == 401:
         headers["WWW-Authenticate"] = f'Keystone uri="{base_url(api, request)}/v3"'
-    try:
-        title = HTTPStatus(status).phrase
-    except ValueError:
-        title = plain.reason or "Error"
-    document = {"error": {"code": status, "message": str(error), "title": title}}
+    document = {"error": {"code": status, "message": str(error), "title": plain.reason or "Error"}}
     headers.pop("Content-Length", None)
     return web.json_response(document, status=status, reason=plain.reason, headers=headers)
