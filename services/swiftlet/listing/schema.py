@@ -138,8 +138,12 @@ def _connect(path: Path, mode: str) -> sqlite3.Connection:
         check_same_thread=False,
         cached_statements=64,
     )
-    for pragma in ("synchronous=FULL", "trusted_schema=OFF", "cell_size_check=ON", "temp_store=MEMORY"):
-        connection.execute(f"PRAGMA {pragma}")
+    try:
+        for pragma in ("synchronous=FULL", "trusted_schema=OFF", "cell_size_check=ON", "temp_store=MEMORY"):
+            connection.execute(f"PRAGMA {pragma}")
+    except BaseException:
+        connection.close()
+        raise
     return connection
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import sqlite3
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,6 +22,8 @@ CREATED = Timestamp(10)
 ANNOUNCED = PolicyMove(A, B, Phase.ANNOUNCED, Timestamp(20), CREATED)
 STATES = [ANNOUNCED, replace(ANNOUNCED, phase=Phase.MOVING), replace(ANNOUNCED, phase=Phase.SETTLED)]
 PHASES = [(None, A), (STATES[0], A), (STATES[1], B), (STATES[2], B)]
+OPEN: list[sqlite3.Connection] = []
+"""The databases that a test has made."""
 
 
 class Container:
@@ -27,7 +31,9 @@ class Container:
 
     def __init__(self, root: Path) -> None:
         """It exists, has policy A, and the account knows of it."""
-        self.database = ContainerDb(fresh(root, DatabaseKind.CONTAINER))
+        connection = fresh(root, DatabaseKind.CONTAINER)
+        OPEN.append(connection)
+        self.database = ContainerDb(connection)
         self.put(CREATED)
         self.report()
 
@@ -71,6 +77,13 @@ class Container:
         for number, one in enumerate(STATES):
             if state is not None and STATES.index(state) >= number:
                 self.post(20 + number, one.text())
+
+
+@pytest.fixture(autouse=True)
+def closed_in_the_end() -> Iterator[None]:
+    yield
+    while OPEN:
+        OPEN.pop().close()
 
 
 @pytest.fixture

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -24,9 +26,10 @@ SEEDS = range(5)
 
 
 @pytest.fixture
-def database(tmp_path: Path) -> AccountDb:
+def database(tmp_path: Path) -> Iterator[AccountDb]:
     create_database(tmp_path / "a.db", DatabaseKind.ACCOUNT, NAME, tmp_path)
-    return AccountDb(open_database(tmp_path / "a.db", DatabaseKind.ACCOUNT))
+    with closing(open_database(tmp_path / "a.db", DatabaseKind.ACCOUNT)) as connection:
+        yield AccountDb(connection)
 
 
 def row(
@@ -103,7 +106,7 @@ async def test_totals_that_are_damaged_are_found(tmp_path: Path) -> None:
     await store.update_containers(1, "a", [row("c", 0, 1, 10)])
     id = store.id_of(1, NAME)
     await store.verify(id)
-    with sqlite3.connect(database_path(tmp_path, id)) as other:
+    with closing(sqlite3.connect(database_path(tmp_path, id))) as other, other:
         other.execute("UPDATE policy_total SET objects = 7")
     with pytest.raises(StoreFormatError, match="by policy"):
         await store.verify(id)
