@@ -15,6 +15,7 @@ import pytest
 
 from swiftlet.errors import NotFound
 from swiftlet.listing import writer
+from swiftlet.listing.faults import DamagedDatabase
 from swiftlet.listing.layout import database_path
 from swiftlet.listing.schema import create_database, open_database
 from swiftlet.listing.writer import opened
@@ -122,3 +123,22 @@ def test_it_is_tried_again_for_a_moment_only(tmp_path: Path, monkeypatch: pytest
     with pytest.raises(NotFound):
         opened(ID, path, 100)
     assert many.attempts == 2 + len(writer._PAUSES_S), "what is not there is not waited for"
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff" * 8192, b"SQLite format 3\0" + bytes(4080)])
+def test_what_is_no_database_is_closed_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
+    made: list[sqlite3.Connection] = []
+    connect = sqlite3.connect
+
+    def remembered(*arguments: Any, **options: Any) -> sqlite3.Connection:
+        made.append(connect(*arguments, **options))
+        return made[-1]
+
+    path = tmp_path / "a.db"
+    path.write_bytes(content)
+    monkeypatch.setattr(sqlite3, "connect", remembered)
+    with pytest.raises((DamagedDatabase, sqlite3.DatabaseError)):
+        open_database(path, ID.kind)
+    [connection] = made
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        connection.execute("SELECT 1")
