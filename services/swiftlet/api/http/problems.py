@@ -54,7 +54,7 @@ _STATUS: dict[type[SwiftletError], int] = {
 }
 
 
-_REASONS = {
+_REASONS = {status.value: status.phrase for status in HTTPStatus} | {
     413: "Request Entity Too Large",
     416: "Requested Range Not Satisfiable",
     422: "Unprocessable Entity",
@@ -62,14 +62,12 @@ _REASONS = {
     498: "Rate Limited",
     CLIENT_GONE: "Client Disconnect",
 }
-"""The reason phrases of statuses that HTTP does not define, and Swift's where those of Python depend on its version."""
+"""The reason phrases of statuses: Swift's where those of Python depend on its version, or HTTP defines none."""
 
 
 def reason_of(status: int) -> str | None:
     """Return the reason phrase of a status, such as `Not Found`; None when it has none."""
-    if status in _REASONS:
-        return _REASONS[status]
-    return HTTPStatus(status).phrase if status in set(HTTPStatus) else None
+    return _REASONS.get(status)
 
 
 def status_of(error: SwiftletError) -> int:
